@@ -1,0 +1,1 @@
+"""tacit: differentially private reinforcement learning, with guarantees that anyone can recompute."""

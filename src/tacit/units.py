@@ -1,0 +1,66 @@
+"""What one protected thing is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from tacit.errors import PlanError
+
+Relation = Literal["add_or_remove", "replace_one"]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One protected thing, what "neighbouring" means for it, and the public population it comes from.
+
+    Args:
+        name: what one unit is, in the singular ("patient", "transition", "trajectory").
+        relation: `add_or_remove` (a unit and all its records are present or absent; equivalently zeroed out), or
+            `replace_one` (a unit's records are exchanged for another's).
+        population: how many units the public knows there could be. Denominators, `delta < 1 / population` and
+            every "too few units" check use this number; it is declared, never counted from the data.
+
+    Raises:
+        PlanError: a name, relation or population is missing or invalid.
+    """
+
+    name: str
+    relation: Relation | None = None
+    population: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise PlanError(
+                "the unit has no name",
+                where="Unit",
+                expected="what one protected thing is, such as 'patient'",
+                remedy="name the unit",
+            )
+        if self.relation not in get_args(Relation):
+            raise PlanError(
+                "the neighbouring relation is missing or unknown",
+                where=f"Unit({self.name!r})",
+                expected=f"relation= one of {', '.join(get_args(Relation))}",
+                remedy="declare it: there is no default, because it decides what the promise means",
+            )
+        population = self.population
+        if not isinstance(population, int) or isinstance(population, bool) or population < 2:
+            raise PlanError(
+                "the public population is missing or below 2",
+                where=f"Unit({self.name!r})",
+                expected="population= a whole number known without the data",
+                remedy="declare how many units there could be; it is never counted from the records",
+            )
+
+    @property
+    def size(self) -> int:
+        """The public population (`population`, known to be set)."""
+        assert self.population is not None
+        return self.population
+
+    def words(self) -> str:
+        """The neighbouring relation in plain words."""
+        if self.relation == "add_or_remove":
+            return f"whether any one {self.name}, with all of its records, is in the data or not"
+        return f"which records any one {self.name} contributed (its number of records included)"
