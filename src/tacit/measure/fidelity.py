@@ -1,0 +1,197 @@
+"""How close a synthetic table is to a real one: Marginal and Correlation, with the real-vs-real ceiling.
+
+Both measures are the PrivORL paper's (Column Shapes and Column Pair Trends of SDMetrics) on the columns of
+observations, actions, rewards and next observations; terminal flags are left out. They look at real rows and their
+values are not differentially private: outside `vault.nonprivate` they may only be used on simulated or public data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import DataError
+
+Floats = NDArray[np.float32]
+FIELDS = ("observations", "actions", "rewards", "next_observations")
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """Closeness of a synthetic table to a real one; 1 is equality.
+
+    Attributes:
+        marginal: mean of `marginals`, in [0, 1].
+        correlation: mean over pairs of continuous columns of 1 - |r_real - r_synthetic| / 2, in [0, 1]; nan where no
+            pair is left.
+        columns: names of all D columns, in order.
+        marginals: D values: 1 - two-sample Kolmogorov-Smirnov statistic of a continuous column, 1 - total variation
+            distance of a discrete one.
+        real, synthetic: correlation matrices [C, C] (Pearson) of the C `paired` columns.
+        paired: names of the columns in the correlation matrices.
+    """
+
+    marginal: float
+    correlation: float
+    columns: tuple[str, ...]
+    marginals: tuple[float, ...]
+    paired: tuple[str, ...]
+    real: NDArray[np.float64]
+    synthetic: NDArray[np.float64]
+
+
+def fidelity(real: Mapping[str, NDArray[np.generic]], synthetic: Mapping[str, NDArray[np.generic]]) -> Fidelity:
+    """Marginal and Correlation of `synthetic` against `real` (PrivORL, section VI; SDMetrics' definitions).
+
+    Args:
+        real, synthetic: columns by name, as of `Trajectories.columns`: `observations` and `next_observations`
+            [T, d] float or [T] int, `actions` alike, `rewards` [T]. The two may differ in T. Values are compared in
+            float32, the precision in which tables are stored.
+
+    Returns:
+        The measures. A column that is constant in `real` has no correlation and is dropped from it; one that is
+        constant only in `synthetic` counts as uncorrelated (r = 0), so that a collapsed column is not rewarded.
+        Discrete columns enter Marginal alone.
+
+    Raises:
+        DataError: the tables differ in their columns, are empty or hold a value that is not finite.
+    """
+    real_columns, synthetic_columns = flatten(real), flatten(synthetic)
+    if [(n, c.dtype) for n, c in real_columns.items()] != [(n, c.dtype) for n, c in synthetic_columns.items()]:
+        raise DataError(
+            "the two tables have different columns",
+            where="fidelity",
+            expected=f"the same columns of the same kinds in both ({', '.join(FIELDS)})",
+            remedy="compare tables of one public specification",
+        )
+    names = tuple(real_columns)
+    marginals = tuple(1.0 - _distance(real_columns[name], synthetic_columns[name]) for name in names)
+    continuous = [name for name in names if real_columns[name].dtype == np.float32]
+    varying = tuple(name for name in continuous if np.ptp(real_columns[name]) > 0)
+    r_real = correlations([real_columns[name] for name in varying])
+    r_synthetic = correlations([synthetic_columns[name] for name in varying])
+    above = np.triu_indices(len(varying), k=1)
+    pairs = 1.0 - np.abs(r_real - r_synthetic)[above] / 2.0
+    return Fidelity(
+        marginal=float(np.mean(marginals)),
+        correlation=float(np.mean(pairs)) if pairs.size else float("nan"),
+        columns=names,
+        marginals=marginals,
+        paired=varying,
+        real=r_real,
+        synthetic=r_synthetic,
+    )
+
+
+def ceiling(real: Mapping[str, NDArray[np.generic]], *, seed: int) -> Fidelity:
+    """Fidelity of one random half of `real` against the other, disjoint half: what a perfect copy would score.
+
+    Args:
+        real: columns by name, as of `fidelity`; an odd last row is left out.
+        seed: of the public split.
+
+    Raises:
+        DataError: fewer than two rows, or as `fidelity`.
+    """
+    rows = len(next(iter(real.values())))
+    if rows < 2:
+        raise DataError(
+            "the table has fewer than two rows",
+            where="ceiling",
+            expected="at least two rows, to be split into disjoint halves",
+            remedy="pass the whole real table",
+        )
+    order = np.random.default_rng(seed).permutation(rows)
+    one, other = order[: rows // 2], order[rows // 2 : 2 * (rows // 2)]
+    return fidelity(
+        {name: np.asarray(real[name])[one] for name in FIELDS}, {name: np.asarray(real[name])[other] for name in FIELDS}
+    )
+
+
+def flatten(columns: Mapping[str, NDArray[np.generic]]) -> dict[str, NDArray[np.generic]]:
+    """The scalar columns [T] of a table by name ("observations[0]", ..., "rewards"): float32, or int64 if discrete.
+
+    Raises:
+        DataError: a column is missing, of another length, empty, of more than two axes or not finite.
+    """
+    flat: dict[str, NDArray[np.generic]] = {}
+    rows: int | None = None
+    for field in FIELDS:
+        if field not in columns:
+            raise DataError(
+                f"the column {field!r} is missing",
+                where="fidelity",
+                expected=f"the columns {', '.join(FIELDS)}",
+                remedy="pass the columns of a Trajectories or of a sampled table",
+            )
+        values = np.asarray(columns[field])
+        if values.ndim not in (1, 2) or len(values) == 0 or len(values) != (rows or len(values)):
+            raise DataError(
+                f"the column {field!r} has the wrong shape",
+                where="fidelity",
+                expected="[T] or [T, d] with one T >= 1 for all columns",
+                remedy="give every column one entry per transition",
+            )
+        rows = len(values)
+        discrete = np.issubdtype(values.dtype, np.integer) or values.dtype == np.bool_
+        values = values.astype(np.int64 if discrete else np.float32, copy=False)
+        if not np.isfinite(values).all():
+            raise DataError(
+                f"the column {field!r} holds NaN or infinity",
+                where="fidelity",
+                expected="finite values",
+                remedy="clip the table to its public bounds first",
+            )
+        parts = {field: values} if values.ndim == 1 else {f"{field}[{i}]": values[:, i] for i in range(values.shape[1])}
+        flat.update(parts)
+    return flat
+
+
+def kolmogorov_smirnov(a: Floats, b: Floats) -> float:
+    """Two-sample Kolmogorov-Smirnov statistic sup_t |F_a(t) - F_b(t)| of samples [n] and [m], ties included.
+
+    F_a - F_b is largest at a point of `a`, and F_b - F_a just before one (or zero, at the end), so that two searches of
+    the sorted `a` in the sorted `b` are enough. O((n + m) log(n + m)).
+    """
+    a, b = np.sort(a), np.sort(b)
+    n = len(a)
+    at = np.searchsorted(b, a, side="right") / len(b)
+    before = np.searchsorted(b, a, side="left") / len(b)
+    above = np.max(np.arange(1, n + 1) / n - at)
+    below = np.max(before - np.arange(n) / n)
+    return float(max(above, below, 0.0))
+
+
+def total_variation(a: NDArray[np.int64], b: NDArray[np.int64]) -> float:
+    """Total variation distance (1/2) sum_k |p_a(k) - p_b(k)| between the value frequencies of samples [n] and [m]."""
+    values, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
+    p = np.bincount(codes[: len(a)], minlength=len(values)) / len(a)
+    q = np.bincount(codes[len(a) :], minlength=len(values)) / len(b)
+    return float(np.abs(p - q).sum() / 2.0)
+
+
+def correlations(columns: list[NDArray[np.generic]]) -> NDArray[np.float64]:
+    """Pearson correlation matrix [C, C] of C columns [T]; a constant column has r = 0 with every other."""
+    if not columns:
+        return np.zeros((0, 0))
+    centred = np.empty((len(columns), len(columns[0])))
+    for row, column in zip(centred, columns, strict=True):
+        values = column.astype(np.float64)
+        # Scaled to [0, 1] first, so that neither a tiny nor a huge unit can underflow or overflow the squares.
+        spread = np.ptp(values)
+        row[:] = (values - values.min()) / spread if spread > 0 else 0.0
+        row -= row.mean()
+        norm = np.linalg.norm(row)
+        row /= norm if norm > 0 else 1.0
+    r = centred @ centred.T
+    np.fill_diagonal(r, 1.0)
+    return np.clip(r, -1.0, 1.0)
+
+
+def _distance(a: NDArray[np.generic], b: NDArray[np.generic]) -> float:
+    if a.dtype == np.float32:
+        return kolmogorov_smirnov(a.astype(np.float32, copy=False), b.astype(np.float32, copy=False))
+    return total_variation(a.astype(np.int64, copy=False), b.astype(np.int64, copy=False))
