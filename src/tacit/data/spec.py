@@ -1,0 +1,296 @@
+"""What is known about the data without looking at it: public bounds of observations, actions and rewards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from tacit.errors import DataError
+
+if TYPE_CHECKING:
+    import gymnasium
+
+Source = Literal["environment", "physics", "declared", "public_data"]
+
+_LARGEST = 3.0e38  # float32 holds it
+
+
+@dataclass(frozen=True)
+class Box:
+    """A continuous space with public bounds, one pair per dimension.
+
+    Args:
+        low: smallest value of each dimension, shape `(d,)`.
+        high: largest value of each dimension, shape `(d,)`.
+
+    Raises:
+        DataError: bounds are missing, infinite, of unequal length or inverted (`low >= high`).
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        low, high = _floats(self.low, "Box.low"), _floats(self.high, "Box.high")
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+        if not low or len(low) != len(high):
+            raise DataError(
+                f"low has {len(low)} dimensions and high has {len(high)}",
+                where="Box",
+                expected="one low and one high bound for each dimension, at least one",
+                remedy="declare both bounds of every dimension",
+            )
+        for i, (a, b) in enumerate(zip(low, high, strict=True)):
+            if not (math.isfinite(a) and math.isfinite(b)) or max(abs(a), abs(b)) > _LARGEST:
+                raise DataError(
+                    f"a bound of dimension {i} is missing or infinite",
+                    where="Box",
+                    expected="finite bounds (float32 range)",
+                    remedy="declare a bound that is known without the data, such as a physical limit",
+                )
+            if a >= b:
+                raise DataError(
+                    f"the bounds of dimension {i} are inverted or equal",
+                    where="Box",
+                    expected="low < high",
+                    remedy="exchange or widen them",
+                )
+
+    @property
+    def size(self) -> int:
+        """Number of dimensions, which is also the width of the encoded field."""
+        return len(self.low)
+
+
+@dataclass(frozen=True)
+class Discrete:
+    """A finite space with the values `0 .. n - 1`.
+
+    Args:
+        n: how many values there are.
+
+    Raises:
+        DataError: `n` is not a whole number of at least 2.
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.n, int) or isinstance(self.n, bool) or self.n < 2:
+            raise DataError(
+                "the number of values is not a whole number of at least 2",
+                where="Discrete",
+                expected="n >= 2",
+                remedy="declare how many values there can be, or use a Box",
+            )
+
+    @property
+    def size(self) -> int:
+        """Width of the one-hot encoding."""
+        return self.n
+
+
+Space = Box | Discrete
+
+
+@dataclass(frozen=True)
+class PublicSpec:
+    """Bounds known without the data. Records are clipped to them once, on entry.
+
+    Args:
+        observation: space of observations and next observations.
+        action: space of actions.
+        reward: bounds of the reward, a `Box` of size 1.
+        source: where the bounds come from: `environment` (its spaces), `physics` (limits of the device or the body),
+            `declared` (a rule or a form that fixes them) or `public_data` (other people's published data). Bounds
+            fitted to the private records would leak them and are refused.
+        terminals: whether the data has terminations at all; when False, the field is False everywhere.
+        difference: public typical size (standard deviation) of `next_observation - observation` per dimension, shape
+            `(d,)`, if one is known.
+
+    Raises:
+        DataError: a bound is missing, or the source is not one of the four.
+    """
+
+    observation: Space
+    action: Space
+    reward: Box
+    source: Source
+    terminals: bool = True
+    difference: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("observation", "action"):
+            if not isinstance(getattr(self, name), (Box, Discrete)):
+                raise _missing(name, "a Box or a Discrete")
+        if not isinstance(self.reward, Box) or self.reward.size != 1:
+            raise _missing("reward", "a Box of size 1, such as Box((0.0,), (1.0,))")
+        if self.source not in get_args(Source):
+            raise DataError(
+                "the source of the bounds is missing or is not public",
+                where="PublicSpec",
+                expected=f"source= one of {', '.join(get_args(Source))}",
+                remedy="take the bounds from something known without the private records, and say what",
+            )
+        if not isinstance(self.terminals, bool):
+            raise DataError(
+                "terminals is not a boolean",
+                where="PublicSpec",
+                expected="True or False",
+                remedy="say whether episodes can terminate",
+            )
+        if self.difference is not None:
+            difference = _floats(self.difference, "PublicSpec.difference")
+            object.__setattr__(self, "difference", difference)
+            wrong = not isinstance(self.observation, Box) or len(difference) != self.observation.size
+            if wrong or not all(math.isfinite(v) and v > 0 for v in difference):
+                raise DataError(
+                    "difference does not fit the observation",
+                    where="PublicSpec",
+                    expected="one positive number for each dimension of a continuous observation, or None",
+                    remedy="give the public typical size of a step in every dimension, or leave it out",
+                )
+
+    @classmethod
+    def from_spaces(
+        cls,
+        observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.Space[Any],
+        *,
+        reward: tuple[float, float] | None = None,
+        source: Source = "environment",
+        terminals: bool = True,
+        difference: tuple[float, ...] | None = None,
+    ) -> PublicSpec:
+        """Bounds from Gymnasium spaces; a space of several axes or a `Dict` of boxes is flattened, in its own order.
+
+        Args:
+            observation_space: a `Box`, a `Discrete` that starts at 0, or a `Dict` of boxes.
+            action_space: likewise.
+            reward: public bounds `(low, high)` of the reward; environments do not declare them.
+            source, terminals, difference: as in `PublicSpec`.
+
+        Raises:
+            DataError: a bound is infinite, a space is of another kind, or the reward has no bounds.
+        """
+        if reward is None:
+            raise _missing("reward", "reward=(low, high)")
+        return cls(
+            observation=_space(observation_space, "observation_space"),
+            action=_space(action_space, "action_space"),
+            reward=Box((reward[0],), (reward[1],)),
+            source=source,
+            terminals=terminals,
+            difference=difference,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The spec as JSON values; `from_json` gives back an equal spec."""
+        return {
+            "observation": _space_to_json(self.observation),
+            "action": _space_to_json(self.action),
+            "reward": _space_to_json(self.reward),
+            "source": self.source,
+            "terminals": self.terminals,
+            "difference": None if self.difference is None else list(self.difference),
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> PublicSpec:
+        """The spec that `to_json` wrote.
+
+        Raises:
+            DataError: a field is missing, unknown or invalid.
+        """
+        fields = {"observation", "action", "reward", "source", "terminals", "difference"}
+        if not isinstance(values, Mapping) or set(values) != fields:
+            raise DataError(
+                "a field is missing or unknown",
+                where="PublicSpec.from_json",
+                expected=f"exactly the fields {', '.join(sorted(fields))}",
+                remedy="use the JSON that PublicSpec.to_json wrote",
+            )
+        reward = _space_from_json(values["reward"])
+        difference = values["difference"]
+        return cls(
+            observation=_space_from_json(values["observation"]),
+            action=_space_from_json(values["action"]),
+            reward=reward if isinstance(reward, Box) else Box((), ()),
+            source=values["source"],
+            terminals=values["terminals"],
+            difference=None if difference is None else _floats(difference, "PublicSpec.difference"),
+        )
+
+
+def _missing(name: str, expected: str) -> DataError:
+    return DataError(
+        f"the public bounds of the {name} are missing",
+        where="PublicSpec",
+        expected=expected,
+        remedy="declare bounds that are known without the data",
+    )
+
+
+def _floats(values: Sequence[float], where: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(v) for v in values)
+    except (TypeError, ValueError):
+        pass
+    raise DataError(
+        "the bounds are not a sequence of numbers",
+        where=where,
+        expected="one number for each dimension",
+        remedy="write them as a tuple, such as (0.0, 1.0)",
+    )
+
+
+def _space(space: gymnasium.Space[Any], where: str) -> Space:
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Discrete) and int(space.start) == 0:
+        return Discrete(int(space.n))
+    return Box(*_bounds(space, where, spaces))
+
+
+def _bounds(space: gymnasium.Space[Any], where: str, spaces: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    if isinstance(space, spaces.Dict):
+        parts = [_bounds(part, f"{where}[{key!r}]", spaces) for key, part in space.spaces.items()]
+        return tuple(v for low, _ in parts for v in low), tuple(v for _, high in parts for v in high)
+    if not isinstance(space, spaces.Box):
+        raise DataError(
+            "the space is of a kind that is not supported",
+            where=f"PublicSpec.from_spaces({where})",
+            expected="a Box, a Discrete that starts at 0, or a Dict of boxes",
+            remedy="flatten or shift it first (gymnasium.wrappers), or declare a PublicSpec",
+        )
+    low, high = space.low.ravel().tolist(), space.high.ravel().tolist()
+    if not all(math.isfinite(v) for v in (*low, *high)):
+        raise DataError(
+            "the space has an infinite bound",
+            where=f"PublicSpec.from_spaces({where})",
+            expected="finite bounds in every dimension",
+            remedy="declare a PublicSpec with bounds that are known without the data",
+        )
+    return tuple(low), tuple(high)
+
+
+def _space_to_json(space: Space) -> dict[str, Any]:
+    if isinstance(space, Box):
+        return {"kind": "box", "low": list(space.low), "high": list(space.high)}
+    return {"kind": "discrete", "n": space.n}
+
+
+def _space_from_json(values: Any) -> Space:
+    if isinstance(values, Mapping) and set(values) == {"kind", "low", "high"} and values["kind"] == "box":
+        return Box(_floats(values["low"], "Box.low"), _floats(values["high"], "Box.high"))
+    if isinstance(values, Mapping) and set(values) == {"kind", "n"} and values["kind"] == "discrete":
+        return Discrete(values["n"])
+    raise DataError(
+        "a space is neither a box nor discrete",
+        where="PublicSpec.from_json",
+        expected="{kind: box, low, high} or {kind: discrete, n}",
+        remedy="use the JSON that PublicSpec.to_json wrote",
+    )
