@@ -35,6 +35,10 @@ class DataError(TacitError):
     """The records, or what was declared about them, cannot be used (raised at ingest, before a vault exists)."""
 
 
+class SealedError(DataError):
+    """The records are sealed in a vault; only its doors read them."""
+
+
 class PlanError(TacitError):
     """A plan's public parameters are invalid, incomplete or not those of the ledger."""
 
