@@ -1,0 +1,44 @@
+# Every target sets itself up: a virtual environment in .venv, with exactly the versions of constraints.txt.
+# A machine without a GPU: see "Installing" in README.md (TORCH_INDEX chooses where the torch build comes from).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TORCH_INDEX ?=
+export TACIT_DATA ?= $(abspath ../shared/data)
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: setup demo test check bench format clean
+.DEFAULT_GOAL := test
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml setup.py constraints.txt
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'tacit needs Python 3.11 or newer: make PYTHON=python3.11')"
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $$(grep '^torch==' constraints.txt)
+	$(BIN)/pip install -q -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: setup
+	$(BIN)/tacit demo --out runs/demo
+
+test: setup
+	$(BIN)/pytest -n 2 --dist loadscope --ignore tests/docs
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest tests/docs
+
+bench: setup
+	for name in dp_sgd noise sampling ledger maze; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
