@@ -1,0 +1,53 @@
+"""Recompute every promised figure from the raw rows: `python -m experiments.check [NAME...]`.
+
+Exits with 1 when a cell is missing or stale, or when a figure misses its bound.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import dataclass
+
+EXPERIMENTS = ("maze_synthesis",)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One promised figure: its name, its value from the raw rows, and the bound it must keep."""
+
+    name: str
+    value: float
+    bound: float
+    at_least: bool = True
+
+    @property
+    def holds(self) -> bool:
+        """Whether the bound is kept."""
+        return self.value >= self.bound if self.at_least else self.value <= self.bound
+
+    def __str__(self) -> str:
+        sign = ">=" if self.at_least else "<="
+        return f"{'ok  ' if self.holds else 'MISS'} {self.name}: {self.value:.4f} ({sign} {self.bound:g})"
+
+
+def main(names: list[str]) -> int:
+    """Check the named experiments (all by default); returns the exit code."""
+    good = True
+    for name in names or EXPERIMENTS:
+        module = importlib.import_module(f"experiments.{name}")
+        print(f"{name}:")
+        try:
+            figures: list[Figure] = module.figures()
+        except LookupError as missing:
+            print(f"  MISS {missing.args[0]}")
+            good = False
+            continue
+        for figure in figures:
+            print(f"  {figure}")
+            good &= figure.holds
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

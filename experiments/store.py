@@ -1,0 +1,113 @@
+"""Results of experiments: one JSON file, one cell a (setting, seed), written as the run goes.
+
+Every cell says the command, commit, code fingerprint, versions, dataset and seed that made it and where its
+hyper-parameters come from. A cell whose fingerprint is not that of the present code is stale: it is not reused by a
+resumed run, and `experiments.check` fails on it.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("tacit", "torch", "numpy", "scipy", "dp-accounting", "cryptography")
+
+
+def fingerprint(sources: Iterable[str]) -> str:
+    """A hash of what the named source files (globs from the project's root) do: comments and docstrings aside."""
+    digest = hashlib.sha256()
+    for pattern in sorted(sources):
+        paths = sorted(ROOT.glob(pattern))
+        if not paths:
+            raise FileNotFoundError(f"no source matches {pattern}")
+        for path in paths:
+            tree = ast.parse(path.read_text())
+            for node in ast.walk(tree):
+                body = getattr(node, "body", None)
+                if isinstance(body, list) and body and _is_docstring(body[0]):
+                    body[0] = ast.Pass()
+            digest.update(path.relative_to(ROOT).as_posix().encode() + ast.dump(tree).encode())
+    return digest.hexdigest()[:16]
+
+
+def _is_docstring(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def provenance() -> dict[str, Any]:
+    """Command, commit and versions of this process."""
+    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    arguments = " ".join(sys.argv[1:])
+    module = getattr(getattr(sys.modules.get("__main__"), "__spec__", None), "name", Path(sys.argv[0]).stem)
+    return {
+        "command": f"python -m {module} {arguments}".strip(),
+        "commit": commit.stdout.strip() or "unknown",
+        "versions": {"python": platform.python_version()} | {p: importlib.metadata.version(p) for p in PACKAGES},
+    }
+
+
+@dataclass
+class Store:
+    """The cells of one experiment.
+
+    Args:
+        path: the JSON file.
+        sources: globs of the code that the figures depend on.
+        hyperparameters: where the hyper-parameters of all cells come from.
+    """
+
+    path: Path
+    sources: tuple[str, ...]
+    hyperparameters: str
+    cells: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.code = fingerprint(self.sources)
+        if self.path.exists():
+            self.cells = json.loads(self.path.read_text())["cells"]
+
+    def has(self, key: str) -> bool:
+        """Whether the cell exists and is not stale."""
+        return key in self.cells and self.cells[key]["fingerprint"] == self.code
+
+    def put(self, key: str, *, dataset: str, seed: int, values: dict[str, Any]) -> None:
+        """Add a cell and write the file (atomically). Other processes' cells in the file are kept."""
+        if self.path.exists():
+            self.cells = json.loads(self.path.read_text())["cells"] | {key: {}}
+        self.cells[key] = {
+            "dataset": dataset,
+            "seed": seed,
+            "values": values,
+            "fingerprint": self.code,
+            "hyperparameters": self.hyperparameters,
+            **provenance(),
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        partial = self.path.with_suffix(f".{os.getpid()}.partial")
+        partial.write_text(json.dumps({"cells": dict(sorted(self.cells.items()))}, indent=1) + "\n")
+        os.replace(partial, self.path)
+
+    def fresh(self, key: str) -> dict[str, Any]:
+        """The values of a cell.
+
+        Raises:
+            LookupError: the cell is missing or stale.
+        """
+        if key not in self.cells:
+            raise LookupError(f"{self.path.name}: the cell {key} is missing")
+        if not self.has(key):
+            raise LookupError(f"{self.path.name}: the cell {key} is stale: the code has changed since it was made")
+        values: dict[str, Any] = self.cells[key]["values"]
+        return values

@@ -1,0 +1,190 @@
+"""PrivORL-n ("PrivORL: Differentially Private Synthetic Dataset for Offline RL", algorithm 1), corrected.
+
+    Input: public rows, private rows behind a vault, a calibrated plan (T, q, C, sigma, K)
+    1. pre-train the denoiser on the public rows, guided by curiosity          (pretraining.py; no private row)
+    2. for t = 1 .. T:
+    3.     g_t <- vault.noisy_gradient: every unit of a Poisson(q) sample gives its denoising-loss gradient,
+              averaged over its L rows and K noise draws, clipped to C; their sum gets N(0, (sigma C)^2)
+    4.     theta <- Adam(theta, g_t);  average <- EMA(theta)
+    5. release the average; sampling from it is post-processing                (synthesizer.py)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from tacit.errors import PlanError
+from tacit.methods.synthesis.diffusion import Denoiser, denoising_loss, draw
+from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.networks import MovingAverage
+from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.pretraining import Pretrained, pretrain
+from tacit.methods.synthesis.synthesizer import Synthesizer
+from tacit.privacy import checkpoint
+from tacit.privacy.gradients import assign_gradient
+from tacit.privacy.labels import Label
+from tacit.privacy.release import Release
+from tacit.privacy.vault import Run, Vault, exhausted
+
+PART = "denoiser"
+
+Progress = Callable[[int, int], None]
+"""Called after each step with (steps done, steps in all): the step count is public, the loss is not."""
+
+
+@dataclass(frozen=True)
+class Denoising:
+    """The objective behind the door: EDM's denoising loss of each unit's own rows and its own noise draws."""
+
+    encoder: Encoder
+    noise_draws: int
+    P_mean: float
+    P_std: float
+
+    def draw(self, generator: torch.Generator, units: int, rows_per_unit: int) -> dict[str, Tensor]:
+        """The step's random numbers, independent between units (see `diffusion.draw`)."""
+        return draw(
+            generator,
+            units,
+            rows_per_unit,
+            encoder=self.encoder,
+            noise_draws=self.noise_draws,
+            P_mean=self.P_mean,
+            P_std=self.P_std,
+        )
+
+    def loss(self, model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
+        """One loss a unit, [U] (see `diffusion.denoising_loss`)."""
+        assert isinstance(model, Denoiser)
+        return denoising_loss(model, rows)
+
+
+def fit(
+    plan: Plan,
+    vault: Vault,
+    *,
+    pretrained: Pretrained | None = None,
+    folder: Path | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Release[Synthesizer]:
+    """Train a synthesizer under the plan's promise.
+
+    Args:
+        plan: calibrated for the vault's unit.
+        vault: the private rows and their ledger.
+        pretrained: the starting point that `plan.pretraining` declares (`synthesis.pretrain`); None without one.
+        folder: where checkpoints go, after every block of claimed steps (at most 1 % of them).
+        resume: go on from `folder`'s checkpoint; steps that were claimed but not kept are lost, never run again.
+        progress: called after each step.
+
+    Raises:
+        PlanError: the pre-training is not the one that the plan declares.
+        PlanExhausted: the plan was begun or finished already, and this is not a resumption.
+        BudgetExceeded: the ledger cannot pay for the plan.
+    """
+    model = _start(plan, vault, pretrained)
+    objective = Denoising(model.encoder, plan.noise_draws, plan.P_mean, plan.P_std)
+    run = vault.reserve(plan)
+    state = _State(model, plan)
+    path = folder / "checkpoint.safetensors" if folder is not None else None
+    if resume and path is not None and path.exists():
+        state.load(checkpoint.load(path, plan_id=run.plan_id, ledger=vault.ledger))
+    elif vault.touched(run):
+        raise exhausted(run, PART)
+
+    while vault.steps_left(run, PART):
+        step = vault.next_step(run, PART)
+        gradient = vault.noisy_gradient(run, PART, [model], objective)[0]
+        state.update(gradient, learning_rate=plan.learning_rate_at(step))
+        if path is not None and vault.at_block_end(run, PART):
+            checkpoint.save(path, state.tensors(), plan_id=run.plan_id, ledger=vault.ledger)
+        if progress is not None:
+            progress(step + 1, plan.steps)
+
+    value = Synthesizer(plan, model.encoder, state.average.state())
+    return vault.release(run, value, label=_label(plan, run, pretrained))
+
+
+class _State:
+    """Everything a run carries from step to step, all of it public."""
+
+    def __init__(self, model: Denoiser, plan: Plan) -> None:
+        self.network = model.network
+        self.average = MovingAverage(model.network, decay=plan.ema, every=plan.ema_every)
+        self.parameters = list(model.network.parameters())
+        self.adam = torch.optim.Adam(self.parameters, lr=plan.learning_rate, betas=plan.betas, fused=True)
+
+    def update(self, gradient: Tensor, *, learning_rate: float) -> None:
+        """One Adam step on a noisy gradient [P], then the moving average."""
+        assign_gradient(self.network, gradient)
+        self.adam.param_groups[0]["lr"] = learning_rate
+        self.adam.step()
+        self.average.update(self.network)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The state by name, for a checkpoint."""
+        tensors = {"average.calls": torch.tensor(self.average.calls)}
+        for name, p, mean in zip(self.average.names, self.parameters, self.average.values, strict=True):
+            tensors |= {f"weights.{name}": p, f"average.{name}": mean}
+            tensors |= {f"adam.{key}.{name}": value for key, value in self.adam.state[p].items()}
+        return tensors
+
+    @torch.no_grad()
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take up the state that `tensors` wrote."""
+        self.average.calls = int(tensors["average.calls"])
+        for name, p, mean in zip(self.average.names, self.parameters, self.average.values, strict=True):
+            p.copy_(tensors[f"weights.{name}"])
+            mean.copy_(tensors[f"average.{name}"])
+            keys = ("step", "exp_avg", "exp_avg_sq")
+            self.adam.state[p] = {key: tensors[f"adam.{key}.{name}"].clone() for key in keys}
+
+
+def _start(plan: Plan, vault: Vault, pretrained: Pretrained | None) -> Denoiser:
+    declared = "none" if plan.pretraining is None else plan.pretraining.provenance
+    start = pretrained
+    if start is None and plan.pretraining is None:
+        start = pretrain(plan, Encoder.from_bounds(vault.spec), None, seed=0)
+    if start is None or start.provenance != declared:
+        raise PlanError(
+            "the starting point is not the pre-training that the plan declares",
+            where="synthesis.fit",
+            expected=f"pretrained= with the provenance {declared!r}",
+            remedy="pass the result of synthesis.pretrain(plan, ...) for this very plan",
+        )
+    if start.encoder.spec != vault.spec:
+        raise PlanError(
+            "the starting point encodes rows with other public bounds than the private data declare",
+            where="synthesis.fit",
+            expected="an encoder of the private data's own public spec",
+            remedy="build the encoder with Encoder.from_bounds(vault.spec)",
+        )
+    return start.model(plan)
+
+
+def _label(plan: Plan, run: Run, pretrained: Pretrained | None) -> Label:
+    provenance = "none: the network began with random weights" if pretrained is None else pretrained.provenance
+    return Label(
+        covered=(
+            f"all {plan.steps:,} noisy gradients of fine-tuning, whether or not a run was interrupted",
+            "everything sampled from the released model, and everything trained or computed on the samples",
+        ),
+        not_covered=(
+            f"public pre-training: {provenance} (declared by the user, not checked here)",
+            "the choice of hyper-parameters: it must have been made without looking at the private records",
+            "whatever the curator computes from the records outside the doors (see the ledger's notes)",
+        ),
+        not_protected=(
+            f"what is true of the population rather than of one {run.plan.unit.name if run.plan.unit else 'unit'}",
+            "that these records were used at all, by whom, and every public parameter of the plan",
+            "several units that belong to one person, where the declared unit is less than a person",
+        ),
+    )
+
+

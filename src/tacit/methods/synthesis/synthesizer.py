@@ -1,0 +1,61 @@
+"""The released synthesizer: public weights that rows are sampled from, at no further cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit.methods.synthesis.diffusion import Denoiser, sample
+from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.networks import ResidualMLP, load_parameters
+from tacit.methods.synthesis.plan import Plan, Sampler
+
+if TYPE_CHECKING:
+    from tacit.data.trajectories import Trajectories
+
+
+@dataclass(frozen=True, eq=False)
+class Synthesizer:
+    """A denoiser of transitions that has left the vault.
+
+    Args:
+        plan: the public parameters it was trained with.
+        encoder: the public constants of its rows.
+        weights: the averaged parameters of its network, by name.
+    """
+
+    plan: Plan
+    encoder: Encoder
+    weights: Mapping[str, Tensor]
+
+    def model(self) -> Denoiser:
+        """The network with its weights."""
+        model = Denoiser(self.encoder, ResidualMLP(self.encoder.size, width=self.plan.width, depth=self.plan.depth))
+        load_parameters(model.network, self.weights)
+        return model
+
+    def sample_columns(self, count: int, *, seed: int, sampler: Sampler | None = None) -> dict[str, np.ndarray]:
+        """`count` independent transitions as columns of raw units inside the public bounds.
+
+        Args:
+            count: how many rows.
+            seed: of the sampling; public, since sampling is post-processing.
+            sampler: another sampler than the plan's.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        rows = sample(self.model(), count, sampler or self.plan.sampler, generator)
+        columns = {name: column.numpy() for name, column in rows.items()}
+        return {**columns, "truncations": np.zeros(count, bool)}
+
+    def sample(self, count: int, *, seed: int = 0, sampler: Sampler | None = None) -> Trajectories:
+        """`count` independent transitions as a data set that belongs to nobody, one unit a row."""
+        from tacit.data.trajectories import Trajectories
+
+        columns = self.sample_columns(count, seed=seed, sampler=sampler)
+        ids = np.arange(count)
+        return Trajectories.from_arrays(**columns, unit_ids=ids, episode_ids=ids, spec=self.encoder.spec, simulated=True)

@@ -1,0 +1,73 @@
+"""Checkpoints of a run: public numbers, tied to the ledger they were paid from.
+
+A checkpoint holds what left the vault (noisy sums folded into weights and optimiser moments) and the ledger's head at
+that moment. It never holds records, noise or a generator's state, so a resumed run draws fresh noise.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from tacit.errors import FileError, LedgerError
+
+if TYPE_CHECKING:
+    from tacit.privacy.ledger import Ledger
+
+
+def save(path: Path, tensors: dict[str, Tensor], *, plan_id: str, ledger: Ledger) -> None:
+    """Write a checkpoint atomically (temporary file, fsync, rename).
+
+    Guarantee: after a crash at any moment the file is the old one or the new one, never a mixture.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    meta = {"plan_id": plan_id, "ledger_head": ledger.head, "dataset_id": ledger.dataset_id}
+    temporary = path.with_suffix(".partial")
+    try:
+        save_file({name: t.detach().contiguous() for name, t in tensors.items()}, temporary, {"tacit": json.dumps(meta)})
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except (OSError, SafetensorError) as error:
+        temporary.unlink(missing_ok=True)
+        raise FileError(
+            "the checkpoint could not be written",
+            where=str(path),
+            expected="a writable folder with free space",
+            remedy="free some space and resume: the last whole checkpoint is still there",
+        ) from error
+
+
+def load(path: Path, *, plan_id: str, ledger: Ledger) -> dict[str, Tensor]:
+    """Read a checkpoint and refuse it unless it belongs to this plan and this ledger contains its head.
+
+    Raises:
+        FileError: the file is truncated or not a checkpoint.
+        LedgerError: another plan's checkpoint, or a ledger that is older than the checkpoint.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            meta = json.loads(file.metadata()["tacit"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise FileError(
+            "the checkpoint is truncated or of another kind",
+            where=str(path),
+            expected="a checkpoint written by tacit",
+            remedy="delete it to start again with the steps that are left in the plan",
+        ) from error
+    if meta["plan_id"] != plan_id or meta["dataset_id"] != ledger.dataset_id:
+        raise LedgerError(
+            "the checkpoint belongs to another plan or another dataset's ledger",
+            where=str(path),
+            expected=f"plan {plan_id}",
+            remedy="resume with the plan and the ledger that began the run",
+        )
+    ledger.require(meta["ledger_head"])
+    return tensors

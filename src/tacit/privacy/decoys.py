@@ -1,0 +1,103 @@
+"""Decoy units: a callback is tried on invented records before it may run on private ones.
+
+The doors bound what one unit adds to a sum. That bound is about the unit alone only if a unit's contribution depends
+on no other unit, so every callback is first run on random rows drawn from the *public* bounds: one unit at a time is
+exchanged for another, and the contributions of all other units must stay bit-identical. A callback that whitens over
+the batch, keeps running statistics or remembers rows between calls is caught here, or refused by its form.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.errors import DoorError
+
+Rows = dict[str, np.ndarray]
+
+
+def require_pure_form(callback: object, where: str) -> None:
+    """Refuse callbacks that can carry hidden state.
+
+    Accepted: an instance of a frozen dataclass that is defined at module level; its fields are public configuration.
+
+    Raises:
+        DoorError: the callback is a closure, a lambda, a bound method or a mutable object.
+    """
+    kind = type(callback)
+    frozen = dataclasses.is_dataclass(callback) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    if not frozen or "<locals>" in kind.__qualname__:
+        raise DoorError(
+            f"{kind.__qualname__} can carry state between calls",
+            where=where,
+            expected="an instance of a frozen dataclass defined at module level",
+            remedy="write the callback as a frozen dataclass whose fields are its public parameters",
+        )
+
+
+def decoy_rows(spec: PublicSpec, units: int, rows_per_unit: int, seed: int) -> Rows:
+    """Random rows inside the public bounds, shape [units, rows_per_unit, ...] a column, with their mask."""
+    rng = np.random.default_rng(seed)
+    shape = (units, rows_per_unit)
+    rows = {
+        "observations": _draw(spec.observation, shape, rng),
+        "actions": _draw(spec.action, shape, rng),
+        "rewards": _draw(spec.reward, shape, rng)[..., 0],
+        "next_observations": _draw(spec.observation, shape, rng),
+        "terminations": rng.random(shape) < (0.5 if spec.terminals else 0.0),
+        "truncations": rng.random(shape) < 0.1,
+        "mask": np.ones(shape, bool),
+    }
+    if rows_per_unit > 1:
+        rows["mask"][:, 1:] = rng.random((units, rows_per_unit - 1)) < 0.7
+    return rows
+
+
+def try_on_decoys(
+    contributions: Callable[[Mapping[str, np.ndarray]], np.ndarray],
+    spec: PublicSpec,
+    rows_per_unit: int,
+    where: str,
+    units: int = 5,
+) -> None:
+    """Run `contributions` (rows -> one vector or scalar a unit) on decoys and refuse any coupling between units.
+
+    Raises:
+        DoorError: the result has no leading unit axis, is not finite on ordinary rows, differs between two calls on
+            the same rows, or changes for a unit whose own rows did not change.
+    """
+    rows = decoy_rows(spec, units, rows_per_unit, seed=0)
+    others = decoy_rows(spec, units, rows_per_unit, seed=1)
+    base = contributions(rows)
+    if base.ndim == 0 or base.shape[0] != units or not np.isfinite(base).all():
+        raise _refusal(f"the callback returned shape {base.shape}, or values that are not finite", where)
+    if not np.array_equal(base, contributions(rows)):
+        raise _refusal("the callback gives different results for the same rows", where)
+    for unit in range(units):
+        exchanged = {name: column.copy() for name, column in rows.items()}
+        for name in exchanged:
+            exchanged[name][unit] = others[name][unit]
+        result = contributions(exchanged)
+        keep = np.arange(units) != unit
+        if result.shape != base.shape or not np.array_equal(result[keep], base[keep]):
+            raise _refusal("one unit's contribution changes when another unit's rows do", where)
+
+
+def _refusal(what: str, where: str) -> DoorError:
+    return DoorError(
+        what,
+        where=where,
+        expected="one finite contribution a unit, computed from that unit's rows alone",
+        remedy="remove batch statistics, running averages and other sharing between units",
+    )
+
+
+def _draw(space: Box | Discrete, shape: tuple[int, int], rng: np.random.Generator) -> Any:
+    if isinstance(space, Discrete):
+        return rng.integers(space.n, size=shape)
+    low, high = np.asarray(space.low), np.asarray(space.high)
+    return (low + (high - low) * rng.random((*shape, low.size))).astype(np.float32)

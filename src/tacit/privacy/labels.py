@@ -1,0 +1,68 @@
+"""From a plan, a ledger and a method's own words to a certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tacit.privacy import plan as plans
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.plan import Plan
+
+ASSUMPTIONS = (
+    "noise and sampling come from a keyed stream cipher (AES-256-CTR) seeded by the operating system; they are secret and never replayed",
+    "arithmetic is in floating point: attacks on the low-order bits of the noise are outside the proof",
+    "timing, memory and power are not observed by the adversary",
+    "each unit's records carry that unit's id and no other; one person under two ids counts as two units",
+    "the declared public population, bounds and pre-training data owe nothing to the private records",
+    "the ledger file was not rolled back together with every checkpoint and certificate, and the same records were not registered in a second ledger",
+)
+
+
+@dataclass(frozen=True)
+class Label:
+    """A method's own words for its certificate.
+
+    Args:
+        covered: data accesses that the promise covers.
+        not_covered: data accesses that it does not.
+        not_protected: what a reader could wrongly believe to be protected.
+        assumptions: what the method assumes beyond `ASSUMPTIONS`.
+    """
+
+    covered: tuple[str, ...]
+    not_covered: tuple[str, ...]
+    not_protected: tuple[str, ...]
+    assumptions: tuple[str, ...] = ()
+
+
+def certify(
+    plan: Plan, plan_id: str, ledger: Ledger, label: Label, *, simulated: bool, callbacks: Sequence[str]
+) -> Certificate:
+    """The certificate of a run: what was promised, computed from the plan's own event."""
+    assert plan.unit is not None and plan.delta is not None
+    own = tuple(f"the user's callback {name} keeps units apart: it was tried on decoys, not proved" for name in callbacks)
+    return Certificate.build(
+        method=plan.method,
+        source=plan.source,
+        unit=plan.unit,
+        event=plans.event(plan),
+        parts=[part.certified() for part in plan.parts()],
+        delta=plan.delta,
+        plan_id=plan_id,
+        plan=plans.public_fields(plan),
+        ledger_head=ledger.head,
+        dataset_id=ledger.dataset_id,
+        simulated=simulated,
+        void_reason=ledger.void_reason,
+        releases=[
+            {"plan_id": other.plan_id, "method": other.method, "epsilon": other.epsilon, "delta": other.delta}
+            for other in ledger.plans()
+        ],
+        budget=(ledger.epsilon, ledger.delta),
+        covered=list(label.covered),
+        not_covered=list(label.not_covered),
+        assumptions=[*ASSUMPTIONS, *label.assumptions, *own],
+        not_protected=list(label.not_protected),
+    )

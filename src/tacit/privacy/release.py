@@ -1,0 +1,23 @@
+"""A release: a value that left the vault, and the certificate that says what was promised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tacit.privacy.certificate import Certificate
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Release(Generic[Value]):
+    """A public value with its certificate; anything computed from the value alone is free (post-processing).
+
+    Args:
+        value: what was learned.
+        certificate: who was promised what, and how to recompute it.
+    """
+
+    value: Value
+    certificate: Certificate
