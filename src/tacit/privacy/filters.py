@@ -1,0 +1,163 @@
+"""Privacy filters: may one more plan be admitted, when it was chosen after seeing what earlier plans released?
+
+Every number is taken as it is written: the float 0.1 stands for 1/10, the shortest decimal that denotes it,
+which is what certificates and ledgers print. Sums are exact fractions, so that ten plans of 0.1 fill a budget of
+1.0 and not a hair more. The proof is in `proofs/ledger.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
+from fractions import Fraction
+from typing import Literal
+
+from tacit.errors import PlanError
+
+_SLACK = Fraction(1, 10**30)  # above every rounding error of the 60-digit logarithms in rdp_to_epsilon
+
+
+@dataclass(frozen=True)
+class RdpOrder:
+    """Composition by Rényi differential privacy at one order, fixed before the first plan.
+
+    Args:
+        order: the Rényi order alpha, finite and above 1.
+
+    Raises:
+        PlanError: the order is not a finite number above 1.
+    """
+
+    order: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.order) and self.order > 1):
+            raise PlanError(
+                "the Rényi order is not a finite number above 1",
+                where="RdpOrder",
+                expected="an order such as 16.0",
+                remedy="choose the order for which the planned releases convert to the smallest epsilon",
+            )
+        object.__setattr__(self, "order", float(self.order))
+
+
+Composition = Literal["sum"] | RdpOrder
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What one plan costs in total.
+
+    Args:
+        epsilon, delta: the plan's certified (epsilon, delta); epsilon may be infinite (a plan without privacy).
+        rdp: the plan's certified Rényi divergence bound at the ledger's order (no delta), or None.
+
+    Raises:
+        PlanError: epsilon is not above 0, delta is outside [0, 1), or rdp is negative or not a number.
+    """
+
+    epsilon: float
+    delta: float
+    rdp: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.epsilon > 0:
+            raise _bad_charge("epsilon is not above 0", "epsilon > 0 (math.inf for a plan without privacy)")
+        if not 0 <= self.delta < 1:
+            raise _bad_charge("delta is outside [0, 1)", "0 <= delta < 1 / population")
+        if self.rdp is not None and not self.rdp >= 0:
+            raise _bad_charge("rdp is negative or not a number", "rdp >= 0, the Rényi bound at the ledger's order")
+        for name in ("epsilon", "delta", "rdp"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, float(getattr(self, name)))
+
+    @property
+    def finite(self) -> bool:
+        """Whether the plan promises anything at all."""
+        return math.isfinite(self.epsilon)
+
+
+def spent(charges: Iterable[Charge], composition: Composition, delta: float) -> tuple[float, float]:
+    """Total (epsilon, delta) of adaptively chosen plans, rounded up to floats.
+
+    Args:
+        charges: the plans' costs, in any order.
+        composition: "sum" or the RdpOrder whose `rdp` values the charges carry.
+        delta: the delta at which an RdpOrder is converted (unused by "sum").
+
+    Returns:
+        (epsilon, delta); (inf, ...) as soon as one plan is infinite, (0, 0) for no plans.
+
+    Guarantee:
+        If every charge is a valid bound for its plan, whatever came before it, the interaction is (epsilon, delta)-DP.
+    """
+    charges = list(charges)
+    total = _total([charge for charge in charges if charge.finite], composition, delta)
+    infinite = len(charges) > 0 and not all(charge.finite for charge in charges)
+    return (math.inf if infinite else _round_up(total[0])), _round_up(total[1])
+
+
+def admits(charges: Iterable[Charge], composition: Composition, epsilon: float, delta: float) -> bool:
+    """Whether plans with these charges stay within the budget (epsilon, delta).
+
+    Infinite charges are left out: they void the ledger and no filter speaks about them.
+
+    Raises:
+        PlanError: `composition` is an RdpOrder and a finite charge has no finite rdp.
+
+    Guarantee:
+        Exact: True only if the sums of the numbers as written do not exceed the budget as written.
+    """
+    total = _total([charge for charge in charges if charge.finite], composition, delta)
+    return total[0] <= written(epsilon) and total[1] <= written(delta)
+
+
+def rdp_to_epsilon(rdp: Fraction, order: float, delta: float) -> Fraction:
+    """Smallest epsilon of the standard conversion, rounded up: (order, rdp)-RDP implies (epsilon, delta)-DP.
+
+    epsilon = rdp + log((a - 1) / a) - (log delta + log a) / (a - 1) for the order a: arXiv:2004.00010, Proposition 12
+    (equivalently arXiv:1905.09982, Theorem 21), at least 0.
+
+    Guarantee:
+        Never below the exact value: the logarithms carry 60 digits, and 1e-30 is added on top.
+    """
+    with localcontext(Context(prec=60, Emin=MIN_EMIN, Emax=MAX_EMAX)):
+        a, d = Decimal(repr(order)), Decimal(repr(delta))
+        offset = ((a - 1) / a).ln() - (d.ln() + a.ln()) / (a - 1)
+    return max(Fraction(0), rdp + Fraction(offset) + _SLACK)
+
+
+def _total(charges: list[Charge], composition: Composition, delta: float) -> tuple[Fraction, Fraction]:
+    if not charges:
+        return Fraction(0), Fraction(0)
+    if composition == "sum":
+        return sum((written(c.epsilon) for c in charges), Fraction(0)), sum(
+            (written(c.delta) for c in charges), Fraction(0)
+        )
+    rdp = Fraction(0)
+    for charge in charges:
+        if charge.rdp is None or not math.isfinite(charge.rdp):
+            raise PlanError(
+                "the plan has no finite Rényi bound",
+                where="Ledger.reserve",
+                expected=f"rdp= at order {composition.order!r}, because the ledger composes by RDP at that order",
+                remedy="pass the plan's Rényi bound, or use a ledger with composition='sum'",
+            )
+        rdp += written(charge.rdp)
+    return rdp_to_epsilon(rdp, composition.order, delta), written(delta)
+
+
+def written(value: float) -> Fraction:
+    """The number that a finite float stands for when it is printed: its shortest decimal, exactly."""
+    return Fraction(repr(value))
+
+
+def _round_up(value: Fraction) -> float:
+    nearest = float(value)
+    return nearest if written(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def _bad_charge(what: str, expected: str) -> PlanError:
+    return PlanError(what, where="Ledger.reserve", expected=expected, remedy="compute the plan's cost by its event")
