@@ -3,6 +3,7 @@
 SQLite runs with a truncated rollback journal and synchronous=FULL: a commit returns after the rows, and the fact
 that they are committed, are on the disk. (With journal_mode=DELETE that would need synchronous=EXTRA; a write-ahead
 log would leave the newest claims outside the file that people copy, and could be torn by a forked child that exits.)
+"""
 
 from __future__ import annotations
 
