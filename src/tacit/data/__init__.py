@@ -1,0 +1,7 @@
+"""Records of people as trajectories, and what is publicly known about them."""
+
+from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION
+from tacit.data.spec import Box, Discrete, PublicSpec, Space
+from tacit.data.trajectories import Trajectories
+
+__all__ = ["EACH_EPISODE", "EACH_TRANSITION", "Box", "Discrete", "PublicSpec", "Space", "Trajectories"]

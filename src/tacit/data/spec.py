@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tacit.errors import DataError
 
@@ -58,6 +61,22 @@ class Box:
                     expected="low < high",
                     remedy="exchange or widen them",
                 )
+
+        inner_low, inner_high = self.single()
+        if not np.all(inner_low < inner_high):
+            raise DataError(
+                f"the bounds of dimension {int(np.argmin(inner_low < inner_high))} are closer than float32 can tell",
+                where="Box",
+                expected="bounds that differ as float32",
+                remedy="shift the origin of that dimension or widen the bounds",
+            )
+
+    def single(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Both bounds as float32, shapes `(d,)`, rounded inwards: what is clipped to them obeys the exact ones."""
+        exact_low, exact_high = np.asarray(self.low), np.asarray(self.high)
+        low, high = exact_low.astype(np.float32), exact_high.astype(np.float32)
+        low = np.where(low < exact_low, np.nextafter(low, np.float32(np.inf)), low)
+        return low, np.where(high > exact_high, np.nextafter(high, np.float32(-np.inf)), high)
 
     @property
     def size(self) -> int:
@@ -213,12 +232,11 @@ class PublicSpec:
                 expected=f"exactly the fields {', '.join(sorted(fields))}",
                 remedy="use the JSON that PublicSpec.to_json wrote",
             )
-        reward = _space_from_json(values["reward"])
         difference = values["difference"]
         return cls(
             observation=_space_from_json(values["observation"]),
             action=_space_from_json(values["action"]),
-            reward=reward if isinstance(reward, Box) else Box((), ()),
+            reward=cast(Box, _space_from_json(values["reward"])),
             source=values["source"],
             terminals=values["terminals"],
             difference=None if difference is None else _floats(difference, "PublicSpec.difference"),

@@ -1,0 +1,337 @@
+"""The only way into tacit: records are checked, clipped to the public bounds and coded, a chunk at a time.
+
+Errors raised here may name the file and the row (counted from 1), never a cell or a unit id.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tacit.data.spec import Discrete, PublicSpec, Space
+from tacit.data.store import CHUNK, Array, FolderColumns, MemoryColumns, Records, layout
+from tacit.errors import DataError
+
+EACH_TRANSITION = ":transition"
+"""In place of a unit id: every transition is a unit of its own (and an episode of its own)."""
+EACH_EPISODE = ":episode"
+"""In place of a unit id: every episode is a unit of its own."""
+
+MISSING = frozenset({"", "nan", "NaN", "NA", "N/A", "<NA>", "null", "None"})
+
+
+class Ingest:
+    """Takes records chunk by chunk, then gives the validated whole.
+
+    Args:
+        spec: public bounds.
+        simulated: whether the records are of no real person (then bounds that touch the data exactly are fine).
+        store: folder for the native format, written as the chunks come; None keeps the columns in memory.
+
+    Raises:
+        FileError: the folder exists already or cannot be written.
+    """
+
+    def __init__(self, spec: PublicSpec, *, simulated: bool, store: str | os.PathLike[str] | None = None) -> None:
+        if not isinstance(spec, PublicSpec):
+            raise DataError(
+                "the public bounds are missing",
+                where="Trajectories",
+                expected="spec= a PublicSpec",
+                remedy="declare PublicSpec(...) or take it from PublicSpec.from_spaces(...)",
+            )
+        self._spec, self._simulated = spec, simulated
+        self._sink: MemoryColumns | FolderColumns = MemoryColumns() if store is None else FolderColumns(store)
+        self._units, self._episodes = _Codes(), _Codes()
+        self._fitted = {name: _Range() for name in ("observations", "next_observations")}
+        self._where, self._row, self._first_unit = "Trajectories", 0, 0
+        self._last: tuple[int, int | None, bool] | None = None  # unit code, episode code, done: of the last row
+        self._total, self._grouped = 0, True
+        self._kinds: dict[str, type] = {}
+
+    def __enter__(self) -> Ingest:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._sink.abort()
+
+    def start(self, where: str) -> None:
+        """The chunks that follow come from this file; a unit belongs to one file only, an episode too."""
+        self._where, self._row, self._first_unit = where, 0, self._units.count
+        self._episodes, self._last = _Codes(), None
+
+    def add(self, columns: Mapping[str, Any], units: Any, episodes: Any = None) -> None:
+        """The next rows.
+
+        Args:
+            columns: observations, actions, rewards, next_observations, terminations and, if there are any,
+                truncations: arrays with one entry a row.
+            units: one unit id (text or whole number) a row, or `EACH_TRANSITION` or `EACH_EPISODE`.
+            episodes: one episode id a row; None starts a new episode after every end and at every change of unit.
+
+        Raises:
+            DataError: the rows break one of the rules of `Trajectories`.
+        """
+        if units is None:
+            raise self._error("there is no unit id", "one id of the protected unit for each row")
+        units = units if isinstance(units, str) else _array(units)
+        episodes = None if episodes is None else _array(episodes)
+        given = {name: _array(values) for name, values in columns.items() if values is not None}
+        if "truncations" not in given and "rewards" in given:
+            given["truncations"] = np.zeros(given["rewards"].shape[:1], dtype=np.bool_)
+        missing = [name for name in layout(self._spec) if name not in given]
+        if missing:
+            raise self._error(f"the field {missing[0]} is missing", "every field of a transition")
+        lengths = {name: (array.shape or (-1,))[0] for name, array in given.items()}
+        ids = {"units": units, "episodes": episodes}
+        lengths |= {name: (v.shape or (-1,))[0] for name, v in ids.items() if isinstance(v, np.ndarray)}
+        if len(set(lengths.values())) != 1 or -1 in lengths.values():
+            raise self._error("the columns are ragged: their lengths differ", "one entry of every field for each row")
+        for start in range(0, lengths["rewards"], CHUNK):
+            part = slice(start, start + CHUNK)
+            self._add(
+                {name: given[name][part] for name in layout(self._spec)},
+                units if isinstance(units, str) else units[part],
+                None if episodes is None else episodes[part],
+            )
+
+    def finish(self) -> Records:
+        """The whole, immutable.
+
+        Raises:
+            DataError: there were no rows, or the bounds are those of the private records themselves.
+        """
+        if self._total == 0:
+            raise self._error("there are no records", "at least one transition")
+        self._refuse_fitted_bounds()
+        codes, starts = self._sink.take("units"), self._sink.take("starts")
+        if self._grouped:
+            order = np.arange(self._total)
+            offsets = np.concatenate(
+                [np.zeros(1, np.int64), np.flatnonzero(np.diff(codes)) + 1, np.full(1, self._total)]
+            )
+        else:
+            order = np.argsort(codes, kind="stable")
+            offsets = np.concatenate(
+                [np.zeros(1, np.int64), np.cumsum(np.bincount(codes, minlength=self._units.count))]
+            )
+        episodes = np.append(np.flatnonzero(starts), self._total)
+        index = {"order": order, "offsets": offsets, "episodes": episodes}
+        records = self._sink.finish(
+            {name: values.astype(np.int64, copy=False) for name, values in index.items()},
+            self._spec,
+            simulated=self._simulated,
+        )
+        for array in (*records.columns.values(), records.order, records.offsets, records.episodes):
+            array.setflags(write=False)
+        return records
+
+    def _add(self, columns: dict[str, Array], units: Any, episodes: Any) -> None:
+        spaces = {"observations": self._spec.observation, "next_observations": self._spec.observation}
+        spaces |= {"actions": self._spec.action, "rewards": self._spec.reward}
+        for name, (dtype, shape) in layout(self._spec).items():
+            raw = columns[name]
+            if name in spaces:
+                columns[name] = self._bounded(name, raw, spaces[name]).reshape(len(raw), *shape)
+            else:
+                columns[name] = self._flags(name, raw)
+            assert columns[name].dtype == dtype
+        if not self._spec.terminals and columns["terminations"].any():
+            row = int(np.argmax(columns["terminations"]))
+            raise self._error("an episode terminates, but the spec declares terminals=False", "no termination", row)
+        codes, starts = self._code(columns, units, episodes)
+        for name, values in (*columns.items(), ("units", codes), ("starts", starts)):
+            self._sink.append(name, values)
+        self._row += len(codes)
+        self._total += len(codes)
+
+    def _code(self, columns: dict[str, Array], units: Any, episodes: Any) -> tuple[Array, Array]:
+        """Unit codes `(n,)` int64 and which rows start an episode `(n,)` bool."""
+        n = len(columns["rewards"])
+        done = columns["terminations"] | columns["truncations"]
+        last_unit, last_episode, last_done = self._last or (-1, None, True)
+        starts = np.empty(n, dtype=np.bool_)
+        starts[0], starts[1:] = last_done, done[:-1]
+        runs = None if episodes is None else self._episodes.encode(self._ids(episodes, "episode"))
+        if runs is not None:
+            starts[0], starts[1:] = last_episode is None or runs[0] != last_episode, runs[1:] != runs[:-1]
+            previous = -1 if last_episode is None else last_episode
+            back = starts & (runs <= np.maximum.accumulate(np.concatenate([[previous], runs[:-1]])))
+            if back.any():
+                raise self._error(
+                    "the rows of an episode are not together",
+                    "all rows of an episode one after another in order of time, and another id for every episode",
+                    int(np.argmax(back)),
+                )
+        if isinstance(units, str):
+            if units == EACH_TRANSITION:
+                starts[:] = True
+            elif units != EACH_EPISODE:
+                raise self._error("the unit is unknown", f"an id for each row, {EACH_TRANSITION!r} or {EACH_EPISODE!r}")
+            codes = self._units.count - 1 + np.cumsum(starts)
+            self._units.count += int(starts.sum())
+        else:
+            codes = self._units.encode(self._ids(units, "unit"))
+            if (codes < self._first_unit).any():
+                raise self._error(
+                    "a unit id also occurs in an earlier file",
+                    "all records of a unit in one file",
+                    int(np.argmax(codes < self._first_unit)),
+                    remedy="if it is the same unit, concatenate the files first; if not, make the ids distinct",
+                )
+            changes = codes != np.concatenate([[last_unit], codes[:-1]])
+            if runs is not None and (changes & ~starts).any():
+                raise self._error(
+                    "the unit id is not constant within an episode",
+                    "one unit for each episode",
+                    int(np.argmax(changes & ~starts)),
+                )
+            starts |= changes
+        self._grouped &= bool(np.all(np.diff(codes) >= 0)) and int(codes[0]) >= last_unit
+        self._last = (int(codes[-1]), None if runs is None else int(runs[-1]), bool(done[-1]))
+        return codes.astype(np.int64, copy=False), starts
+
+    def _bounded(self, name: str, raw: Array, space: Space) -> Array:
+        width = 1 if isinstance(space, Discrete) else space.size
+        wide = raw.reshape(len(raw), -1) if raw.ndim != 1 else raw[:, None]
+        if raw.dtype.kind not in "biuf":
+            raise self._error(f"{name} has an entry that is not a number", "numbers in rows of equal length")
+        if wide.shape[1] != width:
+            raise self._error(f"{name} has {wide.shape[1]} dimensions", f"the {width} of the spec")
+        broken = ~np.isfinite(wide).all(axis=1) if raw.dtype.kind == "f" else np.zeros(len(wide), dtype=np.bool_)
+        if broken.any():
+            raise self._error(f"{name} has a value that is NaN or infinite", "finite values", int(np.argmax(broken)))
+        if isinstance(space, Discrete):
+            wrong = ((wide < 0) | (wide >= space.n) | (wide != np.floor(wide))).any(axis=1)
+            if wrong.any():
+                what, expected = f"{name} has a value out of range", f"whole numbers from 0 to {space.n - 1}"
+                raise self._error(what, expected, int(np.argmax(wrong)))
+            whole: Array = wide[:, 0].astype(np.int64)
+            return whole
+        if name in self._fitted:
+            self._fitted[name].see(wide)
+        clipped: Array = np.clip(wide, np.asarray(space.low), np.asarray(space.high)).astype(np.float32)
+        bounded: Array = np.clip(clipped, *space.single())
+        return bounded
+
+    def _flags(self, name: str, raw: Array) -> Array:
+        flags = raw.reshape(len(raw), -1) if raw.ndim != 1 else raw[:, None]
+        if flags.shape[1] != 1 or flags.dtype.kind not in "biuf":
+            raise self._error(f"{name} is not boolean", "one of True, False, 0 and 1 for each row")
+        wrong = (flags != 0) & (flags != 1)
+        if wrong.any():
+            raise self._error(f"{name} is not boolean", "True, False, 0 or 1", int(np.argmax(wrong)))
+        return (flags[:, 0] != 0).astype(np.bool_)
+
+    def _ids(self, values: Any, what: str) -> Array:
+        ids = _array(values)
+        if ids.ndim != 1:
+            raise self._error(f"the {what} ids are not a flat column", "one id for each row")
+        if ids.dtype.kind == "i":
+            self._same_kind(what, int, 0)
+            return ids.astype(np.int64)
+        out = np.empty(len(ids), dtype=object)
+        for i, value in enumerate(ids.tolist()):
+            key = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+            if isinstance(key, float):
+                key = int(key) if key.is_integer() else None
+            if isinstance(key, str):
+                key = key.strip()
+            if key is None or key in MISSING:
+                raise self._error(f"the {what} id is missing", "an id in every row", i)
+            if isinstance(key, bool) or not isinstance(key, (str, int)):
+                raise self._error(f"the {what} id is neither text nor a whole number", "text or whole numbers", i)
+            self._same_kind(what, type(key), i)
+            out[i] = key
+        return out
+
+    def _same_kind(self, what: str, kind: type, row: int) -> None:
+        if self._kinds.setdefault(what, kind) is not kind:
+            raise self._error(
+                f"the {what} id is text in one row and a whole number in another",
+                "ids of one kind, so that one unit cannot pass for two",
+                row,
+                remedy="write all ids as text",
+            )
+
+    def _refuse_fitted_bounds(self) -> None:
+        space = self._spec.observation
+        if self._simulated or isinstance(space, Discrete):
+            return
+        observed, following = self._fitted["observations"], self._fitted["next_observations"]
+        if any(r.equals(space.low, space.high) for r in (observed, observed.joined(following))):
+            raise DataError(
+                "every observation bound equals the smallest or largest value in the records, as if fitted to them",
+                where=self._where,
+                expected="bounds that are known without the private records",
+                remedy="declare limits of the environment, device or form, or widen the bounds to round public numbers",
+            )
+
+    def _error(self, what: str, expected: str, row: int | None = None, *, remedy: str | None = None) -> DataError:
+        where = self._where if row is None else f"{self._where}, row {self._row + row + 1}"
+        return DataError(what, where=where, expected=expected, remedy=remedy or "correct the data or leave the row out")
+
+
+class _Codes:
+    """Ids -> dense codes `0, 1, ...` in order of first appearance; the ids themselves are dropped with this object."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._rising: list[Array] = []  # whole-number ids that have only ever grown need no table
+        self._table: dict[Hashable, int] | None = None
+
+    def encode(self, ids: Array) -> Array:
+        if self._table is None and ids.dtype != object:
+            last = self._rising[-1][-1] if self._rising else None
+            if (last is None or ids[0] >= last) and bool(np.all(ids[1:] >= ids[:-1])):
+                new = np.ones(len(ids), dtype=np.bool_)
+                new[0], new[1:] = last is None or ids[0] > last, ids[1:] != ids[:-1]
+                codes = self.count - 1 + np.cumsum(new)
+                self.count += int(new.sum())
+                if new.any():
+                    self._rising.append(ids[new])
+                return codes
+        if self._table is None:
+            known: Sequence[int] = np.concatenate(self._rising).tolist() if self._rising else []
+            self._table, self._rising = {value: code for code, value in enumerate(known)}, []
+        table = self._table
+        codes = np.fromiter((table.setdefault(value, len(table)) for value in ids.tolist()), np.int64, len(ids))
+        self.count = len(table)
+        return codes
+
+
+class _Range:
+    """Smallest and largest value of each dimension, as float32."""
+
+    def __init__(self) -> None:
+        self.low: Array | None = None
+        self.high: Array | None = None
+
+    def see(self, wide: Array) -> None:
+        low, high = wide.min(axis=0).astype(np.float32), wide.max(axis=0).astype(np.float32)
+        self.low = low if self.low is None else np.minimum(self.low, low)
+        self.high = high if self.high is None else np.maximum(self.high, high)
+
+    def joined(self, other: _Range) -> _Range:
+        both = _Range()
+        for part in (self, other):
+            if part.low is not None and part.high is not None:
+                both.see(np.stack([part.low, part.high]))
+        return both
+
+    def equals(self, low: Sequence[float], high: Sequence[float]) -> bool:
+        if self.low is None or self.high is None:
+            return False
+        single = np.asarray([low, high]).astype(np.float32)
+        return np.array_equal(self.low, single[0]) and np.array_equal(self.high, single[1])
+
+
+def _array(values: Any) -> Array:
+    try:
+        return np.asarray(values)
+    except ValueError:  # rows of unequal length: reported as ragged by the caller
+        return np.empty((), dtype=object)

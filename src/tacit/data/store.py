@@ -1,0 +1,303 @@
+"""The native format: one folder with a flat .npy file for each column, memory-mapped when opened.
+
+    spec.json                  public: format, spec, whether the records are simulated
+    observations.npy ...       the columns
+    order.npy, offsets.npy     rows of unit u are order[offsets[u]:offsets[u + 1]]
+    episodes.npy               rows of episode e are episodes[e]:episodes[e + 1]
+
+A folder appears under its name only when it is complete: everything is written beside it, synced and renamed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from io import BufferedRandom
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.spec import Discrete, PublicSpec, Space
+from tacit.errors import DataError, FileError
+
+Array = NDArray[Any]
+CHUNK = 65_536  # rows that are validated, converted or copied at a time
+FORMAT = {"format": "tacit.trajectories", "version": 1}
+INDEX = ("order", "offsets", "episodes")
+
+
+@dataclass(frozen=True)
+class Records:
+    """Validated columns with their units and episodes.
+
+    Args:
+        columns: name -> array of length T, as in `layout`.
+        order, offsets: rows of unit u are `order[offsets[u]:offsets[u + 1]]`, shapes `(T,)` and `(U + 1,)`, int64.
+        episodes: rows of episode e are `episodes[e]:episodes[e + 1]`, shape `(E + 1,)`, int64.
+    """
+
+    columns: Mapping[str, Array]
+    order: Array
+    offsets: Array
+    episodes: Array
+
+
+def layout(spec: PublicSpec) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+    """Name of every column -> its dtype and the shape of one row."""
+
+    def field(space: Space) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        return (np.dtype(np.int64), ()) if isinstance(space, Discrete) else (np.dtype(np.float32), (space.size,))
+
+    flag = (np.dtype(np.bool_), ())
+    return {
+        "observations": field(spec.observation),
+        "actions": field(spec.action),
+        "rewards": (np.dtype(np.float32), ()),
+        "next_observations": field(spec.observation),
+        "terminations": flag,
+        "truncations": flag,
+    }
+
+
+class MemoryColumns:
+    """Columns that grow in memory."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[Array]] = {}
+
+    def append(self, name: str, values: Array) -> None:
+        self._parts.setdefault(name, []).append(values)
+
+    def take(self, name: str) -> Array:
+        """The whole column; it can be taken once."""
+        return np.concatenate(self._parts.pop(name))
+
+    def finish(self, columns: Mapping[str, Array], spec: PublicSpec, *, simulated: bool) -> Records:
+        index = {name: columns[name] for name in INDEX}
+        return Records({name: self.take(name) for name in layout(spec)}, **index)
+
+    def abort(self) -> None:
+        self._parts.clear()
+
+
+class FolderColumns:
+    """Columns that grow on disk, in a hidden folder beside the final one.
+
+    Raises:
+        FileError: the folder exists already, or cannot be written.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        if self.folder.exists() or self.folder.is_symlink():
+            raise FileError(
+                "the folder exists already",
+                where=str(self.folder),
+                expected="a name that is still free",
+                remedy="choose another folder or remove this one",
+            )
+        self._partial = self.folder.with_name(f".{self.folder.name}.partial-{secrets.token_hex(4)}")
+        self._files: dict[str, BufferedRandom] = {}
+        self._headers: dict[str, tuple[np.dtype[Any], tuple[int, ...], int]] = {}
+        with _writing(self.folder):
+            self._partial.mkdir(mode=0o700, parents=True)
+
+    def append(self, name: str, values: Array) -> None:
+        with _writing(self.folder):
+            if name not in self._files:
+                self._files[name] = open(self._partial / f"{name}.npy", "w+b")  # noqa: SIM115
+                self._headers[name] = (values.dtype, values.shape[1:], 0)
+                _header(self._files[name], *self._headers[name])
+            dtype, shape, rows = self._headers[name]
+            assert values.dtype == dtype
+            assert values.shape[1:] == shape
+            self._files[name].write(values.tobytes())
+            self._headers[name] = (dtype, shape, rows + len(values))
+
+    def take(self, name: str) -> Array:
+        """A temporary column, mapped read-only; its file disappears from the folder."""
+        path = self._partial / f"{name}.npy"
+        self._close(name)
+        column: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+        path.unlink()
+        return column
+
+    def finish(self, columns: Mapping[str, Array], spec: PublicSpec, *, simulated: bool) -> Records:
+        for name in INDEX:
+            for chunk in chunks(columns[name]):
+                self.append(name, chunk)
+        with _writing(self.folder):
+            for name in tuple(self._files):
+                self._close(name)
+            with open(self._partial / "spec.json", "x", encoding="utf-8") as file:
+                json.dump({**FORMAT, "simulated": simulated, "spec": spec.to_json()}, file, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(self._partial, self.folder)
+            _sync_folder(self.folder.parent)
+        return read(self.folder)[2]
+
+    def abort(self) -> None:
+        for file in self._files.values():
+            file.close()
+        shutil.rmtree(self._partial, ignore_errors=True)
+
+    def _close(self, name: str) -> None:
+        file = self._files.pop(name)
+        _header(file, *self._headers.pop(name))
+        file.flush()
+        os.fsync(file.fileno())
+        file.close()
+
+
+def write(records: Records, spec: PublicSpec, folder: str | os.PathLike[str], *, simulated: bool) -> None:
+    """Writes the native format.
+
+    Raises:
+        FileError: the folder exists already, or cannot be written.
+    """
+    sink = FolderColumns(folder)
+    try:
+        for name, column in records.columns.items():
+            for chunk in chunks(column):
+                sink.append(name, chunk)
+        sink.finish({name: getattr(records, name) for name in INDEX}, spec, simulated=simulated)
+    except BaseException:
+        sink.abort()
+        raise
+
+
+def read(folder: str | os.PathLike[str]) -> tuple[PublicSpec, bool, Records]:
+    """The spec, whether the records are simulated, and the columns, memory-mapped read-only.
+
+    Raises:
+        FileError: a file is missing, truncated, of another kind or a link to outside the folder.
+    """
+    folder = Path(folder)
+    spec, simulated = read_spec(folder)
+    expected = {**layout(spec), **{name: (np.dtype(np.int64), ()) for name in INDEX}}
+    arrays = {name: _map(folder / f"{name}.npy", *kind) for name, kind in expected.items()}
+    rows = len(arrays["rewards"])
+    columns = {name: arrays[name] for name in layout(spec)}
+    if rows == 0 or any(len(column) != rows for column in (*columns.values(), arrays["order"])):
+        raise _damaged(folder, "the columns have different lengths or are empty")
+    seen = np.zeros(rows, dtype=np.bool_)
+    for part in _stream(folder / "order.npy"):
+        if part.min() < 0 or part.max() >= rows:
+            raise _damaged(folder / "order.npy", "a row number is out of range")
+        seen[part] = True
+    if not seen.all():
+        raise _damaged(folder / "order.npy", "a row belongs to no unit")
+    for name in ("offsets", "episodes"):
+        last = 0
+        for i, part in enumerate(_stream(folder / f"{name}.npy")):
+            if (i == 0 and part[0] != 0) or (i > 0 and part[0] <= last) or not np.all(np.diff(part) > 0):
+                raise _damaged(folder / f"{name}.npy", "the boundaries do not rise from 0")
+            last = int(part[-1])
+        if last != rows:
+            raise _damaged(folder / f"{name}.npy", "the boundaries do not end at the last row")
+    return spec, simulated, Records(columns, *(arrays[name] for name in INDEX))
+
+
+def read_spec(folder: Path) -> tuple[PublicSpec, bool]:
+    """The public part of a native folder: its spec, and whether the records are simulated.
+
+    Raises:
+        FileError: `spec.json` is missing or damaged.
+    """
+    found: dict[str, Any] | None = None
+    spec: PublicSpec | None = None
+    path = folder / "spec.json"
+    try:
+        if not path.is_symlink():
+            found = json.loads(path.read_text(encoding="utf-8"))
+            spec = PublicSpec.from_json(found["spec"]) if isinstance(found, dict) else None
+    except (OSError, ValueError, KeyError, TypeError, DataError):
+        spec = None
+    if found is None or spec is None or {**found, **FORMAT} != found or not isinstance(found.get("simulated"), bool):
+        raise FileError(
+            "spec.json is missing or damaged",
+            where=str(folder),
+            expected="a folder that Trajectories.save wrote",
+            remedy="import or save the data again",
+        )
+    return spec, found["simulated"]
+
+
+def chunks(column: Array) -> Iterator[Array]:
+    """Consecutive slices of at most `CHUNK` rows; an empty column gives one empty slice."""
+    for start in range(0, max(len(column), 1), CHUNK):
+        yield column[start : start + CHUNK]
+
+
+class _writing:
+    """Turns an OSError (disk full, no permission) into a FileError that names the folder only."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise FileError(
+                f"the folder cannot be written ({error.strerror or 'unknown reason'})",
+                where=str(self._folder),
+                expected="a writable place with enough free space",
+                remedy="free some space or choose another folder; nothing was left behind",
+            ) from None
+
+
+def _header(file: BufferedRandom, dtype: np.dtype[Any], shape: tuple[int, ...], rows: int) -> None:
+    # NumPy pads the header for a growing first axis, so the final row count fits where the first header was.
+    before = file.tell()
+    file.seek(0)
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (rows, *shape)}
+    np.lib.format.write_array_header_1_0(file, header)
+    assert before in (0, file.tell() + rows * dtype.itemsize * int(np.prod(shape)))
+    file.seek(0, os.SEEK_END)
+
+
+def _map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    column: Array | None = None
+    try:
+        if not path.is_symlink():
+            column = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        column = None
+    if not isinstance(column, np.ndarray) or column.dtype != dtype or column.shape[1:] != shape or column.ndim == 0:
+        raise _damaged(path, "the file is missing, truncated or of another kind")
+    return column
+
+
+def _stream(path: Path) -> Iterator[Array]:
+    # Read, not mapped: pages of a check would otherwise stay counted as this process's memory.
+    with open(path, "rb") as file:
+        np.lib.format.read_magic(file)
+        (rows,), _, dtype = np.lib.format.read_array_header_1_0(file)
+        for start in range(0, rows, CHUNK):
+            yield np.fromfile(file, dtype=dtype, count=min(CHUNK, rows - start))
+
+
+def _damaged(path: Path, what: str) -> FileError:
+    return FileError(
+        what,
+        where=str(path),
+        expected="a folder that Trajectories.save wrote",
+        remedy="import or save the data again",
+    )
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,360 @@
+"""Trajectories: flat columns, who they belong to, and what is publicly known about them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.ingest import Ingest
+from tacit.data.spec import PublicSpec
+from tacit.data.store import Records, read, write
+from tacit.errors import DataError, SealedError
+
+if TYPE_CHECKING:
+    from minari import MinariDataset
+
+    from tacit.data.files import Fields
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+class Trajectories:
+    """Ragged episodes as flat columns with one protected unit a row; immutable, clipped to public bounds on entry.
+
+    Build one with `from_arrays`, `from_minari`, `from_csv`, `from_parquet`, `from_npz` or `open`. All of them check the
+    records and raise a `DataError` (never with a cell or an id in it) when
+
+    - a unit id is missing, or is not constant within an episode, or occurs in two files;
+    - a value is NaN or infinite, a column is ragged or has other dimensions than the spec, a discrete value is out of
+      range, a termination or truncation is not boolean;
+    - there are no records, an episode is empty, or its rows are not one after another in order of time;
+    - the bounds are missing or are those of the private records themselves (every observation bound equals the
+      smallest or largest value: widen them to round public numbers if that is a coincidence).
+
+    A unit may own many episodes. Unit ids become codes `0 .. U - 1` in order of appearance; the ids are dropped.
+
+    Attributes:
+        spec: the public bounds.
+        simulated: True when no record is a real person's: it came from a simulator, or out of a door of a vault. Such a
+            set shows its columns at any time and can be written with `to_minari`. Of any other set nothing is shown
+            once it is sealed in a vault, there is no length, and it cannot be pickled or copied.
+    """
+
+    spec: PublicSpec
+    simulated: bool
+    _records: Records
+    _sealed: bool
+
+    def __init__(self, records: Records, spec: PublicSpec, *, simulated: bool) -> None:
+        self.__dict__.update(spec=spec, simulated=simulated, _records=records, _sealed=False)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        *,
+        observations: Any,
+        actions: Any,
+        rewards: Any,
+        next_observations: Any,
+        terminations: Any,
+        truncations: Any = None,
+        unit_ids: Any,
+        episode_ids: Any = None,
+        spec: PublicSpec,
+        simulated: bool = False,
+        store: str | os.PathLike[str] | None = None,
+    ) -> Trajectories:
+        """From one array for each field, all of length T; they are copied in chunks, so memory-mapped arrays work.
+
+        Args:
+            observations, next_observations, actions: `(T, d)` numbers, or `(T,)` whole numbers of a discrete space.
+            rewards: `(T,)` numbers.
+            terminations, truncations: `(T,)` booleans (0 and 1 too); no truncations means none.
+            unit_ids: `(T,)` texts or whole numbers, or `":transition"` or `":episode"` when each is its own unit.
+            episode_ids: `(T,)` texts or whole numbers, the rows of an episode together and in order of time. None
+                starts a new episode after every termination and truncation and at every change of unit.
+            spec: public bounds.
+            simulated: see the class.
+            store: a folder; the columns are written there in the native format and mapped, not held in memory.
+
+        Raises:
+            DataError: the records break a rule of the class.
+            FileError: the folder exists already or cannot be written.
+        """
+        columns = {"observations": observations, "actions": actions, "rewards": rewards}
+        columns |= {"next_observations": next_observations, "terminations": terminations, "truncations": truncations}
+        with Ingest(spec, simulated=simulated, store=store) as ingest:
+            ingest.add(columns, unit_ids, episode_ids)
+            return cls(ingest.finish(), spec, simulated=simulated)
+
+    @classmethod
+    def from_minari(
+        cls,
+        dataset: str | MinariDataset,
+        *,
+        unit: str,
+        spec: PublicSpec | None = None,
+        reward: tuple[float, float] | None = None,
+        simulated: bool = False,
+        root: str | os.PathLike[str] | None = None,
+        store: str | os.PathLike[str] | None = None,
+    ) -> Trajectories:
+        """From a local Minari dataset; its environment is not needed.
+
+        Args:
+            dataset: a dataset, or the id of one.
+            unit: key of the unit id in the episode metadata or else in the infos (nested keys joined by `/`; there it
+                must be constant in the episode), or `":transition"` or `":episode"`.
+            spec: public bounds; None takes them from the spaces of the dataset, and then `reward` is needed.
+            reward: public bounds `(low, high)` of the reward, when `spec` is None.
+            simulated: see the class.
+            root: folder of the datasets; None follows `MINARI_DATASETS_PATH`, as Minari does.
+            store: see `from_arrays`.
+
+        Raises:
+            DataError: the records break a rule of the class.
+            FileError: there is no such dataset, it is truncated, or its id leads out of the folder.
+        """
+        from tacit.data import minari
+
+        found, records = minari.read(
+            dataset, unit=unit, spec=spec, reward=reward, simulated=simulated, root=root, store=store
+        )
+        return cls(records, found, simulated=simulated)
+
+    @classmethod
+    def from_csv(
+        cls,
+        paths: Paths,
+        *,
+        unit: str,
+        spec: PublicSpec,
+        episode: str | None = None,
+        fields: Fields | None = None,
+        simulated: bool = False,
+        store: str | os.PathLike[str] | None = None,
+    ) -> Trajectories:
+        """From CSV files with a header, one transition a row, read in chunks.
+
+        Args:
+            paths: one file or several; all records of a unit must be in one of them.
+            unit: name of the column with the unit id, or `":transition"` or `":episode"`.
+            spec: public bounds.
+            episode: name of the column with the episode id, see `from_arrays`.
+            fields: names of the other columns; None takes `Fields.of(spec)` (`observation_0`, `action_0`, `reward`...).
+            simulated: see the class.
+            store: see `from_arrays`.
+
+        Raises:
+            DataError: the records break a rule of the class, or a column is missing.
+            FileError: a file is missing, truncated or of another kind.
+        """
+        from tacit.data import files
+
+        records = files.read_csv(
+            paths, unit=unit, spec=spec, episode=episode, fields=fields, simulated=simulated, store=store
+        )
+        return cls(records, spec, simulated=simulated)
+
+    @classmethod
+    def from_parquet(
+        cls,
+        paths: Paths,
+        *,
+        unit: str,
+        spec: PublicSpec,
+        episode: str | None = None,
+        fields: Fields | None = None,
+        simulated: bool = False,
+        store: str | os.PathLike[str] | None = None,
+    ) -> Trajectories:
+        """From Parquet files, one transition a row, read in chunks; arguments and errors as in `from_csv`."""
+        from tacit.data import files
+
+        records = files.read_parquet(
+            paths, unit=unit, spec=spec, episode=episode, fields=fields, simulated=simulated, store=store
+        )
+        return cls(records, spec, simulated=simulated)
+
+    @classmethod
+    def from_npz(
+        cls,
+        paths: Paths,
+        *,
+        unit: str,
+        spec: PublicSpec,
+        episode: str | None = None,
+        simulated: bool = False,
+        store: str | os.PathLike[str] | None = None,
+    ) -> Trajectories:
+        """From .npz files with one array for each field, named as the arguments of `from_arrays`.
+
+        Args:
+            paths: one file or several; all records of a unit must be in one of them.
+            unit: name of the array with the unit id, or `":transition"` or `":episode"`.
+            episode: name of the array with the episode id, see `from_arrays`.
+            spec, simulated, store: see `from_arrays`.
+
+        Raises:
+            DataError: the records break a rule of the class, or an array is missing.
+            FileError: a file is missing, truncated or of another kind.
+        """
+        from tacit.data import files
+
+        records = files.read_npz(paths, unit=unit, spec=spec, episode=episode, simulated=simulated, store=store)
+        return cls(records, spec, simulated=simulated)
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> Trajectories:
+        """Maps the columns of a folder that `save` wrote; rows are read from disk when they are used.
+
+        Raises:
+            FileError: a file is missing, truncated, of another kind, or a link to outside the folder.
+        """
+        spec, simulated, records = read(folder)
+        return cls(records, spec, simulated=simulated)
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Writes the native format; the folder appears when it is complete.
+
+        Raises:
+            SealedError: the records are sealed in a vault.
+            FileError: the folder exists already or cannot be written.
+        """
+        self._refuse_if_sealed("save")
+        write(self._records, self.spec, folder, simulated=self.simulated)
+
+    def to_minari(
+        self,
+        dataset_id: str,
+        *,
+        certificate: Mapping[str, Any] | None = None,
+        description: str | None = None,
+        root: str | os.PathLike[str] | None = None,
+    ) -> Path:
+        """Writes a Minari dataset (HDF5) of a simulated or released set, see `tacit.data.minari` for the layout.
+
+        Args:
+            dataset_id: `name-v0` or `namespace/name-v0`; nothing of this id may exist yet.
+            certificate: JSON values of the certificate, stored in the metadata of the dataset.
+            description: what the dataset is, stored likewise.
+            root: folder of the datasets; None follows `MINARI_DATASETS_PATH`, as Minari does.
+
+        Returns:
+            The folder of the dataset.
+
+        Raises:
+            DataError: the records are neither simulated nor released.
+            FileError: the id exists already or leads out of the folder, or the folder cannot be written.
+        """
+        if not self.simulated:
+            raise DataError(
+                "real records cannot be written as a dataset for others",
+                where="Trajectories.to_minari",
+                expected="a set that is simulated or came out of a door of a vault",
+                remedy="synthesize a dataset and write that, or use save(folder) for the private records",
+            )
+        from tacit.data import minari
+
+        return minari.write(
+            self._records, self.spec, dataset_id, certificate=certificate, description=description, root=root
+        )
+
+    @property
+    def columns(self) -> Mapping[str, NDArray[Any]]:
+        """Name -> array of length T: `observations`, `next_observations` and `actions` are `(T, d)` float32 or `(T,)`
+        int64, `rewards` `(T,)` float32, `terminations` and `truncations` `(T,)` bool.
+
+        Raises:
+            SealedError: the records are sealed in a vault.
+        """
+        self._refuse_if_sealed("columns")
+        return MappingProxyType(dict(self._records.columns))
+
+    @property
+    def episodes(self) -> NDArray[np.int64]:
+        """Shape `(E + 1,)`: rows of episode e are `episodes[e]:episodes[e + 1]`.
+
+        Raises:
+            SealedError: the records are sealed in a vault.
+        """
+        self._refuse_if_sealed("episodes")
+        return self._records.episodes
+
+    def counts(self) -> dict[str, int]:
+        """Numbers of transitions, episodes and units of a simulated set.
+
+        Raises:
+            DataError: the records are real; how many there are is private.
+        """
+        if not self.simulated:
+            raise DataError(
+                "the number of records is private",
+                where="Trajectories.counts",
+                expected="a simulated set",
+                remedy="declare the public population in Unit(population=...)",
+            )
+        records = self._records
+        sizes = {"transitions": records.order, "episodes": records.episodes[1:], "units": records.offsets[1:]}
+        return {name: len(rows) for name, rows in sizes.items()}
+
+    @property
+    def _columns(self) -> Mapping[str, NDArray[Any]]:
+        return self._records.columns
+
+    @property
+    def _unit_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(order, offsets): rows of unit u are `order[offsets[u]:offsets[u + 1]]`."""
+        return self._records.order, self._records.offsets
+
+    @property
+    def _episodes(self) -> NDArray[np.int64]:
+        return self._records.episodes
+
+    def _seal(self) -> None:
+        if self._sealed:
+            raise DataError(
+                "the records are in a vault already",
+                where="Vault",
+                expected="records that no other vault holds",
+                remedy="use the vault that holds them; a second ledger for the same records would double the budget",
+            )
+        self.__dict__["_sealed"] = True
+
+    def _refuse_if_sealed(self, what: str) -> None:
+        if self._sealed and not self.simulated:
+            raise SealedError(
+                "the records are sealed in a vault",
+                where=f"Trajectories.{what}",
+                expected="records that no vault holds, or simulated ones",
+                remedy="use the doors of the vault, or its nonprivate(fn, reason=...), which the ledger notes",
+            )
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("Trajectories are immutable")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError("Trajectories are immutable")
+
+    def __reduce_ex__(self, protocol: Any) -> str | tuple[Any, ...]:
+        if not self.simulated:
+            raise DataError(
+                "private records cannot be pickled or copied",
+                where="Trajectories",
+                expected="a simulated set",
+                remedy="use save(folder) and Trajectories.open(folder)",
+            )
+        return (type(self)._restored, (self._records, self.spec))
+
+    @classmethod
+    def _restored(cls, records: Records, spec: PublicSpec) -> Trajectories:
+        return cls(records, spec, simulated=True)
+
+    def __repr__(self) -> str:
+        return f"Trajectories(spec={self.spec!r}, simulated={self.simulated})"
