@@ -1,0 +1,107 @@
+"""Bounding what one unit adds to a sum: per-unit L2 clipping.
+
+Abadi et al., "Deep learning with differential privacy" (arXiv:1607.00133), Algorithm 1, without the division by the
+batch size; non-finite contributions count as zero.
+
+| input                               | result                                                             |
+|-------------------------------------|--------------------------------------------------------------------|
+| norm at most `clip * (1 - SLACK)`   | coefficient 1: the contribution is unchanged                       |
+| norm 0                              | coefficient 1 (of a zero vector)                                   |
+| norm above that                     | coefficient `clip * (1 - SLACK) / norm`                            |
+| norm NaN, inf or negative           | coefficient 0; `clip_rows` returns exact zeros, never 0 * NaN      |
+| coefficient below 2^-126            | coefficient 0: float32 would round it by more than the slack       |
+| clip 0                              | every coefficient 0                                                |
+| clip negative, NaN or inf           | `DoorError`: without a finite bound there is no guarantee          |
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.errors import DoorError
+
+if TYPE_CHECKING:
+    import torch
+
+Array = TypeVar("Array", npt.NDArray[np.float64], "torch.Tensor")
+
+SLACK: Final = 1e-4
+"""Contributions are clipped to `clip * (1 - SLACK)`, so that float32 rounding of norm and sum stays below `clip`."""
+
+TINY: Final = 2.0**-126
+"""Smallest normal float32: the most by which one flushed square can be missing from a float32 sum of squares."""
+
+
+def checked_clip(clip: float) -> float:
+    """`clip`, if it is a finite bound.
+
+    Raises:
+        DoorError: `clip` is negative, NaN or infinite.
+    """
+    if not (math.isfinite(clip) and clip >= 0):
+        raise DoorError(
+            f"clip is {clip}",
+            where="clip",
+            expected="a finite bound of at least 0 on the norm of one unit's contribution",
+            remedy="declare a public clip; a large finite one hardly ever clips",
+        )
+    return float(clip)
+
+
+def coefficients(norms: Array, clip: float) -> Array:
+    """Factors that bring every unit's contribution within `clip`.
+
+    Args:
+        norms: [U] float64 (numpy or torch), the norm of each unit's contribution or an upper bound of it.
+        clip: the bound of one unit's contribution, in the contribution's own unit.
+
+    Returns:
+        [U] of the same kind, in [0, 1].
+
+    Guarantee: `coefficients * norms <= clip * (1 - SLACK)` wherever the norm is finite, and 0 elsewhere. Each
+    coefficient depends on its own unit's norm alone.
+
+    Raises:
+        DoorError: see `checked_clip`.
+    """
+    bound = checked_clip(clip) * (1.0 - SLACK)
+    factors = bound / norms.clip(min=bound or 1.0)
+    factors[~(norms >= 0)] = 0.0
+    factors[factors < TINY] = 0.0
+    return factors
+
+
+def clip_rows(contributions: npt.ArrayLike, clip: float) -> npt.NDArray[np.float64]:
+    """Clip each unit's vector to norm `clip`.
+
+    Args:
+        contributions: [U, d], one vector a unit.
+        clip: the bound, in the contributions' own unit.
+
+    Returns:
+        [U, d] float64.
+
+    Guarantee: every row has norm at most `clip`, whatever it held; it depends on its own unit's row alone. A row with
+    a NaN, an infinity, or a norm whose square leaves float64 becomes zero.
+
+    Raises:
+        DoorError: `contributions` is not [U, d], or see `checked_clip`.
+    """
+    vectors = np.asarray(contributions, np.float64)
+    if vectors.ndim != 2:
+        raise DoorError(
+            f"contributions of shape {vectors.shape}",
+            where="clip_rows",
+            expected="[units, d]",
+            remedy="return one vector a unit",
+        )
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        squares = np.square(vectors).sum(axis=1) + vectors.shape[1] * np.finfo(np.float64).tiny
+        factors = coefficients(np.sqrt(squares), clip)
+        kept = np.where(factors[:, None] > 0, vectors, 0.0)
+        clipped: npt.NDArray[np.float64] = kept * factors[:, None]
+    return clipped

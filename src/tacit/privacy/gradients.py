@@ -1,0 +1,271 @@
+"""Sums of clipped per-unit gradients, in one forward and one backward pass.
+
+`clipped_sum` is what the door `Vault.noisy_gradient` adds noise to. Models of Linear, LayerNorm, Embedding and Table go
+through book-keeping (`bookkeeping.py`, `layers.py`); if any other layer has trainable parameters, the whole model goes
+through `torch.func` (`fallback.py`). Both give the same sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from types import FunctionType, MethodType
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+from torch.nn.utils.parametrizations import _SpectralNorm
+from torch.nn.utils.spectral_norm import SpectralNorm
+
+from tacit.errors import DoorError
+from tacit.privacy import bookkeeping, clipping, fallback
+from tacit.privacy.bookkeeping import Layer, Loss
+from tacit.privacy.layers import Contribution, supported
+
+_PROBE_UNITS = (4, 64)
+_probed: WeakKeyDictionary[nn.Module, dict[Hashable, int]] = WeakKeyDictionary()
+
+
+def clipped_sum(
+    model: nn.Module,
+    loss: Loss,
+    rows: Mapping[str, Tensor],
+    clip: float,
+    *,
+    memory_bytes: int = 1 << 30,
+    scale: float = 1.0,
+    add_to: Tensor | None = None,
+) -> Tensor:
+    """Sum over units of each unit's clipped loss gradient.
+
+    Args:
+        model: P trainable float32 parameters; any rows of a unit may meet, rows of different units may not.
+        loss: `(model, rows) -> losses [U]`, each already averaged over its unit's valid rows. All randomness comes in
+            `rows`, drawn beforehand. A module-level function, or a method of a frozen dataclass, is probed for mixed
+            units once a model; any other callable at every call.
+        rows: name -> tensor with leading axis U (units); what follows is the loss's own affair, as long as the model is
+            called with leading axes [U, ...] or [U * R, ...], unit-major.
+        clip: bound of one unit's gradient norm.
+        memory_bytes: units are processed in chunks whose stored activations and per-unit buffers stay below this; a
+            single unit is never split.
+        scale: public constant that multiplies the sum, such as 1 / (rate * population).
+        add_to: [P] float32, contiguous: the sum is added to it in place (draw the noise there first, and no pass over P
+            floats is wasted). None: start from zeros.
+
+    Returns:
+        [P] float32 on the model's device, in the order of `model.parameters()` that require gradients; `add_to` itself
+        if given.
+
+    Guarantee: |result(D) - result(D without any one unit)| <= scale * clip, whatever that unit's rows hold, if
+    `loss` keeps units apart (probed here, and tried on decoys by the vault). The norm of a contribution is read
+    from the very tensors that enter the sum, in this call; nothing is kept between calls but the probe's verdict.
+
+    | input                                         | result                                              |
+    |-----------------------------------------------|-----------------------------------------------------|
+    | no unit                                       | zeros (or `add_to` unchanged); the model is not run |
+    | a unit with NaN, inf or overflow in its gradient | counts as zero, other units are not touched      |
+    | a unit whose loss is constant (all masked)    | counts as zero                                      |
+    | frozen parameters                             | left out of P and of the norm                       |
+    | clip 0, inf, negative, NaN                    | see `clipping`                                      |
+
+    Raises:
+        DoorError: a trainable parameter is unused, used twice, tied or used outside its layer; a layer mixes units or
+            keeps running statistics; parameters are not float32, or float32 products are set to lower precision;
+            `rows` or `add_to` have the wrong shape.
+    """
+    clip = clipping.checked_clip(clip)
+    units = _units(rows)
+    parameters = _trainable(model)
+    _check_modules(model)
+    layers = _layers(model)
+    flat = _buffer(parameters, add_to)
+    if units == 0:
+        return flat
+    rows = {name: tensor.detach() for name, tensor in rows.items()}
+    size = units if units == 1 else max(1, memory_bytes // _probe(model, loss, rows, units, layers))
+    chunks = -(-units // size)
+    views = _views(parameters, flat)
+    buffers = [(name, buffer, buffer._version) for name, buffer in model.named_buffers()]
+    for chunk in range(chunks):
+        part = slice(units * chunk // chunks, units * (chunk + 1) // chunks)
+        piece = {name: tensor[part] for name, tensor in rows.items()}
+        _add_chunk(views, list(_contributions(model, loss, piece, layers)), clip, scale)
+    for name, buffer, version in buffers:
+        if buffer._version != version:
+            raise _mixing(name, "a buffer that changes when rows pass through")
+    return flat
+
+
+def assign_gradient(model: nn.Module, flat: Tensor) -> None:
+    """Let every trainable parameter's `.grad` be its view of `flat` [P], without a copy.
+
+    Raises:
+        DoorError: `flat` has another size than the trainable parameters.
+    """
+    parameters = _trainable(model)
+    for name, view in _views(parameters, _buffer(parameters, flat)).items():
+        parameters[name].grad = view
+
+
+def _contributions(
+    model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], layers: list[Layer] | None
+) -> Iterator[tuple[Mapping[str, str], Contribution]]:
+    """Pairs of (name inside the contribution -> parameter name, contribution)."""
+    if layers is None:
+        dense = fallback.contribution(model, loss, rows)
+        yield {name: name for name in dense.gradients}, dense
+        return
+    found = bookkeeping.contributions(model, loss, rows, layers)
+    yield from ((layer.parameters, one) for layer, one in zip(layers, found, strict=True))
+
+
+@torch.no_grad()
+def _add_chunk(
+    views: Mapping[str, Tensor], found: list[tuple[Mapping[str, str], Contribution]], clip: float, scale: float
+) -> None:
+    norms = torch.stack([one.squares for _, one in found]).sum(0).sqrt_()
+    factors = clipping.coefficients(norms, clip)
+    keep = None
+    if not factors.all():
+        keep = factors.nonzero()[:, 0]
+        factors = factors[keep]
+    weights = (factors * scale).float()
+    for names, one in found:
+        one.add({own: views[name] for own, name in names.items()}, weights, keep)
+
+
+def _probe(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], units: int, layers: list[Layer] | None) -> int:
+    """Bytes of one unit, after the check that units stay apart; remembered per model, loss and kind of rows."""
+    key = (
+        _identity(loss),
+        tuple(sorted((name, tensor.shape[1:], tensor.dtype) for name, tensor in rows.items())),
+        tuple((type(module), module.training) for module in model.modules()),
+        tuple((name, p.shape) for name, p in model.named_parameters() if p.requires_grad),
+    )
+    known = _probed.setdefault(model, {})
+    if key in known:
+        return known[key]
+    if layers is None:
+        size, conclusive = fallback.bytes_of_one_unit(model, loss, {n: t[:1] for n, t in rows.items()}), True
+    else:
+        for count in _PROBE_UNITS:
+            few = {name: tensor[:count] for name, tensor in rows.items()}
+            size, conclusive = bookkeeping.probe(model, loss, few, layers)
+            if conclusive or count >= units:
+                break
+    if conclusive and key[0] is not None:
+        known[key] = size
+    return size
+
+
+def _identity(loss: Loss) -> Hashable:
+    """What tells two losses apart, holding no model alive; None for callables that can change between calls."""
+    if isinstance(loss, FunctionType) and loss.__closure__ is None:
+        return loss.__code__
+    if isinstance(loss, MethodType) and type(loss.__self__).__hash__ not in (None, object.__hash__):
+        return loss.__func__, hash(loss.__self__)
+    return None
+
+
+def _units(rows: Mapping[str, Tensor]) -> int:
+    sizes = {tensor.shape[0] if tensor.dim() else -1 for tensor in rows.values()}
+    if len(sizes) != 1 or -1 in sizes:
+        raise DoorError(
+            "the rows have no common leading axis",
+            where="clipped_sum(rows)",
+            expected="tensors [units, ...]",
+            remedy="give every tensor, random draws included, one leading entry a unit",
+        )
+    return sizes.pop()
+
+
+def _trainable(model: nn.Module) -> dict[str, nn.Parameter]:
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    for name, parameter in parameters.items():
+        if parameter.dtype != torch.float32 or isinstance(parameter, nn.UninitializedParameter):
+            raise DoorError(
+                f"the parameter is {parameter.dtype}, or not initialised yet",
+                where=name,
+                expected="initialised float32 parameters: coarser rounding exceeds the slack of the clip",
+                remedy="call model.float() and run lazy modules once on public rows; autocast inside the loss is fine",
+            )
+    if not parameters:
+        raise DoorError(
+            "no parameter requires a gradient", where="model", expected="at least one", remedy="unfreeze a layer"
+        )
+    return parameters
+
+
+def _buffer(parameters: Mapping[str, nn.Parameter], flat: Tensor | None) -> Tensor:
+    first = next(iter(parameters.values()))
+    size = sum(p.numel() for p in parameters.values())
+    if flat is None:
+        return torch.zeros(size, device=first.device)
+    fits = flat.shape == (size,) and flat.dtype == torch.float32 and flat.device == first.device
+    if not fits or not flat.is_contiguous() or flat.requires_grad:
+        raise DoorError(
+            f"a flat vector of shape {tuple(flat.shape)}, {flat.dtype}",
+            where="flat gradient",
+            expected=f"[{size}], float32, contiguous, on {first.device}, without a gradient of its own",
+            remedy="allocate one entry a trainable parameter coordinate",
+        )
+    return flat
+
+
+def _views(parameters: Mapping[str, nn.Parameter], flat: Tensor) -> dict[str, Tensor]:
+    pieces = torch.split(flat, [p.numel() for p in parameters.values()])
+    return {name: piece.view(p.shape) for (name, p), piece in zip(parameters.items(), pieces, strict=True)}
+
+
+def _layers(model: nn.Module) -> list[Layer] | None:
+    """The trainable layers, or None if one of them is not supported.
+
+    Raises:
+        DoorError: a parameter belongs to two layers.
+    """
+    names = {id(p): name for name, p in model.named_parameters() if p.requires_grad}
+    layers, seen = [], set[int]()
+    for module in model.modules():
+        own = {name: p for name, p in module.named_parameters(recurse=False) if p.requires_grad}
+        if not own:
+            continue
+        if not supported(module):
+            return None
+        for parameter in own.values():
+            if id(parameter) in seen:
+                raise bookkeeping.refused(names[id(parameter)], "is tied to another layer's")
+            seen.add(id(parameter))
+        layers.append(Layer(module, {name: names[id(p)] for name, p in own.items()}))
+    return layers
+
+
+def _check_modules(model: nn.Module) -> None:
+    if torch.get_float32_matmul_precision() != "highest":
+        raise DoorError(
+            "float32 matrix products are set to a lower precision",
+            where="torch.get_float32_matmul_precision()",
+            expected="'highest': sums must be rounded by less than the slack of the clip",
+            remedy="call torch.set_float32_matmul_precision('highest'); use autocast inside the loss for speed",
+        )
+    for name, module in model.named_modules():
+        kind = type(module).__name__
+        if isinstance(module, _NormBase):
+            statistics = module.training or (isinstance(module, _BatchNorm) and module.running_mean is None)
+            if statistics and (isinstance(module, _BatchNorm) or module.track_running_stats):
+                raise _mixing(name, f"{kind}, which computes statistics over units")
+        hooked = any(isinstance(hook, SpectralNorm) for hook in module._forward_pre_hooks.values())
+        if isinstance(module, _SpectralNorm) or hooked:
+            raise _mixing(name, "spectral normalisation, whose buffers change in every pass")
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and (
+            module.max_norm is not None or module.scale_grad_by_freq
+        ):
+            raise _mixing(name, f"{kind} with max_norm or scale_grad_by_freq, which look at all units' rows")
+
+
+def _mixing(name: str, what: str) -> DoorError:
+    return DoorError(
+        what,
+        where=name or "model",
+        expected="layers that treat every unit on its own and keep nothing",
+        remedy="use LayerNorm or GroupNorm, drop the option, or put the layer in eval mode",
+    )
