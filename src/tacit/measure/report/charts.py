@@ -1,0 +1,138 @@
+"""Small inline SVG charts: pure functions from numbers to markup, without scripts, fonts or requests.
+
+Colours come from the page's style sheet through the classes `reference`, `synthetic` and `control-0` to `control-3`,
+which differ in lightness and dash as well as in hue. Every chart has role="img" and a <title> that says in words what
+it shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from xml.etree.ElementTree import SubElement
+
+import numpy as np
+from markupsafe import Markup
+
+from tacit.measure.report.svg import WIDTH, Array, Axis, Plot, canvas, fmt, frame, markup, number, shorten, write
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve: x and y [N], and a band from low to high [N] if both are given; `style` names the colour."""
+
+    style: str
+    x: Array
+    y: Array
+    low: Array | None = None
+    high: Array | None = None
+
+
+def line_chart(lines: Sequence[Line], *, title: str, x: Axis, y: Axis) -> Markup:
+    """Curves with optional confidence bands over shared axes; drawn in order, the last on top."""
+    svg, plot = frame(title, x, y, height=230.0)
+    for line in lines:
+        if line.low is not None and line.high is not None:
+            outline = np.concatenate([line.x, line.x[::-1]]), np.concatenate([line.high, line.low[::-1]])
+            SubElement(svg, "path", {"class": f"band {line.style}", "d": plot.path(*outline) + "Z"})
+    for line in lines:
+        SubElement(svg, "path", {"class": f"line {line.style}", "d": plot.path(line.x, line.y)})
+    return markup(svg)
+
+
+def histogram_chart(edges: Array, reference: Array | None, synthetic: Array, *, title: str, x_label: str) -> Markup:
+    """Histograms over shared bins: the reference as a filled shape, the synthetic as an outline above it.
+
+    Args:
+        edges: [B + 1] increasing.
+        reference, synthetic: [B] shares of rows per bin.
+    """
+    top = max(float(np.max(part)) for part in (reference, synthetic) if part is not None)
+    x = Axis(x_label, float(edges[0]), float(edges[-1]))
+    svg, plot = frame(title, x, Axis("rows, %", 0.0, 105.0 * top if top > 0 else 1.0), height=190.0)
+    steps_x = np.repeat(edges, 2)
+    filled = (synthetic, "band synthetic") if reference is None else (reference, "area reference")
+    for shares, kind in (filled, (synthetic, "line synthetic")):
+        steps_y = 100.0 * np.concatenate([[0.0], np.repeat(shares, 2), [0.0]])
+        SubElement(svg, "path", {"class": kind, "d": plot.path(steps_x, steps_y)})
+    return markup(svg)
+
+
+def heat_map(matrix: Array, labels: Sequence[str], *, title: str) -> Markup:
+    """A square matrix of values in [-1, 1]: one hue a sign, opacity for the size."""
+    labels = [shorten(label, 14) for label in labels]
+    count, reach = len(labels), 6.2 * max((len(label) for label in labels), default=0)
+    left, top, foot = 16.0 + reach, 10.0, 14.0 + reach
+    side = (WIDTH - left - 2.0) / max(count, 1)
+    svg = canvas(title, top + side * count + foot)
+    for i, row in enumerate(matrix):
+        y = top + side * i
+        write(svg, left - 6, y + side / 2 + 4, labels[i], anchor="end")
+        x = left + side * (i + 0.5)
+        place = f"rotate(-90 {fmt(x + 4)} {fmt(top + side * count + 8)})"
+        write(svg, x + 4, top + side * count + 8, labels[i], anchor="end", transform=place)
+        for j, value in enumerate(row):
+            box = {
+                "x": fmt(left + side * j),
+                "y": fmt(y),
+                "width": fmt(0.95 * side),
+                "height": fmt(0.95 * side),
+                "rx": "2",
+            }
+            SubElement(svg, "rect", {"class": "cell-empty", **box})
+            if abs(value) >= 0.005:
+                sign = "cell-positive" if value > 0 else "cell-negative"
+                SubElement(svg, "rect", {"class": sign, "fill-opacity": fmt(min(1.0, abs(float(value)))), **box})
+    return markup(svg)
+
+
+def map_chart(
+    points: Array, style: str, *, title: str, cells: Sequence[str], origin: float, goal: Array | None
+) -> Markup:
+    """Positions over a maze: x grows to the right with the row of `cells`, y upwards with the column.
+
+    Args:
+        points: [N, 2] positions in cells; cell 0 covers [-origin, 1 - origin].
+        cells: rows of the maze, '#' for a wall.
+        goal: [2] position, or None.
+    """
+    across, up = len(cells), len(cells[0])
+    unit = WIDTH / across
+    height = unit * up
+    svg = canvas(title, height)
+    SubElement(svg, "rect", {"class": "floor", "width": fmt(WIDTH), "height": fmt(height), "rx": "6"})
+    blocks = "".join(
+        f"M{fmt(unit * i)} {fmt(height - unit * (j + 1))}h{fmt(unit)}v{fmt(unit)}h{fmt(-unit)}Z"
+        for i, row in enumerate(cells)
+        for j, cell in enumerate(row)
+        if cell == "#"
+    )
+    SubElement(svg, "path", {"class": "wall", "d": blocks})
+    x, y = (points[:, 0] + origin) * unit, height - (points[:, 1] + origin) * unit
+    dots = "".join(f"M{fmt(a)} {fmt(b)}h0" for a, b in zip(x.tolist(), y.tolist(), strict=True))
+    SubElement(svg, "path", {"class": f"dots {style}", "d": dots})
+    if goal is not None:
+        centre = {"cx": fmt((float(goal[0]) + origin) * unit), "cy": fmt(height - (float(goal[1]) + origin) * unit)}
+        SubElement(svg, "circle", {"class": "goal", "r": "7", **centre})
+    return markup(svg)
+
+
+def interval_chart(rows: Sequence[tuple[str, str, float, float, float]], *, title: str, x: Axis) -> Markup:
+    """Points with intervals, one labelled row each: (label, style, value, low, high)."""
+    pitch, top, left, right = 44.0, 6.0, 10.0, 10.0
+    bottom = top + pitch * len(rows)
+    svg = canvas(title, bottom + 42.0)
+    plot = Plot(x, Axis("", 0.0, 1.0), left, top, WIDTH - left - right, bottom - top)
+    for tick in x.ticks():
+        at = plot.x_of(tick)
+        SubElement(svg, "path", {"class": "grid", "d": f"M{fmt(at)} {fmt(top)}V{fmt(bottom)}"})
+        write(svg, at, bottom + 15, number(tick), anchor="middle")
+    write(svg, left + plot.width / 2, bottom + 34, x.label, anchor="middle", kind="axis-label")
+    for index, (label, style, value, low, high) in enumerate(rows):
+        y = top + pitch * index + 30.0
+        write(svg, left, y - 13, shorten(label, 44), kind="row-label")
+        SubElement(
+            svg, "path", {"class": f"interval {style}", "d": f"M{fmt(plot.x_of(low))} {fmt(y)}H{fmt(plot.x_of(high))}"}
+        )
+        SubElement(svg, "circle", {"class": f"point {style}", "cx": fmt(plot.x_of(value)), "cy": fmt(y), "r": "5"})
+    return markup(svg)

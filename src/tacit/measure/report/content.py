@@ -1,0 +1,200 @@
+"""What a report says: plain public inputs, checked so that no private row can be drawn by mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import DataError
+from tacit.measure.fidelity import kolmogorov_smirnov
+
+Array = NDArray[np.float64]
+Reference = Literal["simulated", "public"]
+Kind = Literal["reference", "synthetic", "control"]
+
+
+@dataclass(frozen=True)
+class Points:
+    """Positions of one table over the maze: [N, 2] in cells; a few thousand are enough for a picture."""
+
+    label: str
+    kind: Kind
+    positions: Array
+
+
+@dataclass(frozen=True)
+class Map:
+    """A maze and the tables drawn over it, one panel each.
+
+    Attributes:
+        cells: rows of the maze, '#' for a wall; x grows with the row and y with the column.
+        origin: cell 0 covers [-origin, 1 - origin] on both axes.
+        goal: (x, y), or None.
+        panels: the tables.
+    """
+
+    cells: tuple[str, ...]
+    origin: float
+    goal: tuple[float, float] | None
+    panels: tuple[Points, ...]
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """One column's distribution.
+
+    Attributes:
+        column: its name ("x velocity").
+        unit: its unit ("m/s"), or "" if it has none.
+        edges: [B + 1] bin edges, from public bounds.
+        synthetic: [B] shares of the synthetic rows.
+        reference: [B] shares of the reference rows, or None.
+        similarity: 1 - KS of the column, or None.
+    """
+
+    column: str
+    unit: str
+    edges: Array
+    synthetic: Array
+    reference: Array | None = None
+    similarity: float | None = None
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Pearson correlations of C columns: `synthetic` and `reference` [C, C], the latter None without reference rows."""
+
+    labels: tuple[str, ...]
+    synthetic: Array
+    reference: Array | None = None
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Return of agents over training: mean [N] at steps [N] with an interval over seeds (low, high [N])."""
+
+    label: str
+    kind: Kind
+    steps: Array
+    mean: Array
+    low: Array
+    high: Array
+
+
+@dataclass(frozen=True)
+class Return:
+    """Final return of agents trained on one table: mean over `seeds` seeds, with an interval over seeds.
+
+    `starts` names the evaluation ("all starts", "far starts"); rows with one name share a chart.
+    """
+
+    label: str
+    kind: Kind
+    starts: str
+    mean: float
+    low: float
+    high: float
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Score:
+    """One measure of closeness.
+
+    Attributes:
+        measure: its name ("Marginal").
+        meaning: one phrase on what it is and which direction is better.
+        synthetic: the synthetic table's value.
+        public: computed from synthetic rows and public facts alone (a public simulator, say), without reference rows.
+        ceiling: the value of one half of the reference rows against the other half, or None if that makes no sense.
+        controls: (name, value) of each control table.
+    """
+
+    measure: str
+    meaning: str
+    synthetic: float
+    public: bool
+    ceiling: float | None = None
+    controls: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that a report shows. Only public values: nothing here may depend on private rows except releases.
+
+    Attributes:
+        title: of the release ("ICU stays, synthetic").
+        promise: the promise in words; the first line is the headline, further lines are set smaller.
+        certificate: the release's certificate, parsed from its JSON; it also says what is not protected.
+        verify: the shell commands with which a reader recomputes the promise.
+        profile: ((epsilon, delta), ...) points that the release satisfies together, for the two charts of the
+            promise; None leaves only the certificate's own pair.
+        reference: where rows that are compared or drawn beside the synthetic ones come from: "simulated" (the
+            protected rows are simulated: no person is in them), "public", or None if there are none. A report on
+            private people's records has none: such figures would not be differentially private.
+        map, scores, marginals, correlation, returns, curves: the sections; None or () leaves one out.
+        return_unit: what returns and curves are measured in.
+        costs: (name, value) pairs on run time, memory and size.
+
+    Raises:
+        DataError: something of kind "reference" (or a ceiling) is shown although `reference` is None.
+    """
+
+    title: str
+    promise: str
+    certificate: Mapping[str, Any]
+    verify: tuple[str, ...]
+    profile: tuple[tuple[float, float], ...] | None = None
+    reference: Reference | None = None
+    map: Map | None = None
+    scores: tuple[Score, ...] = ()
+    marginals: tuple[Histogram, ...] = ()
+    correlation: Correlation | None = None
+    returns: tuple[Return, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    return_unit: str = "normalised return"
+    costs: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        compared = {
+            "map": self.map is not None and any(panel.kind == "reference" for panel in self.map.panels),
+            "scores": any(not score.public or score.ceiling is not None for score in self.scores),
+            "marginals": any(h.reference is not None or h.similarity is not None for h in self.marginals),
+            "correlation": self.correlation is not None and self.correlation.reference is not None,
+            "returns": any(row.kind == "reference" for row in self.returns),
+            "curves": any(curve.kind == "reference" for curve in self.curves),
+        }
+        shown = [name for name, present in compared.items() if present]
+        if self.reference is None and shown:
+            raise DataError(
+                f"reference rows are shown ({', '.join(shown)}) but their source is not declared",
+                where="Report",
+                expected="reference='simulated' or 'public' whenever real rows or values computed from them appear",
+                remedy="leave them out: comparisons with private rows are not differentially private",
+            )
+
+
+def histogram(
+    column: str,
+    unit: str,
+    bounds: tuple[float, float],
+    synthetic: Array,
+    reference: Array | None = None,
+    *,
+    bins: int = 40,
+) -> Histogram:
+    """A `Histogram` of rows [T] (and reference rows [R]) over equal bins inside public bounds."""
+    edges = np.linspace(*bounds, bins + 1)
+
+    def shares(values: Array) -> Array:
+        counts, _ = np.histogram(np.clip(values, *bounds), bins=edges)
+        return counts / max(1, len(values))
+
+    if reference is None:
+        return Histogram(column, unit, edges, shares(synthetic))
+    similarity = 1.0 - kolmogorov_smirnov(np.asarray(reference, np.float32), np.asarray(synthetic, np.float32))
+    return Histogram(column, unit, edges, shares(synthetic), shares(reference), similarity)
