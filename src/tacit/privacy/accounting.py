@@ -1,0 +1,325 @@
+"""From an event to its certified privacy: a table of (event kind, relation) -> an upper bound and its check.
+
+Guarantee: whatever `epsilon`, `delta`, `profile` and `mu_gdp` return is an upper bound for every pair of neighbours and
+every adaptively chosen sequence of the event's steps. It comes from a pessimistic privacy loss distribution and is
+returned only when an independent computation agrees within 0.5 % and no looser theory contradicts it; anything else
+raises `AccountingError`.
+
+| edge case | result |
+|---|---|
+| `NonPrivateDpEvent` anywhere | epsilon = inf, delta = 1, mu = inf |
+| a pair that is not in the table | `AccountingError` |
+| delta below what float64 transforms resolve (about 2e-15 * steps) | `AccountingError` |
+| epsilon above 500 | `AccountingError`: plan it as non-private |
+| delta(0) already below delta | epsilon = 0 |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from typing import Any, Literal
+
+import numpy as np
+from dp_accounting import dp_event
+from dp_accounting.dp_event import DpEvent
+from scipy.optimize import brentq
+
+from tacit.errors import AccountingError
+from tacit.privacy import accountants
+from tacit.privacy.events import Leaves, flatten
+from tacit.units import Relation
+
+Kind = Literal["gaussian", "poisson_gaussian"]
+
+MAX_EPSILON = 500.0
+MIN_NOISE_MULTIPLIER, MAX_NOISE_MULTIPLIER = 0.02, 1e6
+PROFILE_DELTAS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9)
+
+PLD = "privacy loss distribution, pessimistic (dp-accounting)"
+FOURIER = "privacy random variable, centred quadrature (tacit)"
+CLOSED_FORM = "closed form of the Gaussian (tacit)"
+DEFINITION = "definition of a non-private event (tacit)"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A certified epsilon and the figure that checked it, with the names of the accountants of both."""
+
+    epsilon: float
+    accountant: str
+    check_epsilon: float
+    check_accountant: str
+
+
+@dataclass(frozen=True)
+class _Row:
+    check_accountant: str
+    check: Callable[[Leaves, Relation, float], float]  # (leaves, relation, delta) -> epsilon
+
+
+def _closed_form(leaves: Leaves, relation: Relation, delta: float) -> float:
+    return accountants.gaussian_epsilon(delta, accountants.gaussian_mu(leaves, relation))
+
+
+def _fourier(leaves: Leaves, relation: Relation, delta: float) -> float:
+    return max(grid.epsilon(delta) for grid in accountants.estimate(leaves, relation))
+
+
+_SPREADS = (1e-2, 1e-3, 1e-4)
+
+_TABLE: Mapping[tuple[Kind, Relation], _Row] = {
+    ("gaussian", "add_or_remove"): _Row(CLOSED_FORM, _closed_form),
+    ("gaussian", "replace_one"): _Row(CLOSED_FORM, _closed_form),
+    ("poisson_gaussian", "add_or_remove"): _Row(FOURIER, _fourier),
+    ("poisson_gaussian", "replace_one"): _Row(FOURIER, _fourier),
+}
+
+
+def epsilon(event: DpEvent, *, delta: float, relation: Relation) -> Bound:
+    """The certified epsilon of an event at delta, and the independent figure that it was checked against.
+
+    Args:
+        event: a whitelisted event (see `tacit.privacy.events`).
+        delta: in (0, 1).
+        relation: `add_or_remove` or `replace_one`; for the latter a Gaussian's neighbours are two clips apart.
+
+    Raises:
+        AccountingError: the event or the pair is unknown, delta is out of range or too small to be resolved, epsilon
+            is above `MAX_EPSILON`, or the accountants disagree.
+    """
+    return _bound(event, delta, relation)
+
+
+def delta(event: DpEvent, *, epsilon: float, relation: Relation) -> float:
+    """The certified delta of an event at epsilon, at most 1 and never below what float64 transforms resolve.
+
+    Args:
+        event: a whitelisted event.
+        epsilon: >= 0 and at most `MAX_EPSILON`.
+        relation: the neighbouring relation.
+
+    Raises:
+        AccountingError: as for `epsilon`.
+    """
+    if not 0 <= epsilon <= MAX_EPSILON:
+        raise AccountingError(
+            "epsilon is out of range",
+            where="accounting.delta",
+            expected=f"0 <= epsilon <= {MAX_EPSILON:g}",
+            remedy="ask for delta at another epsilon",
+        )
+    leaves = flatten(event)
+    if not _private(leaves):
+        return 1.0
+    row = _row(leaves, relation)
+    slack = accountants.float_slack(leaves)
+    with np.errstate(all="ignore"):
+        for spread in _SPREADS:
+            raw = float(accountants.pessimistic(leaves, relation, spread=spread).get_delta_for_epsilon(epsilon))
+            certified = min(max(raw + slack, 10 * slack), 1.0)
+            if not 10 * slack < certified < 1:
+                return certified
+            check = row.check(leaves, relation, certified)
+            if _tight(epsilon, check):
+                break
+    _agree(epsilon, check, math.inf)
+    return certified
+
+
+def profile(event: DpEvent, relation: Relation) -> tuple[tuple[float, float], ...]:
+    """The privacy profile as (delta, epsilon) pairs, for each power of ten of delta that can be resolved.
+
+    Raises:
+        AccountingError: as for `epsilon`.
+    """
+    leaves = flatten(event)
+    resolved = [d for d in PROFILE_DELTAS if not _private(leaves) or 10 * accountants.float_slack(leaves) <= d]
+    return tuple((d, _bound(event, d, relation).epsilon) for d in resolved)
+
+
+def mu_gdp(event: DpEvent, relation: Relation, *, delta: float = 0.0) -> float:
+    """A mu such that the event's privacy is at least that of a mu-GDP mechanism (Dong, Roth & Su, arXiv 1905.02383).
+
+    Guarantee: delta_event(e) <= delta_mu(e) for every e in [0, epsilon(event, delta)]. Plain Gaussians are exactly
+    mu-GDP, for every e, whatever `delta`. Poisson-sampled Gaussians are mu-GDP in the tails only for the useless mu
+    that ignores the sampling, which `delta=0` returns; a positive `delta` gives the smallest mu over that range
+    (between the 2,049 points of its grid, the profile is bounded by the next point's).
+
+    Raises:
+        AccountingError: as for `epsilon`.
+    """
+    leaves = flatten(event)
+    if not _private(leaves):
+        return math.inf
+    kind, _ = _pair(leaves, relation)
+    unsampled = accountants.gaussian_mu(leaves, relation)
+    if kind == "gaussian" or delta == 0:
+        return unsampled
+    end = _bound(event, delta, relation).epsilon
+    grid = np.linspace(0.0, end, 2049) if end > 0 else np.zeros(2)
+    *_, distribution = _certified(leaves, relation, delta)
+    with np.errstate(all="ignore"):
+        needed = np.asarray(distribution.get_delta_for_epsilon(grid[:-1])) + accountants.float_slack(leaves)
+    low, high = np.zeros(len(needed)), np.full(len(needed), unsampled * 1.01)
+    for _ in range(60):
+        middle = (low + high) / 2
+        enough = accountants.gaussian_delta(grid[1:], middle) >= needed
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return min(float(high.max()), unsampled)
+
+
+def calibrate(make_event: Callable[[float], DpEvent], *, epsilon: float, delta: float, relation: Relation) -> float:
+    """The smallest noise multiplier, rounded up to 5 significant digits, whose certified epsilon meets the target.
+
+    Args:
+        make_event: noise multiplier -> event, less private for less noise.
+        epsilon: the target, in (0, `MAX_EPSILON`].
+        delta: in (0, 1).
+        relation: the neighbouring relation.
+
+    Guarantee: `epsilon(make_event(result), delta=delta, relation=relation).epsilon <= epsilon`.
+
+    Raises:
+        AccountingError: the target is out of range, or no multiplier between 0.02 and 1e6 meets it.
+    """
+    _check_delta(delta)
+    if not 0 < epsilon <= MAX_EPSILON:
+        raise AccountingError(
+            "the target epsilon is out of range",
+            where="accounting.calibrate",
+            expected=f"0 < epsilon <= {MAX_EPSILON:g}",
+            remedy="choose another target",
+        )
+
+    def excess(log_sigma: float, goal: float) -> float:
+        leaves = flatten(make_event(math.exp(log_sigma)))
+        if not _private(leaves):
+            return math.inf
+        with np.errstate(all="ignore"):
+            return math.log(max(_row(leaves, relation).check(leaves, relation, delta), 1e-9) / goal)
+
+    low = high = 0.0
+    while excess(high, epsilon) > 0:
+        low, high = high, high + math.log(2)
+        if high > math.log(MAX_NOISE_MULTIPLIER):
+            raise _no_multiplier("even the largest noise multiplier misses the target", "raise epsilon or delta")
+    while low == high or excess(low, epsilon) <= 0:
+        low, high = low - math.log(2), low
+        if low < math.log(MIN_NOISE_MULTIPLIER):
+            raise _no_multiplier("even the smallest noise multiplier meets the target", "lower epsilon")
+    goal = epsilon
+    while True:  # the check guides the search, the certified bound decides
+        log_sigma = brentq(excess, low, high, args=(goal,), xtol=5e-6)
+        sigma = round_up(math.exp(log_sigma), 5)
+        certified = _bound(make_event(sigma), delta, relation).epsilon
+        if certified <= epsilon:
+            return sigma
+        goal *= (1 - 1e-5) * epsilon / certified
+        low, high = log_sigma - 1e-5, log_sigma + max(0.05, 2 * math.log(certified / epsilon))
+
+
+def round_up(value: float, digits: int) -> float:
+    """The smallest decimal of so many significant digits that is at least value (>= 0); inf stays inf."""
+    if value == 0 or math.isinf(value):
+        return value
+    exact = Decimal(value)
+    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), rounding=ROUND_CEILING))
+
+
+def _bound(event: DpEvent, delta: float, relation: Relation) -> Bound:
+    _check_delta(delta)
+    leaves = flatten(event)
+    if not _private(leaves):
+        return Bound(math.inf, DEFINITION, math.inf, DEFINITION)
+    row = _row(leaves, relation)
+    certified, check, _ = _certified(leaves, relation, delta)
+    if certified > MAX_EPSILON:
+        raise AccountingError(
+            "the privacy loss is too large for the accountants to certify",
+            where="accounting.epsilon",
+            expected=f"epsilon <= {MAX_EPSILON:g}",
+            remedy="add noise, or plan the mechanism as non-private",
+        )
+    with np.errstate(all="ignore"):
+        ceiling = accountants.renyi_epsilon(leaves, relation, delta)
+    _agree(certified, check, ceiling)
+    return Bound(certified, PLD, check, row.check_accountant)
+
+
+def _certified(leaves: Leaves, relation: Relation, delta: float) -> tuple[float, float, Any]:
+    """Certified epsilon, check epsilon and the distribution, on a grid refined until the two are close."""
+    row = _row(leaves, relation)
+    slack = accountants.float_slack(leaves)
+    if 10 * slack > delta:
+        raise AccountingError(
+            "delta is smaller than float64 transforms resolve for so many steps",
+            where="accounting",
+            expected=f"delta >= {10 * slack:.1e}",
+            remedy="choose a larger delta or fewer steps",
+        )
+    with np.errstate(all="ignore"):
+        check = row.check(leaves, relation, delta)
+        for spread in _SPREADS:
+            distribution = accountants.pessimistic(leaves, relation, spread=spread)
+            certified = float(distribution.get_epsilon_for_delta(delta - slack))
+            if _tight(certified, check):
+                break
+    return certified, check, distribution
+
+
+def _tight(certified: float, check: float) -> bool:
+    return certified <= check * (1 + 1e-3) + 1e-4
+
+
+def _agree(certified: float, check: float, ceiling: float) -> None:
+    tolerance = 5e-3 * certified + 5e-4
+    if not (abs(certified - check) <= tolerance and certified <= ceiling + tolerance):
+        raise AccountingError(
+            f"the accountants disagree (certified {certified:.5g}, check {check:.5g}, ceiling {ceiling:.5g})",
+            where="accounting",
+            expected="agreement within 0.5 %",
+            remedy="change the noise, the rate or delta: no figure is certified here",
+        )
+
+
+def _private(leaves: Leaves) -> bool:
+    return not any(isinstance(leaf, dp_event.NonPrivateDpEvent) for leaf, _ in leaves)
+
+
+def _pair(leaves: Leaves, relation: Relation) -> tuple[Kind, Relation]:
+    sampled = any(isinstance(leaf, dp_event.PoissonSampledDpEvent) for leaf, _ in leaves)
+    return ("poisson_gaussian" if sampled else "gaussian", relation)
+
+
+def _row(leaves: Leaves, relation: Relation) -> _Row:
+    pair = _pair(leaves, relation)
+    if not leaves or pair not in _TABLE:
+        raise AccountingError(
+            f"no certified bound exists for the pair {pair}" if leaves else "the event has no steps",
+            where="accounting",
+            expected="one of " + ", ".join(f"({kind}, {known})" for kind, known in _TABLE),
+            remedy="describe the mechanism with events that the table knows",
+        )
+    return _TABLE[pair]
+
+
+def _check_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise AccountingError(
+            "delta is out of range",
+            where="accounting",
+            expected="0 < delta < 1",
+            remedy="choose delta well below 1 / population",
+        )
+
+
+def _no_multiplier(what: str, remedy: str) -> AccountingError:
+    return AccountingError(
+        what,
+        where="accounting.calibrate",
+        expected=f"a multiplier between {MIN_NOISE_MULTIPLIER:g} and {MAX_NOISE_MULTIPLIER:g}",
+        remedy=remedy,
+    )

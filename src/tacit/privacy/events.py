@@ -1,0 +1,174 @@
+"""Privacy events as data: a closed whitelist of `dp_accounting` events, their JSON form and their canonical list.
+
+An event holds the parameters that are necessary and sufficient to account for a mechanism. Only five kinds exist here;
+whatever else arrives, from a file or from a caller, is refused:
+
+| event | JSON `kind` | parameters |
+|---|---|---|
+| `GaussianDpEvent` | `gaussian` | `noise_multiplier`: noise standard deviation / clip of one unit's contribution |
+| `PoissonSampledDpEvent(GaussianDpEvent)` | `poisson_sampled` | `rate`, `event` |
+| `SelfComposedDpEvent` | `self_composed` | `count`, `event` |
+| `ComposedDpEvent` | `composed` | `events` |
+| `NonPrivateDpEvent` | `non_private` | none |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from dp_accounting import dp_event
+from dp_accounting.dp_event import DpEvent
+
+from tacit.errors import AccountingError
+
+MAX_DEPTH = 16
+MAX_NODES = 4096
+MAX_COUNT = 10**7
+MIN_NOISE, MAX_NOISE = 1e-3, 1e9
+MIN_RATE = 1e-12
+
+Leaves = tuple[tuple[DpEvent, int], ...]
+
+_KEYS: dict[str, set[str]] = {
+    "gaussian": {"noise_multiplier"},
+    "poisson_sampled": {"rate", "event"},
+    "self_composed": {"count", "event"},
+    "composed": {"events"},
+    "non_private": set(),
+}
+
+
+def event_to_json(event: DpEvent) -> dict[str, Any]:
+    """The JSON form of an event; `event_from_json` is its inverse.
+
+    Raises:
+        AccountingError: the event, or one inside it, is of no whitelisted kind or has an invalid parameter.
+    """
+    flatten(event)
+    return _encode(event)
+
+
+def event_from_json(value: object) -> DpEvent:
+    """The event that a JSON object describes, every parameter checked.
+
+    Raises:
+        AccountingError: an unknown kind, a missing or unknown key, a parameter out of range, or a tree that is deeper
+            or larger than any plan needs.
+    """
+    event = _decode(value, 0, [0])
+    flatten(event)
+    return event
+
+
+def flatten(event: DpEvent) -> Leaves:
+    """The canonical `(leaf event, count)` list: each leaf once, sorted, so that accountants compose each kind once.
+
+    A Poisson sample of rate 1 is the plain Gaussian. Order and nesting of compositions carry no privacy meaning under
+    the accountants of this library (dominating pairs compose in any order), so equal lists mean equal guarantees.
+
+    Raises:
+        AccountingError: as for `event_to_json`.
+    """
+    counts: dict[DpEvent, int] = {}
+    _walk(event, 1, counts, 0, [0])
+    if sum(counts.values()) > MAX_COUNT:
+        raise _refused("an event of more steps than accountants can resolve", f"at most {MAX_COUNT} steps in all")
+    return tuple(sorted(counts.items(), key=lambda item: _sort_key(item[0])))
+
+
+def _sort_key(leaf: DpEvent) -> tuple[float, float, float]:
+    if isinstance(leaf, dp_event.PoissonSampledDpEvent):
+        return (1, leaf.sampling_probability, leaf.event.noise_multiplier)
+    if isinstance(leaf, dp_event.GaussianDpEvent):
+        return (0, 1, leaf.noise_multiplier)
+    return (2, 0, 0)
+
+
+def _walk(event: DpEvent, count: int, counts: dict[DpEvent, int], depth: int, nodes: list[int]) -> None:
+    _limit(depth, nodes)
+    if isinstance(event, dp_event.ComposedDpEvent):
+        for inner in event.events:
+            _walk(inner, count, counts, depth + 1, nodes)
+    elif isinstance(event, dp_event.SelfComposedDpEvent):
+        _walk(event.event, count * _whole(event.count, "count"), counts, depth + 1, nodes)
+    else:
+        leaf = _leaf(event)
+        counts[leaf] = counts.get(leaf, 0) + count
+
+
+def _leaf(event: DpEvent) -> DpEvent:
+    if isinstance(event, dp_event.NonPrivateDpEvent):
+        return event
+    if isinstance(event, dp_event.GaussianDpEvent):
+        return dp_event.GaussianDpEvent(_real(event.noise_multiplier, "noise_multiplier", MIN_NOISE, MAX_NOISE))
+    if isinstance(event, dp_event.PoissonSampledDpEvent) and isinstance(event.event, dp_event.GaussianDpEvent):
+        rate = _real(event.sampling_probability, "rate", MIN_RATE, 1.0)
+        inner = _leaf(event.event)
+        return inner if rate == 1.0 else dp_event.PoissonSampledDpEvent(rate, inner)
+    raise _refused(f"an event of the unknown kind {type(event).__name__}", "one of " + ", ".join(_KEYS))
+
+
+def _encode(event: DpEvent) -> dict[str, Any]:
+    if isinstance(event, dp_event.GaussianDpEvent):
+        return {"kind": "gaussian", "noise_multiplier": float(event.noise_multiplier)}
+    if isinstance(event, dp_event.PoissonSampledDpEvent):
+        return {
+            "kind": "poisson_sampled",
+            "rate": float(event.sampling_probability),
+            "event": _encode(event.event),
+        }
+    if isinstance(event, dp_event.SelfComposedDpEvent):
+        return {"kind": "self_composed", "count": int(event.count), "event": _encode(event.event)}
+    if isinstance(event, dp_event.ComposedDpEvent):
+        return {"kind": "composed", "events": [_encode(inner) for inner in event.events]}
+    return {"kind": "non_private"}
+
+
+def _decode(value: object, depth: int, nodes: list[int]) -> DpEvent:
+    _limit(depth, nodes)
+    if not isinstance(value, Mapping):
+        raise _refused("an event that is no JSON object", "an object with the key 'kind'")
+    kind = value.get("kind")
+    if not isinstance(kind, str) or kind not in _KEYS:
+        raise _refused("an event of an unknown kind", "one of " + ", ".join(_KEYS))
+    if set(value) != _KEYS[kind] | {"kind"}:
+        raise _refused(f"a {kind} event with missing or unknown keys", f"exactly {sorted(_KEYS[kind] | {'kind'})}")
+    if kind == "gaussian":
+        return dp_event.GaussianDpEvent(_real(value["noise_multiplier"], "noise_multiplier", MIN_NOISE, MAX_NOISE))
+    if kind == "poisson_sampled":
+        rate = _real(value["rate"], "rate", MIN_RATE, 1.0)
+        return dp_event.PoissonSampledDpEvent(rate, _decode(value["event"], depth + 1, nodes))
+    if kind == "self_composed":
+        count = _whole(value["count"], "count")
+        return dp_event.SelfComposedDpEvent(_decode(value["event"], depth + 1, nodes), count)
+    if kind == "composed":
+        events = value["events"]
+        if not isinstance(events, list | tuple):
+            raise _refused("a composed event whose events are no list", "a list of events")
+        return dp_event.ComposedDpEvent([_decode(inner, depth + 1, nodes) for inner in events])
+    return dp_event.NonPrivateDpEvent()
+
+
+def _limit(depth: int, nodes: list[int]) -> None:
+    nodes[0] += 1
+    if depth > MAX_DEPTH or nodes[0] > MAX_NODES:
+        raise _refused("an event tree that is too deep or too large", f"depth <= {MAX_DEPTH}, nodes <= {MAX_NODES}")
+
+
+def _real(value: object, name: str, low: float, high: float) -> float:
+    number = float(value) if isinstance(value, float | int) and not isinstance(value, bool) else math.nan
+    if not low <= number <= high:
+        raise _refused(f"an event whose {name} is no number in range", f"{low:g} <= {name} <= {high:g}")
+    return number
+
+
+def _whole(value: object, name: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_COUNT:
+        raise _refused(f"an event whose {name} is no whole number in range", f"1 <= {name} <= {MAX_COUNT}")
+    return value
+
+
+def _refused(what: str, expected: str) -> AccountingError:
+    return AccountingError(what, where="event", expected=expected, remedy="describe the mechanism with these events")
