@@ -7,7 +7,7 @@ import sys
 
 from setuptools import Extension, setup
 
-FLAGS = ["/O2"] if sys.platform == "win32" else ["-O3", "-std=c11", "-fno-math-errno", "-fno-trapping-math"]
+FLAGS = ["/O2", "/std:c11"] if sys.platform == "win32" else ["-O3", "-std=c11", "-fno-math-errno", "-fno-trapping-math"]
 
 setup(
     ext_modules=[

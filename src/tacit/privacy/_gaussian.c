@@ -1,8 +1,8 @@
 /* Box-Muller on a keystream: the compiled twin of tacit.privacy.box_muller.box_muller_numpy.
  *
  * Built without -ffast-math: that flag, given to a linker, would set flush-to-zero for the whole process. Loops
- * vectorise with -fno-math-errno -fno-trapping-math alone; on x86-64 there is one clone per instruction set, picked once,
- * when the module is loaded.
+ * vectorise with -fno-math-errno -fno-trapping-math alone; on x86-64 there is one clone per instruction set, picked
+ * once, when the module is loaded.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -32,8 +32,8 @@ INLINE int64_t box_muller_body(const uint32_t *restrict words, float *restrict o
         uint32_t a = radius[i], b = angle[i];
         rare += a < RARE;
 
-        /* energy = -ln u, u = (a + 1/2) / 2^32 = m 2^e, sqrt(1/2) <= m < sqrt(2); if e = 0, m - 1 is the exact u - 1 */
-        float u = ((float)a + 0.5f) * 0x1p-32f, complement = ((float)~a + 0.5f) * 0x1p-32f;
+        /* energy = -ln u, u = a / 2^32 = m 2^e, sqrt(1/2) <= m < sqrt(2); if e = 0, m - 1 is the exact u - 1 */
+        float u = (float)a * 0x1p-32f, complement = (float)(0u - a) * 0x1p-32f;
         int32_t bits;
         memcpy(&bits, &u, 4);
         bits -= SQRT_HALF_BITS;
@@ -55,8 +55,8 @@ INLINE int64_t box_muller_body(const uint32_t *restrict words, float *restrict o
         float energy = -(log_m + (float)e * 0.693147181f);
         float r = scale * sqrtf(2.0f * energy);
 
-        /* angle (b + 1/2) 2 pi / 2^32 = t + quarter pi / 2 with t in (-pi/4, pi/4) */
-        float t = ((float)(int32_t)(b << 2) + 2.0f) * 0x1.921fb6p-32f;
+        /* angle 2 pi b / 2^32 = t + quarter pi / 2 with t in [-pi/4, pi/4) */
+        float t = (float)(int32_t)(b << 2) * 0x1.921fb6p-32f;
         float t2 = t * t;
         float s = ((-1.9515295891e-4f * t2 + 8.3321608736e-3f) * t2 - 1.6666654611e-1f) * t2 * t + t;
         float q = (2.443315711809948e-5f * t2 - 1.388731625493765e-3f) * t2 + 4.166664568298827e-2f;
@@ -116,7 +116,7 @@ static PyObject *box_muller(PyObject *module, PyObject *args)
     PyObject *result = NULL;
     int aligned = ((uintptr_t)words.buf | (uintptr_t)out.buf) % 4 == 0;
     if (words.len % 8 != 0 || words.len != out.len || words.len / 8 >= INT32_MAX || !aligned) {
-        PyErr_SetString(PyExc_ValueError, "box_muller: words and out must be aligned, of the same even number of items");
+        PyErr_SetString(PyExc_ValueError, "box_muller: words and out must be aligned and of the same even size");
     } else {
         int64_t rare;
         Py_BEGIN_ALLOW_THREADS

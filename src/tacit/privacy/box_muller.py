@@ -2,9 +2,9 @@
 
 Box and Muller, "A note on the generation of random normal deviates", Ann. Math. Statist. 29 (1958) 610-611.
 
-A pair of 32-bit words (a, b) gives one pair of coordinates: the radius is sqrt(-2 ln u) with u = (a + 1/2) / 2^32, the
-angle is 2 pi (b + 1/2) / 2^32. A word a < 2^16 is a coarse u (relative steps above 2^-16), so such a pair is computed
-anew in float64 from u = (a + (x + 1/2) / 2^64) / 2^32 with 64 further bits x.
+A pair of 32-bit words (a, b) gives one pair of coordinates: the radius is sqrt(-2 ln u) with u = a / 2^32, the angle is
+2 pi b / 2^32. A word a < 2^16 is a coarse u (relative steps above 2^-16), so such a pair is computed anew in float64
+from u = (a + (x + 1/2) / 2^64) / 2^32 with 64 further bits x.
 """
 
 from __future__ import annotations
@@ -44,39 +44,39 @@ def box_muller_numpy(words: Words, out: Float32, scale: float) -> int:
     Args:
         words: [2n] keystream words, n radii then n angles; unchanged.
         out: [2n] contiguous; receives n cosine coordinates, then n sine coordinates.
-        scale: standard deviation, multiplied in float32.
+        scale: standard deviation, from 2^-40 to 2^40.
 
     Returns:
         How many of the n radius words are below `RARE`.
     """
     n = words.size // 2
     rare = 0
-    for start in range(0, n, _BLOCK):
-        stop = min(start + _BLOCK, n)
-        radius = words[start:stop]
-        _block(radius, words[n + start : n + stop], out[start:stop], out[n + start : n + stop], np.float32(scale))
-        if radius.min() < RARE:
-            rare += int(np.count_nonzero(radius < RARE))
+    with np.errstate(divide="ignore", invalid="ignore"):  # a word 0: its pair is rare, and refined
+        for start in range(0, n, _BLOCK):
+            stop = min(start + _BLOCK, n)
+            radius = words[start:stop]
+            _block(radius, words[n + start : n + stop], out[start:stop], out[n + start : n + stop], scale)
+            if radius.min() < RARE:
+                rare += int(np.count_nonzero(radius < RARE))
     return rare
 
 
-def _block(radius: Words, angle: Words, first: Float32, second: Float32, scale: np.float32) -> None:
+def _block(radius: Words, angle: Words, first: Float32, second: Float32, scale: float) -> None:
     v, r, t = _scratch.rows[:, : radius.size]
     complement = v.view(np.uint32)
     # -ln u = (1 - u) * (ln v / (v - 1)) with v about u: accurate at both ends of (0, 1), because (ln v) / (v - 1) is
     # smooth at 1 and 1 - u comes exactly from the complement of the word (W. Kahan's log1p).
-    np.add(radius, np.float32(0.5), out=v, dtype=np.float32, casting="unsafe")
+    np.copyto(v, radius, casting="unsafe")
     v *= _TO_BELOW_ONE
     np.log(v, out=r)
     v -= np.float32(1)
     r /= v
-    np.invert(radius, out=complement)
-    np.add(complement, np.float32(0.5), out=t, dtype=np.float32, casting="unsafe")
-    t *= np.float32(2**-31)
+    np.negative(radius, out=complement)  # 2^32 - a
+    np.copyto(t, complement, casting="unsafe")
+    t *= np.float32(2**-31 * scale**2)
     r *= t
     np.sqrt(r, out=r)
-    r *= scale
-    np.add(angle.view(np.int32), np.float32(0.5), out=t, dtype=np.float32, casting="unsafe")
+    np.copyto(t, angle.view(np.int32), casting="unsafe")
     t *= np.float32(_ARC)
     np.cos(t, out=first)
     np.sin(t, out=second)
@@ -97,7 +97,7 @@ def refine_tail(words: Words, extra: npt.NDArray[np.uint64], out: Float32, scale
     rare = np.flatnonzero(words[:n] < RARE)
     u = (words[rare] + (extra + 0.5) * 2.0**-64) * 2.0**-32
     r = scale * np.sqrt(-2.0 * np.log(u))
-    angle = (words[n + rare] + 0.5) * _ARC
+    angle = words[n + rare] * _ARC
     out[rare] = r * np.cos(angle)
     out[n + rare] = r * np.sin(angle)
 

@@ -28,8 +28,8 @@ BYTES_PER_KEY: Final = 2**32
 CHUNK: Final = 2**16
 """Words drawn at a time (256 KiB: they stay in the second-level cache between the cipher and Box-Muller)."""
 
-SMALLEST_SCALE: Final = 2.0**-64
-LARGEST_SCALE: Final = 2.0**64
+SMALLEST_SCALE: Final = 2.0**-40
+LARGEST_SCALE: Final = 2.0**40
 
 _ZEROS: Final = memoryview(bytes(4 * CHUNK))
 _forks = 0
@@ -112,7 +112,7 @@ class SecretNoise:
         | several threads | each has its own key |
         | pickle, `copy`, `deepcopy` | DoorError |
         | size 0 | an empty array |
-        | scale 0 | zeros (a plan of infinite epsilon); negative, NaN or outside [2^-64, 2^64] -> PlanError |
+        | scale 0 | zeros (a plan of infinite epsilon); negative, NaN or outside [2^-40, 2^40] -> PlanError |
 
     Args:
         box_muller: the kernel that turns words into Gaussians; the compiled one where there is one.
@@ -183,15 +183,13 @@ class SecretNoise:
 
     def uniform(self, size: int) -> npt.NDArray[np.float64]:
         """[size] float64 numbers, uniform on the 2^52 midpoints (k + 1/2) / 2^52: inside (0, 1), multiples of 2^-53."""
-        midpoints: npt.NDArray[np.float64] = (self._stream.words64(size) >> np.uint64(12)) + 0.5
-        return midpoints * 2.0**-52
+        return np.asarray(((self._stream.words64(size) >> np.uint64(12)) + 0.5) * 2.0**-52, np.float64)
 
     def exponential(self, size: int) -> npt.NDArray[np.float64]:
-        """[size] standard exponentials -ln u, u on the 2^64 midpoints of (0, 1), each to a relative 2^-50 at both ends."""
+        """[size] standard exponentials -ln u, u on the 2^64 midpoints of (0, 1), to a relative 2^-50 at both ends."""
         word = self._stream.words64(size)
         u, complement = (word + 0.5) * 2.0**-64, (~word + 0.5) * 2.0**-64
-        result: npt.NDArray[np.float64] = -np.where(u < 0.5, np.log(u), np.log1p(-np.minimum(complement, 0.5)))
-        return result
+        return np.asarray(-np.where(u < 0.5, np.log(u), np.log1p(-np.minimum(complement, 0.5))), np.float64)
 
     def integers(self, high: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Independent integers, exactly uniform on 0 .. high - 1 (words that would bias the remainder are drawn again).
@@ -241,7 +239,7 @@ def _float32_scale(scale: float) -> float:
         raise PlanError(
             "the standard deviation of the noise is out of range",
             where="SecretNoise.gaussian",
-            expected="scale= 0, or a number from 2**-64 to 2**64",
+            expected="scale= 0, or a number from 2**-40 to 2**40",
             remedy="check the clip and the noise multiplier",
         )
     rounded = np.float32(scale)
