@@ -1,0 +1,229 @@
+"""Rows of transitions to standardised vectors and back, with public constants only.
+
+One row becomes `[observation, action, reward, next, terminal]`:
+
+- Box fields are shifted and scaled by public constants (from the bounds, or from public rows);
+- a Box next observation is written as its *difference* from the observation. In raw form the change of one step is
+  lost in the noise of the whole range (it is 80 % wrong on Maze2D at epsilon 10; as a difference, 3 %);
+- Discrete fields are one-hot, written as -1 and +1;
+- values on a bound (a clipped action) are an atom that no smooth density fits: they are spread outwards by a
+  half-normal of 0.3 standard units, and clipped back when decoded;
+- terminations stay 0/1 and are cut at 0.5; the field is absent when the data has none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.errors import DataError
+
+SPREAD = 0.3
+"""Size of the half-normal that values on a bound are moved outwards by, in standard units."""
+
+_LEAST_SCALE = 1e-6
+"""Public columns that hardly vary are scaled by at least this share of their range."""
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """A deterministic, elementwise map between raw columns and vectors of `size` standardised numbers.
+
+    Args:
+        spec: the public bounds.
+        center, scale: constants of the `size` encoded columns: `encoded = (raw - center) / scale`.
+
+    Raises:
+        DataError: the constants do not fit the spec, or a scale is not positive and finite.
+    """
+
+    spec: PublicSpec
+    center: tuple[float, ...]
+    scale: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        fits = len(self.center) == len(self.scale) == self.size
+        if not fits or not all(map(math.isfinite, self.center + self.scale)) or min(self.scale) <= 0:
+            raise DataError(
+                "the constants do not fit the public spec",
+                where="Encoder",
+                expected=f"{self.size} finite centers and positive scales",
+                remedy="build it with Encoder.from_bounds or Encoder.from_public",
+            )
+
+    @classmethod
+    def from_bounds(cls, spec: PublicSpec) -> Encoder:
+        """Constants from the bounds: a uniform value within them gets mean 0 and standard deviation 1.
+
+        Raises:
+            DataError: the observation is a Box and `spec.difference` is not declared.
+        """
+        if isinstance(spec.observation, Box) and spec.difference is None:
+            raise DataError(
+                "the typical size of a step is not declared",
+                where="Encoder.from_bounds",
+                expected="spec.difference, one positive number per observation dimension",
+                remedy="declare PublicSpec(difference=...) or pass public rows to Encoder.from_public",
+            )
+        return cls._from_blocks(spec, _uniform(spec.observation), _difference(spec))
+
+    @classmethod
+    def from_public(cls, spec: PublicSpec, columns: Mapping[str, npt.NDArray[Any]]) -> Encoder:
+        """Constants of the bounds, and of public rows where the spec declares no typical step (`spec.difference`).
+
+        Args:
+            spec: the public bounds of the *private* data.
+            columns: public rows, never private ones: `observations`, `next_observations` of shape (T, d).
+        """
+        if isinstance(spec.observation, Discrete) or spec.difference is not None:
+            return cls.from_bounds(spec)
+        change = np.asarray(columns["next_observations"], np.float64) - np.asarray(columns["observations"], np.float64)
+        extent = np.subtract(spec.observation.high, spec.observation.low)
+        spread = np.maximum(change.std(0), _LEAST_SCALE * extent)
+        return cls._from_blocks(spec, _uniform(spec.observation), ([0.0] * len(extent), spread.tolist()))
+
+    @classmethod
+    def _from_blocks(cls, spec: PublicSpec, observation: _Constants, following: _Constants) -> Encoder:
+        blocks = [observation, _uniform(spec.action), _uniform(spec.reward), following]
+        if spec.terminals:
+            blocks.append(([0.0], [1.0]))
+        center, scale = (tuple(float(x) for block in blocks for x in block[i]) for i in (0, 1))
+        return cls(spec, center, scale)
+
+    @property
+    def size(self) -> int:
+        """Width D of an encoded row."""
+        spec = self.spec
+        return 2 * spec.observation.size + spec.action.size + 1 + int(spec.terminals)
+
+    @property
+    def bounded_size(self) -> int:
+        """How many raw numbers of a row have bounds to sit on: the last dimension of `spread` in `encode`."""
+        return sum(space.size for space in self._bounded)
+
+    @property
+    def _bounded(self) -> list[Box]:
+        return [
+            space for space in (self.spec.observation, self.spec.action, self.spec.reward) if isinstance(space, Box)
+        ]
+
+    @property
+    def _sizes(self) -> list[int]:
+        spec = self.spec
+        sizes = [spec.observation.size, spec.action.size, 1, spec.observation.size]
+        return [*sizes, 1] if spec.terminals else sizes
+
+    def encode(self, rows: Mapping[str, Tensor], spread: Tensor) -> Tensor:
+        """Raw rows to vectors.
+
+        Args:
+            rows: `observations` [..., d] or [...] (Discrete), `actions` likewise, `rewards` [...],
+                `next_observations`, `terminations` [...] when the spec has terminals. Other keys are ignored.
+            spread: standard normals [..., bounded_size], drawn beforehand so that encoding is deterministic; zeros
+                leave values on their bounds.
+
+        Returns:
+            float32 [..., D].
+        """
+        spec = self.spec
+        observations, following = rows["observations"], rows["next_observations"]
+        parts = [
+            _numbers(observations, spec.observation),
+            _numbers(rows["actions"], spec.action),
+            rows["rewards"].to(torch.float32)[..., None],
+        ]
+        offset = 0
+        for index, space in enumerate((spec.observation, spec.action, spec.reward)):
+            if isinstance(space, Box):
+                outwards = self._outwards(parts[index], space, spread[..., offset : offset + space.size].abs(), index)
+                parts[index] = parts[index] + outwards
+                offset += space.size
+        if isinstance(spec.observation, Box):
+            parts.append(following.to(torch.float32) - observations.to(torch.float32))
+        else:
+            parts.append(_numbers(following, spec.observation))
+        if spec.terminals:
+            parts.append(rows["terminations"].to(torch.float32)[..., None])
+        flat = torch.cat(parts, dim=-1)
+        return (flat - flat.new_tensor(self.center)) / flat.new_tensor(self.scale)
+
+    def _outwards(self, values: Tensor, space: Box, size: Tensor, index: int) -> Tensor:
+        start = sum(self._sizes[:index])
+        scale = values.new_tensor(self.scale[start : start + space.size])
+        side = (values >= values.new_tensor(space.high)).to(values.dtype) - (values <= values.new_tensor(space.low)).to(
+            values.dtype
+        )
+        return side * size * (SPREAD * scale)
+
+    def decode(self, encoded: Tensor) -> dict[str, Tensor]:
+        """Vectors [..., D] to raw rows inside the public bounds, keys and shapes as in `encode`.
+
+        Box fields are float32, Discrete ones int64 (the largest of their scores), terminations bool (constant False
+        when the spec has none).
+        """
+        spec = self.spec
+        raw = encoded * encoded.new_tensor(self.scale) + encoded.new_tensor(self.center)
+        parts = torch.split(raw, self._sizes, dim=-1)
+        observations = _values(parts[0], spec.observation)
+        following = parts[3] + observations if isinstance(spec.observation, Box) else parts[3]
+        return {
+            "observations": observations,
+            "actions": _values(parts[1], spec.action),
+            "rewards": _values(parts[2], spec.reward)[..., 0],
+            "next_observations": _values(following, spec.observation),
+            "terminations": parts[4][..., 0] > 0.5
+            if spec.terminals
+            else torch.zeros(encoded.shape[:-1], dtype=torch.bool, device=encoded.device),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object from which `from_json` builds an equal encoder."""
+        return {"spec": self.spec.to_json(), "center": list(self.center), "scale": list(self.scale)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Encoder:
+        """The encoder that `to_json` wrote.
+
+        Raises:
+            DataError: the constants do not fit the spec.
+        """
+        return cls(PublicSpec.from_json(value["spec"]), tuple(value["center"]), tuple(value["scale"]))
+
+
+_Constants = tuple[list[float], list[float]]
+
+
+def _uniform(space: Box | Discrete) -> _Constants:
+    """Constants that give a uniform value mean 0 and deviation 1 (Box), or write one-hot as -1, +1 (Discrete)."""
+    if isinstance(space, Discrete):
+        return [0.5] * space.n, [0.5] * space.n
+    low, high = np.asarray(space.low, np.float64), np.asarray(space.high, np.float64)
+    return ((low + high) / 2).tolist(), ((high - low) / math.sqrt(12)).tolist()
+
+
+def _difference(spec: PublicSpec) -> _Constants:
+    if isinstance(spec.observation, Discrete):
+        return _uniform(spec.observation)
+    assert spec.difference is not None
+    return [0.0] * spec.observation.size, list(spec.difference)
+
+
+def _numbers(values: Tensor, space: Box | Discrete) -> Tensor:
+    if isinstance(space, Discrete):
+        return one_hot(values.to(torch.int64), space.n).to(torch.float32)
+    return values.to(torch.float32)
+
+
+def _values(part: Tensor, space: Box | Discrete) -> Tensor:
+    if isinstance(space, Discrete):
+        return part.argmax(dim=-1)
+    return part.clamp(part.new_tensor(space.low), part.new_tensor(space.high))

@@ -1,0 +1,372 @@
+"""The public parameters of transition synthesis (PrivORL-n): everything that is decided before a record is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from tacit.errors import PlanError
+from tacit.privacy import plan as plans
+from tacit.privacy.plan import PoissonSum
+from tacit.units import Unit
+
+SamplerMethod = Literal["dpm_solver", "heun"]
+CuriosityMode = Literal["replace", "append_pool"]
+Schedule = Literal["cosine", "constant"]
+
+
+def _require(holds: bool, what: str, where: str, expected: str, remedy: str = "change the value") -> None:
+    if not holds:
+        raise PlanError(what, where=where, expected=expected, remedy=remedy)
+
+
+def _require_positive(where: str, **values: float | None) -> None:
+    for name, value in values.items():
+        _require(
+            value is None or (math.isfinite(value) and value > 0),
+            f"{name} is not positive and finite",
+            where,
+            f"{name} > 0",
+        )
+
+
+def _require_whole(where: str, **values: int) -> None:
+    for name, value in values.items():
+        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        _require(whole, f"{name} is not a whole number of at least 1", where, f"{name} >= 1")
+
+
+def _require_fraction(where: str, **values: float) -> None:
+    for name, value in values.items():
+        _require(0 <= value < 1, f"{name} is outside [0, 1)", where, f"0 <= {name} < 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampler:
+    """How synthetic rows are drawn from a trained denoiser (post-processing: costs no privacy).
+
+    Args:
+        method: `dpm_solver` (DPM-Solver++(2M), arXiv:2211.01095, one network call per step) or `heun` (EDM,
+            arXiv:2206.00364, algorithm 2, two calls per step; `churn` > 0 makes it the stochastic sampler).
+        steps: number of noise levels.
+        sigma_min, sigma_max: lowest and highest noise level. The defaults are the range that training really meets.
+        rho: curvature of the schedule (EDM equation 5).
+        churn, churn_min, churn_max, churn_noise: EDM's S_churn, S_tmin, S_tmax, S_noise; used by `heun` only.
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    method: SamplerMethod = "dpm_solver"
+    steps: int = 20
+    sigma_min: float = 0.02
+    sigma_max: float = 5.0
+    rho: float = 7.0
+    churn: float = 0.0
+    churn_min: float = 0.05
+    churn_max: float = 50.0
+    churn_noise: float = 1.003
+
+    def __post_init__(self) -> None:
+        where = "Sampler"
+        _require(self.method in ("dpm_solver", "heun"), "the method is unknown", where, "dpm_solver or heun")
+        _require_whole(where, steps=self.steps)
+        _require(self.steps >= 2, "one step cannot denoise", where, "steps >= 2")
+        _require_positive(where, sigma_min=self.sigma_min, rho=self.rho, churn_noise=self.churn_noise)
+        _require(self.sigma_max > self.sigma_min, "the noise range is empty", where, "sigma_max > sigma_min")
+        _require(self.churn >= 0, "churn is negative", where, "churn >= 0")
+        _require(
+            self.churn == 0 or self.method == "heun",
+            "churn is set for a deterministic sampler",
+            where,
+            "churn = 0 with dpm_solver",
+            "use method='heun'",
+        )
+
+    @classmethod
+    def paper(cls) -> Sampler:
+        """The paper's sampler: 128 stochastic Heun steps with EDM's ImageNet constants."""
+        return cls(method="heun", steps=128, sigma_min=0.002, sigma_max=80.0, churn=80.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curiosity:
+    """Random network distillation in public pre-training (the paper's sections V-A and V-B).
+
+    Args:
+        mode: `replace` (the paper: in every iteration as many rows are generated as the batch holds, and the
+            `floor(rate * batch)` most novel take the place of real rows) or `append_pool` (the authors' code: once
+            per epoch `pool` rows are generated, the `floor(rate * pool)` most novel are kept, and `appended` random
+            ones of them join each batch).
+        rate: the curiosity rate, in [0, 1).
+        pool, appended: sizes for `append_pool`.
+        learning_rate: of the predictor network.
+        sampler_steps: noise levels used to generate the candidates.
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    mode: CuriosityMode = "replace"
+    rate: float = 0.3
+    pool: int = 1_000
+    appended: int = 16
+    learning_rate: float = 3e-4
+    sampler_steps: int = 8
+
+    def __post_init__(self) -> None:
+        where = "Curiosity"
+        _require(self.mode in ("replace", "append_pool"), "the mode is unknown", where, "replace or append_pool")
+        _require_fraction(where, rate=self.rate)
+        _require_whole(where, pool=self.pool, appended=self.appended, sampler_steps=self.sampler_steps)
+        _require(self.sampler_steps >= 2, "one step cannot denoise", where, "sampler_steps >= 2")
+        _require(
+            self.mode == "replace" or int(self.rate * self.pool) >= 1,
+            "no row of the pool is kept",
+            where,
+            "rate * pool >= 1",
+            "raise the rate or the pool",
+        )
+        _require_positive(where, learning_rate=self.learning_rate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretraining:
+    """Training on public rows before any private row is read.
+
+    Args:
+        provenance: where the public rows come from and why they contain no private record. Declared, printed in the
+            certificate, never inferred.
+        steps, batch, learning_rate, weight_decay, betas: AdamW (fused); cosine decay after `warmup` steps, or constant.
+        warmup: steps over which the learning rate rises linearly.
+        schedule: `cosine` or `constant`, after the warm-up.
+        clip: bound of the norm of the whole batch's gradient.
+        ema: decay of the exponential moving average of the weights.
+        ema_every: steps between two updates of the average.
+        curiosity: None trains on the real public rows only.
+
+    Raises:
+        PlanError: a value is out of range, or the provenance is empty.
+    """
+
+    provenance: str
+    steps: int = 800
+    batch: int = 1_024
+    learning_rate: float = 3e-3
+    weight_decay: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.99)
+    warmup: int = 20
+    schedule: Schedule = "cosine"
+    clip: float = 1.0
+    ema: float = 0.99
+    ema_every: int = 1
+    curiosity: Curiosity | None = None
+
+    def __post_init__(self) -> None:
+        where = "Pretraining"
+        _require(
+            bool(self.provenance.strip()),
+            "the provenance of the public rows is not declared",
+            where,
+            "a sentence that says where they come from",
+            "declare provenance=, or pass pretraining=None",
+        )
+        _require_whole(where, steps=self.steps, batch=self.batch, ema_every=self.ema_every)
+        _require_positive(where, learning_rate=self.learning_rate, clip=self.clip)
+        _require(self.weight_decay >= 0, "weight_decay is negative", where, "weight_decay >= 0")
+        _require_fraction(where, ema=self.ema, beta1=self.betas[0], beta2=self.betas[1])
+        _require(0 <= self.warmup < self.steps, "the warm-up outlasts training", where, "0 <= warmup < steps")
+        _require(self.schedule in ("cosine", "constant"), "the schedule is unknown", where, "cosine or constant")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """PrivORL-n: a diffusion model of single transitions, fine-tuned by noisy sums of clipped gradients.
+
+    The defaults were chosen for utility on public maze layouts alone (`experiments/tune_synthesis.py`);
+    `Plan.paper` gives the paper's own settings.
+
+    Args:
+        steps: number T of noisy gradients.
+        rate: probability with which each unit of the population joins a step (Poisson sampling).
+        clip: bound C on the L2 norm of one unit's gradient. With Adam its value is immaterial once every unit is
+            clipped; only the noise multiplier matters.
+        noise_multiplier: standard deviation of the noise over `clip`; None until the plan is calibrated.
+        rows_per_unit: rows L of one unit that enter a step (drawn inside the unit when it owns more).
+        noise_draws: noise multiplicity K: (sigma, eps) pairs per row, averaged before the clip. Costs time, no
+            privacy (arXiv:2210.09929).
+        width, depth: size of the residual MLP.
+        learning_rate, warmup, schedule, betas: Adam on the noisy gradients (post-processing).
+        ema, ema_every: exponential moving average of the weights; the released model is the average.
+        P_mean, P_std: log-normal law of the training noise level, ln sigma ~ N(P_mean, P_std^2) (EDM table 1).
+        sampler: how rows are drawn from the released model.
+        pretraining: public pre-training, or None to start from random weights.
+        unit, epsilon, delta: the promise; None until the plan is calibrated.
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    method: ClassVar[str] = "synthesis of transitions (PrivORL-n)"
+    source: ClassVar[str] = "PrivORL: Differentially Private Synthetic Dataset for Offline Reinforcement Learning"
+
+    steps: int = 500
+    rate: float = 0.004
+    clip: float = 1.0
+    noise_multiplier: float | None = None
+    rows_per_unit: int = 1
+    noise_draws: int = 1
+    width: int = 128
+    depth: int = 4
+    learning_rate: float = 1e-2
+    warmup: int = 20
+    schedule: Schedule = "cosine"
+    betas: tuple[float, float] = (0.9, 0.99)
+    ema: float = 0.99
+    ema_every: int = 1
+    P_mean: float = -1.2
+    P_std: float = 1.2
+    sampler: Sampler = field(default_factory=Sampler)
+    pretraining: Pretraining | None = None
+    unit: Unit | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        where = "synthesis.Plan"
+        _require_whole(
+            where,
+            steps=self.steps,
+            rows_per_unit=self.rows_per_unit,
+            noise_draws=self.noise_draws,
+            width=self.width,
+            depth=self.depth,
+            ema_every=self.ema_every,
+        )
+        _require(0 < self.rate <= 1, "the sampling rate is outside (0, 1]", where, "0 < rate <= 1")
+        _require_positive(where, clip=self.clip, learning_rate=self.learning_rate, P_std=self.P_std)
+        _require_positive(where, noise_multiplier=self.noise_multiplier, epsilon=self.epsilon, delta=self.delta)
+        _require(math.isfinite(self.P_mean), "P_mean is not finite", where, "a finite P_mean")
+        _require_fraction(where, ema=self.ema, beta1=self.betas[0], beta2=self.betas[1])
+        _require(0 <= self.warmup < self.steps, "the warm-up outlasts training", where, "0 <= warmup < steps")
+        _require(self.schedule in ("cosine", "constant"), "the schedule is unknown", where, "cosine or constant")
+        if self.unit is not None and self.delta is not None:
+            _require(
+                self.delta < 1 / self.unit.size,
+                "delta is not below 1/population",
+                where,
+                "delta < 1/population",
+                "choose a smaller delta",
+            )
+
+    @classmethod
+    def paper(cls, *, population: int, provenance: str | None = None, epoch: int | None = None) -> Plan:
+        """The paper's own settings (its appendix F-A and the authors' code).
+
+        Args:
+            population: public number of transitions in the private set; gives the rate 128/population and the steps
+                of 5 epochs.
+            provenance: of the public rows; None is the paper's ablation "NonPre".
+            epoch: number of public rows, which makes 10 epochs of batches of 128; needed with `provenance`.
+
+        Raises:
+            PlanError: `provenance` without `epoch`, or a population below 128.
+        """
+        where = "synthesis.Plan.paper"
+        _require(population >= 128, "the population is below one batch", where, "population >= 128")
+        pretraining = None
+        if provenance is not None:
+            _require(epoch is not None, "the number of public rows is missing", where, "epoch=", "pass the number")
+            pretraining = Pretraining(
+                provenance=provenance,
+                steps=math.ceil(10 * (epoch or 0) / 128),
+                batch=128,
+                learning_rate=3e-4,
+                warmup=0,
+                schedule="constant",
+                ema=0.995,
+                ema_every=10,
+                curiosity=Curiosity(sampler_steps=128),
+            )
+        return cls(
+            steps=math.ceil(5 * population / 128),
+            rate=128 / population,
+            width=1_024,
+            depth=6,
+            learning_rate=3e-4,
+            warmup=0,
+            schedule="constant",
+            ema=0.995,
+            ema_every=10,
+            sampler=Sampler.paper(),
+            pretraining=pretraining,
+        )
+
+    def parts(self) -> tuple[PoissonSum, ...]:
+        """The only touch of private rows: T noisy sums of clipped gradients."""
+        return (
+            PoissonSum(
+                name="denoiser",
+                steps=self.steps,
+                rate=self.rate,
+                clip=self.clip,
+                noise_multiplier=self.noise_multiplier,
+                rows_per_unit=self.rows_per_unit,
+            ),
+        )
+
+    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Plan:
+        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
+
+        Raises:
+            PlanError: epsilon or delta is out of range, or delta >= 1 / population.
+        """
+        return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
+
+    def price(self, *, unit: Unit, delta: float) -> Plan:
+        """The plan at the noise multiplier it has, with the epsilon that this honestly costs."""
+        return plans.price(self, unit=unit, delta=delta)
+
+    def __str__(self) -> str:
+        """The promise in plain words."""
+        return plans.promise(self)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Plan:
+        """The plan that `privacy.plan.public_fields` wrote.
+
+        Raises:
+            PlanError: a field is unknown or out of range.
+        """
+        try:
+            values = dict(fields) | {"betas": tuple(fields["betas"]), "sampler": Sampler(**fields["sampler"])}
+            if fields["pretraining"] is not None:
+                inner = dict(fields["pretraining"]) | {"betas": tuple(fields["pretraining"]["betas"])}
+                if inner["curiosity"] is not None:
+                    inner["curiosity"] = Curiosity(**inner["curiosity"])
+                values["pretraining"] = Pretraining(**inner)
+            if fields["unit"] is not None:
+                values["unit"] = Unit(**fields["unit"])
+            return cls(**values)
+        except (KeyError, TypeError) as error:
+            raise PlanError(
+                "a field is missing or unknown",
+                where="synthesis.Plan.from_json",
+                expected="the fields of this version's plan",
+                remedy="use the version of tacit that wrote it",
+            ) from error
+
+    def learning_rate_at(self, step: int) -> float:
+        """The learning rate of step `step` (0 .. steps-1): linear warm-up, then cosine to zero or constant."""
+        return scheduled(self.learning_rate, step, self.steps, self.warmup, self.schedule)
+
+
+def scheduled(peak: float, step: int, steps: int, warmup: int, schedule: Schedule) -> float:
+    """Learning rate of one step: `peak * (step+1)/warmup` while warming up, then cosine to zero, or constant."""
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    if schedule == "constant":
+        return peak
+    return peak * 0.5 * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup)))

@@ -1,0 +1,146 @@
+"""The plan: public parameters are checked before a record is read."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tacit.errors import PlanError
+from tacit.methods.synthesis.plan import Curiosity, Plan, Pretraining, Sampler, scheduled
+from tacit.units import Unit
+
+
+def test_schedule_literals() -> None:
+    cosine = [scheduled(8.0, step, 6, 2, "cosine") for step in range(6)]
+    assert cosine == pytest.approx([4.0, 8.0, 8.0, 6.828427, 4.0, 1.171573])
+    assert [scheduled(8.0, step, 6, 2, "constant") for step in range(6)] == [4.0, 8.0, 8.0, 8.0, 8.0, 8.0]
+    assert scheduled(8.0, 0, 6, 0, "cosine") == 8.0
+
+
+def test_plan_uses_its_schedule() -> None:
+    plan = Plan(steps=6, warmup=2, learning_rate=8.0)
+    assert plan.learning_rate_at(3) == pytest.approx(6.828427)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rate": 0.0}, "rate"),
+        ({"rate": 1.1}, "rate"),
+        ({"steps": 0}, "steps"),
+        ({"steps": 2.5}, "steps"),
+        ({"steps": True}, "steps"),
+        ({"clip": 0.0}, "clip"),
+        ({"clip": float("nan")}, "clip"),
+        ({"noise_multiplier": -1.0}, "noise_multiplier"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"delta": -1e-7}, "delta"),
+        ({"rows_per_unit": 0}, "rows_per_unit"),
+        ({"noise_draws": 0}, "noise_draws"),
+        ({"width": 0}, "width"),
+        ({"learning_rate": float("inf")}, "learning_rate"),
+        ({"warmup": 500}, "warm-up"),
+        ({"schedule": "linear"}, "schedule"),
+        ({"betas": (0.9, 1.0)}, "beta2"),
+        ({"ema": 1.0}, "ema"),
+        ({"P_std": 0.0}, "P_std"),
+        ({"P_mean": float("nan")}, "P_mean"),
+    ],
+)
+def test_invalid_plans_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        dataclasses.replace(Plan(steps=500), **change)
+
+
+def test_delta_must_be_below_one_over_the_population() -> None:
+    unit = Unit("transition", "add_or_remove", 1_000_000)
+    assert Plan(unit=unit, delta=9e-7).delta == 9e-7
+    with pytest.raises(PlanError, match="1/population"):
+        Plan(unit=unit, delta=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"method": "euler"}, "method"),
+        ({"steps": 1}, "one step"),
+        ({"sigma_max": 0.01}, "range is empty"),
+        ({"sigma_min": 0.0}, "sigma_min"),
+        ({"rho": 0.0}, "rho"),
+        ({"churn": 10.0}, "deterministic"),
+        ({"method": "heun", "churn": -1.0}, "negative"),
+    ],
+)
+def test_invalid_samplers_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        Sampler(**change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"mode": "both"}, "mode"),
+        ({"rate": 1.0}, "rate"),
+        ({"mode": "append_pool", "rate": 0.0}, "no row of the pool"),
+        ({"pool": 0}, "pool"),
+        ({"sampler_steps": 1}, "one step"),
+    ],
+)
+def test_invalid_curiosity_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        Curiosity(**change)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"provenance": " "}, "provenance"),
+        ({"steps": 0}, "steps"),
+        ({"weight_decay": -0.1}, "weight_decay"),
+        ({"warmup": 800}, "warm-up"),
+        ({"batch": 0}, "batch"),
+    ],
+)
+def test_invalid_pretraining_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        Pretraining(**{"provenance": "a public simulator", "steps": 800, **change})
+
+
+def test_paper_settings() -> None:
+    """PrivORL-n on maze2d-umaze: 5 epochs of batches of 128, the SDE sampler of EDM, W 1024, depth 6, lr 3e-4."""
+    plan = Plan.paper(population=1_000_000, provenance="three other mazes", epoch=3_950_000)
+    assert (plan.steps, plan.rate) == (39_063, 1.28e-4)
+    assert (plan.width, plan.depth, plan.clip, plan.noise_draws) == (1_024, 6, 1.0, 1)
+    assert (plan.learning_rate_at(0), plan.learning_rate_at(39_062)) == (3e-4, 3e-4)
+    assert (plan.P_mean, plan.P_std, plan.betas, plan.ema, plan.ema_every) == (-1.2, 1.2, (0.9, 0.99), 0.995, 10)
+    assert plan.sampler == Sampler(
+        method="heun",
+        steps=128,
+        sigma_min=0.002,
+        sigma_max=80.0,
+        rho=7.0,
+        churn=80.0,
+        churn_min=0.05,
+        churn_max=50.0,
+        churn_noise=1.003,
+    )
+    assert plan.pretraining is not None
+    assert plan.pretraining.steps == 308_594
+    assert plan.pretraining.curiosity == Curiosity(mode="replace", rate=0.3, sampler_steps=128)
+
+
+def test_paper_ablation_without_pretraining() -> None:
+    assert Plan.paper(population=1_000).pretraining is None
+    with pytest.raises(PlanError, match="public rows"):
+        Plan.paper(population=1_000, provenance="three other mazes")
+    with pytest.raises(PlanError, match="population"):
+        Plan.paper(population=100)
+
+
+def test_plans_need_no_torch() -> None:
+    code = "import sys, tacit.methods.synthesis.plan; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
