@@ -127,10 +127,10 @@ def interval_chart(rows: Sequence[tuple[str, str, float, float, float]], *, titl
         at = plot.x_of(tick)
         SubElement(svg, "path", {"class": "grid", "d": f"M{fmt(at)} {fmt(top)}V{fmt(bottom)}"})
         write(svg, at, bottom + 15, number(tick), anchor="middle")
-    write(svg, left + plot.width / 2, bottom + 34, x.label, anchor="middle", kind="axis-label")
+    write(svg, left + plot.width / 2, bottom + 34, shorten(x.label, 42), anchor="middle", kind="axis-label")
     for index, (label, style, value, low, high) in enumerate(rows):
         y = top + pitch * index + 30.0
-        write(svg, left, y - 13, shorten(label, 44), kind="row-label")
+        write(svg, left, y - 13, shorten(label, 38), kind="row-label")
         SubElement(
             svg, "path", {"class": f"interval {style}", "d": f"M{fmt(plot.x_of(low))} {fmt(y)}H{fmt(plot.x_of(high))}"}
         )

@@ -101,7 +101,7 @@ def frame(title: str, x: Axis, y: Axis, *, height: float) -> tuple[Element, Plot
     left = 14.0 + 6.4 * max(len(text) for _, text in y_ticks)
     plot = Plot(x, y, left, 26.0, WIDTH - left - 20.0, height - 70.0)
     bottom = plot.top + plot.height
-    write(svg, 0.0, 12.0, shorten(y.label, 50), kind="axis-label")
+    write(svg, 0.0, 12.0, shorten(y.label, 42), kind="axis-label")
     for tick, text in y_ticks:
         at = plot.top + plot.height * (1.0 - float(y.fraction(tick)))
         SubElement(svg, "path", {"class": "grid", "d": f"M{fmt(left)} {fmt(at)}H{fmt(left + plot.width)}"})
@@ -111,7 +111,7 @@ def frame(title: str, x: Axis, y: Axis, *, height: float) -> tuple[Element, Plot
         SubElement(svg, "path", {"class": "axis", "d": f"M{fmt(at)} {fmt(bottom)}v4"})
         write(svg, at, bottom + 17.0, number(tick), anchor="middle")
     SubElement(svg, "path", {"class": "axis", "d": f"M{fmt(left)} {fmt(bottom)}h{fmt(plot.width)}"})
-    write(svg, left + plot.width / 2, height - 6.0, shorten(x.label, 44), anchor="middle", kind="axis-label")
+    write(svg, left + plot.width / 2, height - 6.0, shorten(x.label, 36), anchor="middle", kind="axis-label")
     return svg, plot
 
 
