@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from tacit.errors import PlanError
 from tacit.privacy import plan as plans
@@ -17,30 +17,25 @@ CuriosityMode = Literal["replace", "append_pool"]
 Schedule = Literal["cosine", "constant"]
 
 
-def _require(holds: bool, what: str, where: str, expected: str, remedy: str = "change the value") -> None:
-    if not holds:
-        raise PlanError(what, where=where, expected=expected, remedy=remedy)
-
-
-def _require_positive(where: str, **values: float | None) -> None:
+def _whole(**values: int) -> None:
     for name, value in values.items():
-        _require(
-            value is None or (math.isfinite(value) and value > 0),
-            f"{name} is not positive and finite",
-            where,
-            f"{name} > 0",
-        )
+        plans.check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
 
 
-def _require_whole(where: str, **values: int) -> None:
+def _positive(**values: float) -> None:
     for name, value in values.items():
-        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-        _require(whole, f"{name} is not a whole number of at least 1", where, f"{name} >= 1")
+        plans.check(name, value, math.isfinite(value) and value > 0, "a finite number > 0")
 
 
-def _require_fraction(where: str, **values: float) -> None:
+def _fraction(**values: float) -> None:
     for name, value in values.items():
-        _require(0 <= value < 1, f"{name} is outside [0, 1)", where, f"0 <= {name} < 1")
+        plans.check(name, value, 0 <= value < 1, "a number in [0, 1)")
+
+
+def _optimiser(steps: int, warmup: int, schedule: str, betas: tuple[float, float], ema: float) -> None:
+    plans.check("warmup", warmup, 0 <= warmup < steps, "a number of steps below those of the training")
+    plans.check("schedule", schedule, schedule in get_args(Schedule), "cosine or constant")
+    _fraction(beta1=betas[0], beta2=betas[1], ema=ema)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,20 +65,12 @@ class Sampler:
     churn_noise: float = 1.003
 
     def __post_init__(self) -> None:
-        where = "Sampler"
-        _require(self.method in ("dpm_solver", "heun"), "the method is unknown", where, "dpm_solver or heun")
-        _require_whole(where, steps=self.steps)
-        _require(self.steps >= 2, "one step cannot denoise", where, "steps >= 2")
-        _require_positive(where, sigma_min=self.sigma_min, rho=self.rho, churn_noise=self.churn_noise)
-        _require(self.sigma_max > self.sigma_min, "the noise range is empty", where, "sigma_max > sigma_min")
-        _require(self.churn >= 0, "churn is negative", where, "churn >= 0")
-        _require(
-            self.churn == 0 or self.method == "heun",
-            "churn is set for a deterministic sampler",
-            where,
-            "churn = 0 with dpm_solver",
-            "use method='heun'",
-        )
+        plans.check("method", self.method, self.method in get_args(SamplerMethod), "dpm_solver or heun")
+        plans.check("steps", self.steps, type(self.steps) is int and self.steps >= 2, "a whole number >= 2")
+        _positive(sigma_min=self.sigma_min, sigma_max=self.sigma_max, rho=self.rho, churn_noise=self.churn_noise)
+        plans.check("sigma_max", self.sigma_max, self.sigma_max > self.sigma_min, "more than sigma_min")
+        plans.check("churn", self.churn, self.churn == 0 or self.method == "heun", "0 for a deterministic sampler")
+        plans.check("churn", self.churn, self.churn >= 0, "a number >= 0")
 
     @classmethod
     def paper(cls) -> Sampler:
@@ -117,19 +104,13 @@ class Curiosity:
     sampler_steps: int = 8
 
     def __post_init__(self) -> None:
-        where = "Curiosity"
-        _require(self.mode in ("replace", "append_pool"), "the mode is unknown", where, "replace or append_pool")
-        _require_fraction(where, rate=self.rate)
-        _require_whole(where, pool=self.pool, appended=self.appended, sampler_steps=self.sampler_steps)
-        _require(self.sampler_steps >= 2, "one step cannot denoise", where, "sampler_steps >= 2")
-        _require(
-            self.mode == "replace" or int(self.rate * self.pool) >= 1,
-            "no row of the pool is kept",
-            where,
-            "rate * pool >= 1",
-            "raise the rate or the pool",
-        )
-        _require_positive(where, learning_rate=self.learning_rate)
+        plans.check("mode", self.mode, self.mode in get_args(CuriosityMode), "replace or append_pool")
+        _fraction(rate=self.rate)
+        _whole(pool=self.pool, appended=self.appended)
+        _positive(learning_rate=self.learning_rate)
+        plans.check("sampler_steps", self.sampler_steps, self.sampler_steps >= 2, "a whole number >= 2")
+        kept = self.mode == "replace" or int(self.rate * self.pool) >= 1
+        plans.check("rate", self.rate, kept, "a rate that keeps at least one row of the pool")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,20 +146,12 @@ class Pretraining:
     curiosity: Curiosity | None = None
 
     def __post_init__(self) -> None:
-        where = "Pretraining"
-        _require(
-            bool(self.provenance.strip()),
-            "the provenance of the public rows is not declared",
-            where,
-            "a sentence that says where they come from",
-            "declare provenance=, or pass pretraining=None",
-        )
-        _require_whole(where, steps=self.steps, batch=self.batch, ema_every=self.ema_every)
-        _require_positive(where, learning_rate=self.learning_rate, clip=self.clip)
-        _require(self.weight_decay >= 0, "weight_decay is negative", where, "weight_decay >= 0")
-        _require_fraction(where, ema=self.ema, beta1=self.betas[0], beta2=self.betas[1])
-        _require(0 <= self.warmup < self.steps, "the warm-up outlasts training", where, "0 <= warmup < steps")
-        _require(self.schedule in ("cosine", "constant"), "the schedule is unknown", where, "cosine or constant")
+        declared = bool(self.provenance.strip())
+        plans.check("provenance", self.provenance, declared, "a sentence that says where the public rows come from")
+        _whole(steps=self.steps, batch=self.batch, ema_every=self.ema_every)
+        _positive(learning_rate=self.learning_rate, clip=self.clip)
+        plans.check("weight_decay", self.weight_decay, self.weight_decay >= 0, "a number >= 0")
+        _optimiser(self.steps, self.warmup, self.schedule, self.betas, self.ema)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,31 +208,16 @@ class Plan:
     delta: float | None = None
 
     def __post_init__(self) -> None:
-        where = "synthesis.Plan"
-        _require_whole(
-            where,
-            steps=self.steps,
-            rows_per_unit=self.rows_per_unit,
-            noise_draws=self.noise_draws,
-            width=self.width,
-            depth=self.depth,
-            ema_every=self.ema_every,
-        )
-        _require(0 < self.rate <= 1, "the sampling rate is outside (0, 1]", where, "0 < rate <= 1")
-        _require_positive(where, clip=self.clip, learning_rate=self.learning_rate, P_std=self.P_std)
-        _require_positive(where, noise_multiplier=self.noise_multiplier, epsilon=self.epsilon, delta=self.delta)
-        _require(math.isfinite(self.P_mean), "P_mean is not finite", where, "a finite P_mean")
-        _require_fraction(where, ema=self.ema, beta1=self.betas[0], beta2=self.betas[1])
-        _require(0 <= self.warmup < self.steps, "the warm-up outlasts training", where, "0 <= warmup < steps")
-        _require(self.schedule in ("cosine", "constant"), "the schedule is unknown", where, "cosine or constant")
+        self.parts()
+        _whole(steps=self.steps, rows_per_unit=self.rows_per_unit, noise_draws=self.noise_draws)
+        _whole(width=self.width, depth=self.depth, ema_every=self.ema_every)
+        _positive(learning_rate=self.learning_rate, P_std=self.P_std)
+        plans.check("P_mean", self.P_mean, math.isfinite(self.P_mean), "a finite number")
+        _optimiser(self.steps, self.warmup, self.schedule, self.betas, self.ema)
+        if self.epsilon is not None:
+            plans.check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
         if self.unit is not None and self.delta is not None:
-            _require(
-                self.delta < 1 / self.unit.size,
-                "delta is not below 1/population",
-                where,
-                "delta < 1/population",
-                "choose a smaller delta",
-            )
+            plans.check_delta(self.delta, self.unit)
 
     @classmethod
     def paper(cls, *, population: int, provenance: str | None = None, epoch: int | None = None) -> Plan:
@@ -274,11 +232,10 @@ class Plan:
         Raises:
             PlanError: `provenance` without `epoch`, or a population below 128.
         """
-        where = "synthesis.Plan.paper"
-        _require(population >= 128, "the population is below one batch", where, "population >= 128")
+        plans.check("population", population, population >= 128, "at least one batch of 128")
+        plans.check("epoch", epoch, provenance is None or epoch is not None, "the number of public rows")
         pretraining = None
         if provenance is not None:
-            _require(epoch is not None, "the number of public rows is missing", where, "epoch=", "pass the number")
             pretraining = Pretraining(
                 provenance=provenance,
                 steps=math.ceil(10 * (epoch or 0) / 128),
