@@ -57,7 +57,7 @@ def certify(
         simulated=simulated,
         void_reason=ledger.void_reason,
         releases=[
-            {"plan_id": other.plan_id, "method": other.method, "epsilon": other.epsilon, "delta": other.delta}
+            {"plan_id": other.id, "method": other.method, "epsilon": other.epsilon, "delta": other.delta}
             for other in ledger.plans()
         ],
         budget=(ledger.epsilon, ledger.delta),

@@ -11,7 +11,6 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -110,10 +109,18 @@ class Plan(Protocol):
 
     method: ClassVar[str]
     source: ClassVar[str]
-    unit: Unit | None
-    epsilon: float | None
-    delta: float | None
-    noise_multiplier: float | None
+
+    @property
+    def unit(self) -> Unit | None:
+        """Whom the plan protects; None until calibrated."""
+
+    @property
+    def epsilon(self) -> float | None:
+        """The promised epsilon; None until calibrated."""
+
+    @property
+    def delta(self) -> float | None:
+        """The promised delta; None until calibrated."""
 
     def parts(self) -> tuple[Part, ...]:
         """Every touch of records that the plan allows, in any order; charged as a whole."""
@@ -257,6 +264,6 @@ def _calibrated(sigma: float | None, name: str) -> float:
     return sigma
 
 
-def describe(plan: Plan) -> Mapping[str, Any]:
+def describe(plan: Plan) -> dict[str, Any]:
     """What the ledger records about a plan: its method and every public field."""
     return {"method": plan.method, "source": plan.source, "plan": public_fields(plan)}

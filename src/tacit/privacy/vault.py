@@ -23,7 +23,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, DoorError, LedgerError, PlanError, PlanExhausted, TacitError
 from tacit.privacy import accounting, clipping, decoys, labels
 from tacit.privacy import plan as plans
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger import Ledger, RdpOrder
 from tacit.privacy.noise import SecretNoise
 from tacit.privacy.plan import Once, Plan, PoissonSum
 from tacit.privacy.release import Release
@@ -151,12 +151,14 @@ class Vault:
         bound = plans.bound(plan)
         assert plan.epsilon is not None and plan.delta is not None
         identity = plans.plan_id(plan)
+        assert plan.unit is not None and plan.unit.relation is not None
+        relation, described = plan.unit.relation, plans.describe(plan)
         steps = {part.name: part.steps for part in plan.parts()}
         for ledger in self.ledgers:
-            ledger.reserve(
-                identity, dict(plans.describe(plan)), parts=steps, epsilon=bound.epsilon, delta=plan.delta,
-                rdp=accounting.rdp_for(ledger.composition, plans.event(plan), plan.unit.relation),
-            )  # fmt: skip
+            rdp = None
+            if isinstance(ledger.composition, RdpOrder):
+                rdp = accounting.renyi(plans.event(plan), order=ledger.composition.order, relation=relation)
+            ledger.reserve(identity, described, parts=steps, epsilon=bound.epsilon, delta=plan.delta, rdp=rdp)
         return Run(plan, identity, bound)
 
     def steps_left(self, run: Run, part: str) -> int:
@@ -236,21 +238,20 @@ class Vault:
             raise DoorError(f"{len(models)} models", where=part, expected="one model a ledger", remedy="pass [model]")
         self._try_objective(spec, models[0], objective)
         self._take(run, part)
-        flats = []
+        size = sum(p.numel() for p in models[0].parameters() if p.requires_grad)
+        shape, sigma = (len(models), size), _sigma(spec) * spec.clip
+        flat = torch.from_numpy(self._noise.gaussian(len(models) * size, sigma)).view(shape)
+        flat = flat.to(next(models[0].parameters()).device)
         with _silence(part):
             rows = self._sample(spec)
             starts = np.searchsorted(rows["replicate"], np.arange(len(models) + 1)).tolist()
             generator = torch.Generator().manual_seed(self._noise.seed64() >> 1)
-            for model, start, stop in zip(models, starts, starts[1:], strict=False):
-                device = next(model.parameters()).device
+            for model, noisy, start, stop in zip(models, flat, starts, starts[1:], strict=False):
                 tensors = {name: torch.from_numpy(column[start:stop]) for name, column in rows.items()}
                 tensors |= objective.draw(generator, stop - start, spec.rows_per_unit)
-                tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
-                flats.append(clipped_sum(model, objective.loss, tensors, spec.clip))
-        sums = torch.stack(flats) if len(flats) > 1 else flats[0][None]
-        sigma = _sigma(spec) * spec.clip
-        noise = torch.from_numpy(self._noise.gaussian(sums.numel(), sigma)).view(sums.shape)
-        return sums.add_(noise.to(sums.device)).div_(spec.rate * self.unit.size)
+                tensors = {name: tensor.to(flat.device) for name, tensor in tensors.items()}
+                clipped_sum(model, objective.loss, tensors, spec.clip, add_to=noisy)
+        return flat.div_(spec.rate * self.unit.size)
 
     def release_once(self, run: Run, part: str) -> np.ndarray:
         """One mechanism of `tacit.privacy.mechanisms` over all units, shape [R, ...].

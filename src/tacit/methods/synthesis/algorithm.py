@@ -1,12 +1,12 @@
 """PrivORL-n ("PrivORL: Differentially Private Synthetic Dataset for Offline RL", algorithm 1), corrected.
 
-    Input: public rows, private rows behind a vault, a calibrated plan (T, q, C, sigma, K)
-    1. pre-train the denoiser on the public rows, guided by curiosity          (pretraining.py; no private row)
-    2. for t = 1 .. T:
-    3.     g_t <- vault.noisy_gradient: every unit of a Poisson(q) sample gives its denoising-loss gradient,
-              averaged over its L rows and K noise draws, clipped to C; their sum gets N(0, (sigma C)^2)
-    4.     theta <- Adam(theta, g_t);  average <- EMA(theta)
-    5. release the average; sampling from it is post-processing                (synthesizer.py)
+Input: public rows, private rows behind a vault, a calibrated plan (T, q, C, sigma, K)
+1. pre-train the denoiser on the public rows, guided by curiosity          (pretraining.py; no private row)
+2. for t = 1 .. T:
+3.     g_t <- vault.noisy_gradient: every unit of a Poisson(q) sample gives its denoising-loss gradient,
+          averaged over its L rows and K noise draws, clipped to C; their sum gets N(0, (sigma C)^2)
+4.     theta <- Adam(theta, g_t);  average <- EMA(theta)
+5. release the average; sampling from it is post-processing                (synthesizer.py)
 """
 
 from __future__ import annotations
@@ -186,5 +186,3 @@ def _label(plan: Plan, run: Run, pretrained: Pretrained | None) -> Label:
             "several units that belong to one person, where the declared unit is less than a person",
         ),
     )
-
-

@@ -33,9 +33,13 @@ class Synthesizer:
     encoder: Encoder
     weights: Mapping[str, Tensor]
 
+    def network(self) -> ResidualMLP:
+        """A network of the plan's size, with random weights."""
+        return ResidualMLP(self.encoder.size, width=self.plan.width, depth=self.plan.depth)
+
     def model(self) -> Denoiser:
-        """The network with its weights."""
-        model = Denoiser(self.encoder, ResidualMLP(self.encoder.size, width=self.plan.width, depth=self.plan.depth))
+        """The denoiser with its released weights."""
+        model = Denoiser(self.encoder, self.network())
         load_parameters(model.network, self.weights)
         return model
 
@@ -57,5 +61,14 @@ class Synthesizer:
         from tacit.data.trajectories import Trajectories
 
         columns = self.sample_columns(count, seed=seed, sampler=sampler)
-        ids = np.arange(count)
-        return Trajectories.from_arrays(**columns, unit_ids=ids, episode_ids=ids, spec=self.encoder.spec, simulated=True)
+        spec = self.encoder.spec
+        return Trajectories.from_arrays(
+            observations=columns["observations"],
+            actions=columns["actions"],
+            rewards=columns["rewards"],
+            next_observations=columns["next_observations"],
+            terminations=columns["terminations"],
+            unit_ids=":transition",
+            spec=spec,
+            simulated=True,
+        )
