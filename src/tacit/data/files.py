@@ -172,12 +172,9 @@ def _csv_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iterato
             path,
             usecols=lambda name: name in wanted,
             dtype=dict.fromkeys(ids, "str"),
-            na_filter=True,
-            keep_default_na=True,
             index_col=False,
             chunksize=CHUNK,
             low_memory=False,
-            float_precision="round_trip",
             encoding="utf-8",
         ),
     )
@@ -267,7 +264,8 @@ def _parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Ite
 
 def _npz(path: Path, names: Sequence[str]) -> dict[str, Array]:
     def load() -> dict[str, Array]:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as file:
+            archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise ValueError
             return {name: archive[name] for name in names if name in archive.files}

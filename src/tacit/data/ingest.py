@@ -6,11 +6,12 @@ Errors raised here may name the file and the row (counted from 1), never a cell 
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from tacit.data.ids import Codes
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.data.store import CHUNK, Array, FolderColumns, MemoryColumns, Records, layout
 from tacit.errors import DataError
@@ -45,7 +46,7 @@ class Ingest:
             )
         self._spec, self._simulated = spec, simulated
         self._sink: MemoryColumns | FolderColumns = MemoryColumns() if store is None else FolderColumns(store)
-        self._units, self._episodes = _Codes(), _Codes()
+        self._units, self._episodes = Codes(), Codes()
         self._fitted = {name: _Range() for name in ("observations", "next_observations")}
         self._where, self._row, self._first_unit = "Trajectories", 0, 0
         self._last: tuple[int, int | None, bool] | None = None  # unit code, episode code, done: of the last row
@@ -62,7 +63,7 @@ class Ingest:
     def start(self, where: str) -> None:
         """The chunks that follow come from this file; a unit belongs to one file only, an episode too."""
         self._where, self._row, self._first_unit = where, 0, self._units.count
-        self._episodes, self._last = _Codes(), None
+        self._episodes, self._last = Codes(), None
 
     def add(self, columns: Mapping[str, Any], units: Any, episodes: Any = None) -> None:
         """The next rows.
@@ -210,13 +211,11 @@ class Ingest:
             if wrong.any():
                 what, expected = f"{name} has a value out of range", f"whole numbers from 0 to {space.n - 1}"
                 raise self._error(what, expected, int(np.argmax(wrong)))
-            whole: Array = wide[:, 0].astype(np.int64)
-            return whole
+            return wide[:, 0].astype(np.int64)
         if name in self._fitted:
             self._fitted[name].see(wide)
         clipped: Array = np.clip(wide, np.asarray(space.low), np.asarray(space.high)).astype(np.float32)
-        bounded: Array = np.clip(clipped, *space.single())
-        return bounded
+        return np.clip(clipped, *space.single(), out=clipped)
 
     def _flags(self, name: str, raw: Array) -> Array:
         flags = raw.reshape(len(raw), -1) if raw.ndim != 1 else raw[:, None]
@@ -225,7 +224,7 @@ class Ingest:
         wrong = (flags != 0) & (flags != 1)
         if wrong.any():
             raise self._error(f"{name} is not boolean", "True, False, 0 or 1", int(np.argmax(wrong)))
-        return (flags[:, 0] != 0).astype(np.bool_)
+        return flags[:, 0].astype(np.bool_)
 
     def _ids(self, values: Any, what: str) -> Array:
         ids = _array(values)
@@ -276,43 +275,15 @@ class Ingest:
         return DataError(what, where=where, expected=expected, remedy=remedy or "correct the data or leave the row out")
 
 
-class _Codes:
-    """Ids -> dense codes `0, 1, ...` in order of first appearance; the ids themselves are dropped with this object."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._rising: list[Array] = []  # whole-number ids that have only ever grown need no table
-        self._table: dict[Hashable, int] | None = None
-
-    def encode(self, ids: Array) -> Array:
-        if self._table is None and ids.dtype != object:
-            last = self._rising[-1][-1] if self._rising else None
-            if (last is None or ids[0] >= last) and bool(np.all(ids[1:] >= ids[:-1])):
-                new = np.ones(len(ids), dtype=np.bool_)
-                new[0], new[1:] = last is None or ids[0] > last, ids[1:] != ids[:-1]
-                codes = self.count - 1 + np.cumsum(new)
-                self.count += int(new.sum())
-                if new.any():
-                    self._rising.append(ids[new])
-                return codes
-        if self._table is None:
-            known: Sequence[int] = np.concatenate(self._rising).tolist() if self._rising else []
-            self._table, self._rising = {value: code for code, value in enumerate(known)}, []
-        table = self._table
-        codes = np.fromiter((table.setdefault(value, len(table)) for value in ids.tolist()), np.int64, len(ids))
-        self.count = len(table)
-        return codes
-
-
 class _Range:
-    """Smallest and largest value of each dimension, as float32."""
+    """Smallest and largest value of each dimension."""
 
     def __init__(self) -> None:
         self.low: Array | None = None
         self.high: Array | None = None
 
     def see(self, wide: Array) -> None:
-        low, high = wide.min(axis=0).astype(np.float32), wide.max(axis=0).astype(np.float32)
+        low, high = wide.min(axis=0).astype(np.float64), wide.max(axis=0).astype(np.float64)
         self.low = low if self.low is None else np.minimum(self.low, low)
         self.high = high if self.high is None else np.maximum(self.high, high)
 
@@ -326,8 +297,9 @@ class _Range:
     def equals(self, low: Sequence[float], high: Sequence[float]) -> bool:
         if self.low is None or self.high is None:
             return False
-        single = np.asarray([low, high]).astype(np.float32)
-        return np.array_equal(self.low, single[0]) and np.array_equal(self.high, single[1])
+        with np.errstate(over="ignore"):
+            seen = np.stack([self.low, self.high]).astype(np.float32)
+        return np.array_equal(seen, np.asarray([low, high], dtype=np.float32))
 
 
 def _array(values: Any) -> Array:

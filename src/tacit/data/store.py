@@ -6,6 +6,7 @@
     episodes.npy               rows of episode e are episodes[e]:episodes[e + 1]
 
 A folder appears under its name only when it is complete: everything is written beside it, synced and renamed.
+A process that is killed meanwhile leaves a hidden `.NAME.partial-*` folder, which nothing reads and which can be removed.
 """
 
 from __future__ import annotations
@@ -149,11 +150,10 @@ class FolderColumns:
         shutil.rmtree(self._partial, ignore_errors=True)
 
     def _close(self, name: str) -> None:
-        file = self._files.pop(name)
-        _header(file, *self._headers.pop(name))
-        file.flush()
-        os.fsync(file.fileno())
-        file.close()
+        with self._files.pop(name) as file:
+            _header(file, *self._headers.pop(name))
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def write(records: Records, spec: PublicSpec, folder: str | os.PathLike[str], *, simulated: bool) -> None:
@@ -274,7 +274,7 @@ def _map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
         column = None
     if not isinstance(column, np.ndarray) or column.dtype != dtype or column.shape[1:] != shape or column.ndim == 0:
         raise _damaged(path, "the file is missing, truncated or of another kind")
-    return column
+    return np.asarray(column)
 
 
 def _stream(path: Path) -> Iterator[Array]:

@@ -238,7 +238,7 @@ class Trajectories:
         description: str | None = None,
         root: str | os.PathLike[str] | None = None,
     ) -> Path:
-        """Writes a Minari dataset (HDF5) of a simulated or released set, see `tacit.data.minari` for the layout.
+        """Writes a Minari dataset (HDF5) of a simulated or released set, see `tacit.data.minari_writer` for the layout.
 
         Args:
             dataset_id: `name-v0` or `namespace/name-v0`; nothing of this id may exist yet.
@@ -260,9 +260,9 @@ class Trajectories:
                 expected="a set that is simulated or came out of a door of a vault",
                 remedy="synthesize a dataset and write that, or use save(folder) for the private records",
             )
-        from tacit.data import minari
+        from tacit.data import minari_writer
 
-        return minari.write(
+        return minari_writer.write(
             self._records, self.spec, dataset_id, certificate=certificate, description=description, root=root
         )
 

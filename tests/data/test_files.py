@@ -1,0 +1,204 @@
+"""Tables and archives: read in chunks, exact, and refused without a word about their cells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from records import SPEC, arrays, same, trajectories
+
+from tacit.data import PublicSpec, Trajectories, files
+from tacit.errors import DataError, FileError
+
+READERS = {"csv": Trajectories.from_csv, "parquet": Trajectories.from_parquet}
+
+
+def table(data: Trajectories, unit: str = "unit", episode: str = "episode") -> pd.DataFrame:
+    """One row a transition, under the default names."""
+    columns: dict[str, Any] = {}
+    for field, names in files.Fields.of(data.spec).columns().items():
+        values = np.asarray(data.columns[field]).reshape(len(data.columns["rewards"]), -1)
+        columns |= {name: values[:, i] for i, name in enumerate(names)}
+    order, offsets = data._unit_rows
+    codes = np.empty(len(order), np.int64)
+    codes[order] = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    lengths = np.diff(data.episodes)
+    return pd.DataFrame({**columns, unit: codes, episode: np.repeat(np.arange(len(lengths)), lengths)})
+
+
+def write(frame: pd.DataFrame, path: Path) -> Path:
+    if path.suffix == ".csv":
+        frame.to_csv(path, index=False)
+    else:
+        frame.to_parquet(path, index=False)
+    return path
+
+
+def small() -> pd.DataFrame:
+    return table(Trajectories.from_arrays(**arrays()))
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=trajectories())
+def test_round_trips(data: Trajectories, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("files")
+    frame = table(data)
+    for kind, reader in READERS.items():
+        path = write(frame, folder / f"set.{kind}")
+        same(data, reader(path, unit="unit", episode="episode", spec=data.spec, simulated=True))
+    np.savez(folder / "set.npz", **data.columns, unit=frame["unit"], episode=frame["episode"])
+    same(
+        data,
+        Trajectories.from_npz(folder / "set.npz", unit="unit", episode="episode", spec=data.spec, simulated=True),
+    )
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_many_chunks_to_disk(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "CHUNK", 2)
+    path = write(small(), tmp_path / f"a.{kind}")
+    data = READERS[kind](path, unit="unit", episode="episode", spec=SPEC, store=tmp_path / "native")
+    same(data, Trajectories.from_arrays(**arrays()))
+    same(data, Trajectories.open(tmp_path / "native"))
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_two_files(kind: str, tmp_path: Path) -> None:
+    first = small().assign(unit=["007", "007", "007", "b", "007"])
+    second = first.assign(unit=["7", "7", "7", "c", "7"])
+    paths = [write(first, tmp_path / f"a.{kind}"), write(second, tmp_path / f"b.{kind}")]
+    data = READERS[kind](paths, unit="unit", episode="episode", spec=SPEC)
+    assert data._unit_rows[1].tolist() == [0, 4, 5, 9, 10]
+    assert data.episodes.tolist() == [0, 3, 4, 5, 8, 9, 10]
+    write(second.assign(unit=["7", "7", "7", "b", "7"]), paths[1])
+    with pytest.raises(DataError, match=rf"b\.{kind}.*row 4: a unit id also occurs in an earlier file") as caught:
+        READERS[kind](paths, unit="unit", episode="episode", spec=SPEC)
+    assert "concatenate the files first" in caught.value.remedy
+    with pytest.raises(FileError, match="the same file twice"):
+        READERS[kind]([paths[0], paths[0]], unit="unit", episode="episode", spec=SPEC)
+
+
+def test_duplicate_unit_across_archives(tmp_path: Path) -> None:
+    frame = small()
+    fields = {name: value for name, value in arrays().items() if name not in ("spec", "unit_ids", "episode_ids")}
+    for name in ("a", "b"):
+        np.savez(tmp_path / f"{name}.npz", **fields, unit=frame["unit"] + 5, episode=frame["episode"])
+    paths = [tmp_path / "a.npz", tmp_path / "b.npz"]
+    with pytest.raises(DataError, match="row 1: a unit id also occurs in an earlier file"):
+        Trajectories.from_npz(paths, unit="unit", episode="episode", spec=SPEC)
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_names_and_optional_columns(kind: str, tmp_path: Path) -> None:
+    frame = small().drop(columns=["truncation", "termination"]).rename(columns={"observation_0": "heart rate"})
+    path = write(frame, tmp_path / f"a.{kind}")
+    endless = PublicSpec(SPEC.observation, SPEC.action, SPEC.reward, "declared", terminals=False)
+    fields = files.Fields(("heart rate", "observation_1"), ("next_observation_0", "next_observation_1"), ("action",))
+    data = READERS[kind](path, unit=":episode", episode="episode", spec=endless, fields=fields)
+    assert not data.columns["terminations"].any()
+    assert not data.columns["truncations"].any()
+    assert data._unit_rows[1].tolist() == [0, 3, 4, 5]
+
+
+def _edit(**changes: Any) -> pd.DataFrame:
+    return small().astype(object).assign(**changes)
+
+
+WRONG_CELLS = {
+    "blank number": (_edit(reward=[0.5, None, 0.5, 0.5, 0.5]), "row 2"),
+    "text": (_edit(reward=[0.5, 0.5, "zq-canary-81", 0.5, 0.5]).astype({"reward": str}), "cell that is not a number"),
+    "nan": (_edit(observation_1=[0.5, 0.5, 0.5, float("nan"), 0.5]), "row 4"),
+    "missing unit": (_edit(unit=["zq-canary-81", "zq-canary-81", "zq-canary-81", None, "d"]), "row 4: the unit id is"),
+    "two units": (_edit(unit=["zq-canary-81", "b", "b", "c", "d"]), "row 2: the unit id is not constant"),
+    "flag": (_edit(termination=[0, 0, 8151, 0, 1]), "row 3: terminations is not boolean"),
+    "no unit column": (small().drop(columns="unit"), "there is no unit id: no column 'unit'"),
+    "no episode column": (small().drop(columns="episode"), "no column 'episode' for episode"),
+    "no reward column": (small().drop(columns="reward"), "no column 'reward' for rewards"),
+    "no termination column": (small().drop(columns="termination"), "no column 'termination'"),
+    "no rows": (small()[:0], "there are no records"),
+}
+
+
+@pytest.mark.parametrize("kind", READERS)
+@pytest.mark.parametrize("name", WRONG_CELLS)
+def test_wrong_cells(kind: str, name: str, tmp_path: Path) -> None:
+    frame, message = WRONG_CELLS[name]
+    path = write(frame, tmp_path / f"a.{kind}")
+    with pytest.raises(DataError, match=message) as caught:
+        READERS[kind](path, unit="unit", episode="episode", spec=SPEC)
+    assert "zq-canary-81" not in str(caught.value)
+    assert "8151" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_boolean_words_in_csv(tmp_path: Path) -> None:
+    path = write(_edit(termination=["True", "False", "False", "True", "False"]), tmp_path / "a.csv")
+    data = Trajectories.from_csv(path, unit=":transition", spec=SPEC)
+    assert data.columns["terminations"].tolist() == [True, False, False, True, False]
+
+
+@pytest.mark.parametrize("line", ["1,2,3" * 9, '"unclosed'])
+def test_ragged_csv(line: str, tmp_path: Path) -> None:
+    path = write(small(), tmp_path / "a.csv")
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(DataError, match=r"a\.csv"):
+        Trajectories.from_csv(path, unit="unit", episode="episode", spec=SPEC)
+
+
+def test_short_row_in_csv(tmp_path: Path) -> None:
+    path = write(small(), tmp_path / "a.csv")
+    path.write_text(path.read_text().rsplit(",", 4)[0] + "\n")
+    with pytest.raises(DataError, match="row 5"):
+        Trajectories.from_csv(path, unit="unit", episode="episode", spec=SPEC)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
+def test_missing_and_truncated_files(kind: str, tmp_path: Path) -> None:
+    reader = getattr(Trajectories, f"from_{kind}")
+    with pytest.raises(FileError, match=f"a.{kind}: the file is missing"):
+        reader(tmp_path / f"a.{kind}", unit="unit", spec=SPEC)
+    (tmp_path / f"a.{kind}").write_bytes(b"")
+    with pytest.raises(FileError, match="truncated"):
+        reader(tmp_path / f"a.{kind}", unit="unit", spec=SPEC)
+    if kind == "csv":
+        (tmp_path / "a.csv").write_bytes(b"\xff\xfe\x00,\x81\n" * 3)
+    elif kind == "parquet":
+        path = write(small(), tmp_path / "a.parquet")
+        path.write_bytes(path.read_bytes()[:-200])
+    else:
+        np.savez(tmp_path / "a.npz", rewards=np.zeros(1000))
+        (tmp_path / "a.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:-900])
+    with pytest.raises(FileError, match="truncated"):
+        reader(tmp_path / f"a.{kind}", unit="unit", spec=SPEC)
+
+
+def test_archive_of_objects_is_never_unpickled(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", rewards=np.array([{}, {}], dtype=object))
+    with pytest.raises(FileError, match="of another kind"):
+        Trajectories.from_npz(tmp_path / "a.npz", unit="unit", spec=SPEC)
+    np.save(tmp_path / "b.npy", np.zeros(3))
+    with pytest.raises(FileError, match="of another kind"):
+        Trajectories.from_npz(tmp_path / "b.npy", unit="unit", spec=SPEC)
+
+
+def test_no_unit_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="there is no unit id"):
+        Trajectories.from_csv(write(small(), tmp_path / "a.csv"), unit="", spec=SPEC)
+
+
+def test_inspect(tmp_path: Path) -> None:
+    data = Trajectories.from_arrays(**arrays())
+    data.save(tmp_path / "private")
+    for summary in (files.inspect(data), files.inspect(tmp_path / "private")):
+        assert summary == {"simulated": False, "spec": SPEC.to_json(), "fields": summary["fields"]}
+        assert summary["fields"]["observations"] == {"kind": "continuous", "dtype": "float32", "width": 2}
+        assert summary["fields"]["actions"] == {"kind": "discrete", "dtype": "int64", "width": 1}
+        assert summary["fields"]["terminations"] == {"kind": "flag", "dtype": "bool", "width": 1}
+    Trajectories.from_arrays(**arrays(), simulated=True).save(tmp_path / "simulated")
+    assert files.inspect(tmp_path / "simulated")["counts"] == {"transitions": 5, "episodes": 3, "units": 2}
+    with pytest.raises(FileError):
+        files.inspect(tmp_path)

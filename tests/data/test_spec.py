@@ -1,0 +1,101 @@
+"""Public bounds: what they accept, refuse and remember."""
+
+import json
+import math
+
+import gymnasium
+import numpy as np
+import pytest
+
+from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.errors import DataError
+
+SPEC = PublicSpec(Box((-1, 0), (1, 2)), Discrete(3), Box((0,), (1,)), "physics", difference=(0.1, 0.2))
+
+
+def test_sizes_are_encoded_widths() -> None:
+    assert (SPEC.observation.size, SPEC.action.size, SPEC.reward.size) == (2, 3, 1)
+    assert SPEC.observation == Box((-1.0, 0.0), (1.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "what"),
+    [
+        ((), (), "0 dimensions"),
+        ((0,), (1, 2), "low has 1 dimensions and high has 2"),
+        ((0, 3), (1, 2), "dimension 1 are inverted"),
+        ((1,), (1,), "inverted or equal"),
+        ((0,), (math.inf,), "infinite"),
+        ((math.nan,), (1,), "missing or infinite"),
+        ((None,), (1,), "not a sequence of numbers"),
+        ((1.0,), (1.0 + 1e-12,), "closer than float32"),
+    ],
+)
+def test_box_refuses(low: tuple[float, ...], high: tuple[float, ...], what: str) -> None:
+    with pytest.raises(DataError, match=what):
+        Box(low, high)
+
+
+def test_single_rounds_inwards() -> None:
+    low, high = Box((0.1, -0.1, 1.0), (0.3, 0.7, 2.0)).single()
+    assert low.dtype == high.dtype == np.float32
+    assert np.all(low.astype(np.float64) >= [0.1, -0.1, 1.0])
+    assert np.all(high.astype(np.float64) <= [0.3, 0.7, 2.0])
+    np.testing.assert_allclose(low, [0.1, -0.1, 1.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 0, -3, 2.0, True])
+def test_discrete_refuses(n: int) -> None:
+    with pytest.raises(DataError, match="at least 2"):
+        Discrete(n)
+
+
+@pytest.mark.parametrize("source", ["private_data", "data", "", None])
+def test_only_public_sources(source: str) -> None:
+    with pytest.raises(DataError, match="source of the bounds"):
+        PublicSpec(Box((0,), (1,)), Discrete(2), Box((0,), (1,)), source)  # type: ignore[arg-type]
+
+
+def test_missing_bounds_and_wrong_difference() -> None:
+    box = Box((0,), (1,))
+    with pytest.raises(DataError, match="bounds of the observation are missing"):
+        PublicSpec(None, box, box, "declared")  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="bounds of the reward are missing"):
+        PublicSpec(box, box, Box((0, 0), (1, 1)), "declared")
+    for difference in [(1.0, 2.0), (0.0,), (math.inf,)]:
+        with pytest.raises(DataError, match="difference does not fit"):
+            PublicSpec(box, box, box, "declared", difference=difference)
+    with pytest.raises(DataError, match="difference does not fit"):
+        PublicSpec(Discrete(2), box, box, "declared", difference=(1.0, 1.0))
+
+
+def test_json_round_trip_and_unknown_fields() -> None:
+    values = json.loads(json.dumps(SPEC.to_json()))
+    assert PublicSpec.from_json(values) == SPEC
+    with pytest.raises(DataError, match="missing or unknown"):
+        PublicSpec.from_json({**values, "fitted": True})
+    with pytest.raises(DataError, match="neither a box nor discrete"):
+        PublicSpec.from_json({**values, "action": {"kind": "text"}})
+    with pytest.raises(DataError, match="source"):
+        PublicSpec.from_json({**values, "source": "private_data"})
+    with pytest.raises(DataError, match="bounds of the reward"):
+        PublicSpec.from_json({**values, "reward": {"kind": "discrete", "n": 2}})
+
+
+def test_from_spaces() -> None:
+    spaces = gymnasium.spaces
+    observation = spaces.Dict({"b": spaces.Box(-2, 2, (1, 2)), "a": spaces.Box(0, 1, (1,))})
+    spec = PublicSpec.from_spaces(observation, spaces.Discrete(4), reward=(-1, 1))
+    assert spec.observation == Box((0, -2, -2), (1, 2, 2)) or spec.observation == Box((-2, -2, 0), (2, 2, 1))
+    assert [s.shape for s in observation.spaces.values()] == (
+        [(1,), (1, 2)] if spec.observation == Box((0, -2, -2), (1, 2, 2)) else [(1, 2), (1,)]
+    )
+    assert spec.action == Discrete(4)
+    assert spec.source == "environment"
+    with pytest.raises(DataError, match="infinite bound"):
+        PublicSpec.from_spaces(spaces.Box(-np.inf, np.inf, (2,)), spaces.Discrete(2), reward=(0, 1))
+    with pytest.raises(DataError, match="reward are missing"):
+        PublicSpec.from_spaces(spaces.Box(0, 1, (2,)), spaces.Discrete(2))
+    for space in (spaces.Discrete(3, start=1), spaces.MultiBinary(3), spaces.Text(4)):
+        with pytest.raises(DataError, match="not supported"):
+            PublicSpec.from_spaces(spaces.Box(0, 1, (2,)), space, reward=(0, 1))

@@ -1,0 +1,218 @@
+"""What goes in, what is refused, and what a sealed set still shows."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from records import SPEC, arrays, same
+
+from tacit.data import Box, Discrete, PublicSpec, Trajectories, ingest
+from tacit.errors import DataError, SealedError
+
+
+def test_columns_units_and_episodes() -> None:
+    data = Trajectories.from_arrays(**arrays())
+    columns = data.columns
+    assert {name: (c.dtype.name, c.shape) for name, c in columns.items()} == {
+        "observations": ("float32", (5, 2)),
+        "actions": ("int64", (5,)),
+        "rewards": ("float32", (5,)),
+        "next_observations": ("float32", (5, 2)),
+        "terminations": ("bool", (5,)),
+        "truncations": ("bool", (5,)),
+    }
+    order, offsets = data._unit_rows
+    assert order.tolist() == [0, 1, 2, 4, 3]
+    assert offsets.tolist() == [0, 4, 5]
+    assert data.episodes.tolist() == [0, 3, 4, 5]
+
+
+def test_grouped_whole_number_units_keep_their_order() -> None:
+    data = Trajectories.from_arrays(**arrays(unit_ids=[4, 4, 4, 90, 91]))
+    order, offsets = data._unit_rows
+    assert order.tolist() == [0, 1, 2, 3, 4]
+    assert offsets.tolist() == [0, 3, 4, 5]
+
+
+def test_units_in_place_of_ids() -> None:
+    each_row = Trajectories.from_arrays(**arrays(unit_ids=":transition"))
+    assert each_row._unit_rows[1].tolist() == [0, 1, 2, 3, 4, 5]
+    assert each_row.episodes.tolist() == [0, 1, 2, 3, 4, 5]
+    each_episode = Trajectories.from_arrays(**arrays(unit_ids=":episode"))
+    assert each_episode._unit_rows[1].tolist() == [0, 3, 4, 5]
+    with pytest.raises(DataError, match="the unit is unknown"):
+        Trajectories.from_arrays(**arrays(unit_ids=":user"))
+
+
+def test_episodes_from_ends_and_changes_of_unit() -> None:
+    ends = arrays(episode_ids=None, unit_ids=["a", "a", "a", "a", "b"], truncations=None)
+    assert Trajectories.from_arrays(**ends).episodes.tolist() == [0, 3, 4, 5]
+
+
+def test_clips_once_on_entry() -> None:
+    observations = np.array([[-9.0, 0.5], [0.1, 9e300], [0.2, 0.7], [-0.5, 1.0], [0.3, -1e-9]])
+    data = Trajectories.from_arrays(**arrays(observations=observations, rewards=[-3, 0.5, 7, 0, 0]))
+    expected = np.array([[-1, 0.5], [0.1, 2], [0.2, 0.7], [-0.5, 1], [0.3, 0]], dtype=np.float32)
+    np.testing.assert_array_equal(data.columns["observations"], expected)
+    np.testing.assert_array_equal(data.columns["rewards"], np.array([0, 0.5, 1, 0, 0], dtype=np.float32))
+
+
+def test_chunks_agree_with_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Trajectories.from_arrays(**arrays())
+    for size in (1, 2, 3):
+        monkeypatch.setattr(ingest, "CHUNK", size)
+        same(whole, Trajectories.from_arrays(**arrays()))
+        for bad, row in (({"unit_ids": ["a", "a", "b", "c", "c"]}, 3), ({"episode_ids": [7, 7, 8, 3, 7]}, 5)):
+            with pytest.raises(DataError, match=f"row {row}:"):
+                Trajectories.from_arrays(**arrays(**bad))
+
+
+def _with(values: Any, row: Any, value: Any) -> Any:
+    changed = np.array(values)
+    changed[row] = value
+    return changed
+
+
+GOOD = arrays()
+BAD = {
+    "no unit": ({"unit_ids": None}, "there is no unit id"),
+    "missing unit": ({"unit_ids": ["a", "a", "a", None, "c"]}, "row 4: the unit id is missing"),
+    "blank unit": ({"unit_ids": ["a", "a", "a", " ", "c"]}, "row 4: the unit id is missing"),
+    "nan unit": ({"unit_ids": [1.0, 1.0, 1.0, np.nan, 2.0]}, "row 4: the unit id is missing"),
+    "float unit": ({"unit_ids": [1.5, 1.5, 1.5, 2.0, 2.0]}, "row 1: the unit id is missing"),
+    "flag unit": ({"unit_ids": [True, True, True, False, False]}, "neither text nor a whole number"),
+    "two kinds": ({"unit_ids": np.array(["a", "a", "a", 3, "a"], dtype=object)}, "row 4: the unit id is text in one"),
+    "two units in an episode": ({"unit_ids": ["a", "b", "b", "c", "c"]}, "row 2: the unit id is not constant"),
+    "episode torn": ({"episode_ids": [7, 7, 3, 7, 9], "unit_ids": ["a"] * 5}, "row 4: the rows of an episode are not"),
+    "missing episode": ({"episode_ids": ["a", "a", None, "b", "c"]}, "row 3: the episode id is missing"),
+    "nan": ({"observations": _with(GOOD["observations"], (2, 1), np.nan)}, "row 3: observations has a value that is"),
+    "inf": ({"rewards": _with(GOOD["rewards"], 1, np.inf)}, "row 2: rewards has a value that is NaN or infinite"),
+    "nan next": ({"next_observations": _with(GOOD["next_observations"], (4, 0), np.nan)}, "row 5: next_observations"),
+    "short": ({"rewards": [0.0, 1.0]}, "ragged: their lengths differ"),
+    "short units": ({"unit_ids": ["a"]}, "ragged: their lengths differ"),
+    "ragged": ({"observations": [[0.0, 1.0], [0.0]]}, "ragged"),
+    "scalar": ({"rewards": 1.0}, "ragged"),
+    "text": ({"rewards": list("abcde")}, "rewards has an entry that is not a number"),
+    "wide": ({"observations": np.zeros((5, 3))}, "observations has 3 dimensions; expected the 2 of the spec"),
+    "action high": ({"actions": [0, 1, 3, 0, 0]}, "row 3: actions has a value out of range"),
+    "action low": ({"actions": [0, -1, 2, 0, 0]}, "row 2: actions has a value out of range"),
+    "action half": ({"actions": [0, 1, 2, 0.5, 0]}, "row 4: actions has a value out of range"),
+    "flag": ({"terminations": [0, 1, 2, 0, 0]}, "row 3: terminations is not boolean"),
+    "flag text": ({"truncations": ["no"] * 5}, "truncations is not boolean"),
+    "no field": ({"rewards": None}, "the field rewards is missing"),
+    "no spec": ({"spec": None}, "the public bounds are missing"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_refuses(name: str) -> None:
+    changes, message = BAD[name]
+    with pytest.raises(DataError, match=message) as caught:
+        Trajectories.from_arrays(**arrays(**changes))
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+def test_refuses_nothing_and_undeclared_terminations() -> None:
+    empty = {name: np.asarray(value)[:0] for name, value in arrays().items() if name != "spec"}
+    with pytest.raises(DataError, match="there are no records"):
+        Trajectories.from_arrays(**empty, spec=SPEC)
+    endless = PublicSpec(SPEC.observation, SPEC.action, SPEC.reward, "declared", terminals=False)
+    with pytest.raises(DataError, match="row 3: an episode terminates"):
+        Trajectories.from_arrays(**arrays(spec=endless))
+
+
+def test_errors_carry_no_private_value() -> None:
+    canary = "zq-canary-81"
+    for changes in (
+        {"unit_ids": [canary, canary + "b", canary, "c", "c"]},
+        {"unit_ids": np.array([canary, canary, canary, 8151.5, "c"], dtype=object)},
+        {"rewards": [canary] * 5},
+        {"actions": [0, 8151, 0, 0, 0]},
+        {"observations": np.array([[8151.0, np.nan]] * 5)},
+    ):
+        with pytest.raises(DataError) as caught:
+            Trajectories.from_arrays(**arrays(**changes))
+        assert canary not in str(caught.value)
+        assert "8151" not in str(caught.value)
+
+
+def test_refuses_bounds_fitted_to_the_records() -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(6, 2))
+    fields = arrays(observations=rows[:5], next_observations=rows[1:])
+
+    def spec(x: Any, margin: float = 0.0) -> PublicSpec:
+        box = Box(tuple(x.min(0) - margin), tuple(x.max(0)))
+        return PublicSpec(box, Discrete(3), Box((0,), (1,)), "declared")
+
+    for fitted in (rows[:5], rows, rows.astype(np.float32)):
+        with pytest.raises(DataError, match="as if fitted to them"):
+            Trajectories.from_arrays(**{**fields, "spec": spec(fitted)})
+    Trajectories.from_arrays(**{**fields, "spec": spec(rows, margin=0.5)})
+    Trajectories.from_arrays(**{**fields, "spec": spec(rows)}, simulated=True)
+
+
+def test_immutable() -> None:
+    data = Trajectories.from_arrays(**arrays())
+    with pytest.raises(AttributeError, match="immutable"):
+        data.simulated = True
+    with pytest.raises(AttributeError, match="immutable"):
+        del data.spec
+    with pytest.raises(TypeError):
+        data.columns["rewards"] = np.zeros(5)  # type: ignore[index]
+    with pytest.raises(ValueError, match="read-only"):
+        data.columns["rewards"][0] = 1.0
+
+
+def test_changes_of_the_source_do_not_reach_the_columns() -> None:
+    fields = arrays(observations=arrays()["observations"].astype(np.float32))
+    data = Trajectories.from_arrays(**fields)
+    fields["observations"][:] = 0.77
+    assert data.columns["observations"][0, 0] == 0.0
+
+
+def test_sealed_shows_nothing(tmp_path: Any) -> None:
+    data = Trajectories.from_arrays(**arrays())
+    data._seal()
+    for look in (lambda: data.columns, lambda: data.episodes, lambda: data.save(tmp_path / "x")):
+        with pytest.raises(SealedError, match="sealed in a vault"):
+            look()
+    with pytest.raises(DataError, match="in a vault already"):
+        data._seal()
+    assert not (tmp_path / "x").exists()
+    assert repr(data) == f"Trajectories(spec={SPEC!r}, simulated=False)"
+    assert str(data) == repr(data)
+    assert not hasattr(data, "__len__")
+    assert bool(data)
+
+
+def test_private_sets_are_neither_pickled_copied_counted_nor_published(tmp_path: Any) -> None:
+    data = Trajectories.from_arrays(**arrays())
+    for leak in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(DataError, match="cannot be pickled or copied"):
+            leak(data)
+    with pytest.raises(DataError, match="number of records is private"):
+        data.counts()
+    with pytest.raises(DataError, match="real records cannot be written"):
+        data.to_minari("some/data-v0", root=tmp_path)
+
+
+def test_simulated_sets_show_everything() -> None:
+    data = Trajectories.from_arrays(**arrays(), simulated=True)
+    data._seal()
+    assert data.columns["actions"].tolist() == [0, 1, 2, 1, 0]
+    assert data.counts() == {"transitions": 5, "episodes": 3, "units": 2}
+    same(data, pickle.loads(pickle.dumps(data)))  # noqa: S301
+
+
+def test_import_is_light() -> None:
+    heavy = "{'torch', 'minari', 'pandas', 'gymnasium', 'h5py', 'pyarrow'}"
+    code = f"import sys, tacit.data.trajectories; assert not {heavy} & set(sys.modules), set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
