@@ -6,7 +6,7 @@
     episodes.npy               rows of episode e are episodes[e]:episodes[e + 1]
 
 A folder appears under its name only when it is complete: everything is written beside it, synced and renamed.
-A process that is killed meanwhile leaves a hidden `.NAME.partial-*` folder, which nothing reads and which can be removed.
+A process that is killed meanwhile leaves a hidden `.NAME.partial-*` folder, which nothing reads; it can be removed.
 """
 
 from __future__ import annotations
