@@ -171,6 +171,28 @@ def mu_gdp(event: DpEvent, relation: Relation, *, delta: float = 0.0) -> float:
     return min(float(high.max()), unsampled)
 
 
+def renyi(event: DpEvent, *, order: float, relation: Relation) -> float:
+    """An upper bound on the event's Renyi divergence at one order (> 1), for ledgers that add plans up in it.
+
+    Raises:
+        AccountingError: the order is out of range, or no bound is known for the pair (Poisson sampling under
+            `replace_one`).
+    """
+    leaves = flatten(event)
+    if not _private(leaves):
+        return math.inf
+    _row(leaves, relation)
+    bound = accountants.renyi(leaves, relation, order) if 1 < order <= 4096 else math.inf
+    if math.isinf(bound):
+        raise AccountingError(
+            "no Renyi bound is known for the event at this order",
+            where="accounting.renyi",
+            expected="1 < order <= 4096, and Gaussians, or Poisson samples of them under add_or_remove",
+            remedy="use a ledger that adds up (epsilon, delta)",
+        )
+    return bound
+
+
 def calibrate(make_event: Callable[[float], DpEvent], *, epsilon: float, delta: float, relation: Relation) -> float:
     """The smallest noise multiplier, rounded up to 5 significant digits, whose certified epsilon meets the target.
 

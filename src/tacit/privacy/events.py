@@ -65,8 +65,9 @@ def event_from_json(value: object) -> DpEvent:
 def flatten(event: DpEvent) -> Leaves:
     """The canonical `(leaf event, count)` list: each leaf once, sorted, so that accountants compose each kind once.
 
-    A Poisson sample of rate 1 is the plain Gaussian. Order and nesting of compositions carry no privacy meaning under
-    the accountants of this library (dominating pairs compose in any order), so equal lists mean equal guarantees.
+    A Poisson sample of rate 1 is the plain Gaussian; noise 0 is no privacy at all. Order and nesting of compositions
+    carry no privacy meaning under the accountants of this library (dominating pairs compose in any order), so equal
+    lists mean equal guarantees.
 
     Raises:
         AccountingError: as for `event_to_json`.
@@ -102,11 +103,16 @@ def _leaf(event: DpEvent) -> DpEvent:
     if isinstance(event, dp_event.NonPrivateDpEvent):
         return event
     if isinstance(event, dp_event.GaussianDpEvent):
-        return dp_event.GaussianDpEvent(_real(event.noise_multiplier, "noise_multiplier", MIN_NOISE, MAX_NOISE))
+        sigma = _noise(event.noise_multiplier)
+        return dp_event.GaussianDpEvent(sigma) if sigma else dp_event.NonPrivateDpEvent()
     if isinstance(event, dp_event.PoissonSampledDpEvent) and isinstance(event.event, dp_event.GaussianDpEvent):
         rate = _real(event.sampling_probability, "rate", MIN_RATE, 1.0)
         inner = _leaf(event.event)
-        return inner if rate == 1.0 else dp_event.PoissonSampledDpEvent(rate, inner)
+        return (
+            inner
+            if rate == 1.0 or isinstance(inner, dp_event.NonPrivateDpEvent)
+            else dp_event.PoissonSampledDpEvent(rate, inner)
+        )
     raise _refused(f"an event of the unknown kind {type(event).__name__}", "one of " + ", ".join(_KEYS))
 
 
@@ -136,7 +142,7 @@ def _decode(value: object, depth: int, nodes: list[int]) -> DpEvent:
     if set(value) != _KEYS[kind] | {"kind"}:
         raise _refused(f"a {kind} event with missing or unknown keys", f"exactly {sorted(_KEYS[kind] | {'kind'})}")
     if kind == "gaussian":
-        return dp_event.GaussianDpEvent(_real(value["noise_multiplier"], "noise_multiplier", MIN_NOISE, MAX_NOISE))
+        return dp_event.GaussianDpEvent(_noise(value["noise_multiplier"]))
     if kind == "poisson_sampled":
         rate = _real(value["rate"], "rate", MIN_RATE, 1.0)
         return dp_event.PoissonSampledDpEvent(rate, _decode(value["event"], depth + 1, nodes))
@@ -155,6 +161,11 @@ def _limit(depth: int, nodes: list[int]) -> None:
     nodes[0] += 1
     if depth > MAX_DEPTH or nodes[0] > MAX_NODES:
         raise _refused("an event tree that is too deep or too large", f"depth <= {MAX_DEPTH}, nodes <= {MAX_NODES}")
+
+
+def _noise(value: object) -> float:
+    """A noise multiplier: 0 (no noise at all, which is non-private) or within the accountants' range."""
+    return 0.0 if value == 0 and not isinstance(value, bool) else _real(value, "noise_multiplier", MIN_NOISE, MAX_NOISE)
 
 
 def _real(value: object, name: str, low: float, high: float) -> float:

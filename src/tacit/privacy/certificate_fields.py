@@ -1,0 +1,194 @@
+"""What a certificate derives from its primary fields: numbers by the accountants, and words from numbers.
+
+`Certificate.build` writes these fields and `Certificate.verify` derives them again, so nobody can edit one alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from dp_accounting import dp_event
+from dp_accounting.dp_event import DpEvent
+
+from tacit.privacy import accounting
+from tacit.privacy.events import flatten
+from tacit.units import Unit
+
+Fields = Mapping[str, Any]
+
+DIGITS = 6
+DEPLOYMENT = {
+    "model": "central",
+    "trusted": "the curator who holds the records and runs the vault; nobody who sees a release has to be trusted",
+}
+STANDARD_ASSUMPTIONS = (
+    "noise is drawn in floating point: the proof is for real numbers, and attacks on low-order bits are outside it",
+    "noise and sampling come from an operating system seeded cipher that nobody can predict or replay",
+    "timing, memory and other side channels of the machine are outside the proof",
+    "this certificate does not prove that the run happened, nor that no copy of the records has another ledger",
+)
+SAMPLERS = {
+    "poisson": ("Poisson: each unit independently, fresh every step",),
+    "every": ("every unit, every step", "every unit, once"),
+}
+
+
+def numbers(unit: Unit, event: DpEvent, delta: float, fields: Fields) -> dict[str, Any]:
+    """epsilon, mu, profile, accountants and total, each rounded up to six significant digits.
+
+    Args:
+        unit: whom the promise is made to.
+        event: the mechanism as run.
+        delta: at which epsilon is stated.
+        fields: the certificate's `versions`, `releases`, `budget` and `composition`.
+
+    Raises:
+        AccountingError: as for `accounting.epsilon`.
+    """
+    assert unit.relation is not None
+    bound = accounting.epsilon(event, delta=delta, relation=unit.relation)
+    pairs = accounting.profile(event, unit.relation)
+    versions = fields["versions"]
+    rows = (
+        ("certified upper bound", bound.accountant, bound.epsilon),
+        ("independent check", bound.check_accountant, bound.check_epsilon),
+    )
+    return {
+        "epsilon": _up(bound.epsilon),
+        "mu": _up(accounting.mu_gdp(event, unit.relation, delta=delta)),
+        "profile": [{"delta": d, "epsilon": _up(e)} for d, e in pairs],
+        "accountants": [
+            {
+                "role": role,
+                "name": name,
+                "version": versions["dp-accounting" if "dp-accounting" in name else "tacit"],
+                "epsilon": _up(value),
+            }
+            for role, name, value in rows
+        ],
+        "total": {
+            "epsilon": _up(math.fsum(float(row["epsilon"]) for row in fields["releases"])),
+            "delta": math.fsum(float(row["delta"]) for row in fields["releases"]),
+        },
+    }
+
+
+def words(unit: Unit, event: DpEvent, fields: Fields) -> dict[str, Any]:
+    """Everything a certificate says in words about its own numbers, and whether it may call itself private."""
+    epsilon, delta = float(fields["epsilon"]), float(fields["delta"])
+    reasons = []
+    if math.isinf(epsilon):
+        reasons.append("the mechanism as run has no finite epsilon")
+    if fields["void_reason"] is not None:
+        reasons.append(f"the ledger is void: {fields['void_reason']}")
+    sampled = any(isinstance(leaf, dp_event.PoissonSampledDpEvent) for leaf, _ in flatten(event))
+    mu_range = "exact, for every epsilon"
+    if sampled:
+        mu_range = (
+            f"upper bound, for every epsilon from 0 to {epsilon:.6g}, that is for every delta down to {delta:.3g}"
+        )
+    return {
+        "private": not reasons,
+        "reasons": reasons,
+        "sentence": _sentence(unit, epsilon, delta, reasons, simulated=fields["simulated"]),
+        "mu_range": "none: epsilon is infinite" if math.isinf(epsilon) else mu_range,
+        "unit": {
+            "name": unit.name,
+            "relation": unit.relation,
+            "population": unit.size,
+            "words": unit.words(),
+        },
+        "deployment": DEPLOYMENT,
+        "contribution": [_contribution(part, unit) for part in fields["parts"]],
+    }
+
+
+def parts_event(parts: Sequence[Fields]) -> DpEvent:
+    """The event that the parts, as the certificate states them, compose to."""
+    events = []
+    for part in parts:
+        gaussian = dp_event.GaussianDpEvent(float(part["noise_multiplier"]))
+        step = dp_event.PoissonSampledDpEvent(float(part["rate"]), gaussian)
+        events.append(dp_event.SelfComposedDpEvent(step, int(part["steps"])))
+    return dp_event.ComposedDpEvent(events)
+
+
+def differences(stated: Any, derived: Any, path: str) -> Iterator[str]:
+    """Paths at which a stated JSON value is not the derived one; numbers may differ by one in the sixth digit."""
+    if isinstance(derived, Mapping):
+        for name in derived:
+            yield from differences(stated[name], derived[name], f"{path}.{name}".lstrip("."))
+    elif isinstance(derived, list | tuple):
+        if len(stated) != len(derived):
+            yield path
+        for i, (one, other) in enumerate(zip(stated, derived, strict=False)):
+            yield from differences(one, other, f"{path}[{i}]")
+    elif isinstance(derived, float) and not isinstance(stated, str):
+        if not math.isclose(stated, derived, rel_tol=1.01 * 10 ** (1 - DIGITS)):
+            yield path
+    elif stated != derived:
+        yield path
+
+
+def contradictions(record: Fields) -> Iterator[tuple[str, str]]:
+    """What is neither derived nor free: (field, what is wrong) wherever primary fields contradict each other."""
+    epsilon, delta = float(record["epsilon"]), record["delta"]
+    own = [row for row in record["releases"] if row["plan_id"] == record["plan_id"]]
+    if len(own) != 1:
+        yield "releases", "does not hold this plan's own charge once"
+    for row in own:
+        if row["method"] != record["method"]:
+            yield "releases.method", "names another method for this plan"
+        if float(row["epsilon"]) < epsilon * (1 - 1e-5):
+            yield "releases.epsilon", "charges less than epsilon"
+        if row["delta"] < delta:
+            yield "releases.delta", "charges less than delta"
+    total = record["total"]
+    if record["private"] and total["composition"] == "sum":
+        if float(total["epsilon"]) > float(total["budget_epsilon"]) * (1 + 1e-5):
+            yield "total.epsilon", "is above the ledger's budget"
+        if total["delta"] > total["budget_delta"] * (1 + 1e-9):
+            yield "total.delta", "is above the ledger's budget"
+    if record["target_epsilon"] is not None and epsilon > float(record["target_epsilon"]) * (1 + 1e-5):
+        yield "target_epsilon", "is below epsilon"
+    if record["audit"] is not None and record["audit"]["lower_bound"] > epsilon:
+        yield "audit.lower_bound", "is above the certified epsilon"
+    for i, part in enumerate(record["parts"]):
+        if part["sampler"] not in SAMPLERS["poisson" if part["rate"] < 1 else "every"]:
+            yield f"parts[{i}].sampler", "does not describe the rate"
+    if not set(STANDARD_ASSUMPTIONS) <= set(record["assumptions"]):
+        yield "assumptions", "lacks a standing assumption"
+    if record["tacit_version"] != record["versions"]["tacit"]:
+        yield "tacit_version", "is not that of versions"
+    try:
+        datetime.strptime(record["date"], "%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        yield "date", "is no date"
+
+
+def _sentence(unit: Unit, epsilon: float, delta: float, reasons: Sequence[str], *, simulated: bool) -> str:
+    invented = " The records are declared simulated: no person is behind them." if simulated else ""
+    if reasons:
+        return f"NOT PRIVATE, because {' and '.join(reasons)}: nothing is promised to any {unit.name}.{invented}"
+    factor = f"{accounting.round_up(math.exp(epsilon), 4):.4g}" if epsilon < 50 else f"exp({epsilon:.4g})"
+    return (
+        f"The chance of anything that could be concluded from this release changes at most by a factor of {factor} "
+        f"and by {delta:.3g} added, {unit.words()}, in a public population of {unit.size:,}: "
+        f"({epsilon:.6g}, {delta:.6g})-differential privacy for every {unit.name}.{invented}"
+    )
+
+
+def _contribution(part: Fields, unit: Unit) -> str:
+    return (
+        f"{part['name']} ({part['kind']}): {part['steps']:,} noisy sum(s); one {unit.name} adds to one sum a vector of "
+        f"norm at most {part['clip']:.6g} made from at most {part['rows_per_unit']:,} of its rows, sampled at rate "
+        f"{part['rate']:.6g}, under noise of standard deviation {part['noise_multiplier'] * part['clip']:.6g} a number"
+    )
+
+
+def _up(value: float) -> float | str:
+    """Rounded up to six significant digits; JSON has no infinity, so 'inf'."""
+    return "inf" if math.isinf(value) else accounting.round_up(float(value), DIGITS)
