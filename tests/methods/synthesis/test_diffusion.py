@@ -45,7 +45,7 @@ def generator(seed: int = 0) -> torch.Generator:
 def small_model(seed: int = 0) -> Denoiser:
     encoder = Encoder.from_bounds(SPEC)
     torch.manual_seed(seed)
-    return Denoiser(encoder, ResidualMLP(encoder.size, width=16, depth=2))
+    return Denoiser(encoder, ResidualMLP(encoder.size, width=16, depth=2, harmonics=1))
 
 
 def batch(model: Denoiser, units: int, length: int, draws: int, seed: int = 0) -> dict[str, Tensor]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import nn
 
-from tacit.methods.synthesis.networks import MovingAverage, ResidualMLP, load_parameters
+from tacit.methods.synthesis.networks import MovingAverage, ResidualMLP, build_network, load_parameters
+from tacit.methods.synthesis.plan import Plan
 
 
 def parameters_of(module: nn.Module) -> int:
@@ -14,26 +17,27 @@ def parameters_of(module: nn.Module) -> int:
 
 
 def test_sizes_are_those_of_the_paper() -> None:
-    """Width 1024 and depth 6 on 12 columns: about 6.5 million parameters; the default has 88 thousand."""
-    assert parameters_of(ResidualMLP(12, width=1_024, depth=6)) == 6_462_476
-    assert parameters_of(ResidualMLP(11)) == 87_819
+    """Width 1024 and depth 6 on 12 columns: about 6.5 million parameters; the default has 93 thousand."""
+    assert parameters_of(ResidualMLP(12, width=1_024, depth=6, harmonics=0)) == 6_462_476
+    assert parameters_of(build_network(Plan(), 11)) == 93_451
 
 
 def test_every_parameter_belongs_to_a_linear() -> None:
-    network = ResidualMLP(5, width=16, depth=2)
+    network = ResidualMLP(5, width=16, depth=2, harmonics=1)
     owned = [value for layer in network.modules() if isinstance(layer, nn.Linear) for value in layer.parameters()]
     assert {id(value) for value in owned} == {id(value) for value in network.parameters()}
-    assert [name for name, _ in network.named_buffers()] == ["frequencies"]
+    assert [name for name, _ in network.named_buffers()] == ["frequencies", "octaves"]
 
 
 def test_frequencies_are_public_constants() -> None:
-    one, two = ResidualMLP(3), ResidualMLP(4, width=8)
+    one = ResidualMLP(3, width=16, depth=1, harmonics=2)
+    two = ResidualMLP(4, width=8, depth=2, harmonics=0)
     assert torch.equal(one.frequencies, two.frequencies)
 
 
 def test_forward_is_the_paper_formula() -> None:
     """An independent evaluation with plain matrix products."""
-    network = ResidualMLP(3, width=6, depth=2, embedding=4).double()
+    network = ResidualMLP(3, width=6, depth=2, harmonics=2, embedding=4).double()
     x = torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     c = torch.linspace(-1, 1, 5, dtype=torch.float64)
     p = {name: value.detach() for name, value in network.named_parameters()}
@@ -43,14 +47,18 @@ def test_forward_is_the_paper_formula() -> None:
 
     phase = torch.outer(c, network.frequencies)
     t = linear("noise_in", torch.hstack([c[:, None], torch.sin(phase), torch.cos(phase)]))
-    h = linear("widen", linear("row_in", x) + linear("noise_out", t / (1 + torch.exp(-t))))
+    waves = [
+        x,
+        *(wave(math.pi * h * x[:, i : i + 1]) for wave in (torch.sin, torch.cos) for i in range(3) for h in (1, 2)),
+    ]
+    h = linear("widen", linear("row_in", torch.hstack(waves)) + linear("noise_out", t / (1 + torch.exp(-t))))
     for i in range(2):
         h = h + linear(f"blocks.{i}", h.clamp(min=0))
     assert torch.allclose(network(x, c), linear("row_out", h.clamp(min=0)), atol=1e-12)
 
 
 def test_rows_do_not_meet() -> None:
-    network = ResidualMLP(4)
+    network = ResidualMLP(4, width=128, depth=4, harmonics=2)
     rows, noise = torch.randn(8, 4), torch.randn(8)
     changed = rows.clone()
     changed[3] = 1e6

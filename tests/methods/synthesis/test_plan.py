@@ -41,6 +41,7 @@ def test_plan_uses_its_schedule() -> None:
         ({"rows_per_unit": 0}, "rows_per_unit"),
         ({"noise_draws": 0}, "noise_draws"),
         ({"width": 0}, "width"),
+        ({"harmonics": -1}, "harmonics"),
         ({"learning_rate": float("inf")}, "learning_rate"),
         ({"warmup": 500}, "warmup"),
         ({"schedule": "linear"}, "schedule"),
@@ -113,7 +114,7 @@ def test_paper_settings() -> None:
     """PrivORL-n on maze2d-umaze: 5 epochs of batches of 128, the SDE sampler of EDM, W 1024, depth 6, lr 3e-4."""
     plan = Plan.paper(population=1_000_000, provenance="three other mazes", epoch=3_950_000)
     assert (plan.steps, plan.rate) == (39_063, 1.28e-4)
-    assert (plan.width, plan.depth, plan.clip, plan.noise_draws) == (1_024, 6, 1.0, 1)
+    assert (plan.width, plan.depth, plan.harmonics, plan.clip, plan.noise_draws) == (1_024, 6, 0, 1.0, 1)
     assert (plan.learning_rate_at(0), plan.learning_rate_at(39_062)) == (3e-4, 3e-4)
     assert (plan.P_mean, plan.P_std, plan.betas, plan.ema, plan.ema_every) == (-1.2, 1.2, (0.9, 0.99), 0.995, 10)
     assert plan.sampler == Sampler(

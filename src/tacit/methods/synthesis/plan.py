@@ -170,7 +170,7 @@ class Plan:
         rows_per_unit: rows L of one unit that enter a step (drawn inside the unit when it owns more).
         noise_draws: noise multiplicity K: (sigma, eps) pairs per row, averaged before the clip. Costs time, no
             privacy (arXiv:2210.09929).
-        width, depth: size of the residual MLP.
+        width, depth, harmonics: size of the residual MLP (`networks.ResidualMLP`).
         learning_rate, warmup, schedule, betas: Adam on the noisy gradients (post-processing).
         ema, ema_every: exponential moving average of the weights; the released model is the average.
         P_mean, P_std: log-normal law of the training noise level, ln sigma ~ N(P_mean, P_std^2) (EDM table 1).
@@ -193,6 +193,7 @@ class Plan:
     noise_draws: int = 1
     width: int = 128
     depth: int = 4
+    harmonics: int = 2
     learning_rate: float = 1e-2
     warmup: int = 20
     schedule: Schedule = "cosine"
@@ -211,6 +212,7 @@ class Plan:
         self.parts()
         _whole(steps=self.steps, rows_per_unit=self.rows_per_unit, noise_draws=self.noise_draws)
         _whole(width=self.width, depth=self.depth, ema_every=self.ema_every)
+        plans.check("harmonics", self.harmonics, self.harmonics in range(9), "a whole number from 0 to 8")
         _positive(learning_rate=self.learning_rate, P_std=self.P_std)
         plans.check("P_mean", self.P_mean, math.isfinite(self.P_mean), "a finite number")
         _optimiser(self.steps, self.warmup, self.schedule, self.betas, self.ema)
@@ -252,6 +254,7 @@ class Plan:
             rate=128 / population,
             width=1_024,
             depth=6,
+            harmonics=0,
             learning_rate=3e-4,
             warmup=0,
             schedule="constant",

@@ -16,7 +16,7 @@ from tacit.errors import DataError, PlanError
 from tacit.methods.synthesis import curiosity
 from tacit.methods.synthesis.diffusion import Denoiser, draw, row_losses, sample_encoded
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.networks import MovingAverage, ResidualMLP, load_parameters
+from tacit.methods.synthesis.networks import MovingAverage, build_network, load_parameters
 from tacit.methods.synthesis.plan import Plan, Pretraining, scheduled
 
 Progress = Callable[[int, int, float], None]
@@ -45,13 +45,13 @@ class Pretrained:
         Raises:
             PlanError: the weights are of a network of another size than the plan's.
         """
-        model = Denoiser(self.encoder, ResidualMLP(self.encoder.size, width=plan.width, depth=plan.depth))
+        model = Denoiser(self.encoder, build_network(plan, self.encoder.size))
         own = {name: value.shape for name, value in model.network.named_parameters()}
         if own != {name: value.shape for name, value in self.average.items()}:
             raise PlanError(
                 "the pre-trained weights are those of another network",
                 where="Pretrained.model",
-                expected=f"width {plan.width}, depth {plan.depth} and rows of {self.encoder.size} columns",
+                expected="the width, depth, harmonics and columns of this plan and spec",
                 remedy="pre-train with the plan that is fine-tuned",
             )
         load_parameters(model.network, self.average)
@@ -62,7 +62,7 @@ def initial_model(plan: Plan, encoder: Encoder, *, seed: int) -> Denoiser:
     """A denoiser with random weights that depend on the seed alone (the global random state is left as it was)."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Denoiser(encoder, ResidualMLP(encoder.size, width=plan.width, depth=plan.depth))
+        return Denoiser(encoder, build_network(plan, encoder.size))
 
 
 def pretrain(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tacit.methods.synthesis.diffusion import Denoiser, sample
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.networks import ResidualMLP, load_parameters
+from tacit.methods.synthesis.networks import ResidualMLP, build_network, load_parameters
 from tacit.methods.synthesis.plan import Plan, Sampler
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Synthesizer:
 
     def network(self) -> ResidualMLP:
         """A network of the plan's size, with random weights."""
-        return ResidualMLP(self.encoder.size, width=self.plan.width, depth=self.plan.depth)
+        return build_network(self.plan, self.encoder.size)
 
     def model(self) -> Denoiser:
         """The denoiser with its released weights."""
