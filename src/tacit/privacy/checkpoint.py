@@ -30,7 +30,9 @@ def save(path: Path, tensors: dict[str, Tensor], *, plan_id: str, ledger: Ledger
     meta = {"plan_id": plan_id, "ledger_head": ledger.head, "dataset_id": ledger.dataset_id}
     temporary = path.with_suffix(".partial")
     try:
-        save_file({name: t.detach().contiguous() for name, t in tensors.items()}, temporary, {"tacit": json.dumps(meta)})
+        save_file(
+            {name: t.detach().contiguous() for name, t in tensors.items()}, temporary, {"tacit": json.dumps(meta)}
+        )
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)

@@ -42,7 +42,9 @@ def certify(
 ) -> Certificate:
     """The certificate of a run: what was promised, computed from the plan's own event."""
     assert plan.unit is not None and plan.delta is not None
-    own = tuple(f"the user's callback {name} keeps units apart: it was tried on decoys, not proved" for name in callbacks)
+    own = tuple(
+        f"the user's callback {name} keeps units apart: it was tried on decoys, not proved" for name in callbacks
+    )
     return Certificate.build(
         method=plan.method,
         source=plan.source,

@@ -45,7 +45,9 @@ class PoissonSum:
     rows_per_unit: int = 1
 
     def __post_init__(self) -> None:
-        check(f"{self.name}.steps", self.steps, self.steps >= 1 and self.steps == int(self.steps), "a whole number >= 1")
+        check(
+            f"{self.name}.steps", self.steps, self.steps >= 1 and self.steps == int(self.steps), "a whole number >= 1"
+        )
         check(f"{self.name}.rate", self.rate, 0 < self.rate <= 1, "a probability in (0, 1]")
         check(f"{self.name}.clip", self.clip, math.isfinite(self.clip) and self.clip > 0, "a finite number > 0")
         sigma = self.noise_multiplier

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -32,6 +31,9 @@ from tacit.privacy.sampling import poisson_sample, rows_within_units
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
+
+LEAST_CHARGE = 1e-9
+"""What a plan is charged whose delta alone covers it (certified epsilon 0)."""
 
 Rows = Mapping[str, np.ndarray]
 Value = TypeVar("Value")
@@ -94,9 +96,15 @@ class Vault:
         LedgerError: several ledgers for records that are not simulated, or ledgers that differ in unit.
     """
 
-    def __init__(self, data: Trajectories, ledger: Ledger | Sequence[Ledger], *, noise: SecretNoise | None = None) -> None:
+    def __init__(
+        self, data: Trajectories, ledger: Ledger | Sequence[Ledger], *, noise: SecretNoise | None = None
+    ) -> None:
         ledgers = (ledger,) if isinstance(ledger, Ledger) else tuple(ledger)
-        if not ledgers or len({one.unit for one in ledgers}) != 1 or len({one.dataset_id for one in ledgers}) != len(ledgers):
+        if (
+            not ledgers
+            or len({one.unit for one in ledgers}) != 1
+            or len({one.dataset_id for one in ledgers}) != len(ledgers)
+        ):
             raise _refused("the ledgers are missing, repeated or bound to different units", "one ledger a replicate")
         if len(ledgers) > 1 and not data.simulated:
             raise _refused("several ledgers for one private dataset", "one ledger a dataset: each would spend anew")
@@ -154,11 +162,12 @@ class Vault:
         assert plan.unit is not None and plan.unit.relation is not None
         relation, described = plan.unit.relation, plans.describe(plan)
         steps = {part.name: part.steps for part in plan.parts()}
+        charged = max(bound.epsilon, LEAST_CHARGE)
         for ledger in self.ledgers:
             rdp = None
             if isinstance(ledger.composition, RdpOrder):
                 rdp = accounting.renyi(plans.event(plan), order=ledger.composition.order, relation=relation)
-            ledger.reserve(identity, described, parts=steps, epsilon=bound.epsilon, delta=plan.delta, rdp=rdp)
+            ledger.reserve(identity, described, parts=steps, epsilon=charged, delta=plan.delta, rdp=rdp)
         return Run(plan, identity, bound)
 
     def steps_left(self, run: Run, part: str) -> int:
@@ -209,12 +218,15 @@ class Vault:
         spec = run.sum_part(part)
         d = self._try_contribution(spec, contribution, state)
         self._take(run, part)
-        total = np.zeros((len(self.ledgers), d))
-        with _silence(part):
+
+        def step() -> np.ndarray:
             rows = self._sample(spec)
             vectors = np.asarray(contribution(rows, state), np.float64).reshape(-1, d)
+            total = np.zeros((len(self.ledgers), d))
             np.add.at(total, rows["replicate"], clipping.clip_rows(vectors, spec.clip))
-        return self._noised(total, spec)
+            return total
+
+        return self._noised(_behind(part, step), spec)
 
     def noisy_gradient(self, run: Run, part: str, models: Sequence[nn.Module], objective: Objective) -> Tensor:
         """One noisy mean of clipped per-unit gradients, shape [R, P], float32: one model a replicate.
@@ -242,7 +254,8 @@ class Vault:
         shape, sigma = (len(models), size), _sigma(spec) * spec.clip
         flat = torch.from_numpy(self._noise.gaussian(len(models) * size, sigma)).view(shape)
         flat = flat.to(next(models[0].parameters()).device)
-        with _silence(part):
+
+        def step() -> Tensor:
             rows = self._sample(spec)
             starts = np.searchsorted(rows["replicate"], np.arange(len(models) + 1)).tolist()
             generator = torch.Generator().manual_seed(self._noise.seed64() >> 1)
@@ -251,7 +264,9 @@ class Vault:
                 tensors |= objective.draw(generator, stop - start, spec.rows_per_unit)
                 tensors = {name: tensor.to(flat.device) for name, tensor in tensors.items()}
                 clipped_sum(model, objective.loss, tensors, spec.clip, add_to=noisy)
-        return flat.div_(spec.rate * self.unit.size)
+            return flat
+
+        return _behind(part, step).div_(spec.rate * self.unit.size)
 
     def release_once(self, run: Run, part: str) -> np.ndarray:
         """One mechanism of `tacit.privacy.mechanisms` over all units, shape [R, ...].
@@ -274,13 +289,16 @@ class Vault:
         self._take(run, part)
         rows_per_unit = mechanism.rows_per_unit
         size = max(1, 4_000_000 // max(1, rows_per_unit * mechanism.size))
-        values = []
-        with _silence(part):
+
+        def step() -> np.ndarray:
+            values = []
             for _ in self.ledgers:
                 starts = range(0, self._units, size)
                 chunks = (self._rows(np.arange(s, min(s + size, self._units)), rows_per_unit) for s in starts)
                 values.append(mechanism.release(chunks, self._noise, self.unit))
-        return np.stack(values)
+            return np.stack(values)
+
+        return _behind(part, step)
 
     def release(self, run: Run, value: Value, *, label: labels.Label) -> Release[Value]:
         """Put a value that came out of the run's doors together with its certificate."""
@@ -304,7 +322,9 @@ class Vault:
             path = folder / "private" / f"{name}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             banner = "PRIVATE: computed from the records without noise; do not publish"
-            path.write_text(json.dumps({"banner": banner, "reason": reason, "result": result}, indent=1, default=_plain))
+            path.write_text(
+                json.dumps({"banner": banner, "reason": reason, "result": result}, indent=1, default=_plain)
+            )
         return result
 
     # -- inside ---------------------------------------------------------------------------------------------------
@@ -377,23 +397,23 @@ class Vault:
             self._callbacks.add(type(callback).__qualname__)
 
 
-@contextmanager
-def _silence(part: str) -> Iterator[None]:
-    """Nothing record-dependent is raised: a failure behind a door is reported by its type alone."""
-    failure = None
+def _behind(part: str, step: Callable[[], Value]) -> Value:
+    """Run a step; nothing record-dependent is raised, not even in a traceback's frames or an error's context."""
     try:
-        yield
-    except (TacitError, KeyboardInterrupt, SystemExit):
-        raise
+        return step()
+    except TacitError as error:
+        failure: BaseException = error.with_traceback(None)
+    except (KeyboardInterrupt, SystemExit) as stop:
+        failure = type(stop)(*stop.args)
     except BaseException as error:
-        failure = type(error).__name__
-    if failure is not None:
-        raise DoorError(
-            f"the step failed behind the door ({failure}); it stays claimed and nothing was released",
+        failure = DoorError(
+            f"the step failed behind the door ({type(error).__name__}); it stays claimed and nothing was released",
             where=part,
             expected="a callback that runs on any rows within the public bounds",
             remedy="try the callback on invented rows of your own, where its whole message can be seen",
         )
+    failure.__cause__ = failure.__context__ = None
+    raise failure
 
 
 def exhausted(run: Run, part: str) -> PlanExhausted:

@@ -78,7 +78,15 @@ class NoisyHistogram:
         """The parameters as the certificate states them."""
         axes = [{"column": a.column, "index": a.index, "bins": len(a.edges) - 1} for a in self.axes]
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "axes"}
-        return {"kind": "noisy_histogram", "sampler": "every unit, once", "steps": 1, "rate": 1.0, "clip": self.clip, **fields, "axes": axes}
+        return {
+            "kind": "noisy_histogram",
+            "sampler": "every unit, once",
+            "steps": 1,
+            "rate": 1.0,
+            "clip": self.clip,
+            **fields,
+            "axes": axes,
+        }
 
     def contributions(self, rows: Mapping[str, np.ndarray]) -> np.ndarray:
         """Rows [U, L, ...] with mask [U, L] -> contributions [U, size]."""

@@ -1,0 +1,68 @@
+"""The door `release_once`: noisy histograms against exact counts, their noise law, and refusals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from door_cases import Silent, open_vault, priced, unit_of
+from dp_accounting import GaussianDpEvent
+from scipy import stats
+
+from tacit.errors import DoorError, PlanError, PlanExhausted
+from tacit.privacy.mechanisms.histogram import Axis, NoisyHistogram
+from tacit.privacy.plan import Once
+
+REWARD = Axis("rewards", 0, (-10.0, 0.0, 5.0, 10.0))
+
+
+def histogram(**fields: object) -> Once:
+    return Once(mechanism=NoisyHistogram(**{"name": "bins", "axes": (REWARD,), "noise_multiplier": 1.0, **fields}))  # type: ignore[arg-type]
+
+
+def test_counts_are_exact_without_noise(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, [[-5.0, 7.0], [1.0], [1.0], [10.0]], noise=Silent(), unit=unit_of(10))
+    run = vault.reserve(priced(vault, noise_multiplier=1.0, once=(histogram(rows_per_unit=2),)))
+    assert vault.release_once(run, "bins")[0] * 10 == pytest.approx([0.5, 2.0, 1.5], abs=1e-3)
+    with pytest.raises(PlanExhausted):
+        vault.release_once(run, "bins")
+
+
+def test_noise_has_the_stated_law(tmp_path: Path) -> None:
+    edges = tuple(np.linspace(-4, 4, 2001))
+    axes = (Axis("observations", 0, edges), Axis("next_observations", 0, edges))
+    vault = open_vault(tmp_path, [[0.0]], unit=unit_of(10))
+    run = vault.reserve(priced(vault, noise_multiplier=1.0, once=(histogram(axes=axes, noise_multiplier=3.0),)))
+    values = vault.release_once(run, "bins")[0] * 10 / (3.0 * np.sqrt(2))
+    assert stats.kstest(np.sort(values)[2:-2], "norm").pvalue > 1e-4
+
+
+def test_one_unit_moves_it_by_at_most_its_clip(tmp_path: Path) -> None:
+    axes = (REWARD, Axis("rewards", 0, (-10.0, 2.0, 10.0)))
+    sums = []
+    for name, units in (("all", [[1.0, 9.0, -3.0], [2.0]]), ("fewer", [[2.0]])):
+        vault = open_vault(tmp_path, units, noise=Silent(), name=name)
+        run = vault.reserve(priced(vault, noise_multiplier=1.0, once=(histogram(axes=axes, rows_per_unit=3),)))
+        sums.append(vault.release_once(run, "bins")[0] * vault.unit.size)
+    assert np.linalg.norm(sums[0] - sums[1]) <= np.sqrt(2)
+    assert histogram().event == GaussianDpEvent(1.0)
+
+
+@dataclass(frozen=True)
+class Foreign(NoisyHistogram):
+    """A mechanism from outside tacit."""
+
+
+def test_a_mechanism_without_a_proof_page_is_refused(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, [[1.0]])
+    foreign = Once(mechanism=Foreign(name="bins", axes=(REWARD,), noise_multiplier=1.0))
+    run = vault.reserve(priced(vault, noise_multiplier=1.0, once=(foreign,)))
+    with pytest.raises(DoorError, match="not a mechanism of tacit"):
+        vault.release_once(run, "bins")
+
+
+def test_edges_must_increase() -> None:
+    with pytest.raises(PlanError, match="do not increase"):
+        Axis("rewards", 0, (0.0, 0.0))
