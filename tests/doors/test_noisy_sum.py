@@ -137,7 +137,8 @@ def test_several_ledgers_for_private_records_are_refused(tmp_path: Path) -> None
 
 def test_seeded_noise_voids_the_ledger(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[1.0]], noise=SecretNoise.for_tests(1))
-    assert vault.ledger.void_reason is not None and "seed" in vault.ledger.void_reason
+    assert vault.ledger.void_reason is not None
+    assert "seed" in vault.ledger.void_reason
 
 
 def test_more_units_than_the_population_are_refused_without_their_number(tmp_path: Path) -> None:
@@ -239,7 +240,8 @@ def test_a_failure_behind_the_door_shows_nothing_and_keeps_the_step_claimed(tmp_
     while chain is not None:
         seen += str(chain)
         chain = chain.__cause__ or chain.__context__  # type: ignore[assignment]
-    assert "7.25" not in seen and "ValueError" in seen
+    assert "7.25" not in seen
+    assert "ValueError" in seen
     assert vault.touched(run)
 
 

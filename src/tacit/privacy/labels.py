@@ -11,12 +11,13 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.plan import Plan
 
 ASSUMPTIONS = (
-    "noise and sampling come from a keyed stream cipher (AES-256-CTR) seeded by the operating system; they are secret and never replayed",
+    "noise and sampling come from a stream cipher (AES-256-CTR) keyed by the operating system, secret, never replayed",
     "arithmetic is in floating point: attacks on the low-order bits of the noise are outside the proof",
     "timing, memory and power are not observed by the adversary",
     "each unit's records carry that unit's id and no other; one person under two ids counts as two units",
     "the declared public population, bounds and pre-training data owe nothing to the private records",
-    "the ledger file was not rolled back together with every checkpoint and certificate, and the same records were not registered in a second ledger",
+    "the ledger was not rolled back together with every checkpoint and certificate",
+    "the same records were not registered in a second ledger",
 )
 
 
@@ -41,7 +42,8 @@ def certify(
     plan: Plan, plan_id: str, ledger: Ledger, label: Label, *, simulated: bool, callbacks: Sequence[str]
 ) -> Certificate:
     """The certificate of a run: what was promised, computed from the plan's own event."""
-    assert plan.unit is not None and plan.delta is not None
+    assert plan.unit is not None
+    assert plan.delta is not None
     own = tuple(
         f"the user's callback {name} keeps units apart: it was tried on decoys, not proved" for name in callbacks
     )

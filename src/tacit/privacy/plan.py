@@ -183,7 +183,7 @@ def bound(plan: Plan) -> accounting.Bound:
     result = accounting.epsilon(event(plan), delta=delta, relation=unit.relation)
     if not result.epsilon <= plan.epsilon:
         raise PlanError(
-            f"the plan was edited after calibration: its parts cost epsilon {result.epsilon:.4g}, it claims {plan.epsilon:.4g}",
+            f"the plan was edited after calibration: it costs epsilon {result.epsilon:.4g} and claims {plan.epsilon:.4g}",
             where=f"{plan.method} plan",
             expected="an epsilon that its own parts keep",
             remedy="calibrate the edited plan again",
@@ -193,7 +193,8 @@ def bound(plan: Plan) -> accounting.Bound:
 
 def public_fields(plan: Plan) -> dict[str, Any]:
     """The plan's fields as plain JSON values (dataclasses nested, tuples as lists)."""
-    assert dataclasses.is_dataclass(plan) and not isinstance(plan, type)
+    assert dataclasses.is_dataclass(plan)
+    assert not isinstance(plan, type)
     fields: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(plan), default=str))
     return fields
 
@@ -208,11 +209,11 @@ def promise(plan: Plan) -> str:
     """What the plan promises, in plain words, before any record is read."""
     if plan.unit is None or plan.epsilon is None or plan.delta is None:
         return f"{plan.method}: not calibrated yet, so nothing is promised"
-    unit = plan.unit
+    unit, power = plan.unit, 100 * _power(plan.epsilon, plan.delta)
     lines = [
         f"{plan.method} promises ({plan.epsilon:.4g}, {plan.delta:.3g})-differential privacy to every {unit.name}.",
         f"Nobody who sees the result, however much else they know, can tell well {unit.words()}:",
-        f"  any test with 5 % false alarms catches at most {100 * _power(plan.epsilon, plan.delta):.1f} % of true cases.",
+        f"  any test with 5 % false alarms catches at most {power:.5g} % of true cases.",
         f"Public population: {unit.size:,}.",
     ]
     for part in plan.parts():
@@ -249,7 +250,7 @@ def _words(part: Part, unit: Unit) -> str:
 
 
 def _power(epsilon: float, delta: float, false_alarms: float = 0.05) -> float:
-    """Largest power of any test at this false-alarm rate under (epsilon, delta)-DP (Kairouz et al., arXiv:1311.0776)."""
+    """Largest power of a test at this false-alarm rate under (epsilon, delta)-DP (Kairouz et al., arXiv:1311.0776)."""
     if math.isinf(epsilon) or epsilon > 700:
         return 1.0
     return min(1.0, math.exp(epsilon) * false_alarms + delta, 1 - math.exp(-epsilon) * (1 - delta - false_alarms))

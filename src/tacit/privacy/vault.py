@@ -157,9 +157,11 @@ class Vault:
                 remedy="calibrate the plan with unit=vault.unit",
             )
         bound = plans.bound(plan)
-        assert plan.epsilon is not None and plan.delta is not None
+        assert plan.epsilon is not None
+        assert plan.delta is not None
         identity = plans.plan_id(plan)
-        assert plan.unit is not None and plan.unit.relation is not None
+        assert plan.unit is not None
+        assert plan.unit.relation is not None
         relation, described = plan.unit.relation, plans.describe(plan)
         steps = {part.name: part.steps for part in plan.parts()}
         charged = max(bound.epsilon, LEAST_CHARGE)
