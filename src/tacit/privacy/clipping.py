@@ -69,7 +69,7 @@ def coefficients(norms: Array, clip: float) -> Array:
         DoorError: see `checked_clip`.
     """
     bound = checked_clip(clip) * (1.0 - SLACK)
-    factors = bound / norms.clip(min=bound or 1.0)
+    factors = (bound / norms.clip(min=bound or 1.0)).clip(max=1.0)
     factors[~(norms >= 0)] = 0.0
     factors[factors < TINY] = 0.0
     return factors
