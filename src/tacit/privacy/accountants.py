@@ -167,6 +167,18 @@ def _log_binomial(n: int, k: Array) -> Array:
     return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
 
 
+def renyi(leaves: Leaves, relation: Relation, order: float) -> float:
+    """An upper bound on the Renyi divergence of this order; inf for Poisson sampling under `replace_one`."""
+    accountant = RdpAccountant([order])
+    for leaf, count in leaves:
+        q, sigma = _parameters(leaf)
+        if q < 1 and relation == "replace_one":
+            return math.inf
+        gaussian = dp_event.GaussianDpEvent(sigma / sensitivity(relation))
+        accountant.compose(gaussian if q == 1 else dp_event.PoissonSampledDpEvent(q, gaussian), count)
+    return float(accountant.rdp[0])
+
+
 @dataclass(frozen=True)
 class LossGrid:
     """An estimate (not a bound) of the composed privacy loss in one direction: masses on an equal grid of losses."""

@@ -183,7 +183,7 @@ def bound(plan: Plan) -> accounting.Bound:
     result = accounting.epsilon(event(plan), delta=delta, relation=unit.relation)
     if not result.epsilon <= plan.epsilon:
         raise PlanError(
-            f"the plan was edited after calibration: it costs epsilon {result.epsilon:.4g} and claims {plan.epsilon:.4g}",
+            f"the plan was edited after calibration: it costs epsilon {result.epsilon:.4g}, not {plan.epsilon:.4g}",
             where=f"{plan.method} plan",
             expected="an epsilon that its own parts keep",
             remedy="calibrate the edited plan again",
