@@ -15,6 +15,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from dp_accounting import ComposedDpEvent, GaussianDpEvent, SelfComposedDpEvent
+from scipy import stats
 
 from tacit.errors import CertificateError, DataError
 from tacit.measure.report import (
@@ -29,18 +31,26 @@ from tacit.measure.report import (
     histogram,
     render,
 )
-from tacit.measure.report.page import power, upward
+from tacit.measure.report.page import power, read_profile, upward
 from tacit.measure.report.svg import Axis, nice, number
+from tacit.privacy.certificate import Certificate
+from tacit.units import Unit
 
 HOSTILE = "</title></svg><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{ 7 * 7 }}"
 
 CERTIFICATE = {
     "private": True,
+    "reasons": [],
+    "sentence": "The chance of anything changes at most by a factor of 79.6.",
     "epsilon": 4.37718,
-    "delta": 1e-8,
-    "unit": {"name": "patient", "relation": "add_or_remove", "population": 1_000_000},
+    "delta": 1e-5,
+    "mu": 1.0,
+    "profile": [{"delta": 1e-3, "epsilon": 3.19}, {"delta": 1e-5, "epsilon": 4.37718}],
+    "unit": {"name": "patient", "population": 50_000, "words": "whether any one patient is in the data or not"},
     "not_protected": ["What all patients have in common.", "The declared population."],
-    "event": {"type": "composed", "events": [{"type": "gaussian", "noise_multiplier": 1.0}]},
+    "event": {"kind": "composed", "events": [{"kind": "gaussian", "noise_multiplier": 1.0}]},
+    "total": {"epsilon": 5.5, "delta": 1.2e-5, "budget_epsilon": 8.0, "budget_delta": 2e-5},
+    "simulated": False,
     "void_reason": None,
     "ledger_head": "9f" * 32,
 }
@@ -51,10 +61,8 @@ def private_report() -> Report:
     generator = np.random.default_rng(0)
     return Report(
         title="ICU stays",
-        promise="Nobody can tell well whether any one patient is in the data.\nTwo details.\nOf the plan.",
         certificate=CERTIFICATE,
         verify=("tacit certificate verify certificate.json",),
-        profile=((4.37718, 1e-8), (2.0, 1e-3), (0.5, 0.2)),
         marginals=(histogram("heart rate", "1/min", (0.0, 200.0), generator.normal(80, 20, 1000)),),
         correlation=Correlation(("a", "b"), np.array([[1.0, -0.5], [-0.5, 1.0]])),
         scores=(Score("Next position error", "lower is better", 0.02, public=True),),
@@ -69,7 +77,6 @@ def full_report(text: str = "Synthetic") -> Report:
     return dataclasses.replace(
         private_report(),
         title=f"{text} title",
-        promise=f"{text} promise",
         reference="simulated",
         verify=(f"verify {text}",),
         map=Map(
@@ -92,7 +99,15 @@ def full_report(text: str = "Synthetic") -> Report:
         curves=(Curve(text, "synthetic", steps, steps, steps - 1, steps + 1),),
         return_unit=text,
         costs=((text, text),),
-        certificate={**CERTIFICATE, "not_protected": [text], "note": {"deep": {"deeper": {text: text}}}},
+        certificate={
+            **CERTIFICATE,
+            "simulated": True,
+            "sentence": text,
+            "unit": {**CERTIFICATE["unit"], "name": text, "words": f"whether {text}"},
+            "not_protected": [text],
+            "note": {"deep": {"deeper": {text: text}}},
+            text: [{text: text}],
+        },
     )
 
 
@@ -133,8 +148,10 @@ def test_the_promise_comes_first_and_every_section_is_there() -> None:
     assert ids == ["meaning", "map", "closeness", "columns", "together", "usefulness", "verify", "costs", "certificate"]
     metas = {attributes.get("name"): attributes.get("content") for tag, attributes in page.tags if tag == "meta"}
     assert metas["viewport"] == "width=device-width, initial-scale=1"
-    for words in ("4.378", "10⁻⁸", "every patient", "1,000,000", "Not protected", "Simulated data."):
+    for words in ("4.378", "10⁻⁵", "every Synthetic", "50,000", "Not protected", "Simulated data.", "5.5 of 8"):
         assert words in page.text
+    assert "Nobody who sees this release can tell well whether Synthetic." in page.text
+    assert "26 %" in page.text  # Phi(Phi^-1(0.05) + mu) = 0.2595 at mu = 1, rounded up
 
 
 def test_a_private_report_shows_no_real_data_and_says_so() -> None:
@@ -159,12 +176,16 @@ def test_values_from_real_rows_need_a_declared_public_source(section: str) -> No
     dataclasses.replace(private_report(), reference="public", **{section: value})
 
 
+def test_rows_are_called_simulated_only_if_the_certificate_says_so() -> None:
+    with pytest.raises(DataError, match="called simulated"):
+        dataclasses.replace(full_report(), certificate=CERTIFICATE)
+
+
 def test_a_broken_promise_has_a_banner_and_no_figures() -> None:
-    broken = {**CERTIFICATE, "private": False, "epsilon": None, "void_reason": "seeded noise <b>"}
+    broken = {**CERTIFICATE, "private": False, "epsilon": "inf", "reasons": ["the ledger is void: seed <b>"]}
     text = render(dataclasses.replace(private_report(), certificate=broken))
     page = Page(text)
-    assert "Not private." in page.text
-    assert "seeded noise <b>" in page.text
+    assert "Do not publish this release: the ledger is void: seed <b>." in page.text
     assert "<b>" not in text
     assert "Privacy loss" not in page.text
     assert "What an attacker can gain" not in page.text
@@ -175,7 +196,54 @@ def test_a_broken_promise_has_a_banner_and_no_figures() -> None:
         assert "Not private." in Page(render(dataclasses.replace(private_report(), certificate=doubted))).text
 
 
-@pytest.mark.parametrize("field", ["private", "epsilon", "delta", "unit"])
+def test_a_weak_promise_is_called_weak() -> None:
+    weak = {**CERTIFICATE, "epsilon": 30.0, "mu": 5.0, "profile": []}
+    page = Page(render(dataclasses.replace(private_report(), certificate=weak)))
+    assert "limits, but only weakly" in page.text
+    assert "Nobody who sees" not in page.text
+    assert "only weakly" not in Page(render(private_report())).text
+
+
+def test_the_page_reads_the_certificates_that_tacit_writes() -> None:
+    certificate = Certificate.build(
+        method="synthesis",
+        source="PrivORL (arXiv 2512.07342)",
+        unit=Unit("patient", relation="add_or_remove", population=10_000),
+        event=ComposedDpEvent([SelfComposedDpEvent(GaussianDpEvent(2.0), 4)]),
+        parts=[
+            {
+                "kind": "poisson_sum",
+                "name": "denoiser",
+                "sampler": "every unit, every step",
+                "steps": 4,
+                "rate": 1.0,
+                "clip": 1.0,
+                "noise_multiplier": 2.0,
+                "rows_per_unit": 1,
+            }
+        ],
+        delta=1e-5,
+        plan_id="3fa4c09b11de2a77",
+        plan={"steps": 4},
+        ledger_head="9f" * 32,
+        dataset_id="d3" * 16,
+        simulated=False,
+        void_reason=None,
+        releases=[],
+        budget=(8.0, 1e-5),
+        covered=["every gradient"],
+        not_covered=["pre-training"],
+        assumptions=[],
+        not_protected=["What all patients have in common."],
+    )
+    page = Page(render(dataclasses.replace(private_report(), certificate=certificate.to_json())))
+    assert "4.378" in page.text  # the golden epsilon of mu = 1 at 1e-5
+    assert certificate.sentence in page.text
+    assert certificate.digest in page.text
+    assert "Nobody who sees this release can tell well whether any one patient" in page.text
+
+
+@pytest.mark.parametrize("field", ["private", "epsilon", "delta", "mu", "profile", "unit", "total", "not_protected"])
 def test_an_incomplete_certificate_is_refused(field: str) -> None:
     certificate = {name: value for name, value in CERTIFICATE.items() if name != field}
     with pytest.raises(CertificateError, match=field):
@@ -232,6 +300,15 @@ def test_power_of_the_best_attack() -> None:
     np.testing.assert_allclose(both, [0.01, 0.16, 0.7, 1.0])  # each pair binds somewhere
 
 
+def test_the_profile_of_a_certificate_gives_the_gaussian_trade_off() -> None:
+    profile = read_profile(CERTIFICATE)
+    alarms = np.array([0.001, 0.05, 0.5])
+    exact = stats.norm.cdf(stats.norm.ppf(alarms) + 1.0)
+    np.testing.assert_allclose(power(profile, alarms), exact, rtol=1e-3)
+    assert (power(profile, alarms) >= exact).all()
+    assert min(profile)[1] == pytest.approx(2 * stats.norm.cdf(0.5) - 1)
+
+
 @pytest.mark.parametrize(
     ("value", "text"), [(4.37718, "4.378"), (4.0, "4"), (0.10001, "0.1001"), (99.9999, "100"), (float("inf"), "∞")]
 )
@@ -262,7 +339,6 @@ def test_extreme_inputs_still_draw() -> None:
         marginals=(Histogram(long, "", np.array([0.0, 1.0]), np.zeros(1)),),
         curves=(Curve("flat", "control", flat, flat, flat, flat),),
         correlation=Correlation((long,) * 60, np.full((60, 60), -1.0)),
-        profile=None,
     )
     assert "nan" not in re.sub(r"<style>.*?</style>", "", render(report), flags=re.S).lower().replace("finance", "")
     assert 'width="-' not in render(report)

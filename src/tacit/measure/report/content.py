@@ -128,11 +128,9 @@ class Report:
 
     Attributes:
         title: of the release ("ICU stays, synthetic").
-        promise: the promise in words; the first line is the headline, further lines are set smaller.
-        certificate: the release's certificate, parsed from its JSON; it also says what is not protected.
+        certificate: the release's certificate as `Certificate.to_json()` gives it, verified by the caller. The promise
+            in words, the profile, what is not protected and whether the records are simulated are read from it alone.
         verify: the shell commands with which a reader recomputes the promise.
-        profile: ((epsilon, delta), ...) points that the release satisfies together, for the two charts of the
-            promise; None leaves only the certificate's own pair.
         reference: where rows that are compared or drawn beside the synthetic ones come from: "simulated" (the
             protected rows are simulated: no person is in them), "public", or None if there are none. A report on
             private people's records has none: such figures would not be differentially private.
@@ -141,14 +139,13 @@ class Report:
         costs: (name, value) pairs on run time, memory and size.
 
     Raises:
-        DataError: something of kind "reference" (or a ceiling) is shown although `reference` is None.
+        DataError: something of kind "reference", or a value computed from reference rows, is shown although `reference`
+            is None; or `reference` is "simulated" and the certificate does not say so.
     """
 
     title: str
-    promise: str
     certificate: Mapping[str, Any]
     verify: tuple[str, ...]
-    profile: tuple[tuple[float, float], ...] | None = None
     reference: Reference | None = None
     map: Map | None = None
     scores: tuple[Score, ...] = ()
@@ -160,6 +157,13 @@ class Report:
     costs: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
+        if self.reference == "simulated" and self.certificate.get("simulated") is not True:
+            raise DataError(
+                "the reference rows are called simulated and the certificate does not say so",
+                where="Report",
+                expected="a certificate with simulated = true, written by a vault of simulated records",
+                remedy="leave every comparison with the protected rows out, or compare with public rows",
+            )
         compared = {
             "map": self.map is not None and any(panel.kind == "reference" for panel in self.map.panels),
             "scores": any(not score.public or score.ceiling is not None for score in self.scores),

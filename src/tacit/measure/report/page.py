@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
+from scipy.special import log_ndtr, ndtr
 
 from tacit.errors import CertificateError
 from tacit.measure.report.charts import Line, line_chart
 from tacit.measure.report.content import Array, Report
 from tacit.measure.report.sections import likeness, usefulness
 from tacit.measure.report.svg import Axis, number
-from tacit.units import Unit
 
 FALSE_ALARMS = 0.05
 """The rate of false alarms at which the promise is put into words."""
@@ -77,58 +77,74 @@ def upward(value: float, *, digits: int = 4) -> str:
     return number(float(rounded))
 
 
+def read_profile(certificate: Mapping[str, Any]) -> tuple[tuple[float, float], ...]:
+    """(epsilon, delta) pairs that hold together: the certificate's profile, its own pair and its mu-GDP bound.
+
+    The bound delta(e) <= Phi(-e/mu + mu/2) - exp(e) Phi(-e/mu - mu/2) (Dong, Roth & Su, arXiv 1905.02383, Corollary
+    2.13) is used for the epsilons from 0 to the certified one, for which the certificate states it.
+    """
+    epsilon, delta, mu = (float(_field(certificate, name)) for name in ("epsilon", "delta", "mu"))
+    grid = np.linspace(0.0, epsilon, 401)
+    below = ndtr(-grid / mu + mu / 2) - np.exp(grid + log_ndtr(-grid / mu - mu / 2))
+    pairs = {(float(row["epsilon"]), float(row["delta"])) for row in _field(certificate, "profile")}
+    pairs |= {(epsilon, delta), *zip(grid.tolist(), below.tolist(), strict=True)}
+    return tuple(sorted(pair for pair in pairs if math.isfinite(pair[0]) and 0 < pair[1] <= 1))
+
+
 def _promise(report: Report) -> dict[str, Any]:
     """The hero and the meaning for the template; a broken promise has neither figures nor charts."""
     certificate = report.certificate
-    lines = [line.strip() for line in report.promise.strip().splitlines() if line.strip()]
     private = _field(certificate, "private") is True
+    unit = _field(certificate, "unit")
+    name, words, population = str(unit["name"]), str(unit["words"]), int(unit["population"])
+    headline = f"Nobody who sees this release can tell well {words}."
     context = {
         "private": private,
-        "banners": _banners(report, private),
-        "headline": lines[0] if lines else "",
-        "details": lines[1:] if private else [],
-        "not_protected": list(certificate.get("not_protected", ())),
+        "banners": _banners(certificate, private),
+        "headline": headline,
+        "details": [],
+        "not_protected": list(_field(certificate, "not_protected")),
     }
     if not private:
         broken = "Nothing can be promised: a condition of the proof was broken, and the certificate below says which."
         return context | {"figures": [], "meaning": [broken], "power_chart": None, "profile_chart": None}
-    stated = _field(certificate, "unit")
-    unit = Unit(stated["name"], relation=stated["relation"], population=stated["population"])
-    epsilon, delta = float(_field(certificate, "epsilon")), float(_field(certificate, "delta"))
-    profile = tuple(sorted({*(report.profile or ()), (epsilon, delta)}))
+    profile = read_profile(certificate)
+    epsilon, delta, total = float(certificate["epsilon"]), float(certificate["delta"]), _field(certificate, "total")
     share = float(power(profile, np.array([FALSE_ALARMS]))[0])
     caught, alarms = upward(100 * share, digits=3), f"{100 * FALSE_ALARMS:.0f}"
     meaning = [
-        f"Take someone who knows everything else and tests {unit.words()}. If the test raises a false alarm in "
-        f"{alarms} of 100 cases, it is right in at most {caught} of 100 true ones, whatever the test, the computer or "
-        f"the side knowledge. Blind guessing gets {alarms}."
+        f"Take someone who knows everything else and tests {words}. If the test raises a false alarm in {alarms} of "
+        f"100 cases, it is right in at most {caught} of 100 true ones, whatever the test, the computer or the side "
+        f"knowledge. Blind guessing gets {alarms}."
     ]
     if share >= WEAK:
+        context["headline"] = f"This release limits, but only weakly, how well anyone can tell {words}."
         meaning.append(
             f"So close to 100, the promise hardly bounds the worst case. Ask for a smaller ε where being found out "
-            f"could harm the one behind a {unit.name}."
+            f"could harm the one behind a {name}."
         )
+    spent = f"{upward(float(total['epsilon']))} of {number(float(total['budget_epsilon']))}"
     return context | {
+        "details": [str(_field(certificate, "sentence"))],
         "figures": [
             ("Privacy loss ε", upward(epsilon), "at most, for all of this release"),
-            ("Slack δ", number(delta), f"{number(1 / (delta * unit.size))} times below 1 / population"),
-            ("Protected", f"every {unit.name}", f"of a public population of {unit.size:,}"),
+            ("Slack δ", number(delta), f"{number(1 / (delta * population))} times below 1 / population"),
             ("Best attack", f"{caught} %", f"of true cases caught, with {alarms} % false alarms"),
+            ("Protected", f"every {name}", f"of a public population of {population:,}"),
+            ("Budget used", spent, "ε of everything released from these records so far"),
         ],
         "meaning": meaning,
         "power_chart": _power_chart(profile, caught, alarms),
-        "profile_chart": _profile_chart(profile) if len(profile) > 1 else None,
+        "profile_chart": _profile_chart(certificate),
     }
 
 
-def _banners(report: Report, private: bool) -> list[dict[str, str]]:
+def _banners(certificate: Mapping[str, Any], private: bool) -> list[dict[str, str]]:
     banners = []
     if not private:
-        text = str(report.certificate.get("void_reason") or "A condition of the proof was broken.")
-        banners.append(
-            {"kind": "broken", "heading": "Not private.", "text": f"Do not publish this release. Reason: {text}"}
-        )
-    if report.reference == "simulated":
+        text = "Do not publish this release: " + "; ".join(str(reason) for reason in _field(certificate, "reasons"))
+        banners.append({"kind": "broken", "heading": "Not private.", "text": text + "."})
+    if certificate.get("simulated") is True:
         text = "The protected rows come from a simulator and no person is in them, so this report may show them."
         banners.append({"kind": "simulated", "heading": "Simulated data.", "text": text})
     return banners
@@ -142,15 +158,16 @@ def _power_chart(profile: tuple[tuple[float, float], ...], caught: str, alarms: 
     return line_chart([Line(line.style, 100 * line.x, 100 * line.y) for line in lines], title=title, x=x, y=y)
 
 
-def _profile_chart(profile: tuple[tuple[float, float], ...]) -> Markup:
-    epsilons, deltas = (np.array(part) for part in zip(*profile, strict=True))
-    keep = np.isfinite(epsilons) & (deltas > 0)
-    epsilons, deltas = epsilons[keep], deltas[keep]
-    low = 10.0 ** math.floor(math.log10(deltas.min()) + 1e-9)
-    high = 10.0 ** math.ceil(math.log10(deltas.max()) - 1e-9)
-    told = "; ".join(f"ε {number(e)} at δ {number(d)}" for e, d in profile[:: max(1, len(profile) // 4)])
-    x = Axis("privacy loss ε", 0.0, float(epsilons.max()))
-    y = Axis("slack δ", low, high if high > low else 10 * low, log=True)
+def _profile_chart(certificate: Mapping[str, Any]) -> Markup | None:
+    """The stated profile; None with fewer than two finite points."""
+    rows = [(float(row["epsilon"]), float(row["delta"])) for row in certificate["profile"]]
+    rows = sorted(row for row in rows if math.isfinite(row[0]))
+    if len(rows) < 2:
+        return None
+    epsilons, deltas = (np.array(part) for part in zip(*rows, strict=True))
+    told = "; ".join(f"ε {upward(e)} at δ {number(d)}" for e, d in rows)
+    x = Axis("privacy loss ε", 0.0, max(float(epsilons.max()), 1e-6))
+    y = Axis("slack δ", float(deltas.min()), float(deltas.max()), log=True)
     return line_chart([Line("synthetic", epsilons, deltas)], title=f"Privacy profile: {told}", x=x, y=y)
 
 

@@ -1,0 +1,82 @@
+"""A report as JSON values, so that its page can be made again without the rows that it was measured on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from tacit.errors import FileError, TacitError
+from tacit.measure.report.content import Report
+
+
+def to_json(report: Report) -> dict[str, Any]:
+    """Every field but the certificate, which has a file of its own."""
+    return {field.name: _plain(getattr(report, field.name)) for field in _stored()}
+
+
+def from_json(value: Mapping[str, Any], certificate: Mapping[str, Any]) -> Report:
+    """The report that `to_json` wrote, with its certificate.
+
+    Raises:
+        FileError: a field is missing, unknown or of another kind.
+    """
+    try:
+        hints = get_type_hints(Report)
+        names = {field.name for field in _stored()}
+        if set(value) != names:
+            raise ValueError
+        return Report(certificate=certificate, **{name: _built(hints[name], value[name]) for name in names})
+    except (TypeError, ValueError, KeyError, TacitError):
+        raise FileError(
+            "the stored report is damaged or of another version",
+            where="report",
+            expected="run.json as this version of tacit wrote it",
+            remedy="run it again, or use the version that wrote it",
+        ) from None
+
+
+def _stored() -> list[dataclasses.Field[Any]]:
+    return [field for field in dataclasses.fields(Report) if field.name != "certificate"]
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _built(kind: Any, value: Any) -> Any:
+    """The value of a field of this type."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        inner = [argument for argument in arguments if argument is not NoneType]
+        return None if value is None else _built(inner[0], value)
+    if origin is np.ndarray:
+        return np.asarray(value, dtype=np.float64)
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise TypeError
+        each = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else list(arguments)
+        return tuple(_built(item, part) for item, part in zip(each, value, strict=True))
+    if origin is Literal:
+        if value not in arguments:
+            raise ValueError
+        return value
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        hints = get_type_hints(kind)
+        if not isinstance(value, dict) or set(value) != set(hints):
+            raise TypeError
+        return kind(**{name: _built(hint, value[name]) for name, hint in hints.items()})
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise TypeError
+    return value

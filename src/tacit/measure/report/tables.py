@@ -1,0 +1,180 @@
+"""From tables of transitions to a report's sections on columns, closeness and mazes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.spec import Box, PublicSpec
+from tacit.measure.dynamics import Dynamics, dynamics
+from tacit.measure.fidelity import Fidelity, ceiling, correlations, fidelity, flatten
+from tacit.measure.report.content import Correlation, Histogram, Kind, Map, Points, Score, histogram
+
+if TYPE_CHECKING:
+    from tacit.envs.maze import Layout
+
+Table = Mapping[str, NDArray[np.generic]]
+Named = Sequence[tuple[str, Table]]
+
+MAZE_COLUMNS = (
+    ("x", "cells"),
+    ("y", "cells"),
+    ("x velocity", "cells/s"),
+    ("y velocity", "cells/s"),
+    ("x force", ""),
+    ("y force", ""),
+    ("reward", ""),
+    ("next x", "cells"),
+    ("next y", "cells"),
+    ("next x velocity", "cells/s"),
+    ("next y velocity", "cells/s"),
+)
+"""Name and unit of each scalar column of a maze table, in the order of `fidelity.flatten`."""
+
+_POINTS = 2_500
+
+
+def marginals(
+    spec: PublicSpec, synthetic: Table, reference: Table | None, *, names: Sequence[tuple[str, str]] | None = None
+) -> tuple[Histogram, ...]:
+    """One histogram for each scalar column, over its public bounds; a discrete column has a bin for each value.
+
+    Args:
+        spec: the public bounds.
+        synthetic: released rows.
+        reference: simulated or public rows to compare with, or None.
+        names: (name, unit) of each column; None makes them from the fields' names.
+    """
+    columns = flatten(synthetic)
+    real = None if reference is None else flatten(reference)
+    found = []
+    for (field, values), (name, unit), (bounds, bins) in zip(
+        columns.items(), names or [(_words(field), "") for field in columns], _bins(spec), strict=True
+    ):
+        other = None if real is None else np.asarray(real[field], np.float64)
+        found.append(histogram(name, unit, bounds, np.asarray(values, np.float64), other, bins=bins))
+    return tuple(found)
+
+
+def correlation(
+    synthetic: Table, reference: Table | None, *, names: Sequence[tuple[str, str]] | None = None
+) -> Correlation | None:
+    """Correlations of the continuous columns, or None where there are fewer than two."""
+    columns = flatten(synthetic)
+    labels = [name for name, _ in names] if names else [_words(field) for field in columns]
+    kept = [i for i, values in enumerate(columns.values()) if values.dtype == np.float32]
+    if len(kept) < 2:
+        return None
+
+    def matrix(table: Table) -> NDArray[np.float64]:
+        values = list(flatten(table).values())
+        return correlations([values[i] for i in kept])
+
+    real = None if reference is None else matrix(reference)
+    return Correlation(tuple(labels[i] for i in kept), matrix(synthetic), real)
+
+
+def closeness(synthetic: Table, reference: Table, controls: Named, *, seed: int) -> tuple[Fidelity, tuple[Score, ...]]:
+    """Marginal and Correlation of the synthetic table and of the controls, with the real-vs-real ceiling.
+
+    Args:
+        synthetic, reference: the tables; the reference must be simulated or public.
+        controls: (label, table) of the controls.
+        seed: of the split for the ceiling.
+    """
+    own, best = fidelity(reference, synthetic), ceiling(reference, seed=seed)
+    others = [(label, fidelity(reference, table)) for label, table in controls]
+    words = {
+        "marginal": "each column on its own: mean of 1 - KS distance; 1 is equal",
+        "correlation": "pairs of columns: mean of 1 - |difference of correlations| / 2; 1 is equal",
+    }
+    scores = tuple(
+        Score(
+            measure.capitalize(),
+            meaning,
+            getattr(own, measure),
+            public=False,
+            ceiling=getattr(best, measure),
+            controls=tuple((label, getattr(other, measure)) for label, other in others),
+        )
+        for measure, meaning in words.items()
+    )
+    return own, scores
+
+
+def physics(
+    layout: Layout, synthetic: Table, reference: Table | None, controls: Named
+) -> tuple[Dynamics, tuple[Score, ...]]:
+    """Errors against the maze's own simulator, and the share of rows inside walls.
+
+    Args:
+        layout: the maze.
+        synthetic: the released rows.
+        reference: simulated rows, whose errors are the ceiling, or None.
+        controls: (label, table) of the controls.
+    """
+    own = maze_dynamics(layout, synthetic)
+    best = None if reference is None else maze_dynamics(layout, reference)
+    others = [(label, maze_dynamics(layout, table)) for label, table in controls]
+    words = {
+        "next_position": ("Next position", "error in steps of the true displacement; 0 is exact, 1 is no movement"),
+        "next_velocity": ("Next velocity", "error in mean true changes of velocity; 0 is exact"),
+        "in_wall": ("Inside walls", "share of rows; 0 is best"),
+    }
+    scores = tuple(
+        Score(
+            measure,
+            meaning,
+            getattr(own, name),
+            public=True,
+            ceiling=None if best is None else getattr(best, name),
+            controls=tuple((label, getattr(other, name)) for label, other in others),
+        )
+        for name, (measure, meaning) in words.items()
+    )
+    return own, scores
+
+
+def maze_dynamics(layout: Layout, table: Table) -> Dynamics:
+    """`dynamics` against the maze's own simulator; rewards are those of a row's own observation, as in its data."""
+    from tacit.envs import maze
+
+    return dynamics(
+        table,
+        step=lambda state, action: maze.step(state, action, layout),
+        reward=lambda state, action, following: maze.reward(layout, state[:, :2]),
+        in_wall=lambda position: maze.in_wall(layout, position),
+    )
+
+
+def maze_map(layout: Layout, panels: Sequence[tuple[str, Kind, Table]], *, seed: int) -> Map:
+    """Positions of some rows of each (label, kind, table) over the maze."""
+    from tacit.envs.maze_layouts import CELL_ORIGIN
+
+    generator = np.random.default_rng(seed)
+    points = []
+    for label, kind, table in panels:
+        positions = np.asarray(table["observations"])
+        chosen = generator.choice(len(positions), size=min(_POINTS, len(positions)), replace=False)
+        points.append(Points(label, kind, positions[np.sort(chosen), :2].astype(np.float64).round(3)))
+    goal = (float(layout.goal_position[0]), float(layout.goal_position[1]))
+    return Map(layout.cells, CELL_ORIGIN, goal, tuple(points))
+
+
+def _words(field: str) -> str:
+    name, _, index = field.partition("[")
+    stem = name.removesuffix("s").replace("_", " ")
+    return f"{stem} {int(index[:-1]) + 1}" if index else stem
+
+
+def _bins(spec: PublicSpec) -> list[tuple[tuple[float, float], int]]:
+    found: list[tuple[tuple[float, float], int]] = []
+    for space in (spec.observation, spec.action, spec.reward, spec.observation):
+        if isinstance(space, Box):
+            found += [(bounds, 40) for bounds in zip(space.low, space.high, strict=True)]
+        else:
+            found.append(((-0.5, space.n - 0.5), min(space.n, 40)))
+    return found
