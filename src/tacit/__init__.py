@@ -1,1 +1,56 @@
-"""tacit: differentially private reinforcement learning, with guarantees that anyone can recompute."""
+"""tacit: differentially private reinforcement learning, with guarantees that anyone can recompute.
+
+The names below are loaded when they are first used, so that `import tacit` needs no PyTorch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tacit import hub as hub
+    from tacit.data.spec import Box as Box
+    from tacit.data.spec import Discrete as Discrete
+    from tacit.data.spec import PublicSpec as PublicSpec
+    from tacit.data.trajectories import Trajectories as Trajectories
+    from tacit.errors import TacitError as TacitError
+    from tacit.methods import synthesis as synthesis
+    from tacit.privacy.certificate import Certificate as Certificate
+    from tacit.privacy.ledger import Ledger as Ledger
+    from tacit.privacy.ledger import RdpOrder as RdpOrder
+    from tacit.privacy.release import Release as Release
+    from tacit.privacy.vault import Vault as Vault
+    from tacit.units import Unit as Unit
+
+_HOMES = {
+    "Box": "data.spec",
+    "Certificate": "privacy.certificate",
+    "Discrete": "data.spec",
+    "Ledger": "privacy.ledger",
+    "PublicSpec": "data.spec",
+    "RdpOrder": "privacy.ledger",
+    "Release": "privacy.release",
+    "TacitError": "errors",
+    "Trajectories": "data.trajectories",
+    "Unit": "units",
+    "Vault": "privacy.vault",
+}
+_MODULES = {"hub": "tacit.hub", "synthesis": "tacit.methods.synthesis"}
+
+__all__ = [*_HOMES, *_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        value: Any = import_module(_MODULES[name])
+    elif name in _HOMES:
+        value = getattr(import_module(f"tacit.{_HOMES[name]}"), name)
+    else:
+        raise AttributeError(f"module 'tacit' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.spec import Box, PublicSpec
+from tacit.measure.controls import independent_columns, uniform_table
 from tacit.measure.dynamics import Dynamics, dynamics
-from tacit.measure.fidelity import Fidelity, ceiling, correlations, fidelity, flatten
+from tacit.measure.fidelity import ceiling, correlations, fidelity, flatten
 from tacit.measure.report.content import Correlation, Histogram, Kind, Map, Points, Score, histogram
 
 if TYPE_CHECKING:
@@ -35,6 +36,43 @@ MAZE_COLUMNS = (
 """Name and unit of each scalar column of a maze table, in the order of `fidelity.flatten`."""
 
 _POINTS = 2_500
+
+
+def sections(
+    spec: PublicSpec,
+    synthetic: Table,
+    reference: Table | None,
+    *,
+    seed: int,
+    names: Sequence[tuple[str, str]] | None = None,
+) -> dict[str, Any]:
+    """A report's fields on columns and closeness.
+
+    Args:
+        spec: the public bounds.
+        synthetic: the released rows.
+        reference: simulated rows to compare with, or None (private records are never compared with).
+        seed: of the controls and of the split for the ceiling.
+        names: (name, unit) of each scalar column; None makes them from the fields' names.
+    """
+    found: dict[str, Any] = {
+        "marginals": marginals(spec, synthetic, reference, names=names),
+        "correlation": correlation(synthetic, reference, names=names),
+    }
+    if reference is not None:
+        scores = closeness(synthetic, reference, controls(spec, reference, len(synthetic["rewards"]), seed), seed=seed)
+        found |= {"reference": "simulated", "scores": scores}
+    return found
+
+
+def controls(spec: PublicSpec, reference: Table, rows: int, seed: int) -> Named:
+    """Tables that know less than the synthetic one: the reference's columns on their own, and the bounds alone."""
+    chosen = np.random.default_rng(seed).integers(len(reference["rewards"]), size=rows)
+    some = {name: np.asarray(reference[name])[chosen] for name in reference}
+    return (
+        ("Independent columns", independent_columns(some, seed=seed)),
+        ("Noise only", uniform_table(spec, rows=rows, seed=seed)),
+    )
 
 
 def marginals(
@@ -77,65 +115,59 @@ def correlation(
     return Correlation(tuple(labels[i] for i in kept), matrix(synthetic), real)
 
 
-def closeness(synthetic: Table, reference: Table, controls: Named, *, seed: int) -> tuple[Fidelity, tuple[Score, ...]]:
+def closeness(synthetic: Table, reference: Table, others: Named, *, seed: int) -> tuple[Score, ...]:
     """Marginal and Correlation of the synthetic table and of the controls, with the real-vs-real ceiling.
 
     Args:
         synthetic, reference: the tables; the reference must be simulated or public.
-        controls: (label, table) of the controls.
+        others: (label, table) of the controls.
         seed: of the split for the ceiling.
     """
     own, best = fidelity(reference, synthetic), ceiling(reference, seed=seed)
-    others = [(label, fidelity(reference, table)) for label, table in controls]
+    worse = [(label, fidelity(reference, table)) for label, table in others]
     words = {
         "marginal": "each column on its own: mean of 1 - KS distance; 1 is equal",
         "correlation": "pairs of columns: mean of 1 - |difference of correlations| / 2; 1 is equal",
     }
-    scores = tuple(
+    return tuple(
         Score(
             measure.capitalize(),
             meaning,
             getattr(own, measure),
             public=False,
             ceiling=getattr(best, measure),
-            controls=tuple((label, getattr(other, measure)) for label, other in others),
+            controls=tuple((label, getattr(other, measure)) for label, other in worse),
         )
         for measure, meaning in words.items()
     )
-    return own, scores
 
 
-def physics(
-    layout: Layout, synthetic: Table, reference: Table | None, controls: Named
-) -> tuple[Dynamics, tuple[Score, ...]]:
+def physics(layout: Layout, synthetic: Table, others: Named) -> tuple[Score, ...]:
     """Errors against the maze's own simulator, and the share of rows inside walls.
 
     Args:
         layout: the maze.
         synthetic: the released rows.
-        reference: simulated rows, whose errors are the ceiling, or None.
-        controls: (label, table) of the controls.
+        others: (label, table) of the controls.
     """
     own = maze_dynamics(layout, synthetic)
-    best = None if reference is None else maze_dynamics(layout, reference)
-    others = [(label, maze_dynamics(layout, table)) for label, table in controls]
+    worse = [(label, maze_dynamics(layout, table)) for label, table in others]
     words = {
         "next_position": ("Next position", "error in steps of the true displacement; 0 is exact, 1 is no movement"),
         "next_velocity": ("Next velocity", "error in mean true changes of velocity; 0 is exact"),
+        "reward": ("Reward", "mean error; 0 is exact"),
         "in_wall": ("Inside walls", "share of rows; 0 is best"),
     }
-    scores = tuple(
+    return tuple(
         Score(
             measure,
             meaning,
             getattr(own, name),
             public=True,
-            ceiling=None if best is None else getattr(best, name),
-            controls=tuple((label, getattr(other, name)) for label, other in others),
+            controls=tuple((label, getattr(other, name)) for label, other in worse),
         )
         for name, (measure, meaning) in words.items()
     )
-    return own, scores
 
 
 def maze_dynamics(layout: Layout, table: Table) -> Dynamics:

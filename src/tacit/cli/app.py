@@ -1,0 +1,118 @@
+"""From the words of a command line to one function, and from an error to one sentence and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import tyro
+
+from tacit.cli import commands
+from tacit.cli.console import complain
+from tacit.errors import TacitError
+
+INTERRUPTED, UNEXPECTED, BAD_FILE, BAD_WORDS = 130, 1, 6, 2
+"""Exit codes beside those of `tacit.errors`."""
+
+_OPTIONAL = {
+    "torch": "torch",
+    "safetensors": "torch",
+    "gymnasium": "data",
+    "minari": "data",
+    "h5py": "data",
+    "pandas": "data",
+    "pyarrow": "data",
+    "jinja2": "report",
+}
+"""Package -> the extra of tacit that installs it."""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code.
+
+    0 is success; 2 bad options, plans or data; 3 the ledger; 4 a door or the accounting; 5 a certificate; 6 a file;
+    130 an interruption; 1 anything unexpected.
+
+    Args:
+        words: the command line; None takes that of the process.
+    """
+    try:
+        command = tyro.cli(
+            commands.Command,
+            prog="tacit",
+            description="Differentially private reinforcement learning, with guarantees that anyone can recompute.",
+            args=list(sys.argv[1:] if words is None else words),
+            config=(tyro.conf.FlagCreatePairsOff,),
+        )
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else BAD_WORDS
+    return _guarded(command)
+
+
+def _guarded(command: object) -> int:
+    try:
+        _run(command)
+        sys.stdout.flush()
+        return 0
+    except TacitError as error:
+        complain(str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        resume = "; nothing is lost: give the same command with --resume" if hasattr(command, "resume") else ""
+        complain(f"Interrupted{resume}.")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has gone: nothing is left to say, and the interpreter's own flush must not fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        complain(f"{where}{error.strerror or 'the system refused'}; free space, permissions or the path need a look.")
+        return BAD_FILE
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in _OPTIONAL:
+            raise
+        complain(f"This command needs the package {package}: pip install 'tacit[{_OPTIONAL[package]}]'.")
+        return BAD_WORDS
+    except Exception as error:
+        # Its message and traceback could quote a record, so they are shown only where that was asked for.
+        if os.environ.get("TACIT_TRACEBACK"):
+            raise
+        kind = type(error).__name__
+        complain(f"Unexpected {kind}; set TACIT_TRACEBACK=1 to see where (the text may quote records) and report it.")
+        return UNEXPECTED
+
+
+def _run(command: object) -> None:
+    """One command, one function; its module, with whatever it needs, is loaded only here."""
+    match command:
+        case commands.Demo():
+            from tacit.cli.demo import demo
+
+            demo(command)
+        case commands.DataMaze() | commands.DataInspect() | commands.DataImport():
+            from tacit.cli import data
+
+            data.run(command)
+        case commands.Synthesize():
+            from tacit.cli.synthesize import synthesize
+
+            synthesize(command)
+        case commands.Sample():
+            from tacit.cli.sample import sample
+
+            sample(command)
+        case commands.Report():
+            from tacit.cli.report import report
+
+            report(command)
+        case commands.CertificateShow() | commands.CertificateVerify() | commands.CertificateSign():
+            from tacit.cli import certificate
+
+            certificate.run(command)
+        case commands.LedgerShow() | commands.LedgerVerify():
+            from tacit.cli import ledger
+
+            ledger.run(command)

@@ -1,0 +1,261 @@
+"""Every command of `tacit` as a frozen dataclass: its fields are the options, its docstring is the help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import Positional, subcommand
+
+from tacit.units import Relation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """The whole library in a few minutes: simulated private maze data, a synthetic dataset, its report and certificate.
+
+    Args:
+        out: folder of the run; everything is written there.
+        epsilon: the promise to every transition, at delta 1e-7.
+        seed: of the simulated data, of sampling and of the agents (never of the privacy noise, which is secret).
+        quick: a tiny run of seconds, to see that everything works; its figures mean nothing.
+        resume: go on with a run that was interrupted.
+    """
+
+    out: Path
+    epsilon: float = 1.0
+    seed: int = 0
+    quick: bool = False
+    resume: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataMaze:
+    """Simulate maze transitions (declared as simulated: no person is in them).
+
+    Args:
+        out: folder to write, in tacit's own format; it must not exist.
+        layout: name of the maze (open, umaze, medium, large, ring, tee, zigzag, comb, rooms).
+        steps: how many transitions.
+        seed: of the simulation.
+        unit: what one protected unit will be.
+    """
+
+    out: Path
+    layout: str = "umaze"
+    steps: int = 1_000_000
+    seed: int = 0
+    unit: Literal["transition", "episode"] = "transition"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataInspect:
+    """Show what is public about a dataset: fields, bounds and their source (counts only if it is simulated).
+
+    Args:
+        path: a folder that `tacit data` wrote.
+    """
+
+    path: Positional[Path]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataImport:
+    """Read records into tacit's own format: checked, clipped to the public bounds, one unit for each row.
+
+    Args:
+        files: .csv, .parquet or .npz files of one kind, or the id of one local Minari dataset.
+        unit: column with the id of the protected unit (Minari: key of the episode metadata or infos), or
+            ":transition" or ":episode" where each is a unit of its own.
+        out: folder to write; it must not exist. It holds the private records: keep it where they may be.
+        spec: JSON file with the public bounds (`PublicSpec.to_json`); only Minari can do without, from its spaces.
+        episode: column with the id of the episode; without it, terminations, truncations and units end episodes.
+        reward: public bounds LOW HIGH of the reward, for Minari without a spec.
+        minari_root: folder of the Minari datasets; otherwise Minari's own.
+        simulated: declare that no record is a real person's.
+    """
+
+    files: Positional[tuple[str, ...]]
+    unit: str
+    out: Path
+    spec: Path | None = None
+    episode: str | None = None
+    reward: tuple[float, float] | None = None
+    minari_root: Path | None = None
+    simulated: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Synthesize:
+    """Learn a synthesizer of transitions with differential privacy, and write a synthetic dataset and its certificate.
+
+    Args:
+        data: folder of the private records (`tacit data import` writes one).
+        out: folder of the run; it will hold nothing private.
+        unit: what one protected unit is, in the singular ("patient").
+        relation: what neighbouring data sets differ in: a unit is present or absent, or exchanged for another.
+        population: how many units there could be, as the public knows; never counted from the data.
+        epsilon: the promise to every unit.
+        delta: its slack; it must be below 1 / population.
+        ledger: file of the budget of these records; by default beside the data folder (DATA.ledger).
+        budget_epsilon: the whole budget of the records, when the ledger is new (by default: this release alone).
+        budget_delta: likewise.
+        public: folder of public records of the same shape to pre-train on.
+        provenance: where the public records come from and why they hold no private one; it is printed in the
+            certificate.
+        steps: number of noisy gradients.
+        batch: expected number of units in a noisy gradient.
+        clip: bound on the norm of a unit's gradient.
+        rows_per_unit: rows of one unit in a noisy gradient.
+        noise_draws: diffusion noise draws averaged for each row.
+        width: width of the network.
+        depth: depth of the network.
+        learning_rate: of Adam on the noisy gradients.
+        rows: how many synthetic transitions to write.
+        seed: of sampling and public pre-training (never of the privacy noise, which is secret).
+        resume: go on with a run that was interrupted; give the same options.
+        dry_run: print the promise and stop: no file is opened and nothing is spent.
+    """
+
+    data: Positional[Path]
+    out: Path
+    unit: str
+    relation: Relation
+    population: int
+    epsilon: float
+    delta: float
+    ledger: Path | None = None
+    budget_epsilon: float | None = None
+    budget_delta: float | None = None
+    public: Path | None = None
+    provenance: str | None = None
+    steps: int | None = None
+    batch: float | None = None
+    clip: float | None = None
+    rows_per_unit: int | None = None
+    noise_draws: int | None = None
+    width: int | None = None
+    depth: int | None = None
+    learning_rate: float | None = None
+    rows: int = 100_000
+    seed: int = 0
+    resume: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """Draw more synthetic transitions from a released model; this costs no privacy.
+
+    Args:
+        model: folder of the model (RUN/model).
+        count: how many transitions.
+        seed: of the sampling.
+        out: folder to write, in tacit's own format; it must not exist.
+        minari: write a Minari dataset of this id instead (name-v0).
+        root: folder of the Minari datasets; otherwise Minari's own.
+    """
+
+    model: Path
+    count: int
+    seed: int = 0
+    out: Path | None = None
+    minari: str | None = None
+    root: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Write report.html of a run again, from run.json and certificate.json; no private record is needed.
+
+    Args:
+        run: folder of the run.
+    """
+
+    run: Positional[Path]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertificateShow:
+    """Show a certificate in words.
+
+    Args:
+        path: certificate.json.
+    """
+
+    path: Positional[Path]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertificateVerify:
+    """Recompute a certificate's promise from its own events; an edited certificate fails.
+
+    Args:
+        path: certificate.json.
+        public_key: the Ed25519 key (64 hex digits) that must have signed it.
+    """
+
+    path: Positional[Path]
+    public_key: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertificateSign:
+    """Sign a certificate with an Ed25519 key, so that an edit by anybody else shows.
+
+    Args:
+        path: certificate.json.
+        private_key: PEM file of the key (openssl genpkey -algorithm ed25519).
+        out: file to write the signed certificate to; it must not exist.
+    """
+
+    path: Positional[Path]
+    private_key: Path
+    out: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerShow:
+    """Show a ledger: the unit, the budget, what was spent on which plan, and whether it still promises anything.
+
+    Args:
+        path: the ledger file.
+    """
+
+    path: Positional[Path]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerVerify:
+    """Check every entry of a ledger: integrity, order, hash chain, budget and claims.
+
+    Args:
+        path: the ledger file.
+        head: also require that this head hash (of a certificate or checkpoint) is in the ledger.
+    """
+
+    path: Positional[Path]
+    head: str | None = None
+
+
+Data = (
+    Annotated[DataMaze, subcommand("maze")]
+    | Annotated[DataInspect, subcommand("inspect")]
+    | Annotated[DataImport, subcommand("import")]
+)
+Certificate = (
+    Annotated[CertificateShow, subcommand("show")]
+    | Annotated[CertificateVerify, subcommand("verify")]
+    | Annotated[CertificateSign, subcommand("sign")]
+)
+Ledger = Annotated[LedgerShow, subcommand("show")] | Annotated[LedgerVerify, subcommand("verify")]
+Command = (
+    Annotated[Demo, subcommand("demo")]
+    | Annotated[Data, subcommand("data", description="Make, look at or import a dataset.")]
+    | Annotated[Synthesize, subcommand("synthesize")]
+    | Annotated[Sample, subcommand("sample")]
+    | Annotated[Report, subcommand("report")]
+    | Annotated[Certificate, subcommand("certificate", description="Show, verify or sign a certificate.")]
+    | Annotated[Ledger, subcommand("ledger", description="Show or verify the ledger of a dataset.")]
+)

@@ -1,0 +1,160 @@
+"""`tacit data`: simulate, look at and import records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tacit.cli.commands import DataImport, DataInspect, DataMaze
+from tacit.cli.console import progress, say
+from tacit.data.spec import PublicSpec
+from tacit.data.trajectories import Trajectories
+from tacit.errors import DataError, FileError
+
+_READERS = {".csv": "csv", ".parquet": "parquet", ".npz": "npz"}
+
+
+def run(command: DataMaze | DataInspect | DataImport) -> None:
+    """Dispatch to `maze`, `inspect` or `import_`."""
+    match command:
+        case DataMaze():
+            maze(command)
+        case DataInspect():
+            inspect(command)
+        case DataImport():
+            import_(command)
+
+
+def maze(command: DataMaze) -> None:
+    """Simulate maze transitions.
+
+    Raises:
+        DataError: there is no such layout, or no step.
+        FileError: the folder exists or cannot be written.
+    """
+    with progress(f"Simulating {command.steps:,} transitions of the {command.layout} maze"):
+        data = simulate(command.layout, command.steps, seed=command.seed, unit=command.unit)
+        data.save(command.out)
+    say(f"Wrote {command.out}: simulated records of the {command.layout} maze, one unit per {command.unit}.")
+
+
+def simulate(layout: str, steps: int, *, seed: int, unit: str = "transition") -> Trajectories:
+    """Simulated transitions of a maze as trajectories.
+
+    Raises:
+        DataError: there is no such layout, or no step.
+    """
+    from tacit.envs.maze import LAYOUTS, collect, spec
+
+    if layout not in LAYOUTS or steps < 1:
+        raise DataError(
+            f"there is no layout {layout!r}" if layout not in LAYOUTS else "there are no steps",
+            where="data maze",
+            expected=f"one of {', '.join(LAYOUTS)}, and at least one step",
+            remedy="choose one of these with --layout, and --steps",
+        )
+    columns: dict[str, Any] = collect(LAYOUTS[layout], steps, seed=seed)
+    return Trajectories.from_arrays(**columns, unit_ids=f":{unit}", spec=spec(LAYOUTS[layout]), simulated=True)
+
+
+def inspect(command: DataInspect) -> None:
+    """Show what is public about a dataset.
+
+    Raises:
+        FileError: the folder holds no trajectories.
+    """
+    from tacit.data.files import inspect as summarise
+
+    found = summarise(command.path)
+    if found["simulated"]:
+        say("Simulated records: " + ", ".join(f"{count:,} {name}" for name, count in found["counts"].items()) + ".")
+    else:
+        say("Private records: how many there are is not shown.")
+    spec = found["spec"]
+    say(f"Public bounds from: {spec['source']}. Episodes can terminate: {'yes' if spec['terminals'] else 'no'}.")
+    bounds = {
+        "next_observations": spec["observation"],
+        **{f"{k}s": spec[k] for k in ("observation", "action", "reward")},
+    }
+    for name, field in found["fields"].items():
+        say(f"  {name:<18}{field['kind']:<11}{field['dtype']:<8}width {field['width']}{_range(bounds.get(name))}")
+    if spec["difference"] is not None:
+        say("  typical step      " + ", ".join(f"{size:g}" for size in spec["difference"]))
+
+
+def import_(command: DataImport) -> None:
+    """Read records into tacit's own format.
+
+    Raises:
+        DataError: the records break a rule (the message names file and row, never a value).
+        FileError: a file is missing or damaged, or the folder exists.
+    """
+    kinds = {_READERS.get(Path(name).suffix.lower(), "minari") for name in command.files}
+    if len(kinds) != 1 or (kinds == {"minari"} and len(command.files) != 1):
+        raise FileError(
+            "the files are of several kinds, or there is none" if len(kinds) != 1 else "there are several datasets",
+            where="data import",
+            expected=".csv, .parquet or .npz files of one kind, or the id of one Minari dataset",
+            remedy="import one kind at a time",
+        )
+    kind = kinds.pop()
+    spec = None if command.spec is None else read_spec(command.spec)
+    options: dict[str, Any] = {"unit": command.unit, "simulated": command.simulated, "store": command.out}
+    with progress("Reading and checking the records"):
+        if kind == "minari":
+            _refuse(command.episode is not None, "--episode", "Minari datasets, which know their episodes")
+            Trajectories.from_minari(
+                command.files[0], spec=spec, reward=command.reward, root=command.minari_root, **options
+            )
+        else:
+            _refuse(command.reward is not None, "--reward", "files, whose bounds --spec declares")
+            _refuse(command.minari_root is not None, "--minari-root", "files")
+            if spec is None:
+                raise DataError(
+                    "the public bounds are missing",
+                    where="data import",
+                    expected="--spec, a JSON file as PublicSpec.to_json writes it",
+                    remedy="declare bounds that are known without the data",
+                )
+            read = {"csv": Trajectories.from_csv, "parquet": Trajectories.from_parquet, "npz": Trajectories.from_npz}
+            read[kind](command.files, spec=spec, episode=command.episode, **options)
+    what = "simulated records" if command.simulated else "the private records: keep it where they may be"
+    say(f"Wrote {command.out} ({what}).")
+
+
+def read_spec(path: Path) -> PublicSpec:
+    """The public bounds in a JSON file.
+
+    Raises:
+        FileError: the file is missing or no JSON.
+        DataError: a field is missing or invalid.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        raise FileError(
+            "the file is missing or no JSON",
+            where=str(path),
+            expected="a JSON object as PublicSpec.to_json writes it",
+            remedy="check the path, or write it again",
+        ) from None
+    return PublicSpec.from_json(value)
+
+
+def _refuse(given: bool, option: str, kind: str) -> None:
+    if given:
+        raise DataError(
+            f"{option} has no meaning here",
+            where="data import",
+            expected=f"no {option} for {kind}",
+            remedy=f"leave {option} out",
+        )
+
+
+def _range(space: dict[str, Any] | None) -> str:
+    if space is None:
+        return ""
+    if space["kind"] == "discrete":
+        return f"  0 to {space['n'] - 1}"
+    return "  " + ", ".join(f"{low:g} to {high:g}" for low, high in zip(space["low"], space["high"], strict=True))

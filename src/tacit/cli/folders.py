@@ -1,0 +1,116 @@
+"""The folder of a run: what is in it, how it is begun and taken up again, and that nothing is written outside it.
+
+run.json            settings, whether it finished, and everything public that report.html shows
+report.html         the report
+certificate.json    the certificate, and certificate.md for people
+model/              the released synthesizer
+minari/             the synthetic dataset, as Minari's folder of datasets
+checkpoint/         public state of the training, until it is done
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import FileError
+
+_LARGEST = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one run.
+
+    Args:
+        path: the folder, which exists.
+    """
+
+    path: Path
+
+    @classmethod
+    def begin(cls, path: Path, command: str, settings: Mapping[str, Any], *, resume: bool) -> RunFolder:
+        """Make the folder of a new run, or take up the one of a run with the same settings.
+
+        Raises:
+            FileError: the folder exists and this is no resumption, or it is the folder of something else.
+        """
+        run, plain = cls(path), json.loads(json.dumps(settings, default=str))
+        if resume and path.exists():
+            begun = run.read()
+            other = sorted(k for k in {*plain, *begun["settings"]} if plain.get(k) != begun["settings"].get(k))
+            if begun["command"] != command or other:
+                raise FileError(
+                    f"the run was begun with other options ({', '.join(other) or begun['command']})",
+                    where=str(path),
+                    expected="the options that it was begun with",
+                    remedy="give the same options, or another folder for a new run",
+                )
+            return run
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            raise FileError(
+                "the folder exists already",
+                where=str(path),
+                expected="a name that is still free",
+                remedy="choose another folder, or --resume to go on with the run in it",
+            ) from None
+        run.write("run.json", {"command": command, "settings": plain, "finished": False})
+        return run
+
+    def inside(self, name: str) -> Path:
+        """The path of something in the run, refused if it leads out of the folder (by `..` or by a link).
+
+        Raises:
+            FileError: it does.
+        """
+        path = self.path / name
+        if not path.resolve().is_relative_to(self.path.resolve()) or path.is_symlink():
+            raise FileError(
+                f"{name!r} leads out of the folder of the run",
+                where=str(self.path),
+                expected="plain files and folders of the run itself",
+                remedy="remove the link or choose another name",
+            )
+        return path
+
+    def write(self, name: str, content: str | Mapping[str, Any]) -> None:
+        """Write one file, all or nothing."""
+        text = content if isinstance(content, str) else json.dumps(content, allow_nan=False) + "\n"
+        path, partial = self.inside(name), self.inside(f".{name}.partial")
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+
+    def read(self) -> dict[str, Any]:
+        """The content of run.json.
+
+        Raises:
+            FileError: it is missing, damaged or not of a run.
+        """
+        path, value = self.inside("run.json"), None
+        try:
+            if path.stat().st_size <= _LARGEST:
+                value = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            pass
+        if not isinstance(value, dict) or not {"command", "settings", "finished"} <= value.keys():
+            raise FileError(
+                "run.json is missing, truncated or of another kind",
+                where=str(self.path),
+                expected="the folder of a run of `tacit demo` or `tacit synthesize`",
+                remedy="check the path, or start a new run in another folder",
+            )
+        return value
+
+    def remove(self, name: str) -> None:
+        """Remove a folder that is needed no more."""
+        shutil.rmtree(self.inside(name), ignore_errors=True)

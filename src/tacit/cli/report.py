@@ -1,0 +1,32 @@
+"""`tacit report`: the page again, from what the run measured."""
+
+from __future__ import annotations
+
+from tacit.cli.commands import Report
+from tacit.cli.console import say
+from tacit.cli.folders import RunFolder
+from tacit.errors import FileError
+from tacit.measure.report import render, storage
+from tacit.privacy.certificate import Certificate
+
+
+def report(command: Report) -> None:
+    """Write report.html again.
+
+    Raises:
+        FileError: the run is not finished or its run.json is damaged.
+        CertificateError: the certificate does not hold.
+    """
+    run = RunFolder(command.run)
+    stored = run.read()
+    if not stored["finished"] or not isinstance(stored.get("report"), dict):
+        raise FileError(
+            "the run is not finished",
+            where=str(run.path),
+            expected="a run that has come to its end",
+            remedy=f"go on with it: tacit {stored['command']} --resume, with the options that it was begun with",
+        )
+    certificate = Certificate.load(run.inside("certificate.json"))
+    certificate.verify()
+    run.write("report.html", render(storage.from_json(stored["report"], certificate.to_json())))
+    say(f"Wrote {run.path / 'report.html'}")

@@ -1,0 +1,48 @@
+"""`tacit sample`: more rows from a released model, at no further cost."""
+
+from __future__ import annotations
+
+from tacit import hub
+from tacit.cli.commands import Sample
+from tacit.cli.console import progress, say
+from tacit.errors import DataError
+
+
+def sample(command: Sample) -> None:
+    """Draw rows and write them.
+
+    Raises:
+        DataError: no output or two, or a count below 1.
+        FileError: the model is damaged, or the output exists or leads out of the folder.
+        CertificateError: the model's certificate was edited.
+    """
+    if (command.out is None) == (command.minari is None) or command.count < 1:
+        raise DataError(
+            "the count is below 1" if command.count < 1 else "there is no output, or there are two",
+            where="sample",
+            expected="--count of at least 1, and --out FOLDER or --minari NAME-v0",
+            remedy="name one place for the rows",
+        )
+    if command.root is not None and command.minari is None:
+        raise DataError(
+            "--root has no meaning here",
+            where="sample",
+            expected="--root together with --minari",
+            remedy="leave --root out",
+        )
+    release = hub.load(command.model)
+    with progress(f"Sampling {command.count:,} rows"):
+        data = release.value.sample(command.count, seed=command.seed)
+    if command.out is not None:
+        data.save(command.out)
+        say(f"Wrote {command.out}")
+    else:
+        assert command.minari is not None
+        certificate = release.certificate
+        if command.root is not None:
+            command.root.mkdir(parents=True, exist_ok=True)
+        written = data.to_minari(
+            command.minari, root=command.root, certificate=certificate.to_json(), description=certificate.sentence
+        )
+        say(f"Wrote {written}")
+    say(release.certificate.sentence)

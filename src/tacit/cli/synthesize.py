@@ -1,0 +1,149 @@
+"""`tacit synthesize`: private records in, a synthetic dataset with its certificate out."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.cli.commands import Synthesize
+from tacit.cli.console import progress, say
+from tacit.cli.folders import RunFolder
+from tacit.errors import DataError, PlanError
+from tacit.methods.synthesis import Plan, Pretraining
+from tacit.units import Unit
+
+if TYPE_CHECKING:
+    from tacit.data.trajectories import Trajectories
+    from tacit.methods.synthesis.pretraining import Pretrained
+    from tacit.privacy.ledger import Ledger
+
+_OVERRIDES = ("steps", "clip", "rows_per_unit", "noise_draws", "width", "depth", "learning_rate")
+
+
+def synthesize(command: Synthesize) -> None:
+    """Plan, promise, train, sample, report.
+
+    Raises:
+        TacitError: see the exit codes of `tacit.cli.app.main`; nothing is spent before training begins.
+    """
+    with progress("Calibrating the noise"):
+        plan = planned(command)
+    say(str(plan))
+    if command.dry_run:
+        say("Dry run: no file was opened and nothing was spent.")
+        return
+    settings = {k: v for k, v in dataclasses.asdict(command).items() if k not in ("resume", "dry_run", "out")}
+    data = _open(command)
+    run = RunFolder.begin(command.out, "synthesize", settings, resume=command.resume)
+    _produce(command, plan, data, run)
+
+
+def planned(command: Synthesize) -> Plan:
+    """The calibrated plan of a command; touches no file.
+
+    Raises:
+        PlanError: an option is out of range, or one is missing that another needs.
+    """
+    if (command.public is None) != (command.provenance is None):
+        raise PlanError(
+            "public records and their provenance do not go together",
+            where="synthesize",
+            expected="--public and --provenance, or neither",
+            remedy="say where the public records come from and why they hold no private one",
+        )
+    unit = Unit(command.unit, command.relation, command.population)
+    plan = Plan()
+    changes: dict[str, Any] = {k: v for k in _OVERRIDES if (v := getattr(command, k)) is not None}
+    if command.batch is not None:
+        changes["rate"] = command.batch / unit.size
+    if command.steps is not None:
+        changes["warmup"] = min(plan.warmup, command.steps // 10)
+    if command.provenance is not None:
+        changes["pretraining"] = Pretraining(provenance=command.provenance)
+    plan = dataclasses.replace(plan, **changes)
+    return plan.calibrate(unit=unit, epsilon=command.epsilon, delta=command.delta)
+
+
+def ledger_path(command: Synthesize) -> Path:
+    """The ledger's file: as asked for, else beside the records, never in the folder that gets published."""
+    if command.ledger is not None:
+        return command.ledger
+    data = command.data.resolve()
+    return data.with_name(f"{data.name}.ledger")
+
+
+def _open(command: Synthesize) -> Trajectories:
+    from tacit.data.trajectories import Trajectories
+
+    if command.rows < 1:
+        raise DataError(
+            "the number of synthetic rows is below 1",
+            where="synthesize",
+            expected="--rows of at least 1",
+            remedy="choose another number",
+        )
+    with progress("Opening the records"):
+        return Trajectories.open(command.data)
+
+
+def _produce(command: Synthesize, plan: Plan, data: Trajectories, run: RunFolder) -> None:
+    from tacit.cli import runs
+    from tacit.measure.report import tables
+    from tacit.privacy.vault import Vault
+
+    watch = runs.Stopwatch()
+    if run.read()["finished"]:
+        say("The run was finished already.")
+    else:
+        if runs.trained(run):
+            release = runs.load(run)
+        else:
+            pretrained = _pretrained(command, plan, data)
+            with _ledger(command, plan) as ledger:
+                vault = Vault(data, ledger)
+                release = runs.train(run, plan, vault, pretrained=pretrained, resume=command.resume)
+        rows = runs.publish(run, release, command.rows, seed=command.seed)
+        with progress("Measuring and writing the report"):
+            # Private records are never compared with: only simulated ones may be shown.
+            reference = data.columns if data.simulated else None
+            sections = tables.sections(data.spec, rows, reference, seed=command.seed)
+            costs = (runs.size_of(release), *(watch.costs() if data.simulated else ()))
+            runs.finish(run, runs.report(release, run.path.name, {**sections, "costs": costs}))
+    runs.closing(run)
+
+
+def _ledger(command: Synthesize, plan: Plan) -> Ledger:
+    """The budget of the records: opened, or begun with what this release needs unless more was declared."""
+    from tacit.privacy.ledger import Ledger
+
+    path, epsilon, delta = ledger_path(command), command.budget_epsilon, command.budget_delta
+    if not path.exists():
+        epsilon = plan.epsilon if epsilon is None else epsilon
+        delta = plan.delta if delta is None else delta
+    return Ledger(path, plan.unit, epsilon=epsilon, delta=delta)
+
+
+def _pretrained(command: Synthesize, plan: Plan, data: Trajectories) -> Pretrained | None:
+    """The starting point from public records, if the plan declares one."""
+    from tacit.data.trajectories import Trajectories
+    from tacit.methods.synthesis import Encoder, pretrain
+
+    if command.public is None:
+        return None
+    public = Trajectories.open(command.public)
+    same = _shape(public) == _shape(data) and command.public.resolve() != command.data.resolve()
+    if not same:
+        raise DataError(
+            "the public records are the private ones, or of other fields",
+            where=str(command.public),
+            expected="other records, with observations and actions of the same kind and width",
+            remedy="choose public records of the same problem",
+        )
+    encoder = Encoder.from_public(data.spec, public.columns)
+    with progress("Training on the public records") as advance:
+        return pretrain(plan, encoder, public.columns, seed=command.seed, progress=advance)
+
+
+def _shape(data: Trajectories) -> tuple[object, ...]:
+    return tuple((type(space).__name__, space.size) for space in (data.spec.observation, data.spec.action))
