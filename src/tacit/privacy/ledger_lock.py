@@ -156,6 +156,8 @@ def _take(path: Path) -> int:
 
 def _release(handle: int, pid: int) -> None:
     if os.getpid() == pid:
+        if sys.platform != "win32":
+            fcntl.flock(handle, fcntl.LOCK_UN)  # also for a child that was forked a moment ago
         os.close(handle)
 
 
