@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,3 +25,11 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip("the real rows are not on this machine (set TACIT_DATA to their folder)")
     return folder
+
+
+@pytest.fixture
+def ram_path() -> Iterator[Path]:
+    """A folder on a RAM disk where there is one: for tests that flush a ledger thousands of times."""
+    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=base, prefix="tacit-test-") as folder:
+        yield Path(folder)
