@@ -419,12 +419,12 @@ def _behind(part: str, step: Callable[[], Value]) -> Value:
 
 
 def exhausted(run: Run, part: str) -> PlanExhausted:
-    """The error of a run whose steps have all been claimed."""
+    """The error of a run that was begun or finished before and cannot be begun anew."""
     return PlanExhausted(
-        "every step of the plan has been claimed",
+        "the plan was run before, and a claimed step is never run again",
         where=f"{run.plan.method} plan {run.plan_id}, part {part!r}",
-        expected="a plan with steps left, or its checkpoint",
-        remedy="resume from the checkpoint of the run, or calibrate a new plan within the ledger's budget",
+        expected="a plan that is new to the ledger, or the run's checkpoint",
+        remedy="pass resume=True with the run's folder, or calibrate a new plan within the ledger's budget",
     )
 
 

@@ -80,7 +80,8 @@ def fit(
         vault: the private rows and their ledger.
         pretrained: the starting point that `plan.pretraining` declares (`synthesis.pretrain`); None without one.
         folder: where checkpoints go, after every block of claimed steps (at most 1 % of them).
-        resume: go on from `folder`'s checkpoint; steps that were claimed but not kept are lost, never run again.
+        resume: go on from `folder`'s checkpoint, or from the start where a run was stopped before its first one; steps
+            that were claimed but not kept are lost, never run again.
         progress: called after each step.
 
     Raises:
@@ -95,7 +96,7 @@ def fit(
     path = folder / "checkpoint.safetensors" if folder is not None else None
     if resume and path is not None and path.exists():
         state.load(checkpoint.load(path, plan_id=run.plan_id, ledger=vault.ledger))
-    elif vault.touched(run):
+    elif vault.touched(run) and not (resume and vault.steps_left(run, PART)):
         raise exhausted(run, PART)
 
     while vault.steps_left(run, PART):
