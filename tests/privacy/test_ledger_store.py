@@ -1,8 +1,10 @@
+import contextlib
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -224,19 +226,34 @@ def test_disk_full_at_creation_leaves_no_ledger(path: Path) -> None:
     make(path).close()
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
-def test_read_only_folder(path: Path) -> None:
-    make(path).close()
-    path.parent.chmod(0o500)
-    path.chmod(0o400)
+@contextlib.contextmanager
+def nobody() -> Iterator[None]:
+    """Somebody who is not root, as file permissions do not bind root."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
     try:
-        with pytest.raises(LedgerError):
-            make(path.with_name("new.ledger"))
-        with pytest.raises(LedgerError):
-            Ledger(path)
-        Ledger.read(path).verify()
+        yield
     finally:
-        path.parent.chmod(0o700)
+        os.seteuid(user)
+
+
+@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="needs POSIX permissions")
+def test_read_only_folder_and_file() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "x.ledger")
+        make(path).close()
+        path.with_name("x.ledger.lock").chmod(0o666)
+        path.chmod(0o444)
+        Path(folder).chmod(0o555)
+        with nobody():
+            with pytest.raises(LedgerError, match="folder cannot be written"):
+                make(path.with_name("new.ledger"))
+            with pytest.raises(LedgerError, match="readonly"):
+                Ledger(path)
+            Ledger.read(path).verify()
+        Path(folder).chmod(0o700)
+        assert sorted(file.name for file in Path(folder).iterdir()) == ["x.ledger", "x.ledger.lock"]
 
 
 def test_missing_folder(tmp_path: Path) -> None:

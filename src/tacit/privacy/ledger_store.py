@@ -62,8 +62,9 @@ class Store:
     def create(self, entry: Entry) -> None:
         """Write a new ledger holding one entry: the file appears complete, or not at all."""
         new = self.path.with_name(self.path.name + ".new")
+        journal = new.with_name(new.name + "-journal")
         try:
-            for leftover in (new, new.with_name(new.name + "-journal")):
+            for leftover in (new, journal):
                 leftover.unlink(missing_ok=True)
             with _sqlite(self.path), contextlib.closing(_connect(new, "rwc")) as connection:
                 connection.execute("BEGIN IMMEDIATE")
@@ -71,6 +72,7 @@ class Store:
                     connection.execute(statement)
                 connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", _row(entry))
                 connection.execute("COMMIT")
+            journal.unlink(missing_ok=True)
             os.replace(new, self.path)
             _sync_folder(self.path.parent)
         except OSError as error:
@@ -95,7 +97,8 @@ class Store:
         with _sqlite(self.path):
             connection = _connect(self.path, "rw")
             self._connections.append(connection)
-            connection.execute("BEGIN IMMEDIATE")  # rolls back what a crash left, and fails on a read-only file
+            connection.execute("BEGIN IMMEDIATE")  # undoes what a crash left half-done
+            connection.execute("DELETE FROM entries WHERE 0")  # fails on a read-only file
             connection.execute("ROLLBACK")
             entries = _load(connection)
         recorded = self.lock.head
