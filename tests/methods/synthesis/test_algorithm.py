@@ -1,0 +1,137 @@
+"""The whole of `fit` on a small simulated maze: it learns, it is paid for, it resumes, it cannot be run twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tacit.data.trajectories import Trajectories
+from tacit.envs import maze
+from tacit.envs.maze_layouts import LAYOUTS
+from tacit.errors import LedgerError, PlanError, PlanExhausted
+from tacit.measure.fidelity import fidelity
+from tacit.methods import synthesis
+from tacit.privacy import checkpoint
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.vault import Vault
+from tacit.units import Unit
+
+LAYOUT = LAYOUTS["open"]
+UNIT = Unit("transition", "add_or_remove", 20_000)
+COLUMNS = maze.collect(LAYOUT, 20_000, agents=100, seed=3)
+FIELDS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations")
+
+
+def vault_in(folder: Path, name: str = "run") -> Vault:
+    data = Trajectories.from_arrays(
+        **{field: COLUMNS[field] for field in FIELDS},
+        unit_ids=":transition",
+        spec=maze.spec(LAYOUT),
+        simulated=True,
+    )
+    path = folder / f"{name}.ledger"
+    ledger = Ledger(path) if path.exists() else Ledger(path, UNIT, epsilon=20.0, delta=2e-5)
+    return Vault(data, ledger)
+
+
+def plan_of(**fields: object) -> synthesis.Plan:
+    small = {"steps": 40, "rate": 0.05, "width": 32, "depth": 2, "warmup": 5, "ema": 0.9}
+    return synthesis.Plan(**{**small, **fields}).calibrate(unit=UNIT, epsilon=8.0, delta=1e-5)  # type: ignore[arg-type]
+
+
+def test_it_learns_within_its_promise_and_depends_on_the_data(tmp_path: Path) -> None:
+    vault = vault_in(tmp_path)
+    release = synthesis.fit(plan_of(steps=150, learning_rate=2e-2), vault)
+    start = synthesis.pretrain(plan_of(), synthesis.Encoder.from_bounds(vault.spec), None, seed=0)
+    untrained = synthesis.Synthesizer(plan_of(), start.encoder, start.average)
+    learned = fidelity(COLUMNS, release.value.sample_columns(5_000, seed=0))
+    before = fidelity(COLUMNS, untrained.sample_columns(5_000, seed=0))
+    assert learned.marginal > before.marginal + 0.05
+    assert learned.marginal > 0.85
+    verified = release.certificate.verify()
+    assert verified.epsilon <= 8.0
+    assert release.certificate.epsilon == pytest.approx(8.0, rel=5e-3)
+
+
+def test_a_second_fit_of_the_same_plan_is_refused_and_another_one_is_paid(tmp_path: Path) -> None:
+    vault, plan = vault_in(tmp_path), plan_of()
+    synthesis.fit(plan, vault)
+    with pytest.raises(PlanExhausted):
+        synthesis.fit(plan, vault)
+    with pytest.raises(PlanExhausted):
+        synthesis.fit(plan, vault, folder=tmp_path, resume=True)
+    synthesis.fit(plan_of(steps=41), vault)
+    assert vault.ledger.spent()[0] == pytest.approx(16.0, rel=1e-2)
+
+
+class Stop(Exception):
+    """Stops a run from its progress callback."""
+
+
+def test_an_interrupted_run_goes_on_with_the_steps_that_are_left(tmp_path: Path) -> None:
+    vault, plan = vault_in(tmp_path), plan_of()
+
+    def stop_at(limit: int) -> Callable[[int, int], None]:
+        def progress(done: int, total: int) -> None:
+            if done == limit:
+                raise Stop
+
+        return progress
+
+    with pytest.raises(Stop):
+        synthesis.fit(plan, vault, folder=tmp_path, progress=stop_at(17))
+    vault.ledger.close()
+    again = vault_in(tmp_path)
+    steps: list[int] = []
+    release = synthesis.fit(plan, again, folder=tmp_path, resume=True, progress=lambda done, total: steps.append(done))
+    assert steps == list(range(18, 41))
+    assert all(torch.isfinite(value).all() for value in release.value.weights.values())
+    finished = synthesis.fit(plan, again, folder=tmp_path, resume=True)
+    for name, value in release.value.weights.items():
+        torch.testing.assert_close(finished.value.weights[name], value)
+
+
+def test_a_run_stopped_before_its_first_checkpoint_can_be_resumed(tmp_path: Path) -> None:
+    vault, plan = vault_in(tmp_path), plan_of()
+    vault.next_step(vault.reserve(plan), "denoiser")
+    vault.ledger.close()
+    again, steps = vault_in(tmp_path), []
+    synthesis.fit(plan, again, folder=tmp_path, resume=True, progress=lambda done, total: steps.append(done))
+    assert steps == list(range(2, 41))
+
+
+def test_a_ledger_older_than_the_checkpoint_is_refused(tmp_path: Path) -> None:
+    vault, plan = vault_in(tmp_path), plan_of()
+    synthesis.fit(plan, vault, folder=tmp_path)
+    vault.ledger.close()
+    other = vault_in(tmp_path, "other")
+    with pytest.raises(LedgerError, match="another plan or another dataset"):
+        synthesis.fit(plan, other, folder=tmp_path, resume=True)
+    with pytest.raises(LedgerError):
+        checkpoint.load(tmp_path / "checkpoint.safetensors", plan_id="0" * 16, ledger=other.ledger)
+
+
+def test_the_declared_pretraining_is_the_one_used(tmp_path: Path) -> None:
+    vault = vault_in(tmp_path)
+    declared = plan_of(pretraining=synthesis.Pretraining(provenance="simulated", steps=25, batch=64))
+    with pytest.raises(PlanError, match="not the pre-training"):
+        synthesis.fit(declared, vault)
+    columns = {name: COLUMNS[name] for name in FIELDS}
+    start = synthesis.pretrain(declared, synthesis.Encoder.from_bounds(vault.spec), columns, seed=0)
+    release = synthesis.fit(declared, vault, pretrained=start)
+    assert any("simulated" in line for line in release.certificate.not_covered)
+    assert not vault.ledger.spent()[0] > 8.0
+
+
+def test_samples_are_inside_the_public_bounds_and_seeded(tmp_path: Path) -> None:
+    value = synthesis.fit(plan_of(), vault_in(tmp_path)).value
+    first, second = (value.sample_columns(500, seed=1) for _ in range(2))
+    low, high = maze.spec(LAYOUT).observation.low, maze.spec(LAYOUT).observation.high  # type: ignore[union-attr]
+    assert (first["observations"] >= np.float32(low)).all()
+    assert (first["observations"] <= np.float32(high)).all()
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+    assert value.sample(50).simulated
