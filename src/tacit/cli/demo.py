@@ -9,7 +9,7 @@ from tacit.cli import runs
 from tacit.cli.commands import Demo
 from tacit.cli.console import progress, say
 from tacit.cli.data import simulate
-from tacit.cli.folders import RunFolder
+from tacit.cli.folders import RunFolder, require_free
 from tacit.data.trajectories import Trajectories
 from tacit.envs.maze import LAYOUTS
 from tacit.measure.report import tables
@@ -53,6 +53,7 @@ def demo(command: Demo) -> None:
     watch, size = runs.Stopwatch(), QUICK if command.quick else FULL
     settings = {"epsilon": command.epsilon, "seed": command.seed, "quick": command.quick}
     unit = Unit("transition", "add_or_remove", size.population)
+    require_free(command.out, resume=command.resume)
     with progress("Calibrating the noise"):
         plan = size.plan.calibrate(unit=unit, epsilon=command.epsilon, delta=DELTA)
     say(str(plan))

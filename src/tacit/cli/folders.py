@@ -40,8 +40,9 @@ class RunFolder:
         Raises:
             FileError: the folder exists and this is no resumption, or it is the folder of something else.
         """
+        require_free(path, resume=resume)
         run, plain = cls(path), json.loads(json.dumps(settings, default=str))
-        if resume and path.exists():
+        if (path / "run.json").exists():
             begun = run.read()
             other = sorted(k for k in {*plain, *begun["settings"]} if plain.get(k) != begun["settings"].get(k))
             if begun["command"] != command or other:
@@ -52,15 +53,7 @@ class RunFolder:
                     remedy="give the same options, or another folder for a new run",
                 )
             return run
-        try:
-            path.mkdir(parents=True)
-        except FileExistsError:
-            raise FileError(
-                "the folder exists already",
-                where=str(path),
-                expected="a name that is still free",
-                remedy="choose another folder, or --resume to go on with the run in it",
-            ) from None
+        path.mkdir(parents=True, exist_ok=True)
         run.write("run.json", {"command": command, "settings": plain, "finished": False})
         return run
 
@@ -114,3 +107,19 @@ class RunFolder:
     def remove(self, name: str) -> None:
         """Remove a folder that is needed no more."""
         shutil.rmtree(self.inside(name), ignore_errors=True)
+
+
+def require_free(path: Path, *, resume: bool) -> None:
+    """Refuse a folder in which there is something, unless it is a run that is to be resumed.
+
+    Raises:
+        FileError: there is.
+    """
+    run_or_nothing = resume and (path / "run.json").exists()
+    if os.path.lexists(path) and not run_or_nothing and (not path.is_dir() or any(path.iterdir())):
+        raise FileError(
+            "there is something in this place already" if not resume else "there is no run in this folder",
+            where=str(path),
+            expected="a new or empty folder" if not resume else "the folder of the run that was interrupted",
+            remedy="choose another folder" + ("" if resume else ", or --resume to go on with the run in it"),
+        )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.cli.commands import Synthesize
 from tacit.cli.console import progress, say
-from tacit.cli.folders import RunFolder
+from tacit.cli.folders import RunFolder, require_free
 from tacit.errors import DataError, PlanError
 from tacit.methods.synthesis import Plan, Pretraining
 from tacit.units import Unit
@@ -27,6 +27,8 @@ def synthesize(command: Synthesize) -> None:
     Raises:
         TacitError: see the exit codes of `tacit.cli.app.main`; nothing is spent before training begins.
     """
+    if not command.dry_run:
+        require_free(command.out, resume=command.resume)
     with progress("Calibrating the noise"):
         plan = planned(command)
     say(str(plan))
