@@ -133,7 +133,7 @@ class Pretraining:
     """
 
     provenance: str
-    steps: int = 800
+    steps: int = 1_500
     batch: int = 1_024
     learning_rate: float = 3e-3
     weight_decay: float = 0.0
@@ -185,7 +185,7 @@ class Plan:
     method: ClassVar[str] = "synthesis of transitions (PrivORL-n)"
     source: ClassVar[str] = "PrivORL: Differentially Private Synthetic Dataset for Offline Reinforcement Learning"
 
-    steps: int = 500
+    steps: int = 1_000
     rate: float = 0.004
     clip: float = 1.0
     noise_multiplier: float | None = None
