@@ -1,9 +1,10 @@
 """The defaults of `synthesis.Plan`, chosen on public layouts alone: `python -m experiments.tune_synthesis`.
 
 One public maze at a time plays the private data (a million transitions); others of its outer size are pre-trained on.
-The evaluation's mazes (umaze, medium) are never used. The cell "default" is `Plan()` as it stands; "short" has 250 steps, and
-the other cells change "short" in one respect. As all rows are simulated and public, the gradients are clipped and noised
-here directly, from a seed, without a vault or a ledger: the law of the result is that of `Vault.noisy_gradient`.
+The evaluation's mazes (umaze, medium) are never used. The cell "default" is `Plan()` as it stands; "short" has 250
+steps, and the other cells change "short" in one respect. As all rows are simulated and public, the gradients are clipped
+and noised here directly, from a seed, without a vault or a ledger: the law of the result is that of
+`Vault.noisy_gradient`.
 
 Prints one line a cell and writes `experiments/results/tuning_synthesis.json`; goes on where it was interrupted.
 """
