@@ -51,6 +51,8 @@ def test_a_test_that_knows_nothing_bounds_nothing() -> None:
     assert epsilon_lower_bound(Counts(0, 100, 1, 100), delta=0.5, confidence=0.95) == 0.0
     assert mu_lower_bound(Counts(50, 100, 50, 100), confidence=0.95) == 0.0
     assert mu_lower_bound(Counts(100, 100, 0, 100), confidence=0.95) == 0.0
+    found = audit([0.0, 1.0] * 10, [0.0, 1.0] * 10, delta=1e-5)
+    assert (found.epsilon, found.mu, found.gaussian_epsilon) == (0.0, 0.0, 0.0)
 
 
 def test_bounds_grow_with_confidence_given_up() -> None:

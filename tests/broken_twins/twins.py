@@ -1,0 +1,271 @@
+"""Broken twins: the real code with one planted privacy mistake each, most of them seen in published code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tacit.data.trajectories import Trajectories
+from tacit.privacy import accounting, clipping, decoys, ledger_state, noise, vault
+from tacit.privacy import plan as plans
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise import SecretNoise
+from tacit.privacy.vault import Vault
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A mistake, how to plant it, and the detectors that must see it (others may)."""
+
+    name: str
+    plant: Plant
+    seen_by: tuple[str, ...]
+
+
+def _coefficients(patch: pytest.MonkeyPatch, broken: Callable[[Any, float], Any]) -> None:
+    """Replace the rule from norms [U] (numpy or torch) to factors [U]."""
+    patch.setattr(clipping, "coefficients", broken)
+
+
+def no_clip(patch: pytest.MonkeyPatch) -> None:
+    _coefficients(patch, lambda norms, clip: norms * 0 + 1)
+
+
+def clip_per_batch(patch: pytest.MonkeyPatch) -> None:
+    """One factor for the whole batch, so that the batch's sum (not each unit's term) has norm at most C."""
+    _coefficients(patch, lambda norms, clip: norms * 0 + clip / max(clip, float(norms.sum())))
+
+
+def stale_norm(patch: pytest.MonkeyPatch) -> None:
+    """The factors are those of the previous step's norms, as when a hook did not fire."""
+    real = clipping.coefficients
+    kept: dict[tuple[type, int], Any] = {}
+
+    def broken(norms: Any, clip: float) -> Any:
+        key = type(norms), len(norms)
+        before = kept.get(key, norms)
+        kept[key] = norms.clone() if isinstance(norms, torch.Tensor) else norms.copy()
+        return real(before, clip)
+
+    _coefficients(patch, broken)
+
+
+def nan_bypass(patch: pytest.MonkeyPatch) -> None:
+    """`min(1, C / norm)` in an order of comparisons that lets a norm of NaN or infinity through with factor 1."""
+    real = clipping.coefficients
+
+    def broken(norms: Any, clip: float) -> Any:
+        factors = real(norms, clip)
+        factors[~(norms < 1e150)] = 1.0
+        return factors
+
+    _coefficients(patch, broken)
+
+
+def weight_inflation(patch: pytest.MonkeyPatch) -> None:
+    """Factors of 1.05 C / norm, as when the clip is applied to another norm than the sum's."""
+    real = clipping.coefficients
+    _coefficients(patch, lambda norms, clip: real(norms, 1.05 * clip))
+
+
+def half_sigma(patch: pytest.MonkeyPatch) -> None:
+    """The noise of one neighbour definition, the account of the other."""
+    real = vault._sigma
+    patch.setattr(vault, "_sigma", lambda spec: real(spec) / 2)
+
+
+def noise_without_clip(patch: pytest.MonkeyPatch) -> None:
+    """Noise of standard deviation sigma C^2, as when the clip is multiplied in twice."""
+    real = vault._sigma
+    patch.setattr(vault, "_sigma", lambda spec: real(spec) * spec.clip)
+
+
+def _count_samples(patch: pytest.MonkeyPatch) -> list[int]:
+    real, sizes = vault.poisson_sample, [1]
+
+    def counted(*arguments: Any) -> np.ndarray:
+        drawn = real(*arguments)
+        sizes[0] = len(drawn)
+        return drawn
+
+    patch.setattr(vault, "poisson_sample", counted)
+    return sizes
+
+
+def realised_denominator(patch: pytest.MonkeyPatch) -> None:
+    """Sums are divided by the size of the sample, which is private, in place of rate * population."""
+    sizes = _count_samples(patch)
+    for door in ("noisy_sum", "noisy_gradient"):
+        real = getattr(Vault, door)
+
+        def broken(self: Vault, run: Any, part: str, *rest: Any, real: Any = real) -> Any:
+            result = real(self, run, part, *rest)
+            return result * (run.sum_part(part).rate * self.unit.size / max(1, sizes[0]))
+
+        patch.setattr(Vault, door, broken)
+
+
+def population_from_data(patch: pytest.MonkeyPatch) -> None:
+    """The divisor is rate times the number of units in the records."""
+    for door in ("noisy_sum", "noisy_gradient"):
+        real = getattr(Vault, door)
+
+        def broken(self: Vault, *rest: Any, real: Any = real) -> Any:
+            return real(self, *rest) * (self.unit.size / self._units)
+
+        patch.setattr(Vault, door, broken)
+
+
+def no_noise_on_an_empty_sample(patch: pytest.MonkeyPatch) -> None:
+    sizes = _count_samples(patch)
+    real = Vault._noised
+    patch.setattr(Vault, "_noised", lambda self, total, spec: real(self, total, spec) if sizes[0] else total)
+
+
+def same_noise_every_step(patch: pytest.MonkeyPatch) -> None:
+    def broken(self: SecretNoise, size: int, scale: float = 1.0, out: Any = None) -> Any:
+        return (scale * np.random.default_rng(0).standard_normal(size)).astype(np.float32)
+
+    patch.setattr(SecretNoise, "gaussian", broken)
+
+
+def noise_replayed_on_resume(patch: pytest.MonkeyPatch) -> None:
+    """Every process keys its stream alike, as with `torch.manual_seed(0)` at the top of a script."""
+    patch.setattr(noise, "_urandom_key", lambda: bytes(32))
+
+
+def one_noise_for_all_coordinates(patch: pytest.MonkeyPatch) -> None:
+    real = SecretNoise.gaussian
+
+    def broken(self: SecretNoise, size: int, scale: float = 1.0, out: Any = None) -> Any:
+        return np.repeat(real(self, -(-size // 2), scale), 2)[:size]
+
+    patch.setattr(SecretNoise, "gaussian", broken)
+
+
+def _sampler(patch: pytest.MonkeyPatch, draw: Callable[[int, float, np.random.Generator], np.ndarray]) -> None:
+    rng = np.random.default_rng()
+    patch.setattr(vault, "poisson_sample", lambda population, rate, noise: draw(population, rate, rng))
+
+
+def shuffled_batches(patch: pytest.MonkeyPatch) -> None:
+    """Batches of fixed size, accounted as Poisson samples."""
+    _sampler(patch, lambda n, rate, rng: np.sort(rng.permutation(n)[: round(n * rate)]))
+
+
+def sampling_with_replacement(patch: pytest.MonkeyPatch) -> None:
+    _sampler(patch, lambda n, rate, rng: np.sort(rng.integers(n, size=rng.binomial(n, rate))))
+
+
+def higher_rate(patch: pytest.MonkeyPatch) -> None:
+    """Units join with 1.4 times the rate that is accounted for."""
+    real = vault.poisson_sample
+    patch.setattr(vault, "poisson_sample", lambda n, rate, noise: real(n, min(1.0, 1.4 * rate), noise))
+
+
+def same_sample_every_step(patch: pytest.MonkeyPatch) -> None:
+    real = vault.poisson_sample
+    patch.setattr(vault, "poisson_sample", lambda n, rate, _: real(n, rate, SecretNoise.for_tests(3)))
+
+
+def row_for_a_unit(patch: pytest.MonkeyPatch) -> None:
+    """Each row counts as a unit, where a person owns several."""
+
+    def each_row(self: Trajectories) -> tuple[np.ndarray, np.ndarray]:
+        rows = len(self._columns["rewards"])
+        return np.arange(rows), np.arange(rows + 1)
+
+    patch.setattr(Trajectories, "_unit_rows", property(each_row))
+
+
+def private_normaliser(patch: pytest.MonkeyPatch) -> None:
+    """Rewards are scaled by their largest absolute value in the private records."""
+    real = Vault._rows
+
+    def broken(self: Vault, units: np.ndarray, rows_per_unit: int) -> Mapping[str, np.ndarray]:
+        rows = real(self, units, rows_per_unit)
+        return {**rows, "rewards": rows["rewards"] / np.abs(self._data._columns["rewards"]).max()}
+
+    patch.setattr(Vault, "_rows", broken)
+
+
+def claims_kept_in_memory(patch: pytest.MonkeyPatch) -> None:
+    """Claims are forgotten when the process ends: a resumed run releases its steps twice."""
+    real_steps = Ledger.steps
+
+    def claim(self: Ledger, plan_id: str, part: str, count: int) -> range:
+        taken = self.__dict__.setdefault("taken", {})
+        start = taken.get((plan_id, part), 0)
+        taken[plan_id, part] = min(start + count, real_steps(self, plan_id, part))
+        return range(start, taken[plan_id, part])
+
+    patch.setattr(Ledger, "claim", claim)
+    patch.setattr(Ledger, "claimed", lambda self, *key: self.__dict__.get("taken", {}).get(key, 0))
+
+
+def claim_after_release(patch: pytest.MonkeyPatch) -> None:
+    """The step is claimed when it is over: a crash in between runs it again."""
+    real, take = Vault.noisy_sum, Vault._take
+
+    def broken(self: Vault, run: Any, part: str, *rest: Any) -> Any:
+        self.__dict__["_take"] = lambda *_: None
+        try:
+            result = real(self, run, part, *rest)
+        finally:
+            del self.__dict__["_take"]
+        take(self, run, part)
+        return result
+
+    patch.setattr(Vault, "noisy_sum", broken)
+
+
+def callbacks_not_tried(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(decoys, "try_on_decoys", lambda *_, **__: None)
+
+
+def filter_that_admits_all(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ledger_state, "admits", lambda *_: True)
+
+
+def plan_taken_at_its_word(patch: pytest.MonkeyPatch) -> None:
+    """A plan is charged what its epsilon field says, and not what its parts cost."""
+    patch.setattr(
+        plans, "bound", lambda plan: accounting.Bound(plan.epsilon, "its own word", plan.epsilon, "its own word")
+    )
+
+
+SUM, GRADIENT = "neighbours_of_a_sum", "neighbours_of_a_gradient"
+
+TWINS = (
+    Twin("no clip", no_clip, (SUM, GRADIENT, "worst_case_canary")),
+    Twin("clip per batch", clip_per_batch, (SUM, GRADIENT)),
+    Twin("stale norm", stale_norm, (SUM, GRADIENT)),
+    Twin("NaN bypass", nan_bypass, ("hostile_rows",)),
+    Twin("weight inflation", weight_inflation, (SUM, GRADIENT)),
+    Twin("half sigma", half_sigma, ("noise_law", "worst_case_canary")),
+    Twin("noise times clip twice", noise_without_clip, ("noise_law",)),
+    Twin("realised denominator", realised_denominator, (SUM, GRADIENT, "noise_law")),
+    Twin("population counted from the data", population_from_data, (SUM, GRADIENT, "noise_law")),
+    Twin("no noise on an empty sample", no_noise_on_an_empty_sample, ("noise_law",)),
+    Twin("same noise every step", same_noise_every_step, ("noise_law", "resumed_twice")),
+    Twin("noise replayed on resume", noise_replayed_on_resume, ("resumed_twice",)),
+    Twin("noise shared by coordinates", one_noise_for_all_coordinates, ("noise_law",)),
+    Twin("shuffle instead of Poisson", shuffled_batches, ("sampler_law",)),
+    Twin("sampling with replacement", sampling_with_replacement, ("sampler_law",)),
+    Twin("rate above the accounted one", higher_rate, ("sampler_law",)),
+    Twin("same sample every step", same_sample_every_step, ("sampler_law",)),
+    Twin("unit = row", row_for_a_unit, (SUM, GRADIENT)),
+    Twin("private normaliser", private_normaliser, (SUM, GRADIENT)),
+    Twin("claims kept in memory", claims_kept_in_memory, ("step_counter",)),
+    Twin("claim after release", claim_after_release, ("step_counter",)),
+    Twin("callbacks not tried", callbacks_not_tried, ("coupling_is_refused",)),
+    Twin("filter that admits all", filter_that_admits_all, ("budget",)),
+    Twin("plan taken at its word", plan_taken_at_its_word, ("budget",)),
+)
