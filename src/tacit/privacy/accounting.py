@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -90,7 +91,7 @@ def epsilon(event: DpEvent, *, delta: float, relation: Relation) -> Bound:
         AccountingError: the event or the pair is unknown, delta is out of range or too small to be resolved, epsilon
             is above `MAX_EPSILON`, or the accountants disagree.
     """
-    return _bound(event, delta, relation)
+    return _bound(flatten(event), delta, relation)
 
 
 def delta(event: DpEvent, *, epsilon: float, relation: Relation) -> float:
@@ -116,10 +117,11 @@ def delta(event: DpEvent, *, epsilon: float, relation: Relation) -> float:
         return 1.0
     row = _row(leaves, relation)
     slack = accountants.float_slack(leaves)
+    certified = 1.0
     with np.errstate(all="ignore"):
         for spread in _SPREADS:
             raw = float(accountants.pessimistic(leaves, relation, spread=spread).get_delta_for_epsilon(epsilon))
-            certified = min(max(raw + slack, 10 * slack), 1.0)
+            certified = min(max(raw + slack, 10 * slack), certified)
             if not 10 * slack < certified < 1:
                 return certified
             check = row.check(leaves, relation, certified)
@@ -137,7 +139,7 @@ def profile(event: DpEvent, relation: Relation) -> tuple[tuple[float, float], ..
     """
     leaves = flatten(event)
     resolved = [d for d in PROFILE_DELTAS if not _private(leaves) or 10 * accountants.float_slack(leaves) <= d]
-    return tuple((d, _bound(event, d, relation).epsilon) for d in resolved)
+    return tuple((d, _bound(leaves, d, relation).epsilon) for d in resolved)
 
 
 def mu_gdp(event: DpEvent, relation: Relation, *, delta: float = 0.0) -> float:
@@ -151,46 +153,7 @@ def mu_gdp(event: DpEvent, relation: Relation, *, delta: float = 0.0) -> float:
     Raises:
         AccountingError: as for `epsilon`.
     """
-    leaves = flatten(event)
-    if not _private(leaves):
-        return math.inf
-    kind, _ = _pair(leaves, relation)
-    unsampled = accountants.gaussian_mu(leaves, relation)
-    if kind == "gaussian" or delta == 0:
-        return unsampled
-    end = _bound(event, delta, relation).epsilon
-    grid = np.linspace(0.0, end, 2049) if end > 0 else np.zeros(2)
-    *_, distribution = _certified(leaves, relation, delta)
-    with np.errstate(all="ignore"):
-        needed = np.asarray(distribution.get_delta_for_epsilon(grid[:-1])) + accountants.float_slack(leaves)
-    low, high = np.zeros(len(needed)), np.full(len(needed), unsampled * 1.01)
-    for _ in range(60):
-        middle = (low + high) / 2
-        enough = accountants.gaussian_delta(grid[1:], middle) >= needed
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    return min(float(high.max()), unsampled)
-
-
-def renyi(event: DpEvent, *, order: float, relation: Relation) -> float:
-    """An upper bound on the event's Renyi divergence at one order (> 1), for ledgers that add plans up in it.
-
-    Raises:
-        AccountingError: the order is out of range, or no bound is known for the pair (Poisson sampling under
-            `replace_one`).
-    """
-    leaves = flatten(event)
-    if not _private(leaves):
-        return math.inf
-    _row(leaves, relation)
-    bound = accountants.renyi(leaves, relation, order) if 1 < order <= 4096 else math.inf
-    if math.isinf(bound):
-        raise AccountingError(
-            "no Renyi bound is known for the event at this order",
-            where="accounting.renyi",
-            expected="1 < order <= 4096, and Gaussians, or Poisson samples of them under add_or_remove",
-            remedy="use a ledger that adds up (epsilon, delta)",
-        )
-    return bound
+    return _mu(flatten(event), relation, delta)
 
 
 def renyi(event: DpEvent, *, order: float, relation: Relation) -> float:
@@ -256,7 +219,7 @@ def calibrate(make_event: Callable[[float], DpEvent], *, epsilon: float, delta: 
     while True:  # the check guides the search, the certified bound decides
         log_sigma = brentq(excess, low, high, args=(goal,), xtol=5e-6)
         sigma = round_up(math.exp(log_sigma), 5)
-        certified = _bound(make_event(sigma), delta, relation).epsilon
+        certified = _bound(flatten(make_event(sigma)), delta, relation).epsilon
         if certified <= epsilon:
             return sigma
         goal *= (1 - 1e-5) * epsilon / certified
@@ -271,9 +234,30 @@ def round_up(value: float, digits: int) -> float:
     return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), rounding=ROUND_CEILING))
 
 
-def _bound(event: DpEvent, delta: float, relation: Relation) -> Bound:
+@lru_cache(maxsize=512)
+def _mu(leaves: Leaves, relation: Relation, delta: float) -> float:
+    if not _private(leaves):
+        return math.inf
+    kind, _ = _pair(leaves, relation)
+    unsampled = accountants.gaussian_mu(leaves, relation)
+    if kind == "gaussian" or delta == 0:
+        return unsampled
+    end = _bound(leaves, delta, relation).epsilon
+    grid = np.linspace(0.0, end, 2049) if end > 0 else np.zeros(2)
+    *_, distribution = _certified(leaves, relation, delta)
+    with np.errstate(all="ignore"):
+        needed = np.asarray(distribution.get_delta_for_epsilon(grid[:-1])) + accountants.float_slack(leaves)
+    low, high = np.zeros(len(needed)), np.full(len(needed), unsampled * 1.01)
+    for _ in range(60):
+        middle = (low + high) / 2
+        enough = accountants.gaussian_delta(grid[1:], middle) >= needed
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return min(float(high.max()), unsampled)
+
+
+@lru_cache(maxsize=512)
+def _bound(leaves: Leaves, delta: float, relation: Relation) -> Bound:
     _check_delta(delta)
-    leaves = flatten(event)
     if not _private(leaves):
         return Bound(math.inf, DEFINITION, math.inf, DEFINITION)
     row = _row(leaves, relation)
@@ -302,14 +286,24 @@ def _certified(leaves: Leaves, relation: Relation, delta: float) -> tuple[float,
             expected=f"delta >= {10 * slack:.1e}",
             remedy="choose a larger delta or fewer steps",
         )
-    with np.errstate(all="ignore"):
-        check = row.check(leaves, relation, delta)
-        for spread in _SPREADS:
-            distribution = accountants.pessimistic(leaves, relation, spread=spread)
-            certified = float(distribution.get_epsilon_for_delta(delta - slack))
-            if _tight(certified, check):
-                break
-    return certified, check, distribution
+    best = (math.inf, None)
+    try:
+        with np.errstate(all="ignore"):
+            check = row.check(leaves, relation, delta)
+            for spread in _SPREADS:
+                distribution = accountants.pessimistic(leaves, relation, spread=spread)
+                certified = float(distribution.get_epsilon_for_delta(delta - slack))
+                best = min(best, (certified, distribution), key=lambda pair: pair[0])
+                if _tight(best[0], check):
+                    break
+    except (ArithmeticError, ValueError) as error:
+        raise AccountingError(
+            f"float64 arithmetic breaks down ({type(error).__name__})",
+            where="accounting",
+            expected="a mechanism whose privacy loss is moderate",
+            remedy="add noise, or plan the mechanism as non-private",
+        ) from error
+    return best[0], check, best[1]
 
 
 def _tight(certified: float, check: float) -> bool:
@@ -317,8 +311,8 @@ def _tight(certified: float, check: float) -> bool:
 
 
 def _agree(certified: float, check: float, ceiling: float) -> None:
-    tolerance = 5e-3 * certified + 5e-4
-    if not (abs(certified - check) <= tolerance and certified <= ceiling + tolerance):
+    below, above = 1e-3 * certified + 1e-4, 5e-3 * certified + 5e-4
+    if not (check - below <= certified <= min(check, ceiling) + above):
         raise AccountingError(
             f"the accountants disagree (certified {certified:.5g}, check {check:.5g}, ceiling {ceiling:.5g})",
             where="accounting",

@@ -25,10 +25,15 @@ DEPLOYMENT = {
     "trusted": "the curator who holds the records and runs the vault; nobody who sees a release has to be trusted",
 }
 STANDARD_ASSUMPTIONS = (
-    "noise is drawn in floating point: the proof is for real numbers, and attacks on low-order bits are outside it",
-    "noise and sampling come from an operating system seeded cipher that nobody can predict or replay",
-    "timing, memory and other side channels of the machine are outside the proof",
-    "this certificate does not prove that the run happened, nor that no copy of the records has another ledger",
+    "noise and sampling come from a keyed stream cipher (AES-256-CTR) seeded by the operating system; "
+    "they are secret and never replayed",
+    "arithmetic is in floating point: attacks on the low-order bits of the noise are outside the proof",
+    "timing, memory and power are not observed by the adversary",
+    "each unit's records carry that unit's id and no other; one person under two ids counts as two units",
+    "the declared public population, bounds and pre-training data owe nothing to the private records",
+    "the ledger file was not rolled back together with every checkpoint and certificate, "
+    "and the same records were not registered in a second ledger",
+    "the run happened as stated: neither a digest nor a signature proves that",
 )
 SAMPLERS = {
     "poisson": ("Poisson: each unit independently, fresh every step",),

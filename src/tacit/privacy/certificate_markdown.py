@@ -16,12 +16,13 @@ def markdown(record: Mapping[str, Any]) -> str:
         lines += [f"> - {_text(reason)}" for reason in record["reasons"]] + [""]
     if record["simulated"]:
         lines += ["> The records are declared simulated: no person is behind them.", ""]
+    definition = "definition" if record["private"] else "the mechanism alone"
     lines += [_text(record["sentence"]), "", "## The promise", ""]
     lines += _table(
         ("", ""),
         [
             (
-                "definition" if record["private"] else "the mechanism alone",
+                definition,
                 f"({record['epsilon']}, {record['delta']})-differential privacy",
             ),
             ("unit", f"{unit['name']}, out of a public population of {unit['population']:,}"),
