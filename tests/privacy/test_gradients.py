@@ -254,6 +254,7 @@ def test_a_flat_vector_that_does_not_fit_is_refused(flat: Tensor) -> None:
 @dataclass(frozen=True)
 class Objective:
     power: float
+    widths: tuple[int, ...] | list[int] = ()
 
     def loss(self, model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
         CALLS.append(len(rows["x"]))
@@ -272,7 +273,8 @@ def test_a_frozen_objective_is_probed_once_and_a_closure_at_every_step() -> None
     CALLS.clear()
     for _ in range(2):
         clipped_sum(model, lambda m, r: Objective(2.0).loss(m, r) * rows["x"].shape[0], rows, 1.0)
-    assert CALLS == [4, 9, 4, 9]
+    clipped_sum(model, Objective(2.0, [1]).loss, rows, 1.0)
+    assert CALLS == [4, 9, 4, 9, 4, 9]
 
 
 def test_the_probe_holds_no_model_alive() -> None:
