@@ -2,8 +2,8 @@
 
 One public maze at a time plays the private data (a million transitions); others of its outer size are pre-trained on.
 The evaluation's mazes (umaze, medium) are never used. The cell "default" is `Plan()` as it stands; "short" has 250
-steps, and the other cells change "short" in one respect. As all rows are simulated and public, the gradients are clipped
-and noised here directly, from a seed, without a vault or a ledger: the law of the result is that of
+steps, and the other cells change "short" in one respect. As all rows are simulated and public, the gradients are
+clipped and noised here directly, from a seed, without a vault or a ledger: the law of the result is that of
 `Vault.noisy_gradient`.
 
 Prints one line a cell and writes `experiments/results/tuning_synthesis.json`; goes on where it was interrupted.
@@ -83,8 +83,9 @@ SAMPLERS: dict[str, Sampler] = {
     "sampler.sigma_max=10": Sampler(sigma_max=10.0),
     "sampler.sigma_max=80": Sampler(sigma_max=80.0, sigma_min=0.002),
     "sampler.sigma_min=0.005": Sampler(sigma_min=0.005),
-    "sampler.steps=12": Sampler(steps=12),
-    "sampler.steps=40": Sampler(steps=40),
+    "sampler.steps=20": Sampler(steps=20),
+    "sampler.eta=0": Sampler(eta=0.0),
+    "sampler.steps=64": Sampler(steps=64),
     "sampler=heun20": Sampler(method="heun", steps=20),
     "sampler=sde32": Sampler(method="heun", steps=32, churn=10.0),
     "sampler=paper": Sampler.paper(),

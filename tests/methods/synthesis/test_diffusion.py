@@ -179,12 +179,17 @@ def gaussian_denoiser(mean: float, std: float) -> Denoise:
 
 
 def run(denoise: Denoise, x: Tensor, sampler: Sampler) -> Tensor:
-    return heun(denoise, x, sampler, generator(1)) if sampler.method == "heun" else dpm_solver(denoise, x, sampler)
+    return (
+        heun(denoise, x, sampler, generator(1))
+        if sampler.method == "heun"
+        else dpm_solver(denoise, x, sampler, generator(1))
+    )
 
 
 SAMPLERS = {
     "default": Sampler(),
-    "dpm40": Sampler(steps=40),
+    "flow": Sampler(eta=0.0),
+    "half": Sampler(eta=0.5, steps=40),
     "heun": Sampler(method="heun", steps=20),
     "heun_wide": Sampler(method="heun", steps=32, sigma_max=80.0, sigma_min=0.002),
     "paper": Sampler.paper(),
@@ -211,7 +216,9 @@ def test_deterministic_samplers_agree_row_by_row() -> None:
     exact = 0.3 + (x - 0.3) * 0.8 / math.hypot(0.8, 5.0)
     fine = Sampler(method="heun", steps=200, sigma_min=0.002)
     assert torch.allclose(heun(denoise, x, fine, generator()), exact, atol=2e-3)
-    assert torch.allclose(dpm_solver(denoise, x, Sampler(steps=200, sigma_min=0.002)), exact, atol=2e-3)
+    assert torch.allclose(
+        dpm_solver(denoise, x, Sampler(steps=200, sigma_min=0.002, eta=0.0), generator()), exact, atol=2e-3
+    )
 
 
 def test_second_order_beats_first_order() -> None:
@@ -227,9 +234,19 @@ def test_second_order_beats_first_order() -> None:
     error = (euler - exact).abs().mean()
     for drawn in (
         heun(denoise, x, Sampler(method="heun", steps=24), generator()),
-        dpm_solver(denoise, x, Sampler(steps=24)),
+        dpm_solver(denoise, x, Sampler(steps=24, eta=0.0), generator()),
     ):
         assert (drawn - exact).abs().mean() < error / 3
+
+
+def test_the_reverse_diffusion_forgets_its_start() -> None:
+    """With eta 1 two chains from one start differ as two independent draws do; with eta 0 they are equal."""
+    denoise = gaussian_denoiser(0.0, 1.0)
+    x = torch.full((20_000, 1), 3.0)
+    one, two = (dpm_solver(denoise, x, Sampler(), generator(seed)) for seed in (1, 2))
+    assert (one - two).std().item() == pytest.approx(math.sqrt(2), rel=0.05)
+    flow = Sampler(eta=0.0)
+    assert torch.equal(dpm_solver(denoise, x, flow, generator(1)), dpm_solver(denoise, x, flow, generator(2)))
 
 
 def test_sampling_in_batches_and_in_bounds() -> None:
@@ -248,7 +265,7 @@ def test_start_has_the_spread_of_noisy_data() -> None:
     """With a denoiser that returns its input the chain never moves: the samples are the starts."""
     model = small_model()
     model.forward = lambda noisy, sigma: noisy  # type: ignore[method-assign]
-    drawn = sample_encoded(model, 20_000, Sampler(sigma_max=2.0), generator())
+    drawn = sample_encoded(model, 20_000, Sampler(sigma_max=2.0, eta=0.0), generator())
     assert drawn.std().item() == pytest.approx(math.sqrt(5), rel=0.02)
 
 

@@ -71,7 +71,9 @@ def test_delta_must_be_below_one_over_the_population() -> None:
         ({"sigma_max": 0.01}, "more than sigma_min"),
         ({"sigma_min": 0.0}, "sigma_min"),
         ({"rho": 0.0}, "rho"),
-        ({"churn": 10.0}, "deterministic"),
+        ({"churn": 10.0}, "dpm_solver"),
+        ({"eta": 1.5}, "eta"),
+        ({"eta": -0.5}, "eta"),
         ({"method": "heun", "churn": -1.0}, "churn"),
     ],
 )

@@ -140,8 +140,11 @@ def heun(denoise: Denoise, x: Tensor, sampler: Sampler, generator: torch.Generat
     return x
 
 
-def dpm_solver(denoise: Denoise, x: Tensor, sampler: Sampler) -> Tensor:
-    """DPM-Solver++(2M) (arXiv:2211.01095, algorithm 2) in EDM's variables: one call of the network per step."""
+def dpm_solver(denoise: Denoise, x: Tensor, sampler: Sampler, generator: torch.Generator) -> Tensor:
+    """DPM-Solver++(2M) (arXiv:2211.01095, algorithm 2 and its stochastic form) in EDM's variables.
+
+    One call of the network per step; `sampler.eta` = 0 follows the probability flow, 1 the reverse diffusion.
+    """
     levels = noise_levels(sampler).tolist()
     previous: Tensor | None = None
     width_before = 0.0
@@ -154,7 +157,11 @@ def dpm_solver(denoise: Denoise, x: Tensor, sampler: Sampler) -> Tensor:
         if previous is not None:
             half_ratio = width / (2 * width_before)
             estimate = (1 + half_ratio) * clean - half_ratio * previous
-        x = (following / level) * x - math.expm1(-width) * estimate
+        decay = math.exp(-sampler.eta * width)
+        x = (following / level) * decay * x - math.expm1(-(1 + sampler.eta) * width) * estimate
+        if sampler.eta > 0:
+            fresh = torch.randn(x.shape, generator=generator, device=x.device)
+            x = x + following * math.sqrt(1 - decay**2) * fresh
         previous, width_before = clean, width
     raise AssertionError("the last noise level is zero")
 
@@ -180,7 +187,7 @@ def sample_encoded(
         if sampler.method == "heun":
             drawn[first : first + size] = heun(model, x, sampler, generator)
         else:
-            drawn[first : first + size] = dpm_solver(model, x, sampler)
+            drawn[first : first + size] = dpm_solver(model, x, sampler, generator)
     if not bool(drawn.isfinite().all()):
         raise PlanError(
             "the model's samples are not finite",

@@ -48,6 +48,8 @@ class Sampler:
         steps: number of noise levels.
         sigma_min, sigma_max: lowest and highest noise level. The defaults are the range that training really meets.
         rho: curvature of the schedule (EDM equation 5).
+        eta: used by `dpm_solver` only: 0 follows the deterministic flow, 1 the reverse diffusion, whose fresh noise
+            corrects errors of earlier steps.
         churn, churn_min, churn_max, churn_noise: EDM's S_churn, S_tmin, S_tmax, S_noise; used by `heun` only.
 
     Raises:
@@ -55,10 +57,11 @@ class Sampler:
     """
 
     method: SamplerMethod = "dpm_solver"
-    steps: int = 20
+    steps: int = 32
     sigma_min: float = 0.02
     sigma_max: float = 5.0
     rho: float = 7.0
+    eta: float = 1.0
     churn: float = 0.0
     churn_min: float = 0.05
     churn_max: float = 50.0
@@ -69,8 +72,9 @@ class Sampler:
         plans.check("steps", self.steps, type(self.steps) is int and self.steps >= 2, "a whole number >= 2")
         _positive(sigma_min=self.sigma_min, sigma_max=self.sigma_max, rho=self.rho, churn_noise=self.churn_noise)
         plans.check("sigma_max", self.sigma_max, self.sigma_max > self.sigma_min, "more than sigma_min")
-        plans.check("churn", self.churn, self.churn == 0 or self.method == "heun", "0 for a deterministic sampler")
+        plans.check("churn", self.churn, self.churn == 0 or self.method == "heun", "0 with dpm_solver")
         plans.check("churn", self.churn, self.churn >= 0, "a number >= 0")
+        plans.check("eta", self.eta, 0 <= self.eta <= 1, "a number from 0 to 1")
 
     @classmethod
     def paper(cls) -> Sampler:
