@@ -1,0 +1,163 @@
+"""Forks children that train, kills them at random moments until runs finish, and says what went wrong.
+
+Run as `python train_harness.py FOLDER KILLS SEED`, or `python train_harness.py FOLDER points` for a kill at each named
+point of a step and of a checkpoint; prints one JSON object. The parent only imports and calibrates, so
+that a child lives from the fork on like a process of its own: it opens ledger, vault and noise itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+from training_cases import DELTA, claimed, open_ledger, released, small_plan, train
+
+from tacit.errors import TacitError
+from tacit.methods.synthesis import algorithm
+from tacit.methods.synthesis.plan import Plan
+from tacit.privacy import checkpoint, gradients
+from tacit.privacy import plan as plans
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise import SecretNoise
+
+POINTS = {
+    "after a claim": (Ledger, "claim", "after"),
+    "while noise is drawn": (SecretNoise, "gaussian", "after"),
+    "before the sum": (gradients, "clipped_sum", "before"),
+    "after the weights change": (algorithm._State, "update", "after"),
+    "in a checkpoint": (checkpoint.os, "replace", "before"),
+    "after a checkpoint": (checkpoint.os, "replace", "after"),
+}
+
+
+def life(folder: Path, plan: Plan) -> None:
+    """Train until the end, or until the kill."""
+    release = train(folder, plan)
+    release.certificate.verify()
+    (folder / "finished").write_text(json.dumps({"epsilon": release.certificate.epsilon}))
+
+
+def kill_at(point: str, calls: int) -> None:
+    """Let this process be killed at the `calls`-th time that it passes the point."""
+    owner, name, when = POINTS[point]
+    real, seen = getattr(owner, name), itertools.count(1)
+
+    def doomed(*arguments: Any, **options: Any) -> Any:
+        last = next(seen) == calls
+        if last and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = real(*arguments, **options)
+        if last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(owner, name, doomed)
+
+
+def fork(folder: Path, plan: Plan, point: str | None = None, calls: int = 0) -> int:
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            if point is not None:
+                kill_at(point, calls)
+            life(folder, plan)
+            code = 0
+        except TacitError as error:
+            print(error, file=sys.stderr)
+        finally:
+            os._exit(code)
+    return pid
+
+
+def audit(folder: Path, plan: Plan) -> Counter[str]:
+    """What releases, ledger and checkpoint say about each other."""
+    found: Counter[str] = Counter()
+    identity = plans.plan_id(plan)
+    if not (folder / "ledger").exists() or not Ledger.read(folder / "ledger").plans():
+        return Counter(released_before_reserved=len(released(folder)))
+    steps, hashes = [step for step, _ in released(folder)], [digest for _, digest in released(folder)]
+    count = claimed(folder, identity)
+    found["twice"] = len(steps) - len(set(steps))
+    found["same_noise"] = len(hashes) - len(set(hashes))
+    found["unclaimed"] = sum(step >= count for step in steps)
+    found["over_plan"] = sum(step >= plan.steps for step in steps)
+    found["out_of_order"] = int(steps != sorted(steps))
+    with open_ledger(folder) as ledger:
+        found["over_budget"] = int(ledger.spent()[0] > 1.0 or ledger.spent()[1] > DELTA or len(ledger.plans()) != 1)
+        found["void"] = int(ledger.void_reason is not None)
+        path = folder / "checkpoint" / "checkpoint.safetensors"
+        if path.exists():
+            kept = int(checkpoint.load(path, plan_id=identity, ledger=ledger)["average.calls"])
+            found["kept_more_than_released"] = int(kept > len(steps))
+    return found
+
+
+def main(root: Path, kills: int, seed: int) -> Counter[str]:
+    draw, total, longest = random.Random(seed), Counter[str](), 0.15
+    plan = small_plan()
+    plans.bound(plan)  # what the children would all compute again
+    folder, quiet = root / "0", 0
+    folder.mkdir(parents=True)
+    while total["kills"] < kills or not (folder / "finished").exists():
+        before = len(released(folder))
+        pid = fork(folder, plan)
+        if total["kills"] < kills:
+            time.sleep(draw.uniform(0, longest))
+            os.kill(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+        total["kills"] += int(os.WIFSIGNALED(status))
+        total["killed_in_checkpoint"] += int((folder / "checkpoint" / "checkpoint.partial").exists())
+        if os.WIFEXITED(status) and os.WEXITSTATUS(status):
+            total["child_failed"] += 1
+            break
+        quiet = 0 if len(released(folder)) > before else quiet + 1
+        if quiet == 10:  # a busy machine: let the children live longer
+            longest, quiet = 2 * longest, 0
+        bad = {name: count for name, count in audit(folder, plan).items() if count}
+        if bad:
+            total.update(bad)
+            break
+        if (folder / "finished").exists():
+            total["finished"] += 1
+            total["released"] += len(released(folder))
+            total["burned"] += plan.steps - len(released(folder))
+            total["left"] += plan.steps - claimed(folder, plans.plan_id(plan))
+            if total["kills"] < kills:
+                folder = root / str(total["finished"])
+                folder.mkdir()
+    return total
+
+
+def points(root: Path) -> dict[str, Counter[str]]:
+    """Killed at each point, at its first passage and at a later one, then left to finish."""
+    total: dict[str, Counter[str]] = {}
+    plan = small_plan()
+    plans.bound(plan)
+    for number, point in enumerate(POINTS):
+        folder = root / str(number)
+        folder.mkdir(parents=True)
+        found: Counter[str] = Counter()
+        for calls in (1, 5, 0):  # 0: never
+            _, status = os.waitpid(fork(folder, plan, point, calls), 0)
+            found["kills"] += int(os.WIFSIGNALED(status))
+            found["finished"] += int(os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0)
+            found.update(audit(folder, plan))
+        found["burned"] = plan.steps - len(released(folder))
+        total[point] = +found
+    return total
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    root, what = Path(sys.argv[1]), sys.argv[2]
+    print(json.dumps(points(root) if what == "points" else main(root, int(what), int(sys.argv[3]))))
