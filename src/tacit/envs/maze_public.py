@@ -1,7 +1,8 @@
 """Public rows to pre-train on: other mazes of the same outer size.
 
-Somebody who knows the task but not the private maze knows its outer walls (they bound the observations), its physics
-and its reward. So they can simulate rows in any maze of that size; the inner walls are what only the private rows tell.
+Somebody who knows the task but not the private maze knows its outer walls (they bound the observations) and its
+physics. So they can simulate rows in any maze of that size; the inner walls and the goal are what only the private rows
+tell. (With the private goal, pre-training alone would already train agents as good as the private rows do.)
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.envs.maze import collect
-from tacit.envs.maze_layouts import Layout, distances, free_cells
+from tacit.envs.maze_layouts import Layout, distances
 
 WALL_SHARE = 0.35
 """Probability that an inner cell of a random maze is wall (D4RL's mazes: 0.3 to 0.4)."""
@@ -20,13 +21,13 @@ FEWEST_FREE = 3
 
 
 def other_mazes(layout: Layout, count: int, *, seed: int) -> list[Layout]:
-    """`count` random connected mazes with the outer size, goal and horizon of `layout`, none with its walls.
+    """`count` random connected mazes with the outer size and horizon of `layout`, none with its walls.
 
     Args:
-        layout: gives the size, goal, horizon and reference. Its own walls are left out, because rows from the private
-            maze itself would make an experiment void.
+        layout: gives the size, horizon and reference. Its own walls are left out, because rows from the private maze
+            itself would make an experiment void; goals are random free cells.
         count: how many; repetitions are possible.
-        seed: of the inner walls.
+        seed: of the inner walls and the goals.
     """
     rng = np.random.default_rng(seed)
     rows, columns = len(layout.cells), len(layout.cells[0])
@@ -34,12 +35,15 @@ def other_mazes(layout: Layout, count: int, *, seed: int) -> list[Layout]:
     while len(mazes) < count:
         wall = np.ones((rows, columns), dtype=bool)
         wall[1:-1, 1:-1] = rng.random((rows - 2, columns - 2)) < WALL_SHARE
-        wall[layout.goal] = False
+        free = np.argwhere(~wall)
+        if len(free) < FEWEST_FREE:
+            continue
+        goal_row, goal_column = (int(index) for index in free[rng.integers(len(free))])
         cells = tuple("".join("#" if filled else "O" for filled in row) for row in wall)
         if cells == layout.cells:
             continue
-        maze = Layout(f"other-{seed}-{len(mazes)}", cells, layout.goal, layout.horizon, layout.reference)
-        if len(free_cells(maze)) >= FEWEST_FREE and distances(maze).min() >= 0:
+        maze = Layout(f"other-{seed}-{len(mazes)}", cells, (goal_row, goal_column), layout.horizon, layout.reference)
+        if distances(maze).min() >= 0:
             mazes.append(maze)
     return mazes
 
