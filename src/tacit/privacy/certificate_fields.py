@@ -112,10 +112,10 @@ def words(unit: Unit, event: DpEvent, fields: Fields) -> dict[str, Any]:
 
 
 def parts_event(parts: Sequence[Fields]) -> DpEvent:
-    """The event that the parts, as the certificate states them, compose to."""
+    """The event that the parts, as the certificate states them, compose to; no noise multiplier is no noise."""
     events = []
     for part in parts:
-        gaussian = dp_event.GaussianDpEvent(float(part["noise_multiplier"]))
+        gaussian = dp_event.GaussianDpEvent(float(part["noise_multiplier"] or 0))
         step = dp_event.PoissonSampledDpEvent(float(part["rate"]), gaussian)
         events.append(dp_event.SelfComposedDpEvent(step, int(part["steps"])))
     return dp_event.ComposedDpEvent(events)
