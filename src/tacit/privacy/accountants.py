@@ -108,7 +108,8 @@ def _pessimistic(leaves: Leaves, relation: Relation, spread: float) -> Any:
     far = sensitivity(relation)
     variance = sum(count * _loss_std(q, sigma / far) ** 2 for q, sigma, count in steps)
     interval = _interval(variance, sum(count for *_, count in steps), spread)
-    interval = max(interval, max(_width(q, sigma / far) for q, sigma, _ in steps) / _MAX_GRID)
+    largest_grid = _MAX_GRID * min(1.0, math.sqrt(1e-4 / spread))
+    interval = max(interval, max(_width(q, sigma / far) for q, sigma, _ in steps) / largest_grid)
     total = None
     for q, sigma, count in steps:
         one = privacy_loss_distribution.from_gaussian_mechanism(
