@@ -78,7 +78,11 @@ class Ingest:
             DataError: the rows break one of the rules of `Trajectories`.
         """
         if units is None:
-            raise self._error("there is no unit id", "one id of the protected unit for each row")
+            raise self._error(
+                "there is no unit id",
+                "one id of the protected unit for each row",
+                remedy=f"pass the ids, or say {EACH_TRANSITION!r} or {EACH_EPISODE!r}; there is no default",
+            )
         units = units if isinstance(units, str) else _array(units)
         episodes = None if episodes is None else _array(episodes)
         given = {name: _array(values) for name, values in columns.items() if values is not None}
@@ -271,7 +275,9 @@ class Ingest:
             )
 
     def _error(self, what: str, expected: str, row: int | None = None, *, remedy: str | None = None) -> DataError:
-        where = self._where if row is None else f"{self._where}, row {self._row + row + 1}"
+        if row is None:
+            return DataError(what, where=self._where, expected=expected, remedy=remedy or "correct the data")
+        where = f"{self._where}, row {self._row + row + 1}"
         return DataError(what, where=where, expected=expected, remedy=remedy or "correct the data or leave the row out")
 
 

@@ -113,11 +113,6 @@ class Vault:
         self.spec = data.spec
         self.simulated = data.simulated
         self._noise = noise or SecretNoise()
-        if self._noise.seeded:
-            for one in ledgers:
-                one.void("seeded noise: anyone who knows the seed can subtract it")
-        data._seal()
-        self._data = data
         order, offsets = data._unit_rows
         self._order, self._offsets = order, offsets
         self._units = len(offsets) - 1
@@ -128,6 +123,11 @@ class Vault:
                 expected=f"at most {self.unit.size:,}",
                 remedy="declare a population that covers everybody, in a new ledger",
             )
+        data._seal()
+        self._data = data
+        if self._noise.seeded:
+            for one in ledgers:
+                one.void("seeded noise: anyone who knows the seed can subtract it")
         self._claimed: dict[tuple[str, str], range] = {}
         self._tried: set[tuple[object, ...]] = set()
         self._callbacks: set[str] = set()
@@ -366,8 +366,10 @@ class Vault:
         return int(width[1])
 
     def _try_objective(self, spec: PoissonSum, model: nn.Module, objective: Objective) -> None:
-        """Try the objective on decoys, once a model: losses stay apart and the model keeps no statistics."""
+        """Try the objective on decoys, once a model: a full step runs, losses stay apart, no statistics are kept."""
         import torch
+
+        from tacit.privacy.gradients import clipped_sum
 
         if (spec, objective, id(model)) in self._tried:
             return
@@ -390,6 +392,9 @@ class Vault:
                 expected="a model without running statistics",
                 remedy="use LayerNorm or GroupNorm instead of BatchNorm",
             )
+        rows = decoys.decoy_rows(self.spec, 5, spec.rows_per_unit, seed=2)
+        tensors = {name: torch.from_numpy(column) for name, column in rows.items()} | draws
+        clipped_sum(model, objective.loss, {k: v.to(device) for k, v in tensors.items()}, spec.clip)
         self._remember(spec, objective)
         self._tried.add((spec, objective, id(model)))
 

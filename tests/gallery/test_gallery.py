@@ -1,0 +1,92 @@
+"""The gallery of messages: every wrong call gets one clear sentence, holds nothing private and spends nothing.
+
+`messages.txt` is what a user reads. After a change that is meant, write it anew with
+`TACIT_UPDATE_GALLERY=1 python -m pytest tests/gallery`, and read the difference.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import traceback
+from pathlib import Path
+
+import pytest
+from wrong_calls import NO_LEDGER_LEFT, NOTHING_SPENT, PRIVATE_ID, PRIVATE_VALUE, RESERVED_ONLY, WRONG_CALLS, WrongCall
+
+from tacit.errors import TacitError
+from tacit.privacy.ledger import Ledger
+
+MESSAGES = Path(__file__).with_name("messages.txt")
+UPDATE = bool(os.environ.get("TACIT_UPDATE_GALLERY"))
+WORDS = [re.sub("_", " ", call.__name__) for call in WRONG_CALLS]
+
+
+def entries() -> dict[str, str]:
+    """Words of the call -> kind of error and sentence, as the file has them."""
+    blocks = MESSAGES.read_text(encoding="utf-8").strip().split("\n\n") if MESSAGES.exists() else []
+    return dict(block.split("\n", 1) for block in blocks)
+
+
+def refused(call: WrongCall, folder: Path) -> TacitError:
+    with pytest.raises(TacitError) as caught:
+        call(folder)
+    return caught.value
+
+
+def plain(text: str, folder: Path) -> str:
+    """Without what differs from machine to machine: the temporary folder, plan ids and hashes."""
+    text = text.replace(str(folder.resolve()), "FOLDER").replace(str(folder), "FOLDER")
+    return re.sub(r"\b[0-9a-f]{16}([0-9a-f]{48})?\b", "HASH", text)
+
+
+@pytest.fixture(scope="module")
+def said() -> dict[str, str]:
+    return {}
+
+
+@pytest.mark.parametrize("call", WRONG_CALLS, ids=lambda call: call.__name__)
+def test_the_message_is_the_one_in_the_gallery(
+    call: WrongCall, ram_path: Path, said: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    error = refused(call, ram_path)
+    written = "".join(capfd.readouterr())
+    sentence = plain(str(error), ram_path)
+    words = call.__name__.replace("_", " ")
+    said[words] = f"{type(error).__name__}, exit code {error.exit_code}\n{sentence}"
+
+    assert all((error.what, error.where, error.expected, error.remedy))
+    assert "\n" not in sentence
+    assert sentence.endswith(".")
+    assert not sentence.endswith("..")
+    chained = "".join(traceback.format_exception(error))
+    for private in (PRIVATE_ID, str(PRIVATE_VALUE)):
+        quoted = [line for line in chained.splitlines() if private in line and "PRIVATE_" not in line]
+        assert not quoted, "a private value is in the traceback"
+        assert private not in written
+    if not UPDATE:
+        assert said[words] == entries().get(words)
+
+
+@pytest.mark.parametrize("call", WRONG_CALLS, ids=lambda call: call.__name__)
+def test_nothing_is_spent(call: WrongCall, ram_path: Path) -> None:
+    refused(call, ram_path)
+    gc.collect()
+    if call in NO_LEDGER_LEFT or not (ram_path / "ledger").exists():
+        return
+    view = Ledger.read(ram_path / "ledger")
+    assert view.void_reason is None
+    if call in NOTHING_SPENT:
+        assert view.spent() == (0.0, 0.0)
+        assert [entry.kind for entry in view.entries()] in (["create"], ["create", "note"])
+    elif call in RESERVED_ONLY:
+        assert [plan.claimed for plan in view.plans()] == [0]
+    else:
+        assert len(view.plans()) == 1
+
+
+def test_the_gallery_holds_every_call_and_no_other(said: dict[str, str]) -> None:
+    if UPDATE:
+        MESSAGES.write_text("\n\n".join(f"{words}\n{said[words]}" for words in WORDS) + "\n", encoding="utf-8")
+    assert list(entries()) == WORDS
