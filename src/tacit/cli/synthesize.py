@@ -36,9 +36,9 @@ def synthesize(command: Synthesize) -> None:
         say("Dry run: no file was opened and nothing was spent.")
         return
     settings = {k: v for k, v in dataclasses.asdict(command).items() if k not in ("resume", "dry_run", "out")}
-    data = _open(command)
+    data, public = _open(command)
     run = RunFolder.begin(command.out, "synthesize", settings, resume=command.resume)
-    _produce(command, plan, data, run)
+    _produce(command, plan, data, public, run)
 
 
 def planned(command: Synthesize) -> Plan:
@@ -75,8 +75,10 @@ def ledger_path(command: Synthesize) -> Path:
     return data.with_name(f"{data.name}.ledger")
 
 
-def _open(command: Synthesize) -> Trajectories:
+def _open(command: Synthesize) -> tuple[Trajectories, Trajectories | None]:
+    """The private records and the public ones; whatever is wrong with them is found here."""
     from tacit.data.trajectories import Trajectories
+    from tacit.methods.synthesis import Encoder
 
     if command.rows < 1:
         raise DataError(
@@ -86,10 +88,22 @@ def _open(command: Synthesize) -> Trajectories:
             remedy="choose another number",
         )
     with progress("Opening the records"):
-        return Trajectories.open(command.data)
+        data = Trajectories.open(command.data)
+        if command.public is None:
+            Encoder.from_bounds(data.spec)
+            return data, None
+        public = Trajectories.open(command.public)
+    if _shape(public) != _shape(data) or command.public.resolve() == command.data.resolve():
+        raise DataError(
+            "the public records are the private ones, or of other fields",
+            where=str(command.public),
+            expected="other records, with observations and actions of the same kind and width",
+            remedy="choose public records of the same problem",
+        )
+    return data, public
 
 
-def _produce(command: Synthesize, plan: Plan, data: Trajectories, run: RunFolder) -> None:
+def _produce(command: Synthesize, plan: Plan, data: Trajectories, public: Trajectories | None, run: RunFolder) -> None:
     from tacit.cli import runs
     from tacit.measure.report import tables
     from tacit.privacy.vault import Vault
@@ -101,7 +115,7 @@ def _produce(command: Synthesize, plan: Plan, data: Trajectories, run: RunFolder
         if runs.trained(run):
             release = runs.load(run)
         else:
-            pretrained = _pretrained(command, plan, data)
+            pretrained = None if public is None else _pretrained(plan, data, public, seed=command.seed)
             with _ledger(command, plan) as ledger:
                 vault = Vault(data, ledger)
                 release = runs.train(run, plan, vault, pretrained=pretrained, resume=command.resume)
@@ -126,25 +140,13 @@ def _ledger(command: Synthesize, plan: Plan) -> Ledger:
     return Ledger(path, plan.unit, epsilon=epsilon, delta=delta)
 
 
-def _pretrained(command: Synthesize, plan: Plan, data: Trajectories) -> Pretrained | None:
-    """The starting point from public records, if the plan declares one."""
-    from tacit.data.trajectories import Trajectories
+def _pretrained(plan: Plan, data: Trajectories, public: Trajectories, *, seed: int) -> Pretrained:
+    """The starting point from public records that the plan declares."""
     from tacit.methods.synthesis import Encoder, pretrain
 
-    if command.public is None:
-        return None
-    public = Trajectories.open(command.public)
-    same = _shape(public) == _shape(data) and command.public.resolve() != command.data.resolve()
-    if not same:
-        raise DataError(
-            "the public records are the private ones, or of other fields",
-            where=str(command.public),
-            expected="other records, with observations and actions of the same kind and width",
-            remedy="choose public records of the same problem",
-        )
     encoder = Encoder.from_public(data.spec, public.columns)
     with progress("Training on the public records") as advance:
-        return pretrain(plan, encoder, public.columns, seed=command.seed, progress=advance)
+        return pretrain(plan, encoder, public.columns, seed=seed, progress=advance)
 
 
 def _shape(data: Trajectories) -> tuple[object, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
@@ -97,13 +98,16 @@ def pretrain(
     if config is None or columns is None:
         weights = {name: value.detach().clone() for name, value in model.network.named_parameters()}
         return Pretrained(encoder, weights, weights, "none")
-    return _train(
-        model, plan, config, {key: torch.as_tensor(column) for key, column in columns.items()}, seed, progress
-    )
+    return _train(model, plan, config, columns, seed, progress)
 
 
 def _train(
-    model: Denoiser, plan: Plan, config: Pretraining, rows: Mapping[str, Tensor], seed: int, progress: Progress | None
+    model: Denoiser,
+    plan: Plan,
+    config: Pretraining,
+    rows: Mapping[str, npt.NDArray[Any]],
+    seed: int,
+    progress: Progress | None,
 ) -> Pretrained:
     """AdamW on batches of encoded public rows, some of them generated where curiosity asks for it."""
     encoder, network = model.encoder, model.network
@@ -120,7 +124,8 @@ def _train(
         )
         chosen = torch.randint(total, (config.batch,), generator=generator)
         spread = torch.randn(config.batch, encoder.bounded_size, generator=generator)
-        clean = encoder.encode({key: column[chosen] for key, column in rows.items()}, spread)
+        batch = {key: torch.from_numpy(np.asarray(column)[chosen.numpy()]) for key, column in rows.items()}
+        clean = encoder.encode(batch, spread)
         if explore is not None:
             clean = explore(step, clean)
         draws = draw(generator, len(clean), 1, encoder=encoder, P_mean=plan.P_mean, P_std=plan.P_std)

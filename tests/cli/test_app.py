@@ -1,0 +1,124 @@
+"""The outer shell of the command line: options, exit codes, and errors that say one sentence and nothing private."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import is_dataclass
+from pathlib import Path
+
+import pytest
+
+from tacit.cli import app, commands, main
+from tacit.errors import (
+    AccountingError,
+    BudgetExceeded,
+    CertificateError,
+    DataError,
+    DoorError,
+    FileError,
+    LedgerError,
+    PlanError,
+    TacitError,
+)
+
+CANARY = "canary-4711"
+SYNTHESIZE = ("synthesize", "data", "--out", "x", "--population", "9", "--epsilon", "1", "--delta", "0.1")
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    words = capsys.readouterr().out
+    for command in ("demo", "data", "synthesize", "sample", "report", "certificate", "ledger"):
+        assert f"• {command} " in words
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["nothing"],
+        ["demo"],
+        ["demo", "--out", "x", "--epsilon", "much"],
+        ["demo", "--out", "x", "--surprise"],
+        ["certificate", "verify"],
+        [*SYNTHESIZE, "--unit", "patient"],
+        [*SYNTHESIZE, "--unit", "patient", "--relation", "close"],
+    ],
+)
+def test_wrong_words_exit_with_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def failing(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> int:
+    def run(command: object) -> None:
+        raise error
+
+    monkeypatch.setattr(app, "_run", run)
+    return main(["ledger", "show", "x"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (DataError, 2),
+        (PlanError, 2),
+        (LedgerError, 3),
+        (BudgetExceeded, 3),
+        (DoorError, 4),
+        (AccountingError, 4),
+        (CertificateError, 5),
+        (FileError, 6),
+    ],
+)
+def test_an_error_is_one_sentence_and_its_exit_code(
+    kind: type[TacitError], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = kind("it is wrong", where="here", expected="something else", remedy="do that")
+    assert failing(error, monkeypatch) == code
+    assert capsys.readouterr().err == "tacit: here: it is wrong; expected something else; do that.\n"
+
+
+def test_an_interruption_exits_with_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert failing(KeyboardInterrupt(), monkeypatch) == 130
+    assert capsys.readouterr().err == "tacit: Interrupted.\n"
+
+
+def test_a_full_disk_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert failing(OSError(28, "No space left on device", "out/x"), monkeypatch) == 6
+    assert capsys.readouterr().err == (
+        "tacit: out/x: No space left on device; free space, permissions or the path need a look.\n"
+    )
+
+
+def test_an_unexpected_error_shows_its_kind_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TACIT_TRACEBACK", raising=False)
+    assert failing(ValueError(CANARY), monkeypatch) == 1
+    captured = capsys.readouterr()
+    assert "Unexpected ValueError" in captured.err
+    assert CANARY not in captured.out + captured.err
+    monkeypatch.setenv("TACIT_TRACEBACK", "1")
+    with pytest.raises(ValueError, match=CANARY):
+        failing(ValueError(CANARY), monkeypatch)
+
+
+def test_a_missing_module_of_our_own_is_no_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ModuleNotFoundError):
+        failing(ModuleNotFoundError("no", name="tacit.nothing"), monkeypatch)
+    assert failing(ModuleNotFoundError("no", name="jinja2.sandbox"), monkeypatch) == 2
+
+
+def test_the_commands_load_nothing_heavy() -> None:
+    code = "import tacit.cli, sys; print(sorted({'torch', 'numpy', 'gymnasium', 'scipy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_every_command_is_run_by_something() -> None:
+    source = Path(app.__file__).read_text()
+    kinds = [name for name, value in vars(commands).items() if isinstance(value, type) and is_dataclass(value)]
+    assert len(kinds) == 12
+    assert all(f"commands.{name}()" in source for name in kinds)

@@ -1,0 +1,152 @@
+"""`tacit data`: simulate, inspect, import."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tacit.cli import main
+from tacit.data.trajectories import Trajectories
+from tacit.envs.maze import LAYOUTS, spec
+
+CANARY = "Ursula-4711"
+
+
+def test_a_simulated_maze_is_declared_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["data", "maze", "--layout", "open", "--steps", "300", "--unit", "episode", "--out", str(tmp_path / "maze")]
+    assert main(words) == 0
+    data = Trajectories.open(tmp_path / "maze")
+    assert data.simulated
+    assert data.spec == spec(LAYOUTS["open"])
+    counts = data.counts()
+    assert counts["transitions"] == 300
+    assert counts["units"] == counts["episodes"]
+    capsys.readouterr()
+    assert main(["data", "inspect", str(tmp_path / "maze")]) == 0
+    assert capsys.readouterr().out == (
+        f"Simulated records: 300 transitions, {counts['episodes']} episodes, {counts['episodes']} units.\n"
+        "Public bounds from: physics. Episodes can terminate: no.\n"
+        "  observations      continuous float32 width 4  0.4 to 3.2, 0.4 to 5.2, -5.22626 to 5.22626, "
+        "-5.22626 to 5.22626\n"
+        "  actions           continuous float32 width 2  -1 to 1, -1 to 1\n"
+        "  rewards           continuous float32 width 1  0 to 1\n"
+        "  next_observations continuous float32 width 4  0.4 to 3.2, 0.4 to 5.2, -5.22626 to 5.22626, "
+        "-5.22626 to 5.22626\n"
+        "  terminations      flag       bool    width 1\n"
+        "  truncations       flag       bool    width 1\n"
+        "  typical step      0.0301738, 0.0301738, 0.137504, 0.137504\n"
+    )
+
+
+def test_an_unknown_layout_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "maze", "--layout", "maize", "--out", str(tmp_path / "maze")]) == 2
+    assert "there is no layout 'maize'; expected one of open, umaze, medium" in capsys.readouterr().err
+
+
+def test_a_folder_in_use_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "maze", "--steps", "10", "--out", str(tmp_path)]) == 6
+    assert "the folder exists already" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def spec_file(tmp_path: Path) -> Path:
+    path = tmp_path / "spec.json"
+    value = {
+        "observation": {"kind": "discrete", "n": 5},
+        "action": {"kind": "box", "low": [0.0], "high": [9.0]},
+        "reward": {"kind": "box", "low": [-1.0], "high": [1.0]},
+        "source": "declared",
+        "terminals": True,
+        "difference": None,
+    }
+    path.write_text(json.dumps(value))
+    return path
+
+
+def write(path: Path, cell: str = "2") -> None:
+    rows = [f"{CANARY}-{i // 2},{i % 5},{cell if i == 5 else 1},0.5,{(i + 1) % 5},{i % 2 == 1}" for i in range(8)]
+    path.write_text("person,observation,action_0,reward,next_observation,termination\n" + "\n".join(rows) + "\n")
+
+
+def test_files_are_imported_with_their_unit(
+    tmp_path: Path, spec_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "a.csv")
+    words = ["data", "import", str(tmp_path / "a.csv"), "--unit", "person", "--spec", str(spec_file)]
+    assert main([*words, "--out", str(tmp_path / "private")]) == 0
+    assert (
+        capsys.readouterr().out == f"Wrote {tmp_path / 'private'} (the private records: keep it where they may be).\n"
+    )
+    data = Trajectories.open(tmp_path / "private")
+    assert not data.simulated
+    assert main(["data", "inspect", str(tmp_path / "private")]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Private records: how many there are is not shown.\nPublic bounds from: declared.")
+    assert "  observations      discrete   int64   width 1  0 to 4\n" in out
+    assert main([*words, "--simulated", "--out", str(tmp_path / "toy")]) == 0
+    assert Trajectories.open(tmp_path / "toy").counts() == {"transitions": 8, "episodes": 4, "units": 4}
+
+
+def test_npz_and_minari_are_imported_too(tmp_path: Path, spec_file: Path) -> None:
+    np.savez(
+        tmp_path / "a.npz",
+        observations=np.array([0, 1, 2]),
+        actions=np.array([[1.0], [2.0], [3.0]]),
+        rewards=np.zeros(3),
+        next_observations=np.array([1, 2, 3]),
+        terminations=np.zeros(3, bool),
+        who=np.array([7, 7, 8]),
+    )
+    words = ["data", "import", str(tmp_path / "a.npz"), "--unit", "who", "--spec", str(spec_file), "--simulated"]
+    assert main([*words, "--out", str(tmp_path / "a")]) == 0
+    data = Trajectories.open(tmp_path / "a")
+    assert data.counts()["units"] == 2
+    (tmp_path / "sets").mkdir()
+    data.to_minari("toy-v0", root=tmp_path / "sets")
+    words = ["data", "import", "toy-v0", "--minari-root", str(tmp_path / "sets"), "--unit", ":episode", "--simulated"]
+    assert main([*words, "--out", str(tmp_path / "b")]) == 0
+    assert np.array_equal(Trajectories.open(tmp_path / "b").columns["actions"], data.columns["actions"])
+
+
+@pytest.mark.parametrize(
+    ("files", "more", "code", "message"),
+    [
+        (("a.csv", "b.npz"), (), 6, "the files are of several kinds"),
+        (("one-v0", "two-v0"), (), 6, "there are several datasets"),
+        (("a.csv",), ("--reward", "0", "1"), 2, "--reward has no meaning here"),
+        (("one-v0",), ("--episode", "visit"), 2, "--episode has no meaning here"),
+        (("a.csv",), (), 2, "the public bounds are missing"),
+        (("a.csv",), ("--spec", "missing.json"), 6, "the file is missing or no JSON"),
+        (("a.csv",), ("--spec", "a.csv"), 6, "the file is missing or no JSON"),
+    ],
+)
+def test_bad_words_are_refused(
+    files: tuple[str, ...],
+    more: tuple[str, ...],
+    code: int,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "a.csv")
+    assert main(["data", "import", *files, "--unit", "person", "--out", "out", *more]) == code
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_bad_cell_is_named_by_its_row_and_never_shown(
+    tmp_path: Path, spec_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "a.csv", cell=CANARY)
+    words = ["data", "import", str(tmp_path / "a.csv"), "--unit", "person", "--spec", str(spec_file)]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 2
+    captured = capsys.readouterr()
+    assert "a.csv, row 6: the column 'action_0' has a cell that is not a number" in captured.err
+    assert CANARY not in captured.out + captured.err
+    assert not (tmp_path / "out").exists()

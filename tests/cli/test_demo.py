@@ -1,0 +1,143 @@
+"""`tacit demo`: what it writes, that it refuses to overwrite, and that an interruption costs nothing but time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tacit.cli import main
+from tacit.privacy import checkpoint
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.ledger import Ledger
+
+WORDS = ("demo", "--quick", "--epsilon", "8", "--out")
+
+
+def test_a_demo_writes_everything_that_it_names(demo: Path) -> None:
+    names = {path.name for path in demo.iterdir() if not path.name.startswith(("ledger", "."))}
+    assert names == {"run.json", "report.html", "certificate.json", "certificate.md", "model", "minari"}
+    stored = json.loads((demo / "run.json").read_text())
+    assert (stored["command"], stored["finished"]) == ("demo", True)
+    assert stored["settings"] == {"epsilon": 8.0, "seed": 0, "quick": True}
+    certificate = Certificate.load(demo / "certificate.json")
+    assert certificate.verify().private
+    assert certificate.simulated
+    assert 7.5 < certificate.epsilon <= 8.0
+    assert certificate.delta == 1e-7
+    assert certificate == Certificate.load(demo / "model" / "certificate.json")
+    assert certificate.sentence in (demo / "certificate.md").read_text()
+
+
+def test_the_ledger_of_a_demo_is_spent_in_full(demo: Path) -> None:
+    view = Ledger.read(demo / "ledger")
+    assert [(plan.claimed, plan.steps) for plan in view.plans()] == [(10, 10)]
+    assert view.void_reason is None
+    assert view.spent()[0] <= 8.0
+
+
+def test_the_synthetic_dataset_is_a_minari_dataset(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import minari
+
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(demo / "minari"))
+    dataset = minari.load_dataset("synthetic-v0")
+    assert dataset.total_steps == 2_000
+    assert dataset.storage.metadata["certificate"]["epsilon"] == Certificate.load(demo / "certificate.json").epsilon
+
+
+def test_the_report_compares_with_the_simulated_truth(demo: Path) -> None:
+    page = (demo / "report.html").read_text()
+    for words in ("Simulated data.", "Marginal", "Inside walls", "Independent columns", "Noise only", "far starts"):
+        assert words in page, words
+    report = json.loads((demo / "run.json").read_text())["report"]
+    labels = {row["label"] for row in report["returns"]}
+    assert labels == {"Protected rows", "Synthetic rows", "Independent columns", "Noise only"}
+    assert {row["starts"] for row in report["returns"]} == {"all starts", "far starts"}
+    assert [panel["kind"] for panel in report["map"]["panels"]] == ["reference", "synthetic"]
+    scores = {score["measure"]: score for score in report["scores"]}
+    assert scores["Marginal"]["ceiling"] > 0.97
+    assert dict(scores["Correlation"]["controls"])["Noise only"] < scores["Correlation"]["ceiling"]
+
+
+def test_a_folder_in_use_is_refused(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (demo / "run.json").read_bytes()
+    assert main([*WORDS, str(demo)]) == 6
+    captured = capsys.readouterr()
+    assert captured.err == (
+        f"tacit: {demo}: there is something in this place already; expected a new or empty folder; "
+        "choose another folder, or --resume to go on with the run in it.\n"
+    )
+    assert captured.out == ""
+    assert (demo / "run.json").read_bytes() == before
+
+
+def test_resuming_a_finished_run_changes_nothing(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head = Ledger.read(demo / "ledger").head
+    assert main([*WORDS, str(demo), "--resume"]) == 0
+    assert "The run was finished already." in capsys.readouterr().out
+    assert Ledger.read(demo / "ledger").head == head
+
+
+def test_resuming_with_other_options_is_refused(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*WORDS, str(demo), "--resume", "--seed", "1"]) == 6
+    assert "the run was begun with other options (seed)" in capsys.readouterr().err
+
+
+def test_there_is_nothing_to_resume_in_a_strange_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine").write_text("")
+    assert main([*WORDS, str(tmp_path), "--resume"]) == 6
+    assert "there is no run in this folder" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_an_interrupted_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, saves, save = tmp_path / "run", [0], checkpoint.save
+
+    def interrupted(*arguments: object, **options: object) -> None:
+        saves[0] += 1
+        if saves[0] == 4:
+            raise KeyboardInterrupt
+        save(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(checkpoint, "save", interrupted)
+    assert main([*WORDS, str(folder)]) == 130
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error == "tacit: Interrupted; nothing is lost: give the same command with --resume."
+    assert [(plan.claimed, plan.steps) for plan in Ledger.read(folder / "ledger").plans()] == [(4, 10)]
+    assert not (folder / "certificate.json").exists()
+
+    assert main([*WORDS, str(folder), "--resume"]) == 0
+    claims = [entry.payload["start"] for entry in Ledger.read(folder / "ledger").entries() if entry.kind == "claim"]
+    assert claims == list(range(10))
+    assert saves[0] == 10  # the step whose checkpoint was lost was not run again
+    assert Certificate.load(folder / "certificate.json").verify().private
+    assert not (folder / "checkpoint").exists()
+
+
+def test_a_link_that_leads_out_of_the_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, outside = tmp_path / "run", tmp_path / "outside"
+    outside.mkdir()
+    folder.mkdir()
+    settings = {"epsilon": 8.0, "seed": 0, "quick": True}
+    (folder / "run.json").write_text(json.dumps({"command": "demo", "settings": settings, "finished": False}))
+    (folder / "ledger").symlink_to(outside / "ledger")
+    assert main([*WORDS, str(folder), "--resume"]) == 6
+    assert "'ledger' leads out of the folder of the run" in capsys.readouterr().err
+    assert list(outside.iterdir()) == []
+
+
+def test_the_command_runs_as_a_process(tmp_path: Path) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    words = [sys.executable, "-m", "tacit", "demo", "--quick", "--epsilon", "0", "--out", str(tmp_path / "run")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=240, env=environment)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        "tacit: plan: epsilon is 0.0; expected a finite number > 0; choose another epsilon."
+    )
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,175 @@
+"""`tacit certificate`, `tacit ledger`, `tacit report` and `tacit sample`: what a reader of a finished run can do."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from tacit.cli import main
+from tacit.data.trajectories import Trajectories
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.ledger import Ledger
+
+
+@pytest.fixture
+def copy(demo: Path, tmp_path: Path) -> Path:
+    """A copy of the finished demo."""
+    return Path(shutil.copytree(demo, tmp_path / "run"))
+
+
+def test_a_certificate_recomputes(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["certificate", "verify", str(demo / "certificate.json")]) == 0
+    certificate, out = Certificate.load(demo / "certificate.json"), capsys.readouterr().out
+    assert f"Recomputed: epsilon = {certificate.epsilon:.6g} at delta = 1e-07, as the certificate states." in out
+    assert "Not signed: this shows no author." in out
+    assert "declared simulated" in out
+
+
+@pytest.mark.parametrize("field", ["epsilon", "delta", "simulated", "plan_id", "sentence"])
+def test_one_edited_field_fails(field: str, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = copy / "certificate.json"
+    value = json.loads(path.read_text())
+    old = value[field]
+    value[field] = (not old) if isinstance(old, bool) else old / 2 if isinstance(old, float) else "0" * 16
+    path.write_text(json.dumps(value))
+    assert main(["certificate", "verify", str(path)]) == 5
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+
+
+def test_a_certificate_is_shown_in_words(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["certificate", "show", str(demo / "certificate.json")]) == 0
+    assert Certificate.load(demo / "certificate.json").sentence in capsys.readouterr().out
+
+
+def test_a_signature_shows_its_author(demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key, out = Ed25519PrivateKey.generate(), tmp_path / "signed.json"
+    (tmp_path / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    words = ["certificate", "sign", str(demo / "certificate.json"), "--private-key", str(tmp_path / "key.pem")]
+    assert main([*words, "--out", str(out)]) == 0
+    public = key.public_key().public_bytes_raw().hex()
+    assert f"--public-key {public}" in capsys.readouterr().out
+    assert main(["certificate", "verify", str(out), "--public-key", public]) == 0
+    assert f"Signed by {public}." in capsys.readouterr().out
+    assert main(["certificate", "verify", str(out), "--public-key", "0" * 64]) == 5
+    assert "is by another key" in capsys.readouterr().err
+    assert main([*words, "--out", str(out)]) == 6
+    assert "the file exists already" in capsys.readouterr().err
+
+
+def test_no_key_is_no_signature(demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "key.pem").write_text("no key")
+    words = ["certificate", "sign", str(demo / "certificate.json"), "--private-key", str(tmp_path / "key.pem")]
+    assert main([*words, "--out", str(tmp_path / "signed.json")]) == 6
+    assert "holds no Ed25519 private key" in capsys.readouterr().err
+    assert not (tmp_path / "signed.json").exists()
+
+
+def test_a_ledger_is_shown(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Ledger(copy / "ledger") as ledger:
+        ledger.note("nonprivate", "a look at the drift")
+    assert main(["ledger", "show", str(copy / "ledger")]) == 0
+    out, view = capsys.readouterr().out, Ledger.read(copy / "ledger")
+    assert f"Ledger of the dataset {view.dataset_id}" in out
+    assert "Budget: (8, 1e-07)." in out
+    assert "10 of 10 steps claimed" in out
+    assert "nonprivate: a look at the drift" in out
+    assert out.endswith(f"Head: {view.head}\n")
+    assert "VOID" not in out
+
+
+def test_a_ledger_is_verified(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head = Certificate.load(copy / "certificate.json").ledger_head
+    assert main(["ledger", "verify", str(copy / "ledger"), "--head", head]) == 0
+    assert capsys.readouterr().out.startswith("Sound: 12 entries in one chain")
+    assert main(["ledger", "verify", str(copy / "ledger"), "--head", "0" * 64]) == 3
+    assert "does not contain the head" in capsys.readouterr().err
+    with Ledger(copy / "ledger") as ledger:
+        ledger.void("for a test")
+    assert main(["ledger", "verify", str(copy / "ledger")]) == 0
+    assert "VOID: nothing is promised any more (for a test)." in capsys.readouterr().out
+
+
+def test_a_damaged_ledger_is_refused(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (copy / "ledger").write_bytes((copy / "ledger").read_bytes()[:5_000])
+    assert main(["ledger", "show", str(copy / "ledger")]) == 3
+    assert capsys.readouterr().err.startswith("tacit: ")
+    assert main(["ledger", "show", str(copy / "none")]) == 3
+
+
+def test_the_report_is_written_again_to_the_byte(copy: Path) -> None:
+    before = (copy / "report.html").read_bytes()
+    (copy / "report.html").unlink()
+    shutil.rmtree(copy / "model")
+    assert main(["report", str(copy)]) == 0
+    assert (copy / "report.html").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("finished", False, "the run is not finished"),
+        ("report", {"title": "other"}, "the stored report is damaged"),
+        ("report", None, "the run is not finished"),
+    ],
+)
+def test_a_report_needs_a_sound_run(
+    field: str, value: object, message: str, copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored = json.loads((copy / "run.json").read_text())
+    (copy / "run.json").write_text(json.dumps({**stored, field: value}))
+    assert main(["report", str(copy)]) == 6
+    assert message in capsys.readouterr().err
+
+
+def test_a_report_needs_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(tmp_path)]) == 6
+    assert "run.json is missing, truncated or of another kind" in capsys.readouterr().err
+
+
+def test_more_rows_cost_nothing(copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["sample", "--model", str(copy / "model"), "--count", "30", "--seed", "4"]
+    assert main([*words, "--out", str(tmp_path / "rows")]) == 0
+    assert Certificate.load(copy / "certificate.json").sentence in capsys.readouterr().out
+    rows = Trajectories.open(tmp_path / "rows")
+    assert rows.counts()["transitions"] == 30
+    assert main([*words, "--minari", "more-v0", "--root", str(tmp_path / "sets")]) == 0
+    again = Trajectories.from_minari("more-v0", unit=":transition", root=tmp_path / "sets", simulated=True)
+    assert (again.columns["observations"] == rows.columns["observations"]).all()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("--count", "5"), 2, "there is no output, or there are two"),
+        (("--count", "5", "--out", "x", "--minari", "a-v0"), 2, "there is no output, or there are two"),
+        (("--count", "0", "--out", "x"), 2, "the count is below 1"),
+        (("--count", "5", "--out", "x", "--root", "y"), 2, "--root has no meaning here"),
+        (("--count", "5", "--out", "x"), 6, "the file is missing, truncated"),
+    ],
+)
+def test_bad_words_sample_nothing(
+    words: tuple[str, ...],
+    code: int,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["sample", "--model", "nowhere", *words]) == code
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_id_cannot_lead_out_of_the_folder(copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["sample", "--model", str(copy / "model"), "--count", "3", "--root", str(tmp_path / "sets")]
+    assert main([*words, "--minari", "../out-v0"]) == 6
+    assert "leads out of the folder" in capsys.readouterr().err
+    assert not (tmp_path / "out-v0").exists()

@@ -1,0 +1,177 @@
+"""`tacit synthesize`: the promise comes first, the budget holds, and nothing private gets out."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tacit.cli import main
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.ledger import Ledger
+
+CANARY = "Ursula-4711"
+SPEC = {
+    "observation": {"kind": "box", "low": [0.0, 0.0], "high": [200.0, 100.0]},
+    "action": {"kind": "discrete", "n": 3},
+    "reward": {"kind": "box", "low": [-1.0], "high": [1.0]},
+    "source": "physics",
+    "terminals": True,
+    "difference": [10.0, 5.0],
+}
+PROMISE = (
+    "--unit",
+    "patient",
+    "--relation",
+    "add_or_remove",
+    "--population",
+    "200",
+    "--epsilon",
+    "4",
+    "--delta",
+    "1e-4",
+)
+TINY = ("--steps", "4", "--batch", "200", "--width", "8", "--depth", "1", "--rows-per-unit", "2", "--rows", "50")
+
+
+def write_records(path: Path, *, people: int = 12, seed: int = 0) -> None:
+    """Three visits a patient with a telling value each; the ids are canaries."""
+    generator = np.random.default_rng(seed)
+    lines = ["patient,observation_0,observation_1,action,reward,next_observation_0,next_observation_1,termination"]
+    for person in range(people):
+        for visit in range(3):
+            a, b, c, d = generator.uniform(20, 90, 4)
+            lines.append(f"{CANARY}-{person},{a:.4f},{b:.4f},{visit},0.5,{c:.4f},{d:.4f},{visit == 2}")
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """A folder of imported private records."""
+    (tmp_path / "spec.json").write_text(json.dumps(SPEC))
+    write_records(tmp_path / "visits.csv")
+    words = ["data", "import", str(tmp_path / "visits.csv"), "--unit", "patient", "--spec", str(tmp_path / "spec.json")]
+    assert main([*words, "--out", str(tmp_path / "visits")]) == 0
+    captured = capsys.readouterr()
+    assert "keep it where they may be" in captured.out
+    assert CANARY not in captured.out + captured.err
+    return tmp_path / "visits"
+
+
+def test_a_dry_run_prints_the_promise_and_opens_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    poisoned = tmp_path / "data"
+    os.mkfifo(poisoned)  # opening it would block for ever
+    words = [
+        "synthesize",
+        str(poisoned),
+        "--out",
+        "run",
+        *PROMISE,
+        *TINY,
+        "--public",
+        "missing",
+        "--provenance",
+        "made up",
+    ]
+    assert main([*words, "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "promises (4, 0.0001)-differential privacy to every patient." in out
+    assert "whether any one patient, with all of its records, is in the data or not" in out
+    assert "4 noisy sums over Poisson samples at rate 1 (about 200 of 200)" in out
+    assert out.endswith("Dry run: no file was opened and nothing was spent.\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_a_release_holds_nothing_private_and_the_budget_is_kept(
+    records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["synthesize", str(records), *PROMISE, *TINY]
+    assert main([*words, "--out", str(tmp_path / "run")]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.index("promises (4, 0.0001)") < captured.out.index("Open ")
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "There is no real data in this report." in page
+    stored = json.loads((tmp_path / "run" / "run.json").read_text())["report"]
+    assert stored["reference"] is None
+    assert [name for name, _ in stored["costs"]] == ["Parameters"]  # times could depend on records
+    certificate = Certificate.load(tmp_path / "run" / "certificate.json")
+    assert certificate.verify().private
+    assert not certificate.simulated
+
+    # The ledger lies beside the records, not in what gets published.
+    assert Ledger.read(tmp_path / "visits.ledger").spent()[0] == pytest.approx(certificate.epsilon, rel=1e-5)
+    for path in (tmp_path / "run").rglob("*"):
+        assert path.is_dir() or CANARY.encode() not in path.read_bytes(), path.name
+    assert CANARY not in captured.out + captured.err
+
+    # The same plan cannot run twice, and another one is beyond the budget.
+    assert main([*words, "--out", str(tmp_path / "again")]) == 3
+    assert "claimed" in capsys.readouterr().err
+    assert main([*words, "--clip", "2", "--out", str(tmp_path / "more")]) == 3
+    assert "budget" in capsys.readouterr().err
+    assert len(Ledger.read(tmp_path / "visits.ledger").plans()) == 1
+
+
+def test_another_unit_than_the_ledgers_is_refused(
+    records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tacit.units import Unit
+
+    with Ledger(tmp_path / "own", Unit("patient", "add_or_remove", 500), epsilon=9.0, delta=1e-4):
+        pass
+    words = ["synthesize", str(records), *PROMISE, *TINY, "--ledger", str(tmp_path / "own")]
+    assert main([*words, "--out", str(tmp_path / "run")]) == 3
+    assert "the ledger is bound to another unit" in capsys.readouterr().err
+
+
+def test_public_records_start_the_training(records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_records(tmp_path / "public.csv", seed=1)
+    import_ = [
+        "data",
+        "import",
+        str(tmp_path / "public.csv"),
+        "--unit",
+        "patient",
+        "--spec",
+        str(tmp_path / "spec.json"),
+    ]
+    assert main([*import_, "--out", str(tmp_path / "public")]) == 0
+    words = ["synthesize", str(records), *PROMISE, *TINY, "--provenance", "Invented for a test."]
+    assert main([*words, "--public", str(records), "--out", str(tmp_path / "same")]) == 2
+    assert "the public records are the private ones" in capsys.readouterr().err
+    assert not (tmp_path / "visits.ledger").exists()
+    assert main([*words, "--public", str(tmp_path / "public"), "--out", str(tmp_path / "run")]) == 0
+    certificate = Certificate.load(tmp_path / "run" / "certificate.json")
+    assert any("Invented for a test." in line for line in certificate.not_covered)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--population", "1"), "the public population is missing or below 2"),
+        (("--delta", "0.01"), "delta 0.01 is not below 1 / population = 0.005"),
+        (("--delta", "0"), "delta is 0.0; expected a number in (0, 1)"),
+        (("--epsilon", "-1"), "epsilon is -1.0; expected a finite number > 0"),
+        (("--batch", "201"), "denoiser.rate is 1.005; expected a probability in (0, 1]"),
+        (("--clip", "0"), "denoiser.clip is 0.0; expected a finite number > 0"),
+        (("--steps", "0"), "denoiser.steps is 0"),
+        (("--public", "there"), "public records and their provenance do not go together"),
+        (("--rows", "0"), "the number of synthetic rows is below 1"),
+        ((), "spec.json is missing or damaged"),
+    ],
+)
+def test_bad_input_costs_nothing(
+    words: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["synthesize", str(tmp_path / "nowhere"), "--out", str(tmp_path / "run"), *PROMISE, *TINY, *words]
+    assert main(line) in (2, 6)
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("tacit: ")
+    assert message in error
+    assert list(tmp_path.iterdir()) == []
