@@ -8,6 +8,7 @@ resumed run, and `experiments.check` fails on it.
 from __future__ import annotations
 
 import ast
+import fcntl
 import hashlib
 import importlib.metadata
 import json
@@ -84,8 +85,14 @@ class Store:
 
     def put(self, key: str, *, dataset: str, seed: int, values: dict[str, Any]) -> None:
         """Add a cell and write the file (atomically). Other processes' cells in the file are kept."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._put(key, dataset, seed, values)
+
+    def _put(self, key: str, dataset: str, seed: int, values: dict[str, Any]) -> None:
         if self.path.exists():
-            self.cells = json.loads(self.path.read_text())["cells"] | {key: {}}
+            self.cells = json.loads(self.path.read_text())["cells"]
         self.cells[key] = {
             "dataset": dataset,
             "seed": seed,
@@ -94,7 +101,6 @@ class Store:
             "hyperparameters": self.hyperparameters,
             **provenance(),
         }
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         partial = self.path.with_suffix(f".{os.getpid()}.partial")
         partial.write_text(json.dumps({"cells": dict(sorted(self.cells.items()))}, indent=1) + "\n")
         os.replace(partial, self.path)

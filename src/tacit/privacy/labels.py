@@ -10,17 +10,6 @@ from tacit.privacy.certificate import Certificate
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.plan import Plan
 
-ASSUMPTIONS = (
-    "noise and sampling come from a stream cipher (AES-256-CTR) keyed by the operating system, secret, never replayed",
-    "arithmetic is in floating point: attacks on the low-order bits of the noise are outside the proof",
-    "timing, memory and power are not observed by the adversary",
-    "each unit's records carry that unit's id and no other; one person under two ids counts as two units",
-    "the declared public population, bounds and pre-training data owe nothing to the private records",
-    "the ledger was not rolled back together with every checkpoint and certificate",
-    "the same records were not registered in a second ledger",
-)
-
-
 @dataclass(frozen=True)
 class Label:
     """A method's own words for its certificate.
@@ -29,7 +18,7 @@ class Label:
         covered: data accesses that the promise covers.
         not_covered: data accesses that it does not.
         not_protected: what a reader could wrongly believe to be protected.
-        assumptions: what the method assumes beyond `ASSUMPTIONS`.
+        assumptions: what the method assumes beyond the certificate's standing assumptions.
     """
 
     covered: tuple[str, ...]
@@ -65,8 +54,9 @@ def certify(
             for other in ledger.plans()
         ],
         budget=(ledger.epsilon, ledger.delta),
+        composition="sum" if ledger.composition == "sum" else f"Renyi DP at order {ledger.composition.order:g}",
         covered=list(label.covered),
         not_covered=list(label.not_covered),
-        assumptions=[*ASSUMPTIONS, *label.assumptions, *own],
+        assumptions=[*label.assumptions, *own],
         not_protected=list(label.not_protected),
     )
