@@ -1,0 +1,144 @@
+"""What the source may not say: read from its syntax trees, so that no test has to run into it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import tacit
+
+SOURCE = Path(tacit.__file__).parent
+FILES = sorted(SOURCE.rglob("*.py"))
+
+UNSAFE_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "yaml", "jsonpickle"}
+UNSAFE_CALLS = {"eval", "exec", "compile", "__import__", "torch.load", "torch.save", "os.system", "os.popen"}
+RECORDS = {"_columns", "_unit_rows", "_records", "_order", "_offsets", "_episodes"}
+SECRETS = {"_data", "_noise", "_stream"}  # of a vault: its records and its source of noise
+
+Finding = tuple[int, str]
+
+
+def name_of(node: ast.AST) -> str:
+    """`a.b.c` of nested attributes and names; "" for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{name_of(node.value)}.{node.attr}".lstrip(".")
+    return ""
+
+
+def unsafe_loading(tree: ast.AST) -> Iterator[Finding]:
+    """Anything that could run what a file holds."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            found = UNSAFE_MODULES & {part for name in names for part in name.split(".")}
+            yield from ((node.lineno, f"imports {name}") for name in found)
+        elif isinstance(node, ast.Call):
+            called, options = name_of(node.func), {k.arg: k.value for k in node.keywords}
+            if called in UNSAFE_CALLS:
+                yield node.lineno, f"calls {called}"
+            for option in ("allow_pickle", "shell"):
+                if option in options and not (
+                    isinstance(options[option], ast.Constant) and not getattr(options[option], "value", True)
+                ):
+                    yield node.lineno, f"calls {called} with {option}"
+            if called in ("np.load", "numpy.load") and "allow_pickle" not in options:
+                yield node.lineno, "calls np.load without allow_pickle=False"
+
+
+def touched_records(tree: ast.AST) -> Iterator[Finding]:
+    """Attributes under which the records, or a vault's secrets, can be reached (by text too: getattr, __dict__)."""
+    for node in ast.walk(tree):
+        name = node.attr if isinstance(node, ast.Attribute) else node.value if isinstance(node, ast.Constant) else None
+        if isinstance(name, str) and name in RECORDS:
+            yield node.lineno, f"touches {name}"  # type: ignore[attr-defined]
+
+
+def touched_secrets(tree: ast.AST) -> Iterator[Finding]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in SECRETS:
+            yield node.lineno, f"touches {node.attr}"
+
+
+def output(tree: ast.AST) -> Iterator[Finding]:
+    """Whatever could show a record behind the user's back: only the command line speaks."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and name_of(node.func) in ("print", "warnings.warn", "sys.stdout.write"):
+            yield node.lineno, f"calls {name_of(node.func)}"
+        if isinstance(node, ast.Import) and any(alias.name.split(".")[0] == "logging" for alias in node.names):
+            yield node.lineno, "imports logging"
+        if isinstance(node, ast.Assert) and node.msg is not None and not isinstance(node.msg, ast.Constant):
+            yield node.lineno, "shows a value in an assertion"
+
+
+def unfinished(tree: ast.AST) -> Iterator[Finding]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) and "NotImplementedError" in ast.dump(node):
+            yield node.lineno, "raises NotImplementedError"
+
+
+def everywhere(path: Path) -> bool:
+    return True
+
+
+def outside_the_vault(path: Path) -> bool:
+    return path != SOURCE / "privacy" / "vault.py" and path.parent != SOURCE / "data"
+
+
+def outside_privacy(path: Path) -> bool:
+    return path.parent not in (SOURCE / "privacy", SOURCE / "data")
+
+
+def outside_the_command_line(path: Path) -> bool:
+    return path.parent != SOURCE / "cli"
+
+
+RULES: list[tuple[Callable[[ast.AST], Iterator[Finding]], Callable[[Path], bool]]] = [
+    (unsafe_loading, everywhere),
+    (touched_records, outside_the_vault),
+    (touched_secrets, outside_privacy),
+    (output, outside_the_command_line),
+    (unfinished, everywhere),
+]
+
+
+@pytest.mark.parametrize(("rule", "applies"), RULES, ids=[rule.__name__ for rule, _ in RULES])
+def test_no_file_breaks_the_rule(rule: Callable[[ast.AST], Iterator[Finding]], applies: Callable[[Path], bool]) -> None:
+    found = [
+        f"{path.relative_to(SOURCE)}:{line} {what}"
+        for path in FILES
+        if applies(path)
+        for line, what in rule(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (unsafe_loading, "import pickle"),
+        (unsafe_loading, "from joblib.numpy_pickle import load"),
+        (unsafe_loading, "model = torch.load(path, weights_only=True)"),
+        (unsafe_loading, "np.load(path)"),
+        (unsafe_loading, "np.load(path, allow_pickle=True)"),
+        (unsafe_loading, "eval(text)"),
+        (unsafe_loading, "subprocess.run(line, shell=True)"),
+        (touched_records, "rows = data._columns['rewards']"),
+        (touched_records, "getattr(data, '_records')"),
+        (touched_secrets, "vault._data"),
+        (output, "print(loss)"),
+        (output, "import logging"),
+        (output, "assert finite, values"),
+        (unfinished, "raise NotImplementedError"),
+    ],
+)
+def test_the_rule_sees_what_breaks_it(rule: Callable[[ast.AST], Iterator[Finding]], text: str) -> None:
+    assert list(rule(ast.parse(text)))
+
+
+def test_the_whole_source_was_read() -> None:
+    assert {"vault.py", "ledger.py", "trajectories.py", "app.py", "hub.py"} <= {path.name for path in FILES}
