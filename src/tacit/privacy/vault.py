@@ -408,19 +408,32 @@ def _behind(part: str, step: Callable[[], Value]) -> Value:
     """Run a step; nothing record-dependent is raised, not even in a traceback's frames or an error's context."""
     try:
         return step()
-    except TacitError as error:
-        failure: BaseException = error.with_traceback(None)
-    except (KeyboardInterrupt, SystemExit) as stop:
-        failure = type(stop)(*stop.args)
+    except KeyboardInterrupt:
+        failure: BaseException = KeyboardInterrupt()
+    except SystemExit as stop:
+        failure = SystemExit(stop.code if isinstance(stop.code, int) else 1)
     except BaseException as error:
-        failure = DoorError(
-            f"the step failed behind the door ({type(error).__name__}); it stays claimed and nothing was released",
-            where=part,
-            expected="a callback that runs on any rows within the public bounds",
-            remedy="try the callback on invented rows of your own, where its whole message can be seen",
-        )
+        failure = error.with_traceback(None) if _of_tacit(error) else _failed(part, type(error).__name__)
     failure.__cause__ = failure.__context__ = None
     raise failure
+
+
+def _failed(part: str, kind: str) -> DoorError:
+    return DoorError(
+        f"the step failed behind the door ({kind}); it stays claimed and nothing was released",
+        where=part,
+        expected="a callback that runs on any rows within the public bounds",
+        remedy="try the callback on invented rows of your own, where its whole message can be seen",
+    )
+
+
+def _of_tacit(error: BaseException) -> bool:
+    """Whether it is one of tacit's own errors, raised by tacit's own code: those name public things only."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    module = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__"))
+    return isinstance(error, TacitError) and module.startswith("tacit.")
 
 
 def exhausted(run: Run, part: str) -> PlanExhausted:
