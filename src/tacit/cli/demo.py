@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import torch
+
 from tacit.cli import runs
 from tacit.cli.commands import Demo
 from tacit.cli.console import progress, say
@@ -53,6 +55,7 @@ def demo(command: Demo) -> None:
     watch, size = runs.Stopwatch(), QUICK if command.quick else FULL
     settings = {"epsilon": command.epsilon, "seed": command.seed, "quick": command.quick}
     unit = Unit("transition", "add_or_remove", size.population)
+    torch.set_num_threads(1)  # networks this small lose more to the hand-over between threads than they gain
     require_free(command.out, resume=command.resume)
     with progress("Calibrating the noise"):
         plan = size.plan.calibrate(unit=unit, epsilon=command.epsilon, delta=DELTA)
