@@ -223,7 +223,9 @@ class Vault:
 
         def step() -> np.ndarray:
             rows = self._sample(spec)
-            vectors = np.asarray(contribution(rows, state), np.float64).reshape(-1, d)
+            vectors = np.asarray(contribution(rows, state), np.float64)
+            if vectors.shape != (len(rows["replicate"]), d):
+                raise ValueError("not one vector a unit")
             total = np.zeros((len(self.ledgers), d))
             np.add.at(total, rows["replicate"], clipping.clip_rows(vectors, spec.clip))
             return total
