@@ -28,6 +28,7 @@ from tacit.methods.synthesis.synthesizer import Synthesizer
 from tacit.privacy import checkpoint
 from tacit.privacy.gradients import assign_gradient
 from tacit.privacy.labels import Label
+from tacit.privacy.plan import plan_id
 from tacit.privacy.release import Release
 from tacit.privacy.vault import Run, Vault, exhausted
 
@@ -91,11 +92,14 @@ def fit(
     """
     model = _start(plan, vault, pretrained)
     objective = Denoising(model.encoder, plan.noise_draws, plan.P_mean, plan.P_std)
+    path = folder / "checkpoint.safetensors" if folder is not None else None
+    kept = None
+    if resume and path is not None and path.exists():  # one that is refused costs nothing
+        kept = checkpoint.load(path, plan_id=plan_id(plan), ledger=vault.ledger)
     run = vault.reserve(plan)
     state = _State(model, plan)
-    path = folder / "checkpoint.safetensors" if folder is not None else None
-    if resume and path is not None and path.exists():
-        state.load(checkpoint.load(path, plan_id=run.plan_id, ledger=vault.ledger))
+    if kept is not None:
+        state.load(kept)
     elif vault.touched(run) and not (resume and vault.steps_left(run, PART)):
         raise exhausted(run, PART)
 
