@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -130,6 +131,7 @@ class Vault:
                 one.void("seeded noise: anyone who knows the seed can subtract it")
         self._claimed: dict[tuple[str, str], range] = {}
         self._tried: set[tuple[object, ...]] = set()
+        self._tried_models: WeakKeyDictionary[object, set[tuple[object, ...]]] = WeakKeyDictionary()
         self._callbacks: set[str] = set()
 
     @property
@@ -250,11 +252,14 @@ class Vault:
         from tacit.privacy.gradients import clipped_sum
 
         spec = run.sum_part(part)
-        if len(models) != len(self.ledgers):
-            raise DoorError(f"{len(models)} models", where=part, expected="one model a ledger", remedy="pass [model]")
-        self._try_objective(spec, models[0], objective)
+        sizes = {sum(p.numel() for p in model.parameters() if p.requires_grad) for model in models}
+        if len(models) != len(self.ledgers) or len(sizes) != 1:
+            expected = f"{len(self.ledgers)} of one size: one a ledger"
+            raise DoorError(f"{len(models)} models", where=part, expected=expected, remedy="pass [model]")
+        for model in models:
+            self._try_objective(spec, model, objective)
         self._take(run, part)
-        size = sum(p.numel() for p in models[0].parameters() if p.requires_grad)
+        size = sizes.pop()
         shape, sigma = (len(models), size), _sigma(spec) * spec.clip
         flat = torch.from_numpy(self._noise.gaussian(len(models) * size, sigma)).view(shape)
         flat = flat.to(next(models[0].parameters()).device)
@@ -373,7 +378,7 @@ class Vault:
 
         from tacit.privacy.gradients import clipped_sum
 
-        if (spec, objective, id(model)) in self._tried:
+        if (spec, objective) in self._tried_models.setdefault(model, set()):
             return
         decoys.require_pure_form(objective, where=spec.name)
         draws = objective.draw(torch.Generator().manual_seed(0), 5, spec.rows_per_unit)
@@ -398,7 +403,7 @@ class Vault:
         tensors = {name: torch.from_numpy(column) for name, column in rows.items()} | draws
         clipped_sum(model, objective.loss, {k: v.to(device) for k, v in tensors.items()}, spec.clip)
         self._remember(spec, objective)
-        self._tried.add((spec, objective, id(model)))
+        self._tried_models[model].add((spec, objective))
 
     def _remember(self, spec: PoissonSum, callback: object) -> None:
         self._tried.add((spec, callback))
