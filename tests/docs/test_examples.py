@@ -1,0 +1,62 @@
+"""The examples run as they stand, are short, and show what they claim."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.ledger import Ledger
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LONGEST = 120
+
+
+def run(name: str, folder: Path) -> str:
+    words = [sys.executable, "-W", "error", str(EXAMPLES / name), str(folder)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_examples_are_short() -> None:
+    scripts = sorted(EXAMPLES.glob("*.py"))
+    assert [script.name for script in scripts] == ["own_data.py", "synthesize_maze.py"]
+    assert all(len(script.read_text().splitlines()) <= LONGEST for script in scripts)
+
+
+@pytest.mark.timeout(900)
+def test_synthesize_maze(tmp_path: Path) -> None:
+    shown = run("synthesize_maze.py", tmp_path)
+    figures = {
+        line.split("  ")[0]: [float(figure) for figure in re.findall(r"\d\.\d{3}", line)]
+        for line in shown.splitlines()
+        if "Marginal" in line
+    }
+    marginal, correlation, walls = figures["synthetic"]
+    assert marginal > 0.85
+    assert figures["independent columns"][1] < correlation < figures["half against half"][1]
+    assert walls < figures["independent columns"][2]
+    assert Certificate.load(tmp_path / "model" / "certificate.json").verify().epsilon <= 8.0
+    assert "verified: epsilon 7.99" in shown
+
+
+@pytest.mark.timeout(900)
+def test_own_data(tmp_path: Path) -> None:
+    shown = run("own_data.py", tmp_path)
+    ledger = Ledger.read(tmp_path / "visits.ledger")
+    assert [plan.claimed == plan.steps for plan in ledger.plans()] == [True, True]
+    assert 5.99 < ledger.spent()[0] <= 6.0
+    assert "refused: Ledger.reserve" in shown
+    assert "recomputed: epsilon 3.99" in shown
+    assert "recomputed: epsilon 1.99" in shown
+    certificate = Certificate.load(tmp_path / "certificate.json")
+    assert certificate.verify().private
+    assert not certificate.simulated
+    assert {path.name for path in (tmp_path / "visits").iterdir()} >= {"synthetic-epsilon4-v0", "synthetic-epsilon2-v0"}
+    changes = [float(change) for change in re.findall(r"mean change ([+-]\d+\.\d)", shown)]
+    assert changes[0] > changes[1] > changes[2]
