@@ -21,7 +21,8 @@ from tacit.measure.audit import Audit, audit
 from tacit.privacy import accounting
 from tacit.privacy.noise import SecretNoise
 from tacit.privacy.plan import PoissonSum
-from tacit.privacy.vault import Run, Vault
+from tacit.privacy.run import Run
+from tacit.privacy.vault import Vault
 
 OTHERS, CANARY = [[0.0], [0.0, 0.0]], [10.0, 10.0]
 TIGHT, WIDE = 1e-5, 0.05  # where the Gaussian figure and the one that assumes nothing are compared

@@ -23,7 +23,8 @@ from tacit.errors import BudgetExceeded, DoorError, PlanError, PlanExhausted
 from tacit.measure.audit import audit
 from tacit.privacy import accounting
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.vault import Run, Vault
+from tacit.privacy.run import Run
+from tacit.privacy.vault import Vault
 
 RARE = 1e-7  # p-values below this are no accident
 OTHERS, CANARY = [[-0.5], [-0.5, -0.5]], [10.0, 10.0, 10.0]

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tacit.data.trajectories import Trajectories
-from tacit.privacy import accounting, clipping, decoys, ledger_state, noise, vault
+from tacit.privacy import accounting, callbacks, clipping, ledger_state, noise, vault
 from tacit.privacy import plan as plans
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import SecretNoise
@@ -227,7 +227,7 @@ def claim_after_release(patch: pytest.MonkeyPatch) -> None:
 
 
 def callbacks_not_tried(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decoys, "try_on_decoys", lambda *_, **__: None)
+    patch.setattr(callbacks, "try_on_decoys", lambda *_, **__: None)
 
 
 def filter_that_admits_all(patch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from tacit.privacy.certificate import Certificate
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.plan import Plan
 
+
 @dataclass(frozen=True)
 class Label:
     """A method's own words for its certificate.

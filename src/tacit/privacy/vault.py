@@ -11,73 +11,29 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit.data.trajectories import Trajectories
-from tacit.errors import DataError, DoorError, LedgerError, PlanError, PlanExhausted, TacitError
+from tacit.errors import DataError, DoorError, LedgerError, PlanError
 from tacit.privacy import accounting, clipping, decoys, labels
 from tacit.privacy import plan as plans
+from tacit.privacy.callbacks import Contribution, Objective, Rows, Trials, Value, behind
 from tacit.privacy.ledger import Ledger, RdpOrder
 from tacit.privacy.noise import SecretNoise
-from tacit.privacy.plan import Once, Plan, PoissonSum
+from tacit.privacy.plan import Plan, PoissonSum
 from tacit.privacy.release import Release
+from tacit.privacy.run import Run
 from tacit.privacy.sampling import poisson_sample, rows_within_units
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
 
 LEAST_CHARGE = 1e-9
 """What a plan is charged whose delta alone covers it (certified epsilon 0)."""
-
-Rows = Mapping[str, np.ndarray]
-Value = TypeVar("Value")
-
-
-class Contribution(Protocol):
-    """What one unit adds to a noisy sum: a frozen dataclass whose fields are public."""
-
-    def __call__(self, rows: Rows, state: Any) -> np.ndarray:
-        """Rows of U units, each column [U, L, ...] with `mask` [U, L] and `replicate` [U] -> contributions [U, d]."""
-
-
-class Objective(Protocol):
-    """A loss whose clipped per-unit gradients are summed: a frozen dataclass whose fields are public."""
-
-    def draw(self, generator: torch.Generator, units: int, rows_per_unit: int) -> dict[str, Tensor]:
-        """Random tensors for one step, each with leading axis `units` (secret, independent of the records)."""
-
-    def loss(self, model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
-        """Columns [U, L, ...], `mask` [U, L] and the draws -> one loss a unit [U]."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """A plan that a ledger has admitted, by its id, with its certified price."""
-
-    plan: Plan
-    plan_id: str
-    bound: accounting.Bound
-
-    def sum_part(self, name: str) -> PoissonSum:
-        """The plan's part of this name, which must be a noisy sum."""
-        for part in self.plan.parts():
-            if part.name == name and isinstance(part, PoissonSum):
-                return part
-        raise _wrong_part(self.plan, name, [p.name for p in self.plan.parts() if isinstance(p, PoissonSum)])
-
-    def once_part(self, name: str) -> Once:
-        """The plan's part of this name, which must be a single release."""
-        for part in self.plan.parts():
-            if part.name == name and isinstance(part, Once):
-                return part
-        raise _wrong_part(self.plan, name, [p.name for p in self.plan.parts() if isinstance(p, Once)])
 
 
 class Vault:
@@ -130,9 +86,7 @@ class Vault:
             for one in ledgers:
                 one.void("seeded noise: anyone who knows the seed can subtract it")
         self._claimed: dict[tuple[str, str], range] = {}
-        self._tried: set[tuple[object, ...]] = set()
-        self._tried_models: WeakKeyDictionary[object, set[tuple[object, ...]]] = WeakKeyDictionary()
-        self._callbacks: set[str] = set()
+        self._trials = Trials(data.spec)
 
     @property
     def ledger(self) -> Ledger:
@@ -220,7 +174,7 @@ class Vault:
             PlanExhausted: no step is left. DoorError: the callback couples units or has the wrong shape.
         """
         spec = run.sum_part(part)
-        d = self._try_contribution(spec, contribution, state)
+        d = self._trials.contribution(spec, contribution, state)
         self._take(run, part)
 
         def step() -> np.ndarray:
@@ -232,7 +186,7 @@ class Vault:
             np.add.at(total, rows["replicate"], clipping.clip_rows(vectors, spec.clip))
             return total
 
-        return self._noised(_behind(part, step), spec)
+        return self._noised(behind(part, step), spec)
 
     def noisy_gradient(self, run: Run, part: str, models: Sequence[nn.Module], objective: Objective) -> Tensor:
         """One noisy mean of clipped per-unit gradients, shape [R, P], float32: one model a replicate.
@@ -257,7 +211,7 @@ class Vault:
             expected = f"{len(self.ledgers)} of one size: one a ledger"
             raise DoorError(f"{len(models)} models", where=part, expected=expected, remedy="pass [model]")
         for model in models:
-            self._try_objective(spec, model, objective)
+            self._trials.objective(spec, model, objective)
         self._take(run, part)
         size = sizes.pop()
         shape, sigma = (len(models), size), _sigma(spec) * spec.clip
@@ -275,7 +229,7 @@ class Vault:
                 clipped_sum(model, objective.loss, tensors, spec.clip, add_to=noisy)
             return flat
 
-        return _behind(part, step).div_(spec.rate * self.unit.size)
+        return behind(part, step).div_(spec.rate * self.unit.size)
 
     def release_once(self, run: Run, part: str) -> np.ndarray:
         """One mechanism of `tacit.privacy.mechanisms` over all units, shape [R, ...].
@@ -307,12 +261,12 @@ class Vault:
                 values.append(mechanism.release(chunks, self._noise, self.unit))
             return np.stack(values)
 
-        return _behind(part, step)
+        return behind(part, step)
 
     def release(self, run: Run, value: Value, *, label: labels.Label) -> Release[Value]:
         """Put a value that came out of the run's doors together with its certificate."""
         certificate = labels.certify(
-            run.plan, run.plan_id, self.ledger, label, simulated=self.simulated, callbacks=sorted(self._callbacks)
+            run.plan, run.plan_id, self.ledger, label, simulated=self.simulated, callbacks=sorted(self._trials.foreign)
         )
         return Release(value, certificate)
 
@@ -354,117 +308,10 @@ class Vault:
         result: np.ndarray = (total + noise) / (spec.rate * self.unit.size)
         return result
 
-    def _try_contribution(self, spec: PoissonSum, contribution: Contribution, state: Any) -> int:
-        """Try the callback on decoys (once a run and callback) and return the width of its vectors."""
-        decoys.require_pure_form(contribution, where=spec.name)
-        rows = decoys.decoy_rows(self.spec, 1, spec.rows_per_unit, seed=2)
-        width = np.asarray(contribution({**rows, "replicate": np.zeros(1, np.int64)}, state)).shape
-        if len(width) != 2:
-            raise DoorError(f"shape {width}", where=spec.name, expected="[units, d]", remedy="return a vector a unit")
-        if (spec, contribution) not in self._tried:
-            zeros = np.zeros(5, np.int64)
-            decoys.try_on_decoys(
-                lambda r: np.asarray(contribution({**r, "replicate": zeros}, state)),
-                self.spec,
-                spec.rows_per_unit,
-                where=spec.name,
-            )
-            self._remember(spec, contribution)
-        return int(width[1])
-
-    def _try_objective(self, spec: PoissonSum, model: nn.Module, objective: Objective) -> None:
-        """Try the objective on decoys, once a model: a full step runs, losses stay apart, no statistics are kept."""
-        import torch
-
-        from tacit.privacy.gradients import clipped_sum
-
-        if (spec, objective) in self._tried_models.setdefault(model, set()):
-            return
-        decoys.require_pure_form(objective, where=spec.name)
-        draws = objective.draw(torch.Generator().manual_seed(0), 5, spec.rows_per_unit)
-        device = next(model.parameters()).device
-
-        def losses(rows: Rows) -> np.ndarray:
-            tensors = {name: torch.from_numpy(np.asarray(column)) for name, column in rows.items()} | draws
-            with torch.no_grad():
-                result: np.ndarray = objective.loss(model, {k: v.to(device) for k, v in tensors.items()}).cpu().numpy()
-            return result
-
-        before = [buffer.clone() for buffer in model.buffers()]
-        decoys.try_on_decoys(losses, self.spec, spec.rows_per_unit, where=spec.name)
-        if any(not torch.equal(old, new) for old, new in zip(before, model.buffers(), strict=True)):
-            raise DoorError(
-                "the model's buffers change when rows pass through it",
-                where=spec.name,
-                expected="a model without running statistics",
-                remedy="use LayerNorm or GroupNorm instead of BatchNorm",
-            )
-        rows = decoys.decoy_rows(self.spec, 5, spec.rows_per_unit, seed=2)
-        tensors = {name: torch.from_numpy(column) for name, column in rows.items()} | draws
-        clipped_sum(model, objective.loss, {k: v.to(device) for k, v in tensors.items()}, spec.clip)
-        self._remember(spec, objective)
-        self._tried_models[model].add((spec, objective))
-
-    def _remember(self, spec: PoissonSum, callback: object) -> None:
-        self._tried.add((spec, callback))
-        if not type(callback).__module__.startswith("tacit."):
-            self._callbacks.add(type(callback).__qualname__)
-
-
-def _behind(part: str, step: Callable[[], Value]) -> Value:
-    """Run a step; nothing record-dependent is raised, not even in a traceback's frames or an error's context."""
-    try:
-        return step()
-    except KeyboardInterrupt:
-        failure: BaseException = KeyboardInterrupt()
-    except SystemExit as stop:
-        failure = SystemExit(stop.code if isinstance(stop.code, int) else 1)
-    except BaseException as error:
-        failure = error.with_traceback(None) if _of_tacit(error) else _failed(part, type(error).__name__)
-    failure.__cause__ = failure.__context__ = None
-    raise failure
-
-
-def _failed(part: str, kind: str) -> DoorError:
-    return DoorError(
-        f"the step failed behind the door ({kind}); it stays claimed and nothing was released",
-        where=part,
-        expected="a callback that runs on any rows within the public bounds",
-        remedy="try the callback on invented rows of your own, where its whole message can be seen",
-    )
-
-
-def _of_tacit(error: BaseException) -> bool:
-    """Whether it is one of tacit's own errors, raised by tacit's own code: those name public things only."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    module = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__"))
-    return isinstance(error, TacitError) and module.startswith("tacit.")
-
-
-def exhausted(run: Run, part: str) -> PlanExhausted:
-    """The error of a run that was begun or finished before and cannot be begun anew."""
-    return PlanExhausted(
-        "the plan was run before, and a claimed step is never run again",
-        where=f"{run.plan.method} plan {run.plan_id}, part {part!r}",
-        expected="a plan that is new to the ledger, or the run's checkpoint",
-        remedy="pass resume=True with the run's folder, or calibrate a new plan within the ledger's budget",
-    )
-
 
 def _sigma(spec: PoissonSum) -> float:
     assert spec.noise_multiplier is not None
     return spec.noise_multiplier
-
-
-def _wrong_part(plan: Plan, name: str, known: list[str]) -> PlanError:
-    return PlanError(
-        f"the plan has no such part {name!r} for this door",
-        where=f"{plan.method} plan",
-        expected=f"one of {known}",
-        remedy="name a part of the plan",
-    )
 
 
 def _refused(what: str, expected: str) -> LedgerError:

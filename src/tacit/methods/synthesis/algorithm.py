@@ -30,7 +30,8 @@ from tacit.privacy.gradients import assign_gradient
 from tacit.privacy.labels import Label
 from tacit.privacy.plan import plan_id
 from tacit.privacy.release import Release
-from tacit.privacy.vault import Run, Vault, exhausted
+from tacit.privacy.run import Run, exhausted
+from tacit.privacy.vault import Vault
 
 PART = "denoiser"
 
