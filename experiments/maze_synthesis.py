@@ -23,7 +23,6 @@ public layouts; umaze and medium drove none of them. Runs go on where they were 
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import tempfile
 import time
@@ -33,7 +32,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import stats
 
 from experiments.check import Figure
 from experiments.store import RESULTS, ROOT, Store
@@ -45,7 +43,7 @@ from tacit.envs.maze_public import other_rows
 from tacit.measure import controls
 from tacit.measure.dynamics import dynamics
 from tacit.measure.fidelity import ceiling, fidelity
-from tacit.measure.utility import evaluate
+from tacit.measure.utility import evaluate, interval
 from tacit.methods import synthesis
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.vault import Vault
@@ -102,10 +100,11 @@ def synthesise(
         spec=maze.spec(layout),
         simulated=True,
     )
-    with tempfile.TemporaryDirectory() as folder:
-        with Ledger(Path(folder) / "maze.ledger", unit, epsilon=epsilon, delta=DELTA) as ledger:
-            value = synthesis.fit(calibrated, Vault(data, ledger), pretrained=start).value
-    return value
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Ledger(Path(folder) / "maze.ledger", unit, epsilon=epsilon, delta=DELTA) as ledger,
+    ):
+        return synthesis.fit(calibrated, Vault(data, ledger), pretrained=start).value
 
 
 def measure(table: Columns, real: Columns, layout: Layout) -> dict[str, float]:
@@ -149,8 +148,8 @@ def run(layout_name: str, seed: int, scale: str, results: Store) -> None:
         "independent": controls.independent_columns(real, seed=seed),
         "noise_only": drawn(synthesise(plan, 1.0, one_row, layout, start)),
     }
-    config = iql.IqlConfig(steps=200) if scale == "quick" else iql.IqlConfig()
-    policies = iql.train(list(tables.values()), config, seeds=[seed])
+    config = iql.IqlConfig(steps=200, policy_steps=100) if scale == "quick" else iql.IqlConfig()
+    policies = iql.train_tables(list(tables.values()), config, seeds=[seed])
     top = ceiling(real, seed=seed)
     for (name, table), policy in zip(tables.items(), policies, strict=True):
         values = measure(table, real, layout)
@@ -168,12 +167,6 @@ def run(layout_name: str, seed: int, scale: str, results: Store) -> None:
 def column(results: Store, layout: str, table: str, key: str) -> np.ndarray:
     """One value of every seed."""
     return np.array([results.fresh(f"{layout}/{table}/seed={seed}")[key] for seed in SEEDS])
-
-
-def lower(differences: np.ndarray) -> float:
-    """Lower end of the two-sided 95 % t-interval of the mean."""
-    width = stats.t.ppf(0.975, len(differences) - 1) * differences.std(ddof=1) / math.sqrt(len(differences))
-    return float(differences.mean() - width)
 
 
 def figures() -> list[Figure]:
@@ -196,7 +189,7 @@ def figures() -> list[Figure]:
                 out.append(Figure(f"{name} / real ({real.mean():.1f})", own.mean() / real.mean(), share))
                 for control in CONTROLS:
                     gap = own - column(results, layout, control, key)
-                    out.append(Figure(f"{name} above {control}, 95 % from", lower(gap), 0.0))
+                    out.append(Figure(f"{name} above {control}, 95 % from", interval(gap)[1], 0.0))
     return out
 
 

@@ -190,7 +190,7 @@ class Plan:
     source: ClassVar[str] = "PrivORL: Differentially Private Synthetic Dataset for Offline Reinforcement Learning"
 
     steps: int = 1_000
-    rate: float = 0.004
+    rate: float = 0.008
     clip: float = 1.0
     noise_multiplier: float | None = None
     rows_per_unit: int = 1
