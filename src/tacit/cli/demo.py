@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from tacit.agents.iql import IqlConfig, train_tables
 from tacit.cli import runs
 from tacit.cli.commands import Demo
 from tacit.cli.console import progress, say
@@ -15,6 +16,7 @@ from tacit.cli.folders import RunFolder, require_free
 from tacit.data.trajectories import Trajectories
 from tacit.envs.maze import LAYOUTS
 from tacit.measure.report import tables
+from tacit.measure.report.content import Kind
 from tacit.methods.synthesis import Plan, Synthesizer
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Release
@@ -31,19 +33,28 @@ class Size:
         rows: synthetic rows.
         plan: before calibration.
         seeds: agents for each table.
-        agent_steps: training steps of an agent.
+        agents: how they are trained.
+        episodes: of their evaluation.
     """
 
     population: int
     rows: int
     plan: Plan
     seeds: int
-    agent_steps: int
+    agents: IqlConfig
+    episodes: int
 
 
 LAYOUT, DELTA = "umaze", 1e-7
-FULL = Size(1_000_000, 100_000, Plan(), seeds=3, agent_steps=5_000)
-QUICK = Size(20_000, 2_000, Plan(steps=10, rate=0.02, width=16, depth=1, warmup=1), seeds=2, agent_steps=10)
+FULL = Size(1_000_000, 100_000, Plan(), 3, IqlConfig(steps=5_000, policy_steps=1_500), episodes=300)
+QUICK = Size(
+    20_000,
+    2_000,
+    Plan(steps=10, rate=0.02, width=16, depth=1, warmup=1),
+    2,
+    IqlConfig(steps=10, policy_steps=10, width=8),
+    episodes=5,
+)
 
 
 def demo(command: Demo) -> None:
@@ -90,7 +101,16 @@ def _sections(
     with progress("Comparing columns and dynamics"):
         sections = tables.sections(data.spec, synthetic, real, seed=seed, names=tables.MAZE_COLUMNS)
         sections["scores"] += tables.physics(layout, synthetic, controls)
-        sections["map"] = tables.maze_map(
-            layout, (("Protected rows", "reference", real), ("Synthetic rows", "synthetic", synthetic)), seed=seed
-        )
+    shown: list[tuple[str, Kind, tables.Table]] = [
+        ("Protected rows", "reference", real),
+        ("Synthetic rows", "synthetic", synthetic),
+    ]
+    sections["map"] = tables.maze_map(layout, shown, seed=seed)
+    shown += [(label, "control", table) for label, table in controls]
+    seeds = range(seed, seed + size.seeds)
+    with progress(f"Training {len(shown) * size.seeds} agents on real, synthetic and control rows") as advance:
+        policies = train_tables([table for _, _, table in shown], size.agents, seeds=seeds, progress=advance)
+    agents = [(label, kind, policy) for (label, kind, _), policy in zip(shown, policies, strict=True)]
+    with progress("Evaluating the agents in the maze"):
+        sections["returns"] = tables.returns(layout, agents, seed=seed, episodes=size.episodes)
     return sections

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,8 @@ from tacit.data.spec import Box, PublicSpec
 from tacit.measure.controls import independent_columns, uniform_table
 from tacit.measure.dynamics import Dynamics, dynamics
 from tacit.measure.fidelity import ceiling, correlations, fidelity, flatten
-from tacit.measure.report.content import Correlation, Histogram, Kind, Map, Points, Score, histogram
+from tacit.measure.report.content import Correlation, Histogram, Kind, Map, Points, Return, Score, histogram
+from tacit.measure.utility import Policies, Starts, evaluate, interval
 
 if TYPE_CHECKING:
     from tacit.envs.maze import Layout
@@ -180,6 +181,25 @@ def maze_dynamics(layout: Layout, table: Table) -> Dynamics:
         reward=lambda state, action, following: maze.reward(layout, state[:, :2]),
         in_wall=lambda position: maze.in_wall(layout, position),
     )
+
+
+def returns(
+    layout: Layout, agents: Sequence[tuple[str, Kind, Policies]], *, seed: int, episodes: int
+) -> tuple[Return, ...]:
+    """What (label, kind, policies) trained on each table are worth from all and from far starts, over their seeds.
+
+    Args:
+        layout: the maze.
+        agents: the policies of each table, one per training seed (at least two, for an interval).
+        seed: of the starts, which are the same for all.
+        episodes: starts of each evaluation.
+    """
+    rows = []
+    for label, kind, policies in agents:
+        for starts in get_args(Starts):
+            mean, low, high = interval(evaluate(layout, policies, starts=starts, seed=seed, episodes=episodes))
+            rows.append(Return(label, kind, f"{starts} starts", mean, low, high, policies.members))
+    return tuple(rows)
 
 
 def maze_map(layout: Layout, panels: Sequence[tuple[str, Kind, Table]], *, seed: int) -> Map:
