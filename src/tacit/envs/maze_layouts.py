@@ -152,8 +152,9 @@ def _layout(name: str, rows: str, goal: tuple[int, int], horizon: int, reference
 LAYOUTS: dict[str, Layout] = {
     layout.name: layout
     for layout in (
-        # D4RL's own; references are D4RL's for the dense rewards (infos.py: open v0, the others v1).
-        _layout("open", "####### #OOOOO# #OOOOO# #OOOOO# #######", (2, 3), 300, (11.17817, 27.16654)),
+        # D4RL's own. The references of umaze, medium and large are D4RL's (dense, v1); all others are the mean returns
+        # of uniform actions and of `controller_policy` over 2,000 starts (D4RL has none for open with this horizon).
+        _layout("open", "####### #OOOOO# #OOOOO# #OOOOO# #######", (2, 3), 300, (72.0, 264.4)),
         _layout("umaze", "##### #OOO# ###O# #OOO# #####", (1, 1), 300, (68.537689, 193.662856)),
         _layout(
             "medium",
@@ -170,15 +171,23 @@ LAYOUTS: dict[str, Layout] = {
             800,
             (30.569041, 303.485738),
         ),
-        # tacit's own: none contains umaze or medium, turned or mirrored.
-        _layout("ring", "##### #OOO# #O#O# #OOO# #####", (3, 3), 300, (0.0, 1.0)),
-        _layout("tee", "##### #OOO# ##O## ##O## #####", (3, 2), 300, (0.0, 1.0)),
-        _layout("zigzag", "####### #OO#OO# ##OOO## #OO#OO# #######", (3, 5), 400, (0.0, 1.0)),
+        # tacit's own: none is umaze or medium, turned or mirrored.
+        _layout("ring", "##### #OOO# #O#O# #OOO# #####", (3, 3), 300, (73.0, 260.8)),
+        _layout("tee", "##### #OOO# ##O## ##O## #####", (3, 2), 300, (83.1, 263.3)),
+        _layout("zigzag", "####### #OO#OO# ##OOO## #OO#OO# #######", (3, 5), 400, (63.8, 318.6)),
         _layout(
-            "comb", "######## #OOOOOO# #O#O##O# #O#O#OO# #O#O##O# #O#OO#O# #OOO##O# ########", (5, 4), 600, (0.0, 1.0)
+            "comb",
+            "######## #OOOOOO# #O#O##O# #O#O#OO# #O#O##O# #O#OO#O# #OOO##O# ########",
+            (5, 4),
+            600,
+            (63.8, 451.5),
         ),
         _layout(
-            "rooms", "######## #OO#OOO# #OOOOOO# #OO#OOO# ##O##O## #OO#OOO# #OOOO#O# ########", (6, 6), 600, (0.0, 1.0)
+            "rooms",
+            "######## #OO#OOO# #OOOOOO# #OO#OOO# ##O##O## #OO#OOO# #OOOO#O# ########",
+            (6, 6),
+            600,
+            (41.9, 454.4),
         ),
     )
 }
