@@ -52,6 +52,8 @@ from tacit.units import Unit
 POPULATION, DELTA = 1_000_000, 1e-7
 PRIVATE_LAYOUTS, SEEDS, EPSILONS = ("umaze", "medium"), (0, 1, 2, 3, 4), (10.0, 1.0)
 CONTROLS = ("pretraining", "independent", "noise_only")
+TABLES = ("real", "epsilon_10", "epsilon_1", *CONTROLS)
+FEWEST_SEEDS = 3
 FIELDS = ("observations", "actions", "rewards", "next_observations", "terminations")
 PUBLIC_ROWS, SYNTHETIC_ROWS = 400_000, 200_000
 PROVENANCE = "simulated: random mazes of the same outer size, with walls and goals of their own"
@@ -148,7 +150,7 @@ def run(layout_name: str, seed: int, scale: str, results: Store) -> None:
         "independent": controls.independent_columns(real, seed=seed),
         "noise_only": drawn(synthesise(plan, 1.0, one_row, layout, start)),
     }
-    config = iql.IqlConfig(steps=200, policy_steps=100) if scale == "quick" else iql.IqlConfig()
+    config = iql.IqlConfig(steps=200) if scale == "quick" else iql.IqlConfig()
     policies = iql.train_tables(list(tables.values()), config, seeds=[seed])
     top = ceiling(real, seed=seed)
     for (name, table), policy in zip(tables.items(), policies, strict=True):
@@ -165,8 +167,10 @@ def run(layout_name: str, seed: int, scale: str, results: Store) -> None:
 
 
 def column(results: Store, layout: str, table: str, key: str) -> np.ndarray:
-    """One value of every seed."""
-    return np.array([results.fresh(f"{layout}/{table}/seed={seed}")[key] for seed in SEEDS])
+    """One value of every seed that was run, the same seeds for all tables of a layout; at least `FEWEST_SEEDS`."""
+    done = [seed for seed in SEEDS if any(f"{layout}/{one}/seed={seed}" in results.cells for one in TABLES)]
+    seeds = done if len(done) >= FEWEST_SEEDS else SEEDS
+    return np.array([results.fresh(f"{layout}/{table}/seed={seed}")[key] for seed in seeds])
 
 
 def figures() -> list[Figure]:
@@ -206,8 +210,7 @@ def main(arguments: list[str]) -> None:
     results = store(path / "maze_synthesis.json")
     for seed in SEEDS[:1] if options.quick else SEEDS:
         for layout in options.layouts:
-            tables = ("real", "epsilon_10", "epsilon_1", *CONTROLS)
-            if not all(results.has(f"{layout}/{table}/seed={seed}") for table in tables):
+            if not all(results.has(f"{layout}/{table}/seed={seed}") for table in TABLES):
                 run(layout, seed, scale, results)
 
 

@@ -198,7 +198,7 @@ class Plan:
     width: int = 128
     depth: int = 4
     harmonics: int = 2
-    learning_rate: float = 1e-2
+    learning_rate: float = 5e-3
     warmup: int = 20
     schedule: Schedule = "cosine"
     betas: tuple[float, float] = (0.9, 0.99)
