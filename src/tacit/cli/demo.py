@@ -46,13 +46,13 @@ class Size:
 
 
 LAYOUT, DELTA = "umaze", 1e-7
-FULL = Size(1_000_000, 100_000, Plan(), 3, IqlConfig(steps=5_000, policy_steps=1_500), episodes=300)
+FULL = Size(1_000_000, 100_000, Plan(steps=500), 3, IqlConfig(steps=4_000, batch=128), episodes=300)
 QUICK = Size(
     20_000,
     2_000,
     Plan(steps=10, rate=0.02, width=16, depth=1, warmup=1),
     2,
-    IqlConfig(steps=10, policy_steps=10, width=8),
+    IqlConfig(steps=10, width=8),
     episodes=5,
 )
 
