@@ -55,6 +55,7 @@ def certify(
             for other in ledger.plans()
         ],
         budget=(ledger.epsilon, ledger.delta),
+        epsilon_target=plan.epsilon,
         composition="sum" if ledger.composition == "sum" else f"Renyi DP at order {ledger.composition.order:g}",
         covered=list(label.covered),
         not_covered=list(label.not_covered),
