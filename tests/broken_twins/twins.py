@@ -227,7 +227,8 @@ def claim_after_release(patch: pytest.MonkeyPatch) -> None:
 
 
 def callbacks_not_tried(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(callbacks, "try_on_decoys", lambda *_, **__: None)
+    for trial in ("try_on_decoys", "try_on_fewer"):
+        patch.setattr(callbacks, trial, lambda *_, **__: None)
 
 
 def filter_that_admits_all(patch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tacit.errors import BudgetExceeded, DataError, DoorError, LedgerError, PlanError, PlanExhausted
+from tacit.privacy.labels import Label
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import SecretNoise
+from tacit.privacy.plan import plan_id
+from tacit.privacy.run import Run
 from tacit.privacy.vault import Vault
 from tacit.units import Unit
 
@@ -174,6 +177,14 @@ class Whitened:
         return reward - reward.mean()
 
 
+@dataclass(frozen=True)
+class Averaged:
+    """Contributions divided by how many units there are: taking one out changes all others."""
+
+    def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
+        return rows["rewards"][:, :1] / len(rows["rewards"])
+
+
 @dataclass
 class Remembering:
     """A mutable callback."""
@@ -199,6 +210,7 @@ class Counting:
     ("callback", "message"),
     [
         (Whitened(), "another unit's rows"),
+        (Averaged(), "how many units there are"),
         (Remembering(), "can carry state"),
         (lambda rows, state: rows["rewards"], "can carry state"),
     ],
@@ -211,6 +223,17 @@ def test_callbacks_that_couple_units_are_refused_before_a_step_is_claimed(
     with pytest.raises(DoorError, match=message):
         vault.noisy_sum(run, "sum", callback)
     assert not vault.touched(run)
+
+
+def test_a_certificate_needs_an_admitted_run(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, [[1.0], [2.0]])
+    run = vault.reserve(priced(vault, noise_multiplier=1.0))
+    label = Label((), (), ())
+    assert vault.release(run, 0, label=label).certificate.verify().private
+    other = priced(vault, noise_multiplier=50.0)
+    for forged in (Run(other, plan_id(other), run.bound), replace(run, plan=other)):
+        with pytest.raises(LedgerError, match="not one that the ledger admitted"):
+            vault.release(forged, 0, label=label)
 
 
 def test_a_callback_that_changes_between_calls_is_refused(tmp_path: Path) -> None:

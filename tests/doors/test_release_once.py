@@ -50,6 +50,23 @@ def test_one_unit_moves_it_by_at_most_its_clip(tmp_path: Path) -> None:
     assert histogram().event == GaussianDpEvent(1.0)
 
 
+def test_no_digits_of_the_sum_come_out_below_those_of_the_noise(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, [[1.0]] * 37, unit=unit_of(128))
+    run = vault.reserve(priced(vault, noise_multiplier=1.0, once=(histogram(noise_multiplier=3.0),)))
+    grid = 2.0**-9
+    cells = vault.release_once(run, "bins") * 128 / grid
+    np.testing.assert_array_equal(cells, np.rint(cells))
+
+
+def test_two_parts_of_one_name_are_refused(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, [[1.0]])
+    for names in (("bins", "bins"), ("sum",)):
+        once = tuple(histogram(name=name, noise_multiplier=5.0 + i) for i, name in enumerate(names))
+        with pytest.raises(PlanError, match="share a name"):
+            vault.reserve(priced(vault, noise_multiplier=1.0, once=once))
+    assert vault.ledger.spent() == (0.0, 0.0)
+
+
 @dataclass(frozen=True)
 class Foreign(NoisyHistogram):
     """A mechanism from outside tacit."""

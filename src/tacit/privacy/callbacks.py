@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.data.spec import PublicSpec
 from tacit.errors import DoorError, TacitError
-from tacit.privacy.decoys import decoy_rows, require_pure_form, try_on_decoys
+from tacit.privacy.decoys import decoy_rows, require_pure_form, try_on_decoys, try_on_fewer
 from tacit.privacy.plan import PoissonSum
 
 if TYPE_CHECKING:
@@ -62,13 +62,12 @@ class Trials:
         if len(width) != 2:
             raise DoorError(f"shape {width}", where=part.name, expected="[units, d]", remedy="return a vector a unit")
         if (part, contribution) not in self._tried:
-            zeros = np.zeros(5, np.int64)
-            try_on_decoys(
-                lambda r: np.asarray(contribution({**r, "replicate": zeros}, state)),
-                self._spec,
-                part.rows_per_unit,
-                where=part.name,
-            )
+
+            def vectors(r: Rows, _: object = None) -> np.ndarray:
+                return np.asarray(contribution({**r, "replicate": np.zeros(len(r["mask"]), np.int64)}, state))
+
+            try_on_decoys(vectors, self._spec, part.rows_per_unit, where=part.name)
+            try_on_fewer(vectors, self._spec, part.rows_per_unit, where=part.name)
             self._remember(part, contribution)
         return int(width[1])
 
@@ -84,14 +83,16 @@ class Trials:
         draws = objective.draw(torch.Generator().manual_seed(0), 5, part.rows_per_unit)
         device = next(model.parameters()).device
 
-        def losses(rows: Rows) -> np.ndarray:
-            tensors = {name: torch.from_numpy(np.asarray(column)) for name, column in rows.items()} | draws
+        def losses(rows: Rows, kept: np.ndarray | None = None) -> np.ndarray:
+            own = draws if kept is None else {name: tensor[torch.from_numpy(kept)] for name, tensor in draws.items()}
+            tensors = {name: torch.from_numpy(np.asarray(column)) for name, column in rows.items()} | own
             with torch.no_grad():
                 result: np.ndarray = objective.loss(model, {k: v.to(device) for k, v in tensors.items()}).cpu().numpy()
             return result
 
         before = [buffer.clone() for buffer in model.buffers()]
         try_on_decoys(losses, self._spec, part.rows_per_unit, where=part.name)
+        try_on_fewer(losses, self._spec, part.rows_per_unit, where=part.name)
         if any(not torch.equal(old, new) for old, new in zip(before, model.buffers(), strict=True)):
             raise DoorError(
                 "the model's buffers change when rows pass through it",

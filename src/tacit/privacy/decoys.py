@@ -87,6 +87,33 @@ def try_on_decoys(
             raise _refusal("one unit's contribution changes when another unit's rows do", where)
 
 
+def try_on_fewer(
+    contributions: Callable[[Mapping[str, np.ndarray], np.ndarray], np.ndarray],
+    spec: PublicSpec,
+    rows_per_unit: int,
+    where: str,
+    units: int = 5,
+) -> None:
+    """Take one decoy unit out at a time: what the others contribute must stay, up to rounding.
+
+    Exchanging units (`try_on_decoys`) leaves their number as it was, and so cannot show a callback that divides by it.
+
+    Args:
+        contributions: (rows, which units these are) -> one vector or scalar a unit.
+
+    Raises:
+        DoorError: the others' contributions change.
+    """
+    rows = decoy_rows(spec, units, rows_per_unit, seed=0)
+    base = contributions(rows, np.arange(units))
+    for unit in range(units):
+        kept = np.flatnonzero(np.arange(units) != unit)
+        result = contributions({name: column[kept] for name, column in rows.items()}, kept)
+        close = 1e-3 * np.abs(base[kept]) + 1e-5 * np.abs(base).max()
+        if result.shape != base[kept].shape or not (np.abs(result - base[kept]) <= close).all():
+            raise _refusal("a unit's contribution depends on how many units there are", where)
+
+
 def _refusal(what: str, where: str) -> DoorError:
     return DoorError(
         what,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tacit.errors import LedgerError
 from tacit.privacy import plan as plans
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.ledger import Ledger
@@ -31,7 +32,18 @@ class Label:
 def certify(
     plan: Plan, plan_id: str, ledger: Ledger, label: Label, *, simulated: bool, callbacks: Sequence[str]
 ) -> Certificate:
-    """The certificate of a run: what was promised, computed from the plan's own event."""
+    """The certificate of a run: what was promised, computed from the plan's own event.
+
+    Raises:
+        LedgerError: the ledger has not admitted this plan, or the plan is not the one that it admitted.
+    """
+    if plan_id != plans.plan_id(plan) or all(other.id != plan_id for other in ledger.plans()):
+        raise LedgerError(
+            "the plan is not one that the ledger admitted",
+            where=f"{plan.method} plan",
+            expected="the run that Vault.reserve returned",
+            remedy="release a value with the run whose doors it came from",
+        )
     assert plan.unit is not None
     assert plan.delta is not None
     own = tuple(

@@ -168,7 +168,8 @@ def bound(plan: Plan) -> accounting.Bound:
     """The plan's certified epsilon at its delta, recomputed from its parts.
 
     Raises:
-        PlanError: the plan is not calibrated, or its epsilon field promises less than its parts cost.
+        PlanError: the plan is not calibrated, its epsilon field promises less than its parts cost, or two of its parts
+            share a name (the ledger counts steps by name) or are of a kind of their own.
     """
     unit, delta = plan.unit, plan.delta
     if unit is None or delta is None or plan.epsilon is None:
@@ -179,6 +180,14 @@ def bound(plan: Plan) -> accounting.Bound:
             remedy="call plan.calibrate(unit=..., epsilon=..., delta=...)",
         )
     check_delta(delta, unit)
+    parts = plan.parts()
+    if len({part.name for part in parts}) != len(parts) or any(type(part) not in (PoissonSum, Once) for part in parts):
+        raise PlanError(
+            "two parts share a name, or a part is neither a PoissonSum nor a Once",
+            where=f"{plan.method} plan",
+            expected="parts of these two kinds, each with a name of its own: the ledger counts steps by name",
+            remedy="rename the parts",
+        )
     assert unit.relation is not None
     result = accounting.epsilon(event(plan), delta=delta, relation=unit.relation)
     if not result.epsilon <= plan.epsilon:
