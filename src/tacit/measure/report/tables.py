@@ -31,8 +31,8 @@ MAZE_COLUMNS = (
     ("reward", ""),
     ("next x", "cells"),
     ("next y", "cells"),
-    ("next x velocity", "cells/s"),
-    ("next y velocity", "cells/s"),
+    ("next x vel.", "cells/s"),
+    ("next y vel.", "cells/s"),
 )
 """Name and unit of each scalar column of a maze table, in the order of `fidelity.flatten`."""
 
@@ -197,7 +197,8 @@ def returns(
     rows = []
     for label, kind, policies in agents:
         for starts in get_args(Starts):
-            mean, low, high = interval(evaluate(layout, policies, starts=starts, seed=seed, episodes=episodes))
+            worth = interval(evaluate(layout, policies, starts=starts, seed=seed, episodes=episodes))
+            mean, low, high = (round(value, 1) for value in worth)
             rows.append(Return(label, kind, f"{starts} starts", mean, low, high, policies.members))
     return tuple(rows)
 
