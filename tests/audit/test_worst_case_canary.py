@@ -99,7 +99,7 @@ def test_at_full_participation_the_bound_is_close_to_the_certificate(ram_path: P
     assert found[TIGHT].mu <= 1.0
 
 
-@pytest.mark.parametrize(("door", "trials"), [(sum_door, 8_000), (gradient_door, 3_000)])
+@pytest.mark.parametrize(("door", "trials"), [(sum_door, 8_000), (gradient_door, 8_000)])
 def test_a_poisson_sample_hides_the_canary_as_much_as_promised(ram_path: Path, door: Door, trials: int) -> None:
     found = audited(ram_path, door, trials=trials, rate=0.3, sigma=0.5)
     promised = certified(WIDE, rate=0.3, sigma=0.5)

@@ -129,7 +129,7 @@ def _neighbours(folder: Path, release: Release) -> None:
         vault.ledger.close()
     for step, (with_canary, without) in enumerate(zip(*sums, strict=True)):
         moved = np.linalg.norm(with_canary - without)
-        assert moved <= 1.0 + 1e-6, f"one unit moved step {step} by {moved:.3g} clips"
+        assert moved <= 1.0 + 2**-9, f"one unit moved step {step} by {moved:.3g} clips"
 
 
 def neighbours_of_a_sum(folder: Path) -> None:

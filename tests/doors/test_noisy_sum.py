@@ -61,7 +61,7 @@ def test_one_unit_moves_the_sum_by_at_most_the_clip(
             return  # which row is drawn is random: compared in law elsewhere
         sums.append(vault.noisy_sum(run, "sum", Rewards(7.0))[0] * vault.unit.size)
         vault.ledger.close()
-    assert np.linalg.norm(sums[0] - sums[1]) <= clip
+    assert np.linalg.norm(sums[0] - sums[1]) <= clip * (1 + 2**-9)  # the sum is rounded to a grid of 2^-10 of the noise
 
 
 def test_hostile_contributions_count_as_zero_and_touch_nobody_else(tmp_path: Path) -> None:

@@ -251,6 +251,14 @@ def _check_modules(model: nn.Module) -> None:
             expected="'highest': sums must be rounded by less than the slack of the clip",
             remedy="call torch.set_float32_matmul_precision('highest'); use autocast inside the loss for speed",
         )
+    devices = {"cpu", next(model.parameters()).device.type}
+    if any(torch.is_autocast_enabled(device) for device in devices):
+        raise DoorError(
+            "autocast is on around the door",
+            where="torch.autocast",
+            expected="gradients in float32: coarser rounding exceeds the slack of the clip",
+            remedy="leave the autocast region; use autocast inside the loss for speed",
+        )
     for name, module in model.named_modules():
         kind = type(module).__name__
         if isinstance(module, _NormBase):

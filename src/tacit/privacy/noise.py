@@ -134,8 +134,8 @@ class SecretNoise:
 
     @property
     def seeded(self) -> bool:
-        """True only for `SecretNoise.for_tests`."""
-        return self._seeded
+        """True for `SecretNoise.for_tests`, and for a kernel that is not one of tacit's."""
+        return self._seeded or self._box_muller not in (box_muller_compiled, box_muller_numpy)
 
     def gaussian(self, size: int, scale: float = 1.0, out: Float32 | None = None) -> Float32:
         """Fresh independent N(0, scale^2) float32 numbers, never drawn again (the law: see the class).
@@ -228,6 +228,19 @@ class SecretNoise:
             expected="one live object in the process that draws",
             remedy="make a new SecretNoise() where it is needed",
         )
+
+
+def add_noise(total: npt.NDArray[np.float64], scale: float, noise: NoiseSource) -> npt.NDArray[np.float64]:
+    """`total` plus N(0, scale^2) a coordinate, rounded to a power of two near a thousandth of the scale; float64.
+
+    The noise is float32 and the sum float64: without the rounding, digits of the sum below those of the noise would
+    come out bare. Rounding what is noisy already is post-processing; it adds 1e-7 of the noise's variance.
+    """
+    noisy = total + noise.gaussian(total.size, scale).reshape(total.shape)
+    if scale > 0:
+        grid = 2.0 ** (math.frexp(scale)[1] - 11)
+        noisy = np.rint(noisy / grid) * grid
+    return np.asarray(noisy, np.float64)
 
 
 def _urandom_key() -> bytes:

@@ -53,6 +53,13 @@ class PoissonSum:
         sigma = self.noise_multiplier
         valid = sigma is None or (math.isfinite(sigma) and sigma >= 0)
         check(f"{self.name}.noise_multiplier", sigma, valid, "a finite number >= 0, or None until calibrated")
+        scale = self.clip * (sigma or 1.0)
+        check(
+            f"{self.name}.clip times noise",
+            scale,
+            2.0**-40 <= scale <= 2.0**40,
+            "a scale of the noise that float32 holds",
+        )
         check(f"{self.name}.rows_per_unit", self.rows_per_unit, self.rows_per_unit >= 1, "a whole number >= 1")
 
     @property

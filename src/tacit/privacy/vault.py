@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,8 @@ from tacit.privacy import accounting, clipping, decoys, labels
 from tacit.privacy import plan as plans
 from tacit.privacy.callbacks import Contribution, Objective, Rows, Trials, Value, behind
 from tacit.privacy.ledger import Ledger, RdpOrder
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.plan import Plan, PoissonSum
+from tacit.privacy.noise import SecretNoise, add_noise
+from tacit.privacy.plan import Part, Plan, PoissonSum
 from tacit.privacy.release import Release
 from tacit.privacy.run import Run
 from tacit.privacy.sampling import poisson_sample, rows_within_units
@@ -82,10 +83,12 @@ class Vault:
             )
         data._seal()
         self._data = data
-        if self._noise.seeded:
+        if self._noise.seeded or type(self._noise) is not SecretNoise:
             for one in ledgers:
-                one.void("seeded noise: anyone who knows the seed can subtract it")
+                one.void("noise that is seeded, or not the library's own: whoever can draw it again can subtract it")
+        self._admitted: dict[tuple[str, str], Part] = {}
         self._claimed: dict[tuple[str, str], range] = {}
+        self._lock = threading.RLock()
         self._trials = Trials(data.spec)
 
     @property
@@ -119,13 +122,15 @@ class Vault:
         assert plan.unit is not None
         assert plan.unit.relation is not None
         relation, described = plan.unit.relation, plans.describe(plan)
-        steps = {part.name: part.steps for part in plan.parts()}
+        parts = plan.parts()
+        steps = {part.name: part.steps for part in parts}
         charged = max(bound.epsilon, LEAST_CHARGE)
         for ledger in self.ledgers:
             rdp = None
             if isinstance(ledger.composition, RdpOrder):
                 rdp = accounting.renyi(plans.event(plan), order=ledger.composition.order, relation=relation)
             ledger.reserve(identity, described, parts=steps, epsilon=charged, delta=plan.delta, rdp=rdp)
+        self._admitted |= {(identity, part.name): part for part in parts}
         return Run(plan, identity, bound)
 
     def steps_left(self, run: Run, part: str) -> int:
@@ -156,10 +161,16 @@ class Vault:
         """Whether every claimed step has been run: the moment at which a checkpoint loses nothing."""
         return not self._claimed.get((run.plan_id, part), range(0))
 
-    def _take(self, run: Run, part: str) -> None:
-        step = self.next_step(run, part)
-        held = self._claimed[run.plan_id, part]
-        self._claimed[run.plan_id, part] = range(step + 1, held.stop)
+    def _take(self, run: Run, part: Part) -> None:
+        """Use up one claimed step of a part that this vault admitted, in this process."""
+        if self._admitted.get((run.plan_id, part.name)) != part:
+            raise _refused("the run is not as this vault admitted it", "the run that reserve returned, unchanged")
+        with self._lock:
+            for ledger in self.ledgers:
+                ledger.claimed(run.plan_id, part.name)  # refuses a forked child, which shares the held block
+            step = self.next_step(run, part.name)
+            held = self._claimed[run.plan_id, part.name]
+            self._claimed[run.plan_id, part.name] = range(step + 1, held.stop)
 
     # -- the doors ------------------------------------------------------------------------------------------------
 
@@ -175,7 +186,7 @@ class Vault:
         """
         spec = run.sum_part(part)
         d = self._trials.contribution(spec, contribution, state)
-        self._take(run, part)
+        self._take(run, spec)
 
         def step() -> np.ndarray:
             rows = self._sample(spec)
@@ -186,7 +197,8 @@ class Vault:
             np.add.at(total, rows["replicate"], clipping.clip_rows(vectors, spec.clip))
             return total
 
-        return self._noised(behind(part, step), spec)
+        noisy = add_noise(behind(part, step), _sigma(spec) * spec.clip, self._noise)
+        return noisy / (spec.rate * self.unit.size)
 
     def noisy_gradient(self, run: Run, part: str, models: Sequence[nn.Module], objective: Objective) -> Tensor:
         """One noisy mean of clipped per-unit gradients, shape [R, P], float32: one model a replicate.
@@ -203,6 +215,7 @@ class Vault:
         """
         import torch
 
+        from tacit.privacy.generator import secret_generator
         from tacit.privacy.gradients import clipped_sum
 
         spec = run.sum_part(part)
@@ -212,7 +225,7 @@ class Vault:
             raise DoorError(f"{len(models)} models", where=part, expected=expected, remedy="pass [model]")
         for model in models:
             self._trials.objective(spec, model, objective)
-        self._take(run, part)
+        self._take(run, spec)
         size = sizes.pop()
         shape, sigma = (len(models), size), _sigma(spec) * spec.clip
         flat = torch.from_numpy(self._noise.gaussian(len(models) * size, sigma)).view(shape)
@@ -221,7 +234,7 @@ class Vault:
         def step() -> Tensor:
             rows = self._sample(spec)
             starts = np.searchsorted(rows["replicate"], np.arange(len(models) + 1)).tolist()
-            generator = torch.Generator().manual_seed(self._noise.seed64() >> 1)
+            generator = secret_generator(self._noise)
             for model, noisy, start, stop in zip(models, flat, starts, starts[1:], strict=False):
                 tensors = {name: torch.from_numpy(column[start:stop]) for name, column in rows.items()}
                 tensors |= objective.draw(generator, stop - start, spec.rows_per_unit)
@@ -239,7 +252,8 @@ class Vault:
         Raises:
             DoorError: the mechanism is not one of tacit's. PlanExhausted: it has been released already.
         """
-        mechanism: Any = run.once_part(part).mechanism
+        spec = run.once_part(part)
+        mechanism: Any = spec.mechanism
         if not type(mechanism).__module__.startswith("tacit.privacy.mechanisms."):
             raise DoorError(
                 f"{type(mechanism).__qualname__} is not a mechanism of tacit",
@@ -249,7 +263,7 @@ class Vault:
             )
         decoys.require_pure_form(mechanism, where=part)
         decoys.try_on_decoys(mechanism.contributions, self.spec, mechanism.rows_per_unit, where=part)
-        self._take(run, part)
+        self._take(run, spec)
         rows_per_unit = mechanism.rows_per_unit
         size = max(1, 4_000_000 // max(1, rows_per_unit * mechanism.size))
 
@@ -302,11 +316,6 @@ class Vault:
         where, mask = rows_within_units(self._offsets, units, rows_per_unit, self._noise)
         positions = self._order[where]
         return {**{name: column[positions] for name, column in self._data._columns.items()}, "mask": mask}
-
-    def _noised(self, total: np.ndarray, spec: PoissonSum) -> np.ndarray:
-        noise = self._noise.gaussian(total.size, _sigma(spec) * spec.clip).reshape(total.shape)
-        result: np.ndarray = (total + noise) / (spec.rate * self.unit.size)
-        return result
 
 
 def _sigma(spec: PoissonSum) -> float:

@@ -159,9 +159,8 @@ class Encoder:
     def _outwards(self, values: Tensor, space: Box, size: Tensor, index: int) -> Tensor:
         start = sum(self._sizes[:index])
         scale = values.new_tensor(self.scale[start : start + space.size])
-        side = (values >= values.new_tensor(space.high)).to(values.dtype) - (values <= values.new_tensor(space.low)).to(
-            values.dtype
-        )
+        low, high = (torch.from_numpy(bound).to(values.device) for bound in space.single())
+        side = (values >= high).to(values.dtype) - (values <= low).to(values.dtype)
         return side * size * (SPREAD * scale)
 
     def decode(self, encoded: Tensor) -> dict[str, Tensor]:
@@ -226,4 +225,5 @@ def _numbers(values: Tensor, space: Box | Discrete) -> Tensor:
 def _values(part: Tensor, space: Box | Discrete) -> Tensor:
     if isinstance(space, Discrete):
         return part.argmax(dim=-1)
-    return part.clamp(part.new_tensor(space.low), part.new_tensor(space.high))
+    low, high = (torch.from_numpy(bound).to(part.device) for bound in space.single())
+    return part.clamp(low, high)

@@ -13,7 +13,7 @@ from dp_accounting import DpEvent, GaussianDpEvent
 
 from tacit.errors import PlanError
 from tacit.privacy import clipping
-from tacit.privacy.noise import NoiseSource
+from tacit.privacy.noise import NoiseSource, add_noise
 from tacit.units import Unit
 
 
@@ -104,16 +104,8 @@ class NoisyHistogram:
         return result
 
     def release(self, chunks: Iterable[Mapping[str, np.ndarray]], noise: NoiseSource, unit: Unit) -> np.ndarray:
-        """Sum clipped contributions over all units, add the noise, divide by the population.
-
-        The noisy sum is rounded (post-processing) to a power of two near a thousandth of the noise: the noise is
-        float32 and the sum float64, so the digits of the sum below the noise's own would otherwise come out bare.
-        """
+        """Sum clipped contributions over all units, add the noise, divide by the population."""
         total = np.zeros(self.size)
         for rows in chunks:
             total += clipping.clip_rows(self.contributions(rows), self.clip).sum(axis=0)
-        scale = self.noise_multiplier * self.clip
-        noisy = total + noise.gaussian(self.size, scale)
-        grid = 2.0 ** (math.frexp(scale)[1] - 11) if scale > 0 else 0.0
-        result: np.ndarray = (np.rint(noisy / grid) * grid if grid else noisy) / unit.size
-        return result
+        return add_noise(total, self.noise_multiplier * self.clip, noise) / unit.size
