@@ -141,10 +141,10 @@ def neighbours_of_a_gradient(folder: Path) -> None:
 
 
 def _standard_normal(draws: np.ndarray) -> None:
-    """Steps x coordinates of independent N(0, 1): the law, no value twice, no correlation of steps or coordinates."""
+    """Steps x coordinates of independent N(0, 1): the law, no step twice, no correlation of steps or coordinates."""
     assert np.isfinite(draws).all(), "the noise is not finite"
     flat = draws.ravel()
-    assert np.unique(flat).size > 0.99 * flat.size, "noise is drawn twice"
+    assert len(np.unique(draws, axis=0)) > 0.99 * len(draws), "noise is drawn twice"
     assert stats.kstest(flat, "norm", method="asymp").pvalue > RARE, (
         f"the noise has standard deviation {flat.std():.3f}"
     )
