@@ -46,7 +46,7 @@ class Size:
 
 
 LAYOUT, DELTA = "umaze", 1e-7
-FULL = Size(1_000_000, 100_000, Plan(steps=500), 3, IqlConfig(steps=4_000, batch=128), episodes=300)
+FULL = Size(1_000_000, 100_000, Plan(steps=800), 3, IqlConfig(steps=6_000, batch=128), episodes=300)
 QUICK = Size(
     20_000,
     2_000,

@@ -45,7 +45,7 @@ class Trials:
         spec: the public bounds that decoys are drawn from.
 
     Attributes:
-        foreign: names of the callbacks that are not tacit's own; certificates list them as assumptions.
+        foreign: names of the callbacks and layers that are not tacit's own; certificates list them as assumptions.
     """
 
     def __init__(self, spec: PublicSpec) -> None:
@@ -104,6 +104,8 @@ class Trials:
         tensors = {name: torch.from_numpy(column) for name, column in rows.items()} | draws
         clipped_sum(model, objective.loss, {k: v.to(device) for k, v in tensors.items()}, part.clip)
         self._remember(part, objective)
+        kinds = {type(module) for module in model.modules()}
+        self.foreign |= {k.__qualname__ for k in kinds if not k.__module__.startswith(("tacit.", "torch."))}
         self._models[model].add((part, objective))
 
     def _remember(self, part: PoissonSum, callback: object) -> None:

@@ -56,6 +56,7 @@ def load(path: Path, *, plan_id: str, ledger: Ledger) -> dict[str, Tensor]:
     try:
         with safe_open(path, framework="pt") as file:
             meta = json.loads(file.metadata()["tacit"])
+            of, head = (meta["plan_id"], meta["dataset_id"]), meta["ledger_head"]
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise FileError(
@@ -64,12 +65,12 @@ def load(path: Path, *, plan_id: str, ledger: Ledger) -> dict[str, Tensor]:
             expected="a checkpoint written by tacit",
             remedy="delete it to start again with the steps that are left in the plan",
         ) from error
-    if meta["plan_id"] != plan_id or meta["dataset_id"] != ledger.dataset_id:
+    if of != (plan_id, ledger.dataset_id):
         raise LedgerError(
             "the checkpoint belongs to another plan or another dataset's ledger",
             where=str(path),
             expected=f"plan {plan_id}",
             remedy="resume with the plan and the ledger that began the run",
         )
-    ledger.require(meta["ledger_head"])
+    ledger.require(head)
     return tensors

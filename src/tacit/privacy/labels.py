@@ -46,9 +46,10 @@ def certify(
         )
     assert plan.unit is not None
     assert plan.delta is not None
-    own = tuple(
-        f"the user's callback {name} keeps units apart: it was tried on decoys, not proved" for name in callbacks
-    )
+    own = [
+        f"the user's {name} keeps units apart and keeps nothing: it was tried on decoys, not proved"
+        for name in callbacks
+    ]
     return Certificate.build(
         method=plan.method,
         source=plan.source,
