@@ -17,7 +17,7 @@ settings and seed:
     noise_only     the plan at epsilon 1 run on a vault that holds a single row: what remains of noise alone
 
 Hyper-parameters come from the public mazes of `experiments.tune_synthesis` and `tacit.agents.iql`'s own choice of
-public layouts; umaze and medium drove none of them. Runs go on where they were interrupted, on CUDA where there is one.
+public layouts; umaze and medium drove none of them. Runs go on where they were interrupted.
 """
 
 from __future__ import annotations
