@@ -108,9 +108,15 @@ def _sections(
     sections["map"] = tables.maze_map(layout, shown, seed=seed)
     shown += [(label, "control", table) for label, table in controls]
     seeds = range(seed, seed + size.seeds)
-    with progress(f"Training {len(shown) * size.seeds} agents on real, synthetic and control rows") as advance:
-        policies = train_tables([table for _, _, table in shown], size.agents, seeds=seeds, progress=advance)
-    agents = [(label, kind, policy) for (label, kind, _), policy in zip(shown, policies, strict=True)]
+    stages = {}
+    for steps in sorted({max(1, size.agents.steps // 4), max(1, size.agents.steps // 2), size.agents.steps}):
+        taught = shown if steps == size.agents.steps else shown[:2]  # controls are trained in full only
+        config = dataclasses.replace(size.agents, steps=steps)
+        with progress(f"Training {len(taught) * size.seeds} agents for {steps:,} steps") as advance:
+            policies = train_tables([table for _, _, table in taught], config, seeds=seeds, progress=advance)
+        stages[steps] = [(label, kind, policy) for (label, kind, _), policy in zip(taught, policies, strict=True)]
     with progress("Evaluating the agents in the maze"):
-        sections["returns"] = tables.returns(layout, agents, seed=seed, episodes=size.episodes)
+        sections["returns"] = tables.returns(layout, stages[size.agents.steps], seed=seed, episodes=size.episodes)
+        told = {steps: agents[:2] for steps, agents in stages.items()}
+        sections["curves"] = tables.curves(layout, told, seed=seed, episodes=size.episodes)
     return sections

@@ -12,7 +12,7 @@ from tacit.data.spec import Box, PublicSpec
 from tacit.measure.controls import independent_columns, uniform_table
 from tacit.measure.dynamics import Dynamics, dynamics
 from tacit.measure.fidelity import ceiling, correlations, fidelity, flatten
-from tacit.measure.report.content import Correlation, Histogram, Kind, Map, Points, Return, Score, histogram
+from tacit.measure.report.content import Correlation, Curve, Histogram, Kind, Map, Points, Return, Score, histogram
 from tacit.measure.utility import Policies, Starts, evaluate, interval
 
 if TYPE_CHECKING:
@@ -201,6 +201,30 @@ def returns(
             mean, low, high = (round(value, 1) for value in worth)
             rows.append(Return(label, kind, f"{starts} starts", mean, low, high, policies.members))
     return tuple(rows)
+
+
+def curves(
+    layout: Layout,
+    stages: Mapping[int, Sequence[tuple[str, Kind, Policies]]],
+    *,
+    seed: int,
+    episodes: int,
+) -> tuple[Curve, ...]:
+    """Return from all starts against the length of training: whole runs of each length, never checkpoints of one.
+
+    Args:
+        layout: the maze.
+        stages: the agents, as for `returns`, by the training steps of their runs; the same labels at every length.
+        seed: of the starts, which are the same for all.
+        episodes: starts of each evaluation.
+    """
+    worth: dict[tuple[str, Kind], list[tuple[float, float, float]]] = {}
+    for _, agents in sorted(stages.items()):
+        for label, kind, policies in agents:
+            found = interval(evaluate(layout, policies, starts="all", seed=seed, episodes=episodes))
+            worth.setdefault((label, kind), []).append(found)
+    steps = np.array(sorted(stages), np.float64)
+    return tuple(Curve(label, kind, steps, *np.array(found).round(1).T) for (label, kind), found in worth.items())
 
 
 def maze_map(layout: Layout, panels: Sequence[tuple[str, Kind, Table]], *, seed: int) -> Map:
