@@ -1,6 +1,5 @@
 import math
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,17 +12,6 @@ from tacit.privacy import ledger as ledger_module
 from tacit.privacy.ledger import Ledger, PlanSummary, RdpOrder
 from tacit.privacy.ledger_state import LedgerState, Terms, replay
 from tacit.units import Unit
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "x.ledger"
-
-
-@pytest.fixture
-def ledger(path: Path) -> Iterator[Ledger]:
-    with make(path) as ledger:
-        yield ledger
 
 
 def test_creation_binds_unit_budget_composition_and_a_random_dataset(path: Path, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import pickle
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,17 +13,6 @@ from ledger_cases import in_child, make, reserve
 from tacit.errors import LedgerError
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger_lock import file_system
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "x.ledger"
-
-
-@pytest.fixture
-def ledger(path: Path) -> Iterator[Ledger]:
-    with make(path) as ledger:
-        yield ledger
 
 
 def test_a_second_writer_is_refused_until_close(path: Path, ledger: Ledger) -> None:

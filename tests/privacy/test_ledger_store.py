@@ -16,17 +16,6 @@ from tacit.privacy.ledger import Entry, Ledger
 from tacit.privacy.ledger_state import Terms
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "x.ledger"
-
-
-@pytest.fixture
-def ledger(path: Path) -> Iterator[Ledger]:
-    with make(path) as ledger:
-        yield ledger
-
-
 def test_sql_cannot_edit_a_ledger_with_its_triggers(path: Path) -> None:
     filled(path)
     connection = sqlite3.connect(path)

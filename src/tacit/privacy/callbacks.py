@@ -68,7 +68,8 @@ class Trials:
 
             try_on_decoys(vectors, self._spec, part.rows_per_unit, where=part.name)
             try_on_fewer(vectors, self._spec, part.rows_per_unit, where=part.name)
-            self._remember(part, contribution)
+            self._tried.add((part, contribution))
+            self._name_foreign(contribution)
         return int(width[1])
 
     def objective(self, part: PoissonSum, model: nn.Module, objective: Objective) -> None:
@@ -83,11 +84,14 @@ class Trials:
         draws = objective.draw(torch.Generator().manual_seed(0), 5, part.rows_per_unit)
         device = next(model.parameters()).device
 
-        def losses(rows: Rows, kept: np.ndarray | None = None) -> np.ndarray:
+        def tensors(rows: Rows, kept: np.ndarray | None = None) -> dict[str, Tensor]:
             own = draws if kept is None else {name: tensor[torch.from_numpy(kept)] for name, tensor in draws.items()}
-            tensors = {name: torch.from_numpy(np.asarray(column)) for name, column in rows.items()} | own
+            both = {name: torch.from_numpy(np.asarray(column)) for name, column in rows.items()} | own
+            return {name: tensor.to(device) for name, tensor in both.items()}
+
+        def losses(rows: Rows, kept: np.ndarray | None = None) -> np.ndarray:
             with torch.no_grad():
-                result: np.ndarray = objective.loss(model, {k: v.to(device) for k, v in tensors.items()}).cpu().numpy()
+                result: np.ndarray = objective.loss(model, tensors(rows, kept)).cpu().numpy()
             return result
 
         before = [buffer.clone() for buffer in model.buffers()]
@@ -101,15 +105,13 @@ class Trials:
                 remedy="use LayerNorm or GroupNorm instead of BatchNorm",
             )
         rows = decoy_rows(self._spec, 5, part.rows_per_unit, seed=2)
-        tensors = {name: torch.from_numpy(column) for name, column in rows.items()} | draws
-        clipped_sum(model, objective.loss, {k: v.to(device) for k, v in tensors.items()}, part.clip)
-        self._remember(part, objective)
+        clipped_sum(model, objective.loss, tensors(rows), part.clip)
+        self._name_foreign(objective)
         kinds = {type(module) for module in model.modules()}
         self.foreign |= {k.__qualname__ for k in kinds if not k.__module__.startswith(("tacit.", "torch."))}
         self._models[model].add((part, objective))
 
-    def _remember(self, part: PoissonSum, callback: object) -> None:
-        self._tried.add((part, callback))
+    def _name_foreign(self, callback: object) -> None:
         if not type(callback).__module__.startswith("tacit."):
             self.foreign.add(type(callback).__qualname__)
 
