@@ -1,0 +1,84 @@
+"""The acrobot (Sutton 1996; Sutton and Barto, "Reinforcement learning"), many of them at once: the task of Gymnasium's
+Acrobot-v1.
+
+Two links of length and mass 1 hang from a bar; the actions 0, 1, 2 put a torque of -1, 0, 1 on the joint between them
+for 0.2 s, one step of the classical Runge-Kutta method. A state is (theta1, theta2, theta1', theta2'), theta1 = 0
+hanging down, theta2 relative to the first link. Every step pays -1 but the one that swings the tip above the height of
+one link, which pays 0 and is the last. Starts are uniform in [-0.1, 0.1]^4 (float32 numbers, as Gymnasium's). Gymnasium
+truncates after 500 steps.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.envs.rollouts import Array, FloatArray
+
+__all__ = ["ACTIONS", "HIGH", "HORIZON", "LOW", "Acrobot", "spec"]
+
+ACTIONS = 3
+HORIZON = 500
+FASTEST = (4.0 * math.pi, 9.0 * math.pi)
+HIGH = (1.0, 1.0, 1.0, 1.0, *FASTEST)
+LOW = (-1.0, -1.0, -1.0, -1.0, -FASTEST[0], -FASTEST[1])
+SECONDS = 0.2
+GRAVITY = 9.8
+
+
+def spec() -> PublicSpec:
+    """Cosine and sine of both angles, both speeds, three actions, rewards in [-1, 0]."""
+    return PublicSpec(
+        observation=Box(LOW, HIGH), action=Discrete(ACTIONS), reward=Box((-1.0,), (0.0,)), source="physics"
+    )
+
+
+class Acrobot:
+    """The dynamics; a state is (theta1, theta2, theta1', theta2')."""
+
+    def starts(self, units: int, generator: np.random.Generator) -> Array:
+        """[N, 4], uniform in [-0.1, 0.1]."""
+        return generator.uniform(-0.1, 0.1, (units, 4)).astype(np.float32).astype(np.float64)
+
+    def step(
+        self, state: Array, action: Array, generator: np.random.Generator
+    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+        """Next states [N, 4], rewards [N] and whether the tip is above the line [N]; nothing is random."""
+        now, torque = np.ascontiguousarray(state.T), action - 1.0
+        first = _rates(now, torque)
+        second = _rates(now + 0.5 * SECONDS * first, torque)
+        third = _rates(now + 0.5 * SECONDS * second, torque)
+        fourth = _rates(now + SECONDS * third, torque)
+        now += SECONDS / 6.0 * (first + 2.0 * (second + third) + fourth)
+        angles = now[:2]
+        outside = np.abs(angles) > math.pi
+        angles[outside] -= 2.0 * math.pi * np.round(angles[outside] / (2.0 * math.pi))
+        np.clip(now[2], -FASTEST[0], FASTEST[0], out=now[2])
+        np.clip(now[3], -FASTEST[1], FASTEST[1], out=now[3])
+        ended = -np.cos(now[0]) - np.cos(now[0] + now[1]) > 1.0
+        return now.T.copy(), np.where(ended, 0.0, -1.0), ended
+
+    def observe(self, state: Array) -> Array:
+        """(cos theta1, sin theta1, cos theta2, sin theta2, theta1', theta2') as float32 [N, 6]."""
+        seen = np.empty((len(state), 6), dtype=np.float32)
+        seen[:, 0:4:2], seen[:, 1:4:2], seen[:, 4:] = np.cos(state[:, :2]), np.sin(state[:, :2]), state[:, 2:]
+        return seen
+
+
+def _rates(state: FloatArray, torque: FloatArray) -> FloatArray:
+    """Rates of change per second, [4, N] of [4, N]."""
+    angle, bend, turn, bending = state
+    cosine, sine = np.cos(bend), np.sin(bend)
+    both = 0.5 * GRAVITY * np.sin(angle + bend)
+    d1 = 3.5 + cosine
+    d2 = 1.25 + 0.5 * cosine
+    pull = 1.5 * GRAVITY * np.sin(angle) + both - (0.5 * bending + turn) * bending * sine
+    share = d2 / d1
+    rates = np.empty_like(state)
+    rates[0], rates[1] = turn, bending
+    rates[3] = (torque + share * pull - 0.5 * turn**2 * sine - both) / (1.25 - share * d2)
+    rates[2] = -share * rates[3] - pull / d1
+    return rates

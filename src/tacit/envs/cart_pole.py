@@ -1,0 +1,66 @@
+"""Cart and pole (Barto, Sutton and Anderson 1983), many of them at once: the task of Gymnasium's CartPole-v1.
+
+A state is (x, x', theta, theta'); the actions 0 and 1 push the cart left and right with 10 N for 0.02 s (explicit
+Euler). Every step pays 1, the one that leaves |x| <= 2.4 or |theta| <= 12 degrees, the last, too; starts are uniform in
+[-0.05, 0.05]^4. Gymnasium truncates after 500 steps.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.envs.rollouts import Array, FloatArray
+
+__all__ = ["ACTIONS", "HIGH", "HORIZON", "LOW", "CartPole", "spec"]
+
+ACTIONS = 2
+HORIZON = 500
+HIGH = (4.8, 4.0, 0.418, 4.0)
+LOW = (-4.8, -4.0, -0.418, -4.0)
+"""Twice the limits of position and angle, as Gymnasium has them, and speeds past which an episode is as good as lost
+(an episode from rest under one push has at most 2.5 m/s and 3.6 rad/s): Gymnasium gives the speeds no bounds. Policies
+clip to them; the simulation does not.
+"""
+
+GRAVITY, FORCE, SECONDS = 9.8, 10.0, 0.02
+POLE_MASS, MASS, HALF_LENGTH = 0.1, 1.1, 0.5
+FARTHEST, STEEPEST = 2.4, 12.0 * 2.0 * math.pi / 360.0
+
+
+def spec() -> PublicSpec:
+    """Four bounded numbers, two actions, rewards in [0, 1]."""
+    return PublicSpec(
+        observation=Box(LOW, HIGH), action=Discrete(ACTIONS), reward=Box((0.0,), (1.0,)), source="physics"
+    )
+
+
+class CartPole:
+    """The dynamics; a state is (x, x', theta, theta')."""
+
+    def starts(self, units: int, generator: np.random.Generator) -> Array:
+        """[N, 4], uniform in [-0.05, 0.05]."""
+        return generator.uniform(-0.05, 0.05, (units, 4))
+
+    def step(
+        self, state: Array, action: Array, generator: np.random.Generator
+    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+        """Next states [N, 4], rewards 1 [N] and whether cart or pole left their limits [N]; nothing is random."""
+        x, speed, angle, turn = state.T
+        cosine, sine = np.cos(angle), np.sin(angle)
+        pull = (np.where(action == 1, FORCE, -FORCE) + POLE_MASS * HALF_LENGTH * turn**2 * sine) / MASS
+        turning = (GRAVITY * sine - cosine * pull) / (HALF_LENGTH * (4.0 / 3.0 - POLE_MASS * cosine**2 / MASS))
+        after = np.empty((len(state), 4))
+        after[:, 0] = x + SECONDS * speed
+        after[:, 1] = speed + SECONDS * (pull - POLE_MASS * HALF_LENGTH * turning * cosine / MASS)
+        after[:, 2] = angle + SECONDS * turn
+        after[:, 3] = turn + SECONDS * turning
+        ended = (np.abs(after[:, 0]) > FARTHEST) | (np.abs(after[:, 2]) > STEEPEST)
+        return after, np.ones(len(state)), ended
+
+    def observe(self, state: Array) -> Array:
+        """The states as float32."""
+        return state.astype(np.float32)
