@@ -7,7 +7,7 @@ import sys
 import time
 
 from tacit.cli.folders import RunFolder
-from tacit.measure.report import EvaluationReport, Report, render, storage
+from tacit.measure.report import render, storage
 from tacit.privacy.certificate import Certificate
 
 CERTIFICATE, REPORT = "certificate.json", "report.html"
@@ -20,7 +20,7 @@ def certify(run: RunFolder, certificate: Certificate) -> None:
     run.write("certificate.md", certificate.to_markdown())
 
 
-def finish(run: RunFolder, report: Report | EvaluationReport) -> None:
+def finish(run: RunFolder, report: storage.AnyReport) -> None:
     """Write report.html, and run.json with all that it shows."""
     run.write(REPORT, render(report))
     run.write("run.json", {**run.read(), "finished": True, "report": storage.to_json(report)})

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tacit import hub
 from tacit.cli.commands import Sample
 from tacit.cli.console import progress, say
-from tacit.errors import DataError
+from tacit.errors import DataError, FileError
+from tacit.methods.synthesis.synthesizer import Synthesizer
 
 
 def sample(command: Sample) -> None:
@@ -31,6 +32,13 @@ def sample(command: Sample) -> None:
             remedy="leave --root out",
         )
     release = hub.load(command.model)
+    if not isinstance(release.value, Synthesizer):
+        raise FileError(
+            "the release is a policy, and rows come from a synthesizer",
+            where=str(command.model),
+            expected="the model of a run of `tacit demo` or `tacit synthesize`",
+            remedy="play the policy with `tacit play`",
+        )
     with progress(f"Sampling {command.count:,} rows"):
         data = release.value.sample(command.count, seed=command.seed)
     if command.out is not None:

@@ -1,6 +1,7 @@
 """The report of a release: one self-contained HTML page.
 
-`Report` (of synthetic rows) and `EvaluationReport` hold plain public inputs; `render` turns either into the page.
+`Report` (of synthetic rows), `EvaluationReport` and `PolicyReport` hold plain public inputs; `render` turns any of
+them into the page.
 """
 
 from tacit.measure.report.content import (
@@ -15,6 +16,7 @@ from tacit.measure.report.content import (
     histogram,
 )
 from tacit.measure.report.evaluation import EvaluationReport
+from tacit.measure.report.learning import Learning, Outcome, PolicyReport
 from tacit.measure.report.page import render
 
 __all__ = [
@@ -22,8 +24,11 @@ __all__ = [
     "Curve",
     "EvaluationReport",
     "Histogram",
+    "Learning",
     "Map",
+    "Outcome",
     "Points",
+    "PolicyReport",
     "Report",
     "Return",
     "Score",

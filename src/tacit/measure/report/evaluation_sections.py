@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from tacit.measure.report import settings
 from tacit.measure.report.charts import Line, bar_chart, estimate_chart, histogram_chart, line_chart, surface_chart
 from tacit.measure.report.evaluation import EvaluationReport, Overlap
 from tacit.measure.report.svg import Axis, number, span
@@ -236,33 +236,15 @@ def _overlap(overlap: Overlap) -> dict[str, Any]:
 
 def _settings(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The plan's fields for people; the promise itself stands elsewhere on the page."""
-    rows, unused = [], {"unit", "epsilon", "delta"} | ({"prior"} if plan.get("prior") is None else set())
+    unused = settings.STATED | ({"prior"} if plan.get("prior") is None else set())
     if not _finds_range(plan):
         unused |= {"shares: range"} | ({"shares: centre"} if plan.get("on_policy") is True else set())
-    for name, value in plan.items():
-        inner = (
-            {f"{name}: {key}": entry for key, entry in value.items()} if isinstance(value, Mapping) else {name: value}
-        )
-        if name not in unused:
-            rows += [(words(key), _shown(entry)) for key, entry in inner.items() if key not in unused]
-    return rows
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "default"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int | float):
-        return number(value)
-    if isinstance(value, list) and all(isinstance(v, int | float) for v in value):
-        return ", ".join(number(v) for v in value)
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return settings.pairs(plan, _NAMES, unused)
 
 
 def words(name: str) -> str:
     """A setting's or diagnostic's name for people."""
-    return _NAMES.get(name, name.replace("_", " "))
+    return settings.named(name, _NAMES)
 
 
 def _percent(level: float) -> str:

@@ -1,4 +1,4 @@
-"""From a `Report` to one self-contained HTML page."""
+"""From a report of any kind to one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from tacit.measure.report.charts import Line, line_chart
 from tacit.measure.report.content import Report
 from tacit.measure.report.evaluation import EvaluationReport
 from tacit.measure.report.evaluation_sections import answer
+from tacit.measure.report.learning import PolicyReport
+from tacit.measure.report.learning_sections import learned
 from tacit.measure.report.sections import likeness, usefulness
 from tacit.measure.report.svg import Axis, number
 from tacit.privacy import power
@@ -29,7 +31,7 @@ WEAK = 90.0
 """A best attack that catches so many per cent of true cases is called out as a weak promise."""
 
 
-def render(report: Report | EvaluationReport) -> str:
+def render(report: Report | EvaluationReport | PolicyReport) -> str:
     """The report as one HTML page: no script, no request, the same bytes for the same report.
 
     Raises:
@@ -50,6 +52,8 @@ def render(report: Report | EvaluationReport) -> str:
     promise = _promise(report.certificate, shown=shown)
     if isinstance(report, EvaluationReport):
         template, own = "evaluation.html", {"heading": "h2", **answer(report)}
+    elif isinstance(report, PolicyReport):
+        template, own = "learning.html", {"heading": "h2", **learned(report)}
     else:
         template, own = "report.html", {"heading": "h1", **likeness(report), **usefulness(report)}
         own["reference"] = report.reference

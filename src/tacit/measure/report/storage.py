@@ -12,16 +12,18 @@ import numpy as np
 from tacit.errors import FileError, TacitError
 from tacit.measure.report.content import Report
 from tacit.measure.report.evaluation import EvaluationReport
+from tacit.measure.report.learning import PolicyReport
 
-Kind = type[Report] | type[EvaluationReport]
+AnyReport = Report | EvaluationReport | PolicyReport
+Kind = type[Report] | type[EvaluationReport] | type[PolicyReport]
 
 
-def to_json(report: Report | EvaluationReport) -> dict[str, Any]:
+def to_json(report: AnyReport) -> dict[str, Any]:
     """Every field but the certificate, which has a file of its own."""
     return {name: _plain(getattr(report, name)) for name in _stored(type(report))}
 
 
-def from_json(kind: Kind, value: Mapping[str, Any], certificate: Mapping[str, Any]) -> Report | EvaluationReport:
+def from_json(kind: Kind, value: Mapping[str, Any], certificate: Mapping[str, Any]) -> AnyReport:
     """The report of this kind that `to_json` wrote, with its certificate.
 
     Raises:

@@ -1,4 +1,7 @@
-"""Save and load releases: safetensors, JSON, the certificate and a card; never pickle."""
+"""Save and load releases: safetensors, JSON, the certificate and a card; never pickle.
+
+Two kinds of release have a folder: a synthesizer (`tacit.synthesis`) and a policy (`tacit.policy_gradient`).
+"""
 
 from __future__ import annotations
 
@@ -8,31 +11,47 @@ import os
 import secrets
 import shutil
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
+import numpy as np
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.numpy import load_file, save_file
 
 from tacit.errors import CertificateError, FileError, TacitError
-from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.plan import Plan
-from tacit.methods.synthesis.synthesizer import Synthesizer
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.plan import public_fields
 from tacit.privacy.release import Release
 
+__all__ = ["CARD", "CERTIFICATE", "CONFIG", "MODEL", "load", "save"]
+
 MODEL, CONFIG, CERTIFICATE, CARD = "model.safetensors", "config.json", "certificate.json", "README.md"
 _LARGEST_CONFIG = 1_000_000
+_COMMON = frozenset({"kind", "plan", "sha256"})
+_KINDS = {"synthesis": "Synthesizer", "policy": "Learned"}
+"""Kind, which is also a module of this package -> the class of its values."""
 
 
-def save(release: Release[Synthesizer], folder: str | os.PathLike[str]) -> None:
-    """Write a released synthesizer: weights, configuration, certificate and card.
+class _Kind(Protocol):
+    """A module of this package: how one kind of value becomes configuration and weights, and comes back."""
+
+    FIELDS: frozenset[str]
+
+    def pack(self, value: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]: ...
+
+    def unpack(self, config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Any: ...
+
+    def card(self, release: Release[Any]) -> str: ...
+
+
+def save(release: Release[Any], folder: str | os.PathLike[str]) -> None:
+    """Write a released synthesizer or policy: weights, configuration, certificate and card.
 
     The folder appears when it is complete: everything is written beside it and renamed.
 
     Raises:
-        FileError: the folder exists already or cannot be written.
+        FileError: the folder exists already or cannot be written, or the value is of neither kind.
     """
     folder = Path(folder)
     if os.path.lexists(folder):
@@ -42,17 +61,19 @@ def save(release: Release[Synthesizer], folder: str | os.PathLike[str]) -> None:
             expected="a name that is still free",
             remedy="choose another folder or remove this one",
         )
-    value = release.value
+    name = _name(release.value)
+    kind = _kind(name)
+    fields, weights = kind.pack(release.value)
     partial = folder.with_name(f".{folder.name}.partial-{secrets.token_hex(4)}")
     try:
         partial.mkdir(parents=True)
-        save_file({name: tensor.contiguous() for name, tensor in value.weights.items()}, partial / MODEL)
+        save_file({name: np.ascontiguousarray(part) for name, part in weights.items()}, partial / MODEL)
         os.chmod(partial / MODEL, 0o644)
-        config = {"kind": "synthesis", "plan": public_fields(value.plan), "encoder": value.encoder.to_json()}
+        config = {"kind": name, "plan": public_fields(release.value.plan), **fields}
         config["sha256"] = _digest(partial / MODEL, config)
         (partial / CONFIG).write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
         release.certificate.save(partial / CERTIFICATE)
-        (partial / CARD).write_text(_card(release), encoding="utf-8")
+        (partial / CARD).write_text(kind.card(release), encoding="utf-8")
         os.rename(partial, folder)
     except (OSError, SafetensorError) as error:
         raise FileError(
@@ -65,8 +86,8 @@ def save(release: Release[Synthesizer], folder: str | os.PathLike[str]) -> None:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def load(folder: str | os.PathLike[str]) -> Release[Synthesizer]:
-    """Read what `save` wrote; the certificate is verified.
+def load(folder: str | os.PathLike[str]) -> Release[Any]:
+    """Read what `save` wrote, a `Synthesizer` or a `Learned` policy; the certificate is verified.
 
     Raises:
         FileError: a file is missing, truncated, edited, of another kind, or a link to outside the folder.
@@ -88,15 +109,27 @@ def load(folder: str | os.PathLike[str]) -> Release[Synthesizer]:
     if config["sha256"] != _digest(folder / MODEL, config):
         raise _damaged(folder / MODEL)
     try:
-        weights = load_file(folder / MODEL)
-        value = Synthesizer(Plan.from_json(config["plan"]), Encoder.from_json(config["encoder"]), weights)
-        own = {name: tensor.shape for name, tensor in value.network().named_parameters()}
+        value = _kind(config["kind"]).unpack(config, load_file(folder / MODEL))
     except (OSError, SafetensorError, TacitError, KeyError, TypeError, ValueError) as error:
         raise _damaged(folder / MODEL) from error
-    if own != {name: tensor.shape for name, tensor in weights.items()}:
-        raise _damaged(folder / MODEL)
     certificate.verify()
     return Release(value, certificate)
+
+
+def _name(value: object) -> str:
+    found = [name for name, kind in _KINDS.items() if type(value).__name__ == kind]
+    if not found:
+        raise FileError(
+            f"a value of type {type(value).__name__} has no folder",
+            where="hub.save",
+            expected=" or ".join(f"a {kind}" for kind in _KINDS.values()),
+            remedy="save the release that a method returned",
+        )
+    return found[0]
+
+
+def _kind(name: str) -> _Kind:
+    return cast(_Kind, import_module(f"tacit.hub.{name}"))
 
 
 def _config(path: Path) -> dict[str, Any]:
@@ -106,8 +139,11 @@ def _config(path: Path) -> dict[str, Any]:
             config = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(path) from error
-    known = {"kind", "plan", "encoder", "sha256"}
-    if not isinstance(config, dict) or config.keys() != known or config["kind"] != "synthesis":
+    if (
+        not isinstance(config, dict)
+        or config.get("kind") not in _KINDS
+        or config.keys() != _COMMON | _kind(config["kind"]).FIELDS
+    ):
         raise _damaged(path)
     return config
 
@@ -128,20 +164,3 @@ def _damaged(path: Path) -> FileError:
         expected="a release written by tacit",
         remedy="fetch or write the release again",
     )
-
-
-def _card(release: Release[Synthesizer]) -> str:
-    certificate = release.certificate
-    return f"""# Synthesizer of transitions
-
-{certificate.sentence}
-
-Rows: `tacit sample --model . --count 100000 --out data`. Certificate: `tacit certificate verify certificate.json`.
-
-- method: {certificate.method}
-- source: {certificate.source}
-- made with tacit {certificate.tacit_version}
-
-What the rows are good for: training and comparing offline agents, and looking at the population. What they are not:
-evidence about any one {certificate.unit["name"]}. The certificate lists what is not protected.
-"""
