@@ -1,0 +1,53 @@
+"""How a released synthesizer is written: its network's weights and its encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.synthesizer import Synthesizer
+from tacit.privacy.release import Release
+
+FIELDS = frozenset({"encoder"})
+
+
+def pack(value: Synthesizer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The configuration's own fields, and the weights."""
+    return {"encoder": value.encoder.to_json()}, {name: part.numpy() for name, part in value.weights.items()}
+
+
+def unpack(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Synthesizer:
+    """What `pack` was given.
+
+    Raises:
+        ValueError: the weights are those of another network.
+    """
+    tensors = {name: torch.from_numpy(part) for name, part in weights.items()}
+    value = Synthesizer(Plan.from_json(config["plan"]), Encoder.from_json(config["encoder"]), tensors)
+    shapes = {name: part.shape for name, part in value.network().named_parameters()}
+    if shapes != {name: part.shape for name, part in tensors.items()}:
+        raise ValueError("weights of another network")
+    return value
+
+
+def card(release: Release[Synthesizer]) -> str:
+    """What lies beside the weights for people."""
+    certificate = release.certificate
+    return f"""# Synthesizer of transitions
+
+{certificate.sentence}
+
+Rows: `tacit sample --model . --count 100000 --out data`. Certificate: `tacit certificate verify certificate.json`.
+
+- method: {certificate.method}
+- source: {certificate.source}
+- made with tacit {certificate.tacit_version}
+
+What the rows are good for: training and comparing offline agents, and looking at the population. What they are not:
+evidence about any one {certificate.unit["name"]}. The certificate lists what is not protected.
+"""

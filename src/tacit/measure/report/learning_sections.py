@@ -1,0 +1,117 @@
+"""The sections of the report of a learned policy: from public inputs to sentences, charts and table rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from tacit.measure.report import settings
+from tacit.measure.report.charts import Line, interval_chart, line_chart
+from tacit.measure.report.learning import Outcome, PolicyReport
+from tacit.measure.report.svg import number, span
+
+_NAMES = {
+    "users": "people in a round",
+    "rounds": "rounds: each meets other people",
+    "clip": "clip: largest norm of one person's contribution",
+    "gamma": "discount",
+    "horizon": "longest episode, in decisions",
+    "repeat": "public action repeat",
+    "participations": "times one person may take part",
+    "noise_multiplier": "noise multiplier, of the whole run",
+}
+"""Settings that their names alone do not explain."""
+COLUMNS = ("Return", "Greedy", "Averaged policy", "Runs")
+
+
+def learned(report: PolicyReport) -> dict[str, Any]:
+    """Headline, learning curves, comparison, settings and assumptions for the template."""
+    certificate = report.certificate
+    return {
+        "eyebrow": "What was learned",
+        "answer": f"In {report.environment}, an episode under this policy returns about {_returned(report)}.",
+        "answer_details": _details(report),
+        "answer_figures": _figures(report),
+        "curve_chart": _curves(report),
+        "curve_legend": [(curve.label, style) for curve, style in zip(report.curves, _styles(report), strict=True)],
+        "outcome_chart": _outcomes(report),
+        "columns": COLUMNS,
+        "rows": [_row(row) for row in report.outcomes],
+        "compared": len(report.outcomes) > 1,
+        "several": any(row.runs > 1 for row in report.outcomes),
+        "settings": settings.pairs(certificate["plan"], _NAMES),
+        "covered": list(certificate["covered"]),
+        "assumptions": list(certificate["assumptions"]),
+        "not_covered": list(certificate["not_covered"]),
+    }
+
+
+def _returned(report: PolicyReport) -> str:
+    return number(float(f"{report.released.mean:.3g}"))
+
+
+def _details(report: PolicyReport) -> list[str]:
+    return [
+        f"Measured on {report.evaluated:,} simulated people whom the training never met. Their returns are not part "
+        "of the release, and nothing was chosen by them.",
+        "Each person was met once and left one bounded contribution; what one of them did changes this policy no "
+        "more than the promise below allows.",
+    ]
+
+
+def _figures(report: PolicyReport) -> list[tuple[str, str, str]]:
+    row = report.released
+    return [
+        ("Return", number(float(f"{row.mean:.4g}")), f"± {number(float(f'{report.error:.2g}'))} standard error"),
+        ("Greedy", number(float(f"{row.greedy:.4g}")), "the best action each time, instead of a drawn one"),
+        ("Averaged policy", number(float(f"{row.averaged:.4g}")), "mean of the later parameters, at no further cost"),
+        ("People met", f"at most {report.people:,}", "as the plan fixed it beforehand"),
+    ]
+
+
+def _styles(report: PolicyReport) -> list[str]:
+    """The released run in front, its ceiling in grey, every other one in a style of its own."""
+    own: dict[str, str] = {"released": "synthetic", "ceiling": "reference"}
+    styles: list[str] = []
+    for curve in report.curves:
+        others = sum(style.startswith("control") for style in styles)
+        styles.append(own.get(curve.role, f"control-{others % 4}"))
+    return styles
+
+
+def _curves(report: PolicyReport) -> Markup | None:
+    if not report.curves:
+        return None
+    lines = [
+        Line(style, curve.people, curve.mean, *((curve.low, curve.high) if np.any(curve.low < curve.high) else ()))
+        for curve, style in zip(report.curves, _styles(report), strict=True)
+    ]
+    told = "; ".join(f"{curve.label} ends at {number(float(curve.mean[-1]))}" for curve in report.curves)
+    return line_chart(
+        lines[::-1],
+        title=f"Return by the number of people met: {told}",
+        x=span("people met", np.zeros(1), *(curve.people for curve in report.curves)),
+        y=span("return of an episode", *(part for curve in report.curves for part in (curve.low, curve.high))),
+    )
+
+
+def _outcomes(report: PolicyReport) -> Markup | None:
+    if len(report.outcomes) < 2:
+        return None
+    others = [row.label for row in report.outcomes if row.role in ("compared", "floor")]
+    styles = {label: f"control-{index % 4}" for index, label in enumerate(others)}
+    own = {"released": "synthetic", "ceiling": "reference"}
+    told = "; ".join(f"{row.label} {number(row.mean)}" for row in report.outcomes)
+    return interval_chart(
+        [(row.label, own.get(row.role) or styles[row.label], row.mean, row.low, row.high) for row in report.outcomes],
+        title=f"Return against epsilon: {told}",
+        x=span("return of an episode", *(np.array([row.low, row.high]) for row in report.outcomes)),
+    )
+
+
+def _row(row: Outcome) -> dict[str, Any]:
+    spread = f" ({number(row.low)} to {number(row.high)})" if row.runs > 1 else ""
+    cells = (f"{number(row.mean)}{spread}", number(row.greedy), number(row.averaged), str(row.runs))
+    return {"label": row.label, "released": row.role == "released", "cells": cells}
