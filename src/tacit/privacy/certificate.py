@@ -71,6 +71,7 @@ class Certificate:
     mu: float
     mu_range: str
     profile: Sequence[Mapping[str, Any]]
+    relations: Sequence[Mapping[str, Any]]
     unit: Mapping[str, Any]
     deployment: Mapping[str, Any]
     contribution: Sequence[str]

@@ -8,14 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
 from dp_accounting import dp_event
 from dp_accounting.dp_event import DpEvent
 
+from tacit.errors import AccountingError
 from tacit.privacy import accounting
-from tacit.privacy.events import EpsilonDeltaDpEvent, fixed_size_sampler, flatten, parallel
-from tacit.units import Unit
+from tacit.privacy.events import EpsilonDeltaDpEvent, fixed_size_sampler, flatten, met, parallel
+from tacit.units import Relation, Unit
 
 Fields = Mapping[str, Any]
 
@@ -42,7 +43,7 @@ OWN_PROOF = ("smooth_sensitivity", "noisy_max")
 
 
 def numbers(unit: Unit, event: DpEvent, delta: float, fields: Fields) -> dict[str, Any]:
-    """epsilon, mu, profile, accountants and total, each rounded up to six significant digits.
+    """epsilon, mu, profile, relations, accountants and total, each rounded up to six significant digits.
 
     Args:
         unit: whom the promise is made to.
@@ -65,6 +66,7 @@ def numbers(unit: Unit, event: DpEvent, delta: float, fields: Fields) -> dict[st
         "epsilon": _up(bound.epsilon),
         "mu": _up(accounting.mu_gdp(event, unit.relation, delta=delta)),
         "profile": [{"delta": d, "epsilon": _up(e)} for d, e in pairs],
+        "relations": _relations(unit, event, delta),
         "accountants": [
             {
                 "role": role,
@@ -79,6 +81,22 @@ def numbers(unit: Unit, event: DpEvent, delta: float, fields: Fields) -> dict[st
             "delta": math.fsum(float(row["delta"]) for row in fields["releases"]),
         },
     }
+
+
+def _relations(unit: Unit, event: DpEvent, delta: float) -> list[dict[str, Any]]:
+    """Epsilon under the unit's own relation and, where the mechanism is plainly Gaussian, under the other one too."""
+    rows = []
+    plain = all(isinstance(leaf, dp_event.GaussianDpEvent | dp_event.NonPrivateDpEvent) for leaf, _ in flatten(event))
+    for relation in get_args(Relation):
+        if plain or relation == unit.relation:
+            try:
+                value = accounting.epsilon(event, delta=delta, relation=relation).epsilon
+            except AccountingError:
+                if relation == unit.relation:
+                    raise
+            else:
+                rows.append({"relation": relation, "epsilon": _up(value)})
+    return rows
 
 
 def words(unit: Unit, event: DpEvent, fields: Fields) -> dict[str, Any]:
@@ -125,6 +143,8 @@ def _part_event(part: Fields) -> DpEvent:
         own = EpsilonDeltaDpEvent(float(part["epsilon"]), float(part["delta"]))
         return dp_event.SelfComposedDpEvent(own, int(part["steps"]))
     step = dp_event.GaussianDpEvent(float(part["noise_multiplier"] or 0))
+    if part["kind"] == "user_sum":
+        return step
     if part["kind"] == "fixed_size_sum":
         step = dp_event.SampledWithoutReplacementDpEvent(int(part["population"]), int(part["batch"]), step)
     else:
@@ -193,6 +213,8 @@ def _samplers(part: Fields) -> tuple[str, ...]:
     """How the sampler of a part may be worded."""
     if part["kind"] == "fixed_size_sum":
         return (fixed_size_sampler(part["batch"], part["population"]),)
+    if part["kind"] == "user_sum":
+        return (met(part["participations"]),)
     return (POISSON,) if part["kind"] not in OWN_PROOF and part["rate"] < 1 else EVERY_UNIT
 
 
@@ -228,6 +250,13 @@ def _contribution(part: Fields, unit: Unit) -> str:
         return (
             f"{name}: one release, to which a {unit.name} contributes by {made}; "
             f"({part['epsilon']:.6g}, {part['delta']:.6g})-differentially private by its own proof"
+        )
+    if part["kind"] == "user_sum":
+        return (
+            f"{name}: {part['steps']:,} noisy sum(s), each over at most {part['users']:,} {unit.name}(s) that are met; "
+            f"one {unit.name} adds to at most {part['participations']:,} of them a vector of norm at most "
+            f"{part['clip']:.6g} made from {made} of that meeting, under {part['correlation']} noise of a "
+            f"standard deviation of {part['noise_multiplier']:.6g} times the largest norm of all it adds"
         )
     fixed = part["kind"] == "fixed_size_sum"
     sampled = part["sampler"] if fixed else f"sampled at rate {part['rate']:.6g}"

@@ -35,6 +35,11 @@ def markdown(record: Mapping[str, Any]) -> str:
             ),
             ("unit", f"{unit['name']}, out of a public population of {unit['population']:,}"),
             ("neighbours", f"{unit['relation']}: {unit['words']}"),
+            *(
+                ("epsilon at the same delta", f"{row['relation']}: {row['epsilon']}")
+                for row in record["relations"]
+                if len(record["relations"]) > 1
+            ),
             ("Gaussian differential privacy", f"mu = {record['mu']} ({record['mu_range']})"),
             ("deployment", f"{record['deployment']['model']}; trusted: {record['deployment']['trusted']}"),
             ("method", f"{record['method']} ({record['source']})"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tacit.data.trajectories import Trajectories
 from tacit.errors import LedgerError
 from tacit.privacy import plan as plans
 from tacit.privacy.certificate import Certificate
@@ -31,11 +30,21 @@ class Label:
 
 
 def certify(
-    plan: Plan, plan_id: str, ledger: Ledger, label: Label, *, data: Trajectories, callbacks: Sequence[str]
+    plan: Plan,
+    plan_id: str,
+    ledger: Ledger,
+    label: Label,
+    *,
+    simulated: bool,
+    callbacks: Sequence[str],
+    assumptions: Sequence[str] = (),
 ) -> Certificate:
     """The certificate of a run: what was promised, computed from the plan's own event.
 
-    Of the records, only their public declarations enter: whether they are simulated and how their units were made.
+    Args:
+        simulated: whether the records are declared simulated.
+        callbacks: names of callbacks that are the user's own.
+        assumptions: those of the vault, beyond the method's.
 
     Raises:
         LedgerError: the ledger has not admitted this plan, or the plan is not the one that it admitted.
@@ -53,8 +62,6 @@ def certify(
         f"the user's {name} keeps units apart and keeps nothing: it was tried on decoys, not proved"
         for name in callbacks
     ]
-    if data.unit_kind != "id" and data.unit_kind != plan.unit.name:
-        own.append(f"each {data.unit_kind} counts as one {plan.unit.name}: the records were imported without unit ids")
     return Certificate.build(
         method=plan.method,
         source=plan.source,
@@ -66,7 +73,7 @@ def certify(
         plan=plans.public_fields(plan),
         ledger_head=ledger.head,
         dataset_id=ledger.dataset_id,
-        simulated=data.simulated,
+        simulated=simulated,
         void_reason=ledger.void_reason,
         releases=[
             {"plan_id": other.id, "method": other.method, "epsilon": other.epsilon, "delta": other.delta}
@@ -77,6 +84,6 @@ def certify(
         composition="sum" if ledger.composition == "sum" else f"Renyi DP at order {ledger.composition.order:g}",
         covered=list(label.covered),
         not_covered=list(label.not_covered),
-        assumptions=[*label.assumptions, *own],
+        assumptions=[*label.assumptions, *own, *assumptions],
         not_protected=list(label.not_protected),
     )

@@ -125,6 +125,11 @@ class Ledger:
         return LedgerView(read_entries(Path(os.path.realpath(path))))
 
     @property
+    def path(self) -> Path:
+        """The file."""
+        return self._store.path
+
+    @property
     def head(self) -> str:
         """Hash of the newest entry; checkpoints and certificates carry it."""
         with self._held():

@@ -16,7 +16,8 @@ from dp_accounting import (
 )
 
 from tacit.errors import PlanError
-from tacit.privacy.events import fixed_size_sampler
+from tacit.privacy.correlated import Correlation
+from tacit.privacy.events import fixed_size_sampler, met
 from tacit.units import Unit
 
 RowsOf = Literal["drawn", "first"]
@@ -119,7 +120,68 @@ class FixedSizeSum:
         return self.batch
 
 
-Sum = PoissonSum | FixedSizeSum
+@dataclass(frozen=True, kw_only=True)
+class UserSum:
+    """T noisy sums over people who are met one after another, each of them in at most `participations` of the T.
+
+    For a `UserVault`, whose register keeps that bound. What one person adds to all T sums together is then bounded,
+    and T does not enter the price (`proofs/policy_gradient.md`).
+
+    Args:
+        name: the part's name inside its plan.
+        steps: T, how many sums may ever be released.
+        users: N, how many people are met for one sum; the sum is divided by this constant, whoever came.
+        clip: C, the largest L2 norm of one person's contribution to one sum.
+        noise_multiplier: sigma, of the whole part: the standard deviation of its noise over the largest norm of all
+            that one person adds. None until calibrated; 0 is no noise and an infinite epsilon.
+        rows_per_unit: L, how many rows of one meeting are read at most, in order of time.
+        participations: k, in how many sums one person may take part.
+        correlation: of the noise of successive sums (see `privacy.correlated`).
+        decay: rates of the workload that "toeplitz" noise is matched to: (1.0,) for sums that add up, (1.0, beta) with
+            momentum beta, (rho,) where earlier sums fade at the rate rho.
+
+    Raises:
+        PlanError: a parameter is outside its range.
+    """
+
+    name: str
+    steps: int
+    users: int
+    clip: float
+    noise_multiplier: float | None = None
+    rows_per_unit: int = 1
+    participations: int = 1
+    correlation: Correlation = "toeplitz"
+    decay: tuple[float, ...] = (1.0,)
+    rows: ClassVar[RowsOf] = "first"
+    fold: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        whole = all(type(n) is int and n >= 1 for n in (self.users, self.participations))
+        check(f"{self.name}.users and participations", (self.users, self.participations), whole, "whole numbers >= 1")
+        known = self.correlation in get_args(Correlation)
+        check(f"{self.name}.correlation", self.correlation, known, " or ".join(get_args(Correlation)))
+        plain = self.decay == (1.0,) or self.correlation == "toeplitz"
+        rates = plain and len(self.decay) >= 1 and all(0 <= rate <= 1 for rate in self.decay)
+        check(f"{self.name}.decay", self.decay, rates, 'rates in [0, 1]; (1.0,) unless the correlation is "toeplitz"')
+        _check_sum(self)
+
+    @property
+    def event(self) -> DpEvent:
+        """The part as a `dp_accounting` event: one Gaussian, however many sums there are."""
+        return GaussianDpEvent(_calibrated(self.noise_multiplier, self.name))
+
+    def certified(self) -> dict[str, Any]:
+        """The part's parameters as the certificate states them."""
+        fields = dataclasses.asdict(self) | {"decay": list(self.decay), "rows": self.rows}
+        return {"kind": "user_sum", "sampler": met(self.participations), **fields}
+
+    def expected(self, unit: Unit) -> float:
+        """How many people are met for one sum: what it is divided by."""
+        return self.users
+
+
+Sum = PoissonSum | FixedSizeSum | UserSum
 
 
 class Mechanism(Protocol):
@@ -168,7 +230,7 @@ class Once:
         return self.mechanism.certified()
 
 
-Part = PoissonSum | FixedSizeSum | Once
+Part = PoissonSum | FixedSizeSum | UserSum | Once
 
 
 def check(name: str, value: object, ok: bool, expected: str) -> None:
@@ -181,6 +243,12 @@ def words(part: Part, unit: Unit) -> str:
     """What one part does, in plain words, for the promise of its plan."""
     if isinstance(part, Once):
         return "one release"
+    if isinstance(part, UserSum):
+        return (
+            f"{part.steps:,} noisy sum(s) over {part.users:,} {unit.name}(s) met for each, everyone in at most "
+            f"{part.participations:,}, bounded to norm {part.clip:g} with {part.rows_per_unit:,} row(s) a meeting, "
+            f"{part.correlation} noise of multiplier {_calibrated(part.noise_multiplier, part.name):.4g} in all"
+        )
     if isinstance(part, FixedSizeSum):
         sampled = f"{part.batch:,} of {unit.size:,} places drawn without replacement"
     elif part.rate == 1:

@@ -18,7 +18,7 @@ from dp_accounting import ComposedDpEvent, DpEvent
 from tacit.errors import AccountingError, PlanError
 from tacit.privacy import accounting, power
 from tacit.privacy.events import parallel
-from tacit.privacy.parts import FixedSizeSum, Once, Part, PoissonSum, check, words
+from tacit.privacy.parts import FixedSizeSum, Once, Part, PoissonSum, UserSum, check, words
 from tacit.units import Unit
 
 
@@ -108,12 +108,12 @@ def bound(plan: Plan) -> accounting.Bound:
         )
     check_delta(delta, unit)
     parts = plan.parts()
-    kinds = (PoissonSum, FixedSizeSum, Once)
+    kinds = (PoissonSum, FixedSizeSum, UserSum, Once)
     if len({part.name for part in parts}) != len(parts) or any(type(part) not in kinds for part in parts):
         raise PlanError(
             "two parts share a name, or a part is of a kind of its own",
             where=f"{plan.method} plan",
-            expected="PoissonSum, FixedSizeSum or Once, each with a name of its own: the ledger counts steps by name",
+            expected="PoissonSum, FixedSizeSum, UserSum or Once, each with a name of its own, for the ledger",
             remedy="rename the parts",
         )
     for part in parts:

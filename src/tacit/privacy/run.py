@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tacit.errors import PlanError, PlanExhausted
 from tacit.privacy.accounting import Bound
-from tacit.privacy.parts import FixedSizeSum, Once, PoissonSum, Sum
+from tacit.privacy.parts import FixedSizeSum, Once, PoissonSum, Sum, UserSum
 from tacit.privacy.plan import Plan
 
 
@@ -21,7 +21,7 @@ class Run:
     def sum_part(self, name: str) -> Sum:
         """The plan's part of this name, which must be a noisy sum."""
         for part in self.plan.parts():
-            if part.name == name and isinstance(part, PoissonSum | FixedSizeSum):
+            if part.name == name and isinstance(part, PoissonSum | FixedSizeSum | UserSum):
                 return part
         raise _wrong_part(self.plan, name, [p.name for p in self.plan.parts() if not isinstance(p, Once)])
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,14 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.data.trajectories import Trajectories
-from tacit.errors import DataError, DoorError, LedgerError, PlanError
-from tacit.privacy import accounting, clipping, labels
-from tacit.privacy import plan as plans
+from tacit.errors import DataError, DoorError
+from tacit.privacy import clipping, labels
 from tacit.privacy.callbacks import Contribution, Objective, Rows, Summary, Trials, Value, behind
-from tacit.privacy.ledger import Ledger, RdpOrder
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import SecretNoise, add_noise
-from tacit.privacy.parts import FixedSizeSum, Part, Sum
-from tacit.privacy.plan import Plan
+from tacit.privacy.parts import FixedSizeSum, Once, PoissonSum, Sum
+from tacit.privacy.paying import Paying
 from tacit.privacy.reader import Reader
 from tacit.privacy.release import Release
 from tacit.privacy.run import Run
@@ -35,11 +33,8 @@ from tacit.privacy.sampling import poisson_sample
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-LEAST_CHARGE = 1e-9
-"""What a plan is charged whose delta alone covers it (certified epsilon 0)."""
 
-
-class Vault:
+class Vault(Paying):
     """Private records and the ledger that pays for every touch of them.
 
     Args:
@@ -59,20 +54,8 @@ class Vault:
     def __init__(
         self, data: Trajectories, ledger: Ledger | Sequence[Ledger], *, noise: SecretNoise | None = None
     ) -> None:
-        ledgers = (ledger,) if isinstance(ledger, Ledger) else tuple(ledger)
-        if (
-            not ledgers
-            or len({one.unit for one in ledgers}) != 1
-            or len({one.dataset_id for one in ledgers}) != len(ledgers)
-        ):
-            raise _refused("the ledgers are missing, repeated or bound to different units", "one ledger a replicate")
-        if len(ledgers) > 1 and not data.simulated:
-            raise _refused("several ledgers for one private dataset", "one ledger a dataset: each would spend anew")
-        self.ledgers = ledgers
-        self.unit = ledgers[0].unit
+        super().__init__(ledger, simulated=data.simulated, kinds=(PoissonSum, FixedSizeSum, Once), noise=noise)
         self.spec = data.spec
-        self.simulated = data.simulated
-        self._noise = noise or SecretNoise()
         self._units = len(data._unit_rows[1]) - 1
         if self._units > self.unit.size:
             raise DataError(
@@ -83,95 +66,9 @@ class Vault:
             )
         data._seal()
         self._data = data
-        if self._noise.seeded or type(self._noise) is not SecretNoise:
-            for one in ledgers:
-                one.void("noise that is seeded, or not the library's own: whoever can draw it again can subtract it")
-        self._admitted: dict[tuple[str, str], Part] = {}
-        self._claimed: dict[tuple[str, str], range] = {}
-        self._lock = threading.RLock()
+        self._void_if_seeded()
         self._trials = Trials(data.spec)
         self._reader = Reader(data, self._noise)
-
-    @property
-    def ledger(self) -> Ledger:
-        """The first (for private records the only) ledger."""
-        return self.ledgers[0]
-
-    def __reduce__(self) -> tuple[object, ...]:
-        raise _refused("a vault cannot be copied or pickled", "one process and one vault a dataset")
-
-    # -- paying ---------------------------------------------------------------------------------------------------
-
-    def reserve(self, plan: Plan) -> Run:
-        """Charge the whole plan; the same plan again reopens what it has left, at no cost.
-
-        Raises:
-            PlanError: the plan is not calibrated, was edited, or names another unit than the ledger.
-            BudgetExceeded: the ledger cannot pay; nothing was charged.
-        """
-        if plan.unit != self.unit:
-            raise PlanError(
-                f"the plan protects {plan.unit}, the ledger {self.unit}",
-                where=f"{plan.method} plan",
-                expected="the ledger's own unit, relation and population",
-                remedy="calibrate the plan with unit=vault.unit",
-            )
-        bound = plans.bound(plan)
-        assert plan.epsilon is not None
-        assert plan.delta is not None
-        identity = plans.plan_id(plan)
-        assert plan.unit is not None
-        assert plan.unit.relation is not None
-        relation, described = plan.unit.relation, plans.describe(plan)
-        parts = plan.parts()
-        steps = {part.name: part.steps for part in parts}
-        charged = max(bound.epsilon, LEAST_CHARGE)
-        for ledger in self.ledgers:
-            rdp = None
-            if isinstance(ledger.composition, RdpOrder):
-                rdp = accounting.renyi(plans.event(plan), order=ledger.composition.order, relation=relation)
-            ledger.reserve(identity, described, parts=steps, epsilon=charged, delta=plan.delta, rdp=rdp)
-        self._admitted |= {(identity, part.name): part for part in parts}
-        return Run(plan, identity, bound)
-
-    def steps_left(self, run: Run, part: str) -> int:
-        """How many steps of this part may still run."""
-        held = self._claimed.get((run.plan_id, part), range(0))
-        return len(held) + self.ledger.steps(run.plan_id, part) - self.ledger.claimed(run.plan_id, part)
-
-    def touched(self, run: Run) -> bool:
-        """Whether any step of the run has been claimed, now or in an earlier process."""
-        return any(self.ledger.claimed(run.plan_id, part.name) for part in run.plan.parts())
-
-    def next_step(self, run: Run, part: str) -> int:
-        """The index of the step that the next call of the door will run, claiming its block if need be.
-
-        Raises:
-            PlanExhausted: every step has been claimed.
-        """
-        held = self._claimed.get((run.plan_id, part), range(0))
-        if not held:
-            block = max(1, self.ledger.steps(run.plan_id, part) // 100)
-            ranges = {ledger.claim(run.plan_id, part, block) for ledger in self.ledgers}
-            if len(ranges) != 1:
-                raise _refused("the replicates' ledgers are at different steps", "ledgers that began together")
-            held = self._claimed[run.plan_id, part] = ranges.pop()
-        return held.start
-
-    def at_block_end(self, run: Run, part: str) -> bool:
-        """Whether every claimed step has been run: the moment at which a checkpoint loses nothing."""
-        return not self._claimed.get((run.plan_id, part), range(0))
-
-    def _take(self, run: Run, part: Part) -> None:
-        """Use up one claimed step of a part that this vault admitted, in this process."""
-        if self._admitted.get((run.plan_id, part.name)) != part:
-            raise _refused("the run is not as this vault admitted it", "the run that reserve returned, unchanged")
-        with self._lock:
-            for ledger in self.ledgers:
-                ledger.claimed(run.plan_id, part.name)  # refuses a forked child, which shares the held block
-            step = self.next_step(run, part.name)
-            held = self._claimed[run.plan_id, part.name]
-            self._claimed[run.plan_id, part.name] = range(step + 1, held.stop)
 
     # -- the doors ------------------------------------------------------------------------------------------------
 
@@ -280,8 +177,16 @@ class Vault:
 
     def release(self, run: Run, value: Value, *, label: labels.Label) -> Release[Value]:
         """Put a value that came out of the run's doors together with its certificate."""
+        kind, name = self._data.unit_kind, self.unit.name
+        made = f"each {kind} counts as one {name}: the records were imported without unit ids"
         certificate = labels.certify(
-            run.plan, run.plan_id, self.ledger, label, data=self._data, callbacks=sorted(self._trials.foreign)
+            run.plan,
+            run.plan_id,
+            self.ledger,
+            label,
+            simulated=self.simulated,
+            callbacks=sorted(self._trials.foreign),
+            assumptions=() if kind in ("id", name) else (made,),
         )
         return Release(value, certificate)
 
@@ -322,6 +227,7 @@ class Vault:
             replicate, units = np.repeat(np.arange(count), spec.batch), places.ravel()
             held = units < self._units
             return replicate[held], units[held]
+        assert isinstance(spec, PoissonSum)
         replicate, units = np.divmod(poisson_sample(self._units * count, spec.rate, self._noise), max(1, self._units))
         if spec.fold is None:
             return replicate, units
@@ -333,10 +239,6 @@ class Vault:
 def _sigma(spec: Sum) -> float:
     assert spec.noise_multiplier is not None
     return spec.noise_multiplier
-
-
-def _refused(what: str, expected: str) -> LedgerError:
-    return LedgerError(what, where="Vault", expected=expected, remedy="open one vault over one dataset and its ledger")
 
 
 def _plain(value: Any) -> Any:

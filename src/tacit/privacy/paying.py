@@ -1,0 +1,155 @@
+"""What every vault shares: the ledgers that pay, the plans they admitted, and the steps that were claimed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from tacit.errors import LedgerError, PlanError
+from tacit.privacy import accounting
+from tacit.privacy import plan as plans
+from tacit.privacy.ledger import Ledger, RdpOrder
+from tacit.privacy.noise import SecretNoise
+from tacit.privacy.parts import Part
+from tacit.privacy.plan import Plan
+from tacit.privacy.run import Run
+
+LEAST_CHARGE = 1e-9
+"""What a plan is charged whose delta alone covers it (certified epsilon 0)."""
+
+
+class Paying:
+    """Ledgers that admit plans and hand out their steps, each once.
+
+    Args:
+        ledger: one ledger, or for simulated records R of them, for R independent replicates in one pass.
+        simulated: whether no person is behind the records.
+        kinds: the kinds of part that the vault's doors serve.
+        noise: a seeded source for tests only; it voids the ledgers.
+
+    Raises:
+        LedgerError: several ledgers for records that are not simulated, or ledgers that differ in unit.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger | Sequence[Ledger],
+        *,
+        simulated: bool,
+        kinds: tuple[type[Part], ...],
+        noise: SecretNoise | None,
+    ) -> None:
+        ledgers = (ledger,) if isinstance(ledger, Ledger) else tuple(ledger)
+        if (
+            not ledgers
+            or len({one.unit for one in ledgers}) != 1
+            or len({one.dataset_id for one in ledgers}) != len(ledgers)
+        ):
+            raise refused("the ledgers are missing, repeated or bound to different units", "one ledger a replicate")
+        if len(ledgers) > 1 and not simulated:
+            raise refused("several ledgers for one private dataset", "one ledger a dataset: each would spend anew")
+        self.ledgers = ledgers
+        self.unit = ledgers[0].unit
+        self.simulated = simulated
+        self._kinds = kinds
+        self._noise = noise or SecretNoise()
+        self._admitted: dict[tuple[str, str], Part] = {}
+        self._claimed: dict[tuple[str, str], range] = {}
+        self._lock = threading.RLock()
+
+    def _void_if_seeded(self) -> None:
+        """Void the ledgers if somebody could know the noise."""
+        if self._noise.seeded or type(self._noise) is not SecretNoise:
+            for one in self.ledgers:
+                one.void("noise that is seeded, or not the library's own: whoever can draw it again can subtract it")
+
+    @property
+    def ledger(self) -> Ledger:
+        """The first (for private records the only) ledger."""
+        return self.ledgers[0]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise refused("a vault cannot be copied or pickled", "one process and one vault a dataset")
+
+    def reserve(self, plan: Plan) -> Run:
+        """Charge the whole plan; the same plan again reopens what it has left, at no cost.
+
+        Raises:
+            PlanError: the plan is not calibrated, was edited, or names another unit than the ledger.
+            BudgetExceeded: the ledger cannot pay; nothing was charged.
+        """
+        if plan.unit != self.unit:
+            raise PlanError(
+                f"the plan protects {plan.unit}, the ledger {self.unit}",
+                where=f"{plan.method} plan",
+                expected="the ledger's own unit, relation and population",
+                remedy="calibrate the plan with unit=vault.unit",
+            )
+        bound = plans.bound(plan)
+        assert plan.epsilon is not None
+        assert plan.delta is not None
+        identity = plans.plan_id(plan)
+        assert plan.unit is not None
+        assert plan.unit.relation is not None
+        relation, described = plan.unit.relation, plans.describe(plan)
+        parts = plan.parts()
+        if not all(isinstance(part, self._kinds) for part in parts):
+            raise PlanError(
+                f"the plan has a part that a {type(self).__name__} does not serve",
+                where=f"{plan.method} plan",
+                expected=f"parts of the kinds {', '.join(kind.__name__ for kind in self._kinds)}",
+                remedy="open the vault that the method's page names",
+            )
+        steps = {part.name: part.steps for part in parts}
+        charged = max(bound.epsilon, LEAST_CHARGE)
+        for ledger in self.ledgers:
+            rdp = None
+            if isinstance(ledger.composition, RdpOrder):
+                rdp = accounting.renyi(plans.event(plan), order=ledger.composition.order, relation=relation)
+            ledger.reserve(identity, described, parts=steps, epsilon=charged, delta=plan.delta, rdp=rdp)
+        self._admitted |= {(identity, part.name): part for part in parts}
+        return Run(plan, identity, bound)
+
+    def steps_left(self, run: Run, part: str) -> int:
+        """How many steps of this part may still run."""
+        held = self._claimed.get((run.plan_id, part), range(0))
+        return len(held) + self.ledger.steps(run.plan_id, part) - self.ledger.claimed(run.plan_id, part)
+
+    def touched(self, run: Run) -> bool:
+        """Whether any step of the run has been claimed, now or in an earlier process."""
+        return any(self.ledger.claimed(run.plan_id, part.name) for part in run.plan.parts())
+
+    def next_step(self, run: Run, part: str) -> int:
+        """The index of the step that the next call of the door will run, claiming its block if need be.
+
+        Raises:
+            PlanExhausted: every step has been claimed.
+        """
+        held = self._claimed.get((run.plan_id, part), range(0))
+        if not held:
+            block = max(1, self.ledger.steps(run.plan_id, part) // 100)
+            ranges = {ledger.claim(run.plan_id, part, block) for ledger in self.ledgers}
+            if len(ranges) != 1:
+                raise refused("the replicates' ledgers are at different steps", "ledgers that began together")
+            held = self._claimed[run.plan_id, part] = ranges.pop()
+        return held.start
+
+    def at_block_end(self, run: Run, part: str) -> bool:
+        """Whether every claimed step has been run: the moment at which a checkpoint loses nothing."""
+        return not self._claimed.get((run.plan_id, part), range(0))
+
+    def _take(self, run: Run, part: Part) -> None:
+        """Use up one claimed step of a part that this vault admitted, in this process."""
+        if self._admitted.get((run.plan_id, part.name)) != part:
+            raise refused("the run is not as this vault admitted it", "the run that reserve returned, unchanged")
+        with self._lock:
+            for ledger in self.ledgers:
+                ledger.claimed(run.plan_id, part.name)  # refuses a forked child, which shares the held block
+            step = self.next_step(run, part.name)
+            held = self._claimed[run.plan_id, part.name]
+            self._claimed[run.plan_id, part.name] = range(step + 1, held.stop)
+
+
+def refused(what: str, expected: str) -> LedgerError:
+    """The error of a vault that would not keep its promise."""
+    return LedgerError(what, where="Vault", expected=expected, remedy="open one vault over one dataset and its ledger")

@@ -1,0 +1,306 @@
+"""The vault of people who are met online: each is served with what was released, and contributes a bounded number
+of times.
+
+A meeting lets people arrive, enters them in the register of contributions *before* anything of theirs is seen, serves
+them with a public actor and keeps their rows inside. A door then sums clipped contributions of that meeting, each part
+of the plan at most once, and adds noise that may be correlated with that of earlier sums. The next meeting forgets the
+rows.
+
+Proof pages: `proofs/policy_gradient.md`, `proofs/correlated_noise.md`, `proofs/ledger.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.spec import PublicSpec
+from tacit.errors import LedgerError, PlanError
+from tacit.privacy import clipping, labels
+from tacit.privacy.callbacks import Contribution, Trials, Value, behind
+from tacit.privacy.correlated import CorrelatedNoise
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.meeting import met_rows
+from tacit.privacy.noise import SecretNoise, rounded
+from tacit.privacy.parts import PoissonSum, Sum, UserSum
+from tacit.privacy.paying import Paying, refused
+from tacit.privacy.plan import Plan
+from tacit.privacy.register import Register
+from tacit.privacy.release import Release
+from tacit.privacy.run import Run
+from tacit.privacy.sampling import poisson_sample
+
+NOTE = "register"
+"""Under which kind of note a ledger holds the newest head of the register that it saw."""
+
+
+class Actor(Protocol):
+    """What people are served with: a function of released values alone."""
+
+    def __call__(
+        self, observations: npt.NDArray[Any], replicate: npt.NDArray[np.int64], generator: np.random.Generator
+    ) -> npt.NDArray[Any]:
+        """Observations [N, ...] of N people and their replicates [N] -> actions [N] or [N, a]."""
+
+
+class Users(Protocol):
+    """People who come one after another, and the curator's way to serve them."""
+
+    @property
+    def spec(self) -> PublicSpec:
+        """Public bounds of their rows."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether no person is behind them."""
+
+    @property
+    def replicates(self) -> int:
+        """R, how many independent populations come at once (more than one for simulated people only)."""
+
+    def arrive(self, count: int) -> Sequence[Sequence[str]]:
+        """For each replicate the ids of at most `count` people who come next; "" for somebody whom nobody knows."""
+
+    def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> Mapping[str, npt.NDArray[Any]]:
+        """What happened with these people, in this order: the columns of `privacy.meeting.met_rows`."""
+
+
+@dataclass
+class _Meeting:
+    plan_id: str
+    rows: dict[str, npt.NDArray[Any]]
+    summed: set[str] = field(default_factory=set)
+
+
+class UserVault(Paying):
+    """People met one after another, the register of who contributed, and the ledger that pays.
+
+    Args:
+        users: how they arrive and are served. A plan of `PoissonSum` needs `users.pool`, for each replicate the ids of
+            everybody there is, from whom the vault draws in secret.
+        ledger: the budget. Simulated people may have R ledgers, one a replicate.
+        register: who contributed to which plan how often. It outlives the process, its key lies outside the ledger's
+            folder, and the ledger refuses one that is older than the newest it has seen.
+        noise: a seeded source for tests only; it voids the ledgers.
+
+    Guarantee: whatever leaves through the door under plans admitted by a ledger satisfies that ledger's
+    (epsilon, delta) for its unit: one person, with all that happened in the meetings where the register let them
+    contribute, however people respond to what was released, under the assumptions that every certificate prints.
+
+    Edge cases:
+        | case | what happens |
+        |---|---|
+        | somebody comes again, or without an id | is served like everyone and contributes zero |
+        | nobody comes, or too few | the divisor stays; noise alone is released |
+        | no answer, or one after the meeting | zero; the contribution counts as made |
+        | rows that are not finite or outside a discrete space | that person contributes zero |
+        | rows outside the public bounds | clipped to them |
+        | more rows than the plan's cap | those beyond are not read |
+        | a crash | who was reserved has contributed; a resumed run opens a fresh block of correlated noise |
+
+    Raises:
+        LedgerError: several ledgers for people who are not simulated, another number of ledgers than replicates, or the
+            register's key in a ledger's folder.
+    """
+
+    def __init__(
+        self,
+        users: Users,
+        ledger: Ledger | Sequence[Ledger],
+        register: Register,
+        *,
+        noise: SecretNoise | None = None,
+    ) -> None:
+        super().__init__(ledger, simulated=users.simulated, kinds=(UserSum, PoissonSum), noise=noise)
+        if users.replicates != len(self.ledgers):
+            raise refused(f"{len(self.ledgers)} ledger(s) for {users.replicates} population(s)", "one ledger each")
+        for one in self.ledgers:
+            folder = one.path.resolve().parent
+            if folder == register.key_folder or folder in register.key_folder.parents:
+                raise refused("the register's key lies in a ledger's folder", "a key that is stored elsewhere")
+        self.spec = users.spec
+        self._users, self._register = users, register
+        self._void_if_seeded()
+        self._trials = Trials(users.spec)
+        self._meeting: _Meeting | None = None
+        self._streams: dict[tuple[str, str], CorrelatedNoise] = {}
+
+    @property
+    def replicates(self) -> int:
+        """R, how many independent populations are met at once."""
+        return len(self.ledgers)
+
+    def reserve(self, plan: Plan) -> Run:
+        """Charge the whole plan, as `Paying.reserve`; the register must be at least as new as the ledger knows it.
+
+        Raises:
+            PlanError: besides, the parts disagree on who is met, or more people would be met than the population has.
+            LedgerError: the register is older than, or another one than, the one that this ledger has seen.
+            BudgetExceeded: the ledger cannot pay; nothing was charged.
+        """
+        parts = plan.parts()
+        met = [part for part in parts if isinstance(part, UserSum)]
+        if (
+            met and (len(met) < len(parts) or len({(p.users, p.participations, p.rows_per_unit) for p in met}) > 1)
+        ) or (not met and len(parts) != 1):
+            raise _plan_error(
+                plan, "the parts disagree on who is met", "parts of the same users, rows and participations"
+            )
+        for part in met:
+            if part.users * part.steps > self.unit.size * part.participations:
+                raise _plan_error(
+                    plan,
+                    f"{part.users * part.steps:,} meetings are more than the population can fill",
+                    f"at most {self.unit.size * part.participations:,}: population times participations",
+                )
+        if not met:
+            self._require_pool(plan)
+        for one in self.ledgers:
+            for entry in reversed(one.entries()):
+                if entry.kind == "note" and entry.payload["kind"] == NOTE:
+                    self._register.require(entry.payload["text"])
+                    break
+        return super().reserve(plan)
+
+    def meet(self, run: Run, actor: Actor) -> None:
+        """One meeting: people arrive, enter the register, and are served; what they did stays inside.
+
+        Args:
+            run: what `reserve` returned.
+            actor: made of released values and public ones.
+
+        Raises:
+            PlanExhausted: no part of the plan has a step left.
+            LedgerError: the run is not one that this vault admitted.
+            DoorError: the users' answer has not the columns and shapes of `privacy.meeting.met_rows`.
+        """
+        parts = [self._part(run, part.name) for part in run.plan.parts()]
+        self._meeting = None
+        open_parts = [part for part in parts if self.steps_left(run, part.name)]
+        if not open_parts:
+            self.next_step(run, parts[0].name)  # raises PlanExhausted
+        people, admitted = self._arrivals(run, parts[0])
+        if any(self.at_block_end(run, part.name) for part in open_parts):
+            for one in self.ledgers:
+                one.note(NOTE, self._register.head)
+
+        def serve() -> dict[str, npt.NDArray[Any]]:
+            replicate = np.repeat(np.arange(self.replicates), [len(some) for some in people])
+            served = self._users.serve(people, actor)
+            return met_rows(served, self.spec, parts[0].rows_per_unit, replicate, admitted)
+
+        self._meeting = _Meeting(run.plan_id, serve() if self.simulated else behind("meet", serve))
+
+    def noisy_sum(self, run: Run, part: str, contribution: Contribution, state: Any = None) -> npt.NDArray[np.float64]:
+        """One noisy mean of the clipped contributions of the last meeting, shape [R, d], float64.
+
+        Guarantee: each replicate is one step of the part's event. The contribution of everyone whom the register let
+        contribute is clipped to norm `clip` (a non-finite one counts as zero); the sum gets the next step of the part's
+        noise, also where nobody came; the divisor is the part's public number of users.
+
+        Raises:
+            PlanExhausted: no step is left. LedgerError: there was no meeting, or this part of it was released before.
+            DoorError: the callback couples people or has the wrong shape.
+        """
+        spec = self._part(run, part)
+        meeting = self._meeting
+        if meeting is None or meeting.plan_id != run.plan_id or part in meeting.summed:
+            raise LedgerError(
+                "there is no meeting of which this part was not released yet",
+                where=f"{run.plan.method} plan, part {part!r}",
+                expected="one meeting for each release of a part: a second one would double what a person adds",
+                remedy="call meet(run, actor) first",
+            )
+        d = self._trials.contribution(spec, contribution, state)
+        stream = self._stream(run, spec)
+        self._take(run, spec)
+        if not meeting.summed and isinstance(spec, UserSum):
+            self._register.commit()
+        meeting.summed.add(part)
+
+        def step() -> npt.NDArray[np.float64]:
+            total = np.zeros((self.replicates, d))
+            replicate = meeting.rows["replicate"]
+            if len(replicate):
+                vectors = np.asarray(contribution(meeting.rows, state), np.float64)
+                if vectors.shape != (len(replicate), d):
+                    raise ValueError("not one vector a person")
+                np.add.at(total, replicate, clipping.clip_rows(vectors, spec.clip))
+            return total
+
+        assert spec.noise_multiplier is not None
+        scale = spec.noise_multiplier * spec.clip
+        noise = stream.next(self.replicates * d, scale).reshape(self.replicates, d)
+        return rounded(behind(part, step) + noise, scale) / spec.expected(self.unit)
+
+    def release(self, run: Run, value: Value, *, label: labels.Label) -> Release[Value]:
+        """Put a value that came out of the run's door together with its certificate."""
+        name = self.unit.name
+        certificate = labels.certify(
+            run.plan,
+            run.plan_id,
+            self.ledger,
+            label,
+            simulated=self.simulated,
+            callbacks=sorted(self._trials.foreign),
+            assumptions=(
+                f"when other people come and what they do depends on a {name} only through what was released",
+                "the register of contributions and its key were not replaced or rolled back together with the ledger",
+            ),
+        )
+        return Release(value, certificate)
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _part(self, run: Run, name: str) -> Sum:
+        part = run.sum_part(name)
+        if self._admitted.get((run.plan_id, name)) != part:
+            raise refused("the run is not as this vault admitted it", "the run that reserve returned, unchanged")
+        return part
+
+    def _arrivals(self, run: Run, part: Sum) -> tuple[list[list[str]], npt.NDArray[np.bool_]]:
+        """Who comes, by replicate, and who of them may contribute; durable in the register before it returns."""
+        if isinstance(part, UserSum):
+            arrived = self._users.arrive(part.users)
+            people = [[str(person or "") for person in some[: part.users]] for some in arrived]
+            if len(people) != self.replicates:
+                raise refused("the users came in another number of populations than replicates", "one list a replicate")
+            keyed = [
+                f"{one.dataset_id}/{person}" if person else ""
+                for one, some in zip(self.ledgers, people, strict=True)
+                for person in some
+            ]
+            return people, self._register.reserve(run.plan_id, keyed, part.participations)
+        assert isinstance(part, PoissonSum)
+        people = [[pool[i] for i in poisson_sample(len(pool), part.rate, self._noise)] for pool in self._pool()]
+        return people, np.ones(sum(map(len, people)), bool)
+
+    def _pool(self) -> list[list[str]]:
+        """Everybody there is, each once, by replicate."""
+        return [sorted({str(person) for person in some if person}) for some in getattr(self._users, "pool", ())]
+
+    def _require_pool(self, plan: Plan) -> None:
+        (part,) = plan.parts()
+        assert isinstance(part, PoissonSum)
+        pool = self._pool()
+        if len(pool) != self.replicates or part.rows != "first" or part.fold is not None:
+            raise _plan_error(plan, "a Poisson sum needs a pool of people", 'users with a pool, and rows="first"')
+        if max(map(len, pool)) > self.unit.size:
+            raise _plan_error(plan, "the pool is larger than the declared population", f"at most {self.unit.size:,}")
+
+    def _stream(self, run: Run, part: Sum) -> CorrelatedNoise:
+        """The part's noise: a block of its own in every process, over the steps that were left when it began."""
+        key, steps = (run.plan_id, part.name), self.steps_left(run, part.name)
+        if key not in self._streams and isinstance(part, UserSum):
+            self._streams[key] = CorrelatedNoise(part.correlation, steps, part.participations, part.decay, self._noise)
+        elif key not in self._streams:
+            self._streams[key] = CorrelatedNoise("independent", steps, 1, (1.0,), self._noise)
+        return self._streams[key]
+
+
+def _plan_error(plan: Plan, what: str, expected: str) -> PlanError:
+    return PlanError(what, where=f"{plan.method} plan", expected=expected, remedy="change the plan or the users")
