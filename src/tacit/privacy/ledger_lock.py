@@ -1,4 +1,4 @@
-"""Who may write a ledger: one process, on a local disk, remembered across backups."""
+"""Who may write a ledger or register: one process, on a local disk, remembered across backups."""
 
 from __future__ import annotations
 
@@ -29,22 +29,23 @@ MUTEX = threading.RLock()  # held during every transaction and every fork: no ch
 
 
 class WriterLock:
-    """The exclusive lock of one process on `<ledger>.lock`, which also records the newest head.
+    """The exclusive lock of one process on `<file>.lock`, which also records the newest head.
 
-    The recorded head tells a ledger file that alone was put back from a backup, or removed, from the newest one.
+    The recorded head tells a file that alone was put back from a backup, or removed, from the newest one.
 
     Args:
-        ledger: the resolved path of the ledger.
+        file: the resolved path of the ledger or register.
+        kind: which of the two, for messages.
 
     Raises:
         LedgerError: the folder is missing, read-only or on a network file system, or another writer holds the lock.
     """
 
-    def __init__(self, ledger: Path) -> None:
-        self.path = ledger.with_name(ledger.name + ".lock")
-        refuse_network(ledger)
-        self._pid = os.getpid()
-        self._handle = _take(self.path)
+    def __init__(self, file: Path, kind: str = "ledger") -> None:
+        self.path = file.with_name(file.name + ".lock")
+        refuse_network(file, kind)
+        self._pid, self._kind = os.getpid(), kind
+        self._handle = _take(self.path, kind)
         self._close = weakref.finalize(self, _release, self._handle, self._pid)
         _OPEN.add(self)
 
@@ -56,7 +57,7 @@ class WriterLock:
         return text[:64] if re.fullmatch(r"[0-9a-f]{64}\n", text) else None
 
     def record(self, head: str) -> None:
-        """Record the newest head, after it is durable in the ledger (a lost write only weakens the check)."""
+        """Record the newest head, after it is durable in the file (a lost write only weakens the check)."""
         with contextlib.suppress(OSError):
             os.lseek(self._handle, 0, os.SEEK_SET)
             os.write(self._handle, f"{head}\n".encode("ascii"))
@@ -69,17 +70,17 @@ class WriterLock:
         """
         if os.getpid() != self._pid:
             raise LedgerError(
-                "the ledger was opened by another process",
+                f"the {self._kind} was opened by another process",
                 where=str(self.path),
                 expected="the process that opened it",
-                remedy="open a ledger after the fork, in one process only",
+                remedy="open it after the fork, in one process only",
             )
         if not self._close.alive:
             raise LedgerError(
-                "the ledger is closed",
+                f"the {self._kind} is closed",
                 where=str(self.path),
-                expected="an open ledger",
-                remedy="open it again with Ledger(path)",
+                expected=f"an open {self._kind}",
+                remedy=f"open it again with {self._kind.title()}(...)",
             )
 
     def release(self) -> None:
@@ -106,24 +107,24 @@ def file_system(path: str, mounts: str) -> str:
     return kind
 
 
-def refuse_network(path: Path) -> None:
+def refuse_network(path: Path, kind: str = "ledger") -> None:
     """Raise a LedgerError if `path` is on a network file system (known on Linux only)."""
     try:
         mounts = Path("/proc/mounts").read_text("utf-8", "replace")
     except OSError:
         return  # not Linux: nothing known against it
-    kind = file_system(str(path), mounts)
-    if kind in _NETWORK:
+    system = file_system(str(path), mounts)
+    if system in _NETWORK:
         raise LedgerError(
-            f"the ledger would be on a network file system ({kind})",
+            f"the {kind} would be on a network file system ({system})",
             where=str(path),
             expected="a local disk, because locks and flushes over a network do not keep their promise",
-            remedy="put the ledger on a local disk",
+            remedy=f"put the {kind} on a local disk",
         )
 
 
 def unwritable(path: Path, error: OSError) -> LedgerError:
-    """The error of a folder in which the ledger cannot be created or locked."""
+    """The error of a folder in which the file cannot be created or locked."""
     return LedgerError(
         f"the folder cannot be written to ({error.strerror})",
         where=str(path),
@@ -132,7 +133,7 @@ def unwritable(path: Path, error: OSError) -> LedgerError:
     )
 
 
-def _take(path: Path) -> int:
+def _take(path: Path, kind: str) -> int:
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
     except OSError as error:
@@ -146,10 +147,10 @@ def _take(path: Path) -> int:
     except OSError as error:
         os.close(lock)
         raise LedgerError(
-            "the ledger is in use",
+            f"the {kind} is in use",
             where=str(path),
             expected="one writer at a time",
-            remedy="wait for the other run to end, or close the ledger there",
+            remedy=f"wait for the other run to end, or close the {kind} there",
         ) from error
     return lock
 
