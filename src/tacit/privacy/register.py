@@ -53,6 +53,8 @@ class Register:
         one person under two ids is two people.
     """
 
+    _file: tuple[int, int, int]
+
     def __init__(self, path: str | os.PathLike[str], *, key: str | os.PathLike[str]) -> None:
         self.path = Path(os.path.realpath(path))
         self._key_path = Path(os.path.realpath(key))
@@ -187,7 +189,7 @@ class Register:
             handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | _BINARY)
             try:
                 status = os.fstat(handle)
-                if _identity(status) != self._identity:
+                if _identity(status) != self._file:
                     raise self._broken("something else has written to the register, or exchanged it, while it was open")
                 _write(handle, line)
                 status = os.fstat(handle)
@@ -195,7 +197,7 @@ class Register:
                 os.close(handle)
         except OSError as error:
             raise self._unusable(error) from error
-        self._identity = _identity(status)
+        self._file = _identity(status)
         self._apply(entry, head)
         self._lock.record(head)
         self._whole = True
@@ -227,7 +229,7 @@ class Register:
             if torn:
                 file.truncate(len(content) - len(torn))
                 os.fsync(file.fileno())
-            self._identity = _identity(os.fstat(file.fileno()))
+            self._file = _identity(os.fstat(file.fileno()))
         self._waiting, self._whole = False, True
 
     def _apply(self, entry: Mapping[str, Any], head: str) -> None:
