@@ -1,0 +1,228 @@
+"""Episodes of many people at once under an actor: their rows, or their returns.
+
+All people of all replicates go in step: one call of the actor and one of the simulator advance everybody. People whose
+episodes are over wait in the batch until an eighth of it does and are then left out, in order, so that the replicates
+of the rest stay sorted; the simulator never steps them. An actor is never shown a number that is not finite (it sees 0
+instead); the rows keep it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.envs.rollouts import Array, Domain, FloatArray
+from tacit.errors import DataError
+
+__all__ = ["Actor", "returns", "serve"]
+
+WAITING = 0.125
+"""Share of a batch whose episodes may be over before it is made smaller."""
+
+Mask = npt.NDArray[np.bool_]
+Codes = npt.NDArray[np.int64]
+
+
+class Actor(Protocol):
+    """What people are served with."""
+
+    def __call__(self, observations: Array, replicate: Codes, generator: np.random.Generator) -> Array:
+        """Actions [N] int64 or [N, a] float32 for observations [N, d] float32 or [N] int64 of replicates [N]."""
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """One decision of the people `slot` [n] that are in the batch; only the rows of `live` [n] count."""
+
+    slot: Codes
+    live: Mask
+    seen: Array
+    action: Array
+    paid: FloatArray
+    after: Array
+    ended: Mask
+    cut: Mask
+
+
+def serve(
+    domain: Domain,
+    actor: Actor,
+    replicate: npt.ArrayLike,
+    *,
+    horizon: int,
+    repeat: int = 1,
+    restarts: bool = False,
+    generator: np.random.Generator,
+) -> dict[str, Array]:
+    """One slot of each of U people: an episode from a fresh start, or several until the slot is full.
+
+    A decision holds for `repeat` steps of the simulator, fewer where the episode or the slot ends before; its reward is
+    the sum of theirs. A slot has L = ceil(horizon / repeat) decisions. What the end of the slot stops is truncated, not
+    terminated, and so is what a domain with a limit of its own (`truncated`, as `tacit.envs.gym_domain` has) stops.
+
+    Args:
+        domain: the simulator.
+        actor: chooses the actions of people of a replicate.
+        replicate: [U], which replicate each person belongs to, rising.
+        horizon: most steps of the simulator in a slot.
+        repeat: public number of steps that an action is repeated for.
+        restarts: whether a slot goes on with a new episode when one is over.
+        generator: of the starts, the actions and the dynamics; the same arguments give the same rows.
+
+    Returns:
+        Columns [U, L] or [U, L, ...]: observations and next_observations (float32, or int64 where they are discrete),
+        actions, rewards float32, terminations, truncations and mask bool. A person's rows are the first ones of theirs,
+        mask says how many, and behind them everything is 0.
+
+    Raises:
+        DataError: a parameter is not positive, there is nobody, or the actor's actions do not fit.
+    """
+    people = np.asarray(replicate, dtype=np.int64)
+    rows: dict[str, Array] = {}
+    for t, now in enumerate(_moments(domain, actor, people, horizon, repeat, restarts, generator)):
+        if not rows:
+            rows = _empty(len(people), -(-horizon // repeat), now)
+        everybody = len(now.slot) == len(people) and bool(now.live.all())
+        kept = slice(None) if everybody else now.live
+        slot = slice(None) if everybody else now.slot[now.live]
+        rows["observations"][slot, t] = now.seen[kept]
+        rows["actions"][slot, t] = now.action[kept]
+        with np.errstate(over="ignore"):
+            rows["rewards"][slot, t] = now.paid[kept]
+        rows["next_observations"][slot, t] = now.after[kept]
+        rows["terminations"][slot, t] = now.ended[kept]
+        rows["truncations"][slot, t] = now.cut[kept]
+        rows["mask"][slot, t] = True
+    return rows
+
+
+def returns(
+    domain: Domain,
+    actor: Actor,
+    replicates: int,
+    episodes: int,
+    *,
+    horizon: int,
+    repeat: int = 1,
+    generator: np.random.Generator,
+) -> FloatArray:
+    """Undiscounted returns [R, episodes] of single episodes of fresh people, as `serve` has them, without their rows.
+
+    Raises:
+        DataError: as `serve`.
+    """
+    total = np.zeros(max(replicates, 0) * max(episodes, 0))
+    people = np.repeat(np.arange(max(replicates, 0)), max(episodes, 0))
+    for now in _moments(domain, actor, people, horizon, repeat, False, generator):
+        total[now.slot[now.live]] += now.paid[now.live]
+    return total.reshape(replicates, episodes)
+
+
+def _moments(
+    domain: Domain,
+    actor: Actor,
+    replicate: Codes,
+    horizon: int,
+    repeat: int,
+    restarts: bool,
+    generator: np.random.Generator,
+) -> Iterator[_Moment]:
+    if not len(replicate) or horizon < 1 or repeat < 1:
+        raise DataError(
+            "there is nobody to serve or nothing to serve them with",
+            where="tacit.envs.serving",
+            expected="at least one person, a horizon and a repeat of at least 1",
+            remedy="ask for more people or give a longer horizon",
+        )
+    slot, live = np.arange(len(replicate)), np.ones(len(replicate), dtype=bool)
+    state = domain.starts(len(slot), generator)
+    seen = domain.observe(state)
+    decisions = -(-horizon // repeat)
+    for t in range(decisions):
+        action = np.asarray(actor(_shown(seen), replicate, generator))
+        if len(action) != len(slot) or action.ndim > 2:
+            raise DataError(
+                "the actor's actions do not fit the observations",
+                where="tacit.envs.serving",
+                expected="one action for each observation, [N] or [N, a]",
+                remedy="return as many actions as there are observations",
+            )
+        steps = min(repeat, horizon - t * repeat)
+        state, paid, ended, cut = _advance(domain, state, action, live, steps, generator)
+        after = domain.observe(state)
+        if t == decisions - 1:
+            cut = live & ~ended
+        yield _Moment(slot, live, seen, action, paid, after, ended, cut)
+        over, seen = ended | cut, after
+        if not over.any() or t == decisions - 1:
+            continue
+        if restarts:
+            state, seen = state.copy(), after.copy()
+            state[over] = fresh = domain.starts(int(over.sum()), generator)
+            seen[over] = domain.observe(fresh)
+            continue
+        live = live & ~over
+        left = int(live.sum())
+        if not left:
+            return
+        if left <= (1.0 - WAITING) * len(live):
+            slot, replicate, state, seen, live = slot[live], replicate[live], state[live], seen[live], live[live]
+
+
+def _advance(
+    domain: Domain, state: Array, action: Array, live: Mask, steps: int, generator: np.random.Generator
+) -> tuple[Array, FloatArray, Mask, Mask]:
+    """States, summed rewards, terminations and truncations after one decision; only the live ones move."""
+    limited: Any = getattr(domain, "truncated", None)
+    total, ended, cut = np.zeros(len(state)), np.zeros(len(state), dtype=bool), np.zeros(len(state), dtype=bool)
+    going = np.flatnonzero(live)
+    for _ in range(steps):
+        if len(going) == len(state):
+            state, paid, over = domain.step(state, action, generator)
+            with np.errstate(invalid="ignore"):
+                total = total + paid
+            ended = over
+            if limited is not None:
+                cut = limited(state) & ~over
+        else:
+            part, paid, over = domain.step(state[going], action[going], generator)
+            state = state.copy()
+            state[going] = part
+            with np.errstate(invalid="ignore"):
+                total[going] += paid
+            ended[going] = over
+            if limited is not None:
+                cut[going] = limited(part) & ~over
+        going = np.flatnonzero(live & ~ended & ~cut)
+        if not len(going):
+            break
+    return state, total, ended, cut
+
+
+def _shown(seen: Array) -> Array:
+    """The observations with 0 in the place of numbers that are not finite."""
+    if seen.dtype.kind != "f":
+        return seen
+    finite = np.isfinite(seen)
+    return seen if finite.all() else np.where(finite, seen, np.float32(0.0))
+
+
+def _empty(people: int, decisions: int, now: _Moment) -> dict[str, Array]:
+    action = np.int64 if now.action.dtype.kind in "iu" else np.float32
+
+    def column(like: Array, dtype: npt.DTypeLike) -> Array:
+        return np.zeros((people, decisions, *like.shape[1:]), dtype=dtype)
+
+    return {
+        "observations": column(now.seen, now.seen.dtype),
+        "actions": column(now.action, action),
+        "rewards": column(now.paid, np.float32),
+        "next_observations": column(now.after, now.after.dtype),
+        "terminations": column(now.ended, np.bool_),
+        "truncations": column(now.cut, np.bool_),
+        "mask": column(now.live, np.bool_),
+    }
