@@ -1,0 +1,167 @@
+"""Any `torch.nn.Module` as a `tacit.agents.networks.Network`, through `torch.func`; torch stays on one thread."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vjp, vmap
+
+from tacit.agents.networks import Float32
+from tacit.errors import PlanError
+
+__all__ = ["TorchNetwork"]
+
+Ran = TypeVar("Ran")
+
+
+@dataclass(frozen=True)
+class TorchNetwork:
+    """A module that maps rows [N, inputs] to [N, outputs], each row by itself.
+
+    theta holds the module's parameters in the order of `named_parameters`, flattened; those with `requires_grad=False`
+    are left out and stay as they are. The module is copied: what happens to it later changes nothing here.
+
+    Args:
+        module: without buffers, batch statistics, dropout and parameters used in two places; parameters float32.
+        inputs: width of a row.
+
+    Raises:
+        PlanError: the module is none of this, mixes rows, gives other numbers when it is called again, or does not run
+            under `torch.func`.
+    """
+
+    module: nn.Module
+    inputs: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.module, nn.Module):
+            raise _refusal("no torch.nn.Module was passed")
+        for name, part in self.module.named_modules():
+            rate = getattr(part, "dropout", 0.0)
+            if isinstance(part, _REFUSED) or (isinstance(rate, float) and rate > 0.0):
+                raise _refusal(f"{name or 'the module'} is a {type(part).__name__}")
+        if any(True for _ in self.module.buffers()):
+            raise _refusal("the module has buffers")
+        named = list(self.module.named_parameters(remove_duplicate=False))
+        if len({id(parameter) for _, parameter in named}) < len(named):
+            raise _refusal("the module uses a parameter in two places")
+        if any(parameter.dtype != torch.float32 for _, parameter in named):
+            raise _refusal("the module's parameters are not all float32")
+        object.__setattr__(self, "module", copy.deepcopy(self.module).cpu().eval())
+        if not self.parameters:
+            raise _refusal("the module has no parameters to learn")
+        self._try()
+
+    @property
+    def parameters(self) -> int:
+        """P."""
+        return sum(math.prod(shape) for _, shape in self._layout())
+
+    @property
+    def outputs(self) -> int:
+        """Width of what is computed of a row."""
+        row = np.zeros((1, 1, self.inputs), np.float32)
+        return int(self.forward(self.initial(np.random.default_rng(0), 1), row)[0].shape[-1])
+
+    def initial(self, generator: np.random.Generator, groups: int) -> Float32:
+        """The module's own parameters for every group [groups, P]; nothing is drawn."""
+        own = [p.detach().reshape(-1) for p in self.module.parameters() if p.requires_grad]
+        return np.tile(torch.cat(own).numpy(), (groups, 1))
+
+    def forward(self, theta: Float32, x: npt.NDArray[Any]) -> tuple[Float32, Tensor]:
+        """Parameters [G, P] and rows [G, N, inputs] -> outputs [G, N, outputs] and the rows."""
+        rows = _tensor(x)
+        with _one_thread(), torch.no_grad():
+            out: Float32 = vmap(self._apply)(_tensor(theta), rows).numpy()
+        return out, rows
+
+    def backward(self, theta: Float32, cache: Tensor, gradient: Float32, pieces: int = 1) -> Float32:
+        """Gradients [G, pieces, P] with respect to theta (see `Network.backward`); the forward pass is run again."""
+
+        def piece(own: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
+            pull: Callable[[Tensor], tuple[Tensor]] = vjp(lambda vector: self._apply(vector, rows), own)[1]
+            return pull(weights)[0]
+
+        groups, rows = gradient.shape[:2]
+        cut = (groups, pieces, rows // pieces, -1)
+        with _one_thread():
+            summed = vmap(vmap(piece, in_dims=(None, 0, 0)))(
+                _tensor(theta), cache.reshape(cut), _tensor(gradient).reshape(cut)
+            )
+        result: Float32 = summed.detach().numpy()
+        return result
+
+    def _layout(self) -> list[tuple[str, torch.Size]]:
+        return [(name, p.shape) for name, p in self.module.named_parameters() if p.requires_grad]
+
+    def _apply(self, theta: Tensor, rows: Tensor) -> Tensor:
+        own, start = {}, 0
+        for name, shape in self._layout():
+            end = start + math.prod(shape)
+            own[name] = theta[start:end].reshape(shape)
+            start = end
+        result: Tensor = functional_call(self.module, own, (rows,))
+        return result
+
+    def _try(self) -> None:
+        """Run the module on invented rows, both ways."""
+        generator = np.random.default_rng(0)
+        theta, rows = self.initial(generator, 2), generator.normal(size=(2, 4, self.inputs)).astype(np.float32)
+        out, cache = _ran(lambda: self.forward(theta, rows))
+        if out.ndim != 3 or out.shape[:2] != (2, 4):
+            raise _refusal("the module does not map rows [N, inputs] to [N, outputs]")
+        _ran(lambda: self.backward(theta, cache, np.ones_like(out), pieces=2))
+        if not np.array_equal(out, _ran(lambda: self.forward(theta, rows))[0]):
+            raise _refusal("the module gives other numbers when it is called again")
+        other = rows.copy()
+        other[:, 0] = 1.0
+        if not np.allclose(out[:, 1:], _ran(lambda: self.forward(theta, other))[0][:, 1:], rtol=1e-6, atol=0.0):
+            raise _refusal("the module mixes rows")
+
+
+_REFUSED = (
+    nn.modules.batchnorm._NormBase,
+    nn.modules.dropout._DropoutNd,
+    nn.RReLU,
+)
+
+
+def _refusal(what: str) -> PlanError:
+    return PlanError(
+        what,
+        where="TorchNetwork",
+        expected="a module that maps float32 rows [N, inputs] to [N, outputs], each by itself and without randomness, "
+        "buffers or shared parameters",
+        remedy="use LayerNorm or GroupNorm for BatchNorm, leave dropout out, and give every layer its own parameters",
+    )
+
+
+def _ran(step: Callable[[], Ran]) -> Ran:
+    try:
+        return step()
+    except Exception as error:
+        raise _refusal(f"the module does not run under torch.func ({type(error).__name__})") from error
+
+
+def _tensor(array: npt.NDArray[Any]) -> Tensor:
+    return torch.tensor(np.asarray(array, dtype=np.float32))
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Networks this small lose more to the hand-over between threads than they gain."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
