@@ -29,7 +29,7 @@ def test_everybody_comes_once() -> None:
     ids = [person for _ in range(3) for people in crowd.arrive(4) for person in people]
     assert len(set(ids)) == len(ids) == 24
     assert crowd.arrive(0) == [[], []]
-    assert (crowd.replicates, crowd.simulated, crowd.slot, crowd.pool) == (2, True, 40, None)
+    assert (crowd.replicates, crowd.simulated, crowd.slot, crowd.pool) == (2, True, 40, ())
     assert set(ids).isdisjoint(person for people in users(replicates=2, seed=8).arrive(4) for person in people)
 
 
@@ -69,12 +69,15 @@ def test_the_missing_have_no_rows() -> None:
 
 def test_a_pool_can_be_asked_again() -> None:
     crowd = users(pool=10, replicates=2)
-    assert crowd.pool is not None
     assert [len(set(people)) for people in crowd.pool] == [10, 10]
     assert not set(crowd.pool[0]) & set(crowd.pool[1])
     asked = [crowd.pool[0][2:4], crowd.pool[1][:1]]
     first, second = crowd.serve(asked, randomly), crowd.serve(asked, randomly)
     assert not np.array_equal(first["observations"], second["observations"])
+    empty = crowd.serve([[], []], randomly)
+    assert {name: column.dtype for name, column in empty.items()} == {n: c.dtype for n, c in first.items()}
+    assert {column.shape[:2] for column in empty.values()} == {(0, 40)}
+    assert empty["observations"].shape == (0, 40, 4)
 
 
 def test_the_rewards_of_repeated_actions_are_bounded() -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from tacit.data.spec import Box, PublicSpec
+from tacit.data.visits import empty_rows
 from tacit.envs.rollouts import Array, Domain
 from tacit.envs.serving import Actor, serve
 from tacit.errors import DataError
@@ -38,7 +39,7 @@ class SimulatedUsers:
         simulated: True.
         replicates: R.
         slot: L, the most rows of a person: ceil(horizon / repeat).
-        pool: the ids of the pool for each replicate, or None without one.
+        pool: the ids of the pool for each replicate; nothing without one.
 
     Raises:
         DataError: a parameter is out of range.
@@ -73,8 +74,7 @@ class SimulatedUsers:
         self._domain, self._horizon, self._repeat, self._restarts = domain, horizon, repeat, restarts
         self._seed, self._missing = seed, missing
         self._arrivals = self._meetings = meetings
-        people = [[f"{seed}-{r}-pool-{i}" for i in range(pool)] for r in range(replicates)]
-        self.pool: Sequence[Sequence[str]] | None = people if pool else None
+        self.pool = tuple(tuple(f"{seed}-{r}-pool-{i}" for i in range(pool)) for r in range(replicates if pool else 0))
 
     def arrive(self, count: int) -> Sequence[Sequence[str]]:
         """Ids of the next `count` people of each replicate; nobody comes twice."""
@@ -83,11 +83,10 @@ class SimulatedUsers:
 
     def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> Mapping[str, Array]:
         """The rows of the people of each replicate under `actor`: columns [U, L, ...] of `tacit.envs.serving.serve`, U
-        all people in order, replicate by replicate. A missing person has no rows.
+        all people in order, replicate by replicate. A missing person has no rows; a meeting may be empty.
 
         Raises:
-            DataError: there is not one list of people for each replicate, there is nobody, or the actor's actions do
-                not fit.
+            DataError: there is not one list of people for each replicate, or the actor's actions do not fit.
         """
         if len(people) != self.replicates:
             raise DataError(
@@ -99,6 +98,8 @@ class SimulatedUsers:
         generator = np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=(self._meetings,)))
         self._meetings += 1
         replicate = np.repeat(np.arange(self.replicates), [len(ids) for ids in people])
+        if not len(replicate):
+            return empty_rows(self.spec, 0, self.slot)
         gone = generator.random(len(replicate)) < self._missing
         rows = serve(
             self._domain,

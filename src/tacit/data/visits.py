@@ -1,0 +1,143 @@
+"""What people did in a deployment, one visit each, as the rows that a vault of users takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.spec import Discrete, PublicSpec, Space
+from tacit.errors import DataError
+
+__all__ = ["Visit", "empty_rows", "rows_of"]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Visit:
+    """One person's episode of n decisions. Printing it shows nothing of it.
+
+    Args:
+        observations: [n + 1, d], or [n + 1] where they are discrete: before every decision and after the last.
+        actions: [n] whole numbers, or [n, a] where they are continuous: what was done.
+        rewards: [n].
+        terminated: whether the task ended with the last decision; otherwise the person left, or was cut off.
+
+    Raises:
+        DataError: something is not numbers, or the lengths do not fit each other.
+    """
+
+    observations: Array
+    actions: Array
+    rewards: Array
+    terminated: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("observations", "actions", "rewards"):
+            object.__setattr__(self, name, _numbers(getattr(self, name), name))
+        n = len(self.rewards)
+        if self.rewards.ndim != 1 or len(self.actions) != n or len(self.observations) != n + 1:
+            raise DataError(
+                "the arrays of a visit do not fit each other",
+                where="Visit",
+                expected="n + 1 observations, n actions and n rewards",
+                remedy="give the observation after the last decision too",
+            )
+
+    def __repr__(self) -> str:
+        return "Visit(...)"
+
+
+def rows_of(
+    visits: Mapping[str, Visit], people: Sequence[Sequence[str]], spec: PublicSpec, horizon: int
+) -> dict[str, Array]:
+    """The rows of those who were asked for, as `Users.serve` returns them.
+
+    A person without a visit, or without an id (""), has no rows, and a visit of somebody who was not asked for (one
+    that comes late, say) is ignored. A visit is cut off, as truncated, after `horizon` rows; one that ends before and
+    did not terminate is truncated at its last row. Numbers that are not finite stay as they are, and a discrete value
+    outside its space becomes -1: a vault counts such people as zero.
+
+    Args:
+        visits: person to visit.
+        people: for each replicate the ids of those who were asked for; a deployment has one replicate.
+        spec: public bounds, from which the shapes are known.
+        horizon: L, most rows of a person.
+
+    Returns:
+        Columns [U, L] or [U, L, ...] of U people in order: observations, next_observations, actions, rewards,
+        terminations, truncations, mask.
+
+    Raises:
+        DataError: an observation or an action of a visit has another width than the spec's.
+    """
+    asked = [person for some in people for person in some]
+    rows = empty_rows(spec, len(asked), horizon)
+    for i, person in enumerate(asked):
+        visit = visits.get(person) if person else None
+        n = 0 if visit is None else min(len(visit.rewards), horizon)
+        if visit is None or n == 0:
+            continue
+        seen = _fitted(visit.observations[: n + 1], spec.observation, "observations")
+        rows["observations"][i, :n], rows["next_observations"][i, :n] = seen[:-1], seen[1:]
+        rows["actions"][i, :n] = _fitted(visit.actions[:n], spec.action, "actions")
+        rows["rewards"][i, :n] = _single(visit.rewards[:n])
+        over = visit.terminated and n == len(visit.rewards)
+        rows["terminations"][i, n - 1], rows["truncations"][i, n - 1] = over, not over
+        rows["mask"][i, :n] = True
+    return rows
+
+
+def empty_rows(spec: PublicSpec, people: int, horizon: int) -> dict[str, Array]:
+    """The columns [U, L, ...] of people who have no rows."""
+
+    def column(space: Space) -> Array:
+        if isinstance(space, Discrete):
+            return np.zeros((people, horizon), dtype=np.int64)
+        return np.zeros((people, horizon, space.size), dtype=np.float32)
+
+    return {
+        "observations": column(spec.observation),
+        "actions": column(spec.action),
+        "rewards": np.zeros((people, horizon), dtype=np.float32),
+        "next_observations": column(spec.observation),
+        **{name: np.zeros((people, horizon), dtype=np.bool_) for name in ("terminations", "truncations", "mask")},
+    }
+
+
+def _numbers(values: Any, name: str) -> Array:
+    try:
+        return np.array(values, dtype=np.float64, ndmin=1)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise DataError(
+        f"the {name} are not numbers, or not as many in every row",
+        where="Visit",
+        expected="arrays of numbers",
+        remedy="encode text and missing values as numbers first",
+    )
+
+
+def _fitted(values: Array, space: Space, name: str) -> Array:
+    width = 1 if isinstance(space, Discrete) else space.size
+    flat = values.reshape(len(values), -1)
+    if flat.shape[1] != width:
+        raise DataError(
+            f"the {name} of a visit have {flat.shape[1]} numbers each and the public spec says {width}",
+            where="rows_of",
+            expected=f"[n, {width}]" if width > 1 else "[n]",
+            remedy="record every number of the declared space, in its order",
+        )
+    if not isinstance(space, Discrete):
+        return _single(flat)
+    codes = flat[:, 0]
+    return np.where((codes >= 0) & (codes < space.n) & (codes == np.floor(codes)), codes, -1.0).astype(np.int64)
+
+
+def _single(values: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return values.astype(np.float32)
