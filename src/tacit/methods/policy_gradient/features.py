@@ -1,0 +1,155 @@
+"""Public maps from observations to the inputs of a network: nothing in them is fitted to records.
+
+Every map is a frozen dataclass whose fields are plain JSON values; `from_json` reads what `privacy.plan.public_fields`
+writes of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.spec import Box, Discrete, Space
+from tacit.errors import PlanError
+from tacit.privacy.parts import check
+
+Float32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Each dimension of the observation, moved from its public range to [-1, 1]; what lies outside is clipped.
+
+    Args:
+        low, high: the range of each dimension, (d,): a typical one, which may be narrower than the spec's bounds.
+
+    Raises:
+        PlanError: the bounds are not finite, unequal in number or inverted.
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    kind: Literal["scaled"] = field(default="scaled", init=False)
+
+    def __post_init__(self) -> None:
+        _check_bounds(self)
+
+    @property
+    def size(self) -> int:
+        """d."""
+        return len(self.low)
+
+    def __call__(self, observations: NDArray[Any]) -> Float32:
+        """Observations [..., d] -> inputs [..., d] in [-1, 1]."""
+        return _scaled(observations, self.low, self.high)
+
+
+@dataclass(frozen=True)
+class OneHot:
+    """One input for each of the states 0 .. n - 1 of a discrete observation.
+
+    Args:
+        n: how many states there are.
+
+    Raises:
+        PlanError: n is not a whole number of at least 2.
+    """
+
+    n: int
+    kind: Literal["one_hot"] = field(default="one_hot", init=False)
+
+    def __post_init__(self) -> None:
+        check("n", self.n, type(self.n) is int and self.n >= 2, "a whole number >= 2")
+
+    @property
+    def size(self) -> int:
+        """n."""
+        return self.n
+
+    def __call__(self, observations: NDArray[Any]) -> Float32:
+        """States [...] -> indicators [..., n]."""
+        return np.asarray(np.asarray(observations)[..., None] == np.arange(self.n), np.float32)
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    """`Scaled` dimensions x_i and all their products x_i x_j, i <= j: d + d (d + 1) / 2 inputs, without a constant.
+
+    Args:
+        low, high: as for `Scaled`.
+
+    Raises:
+        PlanError: as for `Scaled`.
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    kind: Literal["quadratic"] = field(default="quadratic", init=False)
+
+    def __post_init__(self) -> None:
+        _check_bounds(self)
+
+    @property
+    def size(self) -> int:
+        """d + d (d + 1) / 2."""
+        d = len(self.low)
+        return d + d * (d + 1) // 2
+
+    def __call__(self, observations: NDArray[Any]) -> Float32:
+        """Observations [..., d] -> inputs [..., size], each in [-1, 1]."""
+        x = _scaled(observations, self.low, self.high)
+        i, j = np.triu_indices(len(self.low))
+        return np.concatenate([x, x[..., i] * x[..., j]], axis=-1)
+
+
+Features = Scaled | OneHot | Quadratic
+
+
+def default(space: Space) -> Features:
+    """`OneHot` of a discrete observation, `Scaled` by the spec's own bounds of a continuous one."""
+    return OneHot(space.n) if isinstance(space, Discrete) else Scaled(space.low, space.high)
+
+
+def fits(features: Features, space: Space) -> bool:
+    """Whether the map takes observations of this space."""
+    if isinstance(features, OneHot):
+        return isinstance(space, Discrete) and space.n == features.n
+    return isinstance(space, Box) and space.size == len(features.low)
+
+
+def from_json(values: Mapping[str, Any]) -> Features:
+    """The map whose fields these are.
+
+    Raises:
+        PlanError: the kind is unknown, or a field is missing, unknown or out of range.
+    """
+    kinds: dict[str, type[Features]] = {"scaled": Scaled, "one_hot": OneHot, "quadratic": Quadratic}
+    fields = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+    try:
+        return kinds[fields.pop("kind")](**fields)
+    except (KeyError, TypeError) as error:
+        raise PlanError(
+            "the features are of an unknown kind, or a field is missing or unknown",
+            where="features.from_json",
+            expected=f"one of {', '.join(kinds)} with its own fields",
+            remedy="use the version of tacit that wrote them",
+        ) from error
+
+
+def _scaled(observations: NDArray[Any], low: tuple[float, ...], high: tuple[float, ...]) -> Float32:
+    a, b = np.asarray(low, np.float32), np.asarray(high, np.float32)
+    x = (np.asarray(observations, np.float32) - (a + b) / 2) * (2 / (b - a))
+    return np.clip(x, np.float32(-1), np.float32(1), out=x)
+
+
+def _check_bounds(features: Scaled | Quadratic) -> None:
+    for name in ("low", "high"):
+        object.__setattr__(features, name, tuple(float(v) for v in getattr(features, name)))
+    low, high = features.low, features.high
+    finite = bool(np.isfinite(low).all() and np.isfinite(high).all()) and len(low) == len(high) > 0
+    ok = finite and all(np.float32(a) < np.float32(b) for a, b in zip(low, high, strict=True))
+    check("low, high", (low, high), ok, "finite bounds of every dimension, the lower first")

@@ -1,0 +1,261 @@
+"""Policies: public features, a network and a distribution over actions, for many parameter vectors at once.
+
+The parameters theta of a policy are one flat float32 vector [P]: those of the network, then those of the head. Nothing
+here keeps state; the same policy serves all replicates, whose parameters are the rows of [R, P].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.agents.networks import Mlp, Network
+from tacit.data.spec import Box, PublicSpec
+from tacit.errors import PlanError
+from tacit.methods.policy_gradient import features as maps
+from tacit.methods.policy_gradient import heads
+from tacit.methods.policy_gradient.features import Features
+from tacit.methods.policy_gradient.heads import Head
+from tacit.privacy.plan import public_fields
+
+Array = NDArray[Any]
+Float32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """pi(a | s): `head` over the outputs of `network` on `features` of the observation.
+
+    Args:
+        features: public map of observations to the network's inputs.
+        network: from features to what the head reads (`tacit.agents.networks.Mlp`, or `TorchNetwork`).
+        head: distribution over actions.
+
+    Raises:
+        PlanError: the widths do not fit each other.
+    """
+
+    features: Features
+    network: Network
+    head: Head
+
+    def __post_init__(self) -> None:
+        inside, outside = (self.network.inputs, self.network.outputs), (self.features.size, self.head.outputs)
+        if inside != outside:
+            raise PlanError(
+                f"the network has {inside[0]} inputs and {inside[1]} outputs",
+                where="Policy",
+                expected=f"{outside[0]} inputs, as the features give, and {outside[1]} outputs, as the head reads",
+                remedy="change the first or the last width of the network",
+            )
+
+    @classmethod
+    def default(cls, spec: PublicSpec, hidden: tuple[int, ...] = (64, 64)) -> Policy:
+        """A tanh network of these widths over the spec's own bounds; `hidden=()` is log-linear."""
+        features, head = maps.default(spec.observation), heads.default(spec.action)
+        return cls(features, Mlp((features.size, *hidden, head.outputs), gain=0.01 if hidden else 0.0), head)
+
+    @property
+    def parameters(self) -> int:
+        """P: the network's parameters and the head's own."""
+        return self.network.parameters + self.head.free
+
+    def initial(self, generator: np.random.Generator, groups: int) -> Float32:
+        """First parameters [groups, P]: the network's own start, zeros for the head."""
+        own = np.zeros((groups, self.head.free), np.float32)
+        return np.concatenate([self.network.initial(generator, groups), own], axis=1)
+
+    def split(self, theta: Float32) -> tuple[Float32, Float32]:
+        """Parameters [G, P] as the network's [G, P - e] and the head's own [G, e] (views)."""
+        count = self.network.parameters
+        return theta[:, :count], theta[:, count:]
+
+    def act(
+        self,
+        theta: Float32,
+        observations: Array,
+        replicate: NDArray[np.int64],
+        generator: np.random.Generator,
+        *,
+        greedy: bool = False,
+    ) -> Array:
+        """Actions for N observations, each under the parameters of its replicate.
+
+        Args:
+            theta: [R, P].
+            observations: [N, d], or [N] where they are discrete.
+            replicate: [N] in 0 .. R - 1.
+            generator: of the actions' randomness.
+            greedy: the most probable action (the middle) instead of a random one.
+
+        Returns:
+            int64 [N], or float32 [N, a].
+        """
+        seats = _Seats.of(replicate, len(theta))
+        network, own = self.split(theta[seats.groups])
+        outputs, _ = self.network.forward(network, seats.seat(self.features(observations)))
+        played = self.head.greedy(outputs) if greedy else self.head.draw(outputs, own, generator)
+        return seats.unseat(played)
+
+    def gradient(
+        self, theta: Float32, observations: Array, actions: Array, weights: Array, entropy: float = 0.0
+    ) -> Float32:
+        """sum_t weights_t grad log pi(a_t | s_t) + entropy grad H(s_t) for each of G people.
+
+        Args:
+            theta: [G, P], one row a person.
+            observations: [G, n, d] or [G, n].
+            actions: [G, n] or [G, n, a], as they were played.
+            weights: [G, n].
+            entropy: coefficient of the distribution's entropy H in each of the states.
+
+        Returns:
+            [G, P].
+        """
+        network, own = self.split(theta)
+        outputs, cache = self.network.forward(network, self.features(observations))
+        weights = np.asarray(weights, np.float32)
+        by_outputs, by_own = self.head.slopes(outputs, own, actions, weights, entropy)
+        return np.concatenate([self.network.backward(network, cache, by_outputs)[:, 0], by_own], axis=1)
+
+    def require_fit(self, spec: PublicSpec) -> None:
+        """Refuse records of another kind.
+
+        Raises:
+            PlanError: the features do not take the spec's observations, or the head's actions are not the spec's.
+        """
+        if not maps.fits(self.features, spec.observation) or not heads.fits(self.head, spec.action):
+            raise PlanError(
+                "the policy is not one for these people's observations and actions",
+                where="Policy",
+                expected=f"features of {_words(spec.observation)} and actions of {_words(spec.action)}",
+                remedy="build it with Policy.default(vault.spec)",
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """The policy as JSON values, without parameters; `from_json` gives back an equal one.
+
+        Raises:
+            PlanError: the network is not an `Mlp`.
+        """
+        if not isinstance(self.network, Mlp):
+            raise PlanError(
+                f"a {type(self.network).__name__} cannot be written as JSON",
+                where="Policy.to_json",
+                expected="an Mlp",
+                remedy="save such a network by its own means",
+            )
+        fields = {"features": self.features, "head": self.head}
+        parts = {name: public_fields(value) for name, value in fields.items()}  # type: ignore[arg-type]
+        return parts | {"network": {"sizes": list(self.network.sizes), "gain": self.network.gain}}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Policy:
+        """The policy that `to_json` wrote.
+
+        Raises:
+            PlanError: a field is missing, unknown or out of range.
+        """
+        try:
+            network = values["network"]
+            return cls(
+                maps.from_json(values["features"]),
+                Mlp(tuple(network["sizes"]), network["gain"]),
+                heads.from_json(values["head"]),
+            )
+        except (KeyError, TypeError) as error:
+            raise PlanError(
+                "a field is missing or unknown",
+                where="Policy.from_json",
+                expected="the JSON of this version's policy",
+                remedy="use the version of tacit that wrote it",
+            ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class Acting:
+    """A policy with its parameters, as people are served with it (an `Actor`).
+
+    Args:
+        policy: what acts.
+        theta: public parameters [R, P], one row a replicate.
+        greedy: whether it takes the most probable action.
+    """
+
+    policy: Policy
+    theta: Float32
+    greedy: bool = False
+
+    def __call__(self, observations: Array, replicate: NDArray[np.int64], generator: np.random.Generator) -> Array:
+        """Actions [N] or [N, a] (see `Policy.act`)."""
+        return self.policy.act(self.theta, observations, replicate, generator, greedy=self.greedy)
+
+
+@dataclass(frozen=True, eq=False)
+class Value:
+    """A value function v(s): a network with one output on public features; what a shared critic is.
+
+    Args:
+        features: public map of observations.
+        network: from features to one number.
+
+    Raises:
+        PlanError: the widths do not fit.
+    """
+
+    features: Features
+    network: Network
+
+    def __post_init__(self) -> None:
+        if (self.network.inputs, self.network.outputs) != (self.features.size, 1):
+            raise PlanError(
+                f"the network has {self.network.inputs} inputs and {self.network.outputs} outputs",
+                where="Value",
+                expected=f"{self.features.size} inputs, as the features give, and one output",
+                remedy="change the first or the last width of the network",
+            )
+
+    def __call__(self, phi: Float32, observations: Array) -> Float32:
+        """Values [G, n] of observations [G, n, ...] under parameters [G, Q]."""
+        return self.network.forward(phi, self.features(observations))[0][..., 0]
+
+    def gradient(self, phi: Float32, observations: Array, weights: Array) -> Float32:
+        """sum_t weights_t grad v(s_t), [G, Q], for weights [G, n]."""
+        _, cache = self.network.forward(phi, self.features(observations))
+        return self.network.backward(phi, cache, np.asarray(weights, np.float32)[..., None])[:, 0]
+
+
+@dataclass(frozen=True, eq=False)
+class _Seats:
+    """N rows in any order, seated by replicate: [G, width, ...] for the G replicates that have any."""
+
+    groups: NDArray[np.int64]
+    group: NDArray[np.int64]
+    place: NDArray[np.int64]
+    width: int
+
+    @classmethod
+    def of(cls, replicate: NDArray[np.int64], replicates: int) -> _Seats:
+        counts = np.bincount(replicate, minlength=replicates)
+        groups = np.flatnonzero(counts)
+        order = np.argsort(replicate, kind="stable")
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+        group = (np.cumsum(counts > 0) - 1)[replicate]
+        return cls(groups, group, place, int(counts.max(initial=0)))
+
+    def seat(self, rows: Array) -> Array:
+        seated = np.zeros((len(self.groups), self.width, *rows.shape[1:]), rows.dtype)
+        seated[self.group, self.place] = rows
+        return seated
+
+    def unseat(self, seated: Array) -> Array:
+        return np.asarray(seated[self.group, self.place])
+
+
+def _words(space: object) -> str:
+    return f"{space.size} dimensions" if isinstance(space, Box) else f"{space.size} values"  # type: ignore[attr-defined]
