@@ -171,4 +171,7 @@ class Silent(SecretNoise):
     """Real sampling, no Gaussian noise: shows what the noise is added to."""
 
     def gaussian(self, size: int, scale: float = 1.0, out: Any = None) -> Any:
-        return np.zeros(size, np.float32)
+        if out is None:
+            return np.zeros(size, np.float32)
+        out[:] = 0
+        return out

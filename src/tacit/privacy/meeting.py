@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -67,8 +68,8 @@ def met_rows(
         "rewards": spec.reward,
     }
     for name, space in spaces.items():
-        inside = _inside(columns[name], space).reshape(people, rows_per_unit, -1).all(axis=2)
-        good &= (inside | ~mask).all(axis=1)
+        inside = _inside(columns[name], space)
+        good &= (inside.reshape(*mask.shape, math.prod(inside.shape[2:])).all(axis=2) | ~mask).all(axis=1)
     kept = np.flatnonzero(good)
     mask = mask[kept]
     rows = {name: _bounded(columns[name][kept], space, mask) for name, space in spaces.items()}

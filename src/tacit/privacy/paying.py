@@ -75,7 +75,8 @@ class Paying:
         """Charge the whole plan; the same plan again reopens what it has left, at no cost.
 
         Raises:
-            PlanError: the plan is not calibrated, was edited, or names another unit than the ledger.
+            PlanError: the plan is not calibrated, was edited, names another unit than the ledger, or has a part that no
+                door of this vault serves.
             BudgetExceeded: the ledger cannot pay; nothing was charged.
         """
         if plan.unit != self.unit:
@@ -85,6 +86,7 @@ class Paying:
                 expected="the ledger's own unit, relation and population",
                 remedy="calibrate the plan with unit=vault.unit",
             )
+        self._require_fit(plan)
         bound = plans.bound(plan)
         assert plan.epsilon is not None
         assert plan.delta is not None
@@ -93,13 +95,6 @@ class Paying:
         assert plan.unit.relation is not None
         relation, described = plan.unit.relation, plans.describe(plan)
         parts = plan.parts()
-        if not all(isinstance(part, self._kinds) for part in parts):
-            raise PlanError(
-                f"the plan has a part that a {type(self).__name__} does not serve",
-                where=f"{plan.method} plan",
-                expected=f"parts of the kinds {', '.join(kind.__name__ for kind in self._kinds)}",
-                remedy="open the vault that the method's page names",
-            )
         steps = {part.name: part.steps for part in parts}
         charged = max(bound.epsilon, LEAST_CHARGE)
         for ledger in self.ledgers:
@@ -109,6 +104,16 @@ class Paying:
             ledger.reserve(identity, described, parts=steps, epsilon=charged, delta=plan.delta, rdp=rdp)
         self._admitted |= {(identity, part.name): part for part in parts}
         return Run(plan, identity, bound)
+
+    def _require_fit(self, plan: Plan) -> None:
+        """Raise a PlanError unless the doors of this vault serve every part."""
+        if not all(isinstance(part, self._kinds) for part in plan.parts()):
+            raise PlanError(
+                f"the plan has a part that a {type(self).__name__} does not serve",
+                where=f"{plan.method} plan",
+                expected=f"parts of the kinds {', '.join(kind.__name__ for kind in self._kinds)}",
+                remedy="open the vault that the method's page names",
+            )
 
     def steps_left(self, run: Run, part: str) -> int:
         """How many steps of this part may still run."""

@@ -134,11 +134,11 @@ def bound(plan: Plan) -> accounting.Bound:
 
 
 def public_fields(plan: Plan) -> dict[str, Any]:
-    """The plan's fields as plain JSON values (dataclasses nested, tuples as lists)."""
+    """The plan's fields as plain JSON values (dataclasses nested, tuples as lists, an infinite epsilon as "inf")."""
     assert dataclasses.is_dataclass(plan)
     assert not isinstance(plan, type)
     fields: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(plan), default=str))
-    return fields
+    return {name: "inf" if value == math.inf else value for name, value in fields.items()}
 
 
 def plan_id(plan: Plan) -> str:

@@ -134,38 +134,6 @@ class UserVault(Paying):
         """R, how many independent populations are met at once."""
         return len(self.ledgers)
 
-    def reserve(self, plan: Plan) -> Run:
-        """Charge the whole plan, as `Paying.reserve`; the register must be at least as new as the ledger knows it.
-
-        Raises:
-            PlanError: besides, the parts disagree on who is met, or more people would be met than the population has.
-            LedgerError: the register is older than, or another one than, the one that this ledger has seen.
-            BudgetExceeded: the ledger cannot pay; nothing was charged.
-        """
-        parts = plan.parts()
-        met = [part for part in parts if isinstance(part, UserSum)]
-        if (
-            met and (len(met) < len(parts) or len({(p.users, p.participations, p.rows_per_unit) for p in met}) > 1)
-        ) or (not met and len(parts) != 1):
-            raise _plan_error(
-                plan, "the parts disagree on who is met", "parts of the same users, rows and participations"
-            )
-        for part in met:
-            if part.users * part.steps > self.unit.size * part.participations:
-                raise _plan_error(
-                    plan,
-                    f"{part.users * part.steps:,} meetings are more than the population can fill",
-                    f"at most {self.unit.size * part.participations:,}: population times participations",
-                )
-        if not met:
-            self._require_pool(plan)
-        for one in self.ledgers:
-            for entry in reversed(one.entries()):
-                if entry.kind == "note" and entry.payload["kind"] == NOTE:
-                    self._register.require(entry.payload["text"])
-                    break
-        return super().reserve(plan)
-
     def meet(self, run: Run, actor: Actor) -> None:
         """One meeting: people arrive, enter the register, and are served; what they did stays inside.
 
@@ -239,7 +207,7 @@ class UserVault(Paying):
 
     def release(self, run: Run, value: Value, *, label: labels.Label) -> Release[Value]:
         """Put a value that came out of the run's door together with its certificate."""
-        name = self.unit.name
+        name, pooled = self.unit.name, any(isinstance(part, PoissonSum) for part in run.plan.parts())
         certificate = labels.certify(
             run.plan,
             run.plan_id,
@@ -249,12 +217,41 @@ class UserVault(Paying):
             callbacks=sorted(self._trials.foreign),
             assumptions=(
                 f"when other people come and what they do depends on a {name} only through what was released",
-                "the register of contributions and its key were not replaced or rolled back together with the ledger",
+                "who was drawn from the pool for a meeting stays secret"
+                if pooled
+                else "the register of contributions was not rolled back together with the ledger and its lock",
             ),
         )
         return Release(value, certificate)
 
     # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _require_fit(self, plan: Plan) -> None:
+        """The parts agree on who is met, the population can fill the meetings, and the register is not an older one.
+
+        Raises:
+            PlanError, LedgerError: it is not so; nothing was charged.
+        """
+        super()._require_fit(plan)
+        parts = plan.parts()
+        met = [part for part in parts if isinstance(part, UserSum)]
+        same = len({(part.users, part.participations, part.rows_per_unit) for part in met}) == 1
+        if len(parts) > 1 and not (same and len(met) == len(parts)):
+            raise _plan_error(plan, "the parts disagree on who is met", "equal users, rows_per_unit and participations")
+        for part in met:
+            if part.users * part.steps > self.unit.size * part.participations:
+                raise _plan_error(
+                    plan,
+                    f"{part.users * part.steps:,} meetings are more than the population can fill",
+                    f"at most {self.unit.size * part.participations:,}: population times participations",
+                )
+        if not met:
+            self._require_pool(plan)
+        for one in self.ledgers:
+            for entry in reversed(one.entries()):
+                if entry.kind == "note" and entry.payload["kind"] == NOTE:
+                    self._register.require(entry.payload["text"])
+                    break
 
     def _part(self, run: Run, name: str) -> Sum:
         part = run.sum_part(name)

@@ -313,7 +313,7 @@ class Plan:
                     inner["curiosity"] = Curiosity(**inner["curiosity"])
                 values["pretraining"] = Pretraining(**inner)
             if fields["unit"] is not None:
-                values["unit"] = Unit(**fields["unit"])
+                values |= {"unit": Unit(**fields["unit"]), "epsilon": float(fields["epsilon"])}
             return cls(**values)
         except (KeyError, TypeError) as error:
             raise PlanError(
