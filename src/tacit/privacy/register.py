@@ -231,6 +231,7 @@ class Register:
                 os.fsync(file.fileno())
             self._file = _identity(os.fstat(file.fileno()))
         self._waiting, self._whole = False, True
+        self._lock.record(self._heads[-1])
 
     def _apply(self, entry: Mapping[str, Any], head: str) -> None:
         self._waiting = entry["kind"] == "reserve"
