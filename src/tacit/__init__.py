@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories as Trajectories
     from tacit.errors import TacitError as TacitError
     from tacit.methods import off_policy_evaluation as off_policy_evaluation
+    from tacit.methods import policy_gradient as policy_gradient
     from tacit.methods import synthesis as synthesis
     from tacit.privacy.certificate import Certificate as Certificate
     from tacit.privacy.ledger import Ledger as Ledger
     from tacit.privacy.ledger import RdpOrder as RdpOrder
+    from tacit.privacy.register import Register as Register
     from tacit.privacy.release import Release as Release
+    from tacit.privacy.user_vault import UserVault as UserVault
     from tacit.privacy.vault import Vault as Vault
     from tacit.units import Unit as Unit
 
@@ -31,15 +34,18 @@ _HOMES = {
     "Ledger": "privacy.ledger",
     "PublicSpec": "data.spec",
     "RdpOrder": "privacy.ledger",
+    "Register": "privacy.register",
     "Release": "privacy.release",
     "TacitError": "errors",
     "Trajectories": "data.trajectories",
     "Unit": "units",
+    "UserVault": "privacy.user_vault",
     "Vault": "privacy.vault",
 }
 _MODULES = {
     "hub": "tacit.hub",
     "off_policy_evaluation": "tacit.methods.off_policy_evaluation",
+    "policy_gradient": "tacit.methods.policy_gradient",
     "synthesis": "tacit.methods.synthesis",
 }
 

@@ -27,11 +27,13 @@ class Released:
         phi: parameters of the critic [R, Q], if there is one.
         stretch: factor of every contribution before the vault's constant clip, [R]: a trust region whose clip is c in
             this round stretches by clip / c, and what is released is shrunk by c / clip.
+        previous: the policy's noisy mean that was released last, [R, P]; None in the first round.
     """
 
     theta: Float32
     phi: Float32 | None
     stretch: Float64
+    previous: Float32 | None = None
 
 
 @dataclass(frozen=True)

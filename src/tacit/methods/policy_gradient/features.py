@@ -128,7 +128,7 @@ def from_json(values: Mapping[str, Any]) -> Features:
         PlanError: the kind is unknown, or a field is missing, unknown or out of range.
     """
     kinds: dict[str, type[Features]] = {"scaled": Scaled, "one_hot": OneHot, "quadratic": Quadratic}
-    fields = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+    fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
     try:
         return kinds[fields.pop("kind")](**fields)
     except (KeyError, TypeError) as error:
@@ -143,7 +143,7 @@ def from_json(values: Mapping[str, Any]) -> Features:
 def _scaled(observations: NDArray[Any], low: tuple[float, ...], high: tuple[float, ...]) -> Float32:
     a, b = np.asarray(low, np.float32), np.asarray(high, np.float32)
     x = (np.asarray(observations, np.float32) - (a + b) / 2) * (2 / (b - a))
-    return np.clip(x, np.float32(-1), np.float32(1), out=x)
+    return np.asarray(np.clip(x, -1, 1), np.float32)
 
 
 def _check_bounds(features: Scaled | Quadratic) -> None:

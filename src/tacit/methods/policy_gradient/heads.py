@@ -78,7 +78,8 @@ class Categorical:
     def draw(self, outputs: F32, free: F32, generator: np.random.Generator) -> Array:
         """int64 actions [G, n]: the largest of outputs plus Gumbel noise."""
         del free
-        noise = np.log(generator.standard_exponential(outputs.shape, dtype=np.float32))
+        waiting = generator.standard_exponential(outputs.shape, dtype=np.float32)
+        noise = np.log(np.maximum(waiting, np.finfo(np.float32).tiny))
         return np.asarray((outputs - noise).argmax(axis=2), np.int64)
 
     def greedy(self, outputs: F32) -> Array:
@@ -222,7 +223,7 @@ def from_json(values: Mapping[str, Any]) -> Categorical | Gaussian:
         PlanError: the kind is unknown, or a field is missing, unknown or out of range.
     """
     kinds: dict[str, type[Categorical | Gaussian]] = {"categorical": Categorical, "gaussian": Gaussian}
-    fields = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+    fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
     try:
         return kinds[fields.pop("kind")](**fields)
     except (KeyError, TypeError) as error:

@@ -1,0 +1,301 @@
+"""The public parameters of private policy gradients: everything that is decided before anybody is met."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+from tacit.errors import PlanError
+from tacit.methods.policy_gradient.trust_region import KL, L2, TrustRegion
+from tacit.privacy import correlated, parts
+from tacit.privacy import plan as plans
+from tacit.privacy.correlated import Correlation
+from tacit.privacy.parts import UserSum
+from tacit.units import Unit
+
+Critic = Literal["none", "local", "private", "public", "shared"]
+"""Where advantages take values from: from nowhere; from each person's own rows alone; from a critic that is released
+with the policy under one clip; from a public critic; or, without any privacy, from a critic that everybody teaches."""
+
+Schedule = Literal["linear", "constant"]
+Setting = Literal["control", "mujoco", "dosing"]
+
+POLICY, CRITIC = "policy", "critic"
+"""The names of the parts."""
+
+UNBOUNDED = 2.0**39
+"""The clip of the shared critic of the paper, which bounds nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Local:
+    """What a person computes from own rows: the paper's local PPO updates (its algorithm 3) instead of one gradient.
+
+    Args:
+        epochs: passes over own rows.
+        minibatches: parts of a pass, one Adam step each.
+        learning_rate: of the person's Adam.
+        entropy: coefficient of the policy's entropy.
+        seeded: whether Adam begins with the moments of the update that was released last, instead of with none.
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    epochs: int = 8
+    minibatches: int = 2
+    learning_rate: float = 2.5e-4
+    entropy: float = 0.0
+    seeded: bool = True
+
+    def __post_init__(self) -> None:
+        _whole(epochs=self.epochs, minibatches=self.minibatches)
+        _positive(learning_rate=self.learning_rate)
+        parts.check("entropy", self.entropy, 0 <= self.entropy < math.inf, "a finite number >= 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Differentially private policy gradient: T rounds, each a noisy mean over N people who are met for it alone.
+
+    The defaults are the recipe of this method's page; `recipes` has the settings of known tasks, `Plan.paper` the
+    paper's.
+
+    Args:
+        rounds: T, how many updates are released.
+        users: N, how many people are met for one; the divisor, whoever came.
+        horizon: L, most decisions of one person.
+        gamma: discount.
+        trace: lambda of generalised advantage estimation; 1 takes whole returns.
+        clip: C, the largest norm of what one person adds. Almost everybody is clipped: C / N is the length of a step.
+        noise_multiplier: sigma of the whole plan; None until calibrated.
+        correlation: of the noise of successive rounds: "toeplitz", "independent" or "tree".
+        decay: rates of the workload that toeplitz noise is matched to (`privacy.parts.UserSum`).
+        participations: k, in how many rounds one person may take part.
+        local: None for one gradient a person; or the paper's local updates.
+        critic: see `Critic`.
+        reward_rate: the constant reward of the public baseline (`advantages.residual_rewards`), or None.
+        ridge: penalty of the local critic, a row.
+        standardised: whether each person's advantages get mean 0 and standard deviation 1.
+        return_scale: public factor of rewards. It matters where advantages are not standardised, and for a critic; 0
+            leaves noise alone (a control).
+        kappa: factor of a private critic's gradient under the joint clip.
+        critic_step: step size of a private or shared critic, times that of the policy's schedule.
+        step: step size of the first round.
+        schedule: "linear" decay of the step size to 0, or "constant".
+        average: share of the rounds, at the end, whose iterates are averaged.
+        entropy: coefficient of the policy's entropy in one gradient.
+        trust_region: a public rule for the clip of each round, instead of `clip`.
+        unit, epsilon, delta: the promise; None until the plan is calibrated.
+
+    Raises:
+        PlanError: a value is out of range, or two of them exclude each other.
+    """
+
+    method: ClassVar[str] = "policy gradient with people met once (DPPG)"
+    source: ClassVar[str] = "Differentially Private Policy Gradient (arXiv:2501.19080), corrected"
+
+    rounds: int = 50
+    users: int = 32
+    horizon: int = 500
+    gamma: float = 0.99
+    trace: float = 1.0
+    clip: float = 0.8
+    noise_multiplier: float | None = None
+    correlation: Correlation = "toeplitz"
+    decay: tuple[float, ...] = (1.0,)
+    participations: int = 1
+    local: Local | None = None
+    critic: Critic = "local"
+    reward_rate: float | None = None
+    ridge: float = 0.005
+    standardised: bool = True
+    return_scale: float = 1.0
+    kappa: float = 1.0
+    critic_step: float = 1.0
+    step: float = 1.0
+    schedule: Schedule = "linear"
+    average: float = 0.5
+    entropy: float = 0.0
+    trust_region: TrustRegion | None = None
+    unit: Unit | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        _whole(rounds=self.rounds, users=self.users, horizon=self.horizon, participations=self.participations)
+        _positive(clip=self.clip, step=self.step, ridge=self.ridge, kappa=self.kappa, critic_step=self.critic_step)
+        self.parts()
+        parts.check("gamma", self.gamma, 0 <= self.gamma <= 1, "a number in [0, 1]")
+        parts.check("trace", self.trace, 0 <= self.trace <= 1, "a number in [0, 1]")
+        for name, words in (("critic", Critic), ("schedule", Schedule)):
+            value = getattr(self, name)
+            parts.check(name, value, value in get_args(words), " or ".join(get_args(words)))
+        rate, bounded = self.reward_rate, self.gamma < 1
+        sane = rate is None or (math.isfinite(rate) and bounded)
+        parts.check("reward_rate", rate, sane, "a finite number and a gamma below 1, or None")
+        finite = 0 <= self.return_scale < math.inf and 0 <= self.entropy < math.inf
+        parts.check("return_scale, entropy", (self.return_scale, self.entropy), finite, "finite numbers >= 0")
+        parts.check("average", self.average, 0 < self.average <= 1, "a number in (0, 1]")
+        other = self.local is None or self.entropy == 0
+        parts.check("entropy", self.entropy, other, "0 with local updates, which have an entropy of their own")
+        known = self.trust_region is None or self.correlation != "tree"
+        parts.check("correlation", self.correlation, known, "independent or toeplitz with a trust region")
+        if self.epsilon is not None:
+            parts.check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
+        if self.unit is not None and self.delta is not None:
+            plans.check_delta(self.delta, self.unit)
+
+    @classmethod
+    def paper(
+        cls,
+        setting: Setting = "control",
+        *,
+        rounds: int = 200,
+        noise_multiplier: float | None = None,
+        learning_rate: float | None = None,
+    ) -> Plan:
+        """The paper's own recipe (its sections 5 and C.3), whose guarantee does not hold.
+
+        64 steps a person (2,048 in MuJoCo), local PPO updates, independent noise, and one critic that everybody
+        teaches without noise. That critic carries each person's records into all later updates, so the plan's epsilon
+        is infinite: it can be priced, not calibrated. Numbers that the paper does not print (learning rates, the
+        number of rounds, the outer step) are those of the PPO implementation that it names, and 1.
+
+        Args:
+            setting: whose hyper-parameters: "control", "mujoco" or "dosing".
+            rounds: T.
+            noise_multiplier: sigma of the policy's part.
+            learning_rate: of the local Adam; None is 2.5e-4, in MuJoCo and dosing 3e-4.
+
+        Raises:
+            PlanError: the setting is unknown.
+        """
+        parts.check("setting", setting, setting in get_args(Setting), " or ".join(get_args(Setting)))
+        minibatches, epochs, steps, clip, entropy, trace = {
+            "control": (2, 8, 64, 0.05, 0.36, 0.85),
+            "mujoco": (64, 8, 2_048, 1.80, 0.02, 0.91),
+            "dosing": (2, 4, 64, 0.08, 0.01, 0.97),
+        }[setting]
+        rate = learning_rate or (2.5e-4 if setting == "control" else 3e-4)
+        return cls(
+            rounds=rounds,
+            users=8,
+            horizon=steps,
+            trace=trace,
+            clip=clip,
+            noise_multiplier=noise_multiplier,
+            correlation="independent",
+            local=Local(epochs=epochs, minibatches=minibatches, learning_rate=rate, entropy=entropy),
+            critic="shared",
+            schedule="constant",
+        )
+
+    def parts(self) -> tuple[UserSum, ...]:
+        """The only touch of people's rows: T noisy sums; with a shared critic T more, which bound and hide nothing."""
+
+        def part(name: str, clip: float, noise: float | None, correlation: Correlation) -> UserSum:
+            return UserSum(
+                name=name,
+                steps=self.rounds,
+                users=self.users,
+                clip=clip,
+                noise_multiplier=noise,
+                rows_per_unit=self.horizon,
+                participations=self.participations,
+                correlation=correlation,
+                decay=self.decay if correlation == "toeplitz" else (1.0,),
+            )
+
+        policy = part(POLICY, self.clip, self.noise_multiplier, self.correlation)
+        return (policy, part(CRITIC, UNBOUNDED, 0.0, "independent")) if self.critic == "shared" else (policy,)
+
+    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Plan:
+        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
+
+        Raises:
+            PlanError: the critic is shared or the plan says no noise, for which no noise multiplier gives a finite
+                epsilon; epsilon or delta is out of range, or delta >= 1 / population.
+        """
+        if self.critic == "shared":
+            raise PlanError(
+                "a shared critic carries everybody's records into all later updates, without noise",
+                where=f"{self.method} plan",
+                expected="a critic of each person's own rows, a private or a public one, for a finite epsilon",
+                remedy='choose critic="local", or state the infinite epsilon with plan.price(...)',
+            )
+        if self.noise_multiplier == 0:
+            raise PlanError(
+                f"the plan says no noise, and epsilon {epsilon:g} is asked for",
+                where=f"{self.method} plan",
+                expected="noise_multiplier=None, for the least noise that keeps epsilon",
+                remedy="leave noise_multiplier out, or state the infinite epsilon with plan.price(...)",
+            )
+        return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
+
+    def price(self, *, unit: Unit, delta: float) -> Plan:
+        """The plan at the noise multiplier it has, with the epsilon that this honestly costs (infinite without)."""
+        return plans.price(self, unit=unit, delta=delta)
+
+    def __str__(self) -> str:
+        """The promise in plain words."""
+        return plans.promise(self)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Plan:
+        """The plan that `privacy.plan.public_fields` wrote.
+
+        Raises:
+            PlanError: a field is missing, unknown or out of range.
+        """
+        try:
+            values = dict(fields) | {"decay": tuple(fields["decay"])}
+            if values["local"] is not None:
+                values["local"] = Local(**values["local"])
+            if values["trust_region"] is not None:
+                region = values["trust_region"]
+                values["trust_region"] = (KL if "ridge" in region else L2)(**region)
+            if values["unit"] is not None:
+                values["unit"] = Unit(**values["unit"])
+            return cls(**values)
+        except (KeyError, TypeError) as error:
+            raise PlanError(
+                "a field is missing or unknown",
+                where="policy_gradient.Plan.from_json",
+                expected="the fields of this version's plan",
+                remedy="use the version of tacit that wrote it",
+            ) from error
+
+    def step_at(self, round_: int) -> float:
+        """The step size of round 0 .. T - 1."""
+        return self.step * (1 - round_ / self.rounds) if self.schedule == "linear" else self.step
+
+    def averaged(self, round_: int) -> bool:
+        """Whether the iterate that ends round 0 .. T - 1 enters the average."""
+        return round_ >= self.rounds - math.ceil(self.average * self.rounds)
+
+    def noise_at(self, step: int, of: int) -> float:
+        """Standard deviation of the noise in the sum of one step, in clips: a trust region's `noise`.
+
+        Args:
+            step: 0 .. of - 1, counted from the beginning of its block of correlated noise.
+            of: steps of the block: all of them, unless a run was resumed.
+        """
+        sigma = self.noise_multiplier or 0.0
+        sensitivity = correlated.sensitivity(self.correlation, of, self.participations, self.decay)
+        if self.correlation == "independent":
+            return sigma * sensitivity
+        row = correlated.inverse(correlated.coefficients(of, self.decay))[: step + 1]
+        return sigma * sensitivity * math.hypot(*row)
+
+
+def _whole(**values: int) -> None:
+    for name, value in values.items():
+        parts.check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
+
+
+def _positive(**values: float) -> None:
+    for name, value in values.items():
+        parts.check(name, value, math.isfinite(value) and value > 0, "a finite number > 0")
