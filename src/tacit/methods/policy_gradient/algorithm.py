@@ -104,7 +104,7 @@ def learn(
     for k in range(first, plan.rounds):
         vault.meet(run, Acting(policy, state.theta))
         clips = _clips(plan, state, information, k, first)
-        released = state.released(plan.clip / clips)
+        released = state.released(k, plan.clip / clips)
         means = {part: vault.noisy_sum(run, part, one, released) for part, one in contributions.items()}
         state.update(k, means, clips / plan.clip)
         if path is not None and vault.at_block_end(run, POLICY):
@@ -147,11 +147,11 @@ class _State:
         """The released parameters [R, P]."""
         return self.master.astype(np.float32)
 
-    def released(self, stretch: Float64) -> Released:
+    def released(self, k: int, stretch: Float64) -> Released:
         """What the round's contributions may use."""
         phi = None if self.critic is None else self.critic.astype(np.float32)
         previous = None if self.previous is None else self.previous.astype(np.float32)
-        return Released(self.theta, phi, stretch, previous)
+        return Released(self.theta, phi, stretch, k, previous)
 
     def update(self, k: int, means: dict[str, Float64], shrink: Float64) -> None:
         """Take round k's noisy means into the parameters, the average and the history."""

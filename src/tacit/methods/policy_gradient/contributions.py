@@ -27,12 +27,14 @@ class Released:
         phi: parameters of the critic [R, Q], if there is one.
         stretch: factor of every contribution before the vault's constant clip, [R]: a trust region whose clip is c in
             this round stretches by clip / c, and what is released is shrunk by c / clip.
+        round: 0 .. T - 1.
         previous: the policy's noisy mean that was released last, [R, P]; None in the first round.
     """
 
     theta: Float32
     phi: Float32 | None
     stretch: Float64
+    round: int = 0
     previous: Float32 | None = None
 
 
@@ -57,7 +59,7 @@ class EpisodeGradient:
 
     def __call__(self, rows: Rows, state: Released) -> Float64:
         """[U, P], or [U, P + Q] with a private critic."""
-        values = _values(self.critic, rows, state)
+        values = critic_values(self.critic, rows, state)
         errors = self.advantages.errors(rows, *values)
         weights = self.advantages.finished(rows, errors)
         vectors = np.empty((len(errors), self.policy.parameters))
@@ -85,7 +87,7 @@ class CriticGradient:
 
     def __call__(self, rows: Rows, state: Released) -> Float64:
         """[U, Q]."""
-        return self.slopes(rows, state, self.advantages.errors(rows, *_values(self.critic, rows, state)))
+        return self.slopes(rows, state, self.advantages.errors(rows, *critic_values(self.critic, rows, state)))
 
     def slopes(self, rows: Rows, state: Released, errors: Float64) -> Float64:
         """[U, Q] for given errors [U, L]."""
@@ -111,7 +113,7 @@ def blocks(mask: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.int64], int]]:
             yield people[start : start + size], int(n)
 
 
-def _values(critic: Value | None, rows: Rows, state: Released) -> tuple[Float64, Float64] | tuple[None, None]:
+def critic_values(critic: Value | None, rows: Rows, state: Released) -> tuple[Float64, Float64] | tuple[None, None]:
     """The critic's values of own observations and of those that followed, [U, L] each."""
     if critic is None:
         return None, None
