@@ -19,12 +19,12 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from tacit.errors import CertificateError, FileError, TacitError
+from tacit.errors import CertificateError, FileError, PlanError, TacitError
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.plan import public_fields
 from tacit.privacy.release import Release
 
-__all__ = ["CARD", "CERTIFICATE", "CONFIG", "MODEL", "load", "save"]
+__all__ = ["CARD", "CERTIFICATE", "CONFIG", "MODEL", "load", "notes", "save", "to_onnx"]
 
 MODEL, CONFIG, CERTIFICATE, CARD = "model.safetensors", "config.json", "certificate.json", "README.md"
 _LARGEST_CONFIG = 1_000_000
@@ -45,10 +45,15 @@ class _Kind(Protocol):
     def card(self, release: Release[Any]) -> str: ...
 
 
-def save(release: Release[Any], folder: str | os.PathLike[str]) -> None:
+def save(release: Release[Any], folder: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None) -> None:
     """Write a released synthesizer or policy: weights, configuration, certificate and card.
 
     The folder appears when it is complete: everything is written beside it and renamed.
+
+    Args:
+        release: what a method returned.
+        folder: a name that is still free.
+        notes: public JSON values to be kept with it, such as the environment that a policy is for.
 
     Raises:
         FileError: the folder exists already or cannot be written, or the value is of neither kind.
@@ -70,6 +75,8 @@ def save(release: Release[Any], folder: str | os.PathLike[str]) -> None:
         save_file({name: np.ascontiguousarray(part) for name, part in weights.items()}, partial / MODEL)
         os.chmod(partial / MODEL, 0o644)
         config = {"kind": name, "plan": public_fields(release.value.plan), **fields}
+        if notes is not None:
+            config["notes"] = dict(notes)
         config["sha256"] = _digest(partial / MODEL, config)
         (partial / CONFIG).write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
         release.certificate.save(partial / CERTIFICATE)
@@ -116,6 +123,41 @@ def load(folder: str | os.PathLike[str]) -> Release[Any]:
     return Release(value, certificate)
 
 
+def notes(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """The notes that `save` was given; call `load` first, which checks them.
+
+    Raises:
+        FileError: the configuration is missing, truncated or of another kind.
+    """
+    return dict(_config(Path(folder) / CONFIG).get("notes", {}))
+
+
+def to_onnx(release: Release[Any], path: str | os.PathLike[str], *, average: bool = False) -> None:
+    """Write a released policy as an ONNX model (see `tacit.hub.onnx_graph.write` for its inputs and outputs).
+
+    Args:
+        release: of a `Learned` policy with one replicate.
+        path: a name that is still free.
+        average: the averaged policy instead of the last one.
+
+    Raises:
+        PlanError: the value is no policy, or there are several, or its network is not an `Mlp`.
+        FileError: the file exists already or cannot be written.
+    """
+    from tacit.hub import onnx_graph
+
+    value, certificate = release.value, release.certificate
+    if type(value).__name__ != _KINDS["policy"] or value.replicates != 1:
+        raise PlanError(
+            "the value is no policy, or there are policies of several replicates",
+            where="hub.to_onnx",
+            expected="the release of one policy",
+            remedy="pass what `policy_gradient.learn` or `hub.load` returned, with `.replicate(r)` of its value",
+        )
+    told = {"promise": certificate.sentence, "method": certificate.method, "plan_id": certificate.to_json()["plan_id"]}
+    onnx_graph.write(value.policy, (value.average if average else value.last)[0], path, tuple(told.items()))
+
+
 def _name(value: object) -> str:
     found = [name for name, kind in _KINDS.items() if type(value).__name__ == kind]
     if not found:
@@ -142,7 +184,8 @@ def _config(path: Path) -> dict[str, Any]:
     if (
         not isinstance(config, dict)
         or config.get("kind") not in _KINDS
-        or config.keys() != _COMMON | _kind(config["kind"]).FIELDS
+        or config.keys() - {"notes"} != _COMMON | _kind(config["kind"]).FIELDS
+        or not isinstance(config.get("notes", {}), dict)
     ):
         raise _damaged(path)
     return config
