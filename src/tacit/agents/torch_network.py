@@ -56,7 +56,7 @@ class TorchNetwork:
             raise _refusal("the module uses a parameter in two places")
         if any(parameter.dtype != torch.float32 for _, parameter in named):
             raise _refusal("the module's parameters are not all float32")
-        object.__setattr__(self, "module", copy.deepcopy(self.module).cpu().eval())
+        object.__setattr__(self, "module", copy.deepcopy(self.module).cpu().train(False))
         if not self.parameters:
             raise _refusal("the module has no parameters to learn")
         self._try()
