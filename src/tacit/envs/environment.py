@@ -1,4 +1,4 @@
-"""The domains with discrete actions as Gymnasium environments, one unit at a time."""
+"""The domains as Gymnasium environments, one unit at a time."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tacit.envs.rollouts import Domain
 __all__ = ["DomainEnv"]
 
 
-class DomainEnv(gymnasium.Env[Any, np.int64]):
-    """One unit of a domain; its spaces are the bounds of `spec`.
+class DomainEnv(gymnasium.Env[Any, Any]):
+    """One unit of a domain; its spaces are the bounds of `spec`, and observations are clipped to them.
 
     Args:
         domain: the simulator.
@@ -37,14 +37,19 @@ class DomainEnv(gymnasium.Env[Any, np.int64]):
         super().reset(seed=seed)
         self._state = self._domain.starts(1, self.np_random)
         self._elapsed = 0
-        return self._domain.observe(self._state)[0], {}
+        return self._seen(), {}
 
-    def step(self, action: np.int64) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """One step of the domain."""
         self._state, paid, ended = self._domain.step(self._state, np.array([action]), self.np_random)
         self._elapsed += 1
-        seen, over = self._domain.observe(self._state)[0], bool(ended[0])
-        return seen, float(paid[0]), over, not over and self._elapsed >= self._horizon, {}
+        over = bool(ended[0])
+        return self._seen(), float(paid[0]), over, not over and self._elapsed >= self._horizon, {}
+
+    def _seen(self) -> Any:
+        seen = self._domain.observe(self._state)[0]
+        space = self.observation_space
+        return np.clip(seen, space.low, space.high) if isinstance(space, gymnasium.spaces.Box) else seen
 
 
 def _space(space: Space) -> gymnasium.Space[Any]:
