@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from door_cases import GivenParts, Named, Rewards, Silent, open_vault, priced, records, told_apart_by_rewards, unit_of
+from online_detectors import correlated_noise_law, neighbours_of_meetings
 from scipy import stats
 from torch import Tensor, nn
 
@@ -347,4 +348,6 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     worst_case_canary,
     coupling_is_refused,
     budget,
+    neighbours_of_meetings,
+    correlated_noise_law,
 )

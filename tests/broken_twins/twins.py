@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import online_twins
 import pytest
 import torch
 from dp_accounting import dp_event
@@ -282,6 +283,7 @@ def replacement_as_removal(patch: pytest.MonkeyPatch) -> None:
 
 
 SUM, GRADIENT = "neighbours_of_a_sum", "neighbours_of_a_gradient"
+MEETINGS = "neighbours_of_meetings"
 
 TWINS = (
     Twin("no clip", no_clip, (SUM, GRADIENT, "worst_case_canary")),
@@ -311,4 +313,9 @@ TWINS = (
     Twin("halves by position", halves_by_position, ("neighbours_of_halves",)),
     Twin("fixed size with replacement", places_with_replacement, ("fixed_size_law",)),
     Twin("replacement as removal", replacement_as_removal, ("replaced_record",)),
+    Twin("everybody is let in", online_twins.everybody_is_let_in, (MEETINGS,)),
+    Twin("register kept in memory", online_twins.register_kept_in_memory, (MEETINGS,)),
+    Twin("a meeting released twice", online_twins.a_meeting_released_twice, (MEETINGS,)),
+    Twin("divisor counted at the meeting", online_twins.divisor_counted_at_the_meeting, (MEETINGS,)),
+    Twin("sensitivity of one step", online_twins.sensitivity_of_one_step, ("correlated_noise_law",)),
 )

@@ -178,11 +178,12 @@ class CorrelatedNoise:
         if self._drawn is None:
             self._drawn = np.empty((self._steps if self._rows is not None else self._steps.bit_length(), size), "f4")
         if self._rows is not None:
-            self._noise.gaussian(size, 1.0, self._drawn[self._step])
+            self._drawn[self._step] = self._noise.gaussian(size)
             return (self._rows[self._step :: -1] @ self._drawn[: self._step + 1]).astype(np.float64)
         level = _lowest_bit(self._step + 1)  # the node that ends here takes the place of those of all lower levels
         replaced = self._drawn[:level].sum(0, dtype=np.float64)
-        return np.asarray(self._noise.gaussian(size, 1.0, self._drawn[level]) - replaced, np.float64)
+        self._drawn[level] = self._noise.gaussian(size)
+        return np.asarray(self._drawn[level] - replaced, np.float64)
 
     def __repr__(self) -> str:
         return f"CorrelatedNoise({self._correlation!r}, steps={self._steps}, left={self.left})"
