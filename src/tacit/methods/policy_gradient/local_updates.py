@@ -128,7 +128,8 @@ class CriticUpdates:
     def differences(self, rows: Rows, state: Released, errors: Float64) -> Float32:
         """[U, Q] for given errors [U, L] of the critic's values."""
         values, _ = critic_values(self.critic, rows, state)
-        assert state.phi is not None and values is not None
+        assert state.phi is not None
+        assert values is not None
         columns = {"observations": rows["observations"], "returns": (errors + values).astype(np.float32)}
         phi, counts = state.phi[rows["replicate"]], rows["mask"].sum(axis=1)
         return self.training(phi, columns, counts, self._gradient, state.round)
