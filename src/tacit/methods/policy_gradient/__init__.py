@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
+from tacit.agents.heads import Categorical, Gaussian
 from tacit.methods.policy_gradient.algorithm import learn
 from tacit.methods.policy_gradient.features import OneHot, Quadratic, Scaled
-from tacit.methods.policy_gradient.heads import Categorical, Gaussian
 from tacit.methods.policy_gradient.learned import Learned
 from tacit.methods.policy_gradient.plan import Local, Plan
 from tacit.methods.policy_gradient.policies import Acting, Policy, Value

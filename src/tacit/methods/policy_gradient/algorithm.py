@@ -28,6 +28,8 @@ from tacit.methods.policy_gradient.contributions import CriticGradient, EpisodeG
 from tacit.methods.policy_gradient.features import Quadratic, Scaled
 from tacit.methods.policy_gradient.label import label
 from tacit.methods.policy_gradient.learned import Learned
+from tacit.methods.policy_gradient.local_training import Training
+from tacit.methods.policy_gradient.local_updates import CriticUpdates, LocalUpdates
 from tacit.methods.policy_gradient.plan import CRITIC, POLICY, Plan
 from tacit.methods.policy_gradient.policies import Acting, Float32, Policy, Value
 from tacit.privacy.callbacks import Contribution
@@ -248,13 +250,15 @@ def advantages(plan: Plan, policy: Policy) -> Advantages:
 def _contributions(plan: Plan, policy: Policy, critic: Value | None) -> dict[str, Contribution]:
     """For each part of the plan what a person adds to it."""
     how = advantages(plan, policy)
-    kappa = plan.kappa if plan.critic == "private" else 0.0
-    assert plan.local is None
-    found: dict[str, Contribution] = {POLICY: EpisodeGradient(policy, how, plan.entropy, critic, kappa)}
-    if plan.critic == "shared":
-        assert critic is not None
-        found[CRITIC] = CriticGradient(critic, how)
-    return found
+    kappa, local = plan.kappa if plan.critic == "private" else 0.0, plan.local
+    if local is None:
+        one: Contribution = EpisodeGradient(policy, how, plan.entropy, critic, kappa)
+        taught: Contribution | None = CriticGradient(critic, how) if critic is not None else None
+    else:
+        training = Training(learning_rate=local.learning_rate, epochs=local.epochs, minibatches=local.minibatches)
+        one = LocalUpdates(policy, how, training, local.entropy, "ratio", local.seeded, critic, kappa)
+        taught = CriticUpdates(critic, how, training) if critic is not None else None
+    return {POLICY: one, CRITIC: taught} if plan.critic == "shared" and taught is not None else {POLICY: one}
 
 
 def _critic(plan: Plan, policy: Policy, spec: PublicSpec, critic: Value | None, *, given: bool) -> Value | None:

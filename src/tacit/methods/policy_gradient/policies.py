@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.agents import heads
+from tacit.agents.heads import Head
 from tacit.agents.networks import Mlp, Network
 from tacit.data.spec import Box, PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient import features as maps
-from tacit.methods.policy_gradient import heads
 from tacit.methods.policy_gradient.features import Features
-from tacit.methods.policy_gradient.heads import Head
 from tacit.privacy.plan import public_fields
 
 Array = NDArray[Any]
