@@ -14,11 +14,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from tacit.agents.heads import Categorical, Gaussian
 from tacit.agents.networks import Mlp
 from tacit.data.spec import Box
 from tacit.errors import FileError, PlanError
 from tacit.methods.policy_gradient.features import Features, OneHot, Quadratic
-from tacit.methods.policy_gradient.heads import Categorical, Gaussian
 from tacit.methods.policy_gradient.policies import Policy
 
 _OPSET, _IR = 17, 8
