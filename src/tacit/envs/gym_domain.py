@@ -1,0 +1,173 @@
+"""Any Gymnasium environment as a domain: as many copies of it as there are people, stepped one after another.
+
+The environments of `cart_pole`, `acrobot` and `locomotion` are many times as fast there; this is the way for the rest.
+"""
+
+from __future__ import annotations
+
+import difflib
+import weakref
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.spec import Box, Discrete, PublicSpec, Space
+from tacit.envs.rollouts import Array, FloatArray
+from tacit.errors import DataError
+
+__all__ = ["GymDomain"]
+
+
+class _Seat:
+    """An environment in use, and what it showed last; the environment is free again when nobody holds the seat."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], free: list[gymnasium.Env[Any, Any]], seed: int) -> None:
+        weakref.finalize(self, free.append, env).atexit = False
+        self.env, self.cut = env, False
+        self.seen, _ = env.reset(seed=seed)
+
+
+class GymDomain:
+    """The dynamics; a state is a handle of an environment of its own, which `step` moves in place.
+
+    So a state can be stepped once only, and none can be returned to. Environments are made when they are first needed
+    and used again for the next people.
+
+    Args:
+        name: an id that Gymnasium knows, "Pendulum-v1", or "module:Id-v0" where importing the module registers it.
+        options: for `gymnasium.make`.
+
+    Attributes:
+        name: the id.
+        limit: after how many steps Gymnasium truncates an episode, or None.
+
+    Raises:
+        DataError: Gymnasium knows no such id, a package that the environment needs is missing, or its observations or
+            actions are neither a box nor discrete from 0.
+    """
+
+    def __init__(self, name: str, **options: Any) -> None:
+        self.name, self._options = name, options
+        first = self._make()
+        self._free: list[gymnasium.Env[Any, Any]] = [first]
+        self._observation, self._action = first.observation_space, first.action_space
+        for which, space in (("observation", self._observation), ("action", self._action)):
+            if not isinstance(space, gymnasium.spaces.Box) and not _counts(space):
+                raise DataError(
+                    f"the {which} space is of a kind that is not supported",
+                    where=f"GymDomain({name!r})",
+                    expected="a Box, or a Discrete that starts at 0",
+                    remedy="flatten or shift it with a wrapper and register the result",
+                )
+        self.limit: int | None = None if first.spec is None else first.spec.max_episode_steps
+
+    def public_spec(
+        self,
+        *,
+        observation: Box | None = None,
+        action: Box | None = None,
+        reward: tuple[float, float] | None = None,
+    ) -> PublicSpec:
+        """Public bounds: the environment's own where they are finite, and what is given instead.
+
+        Args:
+            observation: bounds of every number of an observation, where the environment has infinite ones or wide ones.
+            action: bounds of every number of an action; the environment's own still hold.
+            reward: bounds of the reward of one step; environments do not declare them.
+
+        Raises:
+            DataError: bounds are missing, or have another number of dimensions.
+        """
+        if reward is None:
+            raise self._unbounded("the reward has no public bounds", "reward=(low, high)")
+        return PublicSpec(
+            observation=self._space(self._observation, observation, "observation"),
+            action=self._space(self._action, action, "action"),
+            reward=Box((reward[0],), (reward[1],)),
+            source="environment" if observation is None and action is None else "declared",
+        )
+
+    def starts(self, units: int, generator: np.random.Generator) -> Array:
+        """[N] handles of environments that were just reset, with seeds of their own."""
+        state = np.empty(units, dtype=object)
+        for i, seed in enumerate(generator.integers(2**31, size=units).tolist()):
+            state[i] = _Seat(self._free.pop() if self._free else self._make(), self._free, seed)
+        return state
+
+    def step(
+        self, state: Array, action: Array, generator: np.random.Generator
+    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+        """The same handles [N], rewards [N] and which episodes terminated [N]; chance is the environments' own.
+
+        Continuous actions [N, a] are clipped to the environment's bounds, and 0 where they are not finite.
+        """
+        paid, ended = np.zeros(len(state)), np.zeros(len(state), dtype=np.bool_)
+        for i, done in enumerate(self._acts(action)):
+            seat = state[i]
+            seat.seen, paid[i], ended[i], seat.cut, _ = seat.env.step(done)
+        return state, paid, ended
+
+    def observe(self, state: Array) -> Array:
+        """[N, d] float32, or [N] int64 where observations are discrete."""
+        if isinstance(self._observation, gymnasium.spaces.Discrete):
+            return np.array([seat.seen for seat in state], dtype=np.int64)
+        assert isinstance(self._observation, gymnasium.spaces.Box)
+        seen = np.empty((len(state), int(np.prod(self._observation.shape))), dtype=np.float32)
+        with np.errstate(over="ignore"):
+            for i, seat in enumerate(state):
+                seen[i] = np.ravel(seat.seen)
+        return seen
+
+    def truncated(self, state: Array) -> npt.NDArray[np.bool_]:
+        """Which episodes [N] the environment truncated in their last step."""
+        return np.array([seat.cut for seat in state], dtype=np.bool_)
+
+    def _acts(self, action: Array) -> Array:
+        if isinstance(self._action, gymnasium.spaces.Discrete):
+            return np.asarray(action, dtype=np.int64)
+        assert isinstance(self._action, gymnasium.spaces.Box)
+        space = self._action
+        finite = np.nan_to_num(np.asarray(action, dtype=np.float64)).reshape(len(action), *space.shape)
+        return np.clip(finite, space.low, space.high).astype(space.dtype)
+
+    def _space(self, space: gymnasium.Space[Any], given: Box | None, which: str) -> Space:
+        if isinstance(space, gymnasium.spaces.Discrete):
+            if given is not None:
+                raise self._unbounded(f"the {which} is discrete and has no bounds", f"no {which} bounds")
+            return Discrete(int(space.n))
+        assert isinstance(space, gymnasium.spaces.Box)
+        low, high = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)
+        if given is None and not (np.isfinite(low) & np.isfinite(high) & (high - low < 1e30)).all():
+            raise self._unbounded(
+                f"the {which} has no finite bounds", f"{which}=Box(low, high), {len(low)} numbers each"
+            )
+        if given is not None and given.size != len(low):
+            raise self._unbounded(f"the {which} bounds have {given.size} dimensions", f"one for each of {len(low)}")
+        return given or Box(tuple(low.tolist()), tuple(high.tolist()))
+
+    def _unbounded(self, what: str, expected: str) -> DataError:
+        return DataError(
+            what,
+            where=f"GymDomain({self.name!r}).public_spec",
+            expected=expected,
+            remedy="declare bounds that are known without the data, such as physical limits",
+        )
+
+    def _make(self) -> gymnasium.Env[Any, Any]:
+        try:
+            return gymnasium.make(self.name, disable_env_checker=True, **self._options)
+        except gymnasium.error.DependencyNotInstalled:
+            what, remedy = "a package that the environment needs is not installed", "install gymnasium's extra for it"
+        except (gymnasium.error.Error, ImportError):
+            near = difflib.get_close_matches(self.name, list(gymnasium.registry), n=3, cutoff=0.6)
+            what = "Gymnasium knows no such environment"
+            remedy = f"did you mean {' or '.join(near)}" if near else "import the package that registers it first"
+        raise DataError(
+            what, where=f"GymDomain({self.name!r})", expected="the id of a registered environment", remedy=remedy
+        )
+
+
+def _counts(space: gymnasium.Space[Any]) -> bool:
+    return isinstance(space, gymnasium.spaces.Discrete) and int(space.start) == 0
