@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from tacit.agents.action_heads import Categorical, Gaussian, Head
 from tacit.agents.episodes import Episodes, Rows, Running, advantages, normalized
+from tacit.agents.heads import Categorical, Gaussian, Head
 from tacit.agents.networks import Mlp
 from tacit.agents.ppo import Agent, Config, Objective, learn, ratio_weights
 from tacit.envs.cart_pole import CartPole
@@ -20,7 +20,7 @@ from tacit.errors import PlanError
 
 Array = npt.NDArray[Any]
 
-GAUSSIAN = Gaussian(low=(-1.0, 0.0), high=(1.0, 10.0), mean=(0.0, 3.0), scale=(1.0, 0.5))
+GAUSSIAN = Gaussian((-9.0, -9.0), (9.0, 9.0), mean=(0.0, 0.5), std=1.0, learned_std=True)
 SMALL = Config(1_024, environments=4, rollout=32, hidden=(8,))
 
 
@@ -45,14 +45,14 @@ def test_the_bound_on_the_ratio_is_in_force_only_where_it_lowers_the_objective()
 def rows_for(head: Head, agents: int, count: int, generator: np.random.Generator) -> Rows:
     """Rows whose old probabilities differ enough from the new ones for the bound to be in force on some."""
     if isinstance(head, Categorical):
-        raw: Array = generator.integers(head.actions, size=(agents, count))
+        actions: Array = generator.integers(head.actions, size=(agents, count))
         old = generator.normal(-np.log(head.actions), 0.5, (agents, count))
     else:
-        raw = generator.normal(size=(agents, count, head.outputs)).astype(np.float32)
-        old = -0.5 * np.square(raw).sum(axis=2) - np.log(2.0 * np.pi) + generator.normal(0.0, 0.5, (agents, count))
+        actions = generator.normal(size=(agents, count, head.outputs)).astype(np.float32)
+        old = -0.5 * np.square(actions).sum(axis=2) - np.log(2.0 * np.pi) + generator.normal(0.0, 0.5, (agents, count))
     draw = [generator.normal(size=(agents, count)).astype(np.float32) for _ in range(2)]
     x = generator.normal(size=(agents, count, 3)).astype(np.float32)
-    return Rows(x, raw, old.astype(np.float32), *draw)
+    return Rows(x, actions, old.astype(np.float32), *draw)
 
 
 def through_torch(objective: Objective, theta: Array, rows: Rows, config: Config) -> Array:
@@ -78,12 +78,12 @@ def through_torch(objective: Objective, theta: Array, rows: Rows, config: Config
     at += objective.head.free
     values = network(objective.critic)[:, 0]
     if objective.head.free:
-        normal = torch.distributions.Normal(outputs, free.exp())
-        logs = normal.log_prob(torch.tensor(rows.raw, dtype=torch.float64)).sum(1)
+        normal = torch.distributions.Normal(outputs + torch.tensor(GAUSSIAN.mean), free.exp())
+        logs = normal.log_prob(torch.tensor(rows.actions, dtype=torch.float64)).sum(1)
         entropy = normal.entropy().sum(1)
     else:
         categorical = torch.distributions.Categorical(logits=outputs)
-        logs, entropy = categorical.log_prob(torch.tensor(rows.raw)), categorical.entropy()
+        logs, entropy = categorical.log_prob(torch.tensor(rows.actions)), categorical.entropy()
     ratio = (logs - old).exp()
     surrogate = ratio * gain
     if config.ratio_clip is not None:
@@ -104,27 +104,8 @@ def test_the_slope_is_that_of_automatic_differentiation(head: Head, clip: float 
     rows = rows_for(head, 2, 40, generator)
     slope = objective.slope(theta, rows)
     for g in range(2):
-        own = Rows(rows.x[g], rows.raw[g], rows.log_probability[g], rows.advantage[g], rows.goal[g])
+        own = Rows(rows.x[g], rows.actions[g], rows.log_probability[g], rows.advantage[g], rows.goal[g])
         assert slope[g] == pytest.approx(through_torch(objective, theta[g], own, config), abs=2e-6)
-
-
-def test_heads_draw_what_their_probabilities_say() -> None:
-    generator = np.random.default_rng(1)
-    head = Categorical(3)
-    outputs = np.broadcast_to(np.log(np.array([0.2, 0.5, 0.3], dtype=np.float32)), (2, 20_000, 3))
-    raw = head.draw(outputs, np.zeros((2, 0), dtype=np.float32), generator)
-    assert np.bincount(raw[1]) / 20_000 == pytest.approx([0.2, 0.5, 0.3], abs=0.015)
-    assert np.exp(head.log_probability(outputs, np.zeros((2, 0), np.float32), raw)[0, :1]) == pytest.approx(
-        [[0.2, 0.5, 0.3][raw[0, 0]]]
-    )
-    free = np.log(np.array([[1.0, 2.0]], dtype=np.float32))
-    mean = np.broadcast_to(np.array([0.5, -1.0], dtype=np.float32), (1, 20_000, 2))
-    normal = GAUSSIAN.draw(mean, free, generator)
-    assert normal.mean(axis=(0, 1)) == pytest.approx([0.5, -1.0], abs=0.06)
-    assert normal.std(axis=(0, 1)) == pytest.approx([1.0, 2.0], abs=0.06)
-    assert GAUSSIAN.played(np.array([[[0.25, 1.0], [4.0, -9.0]]], dtype=np.float32)) == pytest.approx(
-        np.array([[[0.25, 3.5], [1.0, 0.0]]])
-    )
 
 
 def test_running_statistics_are_those_of_all_values_and_the_prior_one() -> None:
@@ -160,8 +141,8 @@ def test_a_rollout_goes_on_where_the_last_one_stopped(horizon: int, length: int)
         Stairs(), agents=1, environments=2, observation=1, horizon=horizon, generator=np.random.default_rng(0)
     )
 
-    def act(x: Array) -> tuple[Array, Array, Array]:
-        return np.zeros((1, 2), np.int64), np.zeros((1, 2), np.int64), np.zeros((1, 2), np.float32)
+    def act(x: Array) -> tuple[Array, Array]:
+        return np.zeros((1, 2), np.int64), np.zeros((1, 2), np.float32)
 
     def zero(x: Array) -> Array:
         return np.zeros(x.shape[:2], np.float32)

@@ -92,13 +92,13 @@ class Rows:
 
     Args:
         x: [G, T N, d] normalised observations.
-        raw: [G, T N, ...] raw actions.
+        actions: [G, T N, ...] actions that were played.
         log_probability: [G, T N] of them.
         advantage, goal: [G, T N] generalised advantages, and what the values should be.
     """
 
     x: F32
-    raw: Array
+    actions: Array
     log_probability: F32
     advantage: F32
     goal: F32
@@ -135,7 +135,7 @@ class Episodes:
     def rollout(
         self,
         steps: int,
-        act: Callable[[F32], tuple[Array, Array, F32]],
+        act: Callable[[F32], tuple[Array, F32]],
         values: Callable[[F32], F32],
         gamma: float,
         trace: float,
@@ -144,15 +144,14 @@ class Episodes:
 
         Args:
             steps: T.
-            act: normalised observations [G, N, d] to raw actions [G, N, ...], those of the environment [G, N, ...] and
-                log-probabilities [G, N].
+            act: normalised observations [G, N, d] to actions [G, N, ...] and their log-probabilities [G, N].
             values: normalised observations [G, M, d] to values [G, M].
             gamma, trace: of the advantages.
         """
-        columns: dict[str, list[Array]] = {name: [] for name in ("x", "raw", "log", "paid", "end", "over", "after")}
+        columns: dict[str, list[Array]] = {name: [] for name in ("x", "actions", "log", "paid", "end", "over", "after")}
         for _ in range(steps):
-            raw, played, log_probability = act(self._x)
-            row = {"x": self._x, "raw": raw, "log": log_probability, **self._step(played, gamma)}
+            actions, log_probability = act(self._x)
+            row = {"x": self._x, "actions": actions, "log": log_probability, **self._step(actions, gamma)}
             for name, column in columns.items():
                 column.append(row[name])
         joined = {name: _by_agent(column) for name, column in columns.items()}
@@ -162,16 +161,16 @@ class Episodes:
         )
         gain = advantages(paid, value, next_value, end, over, gamma, trace)
         advantage = np.asarray(_by_agent(list(gain)), dtype=np.float32)
-        return Rows(joined["x"], joined["raw"], joined["log"], advantage, advantage + v)
+        return Rows(joined["x"], joined["actions"], joined["log"], advantage, advantage + v)
 
     def _by_step(self, column: Array) -> Array:
         """[T, G, N] of [G, T N]."""
         agents, environments = self._shape
         return column.reshape(agents, -1, environments).transpose(1, 0, 2)
 
-    def _step(self, played: Array, gamma: float) -> dict[str, Array]:
+    def _step(self, actions: Array, gamma: float) -> dict[str, Array]:
         """Move all episodes; scaled rewards, what happened, and the normalised observations after [G, N, d]."""
-        played = played.reshape(-1, *played.shape[2:])
+        played = actions.reshape(-1, *actions.shape[2:])
         state, paid, terminated = self._simulator.step(self._state, played, self._generator)
         self._age += 1
         over = terminated | (self._age >= self._horizon)

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.agents.action_heads import Head
 from tacit.agents.episodes import Episodes, Rows, Simulator, normalized
+from tacit.agents.heads import Head
 from tacit.agents.networks import Mlp
 from tacit.agents.optimizers import Adam, RmsProp, bounded
 from tacit.errors import PlanError
@@ -136,10 +136,9 @@ class Agent:
         x = np.zeros((len(counts), int(counts.max(initial=1)), observations.shape[1]), dtype=np.float32)
         x[owner, place] = observations[order]
         outputs, _ = self.network.forward(self.theta, normalized(x, self.mean, self.deviation))
-        raw = self.head.greedy(outputs) if self.greedy else self.head.draw(outputs, self.free, generator)
-        played = self.head.played(raw)[owner, place]
-        actions = np.empty_like(played)
-        actions[order] = played
+        played = self.head.greedy(outputs) if self.greedy else self.head.draw(outputs, self.free, generator)
+        actions = np.empty((len(order), *played.shape[2:]), dtype=played.dtype)
+        actions[order] = played[owner, place]
         return actions
 
 
@@ -184,9 +183,9 @@ class Objective:
         by_actor, free, by_critic = self.split(theta)
         count = rows.goal.shape[1]
         outputs, cache = self.actor.forward(by_actor, rows.x)
-        log_ratio = self.head.log_probability(outputs, free, rows.raw) - rows.log_probability
+        log_ratio = self.head.log_probability(outputs, free, rows.actions) - rows.log_probability
         weight = ratio_weights(log_ratio, rows.advantage, self.config.ratio_clip) / np.float32(count)
-        by_outputs, by_free = self.head.slopes(outputs, free, rows.raw, weight, self.config.entropy / count)
+        by_outputs, by_free = self.head.slopes(outputs, free, rows.actions, weight, self.config.entropy / count)
         values, kept = self.critic.forward(by_critic, rows.x)
         by_values = (rows.goal[..., None] - values) / np.float32(2 * count)
         parts = (
@@ -212,7 +211,7 @@ def learn(
 
     Args:
         simulator: the environment.
-        head: `Categorical` or `Gaussian`.
+        head: the distribution over actions.
         config: hyper-parameters.
         observation: d.
         horizon: steps after which an episode is cut.
@@ -239,11 +238,11 @@ def learn(
     size = config.environments * config.rollout
     updates = config.steps // size
 
-    def act(x: F32) -> tuple[Array, Array, F32]:
+    def act(x: F32) -> tuple[Array, F32]:
         by_actor, free, _ = learner.split(theta)
         outputs, _ = learner.actor.forward(by_actor, x)
-        raw = head.draw(outputs, free, generator)
-        return raw, head.played(raw), head.log_probability(outputs, free, raw)
+        actions = head.draw(outputs, free, generator)
+        return actions, head.log_probability(outputs, free, actions)
 
     for k in range(updates):
         rows = episodes.rollout(config.rollout, act, lambda x: learner.values(theta, x), config.gamma, config.trace)
@@ -272,4 +271,4 @@ def _batches(rows: Rows, config: Config, generator: np.random.Generator) -> Iter
             if config.normalized_advantages:
                 spread = advantage.std(axis=1, keepdims=True) + np.float32(1e-8)
                 advantage = (advantage - advantage.mean(axis=1, keepdims=True)) / spread
-            yield Rows(rows.x[:, at], rows.raw[:, at], rows.log_probability[:, at], advantage, rows.goal[:, at])
+            yield Rows(rows.x[:, at], rows.actions[:, at], rows.log_probability[:, at], advantage, rows.goal[:, at])
