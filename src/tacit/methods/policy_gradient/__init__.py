@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from tacit.agents.heads import Categorical, Gaussian
+from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.algorithm import learn
 from tacit.methods.policy_gradient.features import OneHot, Quadratic, Scaled
 from tacit.methods.policy_gradient.learned import Learned
@@ -25,4 +26,5 @@ __all__ = [
     "Scaled",
     "Value",
     "learn",
+    "recipes",
 ]

@@ -106,9 +106,9 @@ def learn(
     for k in range(first, plan.rounds):
         vault.meet(run, Acting(policy, state.theta))
         clips = _clips(plan, state, information, k, first)
-        released = state.released(k, plan.clip / clips)
+        released = state.released(k, plan.bound / clips)
         means = {part: vault.noisy_sum(run, part, one, released) for part, one in contributions.items()}
-        state.update(k, means, clips / plan.clip)
+        state.update(k, means, clips / plan.bound)
         if path is not None and vault.at_block_end(run, POLICY):
             state.save(path, run, vault)
         if progress is not None:
@@ -319,7 +319,7 @@ def _clips(plan: Plan, state: _State, information: Information | None, k: int, f
     """The public clip of round k, [R]; `first` is the first round of this process."""
     theta = state.theta
     if plan.trust_region is None:
-        return np.full(len(theta), plan.clip)
+        return np.full(len(theta), plan.bound)
     known = [None if information is None else information(state.policy, row) for row in theta]
     noise = plan.noise_at(k - first, plan.rounds - first)
     return np.array(

@@ -70,6 +70,7 @@ class Plan:
         gamma: discount.
         trace: lambda of generalised advantage estimation; 1 takes whole returns.
         clip: C, the largest norm of what one person adds. Almost everybody is clipped: C / N is the length of a step.
+        most_noise: largest sigma times clip: where the plan's noise multiplier is larger, the clip shrinks (`bound`).
         noise_multiplier: sigma of the whole plan; None until calibrated.
         correlation: of the noise of successive rounds: "toeplitz", "independent" or "tree".
         decay: rates of the workload that toeplitz noise is matched to (`privacy.parts.UserSum`).
@@ -103,6 +104,7 @@ class Plan:
     gamma: float = 0.99
     trace: float = 1.0
     clip: float = 0.8
+    most_noise: float | None = None
     noise_multiplier: float | None = None
     correlation: Correlation = "toeplitz"
     decay: tuple[float, ...] = (1.0,)
@@ -127,6 +129,8 @@ class Plan:
     def __post_init__(self) -> None:
         _whole(rounds=self.rounds, users=self.users, horizon=self.horizon, participations=self.participations)
         _positive(clip=self.clip, step=self.step, ridge=self.ridge, kappa=self.kappa, critic_step=self.critic_step)
+        if self.most_noise is not None:
+            _positive(most_noise=self.most_noise)
         self.parts()
         parts.check("gamma", self.gamma, 0 <= self.gamma <= 1, "a number in [0, 1]")
         parts.check("trace", self.trace, 0 <= self.trace <= 1, "a number in [0, 1]")
@@ -209,7 +213,7 @@ class Plan:
                 decay=self.decay if correlation == "toeplitz" else (1.0,),
             )
 
-        policy = part(POLICY, self.clip, self.noise_multiplier, self.correlation)
+        policy = part(POLICY, self.bound, self.noise_multiplier, self.correlation)
         return (policy, part(CRITIC, UNBOUNDED, 0.0, "independent")) if self.critic == "shared" else (policy,)
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Plan:
@@ -267,6 +271,16 @@ class Plan:
                 expected="the fields of this version's plan",
                 remedy="use the version of tacit that wrote it",
             ) from error
+
+    @property
+    def bound(self) -> float:
+        """The clip C that is used: `clip`, or most_noise / sigma where that is less.
+
+        With more noise, shorter steps: a clip that stays lets the noise of one round carry the policy too far.
+        """
+        if self.most_noise is None or not self.noise_multiplier:
+            return self.clip
+        return min(self.clip, self.most_noise / self.noise_multiplier)
 
     def step_at(self, round_: int) -> float:
         """The step size of round 0 .. T - 1."""

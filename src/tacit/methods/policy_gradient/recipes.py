@@ -1,0 +1,190 @@
+"""Settings for known tasks, fixed by trials on simulated people alone (seeds 0 to 7; results are on others).
+
+Each function gives a plan that is not calibrated yet, a policy, and how its people are to be met:
+
+    recipe = recipes.cart_pole()
+    plan = recipe.plan.calibrate(unit=unit, epsilon=1.0, delta=1e-5)
+    users = SimulatedUsers(CartPole(), cart_pole.spec(), horizon=recipe.horizon, repeat=recipe.repeat, seed=1)
+    release = policy_gradient.learn(plan, UserVault(users, ledger, register), recipe.policy)
+
+What they have in common: a person's whole episode is one slot; the clip C is proportional to N, since almost everybody
+is clipped and C / N is the length of a step; and from noise multiplier 4 on C falls as 1 / sigma (`Plan.most_noise`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tacit.agents.heads import Categorical, Gaussian
+from tacit.agents.networks import Mlp
+from tacit.data.spec import PublicSpec
+from tacit.errors import PlanError
+from tacit.methods.policy_gradient.features import Features, OneHot, Scaled
+from tacit.methods.policy_gradient.plan import Critic, Plan
+from tacit.methods.policy_gradient.policies import Policy
+
+Hidden = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a task is learnt.
+
+    Args:
+        plan: not calibrated.
+        policy: what is learnt.
+        horizon: most steps of the task in one person's slot.
+        repeat: for how many steps one decision holds (public).
+    """
+
+    plan: Plan
+    policy: Policy
+    horizon: int
+    repeat: int = 1
+
+
+def cart_pole(*, hidden: Hidden = (64, 64), rounds: int = 50, users: int = 32) -> Recipe:
+    """CartPole: the public baseline is that the pole stands for ever.
+
+    Args:
+        hidden: widths of the policy's hidden layers; () is log-linear.
+        rounds, users: T and N.
+    """
+    high = (2.4, 3.0, 0.21, 3.0)
+    policy = Policy(_around_zero(high), _network(4, hidden, 2), Categorical(2))
+    plan = _plan(rounds, users, clip=_by_size(hidden, 2.0, 1.2, 0.8), horizon=500, reward_rate=1.0)
+    return Recipe(plan, policy, horizon=500)
+
+
+def acrobot(*, hidden: Hidden = (64, 64), repeat: int = 2, rounds: int = 50, users: int = 32) -> Recipe:
+    """Acrobot: the public baseline is that the tip is never swung up. Repeated actions are what finds the first swings.
+
+    Args:
+        hidden, rounds, users: as for `cart_pole`.
+        repeat: steps that an action holds for.
+    """
+    policy = Policy(_around_zero((1.0, 1.0, 1.0, 1.0, 4.0, 9.0)), _network(6, hidden, 3), Categorical(3))
+    horizon = math.ceil(500 / repeat)
+    clip = _by_size(hidden, 2.0, 1.2, 0.8)
+    plan = _plan(rounds, users, clip=clip, horizon=horizon, reward_rate=-float(repeat))
+    return Recipe(plan, policy, horizon=500, repeat=repeat)
+
+
+def dosing(*, hidden: Hidden = (), rounds: int = 50, users: int = 32) -> Recipe:
+    """Dosing (either one): doses around a basal one of 3; what a dose does shows within the hour, hence gamma 0.8.
+
+    Args:
+        hidden, rounds, users: as for `cart_pole`.
+    """
+    low = (40.0, 0.0, 0.0, 0.0, 0.0, 0.0, 700.0, 40.0, 700.0)
+    high = (160.0, 80.0, 80.0, 45.0, 45.0, 600.0, 1700.0, 160.0, 1700.0)
+    policy = Policy(Scaled(low, high), _network(9, hidden, 1), Gaussian((0.0,), (10.0,), (3.0,), 0.5))
+    plan = _plan(rounds, users, clip=_by_size(hidden, 5.0, 3.0, 2.0), horizon=143, gamma=0.8)
+    return Recipe(plan, policy, horizon=143)
+
+
+def river_swim(*, repeat: int = 4, rounds: int = 50, users: int = 32) -> Recipe:
+    """RiverSwim: raw returns on a public scale, so that the rare large reward outweighs the frequent small one.
+
+    Advantages that are standardised for each person make a vote of 0.005 as loud as one of 1.
+
+    Args:
+        repeat: steps that an action holds for; with 1, hardly anybody finds the right bank.
+        rounds, users: as for `cart_pole`.
+    """
+    policy = Policy(OneHot(6), _network(6, (), 2), Categorical(2))
+    plan = _plan(rounds, users, clip=4.0, horizon=math.ceil(20 / repeat), gamma=0.95, critic="none", standardised=False)
+    return Recipe(plan, policy, horizon=20, repeat=repeat)
+
+
+def general(
+    spec: PublicSpec,
+    *,
+    horizon: int,
+    repeat: int = 1,
+    hidden: Hidden = (64, 64),
+    reward_rate: float | None = None,
+    rounds: int = 50,
+    users: int = 32,
+) -> Recipe:
+    """A first try for another task.
+
+    Args:
+        spec: public bounds of people's rows; narrow ones of the observation (typical ranges) learn faster.
+        horizon: most steps of the task in one person's slot.
+        repeat: steps that an action holds for.
+        hidden, rounds, users: as for `cart_pole`.
+        reward_rate: the constant reward of one decision, where episodes differ in how soon they terminate.
+    """
+    policy = Policy.default(spec, hidden)
+    slot = math.ceil(horizon / repeat)
+    plan = _plan(rounds, users, clip=_by_size(hidden, 2.0, 1.2, 0.8), horizon=slot, reward_rate=reward_rate)
+    return Recipe(plan, policy, horizon=horizon, repeat=repeat)
+
+
+NAMED: dict[str, Callable[..., Recipe]] = {
+    "CartPole-v1": cart_pole,
+    "Acrobot-v1": acrobot,
+    "dosing-0": dosing,
+    "dosing-1": dosing,
+    "river-swim": river_swim,
+}
+"""The recipes by the names of their tasks."""
+
+
+def named(name: str, *, rounds: int = 50, users: int = 32) -> Recipe:
+    """The recipe of a known task.
+
+    Raises:
+        PlanError: no recipe has this name.
+    """
+    if name not in NAMED:
+        raise PlanError(
+            f"there is no recipe for {name!r}",
+            where="policy_gradient.recipes",
+            expected=f"one of {', '.join(NAMED)}",
+            remedy="use recipes.general(spec, horizon=...) and tune it on a simulator",
+        )
+    return NAMED[name](rounds=rounds, users=users)
+
+
+def _plan(
+    rounds: int,
+    users: int,
+    *,
+    clip: float,
+    horizon: int,
+    gamma: float = 0.99,
+    reward_rate: float | None = None,
+    critic: Critic = "local",
+    standardised: bool = True,
+) -> Plan:
+    """The common plan; `clip` is that of 32 people."""
+    own = clip * users / 32
+    return Plan(
+        rounds=rounds,
+        users=users,
+        horizon=horizon,
+        gamma=gamma,
+        clip=own,
+        most_noise=4 * own,
+        critic=critic,
+        reward_rate=reward_rate,
+        standardised=standardised,
+    )
+
+
+def _network(inputs: int, hidden: Hidden, outputs: int) -> Mlp:
+    """A tanh network that begins with nearly uniform actions; a linear one begins at 0."""
+    return Mlp((inputs, *hidden, outputs), gain=0.01 if hidden else 0.0)
+
+
+def _by_size(hidden: Hidden, linear: float, small: float, large: float) -> float:
+    """The clip for a log-linear policy, one small hidden layer, or more."""
+    return linear if not hidden else small if len(hidden) == 1 and hidden[0] <= 16 else large
+
+
+def _around_zero(high: tuple[float, ...]) -> Features:
+    return Scaled(tuple(-v for v in high), high)
