@@ -10,7 +10,7 @@ from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.algorithm import learn
 from tacit.methods.policy_gradient.features import OneHot, Quadratic, Scaled
 from tacit.methods.policy_gradient.learned import Learned
-from tacit.methods.policy_gradient.plan import Local, Plan
+from tacit.methods.policy_gradient.plan import Local, Plan, Staircase
 from tacit.methods.policy_gradient.policies import Acting, Policy, Value
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Policy",
     "Quadratic",
     "Scaled",
+    "Staircase",
     "Value",
     "learn",
     "recipes",

@@ -20,6 +20,8 @@ Critic = Literal["none", "local", "private", "public", "shared"]
 with the policy under one clip; from a public critic; or, without any privacy, from a critic that everybody teaches."""
 
 Schedule = Literal["linear", "constant"]
+"""How the step size goes on: in a straight line to 0 after the last round, or not at all."""
+
 Setting = Literal["control", "mujoco", "dosing"]
 
 POLICY, CRITIC = "policy", "critic"
@@ -57,6 +59,29 @@ class Local:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Staircase:
+    """A step size that is divided by `factor` after every so many rounds, down to a least one (the paper's RiverSwim).
+
+    Args:
+        factor: > 1.
+        every: rounds a stair.
+        least: the smallest step size.
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    factor: float
+    every: int
+    least: float
+
+    def __post_init__(self) -> None:
+        _whole(every=self.every)
+        _positive(least=self.least)
+        parts.check("factor", self.factor, 1 < self.factor < math.inf, "a finite number > 1")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """Differentially private policy gradient: T rounds, each a noisy mean over N people who are met for it alone.
 
@@ -85,7 +110,7 @@ class Plan:
         kappa: factor of a private critic's gradient under the joint clip.
         critic_step: step size of a private or shared critic, times that of the policy's schedule.
         step: step size of the first round.
-        schedule: "linear" decay of the step size to 0, or "constant".
+        schedule: of the step size: "linear" decay to 0, "constant", or a `Staircase`.
         average: share of the rounds, at the end, whose iterates are averaged.
         entropy: coefficient of the policy's entropy in one gradient.
         trust_region: a public rule for the clip of each round, instead of `clip`.
@@ -118,7 +143,7 @@ class Plan:
     kappa: float = 1.0
     critic_step: float = 1.0
     step: float = 1.0
-    schedule: Schedule = "linear"
+    schedule: Schedule | Staircase = "linear"
     average: float = 0.5
     entropy: float = 0.0
     trust_region: TrustRegion | None = None
@@ -134,9 +159,9 @@ class Plan:
         self.parts()
         parts.check("gamma", self.gamma, 0 <= self.gamma <= 1, "a number in [0, 1]")
         parts.check("trace", self.trace, 0 <= self.trace <= 1, "a number in [0, 1]")
-        for name, words in (("critic", Critic), ("schedule", Schedule)):
-            value = getattr(self, name)
-            parts.check(name, value, value in get_args(words), " or ".join(get_args(words)))
+        parts.check("critic", self.critic, self.critic in get_args(Critic), " or ".join(get_args(Critic)))
+        stairs = isinstance(self.schedule, Staircase) or self.schedule in get_args(Schedule)
+        parts.check("schedule", self.schedule, stairs, "linear, constant or a Staircase")
         rate, bounded = self.reward_rate, self.gamma < 1
         sane = rate is None or (math.isfinite(rate) and bounded)
         parts.check("reward_rate", rate, sane, "a finite number and a gamma below 1, or None")
@@ -258,6 +283,8 @@ class Plan:
             values = dict(fields) | {"decay": tuple(fields["decay"])}
             if values["local"] is not None:
                 values["local"] = Local(**values["local"])
+            if not isinstance(values["schedule"], str):
+                values["schedule"] = Staircase(**values["schedule"])
             if values["trust_region"] is not None:
                 region = values["trust_region"]
                 values["trust_region"] = (KL if "ridge" in region else L2)(**region)
@@ -284,6 +311,9 @@ class Plan:
 
     def step_at(self, round_: int) -> float:
         """The step size of round 0 .. T - 1."""
+        if isinstance(self.schedule, Staircase):
+            stairs = self.schedule
+            return max(stairs.least, self.step / stairs.factor ** (round_ // stairs.every))
         return self.step * (1 - round_ / self.rounds) if self.schedule == "linear" else self.step
 
     def averaged(self, round_: int) -> bool:
