@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from evaluation_calls import EVALUATION_CALLS
+from policy_calls import POLICY_CALLS, POLICY_NOTHING_SPENT, POLICY_RESERVED_ONLY
 from wrong_calls import NO_LEDGER_LEFT, NOTHING_SPENT, PRIVATE_ID, PRIVATE_VALUE, RESERVED_ONLY, WRONG_CALLS, WrongCall
 
 from tacit.errors import TacitError
@@ -21,7 +22,7 @@ from tacit.privacy.ledger import Ledger
 
 MESSAGES = Path(__file__).with_name("messages.txt")
 UPDATE = bool(os.environ.get("TACIT_UPDATE_GALLERY"))
-CALLS = (*WRONG_CALLS, *EVALUATION_CALLS)
+CALLS = (*WRONG_CALLS, *EVALUATION_CALLS, *POLICY_CALLS)
 WORDS = [re.sub("_", " ", call.__name__) for call in CALLS]
 
 
@@ -75,14 +76,15 @@ def test_the_message_is_the_one_in_the_gallery(
 def test_nothing_is_spent(call: WrongCall, ram_path: Path) -> None:
     refused(call, ram_path)
     gc.collect()
-    if call in NO_LEDGER_LEFT or not (ram_path / "ledger").exists():
+    path = next(ram_path.rglob("ledger"), None)
+    if call in NO_LEDGER_LEFT or path is None:
         return
-    view = Ledger.read(ram_path / "ledger")
+    view = Ledger.read(path)
     assert view.void_reason is None
-    if call in (*NOTHING_SPENT, *EVALUATION_CALLS):
+    if call in (*NOTHING_SPENT, *EVALUATION_CALLS, *POLICY_NOTHING_SPENT):
         assert view.spent() == (0.0, 0.0)
         assert [entry.kind for entry in view.entries()] in (["create"], ["create", "note"])
-    elif call in RESERVED_ONLY:
+    elif call in (*RESERVED_ONLY, *POLICY_RESERVED_ONLY):
         assert [plan.claimed for plan in view.plans()] == [0]
     else:
         assert len(view.plans()) == 1
