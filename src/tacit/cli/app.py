@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import tyro
 
-from tacit.cli import INTERRUPTED, commands, data_commands
+from tacit.cli import INTERRUPTED, commands, data_commands, policy_commands
 from tacit.cli.console import complain
 from tacit.errors import TacitError
 
@@ -24,6 +24,9 @@ _OPTIONAL = {
     "pandas": "data",
     "pyarrow": "data",
     "jinja2": "report",
+    "mujoco": "bench",
+    "onnx": "onnx",
+    "tensorboard": "tensorboard",
 }
 """Package -> the extra of tacit that installs it."""
 
@@ -109,6 +112,18 @@ def _run(command: object) -> None:
             from tacit.cli.evaluate import evaluate
 
             evaluate(command)
+        case policy_commands.Train():
+            from tacit.cli.train import train
+
+            train(command)
+        case policy_commands.Play():
+            from tacit.cli.play import play
+
+            play(command)
+        case policy_commands.Export():
+            from tacit.cli.play import export
+
+            export(command)
         case commands.Sample():
             from tacit.cli.sample import sample
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, subcommand
 
 from tacit.cli.data_commands import DataChain, DataImport, DataInspect, DataMaze
+from tacit.cli.policy_commands import Export, Play, Train
 from tacit.units import Relation
 
 
@@ -273,6 +274,9 @@ Command = (
     | Annotated[Data, subcommand("data", description="Make, look at or import a dataset.")]
     | Annotated[Synthesize, subcommand("synthesize")]
     | Annotated[Evaluate, subcommand("evaluate")]
+    | Annotated[Train, subcommand("train")]
+    | Annotated[Play, subcommand("play")]
+    | Annotated[Export, subcommand("export")]
     | Annotated[Sample, subcommand("sample")]
     | Annotated[Report, subcommand("report")]
     | Annotated[Certificate, subcommand("certificate", description="Show, verify or sign a certificate.")]

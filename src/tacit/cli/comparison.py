@@ -1,0 +1,103 @@
+"""What a trained policy returns on fresh simulated people, beside other epsilons, a ceiling and a floor."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from tacit.cli.console import Advance
+from tacit.cli.worlds import World
+from tacit.measure.report import Learning, Outcome
+from tacit.measure.report.learning import Role
+from tacit.methods.policy_gradient import Acting, Learned, Plan, learn
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.register import Register
+from tacit.privacy.user_vault import UserVault
+
+SHARE = 4
+"""Learning curves are measured on this part of the people on whom the last policies are."""
+
+
+def measured(
+    world: World, value: Learned, label: str, role: Role, *, evaluate: int, seed: int
+) -> tuple[Outcome, Learning, float]:
+    """The outcome of one setting, its learning curve, and the standard error of the first run's return.
+
+    Args:
+        world: where people are met.
+        value: of R runs.
+        label, role: of the setting.
+        evaluate: how many fresh people.
+        seed: of these people.
+    """
+    runs, epsilon = value.replicates, value.plan.epsilon
+
+    def final(*, greedy: bool, average: bool) -> np.ndarray:
+        return world.returns(value.actor(greedy=greedy, average=average), runs, evaluate, seed=seed)
+
+    drawn = final(greedy=False, average=False)
+    means = drawn.mean(axis=1)
+    kept = len(value.people)
+    theta = value.iterates.reshape(kept * runs, -1)
+    few = max(2, evaluate // SHARE)
+    path = world.returns(Acting(value.policy, theta), kept * runs, few, seed=seed).mean(axis=1).reshape(kept, runs)
+    row = Outcome(
+        label=label,
+        role=role,
+        epsilon=None if epsilon is None or math.isinf(epsilon) else epsilon,
+        mean=float(means.mean()),
+        low=float(means.min()),
+        high=float(means.max()),
+        greedy=float(final(greedy=True, average=False).mean()),
+        averaged=float(final(greedy=False, average=True).mean()),
+        runs=runs,
+    )
+    curve = Learning(
+        label=label,
+        role=role,
+        people=value.people.astype(np.float64),
+        mean=path.mean(axis=1),
+        low=path.min(axis=1),
+        high=path.max(axis=1),
+    )
+    error = float(drawn[0].std(ddof=1) / math.sqrt(evaluate)) if evaluate > 1 else 0.0
+    return row, curve, error
+
+
+def repeated(world: World, plan: Plan, *, runs: int, seed: int, advance: Advance) -> Learned:
+    """Independent runs of a plan, whose ledgers and register are thrown away: everybody in them is simulated."""
+    assert plan.unit is not None
+    assert plan.epsilon is not None
+    assert plan.delta is not None
+    budget = plan.epsilon if math.isfinite(plan.epsilon) else 1.0
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        inside = Path(folder, "run")
+        inside.mkdir()
+        ledgers = [
+            stack.enter_context(Ledger(inside / f"ledger-{r}", plan.unit, epsilon=budget, delta=plan.delta))
+            for r in range(runs)
+        ]
+        register = stack.enter_context(Register(inside / "register", key=Path(folder, "key")))
+        users = world.users(plan, seed=seed, population=plan.unit.size, replicates=runs)
+        return learn(plan, UserVault(users, ledgers, register), world.recipe.policy, seed=seed, progress=advance).value
+
+
+def without_privacy(plan: Plan) -> Plan:
+    """The same plan without noise: the ceiling of the comparison."""
+    return _priced(dataclasses.replace(plan, noise_multiplier=0.0), plan)
+
+
+def noise_alone(plan: Plan) -> Plan:
+    """The same plan with contributions that say nothing: its floor."""
+    return _priced(dataclasses.replace(plan, return_scale=0.0, entropy=0.0), plan)
+
+
+def _priced(changed: Plan, plan: Plan) -> Plan:
+    assert plan.unit is not None
+    assert plan.delta is not None
+    return changed.price(unit=plan.unit, delta=plan.delta)

@@ -1,0 +1,75 @@
+"""`tacit play` and `tacit export`: a released policy in its environment, and as an ONNX model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tacit import hub
+from tacit.cli import worlds
+from tacit.cli.console import say
+from tacit.cli.policy_commands import Export, Play
+from tacit.envs.serving import returns
+from tacit.errors import DataError, FileError
+from tacit.methods.policy_gradient import Learned
+from tacit.privacy.release import Release
+
+
+def play(command: Play) -> None:
+    """Verify, play, print the returns.
+
+    Raises:
+        FileError: the folder is damaged or holds something else.
+        CertificateError: the certificate was edited.
+        DataError: the environment is unknown, not given, or not one for this policy; or there are no episodes.
+    """
+    release = _policy(command.policy)
+    told = hub.notes(command.policy)
+    name = command.environment or told.get("environment")
+    if command.episodes < 1 or not isinstance(name, str):
+        raise DataError(
+            "the number of episodes is below 1" if command.episodes < 1 else "the policy says no environment",
+            where="play",
+            expected="--episodes of at least 1, and an environment",
+            remedy="choose another number" if command.episodes < 1 else "name one with --environment",
+        )
+    same = name == told.get("environment")
+    domain, limit = worlds.playground(name, release.value.policy, render=command.render)
+    horizon, repeat = (told["horizon"], told["repeat"]) if same else (limit, 1)
+    say(f"Verified: {release.certificate.sentence}")
+    actor = release.value.actor(greedy=command.greedy, average=command.averaged)
+    paid = []
+    for episode in range(command.episodes):
+        generator = np.random.default_rng((command.seed, episode))
+        with worlds.rendering():
+            (played,) = returns(domain, actor, 1, 1, horizon=horizon, repeat=repeat, generator=generator)
+        paid.append(float(played[0]))
+        say(f"Episode {episode + 1}: {paid[-1]:g}")
+    spread = f" ± {np.std(paid, ddof=1) / np.sqrt(len(paid)):.2g} (standard error)" if len(paid) > 1 else ""
+    say(f"Mean: {np.mean(paid):.5g}{spread}")
+
+
+def export(command: Export) -> None:
+    """Write the ONNX model.
+
+    Raises:
+        FileError: the folder is damaged or holds something else, or the output exists.
+        CertificateError: the certificate was edited.
+    """
+    release = _policy(command.policy)
+    hub.to_onnx(release, command.out, average=command.averaged)
+    say(f"Wrote {command.out}")
+    say(release.certificate.sentence)
+
+
+def _policy(folder: Path) -> Release[Learned]:
+    release = hub.load(folder)
+    if not isinstance(release.value, Learned):
+        raise FileError(
+            "the release is a synthesizer, and does not act",
+            where=str(folder),
+            expected="the policy of a run of `tacit train`",
+            remedy="draw rows from it with `tacit sample`",
+        )
+    return release

@@ -1,0 +1,179 @@
+"""`tacit train`: simulated people in, a policy with its certificate out."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from importlib import import_module
+from pathlib import Path
+
+from tacit import hub
+from tacit.cli import comparison, outcome, train_words
+from tacit.cli.console import progress, say
+from tacit.cli.folders import RunFolder, require_free
+from tacit.cli.policy_commands import Train
+from tacit.cli.worlds import World
+from tacit.errors import FileError
+from tacit.measure.report import PolicyReport
+from tacit.measure.report.learning import Role
+from tacit.methods.policy_gradient import Learned, Plan, learn
+from tacit.methods.policy_gradient.plan import POLICY
+from tacit.privacy import plan as plans
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.register import Register
+from tacit.privacy.release import Release
+from tacit.privacy.user_vault import UserVault
+
+FOLDER, CHECKPOINT, TENSORBOARD = "policy", "checkpoint", "tensorboard"
+LEDGER, PRIVATE, REGISTER = "ledger", "private", "register"
+SIMULATED = "The people are simulated: nobody is behind them, and the certificate and the report say so."
+FRESH = 1_000_000
+"""How far seeds lie apart: those of the training's people, of comparisons' and of those who are only played with."""
+
+
+def train(command: Train) -> None:
+    """Plan, promise, meet, release, report.
+
+    Raises:
+        TacitError: see the exit codes of `tacit.cli.app.main`; nothing is spent before people are met.
+    """
+    if not command.dry_run:
+        require_free(command.out, resume=command.resume)
+        _require_key(command)
+    if command.tensorboard:
+        import_module("tensorboard")  # a missing package is told before anybody is met
+    with progress("Opening the environment"):
+        world = train_words.opened(command)
+    with progress("Calibrating the noise"):
+        plan = train_words.planned(command, world)
+    say(str(plan))
+    say(SIMULATED)
+    if command.dry_run:
+        say("Dry run: nobody was met and nothing was spent.")
+        return
+    settings = {k: v for k, v in dataclasses.asdict(command).items() if k not in ("resume", "dry_run", "out")}
+    with RunFolder.attempt(command.out, "train", settings, resume=command.resume) as run:
+        _produce(command, world, plan, run)
+
+
+def key_path(out: Path) -> Path:
+    """Where the key of the register lies: beside the folder of the run, never in it."""
+    out = out.resolve()
+    return out.with_name(f"{out.name}.key")
+
+
+def _require_key(command: Train) -> None:
+    key = key_path(command.out)
+    if key.exists() and not (command.resume and (command.out / PRIVATE / REGISTER).exists()):
+        raise FileError(
+            "there is the key of an earlier run's register",
+            where=str(key),
+            expected="no key beside the folder of a new run",
+            remedy="remove it if that run's folder is gone for good, or choose another folder",
+        )
+
+
+def _produce(command: Train, world: World, plan: Plan, run: RunFolder) -> None:
+    watch = outcome.Stopwatch()
+    if run.read()["finished"]:
+        say("The run was finished already.")
+    else:
+        release = hub.load(run.inside(FOLDER)) if run.inside(FOLDER).exists() else _learn(command, world, plan, run)
+        outcome.certify(run, release.certificate)
+        report = _report(command, world, release, run.path.name)
+        if command.tensorboard:
+            from tacit.cli import scalars
+
+            run.remove(TENSORBOARD)
+            scalars.write(run.inside(TENSORBOARD), release, report)
+        size = ("Parameters", f"{release.value.policy.parameters:,}")
+        outcome.finish(run, dataclasses.replace(report, costs=(size, *watch.costs())))
+    _closing(run, command)
+
+
+def _learn(command: Train, world: World, plan: Plan, run: RunFolder) -> Release[Learned]:
+    """The run that is released; taken up where it was interrupted."""
+    assert plan.unit is not None
+    assert plan.epsilon is not None
+    assert plan.delta is not None
+    run.inside(PRIVATE).mkdir(exist_ok=True)
+    budget = plan.epsilon if math.isfinite(plan.epsilon) else command.epsilon  # nothing else is ever charged
+    with (
+        Ledger(run.inside(LEDGER), plan.unit, epsilon=budget, delta=plan.delta) as ledger,
+        Register(run.inside(PRIVATE) / REGISTER, key=key_path(command.out)) as register,
+        progress("Meeting people") as advance,
+    ):
+        identity = plans.plan_id(plan)
+        known = any(summary.id == identity for summary in ledger.plans())
+        met = ledger.claimed(identity, POLICY) if known else 0
+        users = world.users(plan, seed=command.seed, meetings=met, population=plan.unit.size)
+        release = learn(
+            plan,
+            UserVault(users, ledger, register),
+            world.recipe.policy,
+            seed=command.seed,
+            folder=run.inside(CHECKPOINT),
+            resume=command.resume,
+            progress=advance,
+        )
+    hub.save(release, run.inside(FOLDER), notes=world.notes())
+    run.remove(CHECKPOINT)
+    return release
+
+
+def _report(command: Train, world: World, release: Release[Learned], title: str) -> PolicyReport:
+    """Returns on people whom no training met: of the release, and of whatever it is compared with."""
+    seed, rows, curves, error = command.seed + FRESH, [], [], 0.0
+    for label, role, plan in _settings(command, world, release.value.plan):
+        value = release.value
+        if role != "released":
+            with progress(f"Training {command.runs} more ({label})") as advance:
+                value = comparison.repeated(world, plan, runs=command.runs, seed=seed, advance=advance)
+        with progress(f"Playing with {command.evaluate:,} fresh people ({label})"):
+            row, curve, spread = comparison.measured(
+                world, value, label, role, evaluate=command.evaluate, seed=seed + FRESH
+            )
+        rows.append(row)
+        curves.append(curve)
+        error = spread if role == "released" else error
+    plan = release.value.plan
+    return PolicyReport(
+        title=title,
+        certificate=release.certificate.to_json(),
+        verify=outcome.VERIFY,
+        environment=world.name,
+        people=plan.users * plan.rounds,
+        evaluated=command.evaluate,
+        error=error,
+        outcomes=tuple(rows),
+        curves=tuple(curves),
+    )
+
+
+def _settings(command: Train, world: World, released: Plan) -> list[tuple[str, Role, Plan]]:
+    """What the report shows, the largest epsilon first. Comparisons keep the guarantee, beside the paper's too."""
+    told = "the paper's recipe, released" if command.paper else f"epsilon {command.epsilon:g}, released"
+    private: list[tuple[float, str, Role, Plan]] = [(command.epsilon, told, "released", released)]
+    guarded = dataclasses.replace(command, paper=False)
+    for epsilon in sorted(set(command.compare)):
+        plan = train_words.planned(dataclasses.replace(guarded, epsilon=epsilon), world)
+        private.append((epsilon, f"epsilon {epsilon:g}", "compared", plan))
+    rows = [(label, role, plan) for _, label, role, plan in sorted(private, key=lambda one: -one[0])]
+    if not world.fast:
+        return rows
+    plan = train_words.planned(guarded, world) if command.paper else released
+    ceiling: tuple[str, Role, Plan] = ("without privacy", "ceiling", comparison.without_privacy(plan))
+    floor: tuple[str, Role, Plan] = ("noise alone", "floor", comparison.noise_alone(plan))
+    return [ceiling, *rows, floor]
+
+
+def _closing(run: RunFolder, command: Train) -> None:
+    folder = run.path
+    say()
+    say(f"Open     {folder / outcome.REPORT}")
+    say(f"Verify   tacit certificate verify {folder / outcome.CERTIFICATE}")
+    say(f"Play     tacit play {folder / FOLDER}")
+    say(f"Budget   tacit ledger show {folder / LEDGER}")
+    say(f"Key      {key_path(command.out)} (of the register of contributions: keep it, and not with the run)")
+    if command.tensorboard:
+        say(f"Scalars  tensorboard --logdir {folder / TENSORBOARD}")
