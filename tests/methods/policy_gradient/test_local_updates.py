@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from tacit.agents.heads import Categorical, Gaussian
 from tacit.agents.networks import Mlp
 from tacit.agents.torch_network import TorchNetwork
 from tacit.data.spec import Box, Discrete, PublicSpec
@@ -15,7 +16,6 @@ from tacit.errors import PlanError
 from tacit.methods.policy_gradient.advantages import Advantages
 from tacit.methods.policy_gradient.contributions import Released
 from tacit.methods.policy_gradient.features import Scaled
-from tacit.methods.policy_gradient.heads import Categorical, Gaussian
 from tacit.methods.policy_gradient.local_training import Training
 from tacit.methods.policy_gradient.local_updates import CriticUpdates, LocalUpdates
 from tacit.methods.policy_gradient.policies import Policy, Value

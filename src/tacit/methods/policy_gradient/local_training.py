@@ -24,7 +24,7 @@ Gradient = Callable[[Float32, Mapping[str, Array]], Float32]
 The column "share" is 1 / (how many rows of the minibatch the person has), and 0 where there is no row.
 """
 
-_TOGETHER = 256
+_TOGETHER = 512
 """Rows of a minibatch, of all people that are trained side by side: more would leave the processor's caches."""
 
 
@@ -95,8 +95,9 @@ class Training:
                 phi = theta[people]
                 adam = _Adam(self, phi, None if moments is None else moments[people])
                 own = {name: column[people] for name, column in columns.items()}
+                shuffle = _Shuffle(counts[people], length, cut, width)
                 for key in keys:
-                    shuffled = _shuffled(own, counts[people], key, cut, width)
+                    shuffled = shuffle(own, key)
                     for j in range(cut):
                         adam.ascend(phi, gradient(phi, {name: column[:, j] for name, column in shuffled.items()}))
                 result[people] = phi
@@ -104,16 +105,24 @@ class Training:
         return result
 
 
-def _shuffled(columns: Mapping[str, Array], counts: Array, keys: Array, cut: int, width: int) -> dict[str, Array]:
-    """Columns [G, cut, width, ...] of G people in the order of the keys [L] of their own rows, with their "share"."""
-    people, span = len(counts), len(keys)
-    order = np.where(np.arange(span) < counts[:, None], keys, np.inf).argsort(axis=1)
-    edges = np.arange(cut + 1) * counts[:, None] // cut
-    place = edges[:, :-1, None] + np.arange(width)
-    share = (place < edges[:, 1:, None]) / np.diff(edges)[..., None]
-    who = np.arange(people)[:, None, None]
-    which = order[who, np.minimum(place, span - 1)]
-    return {name: column[who, which] for name, column in columns.items()} | {"share": share.astype(np.float32)}
+class _Shuffle:
+    """Cuts the shuffled rows of G people into minibatches: columns [G, L, ...] into [G, cut, width, ...]."""
+
+    def __init__(self, counts: Array, length: int, cut: int, width: int) -> None:
+        edges = np.arange(cut + 1) * counts[:, None] // cut
+        place = edges[:, :-1, None] + np.arange(width)
+        share = (place < edges[:, 1:, None]) / np.diff(edges)[..., None]
+        self._counts, self._length, self._share = counts, length, share.astype(np.float32)
+        before = np.cumsum(counts) - counts
+        self._place = before[:, None, None] + np.minimum(place, counts[:, None, None] - 1)
+
+    def __call__(self, columns: Mapping[str, Array], keys: Array) -> dict[str, Array]:
+        """Everybody's rows in the order of the keys [L] of these rows, with their "share"."""
+        order = np.argsort(keys)
+        person, at = np.nonzero(order < self._counts[:, None])
+        which = (person * self._length + order[at])[self._place]
+        cut = {name: column.reshape(-1, *column.shape[2:])[which] for name, column in columns.items()}
+        return cut | {"share": self._share}
 
 
 class _Adam:

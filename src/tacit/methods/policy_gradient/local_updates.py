@@ -63,11 +63,12 @@ class LocalUpdates:
         check("entropy", self.entropy, 0 <= self.entropy < np.inf, "a finite number >= 0")
         check("objective", self.objective, self.objective in ("ratio", "gradient"), '"ratio" or "gradient"')
 
-    def __call__(self, rows: Rows, state: Released) -> Float64:
+    def __call__(self, rows: Rows, state: Released) -> Float32:
         """[U, P], or [U, P + Q] with a private critic."""
         replicate = rows["replicate"]
         theta = state.theta[replicate]
-        errors = self.advantages.errors(rows, *critic_values(self.critic, rows, state))
+        values, following = critic_values(self.critic, rows, state)
+        errors = self.advantages.errors(rows, values, following)
         columns: dict[str, Array] = {
             "inputs": self.policy.features(rows["observations"]),
             "actions": rows["actions"],
@@ -81,10 +82,13 @@ class LocalUpdates:
             moments = (state.previous / (self.training.learning_rate * steps)).astype(np.float32)[replicate]
         counts = rows["mask"].sum(axis=1)
         vectors = self.training(theta, columns, counts, self._gradient, state.round, moments)
-        if self.critic is not None and self.kappa:
-            taught = CriticUpdates(self.critic, self.advantages, self.training).differences(rows, state, errors)
+        if self.critic is not None and values is not None and self.kappa:
+            taught = CriticUpdates(self.critic, self.advantages, self.training).differences(
+                rows, state, errors + values
+            )
             vectors = np.concatenate([vectors, np.float32(self.kappa) * taught], axis=1)
-        return np.asarray(vectors * state.stretch[replicate][:, None])
+        vectors *= state.stretch[replicate][:, None].astype(np.float32)
+        return vectors
 
     def _log_probabilities(self, theta: Float32, columns: Mapping[str, Array], mask: NDArray[np.bool_]) -> Float32:
         """log pi_theta [U, L] of the actions that were played."""
@@ -123,17 +127,19 @@ class CriticUpdates:
 
     def __call__(self, rows: Rows, state: Released) -> Float32:
         """[U, Q]."""
-        return self.differences(rows, state, self.advantages.errors(rows, *critic_values(self.critic, rows, state)))
-
-    def differences(self, rows: Rows, state: Released, errors: Float64) -> Float32:
-        """[U, Q] for given errors [U, L] of the critic's values."""
-        values, _ = critic_values(self.critic, rows, state)
-        assert state.phi is not None
+        values, following = critic_values(self.critic, rows, state)
         assert values is not None
-        columns = {"observations": rows["observations"], "returns": (errors + values).astype(np.float32)}
+        return self.differences(rows, state, self.advantages.errors(rows, values, following) + values)
+
+    def differences(self, rows: Rows, state: Released, returns: Float64) -> Float32:
+        """[U, Q] for given returns [U, L]."""
+        assert state.phi is not None
+        columns = {"inputs": self.critic.features(rows["observations"]), "returns": returns.astype(np.float32)}
         phi, counts = state.phi[rows["replicate"]], rows["mask"].sum(axis=1)
         return self.training(phi, columns, counts, self._gradient, state.round)
 
     def _gradient(self, phi: Float32, batch: Mapping[str, Array]) -> Float32:
-        error = batch["returns"] - self.critic(phi, batch["observations"])
-        return self.critic.gradient(phi, batch["observations"], error * batch["share"])
+        network = self.critic.network
+        values, cache = network.forward(phi, batch["inputs"])
+        error = (batch["returns"] - values[..., 0]) * batch["share"]
+        return network.backward(phi, cache, error[..., None])[:, 0]
