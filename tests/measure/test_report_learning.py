@@ -15,7 +15,20 @@ from test_report import CERTIFICATE, HOSTILE, NEEDS_CHROMIUM, Page, require_fit
 from tacit.errors import DataError, FileError
 from tacit.measure.report import EvaluationReport, Learning, Outcome, PolicyReport, render, storage
 
-PLAN = {"users": 32, "rounds": 50, "clip": 0.8, "critic": "local", "unit": {"name": "person"}, "epsilon": 1.0}
+PLAN = {
+    "users": 32,
+    "rounds": 50,
+    "clip": 0.8,
+    "critic": "local",
+    "ridge": 0.005,
+    "kappa": 1.0,
+    "correlation": "toeplitz",
+    "decay": [1.0],
+    "participations": 1,
+    "local": None,
+    "unit": {"name": "person"},
+    "epsilon": 1.0,
+}
 LEARNED = {
     **CERTIFICATE,
     "simulated": True,
@@ -100,6 +113,28 @@ def test_the_released_row_stands_out_and_a_single_run_has_no_spread() -> None:
     assert "synthetic" not in bands
 
 
+def test_settings_without_effect_are_left_out() -> None:
+    page = Page(render(report())).text.partition("The certificate")[0]
+    assert "penalty of the local critic" in page
+    assert "workload that the noise is matched to" in page
+    assert "weight of the critic" not in page
+    assert "local default" not in page
+    changed = {**PLAN, "critic": "private", "correlation": "independent"}
+    page = Page(render(report(certificate={**LEARNED, "plan": changed}))).text.partition("The certificate")[0]
+    assert "penalty of the local critic" not in page
+    assert "workload that the noise is matched to" not in page
+    assert "weight of the critic under the clip" in page
+
+
+@pytest.mark.parametrize(
+    ("often", "words"),
+    [(1, "Each patient counts once, in one"), (4, "Each patient counts at most 4 times, bounded each time")],
+)
+def test_participations_are_told(often: int, words: str) -> None:
+    plan = {**PLAN, "participations": often}
+    assert words in Page(render(report(certificate={**LEARNED, "plan": plan}))).text
+
+
 def test_a_release_alone_compares_with_nothing() -> None:
     own = report(outcomes=(outcome("epsilon 1", "released", 1.0),), curves=(curve("epsilon 1", "released"),))
     page = Page(render(own))
@@ -122,6 +157,7 @@ def test_one_outcome_is_the_released_one(roles: tuple[str, ...]) -> None:
 def test_a_recipe_without_a_promise_is_called_so_before_its_return() -> None:
     broken = {**LEARNED, "private": False, "epsilon": "inf", "reasons": ["a critic is shared without noise"]}
     text = render(report(certificate=broken))
+    assert "Each patient counts" not in text
     assert text.index("Not private.") < text.index("<h1>")
     assert "Do not publish this release: a critic is shared without noise." in Page(text).text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,24 @@ from tacit.measure.report.svg import number, span
 
 _NAMES = {
     "users": "people in a round",
-    "rounds": "rounds: each meets other people",
-    "clip": "clip: largest norm of one person's contribution",
+    "rounds": "rounds, each with other people",
+    "clip": "clip: largest norm of a contribution",
+    "most_noise": "largest noise multiplier times clip",
     "gamma": "discount",
+    "trace": "trace: 1 for whole returns",
     "horizon": "longest episode, in decisions",
-    "repeat": "public action repeat",
-    "participations": "times one person may take part",
+    "participations": "rounds in which one person may take part",
     "noise_multiplier": "noise multiplier, of the whole run",
+    "correlation": "noise from round to round",
+    "decay": "workload that the noise is matched to",
+    "reward_rate": "reward of the public baseline",
+    "ridge": "penalty of the local critic",
+    "standardised": "advantages standardised for each person",
+    "return_scale": "public factor of rewards",
+    "kappa": "weight of the critic under the clip",
+    "critic_step": "step size of the critic",
+    "step": "first step size",
+    "average": "share of the rounds that is averaged",
 }
 """Settings that their names alone do not explain."""
 COLUMNS = ("Return", "Greedy", "Averaged policy", "Runs")
@@ -41,7 +53,7 @@ def learned(report: PolicyReport) -> dict[str, Any]:
         "rows": [_row(row) for row in report.outcomes],
         "compared": len(report.outcomes) > 1,
         "several": any(row.runs > 1 for row in report.outcomes),
-        "settings": settings.pairs(certificate["plan"], _NAMES),
+        "settings": settings.pairs(certificate["plan"], _NAMES, _unused(certificate["plan"])),
         "covered": list(certificate["covered"]),
         "assumptions": list(certificate["assumptions"]),
         "not_covered": list(certificate["not_covered"]),
@@ -52,13 +64,26 @@ def _returned(report: PolicyReport) -> str:
     return number(float(f"{report.released.mean:.3g}"))
 
 
+def _unused(plan: Mapping[str, Any]) -> set[str]:
+    """Settings without effect, and those that stand elsewhere on the page."""
+    unused = {name for name, value in plan.items() if value is None} | settings.STATED
+    unused |= set() if plan["critic"] == "local" else {"ridge"}
+    unused |= set() if plan["critic"] in ("private", "shared") else {"kappa", "critic_step"}
+    return unused | ({"decay"} if plan["correlation"] != "toeplitz" else set())
+
+
 def _details(report: PolicyReport) -> list[str]:
-    return [
+    lines = [
         f"Measured on {report.evaluated:,} simulated people whom the training never met. Their returns are not part "
-        "of the release, and nothing was chosen by them.",
-        "Each person was met once and left one bounded contribution; what one of them did changes this policy no "
-        "more than the promise below allows.",
+        "of the release, and nothing was chosen by them."
     ]
+    if report.certificate["private"] is True:
+        name, often = report.certificate["unit"]["name"], report.certificate["plan"]["participations"]
+        left = "once, in one bounded contribution" if often == 1 else f"at most {often} times, bounded each time"
+        lines.append(
+            f"Each {name} counts {left}; what one of them did changes this policy no more than is promised below."
+        )
+    return lines
 
 
 def _figures(report: PolicyReport) -> list[tuple[str, str, str]]:
