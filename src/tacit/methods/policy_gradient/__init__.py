@@ -9,11 +9,16 @@ from tacit.agents.heads import Categorical, Gaussian
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.algorithm import learn
 from tacit.methods.policy_gradient.features import OneHot, Quadratic, Scaled
+from tacit.methods.policy_gradient.fisher import PrivateFisher, PublicFisher
 from tacit.methods.policy_gradient.learned import Learned
-from tacit.methods.policy_gradient.plan import Local, Plan, Staircase
+from tacit.methods.policy_gradient.plan import Plan
 from tacit.methods.policy_gradient.policies import Acting, Policy, Value
+from tacit.methods.policy_gradient.settings import Local, Staircase
+from tacit.methods.policy_gradient.trust_region import KL, L2
 
 __all__ = [
+    "KL",
+    "L2",
     "Acting",
     "Categorical",
     "Gaussian",
@@ -22,6 +27,8 @@ __all__ = [
     "OneHot",
     "Plan",
     "Policy",
+    "PrivateFisher",
+    "PublicFisher",
     "Quadratic",
     "Scaled",
     "Staircase",

@@ -8,19 +8,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 from tacit.errors import PlanError
+from tacit.methods.policy_gradient.fisher import PrivateFisher
+from tacit.methods.policy_gradient.settings import Critic, Local, Schedule, Staircase, positive, whole
 from tacit.methods.policy_gradient.trust_region import KL, L2, TrustRegion
 from tacit.privacy import correlated, parts
 from tacit.privacy import plan as plans
 from tacit.privacy.correlated import Correlation
 from tacit.privacy.parts import UserSum
 from tacit.units import Unit
-
-Critic = Literal["none", "local", "private", "public", "shared"]
-"""Where advantages take values from: from nowhere; from each person's own rows alone; from a critic that is released
-with the policy under one clip; from a public critic; or, without any privacy, from a critic that everybody teaches."""
-
-Schedule = Literal["linear", "constant"]
-"""How the step size goes on: in a straight line to 0 after the last round, or not at all."""
 
 Setting = Literal["control", "mujoco", "dosing"]
 
@@ -29,56 +24,6 @@ POLICY, CRITIC = "policy", "critic"
 
 UNBOUNDED = 2.0**39
 """The clip of the shared critic of the paper, which bounds nothing."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Local:
-    """What a person computes from own rows: the paper's local PPO updates (its algorithm 3) instead of one gradient.
-
-    Args:
-        epochs: passes over own rows.
-        minibatches: parts of a pass, one Adam step each.
-        learning_rate: of the person's Adam.
-        entropy: coefficient of the policy's entropy.
-        seeded: whether Adam begins with the moments of the update that was released last, instead of with none.
-
-    Raises:
-        PlanError: a value is out of range.
-    """
-
-    epochs: int = 8
-    minibatches: int = 2
-    learning_rate: float = 2.5e-4
-    entropy: float = 0.0
-    seeded: bool = True
-
-    def __post_init__(self) -> None:
-        _whole(epochs=self.epochs, minibatches=self.minibatches)
-        _positive(learning_rate=self.learning_rate)
-        parts.check("entropy", self.entropy, 0 <= self.entropy < math.inf, "a finite number >= 0")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Staircase:
-    """A step size that is divided by `factor` after every so many rounds, down to a least one (the paper's RiverSwim).
-
-    Args:
-        factor: > 1.
-        every: rounds a stair.
-        least: the smallest step size.
-
-    Raises:
-        PlanError: a value is out of range.
-    """
-
-    factor: float
-    every: int
-    least: float
-
-    def __post_init__(self) -> None:
-        _whole(every=self.every)
-        _positive(least=self.least)
-        parts.check("factor", self.factor, 1 < self.factor < math.inf, "a finite number > 1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +59,8 @@ class Plan:
         average: share of the rounds, at the end, whose iterates are averaged.
         entropy: coefficient of the policy's entropy in one gradient.
         trust_region: a public rule for the clip of each round, instead of `clip`.
+        fisher: for a KL trust region, a second part that asks the same people for the policy's Fisher information and
+            shares the plan's noise; None takes the information of public records (`learn`).
         unit, epsilon, delta: the promise; None until the plan is calibrated.
 
     Raises:
@@ -147,15 +94,16 @@ class Plan:
     average: float = 0.5
     entropy: float = 0.0
     trust_region: TrustRegion | None = None
+    fisher: PrivateFisher | None = None
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
 
     def __post_init__(self) -> None:
-        _whole(rounds=self.rounds, users=self.users, horizon=self.horizon, participations=self.participations)
-        _positive(clip=self.clip, step=self.step, ridge=self.ridge, kappa=self.kappa, critic_step=self.critic_step)
+        whole(rounds=self.rounds, users=self.users, horizon=self.horizon, participations=self.participations)
+        positive(clip=self.clip, step=self.step, ridge=self.ridge, kappa=self.kappa, critic_step=self.critic_step)
         if self.most_noise is not None:
-            _positive(most_noise=self.most_noise)
+            positive(most_noise=self.most_noise)
         self.parts()
         parts.check("gamma", self.gamma, 0 <= self.gamma <= 1, "a number in [0, 1]")
         parts.check("trace", self.trace, 0 <= self.trace <= 1, "a number in [0, 1]")
@@ -172,6 +120,8 @@ class Plan:
         parts.check("entropy", self.entropy, other, "0 with local updates, which have an entropy of their own")
         known = self.trust_region is None or self.correlation != "tree"
         parts.check("correlation", self.correlation, known, "independent or toeplitz with a trust region")
+        used = self.fisher is None or isinstance(self.trust_region, KL)
+        parts.check("fisher", self.fisher, used, "None without a KL trust region")
         if self.epsilon is not None:
             parts.check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
         if self.unit is not None and self.delta is not None:
@@ -223,7 +173,9 @@ class Plan:
         )
 
     def parts(self) -> tuple[UserSum, ...]:
-        """The only touch of people's rows: T noisy sums; with a shared critic T more, which bound and hide nothing."""
+        """The only touch of people's rows: T noisy sums; T more of a shared critic, which bound and hide nothing, or of
+        the Fisher information.
+        """
 
         def part(name: str, clip: float, noise: float | None, correlation: Correlation) -> UserSum:
             return UserSum(
@@ -235,11 +187,22 @@ class Plan:
                 rows_per_unit=self.horizon,
                 participations=self.participations,
                 correlation=correlation,
-                decay=self.decay if correlation == "toeplitz" else (1.0,),
+                decay=self.decay if name == POLICY else (1.0,),
             )
 
-        policy = part(POLICY, self.bound, self.noise_multiplier, self.correlation)
-        return (policy, part(CRITIC, UNBOUNDED, 0.0, "independent")) if self.critic == "shared" else (policy,)
+        found = [part(POLICY, self.bound, self.policy_noise, self.correlation)]
+        if self.critic == "shared":
+            found.append(part(CRITIC, UNBOUNDED, 0.0, "independent"))
+        if self.fisher is not None:
+            asked = self.fisher.part(
+                steps=self.rounds,
+                users=self.users,
+                rows_per_unit=self.horizon,
+                participations=self.participations,
+                noise_multiplier=self.noise_multiplier,
+            )
+            found.append(asked)
+        return tuple(found)
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Plan:
         """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
@@ -288,6 +251,8 @@ class Plan:
             if values["trust_region"] is not None:
                 region = values["trust_region"]
                 values["trust_region"] = (KL if "ridge" in region else L2)(**region)
+            if values["fisher"] is not None:
+                values["fisher"] = PrivateFisher(**values["fisher"])
             if values["unit"] is not None:
                 values["unit"] = Unit(**values["unit"])
             return cls(**values)
@@ -298,6 +263,13 @@ class Plan:
                 expected="the fields of this version's plan",
                 remedy="use the version of tacit that wrote it",
             ) from error
+
+    @property
+    def policy_noise(self) -> float | None:
+        """The noise multiplier of the policy's part: sigma, or more where the Fisher information has its share."""
+        if self.fisher is None or self.noise_multiplier is None:
+            return self.noise_multiplier
+        return self.noise_multiplier / math.sqrt(1 - self.fisher.share)
 
     @property
     def bound(self) -> float:
@@ -327,19 +299,9 @@ class Plan:
             step: 0 .. of - 1, counted from the beginning of its block of correlated noise.
             of: steps of the block: all of them, unless a run was resumed.
         """
-        sigma = self.noise_multiplier or 0.0
+        sigma = self.policy_noise or 0.0
         sensitivity = correlated.sensitivity(self.correlation, of, self.participations, self.decay)
         if self.correlation == "independent":
             return sigma * sensitivity
         row = correlated.inverse(correlated.coefficients(of, self.decay))[: step + 1]
         return sigma * sensitivity * math.hypot(*row)
-
-
-def _whole(**values: int) -> None:
-    for name, value in values.items():
-        parts.check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
-
-
-def _positive(**values: float) -> None:
-    for name, value in values.items():
-        parts.check(name, value, math.isfinite(value) and value > 0, "a finite number > 0")

@@ -22,8 +22,9 @@ from tacit.agents.networks import Mlp
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient.features import Features, OneHot, Scaled
-from tacit.methods.policy_gradient.plan import Critic, Plan
+from tacit.methods.policy_gradient.plan import Plan
 from tacit.methods.policy_gradient.policies import Policy
+from tacit.methods.policy_gradient.settings import Critic
 
 Hidden = tuple[int, ...]
 

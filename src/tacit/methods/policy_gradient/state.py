@@ -1,0 +1,164 @@
+"""What a run carries from round to round: released and public values alone, which is what a checkpoint holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import PlanError
+from tacit.methods.policy_gradient.contributions import Released
+from tacit.methods.policy_gradient.fisher import PART as FISHER
+from tacit.methods.policy_gradient.learned import Learned
+from tacit.methods.policy_gradient.plan import CRITIC, POLICY, Plan
+from tacit.methods.policy_gradient.policies import Float32, Policy, Value
+from tacit.privacy.plan import plan_id
+from tacit.privacy.run import Run
+from tacit.privacy.user_vault import UserVault
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Float64 = NDArray[np.float64]
+
+KEPT = 20
+"""How many iterates a release keeps for learning curves, besides the start."""
+
+
+class State:
+    """Everything a run carries from round to round, all of it public."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        policy: Policy,
+        critic: Value | None,
+        replicates: int,
+        start: Float32 | None,
+        critic_start: Float32 | None,
+        seed: int,
+    ) -> None:
+        generator = np.random.default_rng(seed)
+        self.plan, self.policy, self.replicates = plan, policy, replicates
+        self.master = _start("start", policy.initial(generator, replicates), start)
+        self.critic: Float64 | None = None
+        if critic is not None:
+            self.critic = _start("critic_start", critic.network.initial(generator, replicates), critic_start)
+        self.previous: Float64 | None = None
+        self.information = np.zeros((replicates, 0))
+        self.asked = 0
+        self.total, self.counted, self.rounds = np.zeros_like(self.master), 0, 0
+        self.norms = np.zeros((plan.rounds, replicates))
+        self.kept = np.unique(np.linspace(0, plan.rounds, min(plan.rounds, KEPT) + 1).astype(np.int64))
+        self.iterates = np.repeat(self.theta[None], len(self.kept), axis=0)
+
+    @property
+    def theta(self) -> Float32:
+        """The released parameters [R, P]."""
+        return self.master.astype(np.float32)
+
+    def released(self, k: int, stretch: Float64) -> Released:
+        """What the round's contributions may use."""
+        phi = None if self.critic is None else self.critic.astype(np.float32)
+        previous = None if self.previous is None else self.previous.astype(np.float32)
+        return Released(self.theta, phi, stretch, k, previous)
+
+    def update(self, k: int, means: dict[str, Float64], shrink: Float64) -> None:
+        """Take round k's noisy means into the parameters, the average and the history."""
+        plan, size = self.plan, self.plan.step_at(k)
+        mean = means[POLICY] * shrink[:, None]
+        ascent, taught = mean[:, : self.policy.parameters], mean[:, self.policy.parameters :]
+        self.master = self.master + size * ascent
+        self.previous = ascent
+        if self.critic is not None and plan.critic == "private":
+            self.critic = self.critic + size * plan.critic_step / plan.kappa * taught
+        elif self.critic is not None and plan.critic == "shared":
+            self.critic = self.critic + size * plan.critic_step * means[CRITIC]
+        if FISHER in means:
+            before = self.information if self.asked else np.zeros_like(means[FISHER])
+            self.asked += 1
+            self.information = before + (means[FISHER] - before) / self.asked
+        if plan.averaged(k):
+            self.total, self.counted = self.total + self.master, self.counted + 1
+        self.norms[k] = np.linalg.norm(ascent, axis=1)
+        self.rounds = k + 1
+        self.iterates[self.kept >= self.rounds] = self.theta
+
+    def learned(self) -> Learned:
+        """The value to release."""
+        average = (self.total / self.counted).astype(np.float32) if self.counted else self.theta
+        return Learned(
+            plan=self.plan,
+            policy=self.policy,
+            last=self.theta,
+            average=average,
+            norms=self.norms,
+            iterates=self.iterates,
+            people=self.kept * self.plan.users,
+        )
+
+    def save(self, path: Path, run: Run, vault: UserVault) -> None:
+        """Write a checkpoint of the released values."""
+        import torch
+
+        from tacit.privacy import checkpoint
+
+        tensors = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in self._arrays().items()}
+        checkpoint.save(path, tensors, plan_id=run.plan_id, ledger=vault.ledger)
+
+    def load(self, path: Path, vault: UserVault) -> None:
+        """Take up what `save` wrote.
+
+        Raises:
+            FileError, LedgerError: the checkpoint is damaged or not this plan's.
+            PlanError: it is of another policy or another number of replicates.
+        """
+        from tacit.privacy import checkpoint
+
+        kept: dict[str, Tensor] = checkpoint.load(path, plan_id=plan_id(self.plan), ledger=vault.ledger)
+        shapes = {name: value.shape for name, value in self._arrays().items() if name != "information"}
+        fits = all(name in kept and kept[name].shape == shape for name, shape in shapes.items())
+        if not fits:
+            raise PlanError(
+                "the checkpoint is of another policy, critic or number of replicates",
+                where=str(path),
+                expected="what the run was begun with",
+                remedy="resume with the same policy and critic",
+            )
+        arrays: dict[str, Any] = {name: tensor.numpy().copy() for name, tensor in kept.items()}
+        self.master, self.total, self.norms = arrays["theta"], arrays["total"], arrays["norms"]
+        self.iterates, self.previous, self.information = (
+            arrays[name] for name in ("iterates", "previous", "information")
+        )
+        self.counted, self.asked, self.rounds = (int(v) for v in arrays["counts"])
+        if self.critic is not None:
+            self.critic = arrays["critic"]
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        arrays: dict[str, NDArray[Any]] = {
+            "theta": self.master,
+            "total": self.total,
+            "norms": self.norms,
+            "iterates": self.iterates,
+            "previous": np.zeros_like(self.master) if self.previous is None else self.previous,
+            "information": self.information,
+            "counts": np.array([self.counted, self.asked, self.rounds]),
+        }
+        return arrays if self.critic is None else arrays | {"critic": self.critic}
+
+
+def _start(name: str, drawn: Float32, given: Float32 | None) -> Float64:
+    """The given parameters, for every replicate, or those drawn: [R, P] float64."""
+    if given is None:
+        return drawn.astype(np.float64)
+    value = np.asarray(given, np.float64)
+    if value.shape not in (drawn.shape, drawn.shape[1:]) or not np.isfinite(value).all():
+        raise PlanError(
+            f"{name} has shape {value.shape}, or holds numbers that are not finite",
+            where="policy_gradient.learn",
+            expected=f"{drawn.shape[1]} finite parameters, for all replicates or for each of {drawn.shape[0]}",
+            remedy="pass parameters of this policy (or critic)",
+        )
+    return np.broadcast_to(value, drawn.shape).copy()
