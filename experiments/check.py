@@ -19,6 +19,8 @@ EXPERIMENTS = (
     "ope_accounting",
     "ope_estimators",
     "ope_open_bandit",
+    "trust_region_coverage",
+    "figure3_budget",
 )
 
 
