@@ -69,3 +69,10 @@ def test_every_row_is_bounded_whatever_it_holds(rows: np.ndarray, clip: float) -
     scaled = np.abs(clipped / clip)
     assert np.isfinite(clipped).all()
     assert (np.sqrt(np.square(scaled).sum(1)) <= 1).all()
+
+
+def test_sums_are_those_of_each_replicate() -> None:
+    vectors = np.array([[3.0, 4.0], [0.3, 0.4], [30.0, 40.0], [np.nan, 1.0]])
+    found = clipping.clipped_sums(vectors, 1.0, np.array([0, 0, 2, 2]), 3)
+    assert found == pytest.approx(np.array([[0.9, 1.2], [0.0, 0.0], [0.6, 0.8]]), rel=2e-4)
+    assert clipping.clipped_sums(np.zeros((0, 2)), 1.0, np.zeros(0, np.int64), 2).shape == (2, 2)

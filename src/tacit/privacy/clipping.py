@@ -16,6 +16,7 @@ batch size; non-finite contributions count as zero.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -73,6 +74,28 @@ def coefficients(norms: Array, clip: float) -> Array:
     factors[~(norms >= 0)] = 0.0
     factors[factors < TINY] = 0.0
     return factors
+
+
+def clipped_sums(
+    contributions: npt.ArrayLike, clip: float, replicate: npt.NDArray[np.int64], replicates: int
+) -> npt.NDArray[np.float64]:
+    """The sum of each replicate's clipped contributions.
+
+    Args:
+        contributions: [U, d], one vector a unit, or [0, d].
+        clip: the bound of each.
+        replicate: [U], rising, from 0 to replicates - 1.
+        replicates: R.
+
+    Returns:
+        [R, d] float64, added up in the order of the units.
+
+    Raises:
+        DoorError: as `clip_rows`.
+    """
+    clipped = clip_rows(contributions, clip)
+    ends = np.searchsorted(replicate, np.arange(replicates + 1))
+    return np.stack([clipped[start:end].sum(axis=0) for start, end in itertools.pairwise(ends)])
 
 
 def clip_rows(contributions: npt.ArrayLike, clip: float) -> npt.NDArray[np.float64]:

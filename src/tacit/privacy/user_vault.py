@@ -191,14 +191,13 @@ class UserVault(Paying):
         meeting.summed.add(part)
 
         def step() -> npt.NDArray[np.float64]:
-            total = np.zeros((self.replicates, d))
             replicate = meeting.rows["replicate"]
+            vectors = np.zeros((0, d))
             if len(replicate):
                 vectors = np.asarray(contribution(meeting.rows, state), np.float64)
                 if vectors.shape != (len(replicate), d):
                     raise ValueError("not one vector a person")
-                np.add.at(total, replicate, clipping.clip_rows(vectors, spec.clip))
-            return total
+            return clipping.clipped_sums(vectors, spec.clip, replicate, self.replicates)
 
         assert spec.noise_multiplier is not None
         scale = spec.noise_multiplier * spec.clip

@@ -91,9 +91,7 @@ class Vault(Paying):
             vectors = np.asarray(contribution(rows, state), np.float64)
             if vectors.shape != (len(rows["replicate"]), d):
                 raise ValueError("not one vector a unit")
-            total = np.zeros((len(self.ledgers), d))
-            np.add.at(total, rows["replicate"], clipping.clip_rows(vectors, spec.clip))
-            return total
+            return clipping.clipped_sums(vectors, spec.clip, rows["replicate"], len(self.ledgers))
 
         noisy = add_noise(behind(part, step), _sigma(spec) * spec.clip, self._noise)
         return noisy / spec.expected(self.unit)
