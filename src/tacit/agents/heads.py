@@ -104,7 +104,7 @@ class Categorical:
         if np.any(entropy):
             coefficient = np.broadcast_to(np.asarray(entropy, np.float32), weight.shape)
             slope -= coefficient * p * (logs - (p * logs).sum(axis=0))
-        return np.ascontiguousarray(np.moveaxis(slope, 0, 2), np.float32), np.zeros_like(free)
+        return np.ascontiguousarray(slope.transpose(1, 2, 0), np.float32), np.zeros_like(free)
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ def from_json(values: Mapping[str, Any]) -> Categorical | Gaussian:
 
 def _log_softmax(outputs: F32) -> F32:
     """[o, G, n] of outputs [G, n, o]: sums over a first axis are several times as fast as over a short last one."""
-    columns = np.array(np.moveaxis(outputs, 2, 0), np.float32, order="C")  # a copy: it is changed below
+    columns = np.array(outputs.transpose(2, 0, 1), np.float32, order="C")  # a copy: it is changed below
     columns -= columns.max(axis=0)
     columns -= np.log(np.exp(columns).sum(axis=0))
     return columns

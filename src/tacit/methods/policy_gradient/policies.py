@@ -96,7 +96,7 @@ class Policy:
             int64 [N], or float32 [N, a].
         """
         seats = _Seats.of(replicate, len(theta))
-        network, own = self.split(theta[seats.groups])
+        network, own = self.split(theta if len(seats.groups) == len(theta) else theta[seats.groups])
         outputs, _ = self.network.forward(network, seats.seat(self.features(observations)))
         played = self.head.greedy(outputs) if greedy else self.head.draw(outputs, own, generator)
         return seats.unseat(played)
@@ -231,30 +231,42 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class _Seats:
-    """N rows in any order, seated by replicate: [G, width, ...] for the G replicates that have any."""
+    """N rows, seated by replicate: [G, width, ...] for the G replicates that have any.
+
+    Attributes:
+        groups: [G], which replicates these are.
+        seats: ([N] group, [N] place) of every row; None where rows come replicate by replicate, equally many of each.
+        width: largest number of rows of a replicate.
+    """
 
     groups: NDArray[np.int64]
-    group: NDArray[np.int64]
-    place: NDArray[np.int64]
+    seats: tuple[NDArray[np.int64], NDArray[np.int64]] | None
     width: int
 
     @classmethod
     def of(cls, replicate: NDArray[np.int64], replicates: int) -> _Seats:
+        every = np.arange(replicates)
+        each, rest = divmod(len(replicate), replicates)
+        if not rest and np.array_equal(replicate, np.repeat(every, each)):
+            return cls(every, None, each)
         counts = np.bincount(replicate, minlength=replicates)
-        groups = np.flatnonzero(counts)
         order = np.argsort(replicate, kind="stable")
         place = np.empty_like(order)
         place[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
         group = (np.cumsum(counts > 0) - 1)[replicate]
-        return cls(groups, group, place, int(counts.max(initial=0)))
+        return cls(np.flatnonzero(counts), (group, place), int(counts.max(initial=0)))
 
     def seat(self, rows: Array) -> Array:
+        if self.seats is None:
+            return rows.reshape(len(self.groups), self.width, *rows.shape[1:])
         seated = np.zeros((len(self.groups), self.width, *rows.shape[1:]), rows.dtype)
-        seated[self.group, self.place] = rows
+        seated[self.seats] = rows
         return seated
 
     def unseat(self, seated: Array) -> Array:
-        return np.asarray(seated[self.group, self.place])
+        if self.seats is None:
+            return seated.reshape(-1, *seated.shape[2:])
+        return np.asarray(seated[self.seats])
 
 
 def _words(space: object) -> str:
