@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tacit.errors import DoorError
-from tacit.privacy.clipping import SLACK, clip_rows, coefficients
+from tacit.privacy.clipping import SLACK, clip_rows, clipped_sums, coefficients
 
 
 def test_coefficients_are_one_below_the_bound_and_the_ratio_above() -> None:
@@ -73,6 +73,6 @@ def test_every_row_is_bounded_whatever_it_holds(rows: np.ndarray, clip: float) -
 
 def test_sums_are_those_of_each_replicate() -> None:
     vectors = np.array([[3.0, 4.0], [0.3, 0.4], [30.0, 40.0], [np.nan, 1.0]])
-    found = clipping.clipped_sums(vectors, 1.0, np.array([0, 0, 2, 2]), 3)
+    found = clipped_sums(vectors, 1.0, np.array([0, 0, 2, 2]), 3)
     assert found == pytest.approx(np.array([[0.9, 1.2], [0.0, 0.0], [0.6, 0.8]]), rel=2e-4)
-    assert clipping.clipped_sums(np.zeros((0, 2)), 1.0, np.zeros(0, np.int64), 2).shape == (2, 2)
+    assert clipped_sums(np.zeros((0, 2)), 1.0, np.zeros(0, np.int64), 2).shape == (2, 2)
