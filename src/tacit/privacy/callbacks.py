@@ -171,12 +171,13 @@ def _failed(part: str, kind: str) -> DoorError:
 
 
 def _public(error: BaseException) -> bool:
-    """Whether it is a DoorError of the privacy core's own code: those name public things only.
+    """Whether it is a DoorError that the privacy core's own code met in its own work: those name public things only.
 
-    Other errors of tacit may repeat an argument (`check` does), and a callback's arguments are records.
+    One that a callback met on the way may repeat an argument of the callback's, as other errors of tacit may (`check`
+    does), and a callback's arguments are records.
     """
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
+    trace, own = error.__traceback__, True
+    while trace is not None:
+        own = own and str(trace.tb_frame.f_globals.get("__name__")).startswith(("tacit.privacy.", "torch."))
         trace = trace.tb_next
-    module = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__"))
-    return isinstance(error, DoorError) and module.startswith("tacit.privacy.")
+    return isinstance(error, DoorError) and own

@@ -194,5 +194,10 @@ def _check_profile(event: DpEvent, unit: Unit) -> None:
 
 
 def describe(plan: Plan) -> dict[str, Any]:
-    """What the ledger records about a plan: its method and every public field."""
-    return {"method": plan.method, "source": plan.source, "plan": public_fields(plan)}
+    """What the ledger records about a plan: its method, every public field, and its parts.
+
+    The parts follow from the fields, but for a plan of a caller's own or another version's: a plan that is reopened has
+    to have the parts that were charged.
+    """
+    parts = [part.certified() for part in plan.parts()]
+    return {"method": plan.method, "source": plan.source, "plan": public_fields(plan), "parts": parts}
