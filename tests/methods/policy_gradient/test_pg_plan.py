@@ -157,6 +157,11 @@ def test_json_gives_back_an_equal_plan(plan: Plan) -> None:
     assert plan_id(again) == plan_id(plan)
 
 
+def test_an_infinite_epsilon_is_read_as_certificates_write_it() -> None:
+    plan = Plan.paper(noise_multiplier=1.0).price(unit=UNIT, delta=1e-5)
+    assert Plan.from_json(public_fields(plan) | {"epsilon": "inf"}) == plan
+
+
 def test_other_json_is_refused() -> None:
     for fields in ({}, public_fields(Plan()) | {"new": 1}, public_fields(Plan()) | {"local": {"epoch": 1}}):
         with pytest.raises(PlanError, match="missing or unknown"):

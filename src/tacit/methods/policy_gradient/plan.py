@@ -244,6 +244,8 @@ class Plan:
         """
         try:
             values = dict(fields) | {"decay": tuple(fields["decay"])}
+            if values["epsilon"] is not None:
+                values["epsilon"] = float(values["epsilon"])  # certificates write "inf" for infinity
             if values["local"] is not None:
                 values["local"] = Local(**values["local"])
             if not isinstance(values["schedule"], str):
@@ -256,7 +258,7 @@ class Plan:
             if values["unit"] is not None:
                 values["unit"] = Unit(**values["unit"])
             return cls(**values)
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise PlanError(
                 "a field is missing or unknown",
                 where="policy_gradient.Plan.from_json",
