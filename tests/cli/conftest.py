@@ -1,4 +1,4 @@
-"""One finished quick demo for all tests that only read a run."""
+"""Finished runs for all tests that only read them."""
 
 from __future__ import annotations
 
@@ -14,4 +14,16 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a quick demo; copy it before changing anything."""
     folder = tmp_path_factory.mktemp("demo") / "run"
     assert main(["demo", "--out", str(folder), "--quick", "--epsilon", "8"]) == 0
+    return folder
+
+
+TINY = ("--users", "24", "--users-per-round", "6", "--delta", "1e-3", "--evaluate", "4", "--runs", "2")
+POLE = ("train", "CartPole-v1", *TINY, "--policy", "4", "--horizon", "20")
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny `tacit train` with one further epsilon and scalars; copy it before changing anything."""
+    folder = tmp_path_factory.mktemp("train") / "run"
+    assert main([*POLE, "--out", str(folder), "--compare", "8", "--tensorboard"]) == 0
     return folder

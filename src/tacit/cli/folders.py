@@ -4,10 +4,12 @@ run.json            settings, whether it finished, and everything public that re
 report.html         the report
 certificate.json    the certificate, and certificate.md for people
 evaluation.json     the released evaluation
-model/              the released synthesizer
+model/, policy/     the released synthesizer, the released policy
 minari/             the synthetic dataset, as Minari's folder of datasets
 checkpoint/         public state of the training, until it is done
-private/            the curator's own diagnostics, only where they were asked for: not to be published
+ledger              what was spent, where the people are simulated
+tensorboard/        released values as scalars, only where they were asked for
+private/            the register of contributions, and the curator's own diagnostics: not to be published
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def play(command: Play) -> None:
     same = name == told.get("environment")
     domain, limit = worlds.playground(name, release.value.policy, render=command.render)
     horizon, repeat = (told["horizon"], told["repeat"]) if same else (limit, 1)
-    say(f"Verified: {release.certificate.sentence}")
+    _verified(release)
     actor = release.value.actor(greedy=command.greedy, average=command.averaged)
     paid = []
     for episode in range(command.episodes):
@@ -60,7 +60,13 @@ def export(command: Export) -> None:
     release = _policy(command.policy)
     hub.to_onnx(release, command.out, average=command.averaged)
     say(f"Wrote {command.out}")
-    say(release.certificate.sentence)
+    _verified(release)
+
+
+def _verified(release: Release[Learned]) -> None:
+    """What the certificate promises, or that it promises nothing."""
+    private = release.certificate.private
+    say(f"Verified: {release.certificate.sentence}" if private else "NOT PRIVATE: its certificate promises nothing.")
 
 
 def _policy(folder: Path) -> Release[Learned]:

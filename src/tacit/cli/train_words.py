@@ -84,7 +84,7 @@ def planned(command: Train, world: World) -> Plan:
 
 
 def _rounds(command: Train) -> int:
-    return command.users // max(1, command.users_per_round or (8 if command.paper else 32))
+    return command.users // max(1, command.users_per_round or 32)
 
 
 def _named(command: Train) -> Recipe:

@@ -1,0 +1,217 @@
+"""`tacit train`: the promise comes first, people are met once, and a run that was interrupted goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit import hub
+from tacit.cli import main, train
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.ledger import Ledger
+
+TINY = ("--users", "24", "--users-per-round", "6", "--delta", "1e-3", "--evaluate", "4", "--runs", "2")
+POLE = ("train", "CartPole-v1", *TINY, "--policy", "4", "--horizon", "20")
+
+
+def run(*words: str) -> int:
+    return main([*words])
+
+
+def test_a_dry_run_prints_the_promise_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("train", "CartPole-v1", "--out", str(tmp_path / "run"), "--dry-run") == 0
+    out = capsys.readouterr().out
+    assert "promises (1, 1e-05)-differential privacy to every person." in out
+    assert "50 noisy sum(s) over 32 person(s) met for each, everyone in at most 1" in out
+    assert "The people are simulated" in out
+    assert out.endswith("Dry run: nobody was met and nothing was spent.\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_releases_a_policy_and_keeps_the_register_apart(trained: Path) -> None:
+    assert sorted(path.name for path in trained.iterdir() if not path.name.startswith("ledger")) == [
+        *("certificate.json", "certificate.md", "policy", "private", "report.html", "run.json", "tensorboard"),
+    ]
+    assert trained.with_name("run.key").stat().st_size == 32
+    assert (trained / "private" / "register").exists()
+    certificate = Certificate.load(trained / "certificate.json")
+    assert certificate.verify().private
+    assert certificate.simulated
+    assert certificate.unit["population"] == 24
+    assert Ledger.read(trained / "ledger").spent()[0] == pytest.approx(certificate.epsilon, rel=1e-5)
+    release = hub.load(trained / "policy")
+    assert release.value.policy.network.sizes == (4, 4, 2)
+    assert (release.value.plan.rounds, release.value.plan.horizon) == (4, 20)
+    assert hub.notes(trained / "policy") == {"environment": "CartPole-v1", "horizon": 20, "repeat": 1}
+
+
+def test_the_report_compares_with_a_ceiling_and_a_floor(trained: Path) -> None:
+    report = json.loads((trained / "run.json").read_text())["report"]
+    labels = [(row["label"], row["role"], row["runs"]) for row in report["outcomes"]]
+    assert labels == [
+        ("without privacy", "ceiling", 2),
+        ("epsilon 8", "compared", 2),
+        ("epsilon 1, released", "released", 1),
+        ("noise alone", "floor", 2),
+    ]
+    assert [curve["people"] for curve in report["curves"]] == [[0, 6, 12, 18, 24]] * 4
+    assert all(0 < row["low"] <= row["mean"] <= row["high"] <= 20 for row in report["outcomes"])
+    page = (trained / "report.html").read_text()
+    assert "In CartPole-v1, an episode under this policy returns about" in page
+    (trained / "report.html").unlink()
+    assert run("report", str(trained)) == 0
+    assert (trained / "report.html").read_text() == page
+
+
+def test_scalars_are_those_of_released_values(trained: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(trained / "tensorboard"))
+    events.Reload()
+    value = hub.load(trained / "policy").value
+    lengths = [event.value for event in events.Scalars("round/length_of_released_mean")]
+    np.testing.assert_allclose(lengths, value.norms[:, 0], rtol=1e-6)
+    lengths = [event.value for event in events.Scalars("policy/length_of_parameters")]
+    np.testing.assert_allclose(lengths, np.linalg.norm(value.iterates[:, 0], axis=1), rtol=1e-6)
+    assert set(events.Tags()["scalars"]) == {
+        "round/length_of_released_mean",
+        "policy/length_of_parameters",
+        *(f"return/{label}" for label in ("without_privacy", "epsilon_8", "epsilon_1,_released", "noise_alone")),
+    }
+
+
+def test_a_finished_run_is_left_as_it_is(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (trained / "policy" / "model.safetensors").read_bytes()
+    words = (*POLE, "--out", str(trained), "--compare", "8", "--tensorboard", "--resume")
+    assert run(*words) == 0
+    assert "The run was finished already." in capsys.readouterr().out
+    assert (trained / "policy" / "model.safetensors").read_bytes() == before
+    assert run(*words[:-1]) == 6
+
+
+@contextmanager
+def stopped(title: str) -> Iterator[Any]:
+    """A progress bar that interrupts the meetings after the second round."""
+
+    def advance(done: int, total: int, *_: object) -> None:
+        if done == 2 and title == "Meeting people":
+            raise KeyboardInterrupt
+
+    yield advance
+
+
+def test_an_interrupted_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (*POLE, "--out", str(tmp_path / "run"))
+    with monkeypatch.context() as patched:
+        patched.setattr(train, "progress", stopped)
+        assert run(*words) == 130
+    assert "give the same command with --resume" in capsys.readouterr().err
+    assert run(*words) == 6
+    assert run(*words, "--clip", "3", "--resume") == 6
+    assert "begun with other options (clip)" in capsys.readouterr().err
+    assert run(*words, "--resume") == 0
+    release = hub.load(tmp_path / "run" / "policy")
+    assert (release.value.norms > 0).all()
+    (plan,) = Ledger.read(tmp_path / "run" / "ledger").plans()
+    assert (plan.claimed, plan.steps) == (4, 4)
+    register = (tmp_path / "run" / "private" / "register").read_text()
+    assert register.count('"kind":"reserve"') == 4
+    assert not (tmp_path / "run" / "checkpoint").exists()
+
+
+def test_a_lost_key_ends_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (*POLE, "--out", str(tmp_path / "run"))
+    with monkeypatch.context() as patched:
+        patched.setattr(train, "progress", stopped)
+        assert run(*words) == 130
+    (tmp_path / "run.key").unlink()
+    assert run(*words, "--resume") == 3
+    assert "the key is gone" in capsys.readouterr().err
+
+
+def test_the_key_of_an_earlier_run_is_not_taken_for_the_new_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run.key").write_bytes(b"k" * 32)
+    assert run(*POLE, "--out", str(tmp_path / "run")) == 6
+    assert "the key of an earlier run's register" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["run.key"]
+
+
+def test_people_who_return_count_as_often_as_the_plan_says(tmp_path: Path) -> None:
+    words = ("train", "river-swim", *TINY, "--participations", "2", "--relation", "replace_one", "--unit", "swimmer")
+    assert run(*words, "--out", str(tmp_path / "run")) == 0
+    certificate = Certificate.load(tmp_path / "run" / "certificate.json")
+    assert (certificate.unit["name"], certificate.unit["population"]) == ("swimmer", 12)
+    assert certificate.unit["relation"] == "replace_one"
+    lines = (tmp_path / "run" / "private" / "register").read_text().splitlines()
+    met = [json.loads(line.rpartition(" ")[0]) for line in lines]
+    people = [name for line in met if line["kind"] == "reserve" for name in line["people"]]
+    assert len(people) == 24
+    assert len(set(people)) == 12
+
+
+def test_another_environment_needs_bounds_and_is_not_compared(tmp_path: Path) -> None:
+    (tmp_path / "bounds.json").write_text('{"reward": [-17, 0]}')
+    words = ("train", "Pendulum-v1", *TINY, "--horizon", "6", "--policy", "log-linear", "--repeat", "2")
+    assert run(*words, "--bounds", str(tmp_path / "bounds.json"), "--out", str(tmp_path / "run")) == 0
+    report = json.loads((tmp_path / "run" / "run.json").read_text())["report"]
+    assert [row["role"] for row in report["outcomes"]] == ["released"]
+    assert hub.load(tmp_path / "run" / "policy").value.plan.horizon == 3
+
+
+def test_the_published_recipe_is_labelled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("train", "CartPole-v1", *TINY, "--paper", "--policy", "4", "--out", str(tmp_path / "run"))
+    assert run(*words) == 0
+    assert "promises (inf, 0.001)-differential privacy" in capsys.readouterr().out
+    certificate = Certificate.load(tmp_path / "run" / "certificate.json")
+    assert not certificate.verify().private
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert page.index("Not private.") < page.index("<h1>")
+    assert "the paper&#39;s recipe, released" in page
+    assert run("play", str(tmp_path / "run" / "policy"), "--episodes", "1") == 0
+    assert "NOT PRIVATE: its certificate promises nothing." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("CartPol-v1",), "Gymnasium knows no such environment"),
+        (("Pendulum-v1",), "the reward has no public bounds"),
+        (("MountainCarContinuous-v0", "--bounds", "missing.json"), "the public bounds are missing or of another kind"),
+        (("CartPole-v1", "--policy", "wide"), "'wide' is no policy"),
+        (("river-swim", "--policy", "8"), "the recipe of river-swim has no choice of --policy"),
+        (("CartPole-v1", "--repeat", "2"), "the recipe of CartPole-v1 has no choice of --repeat"),
+        (("CartPole-v1", "--paper", "--critic", "local"), "the published recipe has a critic and a noise of its own"),
+        (("CartPole-v1", "--users", "3"), "a number is out of range"),
+        (("CartPole-v1", "--evaluate", "1"), "a number is out of range"),
+        (("CartPole-v1", "--epsilon", "0"), "epsilon is 0.0; expected a finite number > 0"),
+        (("CartPole-v1", "--delta", "0.1"), "delta 0.1 is not below 1 / population"),
+        (("CartPole-v1", "--clip", "-1"), "clip is -1.0"),
+        (("CartPole-v1", "--participations", "0"), "participations is 0"),
+        (("CartPole-v1", "--unit", ""), "unit"),
+    ],
+)
+def test_bad_input_costs_nothing(
+    words: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("train", words[0], *TINY, *words[1:], "--out", "run") in (2, 6)
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("tacit: ")
+    assert message in error
+    assert list(tmp_path.iterdir()) == []
