@@ -25,7 +25,9 @@ def run(name: str, folder: Path) -> str:
 
 def test_examples_are_short() -> None:
     scripts = sorted(EXAMPLES.glob("*.py"))
-    assert [script.name for script in scripts] == ["evaluate.py", "own_data.py", "synthesize_maze.py"]
+    assert [script.name for script in scripts] == [
+        *("evaluate.py", "own_data.py", "synthesize_maze.py", "train_cartpole.py"),
+    ]
     assert all(len(script.read_text().splitlines()) <= LONGEST for script in scripts)
 
 
@@ -77,3 +79,15 @@ def test_evaluate(tmp_path: Path) -> None:
     assert Ledger.read(tmp_path / "chain.ledger").spent()[0] == pytest.approx(3.0, abs=1e-3)
     assert Certificate.load(tmp_path / "certificate.json").verify().private
     assert "verified: epsilon" in shown
+
+
+def test_train_cartpole(tmp_path: Path) -> None:
+    shown = run("train_cartpole.py", tmp_path)
+    told = {name: float(paid) for name, paid in re.findall(r"^(.+): return (\d+\.\d)", shown, re.MULTILINE)}
+    assert told["epsilon 1"] > 400.0
+    assert told["without privacy"] > 400.0
+    assert told["noise alone"] < 100.0
+    assert Ledger.read(tmp_path / "run" / "ledger").spent()[0] == pytest.approx(1.0, abs=1e-3)
+    assert Ledger.read(tmp_path / "quiet" / "ledger").void_reason is not None
+    assert Certificate.load(tmp_path / "policy" / "certificate.json").verify().private
+    assert "verified: epsilon 1.0000" in shown

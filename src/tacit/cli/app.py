@@ -24,7 +24,7 @@ _OPTIONAL = {
     "pandas": "data",
     "pyarrow": "data",
     "jinja2": "report",
-    "mujoco": "bench",
+    "mujoco": "mujoco",
     "onnx": "onnx",
     "tensorboard": "tensorboard",
 }
