@@ -1,0 +1,276 @@
+"""UCB-VI with a guarantee: optimistic planning in a small finite-horizon task, from counters that are released.
+
+The counters are N(s, a, s'), how often a step was taken, and R(s, a), what it paid, over all people so far. Every
+person adds the counts of a whole episode, clipped as one vector, and the vault's correlated noise makes each round's
+running sum a private counter: the matrix factorisation of prefix sums, or a binary tree. Everybody is served with the
+optimistic policy of the counters so far, which is a function of releases: joint differential privacy by the billboard
+lemma, and privacy of the whole transcript.
+
+1. for k = 1 .. K: meet N people, each served with the greedy policy of Q
+2.     counters <- counters + (sum of clipped (N_u, R_u) + noise_k)
+3.     P <- N^+ / its sum over s',  r <- R / N(s, a) clipped to the public range,  N(s, a) <- sum over s' of N^+
+4.     Q_h <- min(r + bonus / sqrt(max(N, 1)) + P V_{h+1}, (H - h) most),  V_h <- max_a Q_h
+
+Chowdhury & Zhou (arXiv:2112.10599) count with Laplace trees at 2 H in L1 for each of three families; counters that
+share one Gaussian, whose L2 norm is sqrt(2) H, need a twentieth to a fortieth of that noise at K = 1,500. Their bonus
+has a term for the noise; without it the counters explore better (the noise explores by itself).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.spec import Discrete
+from tacit.errors import PlanError
+from tacit.privacy import parts
+from tacit.privacy import plan as plans
+from tacit.privacy.callbacks import Rows
+from tacit.privacy.correlated import Correlation
+from tacit.privacy.labels import Label
+from tacit.privacy.parts import UserSum
+from tacit.privacy.release import Release
+from tacit.privacy.run import exhausted
+from tacit.privacy.user_vault import UserVault
+from tacit.units import Unit
+
+Float64 = NDArray[np.float64]
+Table = NDArray[np.int64]
+
+PART = "counters"
+KEPT = 40
+"""How many of the policies that people were served with a release keeps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UcbVi:
+    """UCB-VI's public parameters. Observations are t S + s after t steps (`tacit.envs.timed`).
+
+    Args:
+        states, actions, horizon: S, A and H.
+        rounds: K, how often the counters are released.
+        users: N, how many people are met for one release.
+        most: the largest reward of a step; the least is 0.
+        bonus: coefficient of the exploration bonus, in rewards.
+        clip: largest norm of one person's counts, rewards in units of `most`; None is sqrt(2) H, which none exceeds.
+            Less noise comes with a shorter one, which scales long vectors down as a whole.
+        correlation: of the noise: "toeplitz" (matrix factorisation), "tree" or "independent".
+        noise_multiplier: sigma; None until calibrated, 0 for no privacy.
+        unit, epsilon, delta: the promise; None until calibrated.
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    method: ClassVar[str] = "UCB-VI with private counters"
+    source: ClassVar[str] = "Chowdhury & Zhou (arXiv:2112.10599), with correlated Gaussian counters"
+
+    states: int
+    actions: int
+    horizon: int
+    rounds: int = 4_000
+    users: int = 1
+    most: float = 1.0
+    bonus: float = 3.0
+    clip: float | None = None
+    correlation: Correlation = "toeplitz"
+    noise_multiplier: float | None = None
+    unit: Unit | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("states", "actions", "horizon", "rounds", "users"):
+            value = getattr(self, name)
+            parts.check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
+        parts.check("most", self.most, 0 < self.most < math.inf, "a finite number > 0")
+        parts.check("bonus", self.bonus, 0 <= self.bonus < math.inf, "a finite number >= 0")
+        self.parts()
+
+    def parts(self) -> tuple[UserSum]:
+        """The only touch of people's rows: K noisy sums of counts."""
+        return (
+            UserSum(
+                name=PART,
+                steps=self.rounds,
+                users=self.users,
+                clip=math.sqrt(2) * self.horizon if self.clip is None else self.clip,
+                noise_multiplier=self.noise_multiplier,
+                rows_per_unit=self.horizon,
+                correlation=self.correlation,
+            ),
+        )
+
+    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> UcbVi:
+        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
+
+        Raises:
+            PlanError: epsilon or delta is out of range, or delta >= 1 / population.
+        """
+        return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
+
+    def price(self, *, unit: Unit, delta: float) -> UcbVi:
+        """The plan at the noise multiplier it has, with the epsilon that this honestly costs (infinite without)."""
+        return plans.price(self, unit=unit, delta=delta)
+
+    def __str__(self) -> str:
+        """The promise in plain words."""
+        return plans.promise(self)
+
+
+@dataclass(frozen=True)
+class Visits:
+    """One person's counts N(s, a, s') and rewards R(s, a) / most, [S A S + S A]; `state` has no part in it."""
+
+    states: int
+    actions: int
+    most: float
+
+    def __call__(self, rows: Rows, state: Any) -> Float64:
+        """[U, S A S + S A]."""
+        s, after = rows["observations"] % self.states, rows["next_observations"] % self.states
+        pair = s * self.actions + rows["actions"]
+        person, mask = np.arange(len(s))[:, None], rows["mask"]
+        size = self.states * self.actions
+        vectors = np.zeros((len(s), size * (self.states + 1)))
+        np.add.at(vectors, (person, pair * self.states + after), mask)
+        paid = np.clip(rows["rewards"].astype(np.float64) / self.most, 0.0, 1.0)
+        np.add.at(vectors, (person, size * self.states + pair), paid * mask)
+        return vectors
+
+
+@dataclass(frozen=True, eq=False)
+class Tabular:
+    """Policies that look up the action for each step and state: an `Actor`.
+
+    Args:
+        table: [R, H, S].
+    """
+
+    table: Table
+
+    def __call__(
+        self, observations: NDArray[Any], replicate: NDArray[np.int64], generator: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """Actions [N] for observations t S + s [N]."""
+        _, horizon, states = self.table.shape
+        time, place = np.divmod(observations, states)
+        return np.asarray(self.table[replicate, np.minimum(time, horizon - 1), place])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Counted:
+    """What UCB-VI releases, for R replicates.
+
+    Args:
+        plan: under which people were met.
+        counters: private N [R, S, A, S] and R [R, S, A] after the last round, side by side as [R, S A S + S A].
+        table: the greedy policy of the last counters, without a bonus, [R, H, S].
+        served: policies that people were served with, evenly spaced over the rounds, the last round's last,
+            [K', R, H, S].
+    """
+
+    plan: UcbVi
+    counters: Float64
+    table: Table
+    served: Table
+
+    def actor(self) -> Tabular:
+        """Serve people with the greedy policy."""
+        return Tabular(self.table)
+
+
+def plan_policy(plan: UcbVi, counters: Float64, bonus: float) -> Table:
+    """The greedy policy [R, H, S] of optimistic value iteration on counters [R, S A S + S A]."""
+    replicates, s, a = len(counters), plan.states, plan.actions
+    counts = np.maximum(counters[:, : s * a * s].reshape(replicates, s, a, s), 0.0)
+    visits = counts.sum(axis=3)
+    floor = np.maximum(visits, 1.0)
+    moves = np.where(visits[..., None] > 0, counts / np.maximum(visits, 1e-12)[..., None], 1.0 / s)
+    paid = plan.most * np.clip(counters[:, s * a * s :].reshape(replicates, s, a) / floor, 0.0, 1.0)
+    paid += bonus / np.sqrt(floor)
+    flat, value = moves.reshape(replicates, s * a, s), np.zeros((replicates, s))
+    table = np.empty((replicates, plan.horizon, s), np.int64)
+    for h in range(plan.horizon - 1, -1, -1):
+        ahead = (flat @ value[:, :, None]).reshape(replicates, s, a)
+        quality = np.minimum(paid + ahead, (plan.horizon - h) * plan.most)
+        table[:, h] = quality.argmax(axis=2)
+        value = quality.max(axis=2)
+    return table
+
+
+def learn(plan: UcbVi, vault: UserVault, *, progress: Callable[[int, int], None] | None = None) -> Release[Counted]:
+    """Run a calibrated (or priced) plan.
+
+    Args:
+        plan: for the vault's unit.
+        vault: people whose observations are t S + s, their register and ledger.
+        progress: called after each round with (rounds done, rounds in all).
+
+    Raises:
+        PlanError: the plan does not fit the people's spaces and rewards.
+        PlanExhausted: the plan was begun before.
+        BudgetExceeded: the ledger cannot pay.
+    """
+    _require_fit(plan, vault)
+    run = vault.reserve(plan)
+    if vault.touched(run):
+        raise exhausted(run, PART)
+    contribution = Visits(plan.states, plan.actions, plan.most)
+    counters = np.zeros((vault.replicates, plan.states * plan.actions * (plan.states + 1)))
+    kept = set(np.linspace(0, plan.rounds - 1, min(KEPT, plan.rounds)).astype(np.int64).tolist())
+    served = []
+    for k in range(plan.rounds):
+        table = plan_policy(plan, counters, plan.bonus)
+        if k in kept:
+            served.append(table)
+        vault.meet(run, Tabular(table))
+        counters += plan.users * vault.noisy_sum(run, PART, contribution)
+        if progress is not None:
+            progress(k + 1, plan.rounds)
+    value = Counted(plan=plan, counters=counters, table=plan_policy(plan, counters, 0.0), served=np.stack(served))
+    return vault.release(run, value, label=_label(plan))
+
+
+def _require_fit(plan: UcbVi, vault: UserVault) -> None:
+    seen, done, paid = vault.spec.observation, vault.spec.action, vault.spec.reward
+    size = (plan.horizon + 1) * plan.states
+    fits = isinstance(seen, Discrete) and seen.n == size and isinstance(done, Discrete) and done.n == plan.actions
+    if not fits or paid.low[0] < 0 or paid.high[0] > plan.most:
+        raise PlanError(
+            "the people's observations, actions or rewards are not those of the plan",
+            where=f"{plan.method} plan",
+            expected=f"{size} observations (t S + s), {plan.actions} actions, rewards in [0, {plan.most:g}]",
+            remedy="serve people through tacit.envs.timed.Timed, or change the plan",
+        )
+
+
+def _label(plan: UcbVi) -> Label:
+    name = "person" if plan.unit is None else plan.unit.name
+    return Label(
+        covered=(
+            f"all {plan.rounds:,} releases of the counters, and everything computed from them: every policy and model",
+            f"everything of one {name}: a whole episode of at most {plan.horizon:,} steps, once",
+            f"joint privacy: what all other people were served with, taken together, tells no more of a {name} than "
+            "the counters do (the billboard lemma)",
+        ),
+        not_covered=(
+            "the choice of hyper-parameters: it must have been made without looking at these people's records",
+            f"what a {name} is served with: it is a function of own records, and seen by whoever sees their actions",
+            "whatever the curator computes from the records outside the door (see the ledger's notes)",
+        ),
+        not_protected=(
+            "what is true of the population rather than of one person",
+            "who came when, to whoever serves or watches them, and every public parameter of the plan",
+            f"several {name}s that belong to one person, where ids do not show it; somebody without an id adds nothing",
+        ),
+        assumptions=(
+            "a meeting's people do not act on each other, and the actor knows nothing of a person but what was "
+            "released and their own observations",
+        ),
+    )
