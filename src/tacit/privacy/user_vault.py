@@ -11,19 +11,20 @@ Proof pages: `proofs/policy_gradient.md`, `proofs/correlated_noise.md`, `proofs/
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.spec import PublicSpec
 from tacit.errors import LedgerError, PlanError
 from tacit.privacy import clipping, labels
 from tacit.privacy.callbacks import Contribution, Trials, Value, behind
-from tacit.privacy.correlated import CorrelatedNoise
+from tacit.privacy.correlated import CorrelatedNoise, sensitivity
+from tacit.privacy.decoys import foreign, require_pure_form
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger_lock import MUTEX
 from tacit.privacy.meeting import met_rows
 from tacit.privacy.noise import SecretNoise, rounded
 from tacit.privacy.parts import PoissonSum, Sum, UserSum
@@ -33,43 +34,13 @@ from tacit.privacy.register import Register
 from tacit.privacy.release import Release
 from tacit.privacy.run import Run
 from tacit.privacy.sampling import poisson_sample
+from tacit.privacy.users import Actor, Users
 
 NOTE = "register"
 """Under which kind of note a ledger holds the newest head of the register that it saw."""
 
 
-class Actor(Protocol):
-    """What people are served with: a function of released values alone."""
-
-    def __call__(
-        self, observations: npt.NDArray[Any], replicate: npt.NDArray[np.int64], generator: np.random.Generator
-    ) -> npt.NDArray[Any]:
-        """Observations [N, ...] of N people and their replicates [N] -> actions [N] or [N, a]."""
-
-
-class Users(Protocol):
-    """People who come one after another, and the curator's way to serve them."""
-
-    @property
-    def spec(self) -> PublicSpec:
-        """Public bounds of their rows."""
-
-    @property
-    def simulated(self) -> bool:
-        """Whether no person is behind them."""
-
-    @property
-    def replicates(self) -> int:
-        """R, how many independent populations come at once (more than one for simulated people only)."""
-
-    def arrive(self, count: int) -> Sequence[Sequence[str]]:
-        """For each replicate the ids of at most `count` people who come next; "" for somebody whom nobody knows."""
-
-    def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> Mapping[str, npt.NDArray[Any]]:
-        """What happened with these people, in this order: the columns of `privacy.meeting.met_rows`."""
-
-
-@dataclass
+@dataclass(repr=False)
 class _Meeting:
     plan_id: str
     rows: dict[str, npt.NDArray[Any]]
@@ -101,6 +72,7 @@ class UserVault(Paying):
         | rows outside the public bounds | clipped to them |
         | more rows than the plan's cap | those beyond are not read |
         | a crash | who was reserved has contributed; a resumed run opens a fresh block of correlated noise |
+        | two threads | one of them releases a part of a meeting, the other is refused |
 
     Raises:
         LedgerError: several ledgers for people who are not simulated, another number of ledgers than replicates, or the
@@ -128,11 +100,19 @@ class UserVault(Paying):
         self._trials = Trials(users.spec)
         self._meeting: _Meeting | None = None
         self._streams: dict[tuple[str, str], CorrelatedNoise] = {}
+        self._actors: set[str] = set()
 
     @property
     def replicates(self) -> int:
         """R, how many independent populations are met at once."""
         return len(self.ledgers)
+
+    def reserve(self, plan: Plan) -> Run:
+        """As `Paying.reserve`; from now on the ledger goes with this register alone, at least as new as it is now."""
+        with MUTEX:
+            run = super().reserve(plan)
+            self._note()
+        return run
 
     def meet(self, run: Run, actor: Actor) -> None:
         """One meeting: people arrive, enter the register, and are served; what they did stays inside.
@@ -144,24 +124,27 @@ class UserVault(Paying):
         Raises:
             PlanExhausted: no part of the plan has a step left.
             LedgerError: the run is not one that this vault admitted.
-            DoorError: the users' answer has not the columns and shapes of `privacy.meeting.met_rows`.
+            DoorError: the users' answer has not the columns and shapes of `privacy.meeting.met_rows`; or people are
+                not simulated, and the actor could keep what it sees.
         """
         parts = [self._part(run, part.name) for part in run.plan.parts()]
+        if not self.simulated:
+            require_pure_form(actor, where="meet")
+        self._actors |= foreign(actor)
         self._meeting = None
         open_parts = [part for part in parts if self.steps_left(run, part.name)]
         if not open_parts:
             self.next_step(run, parts[0].name)  # raises PlanExhausted
         people, admitted = self._arrivals(run, parts[0])
-        if any(self.at_block_end(run, part.name) for part in open_parts):
-            for one in self.ledgers:
-                one.note(NOTE, self._register.head)
+        if not self.simulated or any(self.at_block_end(run, part.name) for part in open_parts):
+            self._note()
 
         def serve() -> dict[str, npt.NDArray[Any]]:
             replicate = np.repeat(np.arange(self.replicates), [len(some) for some in people])
             served = self._users.serve(people, actor)
             return met_rows(served, self.spec, parts[0].rows_per_unit, replicate, admitted)
 
-        self._meeting = _Meeting(run.plan_id, serve() if self.simulated else behind("meet", serve))
+        self._meeting = _Meeting(run.plan_id, self._unseen(serve))
 
     def noisy_sum(self, run: Run, part: str, contribution: Contribution, state: Any = None) -> npt.NDArray[np.float64]:
         """One noisy mean of the clipped contributions of the last meeting, shape [R, d], float64.
@@ -175,20 +158,15 @@ class UserVault(Paying):
             DoorError: the callback couples people or has the wrong shape.
         """
         spec = self._part(run, part)
-        meeting = self._meeting
-        if meeting is None or meeting.plan_id != run.plan_id or part in meeting.summed:
-            raise LedgerError(
-                "there is no meeting of which this part was not released yet",
-                where=f"{run.plan.method} plan, part {part!r}",
-                expected="one meeting for each release of a part: a second one would double what a person adds",
-                remedy="call meet(run, actor) first",
-            )
         d = self._trials.contribution(spec, contribution, state)
-        stream = self._stream(run, spec)
-        self._take(run, spec)
-        if not meeting.summed and isinstance(spec, UserSum):
-            self._register.commit()
-        meeting.summed.add(part)
+        with self._lock:  # of two threads one gets the meeting
+            meeting = self._unsummed(run, part)
+            self.next_step(run, part)  # raises PlanExhausted
+            stream = self._stream(run, spec)
+            self._take(run, spec)
+            if not meeting.summed and isinstance(spec, UserSum):
+                self._register.commit()
+            meeting.summed.add(part)
 
         def step() -> npt.NDArray[np.float64]:
             replicate = meeting.rows["replicate"]
@@ -206,7 +184,8 @@ class UserVault(Paying):
 
     def release(self, run: Run, value: Value, *, label: labels.Label) -> Release[Value]:
         """Put a value that came out of the run's door together with its certificate."""
-        name, pooled = self.unit.name, any(isinstance(part, PoissonSum) for part in run.plan.parts())
+        name, actors = self.unit.name, sorted(self._actors)
+        pooled = any(isinstance(part, PoissonSum) for part in run.plan.parts())
         certificate = labels.certify(
             run.plan,
             run.plan_id,
@@ -219,6 +198,7 @@ class UserVault(Paying):
                 "who was drawn from the pool for a meeting stays secret"
                 if pooled
                 else "the register of contributions was not rolled back together with the ledger and its lock",
+                *(f"the user's {one}, with which people were served, keeps nothing of them" for one in actors),
             ),
         )
         return Release(value, certificate)
@@ -238,6 +218,7 @@ class UserVault(Paying):
         if len(parts) > 1 and not (same and len(met) == len(parts)):
             raise _plan_error(plan, "the parts disagree on who is met", "equal users, rows_per_unit and participations")
         for part in met:
+            sensitivity(part.correlation, part.steps, part.participations, part.decay)  # refuses decays without proof
             if part.users * part.steps > self.unit.size * part.participations:
                 raise _plan_error(
                     plan,
@@ -252,6 +233,27 @@ class UserVault(Paying):
                     self._register.require(entry.payload["text"])
                     break
 
+    def _note(self) -> None:
+        """Record the register's newest line in the ledgers, so that an older register is noticed."""
+        for one in self.ledgers:
+            one.note(NOTE, self._register.head)
+
+    def _unseen(self, step: Callable[[], Value]) -> Value:
+        """Run the users' own code; what it fails with is shown for simulated people only."""
+        return step() if self.simulated else behind("meet", step)
+
+    def _unsummed(self, run: Run, part: str) -> _Meeting:
+        """The last meeting, if this part of it was not released yet."""
+        meeting = self._meeting
+        if meeting is None or meeting.plan_id != run.plan_id or part in meeting.summed:
+            raise LedgerError(
+                "there is no meeting of which this part was not released yet",
+                where=f"{run.plan.method} plan, part {part!r}",
+                expected="one meeting for each release of a part: a second one would double what a person adds",
+                remedy="call meet(run, actor) first",
+            )
+        return meeting
+
     def _part(self, run: Run, name: str) -> Sum:
         part = run.sum_part(name)
         if self._admitted.get((run.plan_id, name)) != part:
@@ -261,8 +263,12 @@ class UserVault(Paying):
     def _arrivals(self, run: Run, part: Sum) -> tuple[list[list[str]], npt.NDArray[np.bool_]]:
         """Who comes, by replicate, and who of them may contribute; durable in the register before it returns."""
         if isinstance(part, UserSum):
-            arrived = self._users.arrive(part.users)
-            people = [[str(person or "") for person in some[: part.users]] for some in arrived]
+
+            def arrive() -> list[list[str]]:
+                arrived = self._users.arrive(part.users)
+                return [[str(person or "") for person in some[: part.users]] for some in arrived]
+
+            people = self._unseen(arrive)
             if len(people) != self.replicates:
                 raise refused("the users came in another number of populations than replicates", "one list a replicate")
             keyed = [
@@ -277,7 +283,9 @@ class UserVault(Paying):
 
     def _pool(self) -> list[list[str]]:
         """Everybody there is, each once, by replicate."""
-        return [sorted({str(person) for person in some if person}) for some in getattr(self._users, "pool", ())]
+        return self._unseen(
+            lambda: [sorted({str(person) for person in some if person}) for some in getattr(self._users, "pool", ())]
+        )
 
     def _require_pool(self, plan: Plan) -> None:
         (part,) = plan.parts()
