@@ -7,8 +7,9 @@ Each function gives a plan that is not calibrated yet, a policy, and how its peo
     users = SimulatedUsers(CartPole(), cart_pole.spec(), horizon=recipe.horizon, repeat=recipe.repeat, seed=1)
     release = policy_gradient.learn(plan, UserVault(users, ledger, register), recipe.policy)
 
-What they have in common: a person's whole episode is one slot; the clip C is proportional to N, since almost everybody
-is clipped and C / N is the length of a step; and from noise multiplier 4 on C falls as 1 / sigma (`Plan.most_noise`).
+What they have in common: a person's whole episode is one slot; few people a round and many rounds; and a clip C that
+grows as 1 / sigma while the noise falls, up to a public most (`Plan.clip`, `Plan.most_noise`), since almost everybody is
+clipped and C / N is the length of a step.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from tacit.methods.policy_gradient.policies import Policy
 from tacit.methods.policy_gradient.settings import Critic
 
 Hidden = tuple[int, ...]
+Clips = tuple[float, float]
+"""The largest clip C, and the largest sigma C, for 8 people a round: both grow in proportion to their number."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Recipe:
     repeat: int = 1
 
 
-def cart_pole(*, hidden: Hidden = (64, 64), rounds: int = 50, users: int = 32) -> Recipe:
+def cart_pole(*, hidden: Hidden = (64, 64), rounds: int = 200, users: int = 8) -> Recipe:
     """CartPole: the public baseline is that the pole stands for ever.
 
     Args:
@@ -55,11 +58,11 @@ def cart_pole(*, hidden: Hidden = (64, 64), rounds: int = 50, users: int = 32) -
     """
     high = (2.4, 3.0, 0.21, 3.0)
     policy = Policy(_around_zero(high), _network(4, hidden, 2), Categorical(2))
-    plan = _plan(rounds, users, clip=_by_size(hidden, 2.0, 1.2, 0.8), horizon=500, reward_rate=1.0)
+    plan = _plan(rounds, users, clips=_by_size(hidden), horizon=500, reward_rate=1.0)
     return Recipe(plan, policy, horizon=500)
 
 
-def acrobot(*, hidden: Hidden = (64, 64), repeat: int = 2, rounds: int = 50, users: int = 32) -> Recipe:
+def acrobot(*, hidden: Hidden = (64, 64), repeat: int = 2, rounds: int = 200, users: int = 8) -> Recipe:
     """Acrobot: the public baseline is that the tip is never swung up. Repeated actions are what finds the first swings.
 
     Args:
@@ -68,12 +71,11 @@ def acrobot(*, hidden: Hidden = (64, 64), repeat: int = 2, rounds: int = 50, use
     """
     policy = Policy(_around_zero((1.0, 1.0, 1.0, 1.0, 4.0, 9.0)), _network(6, hidden, 3), Categorical(3))
     horizon = math.ceil(500 / repeat)
-    clip = _by_size(hidden, 2.0, 1.2, 0.8)
-    plan = _plan(rounds, users, clip=clip, horizon=horizon, reward_rate=-float(repeat))
+    plan = _plan(rounds, users, clips=_by_size(hidden), horizon=horizon, reward_rate=-float(repeat))
     return Recipe(plan, policy, horizon=500, repeat=repeat)
 
 
-def dosing(*, hidden: Hidden = (), rounds: int = 50, users: int = 32) -> Recipe:
+def dosing(*, hidden: Hidden = (), rounds: int = 200, users: int = 8) -> Recipe:
     """Dosing (either one): doses around a basal one of 3; what a dose does shows within the hour, hence gamma 0.8.
 
     Args:
@@ -82,11 +84,11 @@ def dosing(*, hidden: Hidden = (), rounds: int = 50, users: int = 32) -> Recipe:
     low = (40.0, 0.0, 0.0, 0.0, 0.0, 0.0, 700.0, 40.0, 700.0)
     high = (160.0, 80.0, 80.0, 45.0, 45.0, 600.0, 1700.0, 160.0, 1700.0)
     policy = Policy(Scaled(low, high), _network(9, hidden, 1), Gaussian((0.0,), (10.0,), (3.0,), 0.5))
-    plan = _plan(rounds, users, clip=_by_size(hidden, 5.0, 3.0, 2.0), horizon=143, gamma=0.8)
+    plan = _plan(rounds, users, clips=_by_size(hidden, 2.5), horizon=143, gamma=0.8)
     return Recipe(plan, policy, horizon=143)
 
 
-def river_swim(*, repeat: int = 4, rounds: int = 50, users: int = 32) -> Recipe:
+def river_swim(*, repeat: int = 4, rounds: int = 200, users: int = 8) -> Recipe:
     """RiverSwim: raw returns on a public scale, so that the rare large reward outweighs the frequent small one.
 
     Advantages that are standardised for each person make a vote of 0.005 as loud as one of 1.
@@ -96,7 +98,9 @@ def river_swim(*, repeat: int = 4, rounds: int = 50, users: int = 32) -> Recipe:
         rounds, users: as for `cart_pole`.
     """
     policy = Policy(OneHot(6), _network(6, (), 2), Categorical(2))
-    plan = _plan(rounds, users, clip=4.0, horizon=math.ceil(20 / repeat), gamma=0.95, critic="none", standardised=False)
+    plan = _plan(
+        rounds, users, clips=(3.75, 4.0), horizon=math.ceil(20 / repeat), gamma=0.95, critic="none", standardised=False
+    )
     return Recipe(plan, policy, horizon=20, repeat=repeat)
 
 
@@ -107,8 +111,8 @@ def general(
     repeat: int = 1,
     hidden: Hidden = (64, 64),
     reward_rate: float | None = None,
-    rounds: int = 50,
-    users: int = 32,
+    rounds: int = 200,
+    users: int = 8,
 ) -> Recipe:
     """A first try for another task.
 
@@ -121,7 +125,7 @@ def general(
     """
     policy = Policy.default(spec, hidden)
     slot = math.ceil(horizon / repeat)
-    plan = _plan(rounds, users, clip=_by_size(hidden, 2.0, 1.2, 0.8), horizon=slot, reward_rate=reward_rate)
+    plan = _plan(rounds, users, clips=_by_size(hidden), horizon=slot, reward_rate=reward_rate)
     return Recipe(plan, policy, horizon=horizon, repeat=repeat)
 
 
@@ -135,7 +139,7 @@ NAMED: dict[str, Callable[..., Recipe]] = {
 """The recipes by the names of their tasks."""
 
 
-def named(name: str, *, rounds: int = 50, users: int = 32) -> Recipe:
+def named(name: str, *, rounds: int = 200, users: int = 8) -> Recipe:
     """The recipe of a known task.
 
     Raises:
@@ -155,22 +159,22 @@ def _plan(
     rounds: int,
     users: int,
     *,
-    clip: float,
+    clips: Clips,
     horizon: int,
     gamma: float = 0.99,
     reward_rate: float | None = None,
     critic: Critic = "local",
     standardised: bool = True,
 ) -> Plan:
-    """The common plan; `clip` is that of 32 people."""
-    own = clip * users / 32
+    """The common plan; the clips are those of 8 people."""
+    clip, noise = (value * users / 8 for value in clips)
     return Plan(
         rounds=rounds,
         users=users,
         horizon=horizon,
         gamma=gamma,
-        clip=own,
-        most_noise=4 * own,
+        clip=clip,
+        most_noise=noise,
         critic=critic,
         reward_rate=reward_rate,
         standardised=standardised,
@@ -182,9 +186,10 @@ def _network(inputs: int, hidden: Hidden, outputs: int) -> Mlp:
     return Mlp((inputs, *hidden, outputs), gain=0.01 if hidden else 0.0)
 
 
-def _by_size(hidden: Hidden, linear: float, small: float, large: float) -> float:
-    """The clip for a log-linear policy, one small hidden layer, or more."""
-    return linear if not hidden else small if len(hidden) == 1 and hidden[0] <= 16 else large
+def _by_size(hidden: Hidden, scale: float = 1.0) -> Clips:
+    """For a log-linear policy, one small hidden layer, or more; `scale` is of the task."""
+    clip, noise = (1.9, 2.0) if not hidden else (1.1, 1.2) if len(hidden) == 1 and hidden[0] <= 16 else (0.75, 0.8)
+    return scale * clip, scale * noise
 
 
 def _around_zero(high: tuple[float, ...]) -> Features:

@@ -1,0 +1,61 @@
+"""Recipes fit the tasks that they are for, and scale with the number of people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tacit.envs import acrobot, cart_pole, dosing, river_swim
+from tacit.errors import PlanError
+from tacit.methods.policy_gradient import recipes
+from tacit.methods.policy_gradient.recipes import Recipe
+from tacit.units import Unit
+
+UNIT = Unit("person", "add_or_remove", 10_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        ("CartPole-v1", cart_pole),
+        ("Acrobot-v1", acrobot),
+        ("dosing-0", dosing),
+        ("dosing-1", dosing),
+        ("river-swim", river_swim),
+    ],
+)
+def test_recipes_fit_their_tasks(name: str, task: Any) -> None:
+    recipe = recipes.named(name)
+    recipe.policy.require_fit(task.spec())
+    assert recipe.horizon == task.HORIZON
+    assert recipe.plan.horizon == -(-task.HORIZON // recipe.repeat)
+    assert recipe.plan.rounds * recipe.plan.users == 1_600
+    assert recipe.plan.calibrate(unit=UNIT, epsilon=1.0, delta=1e-5).epsilon == 1.0
+
+
+def test_the_clip_grows_with_the_people_of_a_round_and_shrinks_with_the_noise() -> None:
+    few, many = (recipes.cart_pole(users=users).plan for users in (8, 32))
+    assert many.clip == 4 * few.clip
+    loud = few.calibrate(unit=UNIT, epsilon=8.0, delta=1e-5)
+    quiet = few.calibrate(unit=UNIT, epsilon=0.5, delta=1e-5)
+    assert loud.bound == few.clip
+    assert quiet.bound * (quiet.noise_multiplier or 0) == pytest.approx(few.most_noise)
+
+
+@pytest.mark.parametrize("make", [recipes.cart_pole, recipes.acrobot, recipes.dosing])
+def test_larger_policies_take_shorter_steps(make: Any) -> None:
+    plans: list[Recipe] = [make(hidden=hidden) for hidden in ((), (8,), (64, 64))]
+    assert plans[0].plan.clip > plans[1].plan.clip > plans[2].plan.clip
+    assert [recipe.policy.network.parameters for recipe in plans] == sorted(r.policy.network.parameters for r in plans)
+
+
+def test_a_first_try_for_another_task() -> None:
+    recipe = recipes.general(cart_pole.spec(), horizon=201, repeat=2, hidden=(16,), reward_rate=2.0)
+    recipe.policy.require_fit(cart_pole.spec())
+    assert (recipe.plan.horizon, recipe.horizon, recipe.repeat) == (101, 201, 2)
+
+
+def test_an_unknown_task_is_refused() -> None:
+    with pytest.raises(PlanError, match=r"no recipe for 'Pong-v5'.*CartPole-v1"):
+        recipes.named("Pong-v5")
