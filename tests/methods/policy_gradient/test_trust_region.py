@@ -141,6 +141,13 @@ def test_without_noise_the_whole_step_is_the_clip() -> None:
     assert L2(0.02, 0.6).clip(**almost) == pytest.approx(0.4, rel=1e-2)
 
 
+def test_a_policy_without_chance_keeps_a_finite_norm() -> None:
+    """All eigenvalues 0: the region is that of the ridge alone."""
+    rule = {"learning_rate": 1.0, "noise": 2.0, "dimension": 6}
+    found = KL(1.0, ridge=0.01).clip(eigenvalues=[0.0, 0.0], **rule)
+    assert found == pytest.approx(10 * L2(1.0).clip(**rule), rel=1e-3)
+
+
 def test_few_eigenvalues_stand_for_all() -> None:
     """Zero eigenvalues may be left out, and a flat spectrum in the policy is the L2 region."""
     rule = {"learning_rate": 1.0, "noise": 2.0, "dimension": 6}
@@ -167,7 +174,8 @@ def test_few_eigenvalues_stand_for_all() -> None:
         (lambda: L2(1.0).clip(learning_rate=1.0, noise=1.0, dimension=3, users=0), "users is 0"),
         (lambda: KL(1.0).clip(learning_rate=1.0, noise=1.0, dimension=3), "eigenvalues is 0"),
         (lambda: KL(1.0).clip(learning_rate=1.0, noise=1.0, dimension=1, eigenvalues=[1.0, 1.0]), "eigenvalues is 2"),
-        (lambda: KL(1.0).clip(learning_rate=1.0, noise=1.0, dimension=2, eigenvalues=[1.0, -1.0]), "eigenvalues is 2"),
+        (lambda: KL(1.0).clip(learning_rate=1.0, noise=1.0, dimension=2, eigenvalues=[1.0, -1.0]), "eigenvalues is"),
+        (lambda: KL(1.0, ridge=0.0).clip(learning_rate=1.0, noise=1.0, dimension=1, eigenvalues=[0.0]), "or a ridge"),
         (lambda: tr.gap_clip(1.0, 0.4, learning_rate=1.0, noise=1.0, gradient_norm=1.0), "confidence is 0.4"),
         (lambda: tr.gap_clip(0.0, 0.9, learning_rate=1.0, noise=1.0, gradient_norm=1.0), "gap is 0.0"),
         (

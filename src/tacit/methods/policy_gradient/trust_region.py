@@ -269,7 +269,7 @@ class KL:
         check("eigenvalues", known, 1 <= known <= dimension, f"from 1 to {dimension} eigenvalues of the information")
         assert eigenvalues is not None
         whole = np.full(dimension, self.ridge)
-        whole[:known] += _spectrum(eigenvalues)
+        whole[:known] += np.asarray(eigenvalues, np.float64)
         return kl_clip(
             self.radius,
             self.confidence,
@@ -299,7 +299,8 @@ def _gap(gap: float, learning_rate: float, noise: float, gradient_norm: float, u
 def _spectrum(eigenvalues: Sequence[float]) -> np.ndarray:
     weights = np.asarray(eigenvalues, np.float64)
     fine = weights.ndim == 1 and len(weights) > 0 and bool(np.isfinite(weights).all() and (weights >= 0).all())
-    check("eigenvalues", len(weights), fine and weights.max() > 0, "finite numbers >= 0, one of them > 0")
+    valid = fine and bool(weights.max() > 0)
+    check("eigenvalues", weights.tolist()[:4], valid, "finite numbers >= 0, one of them > 0 (or a ridge)")
     return weights
 
 
