@@ -1,0 +1,277 @@
+"""RiverSwim learnt in private: ours, the paper's two trust regions, and UCB-VI with and without a correct promise.
+
+    python -m experiments.dppg_riverswim            # half an hour of CPU on one core
+    python -m experiments.dppg_riverswim --quick    # three replicates of each method at epsilon 1; under runs/quick/
+    python -m experiments.check dppg_riverswim      # recompute the promised figures from the raw rows
+
+Twenty steps, six places, a small reward at the left bank and a large one at the right (`tacit.envs.river_swim`), with
+both probabilities of staying at the right bank; V* is 3.397 and 5.195. Unit: one person with a whole episode, met once;
+delta 1e-5, add or remove (a contribution set to zero). A cell holds 20 replicates, each with its own people, ledger and
+secret noise; its rows are exact values of released policies, from the model:
+
+- `greedy`: of the most probable actions of the last policy, `stochastic`: of that policy as it is (neither repeats
+  actions); `success` counts the greedy ones above 3.1 / 3.397 of V*;
+- `served` (UCB-VI): mean value of the optimistic policies that people were served with in the last eighth of the run.
+
+| method | what it is |
+|---|---|
+| `recipe` | `recipes.river_swim`: raw returns, actions repeated 4 times, correlated noise; 1,600 people |
+| `iid`, `repeat_1`, `standardised` | the same with independent noise; without repeats; with own returns standardised |
+| `few`, `noise` | the same with 400 people (16 rounds of 25); with returns of 0, noise alone |
+| `dppg_l2`, `dppg_kl` | the paper's: an update after each of 1,600 people, clips by propositions 4.4 and 4.7 |
+| `dppg_noise` | `dppg_l2` with returns of 0 |
+| `ucb_tree`, `ucb_mf` | UCB-VI with a binary tree and by matrix factorisation, 1,600 and 4,000 people |
+| `ucb_mf_short` | the same, counts clipped to norm 7 of at most 28 |
+
+The paper's methods have its step rule, radius, confidence and discount, and no critic, which everybody would teach.
+The information of `dppg_kl` is exact and public: that of the current policy under its own occupation of the places in
+the simulator (the paper estimates it from 25 public episodes). Numbers of the paper that its text does not give
+(episodes, ridge) are ours. Hyper-parameters of ours and of UCB-VI (bonus, short clip) were chosen on seeds 0 to 7;
+replicates here are of seed 100.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.check import Figure
+from experiments.dppg_runs import Task, calibrated, learned, vault
+from experiments.store import RESULTS, ROOT, Store
+from tacit import policy_gradient as pg
+from tacit.agents.networks import Mlp
+from tacit.envs import river_swim
+from tacit.envs.river_swim import RiverSwim
+from tacit.envs.timed import Timed
+from tacit.methods.policy_gradient import recipes
+from tacit.methods.policy_gradient.baselines import ucb_vi
+from tacit.methods.policy_gradient.baselines.ucb_vi import UcbVi
+from tacit.methods.policy_gradient.fisher import scores, spectrum
+from tacit.methods.policy_gradient.recipes import Recipe
+from tacit.methods.policy_gradient.settings import Staircase
+from tacit.methods.policy_gradient.trust_region import KL, L2
+
+REPLICATES, SEED = 20, 100
+ENDS, EPSILONS = (0.6, 0.9), (1.0, 10.0)
+GOOD = 3.1 / 3.3973
+SOURCES = (
+    "src/tacit/methods/policy_gradient/*.py",
+    "src/tacit/methods/policy_gradient/baselines/ucb_vi.py",
+    "src/tacit/agents/heads.py",
+    "src/tacit/agents/networks.py",
+    "src/tacit/envs/river_swim.py",
+    "src/tacit/envs/timed.py",
+    "src/tacit/envs/serving.py",
+    "src/tacit/envs/users.py",
+    "src/tacit/privacy/user_vault.py",
+    "src/tacit/privacy/correlated.py",
+    "experiments/dppg_runs.py",
+    "experiments/dppg_riverswim.py",
+)
+
+
+def store(path: Path = RESULTS / "dppg_riverswim.json") -> Store:
+    """The result file."""
+    return Store(path, SOURCES, hyperparameters="the paper's; ours and UCB-VI's chosen on seeds 0 to 7")
+
+
+@dataclass(frozen=True)
+class Occupation:
+    """Eigenvalues of a tabular policy's information, with places as often as the policy itself visits them."""
+
+    river: RiverSwim
+
+    def __call__(self, policy: pg.Policy, theta: np.ndarray) -> list[float]:
+        chances, places = probabilities(policy, theta), np.arange(river_swim.STATES)
+        flow = np.einsum("sa,sat->st", chances, self.river.model()[0])
+        here, often = np.eye(river_swim.STATES)[0], np.zeros(river_swim.STATES)
+        for _ in range(river_swim.HORIZON):
+            often, here = often + here / river_swim.HORIZON, here @ flow
+        weighted = [
+            np.sqrt(2 * river_swim.STATES * often * chances[:, a])[:, None]
+            * scores(policy, theta, places, np.full(river_swim.STATES, a))
+            for a in range(river_swim.ACTIONS)
+        ]
+        return [float(v) for v in spectrum(np.concatenate(weighted))]
+
+
+def probabilities(policy: pg.Policy, theta: np.ndarray) -> np.ndarray:
+    """[S, A] of parameters [P]."""
+    network, _ = policy.split(theta[None])
+    outputs = policy.network.forward(network, policy.features(np.arange(river_swim.STATES))[None])[0][0]
+    weights = np.exp(outputs.astype(np.float64) - outputs.max(axis=1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def value(chances: np.ndarray, river: RiverSwim) -> float:
+    """Exact value from the left bank of a policy [S, A] or [H, S, A]."""
+    return float(river_swim.policy_values(chances, river)[0, 0])
+
+
+def published(region: L2 | KL) -> Recipe:
+    """The paper's log-linear DPPG on RiverSwim, without its critic, which everybody would teach."""
+    policy = pg.Policy(pg.OneHot(river_swim.STATES), Mlp((river_swim.STATES, 2), gain=0.0), pg.Categorical(2))
+    plan = pg.Plan(
+        rounds=1_600,
+        users=1,
+        horizon=river_swim.HORIZON,
+        clip=1.0,
+        correlation="independent",
+        critic="none",
+        standardised=False,
+        step=12.0,
+        schedule=Staircase(factor=5.0, every=50, least=0.06),
+        trust_region=region,
+    )
+    return Recipe(plan, policy, horizon=river_swim.HORIZON)
+
+
+def changed(recipe: Recipe, **fields: Any) -> Recipe:
+    """The recipe with other fields of its plan."""
+    return replace(recipe, plan=replace(recipe.plan, **fields))
+
+
+RECIPES: dict[str, Callable[[], Recipe]] = {
+    "recipe": recipes.river_swim,
+    "iid": lambda: changed(recipes.river_swim(), correlation="independent"),
+    "repeat_1": lambda: recipes.river_swim(repeat=1),
+    "standardised": lambda: changed(recipes.river_swim(), standardised=True),
+    "few": lambda: recipes.river_swim(rounds=16, users=25),
+    "noise": lambda: changed(recipes.river_swim(), return_scale=0.0),
+    "dppg_l2": lambda: published(L2(3.5, 0.6)),
+    "dppg_kl": lambda: published(KL(3.5, 0.6)),
+    "dppg_noise": lambda: changed(published(L2(3.5, 0.6)), return_scale=0.0),
+}
+COUNTERS: dict[str, dict[str, Any]] = {
+    "ucb_tree": {"correlation": "tree"},
+    "ucb_mf": {"correlation": "toeplitz"},
+    "ucb_mf_short": {"correlation": "toeplitz", "clip": 7.0},
+}
+
+
+def key(name: str, last: float, epsilon: float | None) -> str:
+    """Name of a cell; None is no noise."""
+    return f"{name}/last={last:g}/epsilon={'inf' if epsilon is None else f'{epsilon:g}'}"
+
+
+def grid() -> list[tuple[str, float, float | None]]:
+    """Every cell, the promised one first."""
+    cells: list[tuple[str, float, float | None]] = [("recipe", 0.6, 1.0)]
+    for last in ENDS:
+        for epsilon in (*EPSILONS, None):
+            alone = ["recipe", "dppg_l2", "dppg_kl", "repeat_1", "standardised"]
+            hidden = (
+                []
+                if epsilon is None
+                else ["iid", "few", "noise", "dppg_noise", *counters(("ucb_tree", "ucb_mf_short"))]
+            )
+            cells += [(name, last, epsilon) for name in (*alone, *hidden, *counters(("ucb_mf",)))]
+    return list(dict.fromkeys(cells))
+
+
+def counters(names: tuple[str, ...]) -> list[str]:
+    """UCB-VI's cells for both numbers of people."""
+    return [f"{name}_{people}" for name in names for people in (1_600, 4_000)]
+
+
+def row(name: str, last: float, epsilon: float | None, replicates: int, seed: int) -> dict[str, Any]:
+    """The values of one cell."""
+    river = RiverSwim(last)
+    if name.startswith("ucb"):
+        return _counted(name, river, epsilon, replicates, seed)
+    recipe = RECIPES[name]()
+    if epsilon is None:
+        recipe = changed(recipe, noise_multiplier=0.0)
+    recipe = replace(recipe, plan=calibrated(recipe.plan, epsilon))
+    task = Task("river-swim", river, river_swim.spec(), river_swim.HORIZON)
+    known = {"information": Occupation(river)} if isinstance(recipe.plan.trust_region, KL) else {}
+    found = learned(task, recipe, replicates=replicates, seed=seed, **known)
+    chances = [probabilities(found.policy, theta) for theta in found.last]
+    return {
+        "greedy": [value(np.eye(2)[one.argmax(axis=1)], river) for one in chances],
+        "stochastic": [value(one, river) for one in chances],
+        "average_greedy": [
+            value(np.eye(2)[probabilities(found.policy, theta).argmax(axis=1)], river) for theta in found.average
+        ],
+        "sigma": recipe.plan.noise_multiplier,
+    }
+
+
+def _counted(name: str, river: RiverSwim, epsilon: float | None, replicates: int, seed: int) -> dict[str, Any]:
+    kind, people = name.rsplit("_", 1)
+    plan = UcbVi(
+        states=river_swim.STATES,
+        actions=river_swim.ACTIONS,
+        horizon=river_swim.HORIZON,
+        rounds=int(people),
+        noise_multiplier=0.0 if epsilon is None else None,
+        **COUNTERS[kind],
+    )
+    plan = calibrated(plan, epsilon)
+    timed = Timed(river, river_swim.STATES, river_swim.HORIZON)
+    task = Task("river-swim, timed", timed, timed.spec(river_swim.spec()), river_swim.HORIZON)
+    with vault(task, plan, horizon=river_swim.HORIZON, replicates=replicates, seed=seed) as doors:
+        found = ucb_vi.learn(plan, doors).value
+    late = found.served[-len(found.served) // 8 :]
+    return {
+        "greedy": [value(np.eye(2)[table], river) for table in found.table],
+        "served": [float(np.mean([value(np.eye(2)[one], river) for one in late[:, r]])) for r in range(replicates)],
+        "sigma": plan.noise_multiplier,
+    }
+
+
+def success(greedy: list[float], last: float) -> float:
+    """Share of greedy policies that are nearly the best."""
+    best = float(river_swim.optimal_values(RiverSwim(last))[0, 0])
+    return float(np.mean(np.array(greedy) > GOOD * best))
+
+
+def summary(values: dict[str, Any], last: float) -> str:
+    """A line for people."""
+    greedy = values["greedy"]
+    shown = f"success {success(greedy, last):.2f} median {np.median(greedy):.3f} mean {np.mean(greedy):.3f}"
+    served = f" served {np.mean(values['served']):.3f}" if "served" in values else ""
+    return shown + served
+
+
+def figures() -> list[Figure]:
+    """Every promised figure, recomputed from the raw rows."""
+    results, out = store(), []
+
+    def of(name: str, last: float, epsilon: float | None) -> list[float]:
+        greedy: list[float] = results.fresh(key(name, last, epsilon))["greedy"]
+        return greedy
+
+    for last in ENDS:
+        out.append(Figure(f"recipe, last {last}, epsilon 1: success", success(of("recipe", last, 1.0), last), 0.9))
+    return out
+
+
+def main(arguments: list[str]) -> None:
+    """Run what is missing or stale."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", nargs="+", default=None, help="beginnings of names of methods")
+    options = parser.parse_args(arguments)
+    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "dppg_riverswim.json")
+    cells, replicates, seed = grid(), REPLICATES, SEED
+    if options.quick:
+        names = ("recipe", "dppg_l2", "dppg_kl", "ucb_mf_1600")
+        cells, replicates, seed = [(name, 0.6, 1.0) for name in names], 3, 0
+    for name, last, epsilon in cells:
+        label = key(name, last, epsilon)
+        if results.has(label) or (options.only and not name.startswith(tuple(options.only))):
+            continue
+        values = row(name, last, epsilon, replicates, seed)
+        results.put(label, dataset="simulated", seed=seed, values=values)
+        print(label, summary(values, last), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

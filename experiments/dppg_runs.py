@@ -1,0 +1,123 @@
+"""What the experiments on private policy gradients share: one learning run of several replicates, and its returns."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit import policy_gradient as pg
+from tacit.data.spec import PublicSpec
+from tacit.envs.rollouts import Domain
+from tacit.envs.serving import Actor, returns
+from tacit.envs.users import SimulatedUsers
+from tacit.methods.policy_gradient.recipes import Recipe
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.plan import Plan
+from tacit.privacy.register import Register
+from tacit.privacy.user_vault import UserVault
+from tacit.units import Unit
+
+DELTA = 1e-5
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # ledgers of simulated people need no disk
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A simulator of people, and how long an episode of one of them is.
+
+    Args:
+        name: in results.
+        domain, spec: the simulator and public bounds of its rows.
+        horizon: steps of the simulator after which an episode is cut.
+    """
+
+    name: str
+    domain: Domain
+    spec: PublicSpec
+    horizon: int
+
+
+def unit(people: int) -> Unit:
+    """One person, met once; the population is who is met in the whole run (delta stays below one in it)."""
+    return Unit("person", "add_or_remove", people)
+
+
+def calibrated(plan: pg.Plan, epsilon: float | None) -> pg.Plan:
+    """The plan at this epsilon and delta 1e-5; with None, without noise (or at the noise that the plan has)."""
+    people = unit(plan.users * plan.rounds)
+    return (
+        plan.price(unit=people, delta=DELTA)
+        if epsilon is None
+        else plan.calibrate(unit=people, epsilon=epsilon, delta=DELTA)
+    )
+
+
+@contextlib.contextmanager
+def vault(
+    task: Task,
+    plan: Plan,
+    *,
+    horizon: int,
+    repeat: int = 1,
+    restarts: bool = False,
+    replicates: int,
+    seed: int,
+) -> Iterator[UserVault]:
+    """A vault of simulated people with R ledgers that can pay for this plan, in a folder that goes away."""
+    assert plan.unit is not None
+    epsilon = plan.epsilon if plan.epsilon is not None and np.isfinite(plan.epsilon) else 1e6
+    users = SimulatedUsers(
+        task.domain, task.spec, horizon=horizon, repeat=repeat, restarts=restarts, replicates=replicates, seed=seed
+    )
+    budget = {"epsilon": epsilon * 1.0000001, "delta": DELTA * 1.0000001}
+    with (
+        tempfile.TemporaryDirectory(dir=MEMORY) as one,
+        tempfile.TemporaryDirectory(dir=MEMORY) as other,
+        contextlib.ExitStack() as open_,
+    ):
+        ledgers = [
+            open_.enter_context(Ledger(Path(one) / f"{r}.ledger", plan.unit, **budget)) for r in range(replicates)
+        ]
+        register = open_.enter_context(Register(Path(one) / "register", key=Path(other) / "key"))
+        yield UserVault(users, ledgers, register)
+
+
+def learned(
+    task: Task, recipe: Recipe, *, replicates: int, seed: int, restarts: bool = False, **arguments: Any
+) -> pg.Learned:
+    """R independent runs through the real door, each with a ledger of its own.
+
+    Args:
+        task: whom to meet.
+        recipe: its plan is calibrated or priced.
+        replicates: R.
+        seed: of the people and of the first parameters; the noise of privacy is secret.
+        restarts: whether a person's slot goes on with another episode when one is over.
+        arguments: further ones of `policy_gradient.learn`.
+    """
+    with vault(
+        task,
+        recipe.plan,
+        horizon=recipe.horizon,
+        repeat=recipe.repeat,
+        restarts=restarts,
+        replicates=replicates,
+        seed=seed,
+    ) as doors:
+        return pg.learn(recipe.plan, doors, recipe.policy, seed=seed, **arguments).value
+
+
+def judged(task: Task, actor: Actor, *, replicates: int, episodes: int, repeat: int = 1, seed: int) -> list[float]:
+    """Mean undiscounted returns [R] of fresh people."""
+    generator = np.random.default_rng([seed, 1])
+    got = returns(task.domain, actor, replicates, episodes, horizon=task.horizon, repeat=repeat, generator=generator)
+    return [float(mean) for mean in got.mean(axis=1)]
