@@ -19,6 +19,7 @@ secret noise; its rows are exact values of released policies, from the model:
 | `iid`, `repeat_1`, `standardised` | the same with independent noise; without repeats; with own returns standardised |
 | `few`, `noise` | the same with 400 people (16 rounds of 25); with returns of 0, noise alone |
 | `dppg_l2`, `dppg_kl` | the paper's: an update after each of 1,600 people, clips by propositions 4.4 and 4.7 |
+| `dppg_kl_own` | `dppg_kl` with the information from the people themselves, for a tenth of the budget |
 | `dppg_noise` | `dppg_l2` with returns of 0 |
 | `ucb_tree`, `ucb_mf` | UCB-VI with a binary tree and by matrix factorisation, 1,600 and 4,000 people |
 | `ucb_mf_short` | the same, counts clipped to norm 7 of at most 28 |
@@ -52,7 +53,7 @@ from tacit.envs.timed import Timed
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.baselines import ucb_vi
 from tacit.methods.policy_gradient.baselines.ucb_vi import UcbVi
-from tacit.methods.policy_gradient.fisher import scores, spectrum
+from tacit.methods.policy_gradient.fisher import PrivateFisher, scores, spectrum
 from tacit.methods.policy_gradient.recipes import Recipe
 from tacit.methods.policy_gradient.settings import Staircase
 from tacit.methods.policy_gradient.trust_region import KL, L2
@@ -61,7 +62,23 @@ REPLICATES, SEED = 20, 100
 ENDS, EPSILONS = (0.6, 0.9), (1.0, 10.0)
 GOOD = 3.1 / 3.3973
 SOURCES = (
-    "src/tacit/methods/policy_gradient/*.py",
+    *(
+        f"src/tacit/methods/policy_gradient/{name}.py"
+        for name in (
+            "advantages",
+            "algorithm",
+            "building",
+            "contributions",
+            "features",
+            "fisher",
+            "plan",
+            "policies",
+            "recipes",
+            "settings",
+            "state",
+            "trust_region",
+        )
+    ),
     "src/tacit/methods/policy_gradient/baselines/ucb_vi.py",
     "src/tacit/agents/heads.py",
     "src/tacit/agents/networks.py",
@@ -146,6 +163,7 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "noise": lambda: changed(recipes.river_swim(), return_scale=0.0),
     "dppg_l2": lambda: published(L2(3.5, 0.6)),
     "dppg_kl": lambda: published(KL(3.5, 0.6)),
+    "dppg_kl_own": lambda: changed(published(KL(3.5, 0.6)), fisher=PrivateFisher(share=0.1, bound=2.0)),
     "dppg_noise": lambda: changed(published(L2(3.5, 0.6)), return_scale=0.0),
 }
 COUNTERS: dict[str, dict[str, Any]] = {
@@ -165,19 +183,17 @@ def grid() -> list[tuple[str, float, float | None]]:
     cells: list[tuple[str, float, float | None]] = [("recipe", 0.6, 1.0)]
     for last in ENDS:
         for epsilon in (*EPSILONS, None):
-            alone = ["recipe", "dppg_l2", "dppg_kl", "repeat_1", "standardised"]
-            hidden = (
-                []
-                if epsilon is None
-                else ["iid", "few", "noise", "dppg_noise", *counters(("ucb_tree", "ucb_mf_short"))]
-            )
-            cells += [(name, last, epsilon) for name in (*alone, *hidden, *counters(("ucb_mf",)))]
+            names = ["recipe", "repeat_1", "standardised", "dppg_l2", "dppg_kl", *_counters("ucb_mf")]
+            if epsilon is not None:
+                names += ["iid", "few", "noise", "dppg_kl_own", "dppg_noise"]
+                names += [*_counters("ucb_tree"), *_counters("ucb_mf_short")]
+            cells += [(name, last, epsilon) for name in names]
     return list(dict.fromkeys(cells))
 
 
-def counters(names: tuple[str, ...]) -> list[str]:
+def _counters(name: str) -> list[str]:
     """UCB-VI's cells for both numbers of people."""
-    return [f"{name}_{people}" for name in names for people in (1_600, 4_000)]
+    return [f"{name}_{people}" for people in (1_600, 4_000)]
 
 
 def row(name: str, last: float, epsilon: float | None, replicates: int, seed: int) -> dict[str, Any]:
@@ -190,7 +206,8 @@ def row(name: str, last: float, epsilon: float | None, replicates: int, seed: in
         recipe = changed(recipe, noise_multiplier=0.0)
     recipe = replace(recipe, plan=calibrated(recipe.plan, epsilon))
     task = Task("river-swim", river, river_swim.spec(), river_swim.HORIZON)
-    known = {"information": Occupation(river)} if isinstance(recipe.plan.trust_region, KL) else {}
+    public = isinstance(recipe.plan.trust_region, KL) and recipe.plan.fisher is None
+    known = {"information": Occupation(river)} if public else {}
     found = learned(task, recipe, replicates=replicates, seed=seed, **known)
     chances = [probabilities(found.policy, theta) for theta in found.last]
     return {
@@ -243,13 +260,37 @@ def summary(values: dict[str, Any], last: float) -> str:
 def figures() -> list[Figure]:
     """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
-
-    def of(name: str, last: float, epsilon: float | None) -> list[float]:
-        greedy: list[float] = results.fresh(key(name, last, epsilon))["greedy"]
-        return greedy
-
     for last in ENDS:
-        out.append(Figure(f"recipe, last {last}, epsilon 1: success", success(of("recipe", last, 1.0), last), 0.9))
+        best = float(river_swim.optimal_values(RiverSwim(last))[0, 0])
+
+        def share(name: str, epsilon: float | None, last: float = last) -> float:
+            return success(results.fresh(key(name, last, epsilon))["greedy"], last)
+
+        def median(name: str, epsilon: float | None, last: float = last, best: float = best) -> float:
+            return float(np.median(results.fresh(key(name, last, epsilon))["greedy"])) / best
+
+        ours, paper = share("recipe", 1.0), max(share(name, 1.0) for name in ("dppg_l2", "dppg_kl"))
+        noise = max(share(name, epsilon) for name in ("noise", "dppg_noise") for epsilon in EPSILONS)
+        what = f"RiverSwim {last:g}"
+        out += [
+            Figure(f"{what}, epsilon 1: success of the recipe", ours, 0.9),
+            Figure(f"{what}, epsilon 1: median of the recipe over V*", median("recipe", 1.0), 0.99),
+            Figure(f"{what}, epsilon 1: success less that of independent noise", ours - share("iid", 1.0), 0.0),
+            Figure(f"{what}, epsilon 1: success less the better of the paper's two", ours - paper, 0.3),
+            Figure(f"{what}: success of noise alone", noise, 0.5, at_least=False),
+            Figure(f"{what}, no noise: success of UCB-VI with 4,000 people", share("ucb_mf_4000", None), 0.9),
+            Figure(f"{what}, epsilon 10: success of UCB-VI with 4,000 people", share("ucb_mf_4000", 10.0), 0.9),
+            Figure(
+                f"{what}, epsilon 1, 1,600 people: success less that of UCB-VI, best noise and clip",
+                ours - max(share(f"{name}_1600", 1.0) for name in COUNTERS),
+                0.0,
+            ),
+            Figure(
+                f"{what}, epsilon 1: median of UCB-VI over V*, matrix factorisation less tree",
+                median("ucb_mf_4000", 1.0) - median("ucb_tree_4000", 1.0),
+                0.0,
+            ),
+        ]
     return out
 
 
