@@ -42,6 +42,14 @@ class Queue:
         return {name: column for name, column in rows.items() if name != self.without}
 
 
+@dataclasses.dataclass(frozen=True)
+class Still:
+    """Does nothing."""
+
+    def __call__(self, seen: np.ndarray, replicate: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+        return np.zeros(len(seen), np.int64)
+
+
 @contextmanager
 def study(folder: Path, users: Queue | None = None) -> Iterator[UserVault]:
     """A ledger and a register in one folder, the key in another."""
@@ -117,12 +125,17 @@ def key_that_is_lost(folder: Path) -> None:
     Register(folder / "study" / "register", key=folder / "keys" / "key")
 
 
+def actor_that_could_keep_something(folder: Path) -> None:
+    with study(folder) as vault:
+        vault.meet(vault.reserve(ready()), lambda seen, replicate, generator: np.zeros(len(seen), np.int64))
+
+
 def older_register(folder: Path) -> None:
     with study(folder) as vault:
         plan = ready()
         run = vault.reserve(plan)
         before = (folder / "study" / "register").read_bytes()
-        vault.meet(run, lambda seen, replicate, generator: np.zeros(len(seen), np.int64))
+        vault.meet(run, Still())
     (folder / "study" / "register").write_bytes(before)
     Register(folder / "study" / "register", key=folder / "keys" / "key")
 
@@ -141,5 +154,9 @@ POLICY_NOTHING_SPENT: tuple[WrongCall, ...] = (
     key_in_the_folder_of_the_register,
     key_that_is_lost,
 )
-POLICY_RESERVED_ONLY: tuple[WrongCall, ...] = (answer_without_a_column, older_register)
+POLICY_RESERVED_ONLY: tuple[WrongCall, ...] = (
+    answer_without_a_column,
+    actor_that_could_keep_something,
+    older_register,
+)
 POLICY_CALLS = (*POLICY_NOTHING_SPENT, *POLICY_RESERVED_ONLY)
