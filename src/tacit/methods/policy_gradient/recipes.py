@@ -8,15 +8,15 @@ Each function gives a plan that is not calibrated yet, a policy, and how its peo
     release = policy_gradient.learn(plan, UserVault(users, ledger, register), recipe.policy)
 
 What they have in common: a person's whole episode is one slot; few people a round and many rounds; and a clip C that
-grows as 1 / sigma while the noise falls, up to a public most (`Plan.clip`, `Plan.most_noise`), since almost everybody is
-clipped and C / N is the length of a step.
+grows as 1 / sigma where there is less noise, up to a public most (`Plan.clip`, `Plan.most_noise`), since almost
+everybody is clipped and C / N is the length of a step.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tacit.agents.heads import Categorical, Gaussian
 from tacit.agents.networks import Mlp
@@ -41,12 +41,14 @@ class Recipe:
         policy: what is learnt.
         horizon: most steps of the task in one person's slot.
         repeat: for how many steps one decision holds (public).
+        restarts: whether a person's slot goes on with another episode when one is over.
     """
 
     plan: Plan
     policy: Policy
     horizon: int
     repeat: int = 1
+    restarts: bool = False
 
 
 def cart_pole(*, hidden: Hidden = (64, 64), rounds: int = 200, users: int = 8) -> Recipe:
@@ -71,7 +73,8 @@ def acrobot(*, hidden: Hidden = (64, 64), repeat: int = 2, rounds: int = 200, us
     """
     policy = Policy(_around_zero((1.0, 1.0, 1.0, 1.0, 4.0, 9.0)), _network(6, hidden, 3), Categorical(3))
     horizon = math.ceil(500 / repeat)
-    plan = _plan(rounds, users, clips=_by_size(hidden), horizon=horizon, reward_rate=-float(repeat))
+    clip, noise = _by_size(hidden)
+    plan = _plan(rounds, users, clips=(clip, 0.8 * noise), horizon=horizon, reward_rate=-float(repeat))
     return Recipe(plan, policy, horizon=500, repeat=repeat)
 
 
@@ -129,12 +132,50 @@ def general(
     return Recipe(plan, policy, horizon=horizon, repeat=repeat)
 
 
+def half_cheetah(*, rounds: int = 50, users: int = 32) -> Recipe:
+    """HalfCheetah of MuJoCo: a linear policy of 108 parameters, and returns over about 17 steps (a stride).
+
+    Args:
+        rounds, users: as for `cart_pole`.
+    """
+    high = (0.5, 1.0, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8, 5.0, 3.0, 5.0, 15.0, 15.0, 15.0, 15.0, 15.0, 15.0)
+    policy = Policy(_around_zero(high), _network(17, (), 6), _torques(6))
+    return Recipe(_strides(rounds, users, horizon=1000), policy, horizon=1000)
+
+
+def hopper(*, rounds: int = 50, users: int = 32) -> Recipe:
+    """Hopper of MuJoCo: a linear policy of 36 parameters; who falls starts anew, until the slot of 500 steps is full.
+
+    Args:
+        rounds, users: as for `cart_pole`.
+    """
+    low = (0.7, -0.2, -2.7, -2.7, -0.8, -5.0, -5.0, -10.0, -10.0, -10.0, -10.0)
+    high = (1.8, 0.2, 0.3, 0.3, 0.8, 5.0, 5.0, 10.0, 10.0, 10.0, 10.0)
+    policy = Policy(Scaled(low, high), _network(11, (), 3), _torques(3))
+    return Recipe(_strides(rounds, users, horizon=500, reward_rate=2.0), policy, horizon=500, restarts=True)
+
+
+def with_critic(plan: Plan, critic: Critic) -> Plan:
+    """The plan with another critic; a private one learns returns on a scale of about 1, under the same clip.
+
+    Args:
+        plan: of a recipe.
+        critic: "none", "local" or "private".
+    """
+    if critic != "private":
+        return replace(plan, critic=critic)
+    scale = (1 - plan.gamma) / abs(plan.reward_rate) if plan.reward_rate else 1 - plan.gamma
+    return replace(plan, critic=critic, return_scale=scale, kappa=10.0, critic_step=10.0)
+
+
 NAMED: dict[str, Callable[..., Recipe]] = {
     "CartPole-v1": cart_pole,
     "Acrobot-v1": acrobot,
     "dosing-0": dosing,
     "dosing-1": dosing,
     "river-swim": river_swim,
+    "HalfCheetah-v5": half_cheetah,
+    "Hopper-v5": hopper,
 }
 """The recipes by the names of their tasks."""
 
@@ -179,6 +220,15 @@ def _plan(
         reward_rate=reward_rate,
         standardised=standardised,
     )
+
+
+def _strides(rounds: int, users: int, *, horizon: int, reward_rate: float | None = None) -> Plan:
+    """The plan of the robots, for the small noise of epsilon 8 and above."""
+    return Plan(rounds=rounds, users=users, horizon=horizon, trace=0.95, clip=1.5 * users / 32, reward_rate=reward_rate)
+
+
+def _torques(joints: int) -> Gaussian:
+    return Gaussian((-1.0,) * joints, (1.0,) * joints, (0.0,) * joints, 0.5)
 
 
 def _network(inputs: int, hidden: Hidden, outputs: int) -> Mlp:
