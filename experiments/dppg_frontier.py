@@ -5,9 +5,9 @@
     python -m experiments.check dppg_frontier      # recompute the promised figures from the raw rows
 
 Unit: one person (zero-out), met once for at most 500 steps of the simulator; 1,600 people; delta 1e-5. A cell is 16
-replicates (seeds 100 to 115), each with people, first parameters, ledger and noise of its own; the recipes were chosen
-on seeds 0 to 7. After the last round the policy meets 50 fresh people, once with random actions and once with the most
-probable ones; so does the mean of the policies of the last half of the rounds.
+independent replicates of seed 100, each with people, first parameters, ledger and noise of its own; the recipes were
+chosen on eight replicates of seed 0. After the last round the policy meets 50 fresh people, once with random actions and
+once with the most probable ones; so does the mean of the policies of the last half of the rounds.
 
 Arms: the recipe with a local, a private and no critic, each with correlated (toeplitz) and with independent noise, all
 else equal; epsilon "inf" is without noise. "noise" is the control that learns nothing: returns are multiplied by 0.
@@ -155,7 +155,7 @@ def run(cell: Cell, *, replicates: int, people: int, results: Store) -> None:
 
 def store(path: Path = RESULTS / "dppg_frontier.json") -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="policy_gradient.recipes, chosen on seeds 0 to 7; the paper's own")
+    return Store(path, SOURCES, hyperparameters="policy_gradient.recipes, chosen on seed 0; the paper's own")
 
 
 def figures() -> list[Figure]:

@@ -1,4 +1,4 @@
-"""Settings for known tasks, fixed by trials on simulated people alone (seeds 0 to 7; results are on others).
+"""Settings for known tasks, fixed by trials on simulated people alone (eight replicates of seed 0, used for no result).
 
 Each function gives a plan that is not calibrated yet, a policy, and how its people are to be met:
 
@@ -165,7 +165,7 @@ def with_critic(plan: Plan, critic: Critic) -> Plan:
     if critic != "private":
         return replace(plan, critic=critic)
     scale = (1 - plan.gamma) / abs(plan.reward_rate) if plan.reward_rate else 1 - plan.gamma
-    return replace(plan, critic=critic, return_scale=scale, kappa=10.0, critic_step=10.0)
+    return replace(plan, critic=critic, return_scale=scale, kappa=20.0, critic_step=5.0)
 
 
 NAMED: dict[str, Callable[..., Recipe]] = {
