@@ -103,7 +103,7 @@ class Categorical:
         slope = ((actions == np.arange(self.actions)[:, None, None]) - p) * weight
         if np.any(entropy):
             coefficient = np.broadcast_to(np.asarray(entropy, np.float32), weight.shape)
-            slope -= coefficient * p * (logs - (p * logs).sum(axis=0))
+            slope -= coefficient * p * (logs - _added(p * logs))
         return np.ascontiguousarray(slope.transpose(1, 2, 0), np.float32), np.zeros_like(free)
 
 
@@ -244,8 +244,16 @@ def _log_softmax(outputs: F32) -> F32:
     """[o, G, n] of outputs [G, n, o]: sums over a first axis are several times as fast as over a short last one."""
     columns = np.array(outputs.transpose(2, 0, 1), np.float32, order="C")  # a copy: it is changed below
     columns -= columns.max(axis=0)
-    columns -= np.log(np.exp(columns).sum(axis=0))
+    columns -= np.log(_added(np.exp(columns)))
     return columns
+
+
+def _added(columns: F32) -> F32:
+    """The sum over the first axis in its own order: NumPy adds a lone column pairwise, with other bits."""
+    total: F32 = columns[0].copy()
+    for column in columns[1:]:
+        total += column
+    return total
 
 
 def _invalid(name: str, value: object, expected: str) -> PlanError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +49,10 @@ class Visit:
                 remedy="give the observation after the last decision too",
             )
 
+    def fits(self, spec: PublicSpec) -> bool:
+        """Whether observations and actions have the widths of the spec: to be asked where visits come in."""
+        return _width(self.observations) == _size(spec.observation) and _width(self.actions) == _size(spec.action)
+
     def __repr__(self) -> str:
         return "Visit(...)"
 
@@ -57,8 +62,8 @@ def rows_of(
 ) -> dict[str, Array]:
     """The rows of those who were asked for, as `Users.serve` returns them.
 
-    A person without a visit, or without an id (""), has no rows, and a visit of somebody who was not asked for (one
-    that comes late, say) is ignored. A visit is cut off, as truncated, after `horizon` rows; one that ends before and
+    A person without a visit that fits the spec, or without an id (""), has no rows, and a visit of somebody who was not
+    asked for (one that comes late, say) is ignored. A visit is cut off, as truncated, after `horizon` rows; one that ends before and
     did not terminate is truncated at its last row. Numbers that are not finite stay as they are, and a discrete value
     outside its space becomes -1: a vault counts such people as zero.
 
@@ -71,20 +76,17 @@ def rows_of(
     Returns:
         Columns [U, L] or [U, L, ...] of U people in order: observations, next_observations, actions, rewards,
         terminations, truncations, mask.
-
-    Raises:
-        DataError: an observation or an action of a visit has another width than the spec's.
     """
     asked = [person for some in people for person in some]
     rows = empty_rows(spec, len(asked), horizon)
     for i, person in enumerate(asked):
         visit = visits.get(person) if person else None
         n = 0 if visit is None else min(len(visit.rewards), horizon)
-        if visit is None or n == 0:
+        if visit is None or n == 0 or not visit.fits(spec):
             continue
-        seen = _fitted(visit.observations[: n + 1], spec.observation, "observations")
+        seen = _fitted(visit.observations[: n + 1], spec.observation)
         rows["observations"][i, :n], rows["next_observations"][i, :n] = seen[:-1], seen[1:]
-        rows["actions"][i, :n] = _fitted(visit.actions[:n], spec.action, "actions")
+        rows["actions"][i, :n] = _fitted(visit.actions[:n], spec.action)
         rows["rewards"][i, :n] = _single(visit.rewards[:n])
         over = visit.terminated and n == len(visit.rewards)
         rows["terminations"][i, n - 1], rows["truncations"][i, n - 1] = over, not over
@@ -122,16 +124,16 @@ def _numbers(values: Any, name: str) -> Array:
     )
 
 
-def _fitted(values: Array, space: Space, name: str) -> Array:
-    width = 1 if isinstance(space, Discrete) else space.size
+def _width(values: Array) -> int:
+    return math.prod(values.shape[1:])
+
+
+def _size(space: Space) -> int:
+    return 1 if isinstance(space, Discrete) else space.size
+
+
+def _fitted(values: Array, space: Space) -> Array:
     flat = values.reshape(len(values), -1)
-    if flat.shape[1] != width:
-        raise DataError(
-            f"the {name} of a visit have {flat.shape[1]} numbers each and the public spec says {width}",
-            where="rows_of",
-            expected=f"[n, {width}]" if width > 1 else "[n]",
-            remedy="record every number of the declared space, in its order",
-        )
     if not isinstance(space, Discrete):
         return _single(flat)
     codes = flat[:, 0]

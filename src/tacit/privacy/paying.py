@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from tacit.errors import LedgerError, PlanError
 from tacit.privacy import accounting
@@ -16,6 +16,10 @@ from tacit.privacy.run import Run
 
 LEAST_CHARGE = 1e-9
 """What a plan is charged whose delta alone covers it (certified epsilon 0)."""
+
+
+CALLBACK = "callback"
+"""Under which kind of note a ledger holds the names of callbacks that are not tacit's own."""
 
 
 class Paying:
@@ -55,6 +59,7 @@ class Paying:
         self._noise = noise or SecretNoise()
         self._admitted: dict[tuple[str, str], Part] = {}
         self._claimed: dict[tuple[str, str], range] = {}
+        self._named: set[str] = set()
         self._lock = threading.RLock()
 
     def _void_if_seeded(self) -> None:
@@ -153,6 +158,19 @@ class Paying:
             step = self.next_step(run, part.name)
             held = self._claimed[run.plan_id, part.name]
             self._claimed[run.plan_id, part.name] = range(step + 1, held.stop)
+
+    def _remember(self, run: Run, names: Set[str], kind: str = CALLBACK) -> None:
+        """Enter what is the user's own in the ledgers, so that the certificates of later processes name it too."""
+        for name in sorted(names - self._remembered(run, kind) if names - self._named else ()):
+            for ledger in self.ledgers:
+                ledger.note(kind, f"{run.plan_id} {name}")
+        self._named |= names
+
+    def _remembered(self, run: Run, kind: str = CALLBACK) -> set[str]:
+        """What was the user's own in this plan, now or in an earlier process."""
+        notes = (entry.payload for entry in self.ledger.entries() if entry.kind == "note")
+        texts = (note["text"].partition(" ") for note in notes if note["kind"] == kind)
+        return {name for plan_id, _, name in texts if plan_id == run.plan_id}
 
 
 def refused(what: str, expected: str) -> LedgerError:

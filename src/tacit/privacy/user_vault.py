@@ -36,8 +36,8 @@ from tacit.privacy.run import Run
 from tacit.privacy.sampling import poisson_sample
 from tacit.privacy.users import Actor, Users
 
-NOTE = "register"
-"""Under which kind of note a ledger holds the newest head of the register that it saw."""
+NOTE, ACTOR = "register", "actor"
+"""Under which kinds of note a ledger holds the newest head of the register that it saw, and users' own actors."""
 
 
 @dataclass(repr=False)
@@ -100,7 +100,6 @@ class UserVault(Paying):
         self._trials = Trials(users.spec)
         self._meeting: _Meeting | None = None
         self._streams: dict[tuple[str, str], CorrelatedNoise] = {}
-        self._actors: set[str] = set()
 
     @property
     def replicates(self) -> int:
@@ -130,7 +129,7 @@ class UserVault(Paying):
         parts = [self._part(run, part.name) for part in run.plan.parts()]
         if not self.simulated:
             require_pure_form(actor, where="meet")
-        self._actors |= foreign(actor)
+        self._remember(run, foreign(actor), ACTOR)
         self._meeting = None
         open_parts = [part for part in parts if self.steps_left(run, part.name)]
         if not open_parts:
@@ -159,6 +158,7 @@ class UserVault(Paying):
         """
         spec = self._part(run, part)
         d = self._trials.contribution(spec, contribution, state)
+        self._remember(run, self._trials.foreign)
         with self._lock:  # of two threads one gets the meeting
             meeting = self._unsummed(run, part)
             self.next_step(run, part)  # raises PlanExhausted
@@ -184,7 +184,7 @@ class UserVault(Paying):
 
     def release(self, run: Run, value: Value, *, label: labels.Label) -> Release[Value]:
         """Put a value that came out of the run's door together with its certificate."""
-        name, actors = self.unit.name, sorted(self._actors)
+        name, actors = self.unit.name, sorted(self._remembered(run, ACTOR))
         pooled = any(isinstance(part, PoissonSum) for part in run.plan.parts())
         certificate = labels.certify(
             run.plan,
@@ -192,7 +192,7 @@ class UserVault(Paying):
             self.ledger,
             label,
             simulated=self.simulated,
-            callbacks=sorted(self._trials.foreign),
+            callbacks=sorted(self._remembered(run)),
             assumptions=(
                 f"when other people come and what they do depends on a {name} only through what was released",
                 "who was drawn from the pool for a meeting stays secret"

@@ -84,6 +84,7 @@ class Vault(Paying):
         """
         spec = run.sum_part(part)
         d = self._trials.contribution(spec, contribution, state)
+        self._remember(run, self._trials.foreign)
         self._take(run, spec)
 
         def step() -> np.ndarray:
@@ -121,6 +122,7 @@ class Vault(Paying):
             raise DoorError(f"{len(models)} models", where=part, expected=expected, remedy="pass [model]")
         for model in models:
             self._trials.objective(spec, model, objective)
+        self._remember(run, self._trials.foreign)
         self._take(run, spec)
         size = sizes.pop()
         shape, sigma = (len(models), size), _sigma(spec) * spec.clip
@@ -158,6 +160,7 @@ class Vault(Paying):
                 remedy="bring your statistic into one of the proved mechanisms",
             )
         self._trials.mechanism(mechanism, where=part)
+        self._remember(run, self._trials.foreign)
         self._take(run, spec)
         rows_per_unit, rows_of = mechanism.rows_per_unit, mechanism.rows
         size = max(1, 4_000_000 // max(1, rows_per_unit * mechanism.size))
@@ -183,7 +186,7 @@ class Vault(Paying):
             self.ledger,
             label,
             simulated=self.simulated,
-            callbacks=sorted(self._trials.foreign),
+            callbacks=sorted(self._remembered(run)),
             assumptions=() if kind in ("id", name) else (made,),
         )
         return Release(value, certificate)
