@@ -63,9 +63,9 @@ def rows_of(
     """The rows of those who were asked for, as `Users.serve` returns them.
 
     A person without a visit that fits the spec, or without an id (""), has no rows, and a visit of somebody who was not
-    asked for (one that comes late, say) is ignored. A visit is cut off, as truncated, after `horizon` rows; one that ends before and
-    did not terminate is truncated at its last row. Numbers that are not finite stay as they are, and a discrete value
-    outside its space becomes -1: a vault counts such people as zero.
+    asked for (one that comes late, say) is ignored. A visit is cut off, as truncated, after `horizon` rows; one that
+    ends before and did not terminate is truncated at its last row. Numbers that are not finite stay as they are, and a
+    discrete value outside its space becomes -1: a vault counts such people as zero.
 
     Args:
         visits: person to visit.
