@@ -101,7 +101,7 @@ def learned(
         recipe: its plan is calibrated or priced.
         replicates: R.
         seed: of the people and of the first parameters; the noise of privacy is secret.
-        restarts: whether a person's slot goes on with another episode when one is over.
+        restarts: whether a slot goes on with another episode when one is over, even if the recipe does not say so.
         arguments: further ones of `policy_gradient.learn`.
     """
     with vault(
@@ -109,7 +109,7 @@ def learned(
         recipe.plan,
         horizon=recipe.horizon,
         repeat=recipe.repeat,
-        restarts=restarts,
+        restarts=restarts or recipe.restarts,
         replicates=replicates,
         seed=seed,
     ) as doors:

@@ -1,0 +1,331 @@
+"""Table 1 of the paper on private policy gradients: six tasks at two levels of privacy, beside PPO and A2C.
+
+    python -m experiments.dppg_table1              # resumable, cell by cell; about an hour of CPU on one core
+    python -m experiments.dppg_table1 --quick      # a few updates of everything; written under runs/quick/
+    python -m experiments.dppg_table1 --table      # the table, from the raw rows
+    python -m experiments.check dppg_table1        # recompute the promised figures from the raw rows
+
+Unit: one person, met once (add or remove, which here is to zero out); delta 1e-5. Control and dosing have epsilon 1 and
+4 and 10 runs a cell; MuJoCo has epsilon 8 and 20, as the paper turns to weaker levels there (without saying which), and
+3 runs. Runs are replicates of one seed, 100, each with people, first parameters, ledger and noise of its own; recipes
+were fixed on seeds 0 to 7. What is judged is the last policy on fresh people: as it is (`last`), its most probable
+action (`greedy`), and that of the mean of the last half of the parameters (`average`).
+
+    random      uniform actions
+    start       the recipe's policy before the first round
+    ppo, a2c    without privacy: shared critic, normalisation by everybody's records
+    dppg        the recipe of the task (`policy_gradient.recipes`), at a level of epsilon
+    dppg_mlp    the same with the paper's two layers of 64, where the recipe has another policy
+    no_noise    dppg with sigma 0 (contributions are clipped all the same): epsilon is infinite
+    noise_only  dppg at the stronger level with returns scaled by 0
+    paper       the paper's own recipe at the noise of a level, with as many people, and no more steps (MuJoCo: the weaker
+                level only): epsilon is infinite, because of the critic that everybody teaches
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from experiments.check import Figure
+from experiments.dppg_runs import Task, calibrated, judged, learned
+from experiments.store import RESULTS, ROOT, Store
+from tacit import policy_gradient as pg
+from tacit.agents import heads, ppo
+from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.envs import acrobot, cart_pole, dosing, locomotion
+from tacit.methods.policy_gradient import recipes
+from tacit.methods.policy_gradient.plan import Setting
+from tacit.methods.policy_gradient.recipes import Recipe
+
+SEED = 100
+SOURCES = (
+    "src/tacit/methods/policy_gradient/advantages.py",
+    "src/tacit/methods/policy_gradient/algorithm.py",
+    "src/tacit/methods/policy_gradient/building.py",
+    "src/tacit/methods/policy_gradient/contributions.py",
+    "src/tacit/methods/policy_gradient/features.py",
+    "src/tacit/methods/policy_gradient/local_*.py",
+    "src/tacit/methods/policy_gradient/plan.py",
+    "src/tacit/methods/policy_gradient/policies.py",
+    "src/tacit/methods/policy_gradient/recipes.py",
+    "src/tacit/methods/policy_gradient/settings.py",
+    "src/tacit/methods/policy_gradient/state.py",
+    "src/tacit/agents/episodes.py",
+    "src/tacit/agents/heads.py",
+    "src/tacit/agents/networks.py",
+    "src/tacit/agents/optimizers.py",
+    "src/tacit/agents/ppo.py",
+    "src/tacit/envs/acrobot.py",
+    "src/tacit/envs/cart_pole.py",
+    "src/tacit/envs/dosing.py",
+    "src/tacit/envs/locomotion.py",
+    "src/tacit/envs/serving.py",
+    "src/tacit/envs/users.py",
+    "src/tacit/privacy/clipping.py",
+    "src/tacit/privacy/correlated.py",
+    "src/tacit/privacy/noise.py",
+    "src/tacit/privacy/user_vault.py",
+    "src/tacit/privacy/account*.py",
+    "experiments/dppg_runs.py",
+    "experiments/dppg_table1.py",
+)
+
+Values = dict[str, list[float]]
+Seen = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A task of the table, and how each method meets it.
+
+    Args:
+        task: the simulator.
+        recipe: ours.
+        setting: the paper's hyper-parameters.
+        ppo, a2c: peers.
+        epsilons: the stronger and the weaker level.
+        runs, episodes: replicates, and fresh people for each policy.
+        mlp: whether the recipe's policy is not the paper's, so that `dppg_mlp` is another row.
+        std: first standard deviation of the peers' actions, where they are continuous.
+    """
+
+    task: Task
+    recipe: Recipe
+    setting: Setting
+    ppo: ppo.Config
+    a2c: ppo.Config
+    epsilons: tuple[float, float] = (1.0, 4.0)
+    runs: int = 10
+    episodes: int = 50
+    mlp: Recipe | None = None
+    std: float = 0.5
+
+    @property
+    def cells(self) -> list[tuple[str, float | None]]:
+        """(method, epsilon or the level whose noise it has)."""
+        private = ["dppg", *(["dppg_mlp"] if self.mlp is not None else [])]
+        levels = self.epsilons if self.setting != "mujoco" else self.epsilons[1:]
+        fixed: list[tuple[str, float | None]] = [
+            (name, None) for name in ("random", "start", "ppo", "a2c", "no_noise", "noise_only")
+        ]
+        priced = [(name, level) for name in private for level in self.epsilons] + [("paper", e) for e in levels]
+        return [*fixed, *priced]
+
+    def key(self, method: str, level: float | None) -> str:
+        """Of a cell in the result file."""
+        return "|".join([self.task.name, method, *([f"{level:g}"] if level is not None else [])])
+
+
+def lines() -> list[Line]:
+    """The six tasks."""
+    control: Any = {"ppo": ppo.Config(500_000), "a2c": ppo.Config.a2c(500_000)}
+    doses: Any = {"ppo": ppo.Config(300_000, gamma=0.9), "a2c": replace(ppo.Config.a2c(300_000), gamma=0.9)}
+    robots: Any = {
+        "ppo": ppo.Config(1_000_000, rollout=256, epochs=10, minibatches=32, rate=3e-4, entropy=0.0),
+        "a2c": replace(ppo.Config.a2c(1_000_000), entropy=0.0),
+    }
+    out = [
+        Line(Task("CartPole", cart_pole.CartPole(), cart_pole.spec(), 500), recipes.cart_pole(), "control", **control),
+        Line(Task("Acrobot", acrobot.Acrobot(), acrobot.spec(), 500), recipes.acrobot(), "control", **control),
+    ]
+    for name, personal in (("Dosing-0", False), ("Dosing-1", True)):
+        task = Task(name, dosing.Dosing(personal=personal), dosing.spec(), dosing.HORIZON)
+        out.append(Line(task, recipes.dosing(), "dosing", **doses, mlp=recipes.dosing(hidden=(64, 64))))
+    for robot, recipe in (("HalfCheetah-v5", recipes.half_cheetah()), ("Hopper-v5", recipes.hopper())):
+        task = Task(robot.removesuffix("-v5"), locomotion.Locomotion(robot), locomotion.spec(robot), locomotion.HORIZON)
+        out.append(Line(task, recipe, "mujoco", **robots, epsilons=(8.0, 20.0), runs=3, episodes=20))
+    return out
+
+
+def small(line: Line) -> Line:
+    """A few updates of everything."""
+
+    def few(recipe: Recipe) -> Recipe:
+        return replace(recipe, plan=replace(recipe.plan, rounds=3, users=8))
+
+    peers = replace(line.ppo, steps=4_096), replace(line.a2c, steps=4_096)
+    mlp = None if line.mlp is None else few(line.mlp)
+    return replace(line, recipe=few(line.recipe), mlp=mlp, runs=2, episodes=4, ppo=peers[0], a2c=peers[1])
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """An actor with uniform actions."""
+
+    spec: PublicSpec
+
+    def __call__(self, observations: Seen, replicate: Seen, generator: np.random.Generator) -> Seen:
+        action = self.spec.action
+        if isinstance(action, Discrete):
+            return generator.integers(action.n, size=len(observations))
+        assert isinstance(action, Box)
+        size = (len(observations), len(action.low))
+        return generator.uniform(action.low, action.high, size).astype(np.float32)
+
+
+def private(line: Line, recipe: Recipe, level: float | None) -> Values:
+    """Learn through the door, and judge the policies.
+
+    Args:
+        line: the task.
+        recipe: with a plan to calibrate at `level`, or (None) to price.
+        level: epsilon.
+    """
+    plan = calibrated(recipe.plan, level)
+    got = learned(line.task, replace(recipe, plan=plan), replicates=line.runs, seed=SEED)
+    actors = {
+        "last": got.actor(),
+        "greedy": got.actor(greedy=True),
+        "average": got.actor(greedy=True, average=True),
+    }
+    return {name: _returns(line, actor, recipe.repeat) for name, actor in actors.items()}
+
+
+def start(line: Line) -> Values:
+    """The first parameters of the recipe's policy."""
+    policy, repeat = line.recipe.policy, line.recipe.repeat
+    theta = policy.initial(np.random.default_rng(SEED), line.runs)
+    actors = {"last": pg.Acting(policy, theta), "greedy": pg.Acting(policy, theta, greedy=True)}
+    return {name: _returns(line, actor, repeat) for name, actor in actors.items()}
+
+
+def peer(line: Line, config: ppo.Config) -> Values:
+    """PPO or A2C; continuous actions begin around the recipe's own first dose, or no torque."""
+    spec, head = line.task.spec, line.recipe.policy.head
+    if isinstance(head, heads.Gaussian):
+        head = replace(head, std=line.std, learned_std=True)
+    assert isinstance(spec.observation, Box)
+    agent = ppo.learn(
+        line.task.domain,
+        head,
+        config,
+        observation=len(spec.observation.low),
+        horizon=line.task.horizon,
+        agents=line.runs,
+        seed=SEED,
+    )
+    return {"last": _returns(line, agent), "greedy": _returns(line, replace(agent, greedy=True))}
+
+
+def _returns(line: Line, actor: Any, repeat: int = 1) -> list[float]:
+    return judged(line.task, actor, replicates=line.runs, episodes=line.episodes, repeat=repeat, seed=SEED)
+
+
+def paper(line: Line, level: float) -> Values:
+    """The paper's recipe and network, at the noise that this epsilon would have without the shared critic."""
+    ours = line.recipe.plan
+    published = pg.Plan.paper(line.setting, noise_multiplier=calibrated(ours, level).noise_multiplier)
+    people = ours.rounds * ours.users * min(1.0, ours.horizon * line.recipe.repeat / published.horizon)
+    published = replace(published, rounds=math.ceil(people / published.users))
+    policy = replace(line.recipe.policy, network=pg.Policy.default(line.task.spec).network)
+    recipe = Recipe(published, policy, horizon=published.horizon, restarts=True)
+    return private(line, recipe, None)
+
+
+def measured(line: Line, method: str, level: float | None) -> Values:
+    """The values of one cell."""
+    ours = line.recipe
+    silent = replace(ours, plan=replace(ours.plan, noise_multiplier=0.0))
+    # nothing of people's rows enters noise alone, so one step of each of them is enough
+    alone = replace(ours, plan=replace(ours.plan, return_scale=0.0, horizon=1), horizon=ours.repeat)
+    methods: dict[str, Callable[[], Values]] = {
+        "dppg": lambda: private(line, ours, level),
+        "dppg_mlp": lambda: private(line, line.mlp or ours, level),
+        "paper": lambda: paper(line, level or 0.0),
+        "no_noise": lambda: private(line, silent, None),
+        "noise_only": lambda: private(line, alone, line.epsilons[0]),
+        "ppo": lambda: peer(line, line.ppo),
+        "a2c": lambda: peer(line, line.a2c),
+        "start": lambda: start(line),
+        "random": lambda: {"last": _returns(line, Uniform(line.task.spec))},
+    }
+    return methods[method]()
+
+
+def store(path: Path = RESULTS / "dppg_table1.json") -> Store:
+    """The result file."""
+    return Store(path, SOURCES, hyperparameters="policy_gradient.recipes, fixed on seeds 0 to 7 of the same simulators")
+
+
+def figures() -> list[Figure]:
+    """Every promised figure, recomputed from the raw rows."""
+    results, by_name = store(), {line.task.name: line for line in lines()}
+
+    def mean(task: str, method: str, level: float | None = None, column: str = "last") -> float:
+        return float(np.mean(results.fresh(by_name[task].key(method, level))[column]))
+
+    out = [Figure("Dosing-1, epsilon 1: mean return", mean("Dosing-1", "dppg", 1.0), 113.0)]
+    out += [
+        Figure("CartPole, epsilon 1: mean return", mean("CartPole", "dppg", 1.0), 475.0),
+        Figure("Acrobot, epsilon 1: mean return", mean("Acrobot", "dppg", 1.0), -110.0),
+    ]
+    for task in ("CartPole", "Acrobot", "Dosing-0", "Dosing-1"):
+        for level in by_name[task].epsilons:
+            ahead = mean(task, "dppg", level) - mean(task, "paper", level)
+            out.append(Figure(f"{task}, epsilon {level:g}: ahead of the paper's recipe by", ahead, 0.0))
+    return out
+
+
+def table() -> str:
+    """The table in Markdown: means of `last`, with the standard error of the mean over runs."""
+    results = store()
+    lines_ = lines()
+    rows = list(dict.fromkeys(method for line in lines_ for method, _ in line.cells))
+    head = "| | " + " | ".join(line.task.name for line in lines_) + " |\n" + "|---" * (len(lines_) + 1) + "|"
+    out = [head]
+    for method in rows:
+        for place in (
+            (0, 1) if any(m == method and e is not None for line in lines_ for m, e in line.cells) else (None,)
+        ):
+            cells = []
+            for line in lines_:
+                level = None if place is None else line.epsilons[place]
+                key = line.key(method, level)
+                if (method, level) not in line.cells or not results.has(key):
+                    cells.append("")
+                    continue
+                values = np.array(results.fresh(key)["last"])
+                cells.append(f"{values.mean():.1f} ± {values.std(ddof=1) / len(values) ** 0.5:.1f}")
+            words = method if place is None else f"{method}, {('stronger', 'weaker')[place]} level"
+            out.append(f"| {words} | " + " | ".join(cells) + " |")
+    return "\n".join(out)
+
+
+def main(arguments: list[str]) -> None:
+    """Run what is missing or stale."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--tasks", nargs="+", choices=[line.task.name for line in lines()])
+    parser.add_argument("--methods", nargs="+")
+    options = parser.parse_args(arguments)
+    if options.table:
+        print(table())
+        return
+    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "dppg_table1.json")
+    for line in lines():
+        if options.tasks and line.task.name not in options.tasks:
+            continue
+        for method, level in line.cells:
+            key, began = line.key(method, level), time.process_time()
+            if results.has(key) or (options.methods and method not in options.methods):
+                continue
+            values = measured(small(line) if options.quick else line, method, level)
+            people = f"{line.runs} runs of seed {SEED}, {line.episodes} fresh people for each policy"
+            results.put(key, dataset=f"simulated {line.task.name}, {people}", seed=SEED, values=values)
+            means = " ".join(f"{name} {np.mean(column):.1f}" for name, column in values.items())
+            print(f"{key}: {means} ({time.process_time() - began:.0f} CPU s)", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
