@@ -6,8 +6,8 @@
 
 Unit: one person (zero-out), met once for at most 500 steps of the simulator; 1,600 people; delta 1e-5. A cell is 16
 independent replicates of seed 100, each with people, first parameters, ledger and noise of its own; the recipes were
-chosen on eight replicates of seed 0. After the last round the policy meets 50 fresh people, once with random actions and
-once with the most probable ones; so does the mean of the policies of the last half of the rounds.
+chosen on eight replicates of seed 0. After the last round the policy meets 50 fresh people, once with random actions
+and once with the most probable ones; so does the mean of the policies of the last half of the rounds.
 
 Arms: the recipe with a local, a private and no critic, each with correlated (toeplitz) and with independent noise, all
 else equal; epsilon "inf" is without noise. "noise" is the control that learns nothing: returns are multiplied by 0.
