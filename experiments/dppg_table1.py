@@ -18,8 +18,8 @@ action (`greedy`), and that of the mean of the last half of the parameters (`ave
     dppg_mlp    the same with the paper's two layers of 64, where the recipe has another policy
     no_noise    dppg with sigma 0 (contributions are clipped all the same): epsilon is infinite
     noise_only  dppg at the stronger level with returns scaled by 0
-    paper       the paper's own recipe at the noise of a level, with as many people, and no more steps (MuJoCo: the weaker
-                level only): epsilon is infinite, because of the critic that everybody teaches
+    paper       the paper's own recipe at the noise of a level, with as many people and no more steps (MuJoCo: at the
+                weaker level only): epsilon is infinite, because of the critic that everybody teaches
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from experiments.dppg_runs import Task, calibrated, judged, learned
 from experiments.store import RESULTS, ROOT, Store
 from tacit import policy_gradient as pg
 from tacit.agents import heads, ppo
+from tacit.agents.ppo import Config
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs import acrobot, cart_pole, dosing, locomotion
 from tacit.methods.policy_gradient import recipes
@@ -102,8 +103,8 @@ class Line:
     task: Task
     recipe: Recipe
     setting: Setting
-    ppo: ppo.Config
-    a2c: ppo.Config
+    ppo: Config
+    a2c: Config
     epsilons: tuple[float, float] = (1.0, 4.0)
     runs: int = 10
     episodes: int = 50
@@ -128,11 +129,11 @@ class Line:
 
 def lines() -> list[Line]:
     """The six tasks."""
-    control: Any = {"ppo": ppo.Config(500_000), "a2c": ppo.Config.a2c(500_000)}
-    doses: Any = {"ppo": ppo.Config(300_000, gamma=0.9), "a2c": replace(ppo.Config.a2c(300_000), gamma=0.9)}
+    control: Any = {"ppo": Config(500_000), "a2c": Config.a2c(500_000)}
+    doses: Any = {"ppo": Config(300_000, gamma=0.9), "a2c": replace(Config.a2c(300_000), gamma=0.9)}
     robots: Any = {
-        "ppo": ppo.Config(1_000_000, rollout=256, epochs=10, minibatches=32, rate=3e-4, entropy=0.0),
-        "a2c": replace(ppo.Config.a2c(1_000_000), entropy=0.0),
+        "ppo": Config(1_000_000, rollout=256, epochs=10, minibatches=32, rate=3e-4, entropy=0.0),
+        "a2c": replace(Config.a2c(1_000_000), entropy=0.0),
     }
     out = [
         Line(Task("CartPole", cart_pole.CartPole(), cart_pole.spec(), 500), recipes.cart_pole(), "control", **control),
@@ -141,7 +142,8 @@ def lines() -> list[Line]:
     for name, personal in (("Dosing-0", False), ("Dosing-1", True)):
         task = Task(name, dosing.Dosing(personal=personal), dosing.spec(), dosing.HORIZON)
         out.append(Line(task, recipes.dosing(), "dosing", **doses, mlp=recipes.dosing(hidden=(64, 64))))
-    for robot, recipe in (("HalfCheetah-v5", recipes.half_cheetah()), ("Hopper-v5", recipes.hopper())):
+    names: tuple[locomotion.Name, ...] = ("HalfCheetah-v5", "Hopper-v5")
+    for robot, recipe in zip(names, (recipes.half_cheetah(), recipes.hopper()), strict=True):
         task = Task(robot.removesuffix("-v5"), locomotion.Locomotion(robot), locomotion.spec(robot), locomotion.HORIZON)
         out.append(Line(task, recipe, "mujoco", **robots, epsilons=(8.0, 20.0), runs=3, episodes=20))
     return out
@@ -199,7 +201,7 @@ def start(line: Line) -> Values:
     return {name: _returns(line, actor, repeat) for name, actor in actors.items()}
 
 
-def peer(line: Line, config: ppo.Config) -> Values:
+def peer(line: Line, config: Config) -> Values:
     """PPO or A2C; continuous actions begin around the recipe's own first dose, or no torque."""
     spec, head = line.task.spec, line.recipe.policy.head
     if isinstance(head, heads.Gaussian):
