@@ -59,7 +59,7 @@ class Paying:
         self._noise = noise or SecretNoise()
         self._admitted: dict[tuple[str, str], Part] = {}
         self._claimed: dict[tuple[str, str], range] = {}
-        self._named: set[str] = set()
+        self._named: set[tuple[str, str, str]] = set()
         self._lock = threading.RLock()
 
     def _void_if_seeded(self) -> None:
@@ -161,10 +161,11 @@ class Paying:
 
     def _remember(self, run: Run, names: Set[str], kind: str = CALLBACK) -> None:
         """Enter what is the user's own in the ledgers, so that the certificates of later processes name it too."""
-        for name in sorted(names - self._remembered(run, kind) if names - self._named else ()):
+        new = {name for name in names if (run.plan_id, kind, name) not in self._named}
+        for name in sorted(new - self._remembered(run, kind)) if new else ():
             for ledger in self.ledgers:
                 ledger.note(kind, f"{run.plan_id} {name}")
-        self._named |= names
+        self._named |= {(run.plan_id, kind, name) for name in new}
 
     def _remembered(self, run: Run, kind: str = CALLBACK) -> set[str]:
         """What was the user's own in this plan, now or in an earlier process."""
