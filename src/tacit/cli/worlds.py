@@ -55,6 +55,7 @@ class World:
             self.spec,
             horizon=min(self.recipe.horizon, plan.horizon * self.recipe.repeat),
             repeat=self.recipe.repeat,
+            restarts=self.recipe.restarts,
             seed=seed,
             meetings=meetings,
             replicates=replicates,
@@ -63,7 +64,8 @@ class World:
 
     def returns(self, actor: Actor, policies: int, episodes: int, *, seed: int) -> np.ndarray:
         """Returns [policies, episodes] of whole episodes of fresh people."""
-        horizon, repeat = self.recipe.horizon, self.recipe.repeat
+        known = own(self.name) if self.recipe.restarts else None  # a slot of several episodes limits none of them
+        horizon, repeat = known[2] if known else self.recipe.horizon, self.recipe.repeat
         generator = np.random.default_rng(seed)
         return returns(self.domain, actor, policies, episodes, horizon=horizon, repeat=repeat, generator=generator)
 
