@@ -17,7 +17,7 @@ secret noise; its rows are exact values of released policies, from the model:
 |---|---|
 | `recipe` | `recipes.river_swim`: raw returns, actions repeated 4 times, correlated noise; 1,600 people |
 | `iid`, `repeat_1`, `standardised` | the same with independent noise; without repeats; with own returns standardised |
-| `few`, `noise` | the same with 400 people (16 rounds of 25); with returns of 0, noise alone |
+| `few`, `noise` | the same with 400 people (50 rounds of 8); with returns of 0, noise alone |
 | `dppg_l2`, `dppg_kl` | the paper's: an update after each of 1,600 people, clips by propositions 4.4 and 4.7 |
 | `dppg_kl_own` | `dppg_kl` with the information from the people themselves, for a tenth of the budget |
 | `dppg_noise` | `dppg_l2` with returns of 0 |
@@ -159,7 +159,7 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "iid": lambda: changed(recipes.river_swim(), correlation="independent"),
     "repeat_1": lambda: recipes.river_swim(repeat=1),
     "standardised": lambda: changed(recipes.river_swim(), standardised=True),
-    "few": lambda: recipes.river_swim(rounds=16, users=25),
+    "few": lambda: recipes.river_swim(rounds=50, users=8),
     "noise": lambda: changed(recipes.river_swim(), return_scale=0.0),
     "dppg_l2": lambda: published(L2(3.5, 0.6)),
     "dppg_kl": lambda: published(KL(3.5, 0.6)),
