@@ -101,8 +101,9 @@ def learn(
             progress(k + 1, plan.rounds)
 
     words = "given by the user" if start is not None else f"drawn with the public seed {seed}"
-    of = "the user's own" if plan.critic == "public" else None
-    return vault.release(run, state.learned(), label=label(plan, start=words, critic=of))
+    own = "the user's own"
+    of, known = own if plan.critic == "public" else None, own if information is not None else None
+    return vault.release(run, state.learned(), label=label(plan, start=words, critic=of, information=known))
 
 
 def _require_information(plan: Plan, information: Information | None) -> None:

@@ -6,13 +6,13 @@ from tacit.methods.policy_gradient.plan import Plan
 from tacit.privacy.labels import Label
 
 
-def label(plan: Plan, *, start: str, critic: str | None = None) -> Label:
+def label(plan: Plan, *, start: str, critic: str | None = None, information: str | None = None) -> Label:
     """The label of a plan's release.
 
     Args:
         plan: calibrated or priced.
         start: what the first parameters were.
-        critic: where a public critic comes from, if there is one.
+        critic, information: where a public critic and the Fisher information of public records come from, if used.
     """
     name = "person" if plan.unit is None else plan.unit.name
     often = "once" if plan.participations == 1 else f"at most {plan.participations:,} times"
@@ -28,7 +28,11 @@ def label(plan: Plan, *, start: str, critic: str | None = None) -> Label:
         "the choice of hyper-parameters: it must have been made without looking at these people's records",
         f"what a {name} is served with: it is a function of own records, and seen by whoever sees their actions",
         "whatever the curator computes from the records outside the door (see the ledger's notes)",
-        *((f"the critic: {critic} (declared by the user, not checked here)",) if critic else ()),
+        *(
+            f"{what}: {source} (declared public by the user, not checked here)"
+            for what, source in (("the critic", critic), ("the Fisher information of the trust region", information))
+            if source
+        ),
     )
     not_protected = (
         "what is true of the population rather than of one person",
