@@ -11,10 +11,11 @@ import numpy as np
 
 from experiments.ope_methods import Setting
 from experiments.store import ROOT, Store
-from tacit.measure.report.svg import WIDTH, Axis, fmt, frame, write
+from tacit.measure.report.svg import WIDTH, Axis, Plot, fmt, frame, write
 
 IMAGES = ROOT / "docs" / "images"
-HEIGHT, LINE = 230.0, 20.0
+HEIGHT, LINE, APART = 230.0, 20.0, 3.6
+DASHED = {"stroke-dasharray": "5 4"}
 COLOURS = ("#0b6e5f", "#b3541e", "#6b5b95", "#8a8f98", "#c98a00", "#3b6ea8", "#a23b72", "#5d656e")
 STYLE = """
 svg{font-family:system-ui,sans-serif} .tick,.legend{font-size:11px;fill:#5d656e}
@@ -26,21 +27,28 @@ svg{font-family:system-ui,sans-serif} .tick,.legend{font-size:11px;fill:#5d656e}
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A named line; x and y of equal length, y positive. `flat` ones are references, drawn dashed."""
+    """A named line; x and y of equal length, y positive. `flat` ones are references, drawn dashed.
+
+    `spread` is the lowest and the highest value at each x: a bar through a marked point, the curves' bars beside each
+    other. A point at infinity then stands alone. `dashed` lines are so in the legend, too.
+    """
 
     name: str
     x: Sequence[float]
     y: Sequence[float]
     flat: bool = False
+    spread: Sequence[tuple[float, float]] = ()
+    dashed: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """One chart, both axes logarithmic."""
+    """One chart, both axes logarithmic, unless there are `axes` (across, up)."""
 
     title: str
     x_label: str
     curves: Sequence[Curve]
+    axes: tuple[Axis, Axis] | None = None
 
 
 NAMES = {
@@ -76,13 +84,22 @@ def over_units(
     return Panel(f"{title}, epsilon {epsilon:g}", "trajectories", curves)
 
 
-def draw(panels: Sequence[Panel], title: str, path: Path, *, columns: int = 2) -> None:
-    """Write the panels, two beside each other, with a colour for each name of a curve, the same in all panels."""
+def draw(panels: Sequence[Panel], title: str, path: Path, *, columns: int = 2, legend: int = 4) -> None:
+    """Write the panels, two beside each other, with a colour for each name of a curve, the same in all panels.
+
+    Args:
+        panels: charts.
+        title: of the whole picture, for those who do not see it.
+        path: of the file.
+        columns: charts beside each other.
+        legend: names beside each other.
+    """
     names = list(dict.fromkeys(curve.name for panel in panels for curve in panel.curves))
     colour = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(names)}
     rows, gap = -(-len(panels) // columns), 24.0
     width = columns * (WIDTH + gap) + gap
-    foot = LINE * (-(-len(names) // 4)) + 16
+    dashed = {curve.name for panel in panels for curve in panel.curves if curve.dashed}
+    foot = LINE * (-(-len(names) // legend)) + 16
     height = rows * (HEIGHT + gap) + gap + foot
     size = {"viewBox": f"0 0 {fmt(width)} {fmt(height)}", "width": fmt(width), "height": fmt(height)}
     root = Element("svg", {"xmlns": "http://www.w3.org/2000/svg", **size, "role": "img", "aria-label": title})
@@ -95,22 +112,43 @@ def draw(panels: Sequence[Panel], title: str, path: Path, *, columns: int = 2) -
         root.append(Element("svg", chart.attrib | place | {"width": fmt(WIDTH), "height": fmt(HEIGHT)}))
         root[-1].extend(list(chart))
     for i, name in enumerate(names):
-        x, y = gap + (i % 4) * (width - 2 * gap) / 4, height - foot + LINE * (i // 4)
-        SubElement(root, "path", {"class": "line", "d": f"M{fmt(x)} {fmt(y)}h22", "stroke": colour[name]})
+        x, y = gap + (i % legend) * (width - 2 * gap) / legend, height - foot + LINE * (i // legend)
+        line = {"class": "line", "d": f"M{fmt(x)} {fmt(y)}h22", "stroke": colour[name]}
+        SubElement(root, "path", line | (DASHED if name in dashed else {}))
         write(root, x + 28, y + 4, name, kind="legend")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(tostring(root, encoding="unicode") + "\n")
 
 
 def _chart(panel: Panel, colour: dict[str, str]) -> Element:
+    across, up = panel.axes or _logarithmic(panel)
+    svg, plot = frame(panel.title, across, up, height=HEIGHT)
+    for place, curve in enumerate(panel.curves):
+        kind = "line flat" if curve.flat else "line"
+        x, y = np.asarray(curve.x, np.float64), np.asarray(curve.y, np.float64)
+        near = np.isfinite(x)
+        line = {"class": kind, "d": plot.path(x[near], y[near]), "stroke": colour[curve.name]}
+        aside = APART * (place - (len(panel.curves) - 1) / 2) if curve.spread else 0.0
+        moved = {"transform": f"translate({fmt(aside)} 0)"} if curve.spread else {}
+        if near.any():
+            SubElement(svg, "path", line | moved | (DASHED if curve.dashed else {}))
+        for at, middle, ends in zip(curve.x, curve.y, curve.spread, strict=bool(curve.spread)):
+            _bar(svg, plot, at, middle, ends, aside=aside, colour=colour[curve.name])
+    return svg
+
+
+def _bar(svg: Element, plot: Plot, x: float, y: float, ends: tuple[float, float], *, aside: float, colour: str) -> None:
+    """From the lowest to the highest value, with a dot at y."""
+    at, (bottom, top) = fmt(plot.x_of(x) + aside), (fmt(plot.y_of(end)) for end in ends)
+    bar = {"class": "bar", "d": f"M{at} {bottom}V{top}", "stroke": colour, "stroke-width": "1.5", "opacity": "0.55"}
+    SubElement(svg, "path", bar)
+    SubElement(svg, "circle", {"class": "dot", "cx": at, "cy": fmt(plot.y_of(y)), "r": "2.6", "fill": colour})
+
+
+def _logarithmic(panel: Panel) -> tuple[Axis, Axis]:
+    """Axes that hold all curves; whole powers of ten upwards."""
     x = np.concatenate([curve.x for curve in panel.curves])
     y = np.concatenate([curve.y for curve in panel.curves])
     low, high = (10.0 ** round_(float(np.log10(end))) for round_, end in ((np.floor, y.min()), (np.ceil, y.max())))
     across = Axis(panel.x_label, float(x.min()), float(x.max()), log=True)
-    up = Axis(panel.title, low, min(max(high, 10 * low), 1e6 * low), log=True)
-    svg, plot = frame(panel.title, across, up, height=HEIGHT)
-    for curve in panel.curves:
-        kind = "line flat" if curve.flat else "line"
-        line = plot.path(np.asarray(curve.x, np.float64), np.asarray(curve.y, np.float64))
-        SubElement(svg, "path", {"class": kind, "d": line, "stroke": colour[curve.name]})
-    return svg
+    return across, Axis(panel.title, low, min(max(high, 10 * low), 1e6 * low), log=True)

@@ -20,23 +20,33 @@ WIDTH = 360.0
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis: its label with the unit, its range, whether it is logarithmic (base 10), or has whole numbers only."""
+    """One axis: its label with the unit, its range, whether it is logarithmic (base 10), or has whole numbers only.
+
+    `marks` are ticks in place of round values; infinity, the last of them, is a place of its own near the end.
+    """
 
     label: str
     low: float
     high: float
     log: bool = False
     whole: bool = False
+    marks: tuple[float, ...] = ()
 
     def fraction(self, values: Array | float) -> Array:
         """Position of values between the ends of the axis, 0 to 1, clipped."""
         low, high, v = self.low, self.high, np.asarray(values, dtype=np.float64)
         if self.log:
             low, high, v = math.log10(low), math.log10(high), np.log10(np.maximum(v, low))
-        return np.clip((v - low) / (high - low), 0.0, 1.0)
+        position = np.clip((v - low) / (high - low), 0.0, 1.0)
+        if self.marks and math.isinf(self.marks[-1]):
+            far = 0.2 / len(self.marks)
+            position = np.where(np.isposinf(v), 1.0 - far, position * (1.0 - 6 * far))
+        return position
 
     def ticks(self) -> list[float]:
-        """About four round values inside the axis."""
+        """The marks, or about four round values inside the axis."""
+        if self.marks:
+            return list(self.marks)
         if self.log:
             first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
             stride = max(1, math.ceil((last - first + 1) / 5))
@@ -89,6 +99,10 @@ class Plot:
         """The coordinate of a value on the x axis."""
         return self.left + self.width * float(self.x.fraction(value))
 
+    def y_of(self, value: float) -> float:
+        """The coordinate of a value on the y axis."""
+        return self.top + self.height * (1.0 - float(self.y.fraction(value)))
+
     def path(self, x: Array, y: Array) -> str:
         """Straight lines through the points (x, y), as the `d` of a path."""
         xs = self.left + self.width * self.x.fraction(x)
@@ -105,7 +119,7 @@ def frame(title: str, x: Axis, y: Axis, *, height: float) -> tuple[Element, Plot
     bottom = plot.top + plot.height
     write(svg, 0.0, 12.0, shorten(y.label, 42), kind="axis-label")
     for tick, text in y_ticks:
-        at = plot.top + plot.height * (1.0 - float(y.fraction(tick)))
+        at = plot.y_of(tick)
         SubElement(svg, "path", {"class": "grid", "d": f"M{fmt(left)} {fmt(at)}H{fmt(left + plot.width)}"})
         write(svg, left - 7.0, at + 4.0, text, anchor="end")
     for tick in x.ticks():
