@@ -81,3 +81,9 @@ def test_a_visit_of_another_width_has_no_rows() -> None:
 
 def test_a_visit_shows_nothing_in_print() -> None:
     assert repr(pump(3)) == "Visit(...)"
+
+
+def test_ids_that_are_no_text_are_refused() -> None:
+    ids: Any = {600: pump(2)}
+    with pytest.raises(DataError, match="is not text"):
+        rows_of(ids, [["600"]], PUMP, 3)

@@ -183,6 +183,16 @@ def test_an_older_register_is_refused(tmp_path: Path) -> None:
         again.reserve(plan)
 
 
+def test_a_register_goes_with_one_ledger(tmp_path: Path) -> None:
+    vault = open_user_vault(tmp_path, Scripted([[["ann"]]], {"ann": [1.0]}))
+    vault.reserve(priced(user_sum()))
+    other = Ledger(tmp_path / "ledgers/other.ledger", unit_of(), epsilon=1e6, delta=5e-3)
+    again = UserVault(Scripted([[["ann"]]], {"ann": [1.0]}), other, vault._register)
+    with pytest.raises(LedgerError, match="belongs to another ledger"):
+        again.reserve(priced(user_sum()))
+    assert other.spent() == (0, 0)
+
+
 def test_a_key_in_the_ledgers_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "ledgers").mkdir()

@@ -76,7 +76,17 @@ def rows_of(
     Returns:
         Columns [U, L] or [U, L, ...] of U people in order: observations, next_observations, actions, rewards,
         terminations, truncations, mask.
+
+    Raises:
+        DataError: a key of the visits is not text, and would never be found.
     """
+    if not all(isinstance(person, str) for person in visits):
+        raise DataError(
+            "a key of the visits is not text",
+            where="rows_of",
+            expected="the ids as a vault passes them to serve: text",
+            remedy="write str(id) wherever a visit is filed",
+        )
     asked = [person for some in people for person in some]
     rows = empty_rows(spec, len(asked), horizon)
     for i, person in enumerate(asked):

@@ -146,8 +146,14 @@ class Trials:
         self._models[model].add((part, objective))
 
 
-def behind(part: str, step: Callable[[], Value]) -> Value:
-    """Run a step; nothing record-dependent is raised or warned of, not even in an error's context or traceback."""
+def behind(part: str, step: Callable[[], Value], failed: Callable[[str, str], DoorError] | None = None) -> Value:
+    """Run a step; nothing record-dependent is raised or warned of, not even in an error's context or traceback.
+
+    Args:
+        part: what is named in an error.
+        step: what is run.
+        failed: the error for a part and the name of what was raised; None is that of a callback.
+    """
     try:
         with quiet():
             return step()
@@ -156,7 +162,7 @@ def behind(part: str, step: Callable[[], Value]) -> Value:
     except SystemExit as stop:
         failure = SystemExit(stop.code if isinstance(stop.code, int) else 1)
     except BaseException as error:
-        failure = error.with_traceback(None) if _public(error) else _failed(part, type(error).__name__)
+        failure = error.with_traceback(None) if _public(error) else (failed or _failed)(part, type(error).__name__)
     failure.__cause__ = failure.__context__ = None
     raise failure
 

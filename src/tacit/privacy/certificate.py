@@ -98,6 +98,9 @@ class Certificate:
     digest: str
     signature: Mapping[str, Any] | None
 
+    def __str__(self) -> str:
+        return self.sentence
+
     def __hash__(self) -> int:
         return hash(self.digest)
 

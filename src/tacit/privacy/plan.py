@@ -154,6 +154,9 @@ def promise(plan: Plan) -> str:
     unit, whole = plan.unit, event(plan)
     assert unit.relation is not None
     certified = accounting.epsilon(whole, delta=plan.delta, relation=unit.relation).epsilon
+    if math.isinf(certified):
+        nothing = f"{plan.method} promises NOTHING to any {unit.name}: its epsilon is infinite, for want of noise."
+        return "\n".join([nothing, *(f"  {part.name}: {words(part, unit)}" for part in plan.parts())])
     lines = [
         f"{plan.method} promises ({plan.epsilon:.4g}, {plan.delta:.3g})-differential privacy to every {unit.name}.",
         f"How well anybody who sees the result, however much else they know, could tell {unit.words()}:",

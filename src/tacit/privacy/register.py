@@ -143,6 +143,27 @@ class Register:
             self._append({"kind": "reserve", "plan": plan_id, "people": list(chosen)})
         return granted
 
+    def bind(self, datasets: Sequence[str]) -> None:
+        """Bind the register, at its first call, to these ledgers; later calls must name the same.
+
+        Args:
+            datasets: the ids of the ledgers, whose people the register counts together with no others.
+
+        Raises:
+            LedgerError: the register belongs to other ledgers, which would not know of each other's releases.
+        """
+        with MUTEX:
+            self._check()
+            wanted = sorted(datasets)
+            if self._datasets is None:
+                self._append({"kind": "bind", "datasets": wanted})
+            elif self._datasets != wanted:
+                raise self._error(
+                    "the register belongs to another ledger",
+                    "the ledger that it was first used with: two would not add up what one person contributes to both",
+                    "open that ledger, or make a new register for people who are not in this one",
+                )
+
     def commit(self) -> None:
         """Record that what the last reservation let in was released.
 
@@ -210,6 +231,7 @@ class Register:
             torn = lines.pop() + b"\n"
         self._heads = [GENESIS]
         self._counts: dict[str, Counter[str]] = {}
+        self._datasets: list[str] | None = None
         for position, line in enumerate(lines, start=1):
             text, _, head = line.decode("ascii", "replace").rpartition(" ")
             if not hmac.compare_digest(self._code(self._heads[-1], text).encode(), head.encode()):
@@ -237,6 +259,8 @@ class Register:
         self._waiting = entry["kind"] == "reserve"
         if self._waiting:
             self._counts.setdefault(entry["plan"], Counter()).update(entry["people"])
+        if entry["kind"] == "bind":
+            self._datasets = list(entry["datasets"])
         self._heads.append(head)
 
     def _code(self, previous: str, text: str) -> str:

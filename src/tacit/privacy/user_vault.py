@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import LedgerError, PlanError
+from tacit.errors import DoorError, LedgerError, PlanError
 from tacit.privacy import clipping, labels
 from tacit.privacy.callbacks import Contribution, Trials, Value, behind
 from tacit.privacy.correlated import CorrelatedNoise, sensitivity
@@ -87,6 +87,9 @@ class UserVault(Paying):
         *,
         noise: SecretNoise | None = None,
     ) -> None:
+        missing = [name for name in ("spec", "simulated", "replicates", "arrive", "serve") if not hasattr(users, name)]
+        if missing:
+            raise refused(f"the users have no {', '.join(missing)}", "what privacy.users.Users lists")
         super().__init__(ledger, simulated=users.simulated, kinds=(UserSum, PoissonSum), noise=noise)
         if users.replicates != len(self.ledgers):
             raise refused(f"{len(self.ledgers)} ledger(s) for {users.replicates} population(s)", "one ledger each")
@@ -232,6 +235,7 @@ class UserVault(Paying):
                 if entry.kind == "note" and entry.payload["kind"] == NOTE:
                     self._register.require(entry.payload["text"])
                     break
+        self._register.bind([one.dataset_id for one in self.ledgers])
 
     def _note(self) -> None:
         """Record the register's newest line in the ledgers, so that an older register is noticed."""
@@ -240,7 +244,7 @@ class UserVault(Paying):
 
     def _unseen(self, step: Callable[[], Value]) -> Value:
         """Run the users' own code; what it fails with is shown for simulated people only."""
-        return step() if self.simulated else behind("meet", step)
+        return step() if self.simulated else behind("meet", step, failed=_users_failed)
 
     def _unsummed(self, run: Run, part: str) -> _Meeting:
         """The last meeting, if this part of it was not released yet."""
@@ -304,6 +308,15 @@ class UserVault(Paying):
         elif key not in self._streams:
             self._streams[key] = CorrelatedNoise("independent", steps, 1, (1.0,), self._noise)
         return self._streams[key]
+
+
+def _users_failed(part: str, kind: str) -> DoorError:
+    return DoorError(
+        f"the users' own arrive or serve failed ({kind}); who was let in has contributed, and nothing was released",
+        where=f"UserVault.{part}",
+        expected="an answer for any people; whoever does not answer has no rows",
+        remedy="mend it on invented people, where its whole message can be seen, and resume the plan",
+    )
 
 
 def _plan_error(plan: Plan, what: str, expected: str) -> PlanError:

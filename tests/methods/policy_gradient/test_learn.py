@@ -156,15 +156,36 @@ def test_a_resumed_run_goes_on_as_if_it_had_not_been_stopped(tmp_path: Path, fie
         learn(priced, opened, SOFTMAX)
 
 
-def test_a_run_that_was_stopped_before_its_first_checkpoint_starts_again_with_what_is_left(tmp_path: Path) -> None:
-    opened, priced = vault(tmp_path), plan()
+def test_a_run_that_was_stopped_in_its_first_round_starts_again_with_what_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, priced, folder = vault(tmp_path), plan(), str(tmp_path / "checkpoints")
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(opened, "meet", stop)
+        learn(priced, opened, SOFTMAX, folder=folder)
     run = opened.reserve(priced)
     opened.meet(run, lambda seen, replicate, generator: np.zeros(len(seen), np.int64))
-    opened.next_step(run, "policy")  # claimed and lost
-    opened.noisy_sum(run, "policy", Zeros())
-    value = learn(priced, opened, SOFTMAX, folder=tmp_path / "checkpoints", resume=True).value
+    opened.noisy_sum(run, "policy", Zeros())  # claimed and lost
+    with pytest.raises(PlanError, match="without the folder"):
+        learn(priced, opened, SOFTMAX, resume=True)
+    with pytest.raises(PlanExhausted):  # somebody lost the checkpoint: nothing starts from the beginning unasked
+        learn(priced, opened, SOFTMAX, folder=tmp_path / "elsewhere", resume=True)
+    value = learn(priced, opened, SOFTMAX, folder=folder, resume=True).value
     assert not value.norms[0].any()
     assert value.norms[1:].all()
+    assert repr(value) == "Learned(14 parameters, from 24 people, 1 replicate(s))"
+
+
+def test_a_policy_that_is_none_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    module: Any = object()
+    with pytest.raises(PlanError, match="TorchNetwork"):
+        learn(plan(), vault(tmp_path), module)
+    with pytest.raises(PlanError, match="wrap it"):
+        dataclasses.replace(SOFTMAX, network=module)
 
 
 @dataclasses.dataclass(frozen=True)

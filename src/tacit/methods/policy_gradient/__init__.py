@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from tacit.agents.heads import Categorical, Gaussian
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.algorithm import learn
@@ -15,6 +17,9 @@ from tacit.methods.policy_gradient.plan import Plan
 from tacit.methods.policy_gradient.policies import Acting, Policy, Value
 from tacit.methods.policy_gradient.settings import Local, Staircase
 from tacit.methods.policy_gradient.trust_region import KL, L2
+
+if TYPE_CHECKING:
+    from tacit.agents.torch_network import TorchNetwork as TorchNetwork
 
 __all__ = [
     "KL",
@@ -32,7 +37,16 @@ __all__ = [
     "Quadratic",
     "Scaled",
     "Staircase",
+    "TorchNetwork",
     "Value",
     "learn",
     "recipes",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "TorchNetwork":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tacit.agents.torch_network import TorchNetwork
+
+    return TorchNetwork

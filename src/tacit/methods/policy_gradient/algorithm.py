@@ -12,12 +12,14 @@ Input: people who come once, behind a vault; a calibrated plan (T, N, L, C, sigm
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient import building
 from tacit.methods.policy_gradient.label import label
@@ -49,7 +51,7 @@ def learn(
     critic_start: Float32 | None = None,
     information: Information | None = None,
     seed: int = 0,
-    folder: Path | None = None,
+    folder: str | os.PathLike[str] | None = None,
     resume: bool = False,
     progress: Progress | None = None,
 ) -> Release[Learned]:
@@ -65,28 +67,30 @@ def learn(
         critic_start: likewise of the critic; of a public critic its parameters.
         information: for a KL trust region.
         seed: of the first parameters, which are public.
-        folder: where checkpoints go (released values only), whenever no claimed step is left.
-        resume: go on from `folder`'s checkpoint, or from the start where a run was stopped before its first one. Rounds
-            that were claimed and not kept are lost; the noise goes on with a fresh block.
+        folder: where checkpoints go (released values only): at the start, and whenever no claimed step is left.
+        resume: go on from `folder`'s checkpoint, if there is one. Rounds that were claimed and not kept are lost; the
+            noise goes on with a fresh block.
         progress: called after each round.
 
     Raises:
         PlanError: the policy, the critic or their parameters do not fit the plan or the people.
-        PlanExhausted: the plan was begun or finished already, and this is not a resumption.
+        PlanExhausted: the plan was begun or finished already, and this is no resumption from its checkpoint.
         BudgetExceeded: the ledger cannot pay for the plan.
     """
-    policy = Policy.default(vault.spec) if policy is None else policy
-    policy.require_fit(vault.spec)
+    policy = _policy(policy, vault.spec)
     critic = building.critic_of(plan, policy, vault.spec, critic, given=critic_start is not None)
     state = State(plan, policy, critic, vault.replicates, start, critic_start, seed)
     contributions = building.contributions(plan, policy, critic)
     _require_information(plan, information)
-    path = folder / "checkpoint.safetensors" if folder is not None else None
-    if resume and path is not None and path.exists():  # a checkpoint that is refused costs nothing
+    path = Path(folder) / "checkpoint.safetensors" if folder is not None else None
+    kept = resume and _kept(path)
+    if kept and path is not None:  # a checkpoint that is refused costs nothing
         state.load(path, vault)
     run = vault.reserve(plan)
-    if not state.rounds and vault.touched(run) and not (resume and vault.steps_left(run, POLICY)):
+    if vault.touched(run) and not (kept and (state.rounds or vault.steps_left(run, POLICY))):
         raise exhausted(run, POLICY)
+    if path is not None and not kept:
+        state.save(path, run, vault)
 
     first = plan.rounds - vault.steps_left(run, POLICY)
     for k in range(first, plan.rounds):
@@ -104,6 +108,32 @@ def learn(
     own = "the user's own"
     of, known = own if plan.critic == "public" else None, own if information is not None else None
     return vault.release(run, state.learned(), label=label(plan, start=words, critic=of, information=known))
+
+
+def _policy(policy: Policy | None, spec: PublicSpec) -> Policy:
+    """The given policy, or the default one; it fits the people."""
+    if not isinstance(policy, Policy | None):
+        raise PlanError(
+            f"the policy is a {type(policy).__name__}",
+            where="policy_gradient.learn",
+            expected="a policy_gradient.Policy: features, a network and a distribution over actions",
+            remedy="for a torch module: Policy(features, TorchNetwork(module, inputs=features.size), head)",
+        )
+    policy = Policy.default(spec) if policy is None else policy
+    policy.require_fit(spec)
+    return policy
+
+
+def _kept(path: Path | None) -> bool:
+    """Whether there is a checkpoint to resume from."""
+    if path is None:
+        raise PlanError(
+            "a run cannot be resumed without the folder of its checkpoints",
+            where="policy_gradient.learn",
+            expected="folder= with resume=True, both times",
+            remedy="pass the folder that the run was begun with",
+        )
+    return path.exists()
 
 
 def _require_information(plan: Plan, information: Information | None) -> None:

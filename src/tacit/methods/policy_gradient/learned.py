@@ -34,6 +34,10 @@ class Learned:
     iterates: Float32
     people: NDArray[np.int64]
 
+    def __repr__(self) -> str:
+        size = f"{self.policy.parameters:,} parameters"
+        return f"Learned({size}, from {self.people[-1]:,} people, {self.replicates} replicate(s))"
+
     @cached_property
     def replicates(self) -> int:
         """R."""

@@ -68,7 +68,7 @@ class Plan:
     """
 
     method: ClassVar[str] = "policy gradient with people met once (DPPG)"
-    source: ClassVar[str] = "Differentially Private Policy Gradient (arXiv:2501.19080), corrected"
+    source: ClassVar[str] = "Differentially Private Policy Gradient (arXiv:2501.19080)"
 
     rounds: int = 50
     users: int = 32
@@ -100,6 +100,8 @@ class Plan:
     delta: float | None = None
 
     def __post_init__(self) -> None:
+        often = type(self.rounds) is int and type(self.participations) is int and self.participations <= self.rounds
+        parts.check("participations", self.participations, often, "at most as many as there are rounds")
         whole(rounds=self.rounds, users=self.users, horizon=self.horizon, participations=self.participations)
         positive(clip=self.clip, step=self.step, ridge=self.ridge, kappa=self.kappa, critic_step=self.critic_step)
         if self.most_noise is not None:

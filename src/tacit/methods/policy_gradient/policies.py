@@ -44,6 +44,13 @@ class Policy:
     head: Head
 
     def __post_init__(self) -> None:
+        if not isinstance(getattr(self.network, "inputs", None), int):
+            raise PlanError(
+                f"the network is a {type(self.network).__name__}",
+                where="Policy",
+                expected="an Mlp, or a torch module inside a TorchNetwork",
+                remedy="wrap it: TorchNetwork(module, inputs=features.size)",
+            )
         inside, outside = (self.network.inputs, self.network.outputs), (self.features.size, self.head.outputs)
         if inside != outside:
             raise PlanError(
