@@ -21,6 +21,7 @@ EXPERIMENTS = (
     "ope_open_bandit",
     "trust_region_coverage",
     "figure3_budget",
+    "dppg_riverswim",
 )
 
 
