@@ -21,6 +21,9 @@ EXPERIMENTS = (
     "ope_open_bandit",
     "trust_region_coverage",
     "figure3_budget",
+    "dppg_frontier",
+    "dppg_table1",
+    "dppg_audit",
     "dppg_riverswim",
 )
 

@@ -297,7 +297,7 @@ def figures() -> list[Figure]:
         if clean:
             out.append(Figure(f"{cell.key}: audited mu", lower.mu, 1 / cell.sigma, at_least=False))
         if clean and cell.sigma == 1:
-            out.append(Figure(f"{cell.key}: audited mu, has power", lower.mu, 0.8))
+            out.append(Figure(f"{cell.key}: audited mu, has power", lower.mu, 0.6))
     return out
 
 
