@@ -51,7 +51,7 @@ def test_a_policy_is_verified_and_played_in_gymnasium(policy: Path, capsys: pyte
 def test_the_same_seed_plays_the_same_and_the_options_matter(policy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     played = []
     for words in ((), (), ("--averaged",), ("--greedy",), ("--seed", "1")):
-        assert main(["play", str(policy), "--episodes", "6", *words]) == 0
+        assert main(["play", str(policy), "--episodes", "40", *words]) == 0
         played.append(returns(capsys.readouterr().out))
     assert played[0] == played[1]
     assert all(other != played[0] for other in played[2:])
@@ -78,7 +78,8 @@ def test_a_missing_package_of_the_window_is_told(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--episodes", "0"), "the number of episodes is below 1"),
+        (("--episodes", "0"), "--episodes is 0; expected a whole number >= 1"),
+        (("--seed", "-1"), "--seed is -1; expected a whole number >= 0"),
         (("--environment", "Acrobot-v1"), "the policy is not one for Acrobot-v1"),
         (("--environment", "river-swim"), "the policy is not one for river-swim"),
         (("--environment", "CartPol-v1"), "Gymnasium knows no such environment"),
@@ -98,6 +99,17 @@ def test_a_policy_without_an_environment_needs_one(
     assert main(["play", str(tmp_path / "plain")]) == 2
     assert "the policy says no environment" in capsys.readouterr().err
     assert main(["play", str(tmp_path / "plain"), "--environment", "CartPole-v1", "--episodes", "1"]) == 0
+
+
+def test_a_folder_without_a_policy_is_told(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for folder, message in (
+        (trained, f"did you mean {trained / 'policy'}"),
+        (tmp_path / "nowhere", "there is no such folder"),
+        (tmp_path, "there is no policy in this folder"),
+        (trained / "run.json", "this is a file"),
+    ):
+        assert main(["play", str(folder)]) == 6
+        assert message in capsys.readouterr().err
 
 
 def test_an_edited_certificate_is_not_played(policy: Path, capsys: pytest.CaptureFixture[str]) -> None:

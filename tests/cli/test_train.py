@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +29,8 @@ def test_a_dry_run_prints_the_promise_and_writes_nothing(tmp_path: Path, capsys:
     assert run("train", "CartPole-v1", "--out", str(tmp_path / "run"), "--dry-run") == 0
     out = capsys.readouterr().out
     assert "promises (1, 1e-05)-differential privacy to every person." in out
-    assert "50 noisy sum(s) over 32 person(s) met for each, everyone in at most 1" in out
+    assert "200 noisy sum(s) over 8 person(s) met for each, everyone in at most 1" in out
+    assert "200 round(s) of 8 people: 1,600 are met. Noise of a round: 6.19 (first) to 6.98 (last)" in out
     assert "The people are simulated" in out
     assert out.endswith("Dry run: nobody was met and nothing was spent.\n")
     assert list(tmp_path.iterdir()) == []
@@ -55,7 +57,7 @@ def test_the_report_compares_with_a_ceiling_and_a_floor(trained: Path) -> None:
     report = json.loads((trained / "run.json").read_text())["report"]
     labels = [(row["label"], row["role"], row["runs"]) for row in report["outcomes"]]
     assert labels == [
-        ("without privacy", "ceiling", 2),
+        ("the same without noise", "ceiling", 2),
         ("epsilon 8", "compared", 2),
         ("epsilon 1, released", "released", 1),
         ("noise alone", "floor", 2),
@@ -67,6 +69,15 @@ def test_the_report_compares_with_a_ceiling_and_a_floor(trained: Path) -> None:
     (trained / "report.html").unlink()
     assert run("report", str(trained)) == 0
     assert (trained / "report.html").read_text() == page
+
+
+def test_the_ledger_is_shown_without_the_times_of_meetings(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = [entry for entry in Ledger.read(trained / "ledger").entries() if entry.kind == "note"]
+    assert len(kept) > 1
+    assert run("ledger", "show", str(trained / "ledger")) == 0
+    out = capsys.readouterr().out
+    assert f"notes that doors keep for themselves: {len(kept)} of kind register" in out
+    assert not any(entry.time in out for entry in kept)
 
 
 def test_scalars_are_those_of_released_values(trained: Path) -> None:
@@ -82,7 +93,7 @@ def test_scalars_are_those_of_released_values(trained: Path) -> None:
     assert set(events.Tags()["scalars"]) == {
         "round/length_of_released_mean",
         "policy/length_of_parameters",
-        *(f"return/{label}" for label in ("without_privacy", "epsilon_8", "epsilon_1,_released", "noise_alone")),
+        *(f"return/{label}" for label in ("the_same_without_noise", "epsilon_8", "epsilon_1,_released", "noise_alone")),
     }
 
 
@@ -115,8 +126,11 @@ def test_an_interrupted_run_goes_on(
         assert run(*words) == 130
     assert "give the same command with --resume" in capsys.readouterr().err
     assert run(*words) == 6
+    capsys.readouterr()
     assert run(*words, "--clip", "3", "--resume") == 6
-    assert "begun with other options (clip)" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert "begun with other options (clip)" in shown.err
+    assert "promises" not in shown.out
     assert run(*words, "--resume") == 0
     release = hub.load(tmp_path / "run" / "policy")
     assert (release.value.norms > 0).all()
@@ -125,6 +139,44 @@ def test_an_interrupted_run_goes_on(
     register = (tmp_path / "run" / "private" / "register").read_text()
     assert register.count('"kind":"reserve"') == 4
     assert not (tmp_path / "run" / "checkpoint").exists()
+
+
+def test_a_lost_register_ends_a_run_and_nothing_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (*POLE, "--out", str(tmp_path / "run"))
+    with monkeypatch.context() as patched:
+        patched.setattr(train, "progress", stopped)
+        assert run(*words) == 130
+    shutil.rmtree(tmp_path / "run" / "private")
+    capsys.readouterr()
+    for lost in (tmp_path / "run.key", None):  # without the register, and without either
+        before = sorted(tmp_path.rglob("*"))
+        assert run(*words, "--resume") == 3
+        shown = capsys.readouterr()
+        assert "the register is missing" in shown.err
+        assert "restore it" in shown.err
+        assert "promises" not in shown.out
+        assert sorted(tmp_path.rglob("*")) == before
+        if lost is not None:
+            lost.unlink()
+
+
+def test_a_report_that_failed_is_made_again_with_other_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = (*POLE, "--out", str(tmp_path / "run"))
+    with monkeypatch.context() as patched:
+        patched.setattr(train.comparison, "measured", refuse)
+        assert run(*words, "--compare", "8") == 1
+    weights = (tmp_path / "run" / "policy" / "model.safetensors").read_bytes()
+    shutil.rmtree(tmp_path / "run" / "private")  # nobody is met any more
+    assert run(*words, "--compare", "4", "--runs", "1", "--resume") == 0
+    report = json.loads((tmp_path / "run" / "run.json").read_text())["report"]
+    assert [row["label"] for row in report["outcomes"]][1] == "epsilon 4"
+    assert (tmp_path / "run" / "policy" / "model.safetensors").read_bytes() == weights
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise ValueError
 
 
 def test_a_lost_key_ends_a_run(
@@ -173,14 +225,70 @@ def test_another_environment_needs_bounds_and_is_not_compared(tmp_path: Path) ->
 def test_the_published_recipe_is_labelled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("train", "CartPole-v1", *TINY, "--paper", "--policy", "4", "--out", str(tmp_path / "run"))
     assert run(*words) == 0
-    assert "promises (inf, 0.001)-differential privacy" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "promises NOTHING to any person" in out
+    assert "NOT PRIVATE: the published recipe shares a critic without noise" in out
     certificate = Certificate.load(tmp_path / "run" / "certificate.json")
     assert not certificate.verify().private
     page = (tmp_path / "run" / "report.html").read_text()
     assert page.index("Not private.") < page.index("<h1>")
-    assert "the paper&#39;s recipe, released" in page
+    report = json.loads((tmp_path / "run" / "run.json").read_text())["report"]
+    assert [row["label"] for row in report["outcomes"]] == [
+        *("corrected recipe without noise", "the published recipe, released", "corrected recipe, noise alone"),
+    ]
     assert run("play", str(tmp_path / "run" / "policy"), "--episodes", "1") == 0
     assert "NOT PRIVATE: its certificate promises nothing." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"reward": [0', "is not valid JSON (line 1)"),
+        ("[0, 1]", "is no JSON object"),
+        ('{"rewards": [0, 1]}', "has the unknown key 'rewards'"),
+        ('{"observation": [0, 1]}', "observation is not of the form of bounds"),
+        ('{"reward": [1, 0]}', "reward: the bounds of dimension 0 are inverted"),
+        ('{"observation": [[0], [1]]}', "Pendulum-v1: the reward has no public bounds"),
+    ],
+)
+def test_bounds_that_cannot_be_used(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bounds.json").write_text(text)
+    words = ("--bounds", str(tmp_path / "bounds.json"), "--out", str(tmp_path / "run"), "--dry-run")
+    assert run("train", "Pendulum-v1", *words) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert '"reward": [LOW, HIGH]' in error
+
+
+OWN = """
+import gymnasium
+
+class Dose(gymnasium.Env):
+    observation_space = gymnasium.spaces.Discrete(3)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return 0, {}
+
+    def step(self, action):
+        return {}["seen"], 0.0, True, False, {}
+
+gymnasium.register("Dose-v0", Dose)
+"""
+
+
+def test_an_environment_of_ones_own_that_fails_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own_doses.py").write_text(OWN)
+    (tmp_path / "bounds.json").write_text('{"reward": [0, 1]}')
+    monkeypatch.syspath_prepend(str(tmp_path))
+    words = ("train", "own_doses:Dose-v0", "--bounds", str(tmp_path / "bounds.json"), "--out", str(tmp_path / "run"))
+    assert run(*words) == 2
+    assert "fails when it takes a step: KeyError in own_doses.py, line 12" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
@@ -188,17 +296,27 @@ def test_the_published_recipe_is_labelled(tmp_path: Path, capsys: pytest.Capture
     [
         (("CartPol-v1",), "Gymnasium knows no such environment"),
         (("Pendulum-v1",), "the reward has no public bounds"),
-        (("MountainCarContinuous-v0", "--bounds", "missing.json"), "the public bounds are missing or of another kind"),
-        (("CartPole-v1", "--policy", "wide"), "'wide' is no policy"),
+        (("MountainCarContinuous-v0", "--bounds", "missing.json"), "the file of bounds cannot be read (No such file"),
+        (("CartPole-v1", "--policy", "wide"), "--policy is 'wide'"),
         (("river-swim", "--policy", "8"), "the recipe of river-swim has no choice of --policy"),
         (("CartPole-v1", "--repeat", "2"), "the recipe of CartPole-v1 has no choice of --repeat"),
         (("CartPole-v1", "--paper", "--critic", "local"), "the published recipe has a critic and a noise of its own"),
-        (("CartPole-v1", "--users", "3"), "a number is out of range"),
-        (("CartPole-v1", "--evaluate", "1"), "a number is out of range"),
-        (("CartPole-v1", "--epsilon", "0"), "epsilon is 0.0; expected a finite number > 0"),
+        (("CartPole-v1", "--users", "3"), "--users is 3; expected at least the people of one round, 6"),
+        (("CartPole-v1", "--users-per-round", "0"), "--users-per-round is 0; expected a whole number >= 1"),
+        (("CartPole-v1", "--evaluate", "1"), "--evaluate is 1; expected a whole number >= 2"),
+        (("CartPole-v1", "--runs", "0"), "--runs is 0; expected a whole number >= 1"),
+        (("CartPole-v1", "--seed", "-1"), "--seed is -1; expected a whole number >= 0"),
+        (("CartPole-v1", "--compare", "8", "-1"), "--compare is -1; expected numbers > 0"),
+        (("CartPole-v1", "--compare", "1e9"), "--compare is 1e+09; expected numbers > 0 and at most 500"),
+        (("CartPole-v1", "--epsilon", "0"), "--epsilon is 0; expected a number > 0 and at most 500"),
+        (("river-swim", "--repeat", "30"), "--repeat is 30; expected at most the longest episode, 20 steps"),
+        (("CartPole-v1", "--critic", "private", "--gamma", "1"), "--critic private with --gamma 1"),
+        (("river-swim", "--bounds", "bounds.json"), "the file of bounds cannot be read"),
+        (("no_such_module:Dose-v0",), "there is no module 'no_such_module'"),
         (("CartPole-v1", "--delta", "0.1"), "delta 0.1 is not below 1 / population"),
-        (("CartPole-v1", "--clip", "-1"), "clip is -1.0"),
-        (("CartPole-v1", "--participations", "0"), "participations is 0"),
+        (("CartPole-v1", "--clip", "-1"), "--clip is -1; expected a finite number > 0"),
+        (("CartPole-v1", "--participations", "0"), "--participations is 0; expected a whole number >= 1"),
+        (("CartPole-v1", "--participations", "5"), "--participations is 5, of 4 round(s)"),
         (("CartPole-v1", "--unit", ""), "unit"),
     ],
 )

@@ -14,6 +14,7 @@ from test_report import CERTIFICATE, HOSTILE, NEEDS_CHROMIUM, Page, require_fit
 
 from tacit.errors import DataError, FileError
 from tacit.measure.report import EvaluationReport, Learning, Outcome, PolicyReport, render, storage
+from tacit.measure.report.learning_sections import learned
 
 PLAN = {
     "users": 32,
@@ -59,13 +60,13 @@ def report(text: str = "CartPole-v1", **changes: Any) -> PolicyReport:
         evaluated=200,
         error=1.234,
         outcomes=(
-            outcome("without privacy", "ceiling", None, runs=3),
+            outcome("the same without noise", "ceiling", None, runs=3),
             outcome("epsilon 8", "compared", 8.0, runs=3, spread=9.5),
             outcome(text, "released", 1.0),
             outcome("noise only", "floor", None, runs=3),
         ),
         curves=(
-            curve("without privacy", "ceiling", spread=5.0),
+            curve("the same without noise", "ceiling", spread=5.0),
             curve(text, "released"),
             curve("epsilon 8", "compared", spread=9.0),
             curve("noise only", "floor"),
@@ -111,6 +112,16 @@ def test_the_released_row_stands_out_and_a_single_run_has_no_spread() -> None:
     assert "reference" in bands
     assert "control-0" in bands
     assert "synthetic" not in bands
+
+
+def test_the_largest_norm_is_the_one_that_bounds_contributions() -> None:
+    plan = {**PLAN, "most_noise": 0.8, "noise_multiplier": 4.0}
+    (row,) = [
+        value for name, value in learned(report(certificate={**LEARNED, "plan": plan}))["settings"] if "norm" in name
+    ]
+    assert row == "0.2"
+    (row,) = [value for name, value in learned(report())["settings"] if "norm" in name]
+    assert row == "0.8"
 
 
 def test_settings_without_effect_are_left_out() -> None:

@@ -87,9 +87,9 @@ def repeated(world: World, plan: Plan, *, runs: int, seed: int, advance: Advance
         return learn(plan, UserVault(users, ledgers, register), world.recipe.policy, seed=seed, progress=advance).value
 
 
-def without_privacy(plan: Plan) -> Plan:
-    """The same plan without noise: the ceiling of the comparison."""
-    return _priced(dataclasses.replace(plan, noise_multiplier=0.0), plan)
+def without_noise(plan: Plan) -> Plan:
+    """The same plan, with the clip that it has at its noise, without that noise: the ceiling of the comparison."""
+    return _priced(dataclasses.replace(plan, noise_multiplier=0.0, clip=plan.bound, most_noise=None), plan)
 
 
 def noise_alone(plan: Plan) -> Plan:

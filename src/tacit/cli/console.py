@@ -25,11 +25,11 @@ def complain(text: str) -> None:
 
 @contextmanager
 def progress(title: str) -> Iterator[Advance]:
-    """A bar with the time left on a terminal; one line otherwise."""
+    """A bar with the time left on a terminal; otherwise a line at the beginning and at every tenth of the way."""
     console = Console(stderr=True)
     if not console.is_terminal:
         print(f"{title} ...", file=sys.stderr, flush=True)
-        yield lambda *_: None
+        yield _Lines(title)
         return
     columns = (
         SpinnerColumn(),
@@ -45,3 +45,16 @@ def progress(title: str) -> Iterator[Advance]:
             bars.update(task, completed=done, total=total)
 
         yield advance
+
+
+class _Lines:
+    """Prints how far something is, once for each tenth that is reached before the end."""
+
+    def __init__(self, title: str) -> None:
+        self._title, self._tenths = title, 0
+
+    def __call__(self, done: int, total: int, *_: object) -> None:
+        tenths = 10 * done // max(total, 1)
+        if self._tenths < tenths < 10:
+            print(f"{self._title} ... {10 * tenths} %", file=sys.stderr, flush=True)
+        self._tenths = tenths

@@ -7,7 +7,7 @@ evaluation.json     the released evaluation
 model/, policy/     the released synthesizer, the released policy
 minari/             the synthetic dataset, as Minari's folder of datasets
 checkpoint/         public state of the training, until it is done
-ledger              what was spent, where the people are simulated
+ledger              what was spent, where the people are simulated: not to be published
 tensorboard/        released values as scalars, only where they were asked for
 private/            the register of contributions, and the curator's own diagnostics: not to be published
 """
@@ -53,15 +53,7 @@ class RunFolder:
         require_free(path, resume=resume)
         run, plain = cls(path), json.loads(json.dumps(settings, default=str))
         if (path / "run.json").exists():
-            begun = run.read()
-            other = sorted(k for k in {*plain, *begun["settings"]} if plain.get(k) != begun["settings"].get(k))
-            if begun["command"] != command or other:
-                raise FileError(
-                    f"the run was begun with other options ({', '.join(other) or begun['command']})",
-                    where=str(path),
-                    expected="the options that it was begun with",
-                    remedy="give the same options, or another folder for a new run",
-                )
+            run.require_same(command, settings)
             return run
         path.mkdir(parents=True, exist_ok=True)
         run.write("run.json", {"command": command, "settings": plain, "finished": False})
@@ -87,6 +79,22 @@ class RunFolder:
                 if not folder:
                     path.rmdir()
             raise
+
+    def require_same(self, command: str, settings: Mapping[str, Any]) -> None:
+        """Refuse to go on with a run of another command, or with other options.
+
+        Raises:
+            FileError: it was begun with others.
+        """
+        begun, plain = self.read(), json.loads(json.dumps(settings, default=str))
+        other = sorted(k for k in {*plain, *begun["settings"]} if plain.get(k) != begun["settings"].get(k))
+        if begun["command"] != command or other:
+            raise FileError(
+                f"the run was begun with other options ({', '.join(other) or begun['command']})",
+                where=str(self.path),
+                expected="the options that it was begun with",
+                remedy="give the same options, or another folder for a new run",
+            )
 
     def inside(self, name: str) -> Path:
         """The path of something in the run, refused if it leads out of the folder (by `..` or by a link).

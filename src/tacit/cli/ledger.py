@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tacit.cli.commands import LedgerShow, LedgerVerify
 from tacit.cli.console import say
 from tacit.errors import LedgerError
 from tacit.privacy.ledger import Ledger
+
+FOLDED = ("register", "callback", "actor")
+"""Kinds of notes that are not shown one by one: their times are those of single meetings."""
 
 
 def run(command: LedgerShow | LedgerVerify) -> None:
@@ -18,7 +23,7 @@ def run(command: LedgerShow | LedgerVerify) -> None:
 
 
 def show(command: LedgerShow) -> None:
-    """The unit, the budget, what was spent, every plan, and every note."""
+    """The unit, the budget, what was spent, every plan, and every note; those of single meetings as a count alone."""
     view = Ledger.read(command.path)
     unit, (epsilon, delta) = view.unit, view.spent()
     say(f"Ledger of the dataset {view.dataset_id}")
@@ -27,9 +32,13 @@ def show(command: LedgerShow) -> None:
     for plan in view.plans():
         share = "untouched" if plan.claimed == 0 else f"{plan.claimed:,} of {plan.steps:,} steps claimed"
         say(f"  plan {plan.id}: {plan.method}, ({plan.epsilon:.6g}, {plan.delta:.3g}), {share}")
-    for entry in view.entries():
-        if entry.kind == "note":
+    notes = [entry for entry in view.entries() if entry.kind == "note"]
+    for entry in notes:
+        if entry.payload["kind"] not in FOLDED:
             say(f"  {entry.time} {entry.payload['kind']}: {entry.payload['text']}")
+    if counts := Counter(entry.payload["kind"] for entry in notes if entry.payload["kind"] in FOLDED):
+        kinds = ", ".join(f"{counts[kind]:,} of kind {kind}" for kind in FOLDED if counts[kind])
+        say(f"  notes that doors keep for themselves: {kinds}")
     if view.void_reason is not None:
         say(f"VOID: nothing is promised any more ({view.void_reason}).")
     say(f"Head: {view.head}")

@@ -24,15 +24,23 @@ def play(command: Play) -> None:
         CertificateError: the certificate was edited.
         DataError: the environment is unknown, not given, or not one for this policy; or there are no episodes.
     """
+    for option, value, least, usual in (("episodes", command.episodes, 1, 10), ("seed", command.seed, 0, 0)):
+        if value < least:
+            raise DataError(
+                f"--{option} is {value}",
+                where="play",
+                expected=f"a whole number >= {least}",
+                remedy=f"give --{option} {usual}, or leave it out",
+            )
     release = _policy(command.policy)
     told = hub.notes(command.policy)
     name = command.environment or told.get("environment")
-    if command.episodes < 1 or not isinstance(name, str):
+    if not isinstance(name, str):
         raise DataError(
-            "the number of episodes is below 1" if command.episodes < 1 else "the policy says no environment",
-            where="play",
-            expected="--episodes of at least 1, and an environment",
-            remedy="choose another number" if command.episodes < 1 else "name one with --environment",
+            "the policy says no environment",
+            where=f"play {command.policy}",
+            expected="an environment",
+            remedy="name one with --environment",
         )
     same = name == told.get("environment")
     domain, limit = worlds.playground(name, release.value.policy, render=command.render)
@@ -70,6 +78,18 @@ def _verified(release: Release[Learned]) -> None:
 
 
 def _policy(folder: Path) -> Release[Learned]:
+    inside = folder / "policy"
+    if not folder.is_dir() or not any((folder / name).exists() for name in (hub.MODEL, hub.CONFIG)):
+        run = inside.is_dir()
+        what = "this is the folder of a run" if run else "there is no policy in this folder"
+        if not folder.is_dir():
+            what = "this is a file" if folder.exists() else "there is no such folder"
+        raise FileError(
+            what,
+            where=str(folder),
+            expected="the folder of a policy, RUN/policy of a run of `tacit train`",
+            remedy=f"did you mean {inside}" if run else "check the path, or go on with the run (--resume)",
+        )
     release = hub.load(folder)
     if not isinstance(release.value, Learned):
         raise FileError(

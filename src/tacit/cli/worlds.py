@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 
 from tacit.agents.heads import Gaussian
+from tacit.cli.own_domain import OwnDomain
 from tacit.data.spec import Box, PublicSpec
 from tacit.envs import acrobot, cart_pole, dosing, locomotion, river_swim
 from tacit.envs.gym_domain import GymDomain
@@ -118,7 +119,7 @@ def playground(name: str, policy: Policy, *, render: bool) -> tuple[Domain, int]
             )
         domain, spec, limit = known
     else:
-        found = GymDomain(name, **({"render_mode": "human"} if render else {}))
+        found = OwnDomain(name, **({"render_mode": "human"} if render else {}))
         domain, spec, limit = found, _spec_of(found, policy), found.limit or LONGEST
     _require_fit(name, policy, spec)
     return domain, limit

@@ -13,7 +13,7 @@ from tacit.errors import DataError
 
 Array = NDArray[np.float64]
 Role = Literal["released", "compared", "ceiling", "floor"]
-"""The run that is released; one at another epsilon; one without privacy; one that learned from noise alone."""
+"""The run that is released; one at another epsilon; one without noise; one that learned from noise alone."""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from tacit.measure.report.svg import number, span
 _NAMES = {
     "users": "people in a round",
     "rounds": "rounds, each with other people",
-    "clip": "clip: largest norm of a contribution",
-    "most_noise": "largest noise multiplier times clip",
+    "clip": "largest norm of a contribution",
     "gamma": "discount",
     "trace": "trace: 1 for whole returns",
     "horizon": "longest episode, in decisions",
@@ -51,9 +50,9 @@ def learned(report: PolicyReport) -> dict[str, Any]:
         "outcome_chart": _outcomes(report),
         "columns": COLUMNS,
         "rows": [_row(row) for row in report.outcomes],
-        "compared": len(report.outcomes) > 1,
+        "controls": any(row.role in ("ceiling", "floor") for row in report.outcomes),
         "several": any(row.runs > 1 for row in report.outcomes),
-        "settings": settings.pairs(certificate["plan"], _NAMES, _unused(certificate["plan"])),
+        "settings": settings.pairs(_used(certificate["plan"]), _NAMES, _unused(certificate["plan"])),
         "covered": list(certificate["covered"]),
         "assumptions": list(certificate["assumptions"]),
         "not_covered": list(certificate["not_covered"]),
@@ -64,9 +63,15 @@ def _returned(report: PolicyReport) -> str:
     return number(float(f"{report.released.mean:.3g}"))
 
 
+def _used(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan with the clip that bounds contributions: a smaller one than was asked for where there is much noise."""
+    most, sigma = plan.get("most_noise"), plan.get("noise_multiplier")
+    return {**plan, "clip": min(plan["clip"], most / sigma)} if most and sigma else dict(plan)
+
+
 def _unused(plan: Mapping[str, Any]) -> set[str]:
     """Settings without effect, and those that stand elsewhere on the page."""
-    unused = {name for name, value in plan.items() if value is None} | settings.STATED
+    unused = {name for name, value in plan.items() if value is None} | settings.STATED | {"most_noise"}
     unused |= set() if plan["critic"] == "local" else {"ridge"}
     unused |= set() if plan["critic"] in ("private", "shared") else {"kappa", "critic_step"}
     return unused | ({"decay"} if plan["correlation"] != "toeplitz" else set())

@@ -1,0 +1,76 @@
+"""Public bounds of an environment's numbers, from a JSON file: `--bounds`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tacit.data.spec import Box, PublicSpec
+from tacit.envs.gym_domain import GymDomain
+from tacit.errors import DataError, FileError, TacitError
+
+FORM = '{"observation": [[LOWS], [HIGHS]], "action": [[LOWS], [HIGHS]], "reward": [LOW, HIGH]}'
+"""What a file of bounds says; observation and action only where the environment leaves them open."""
+_EXPECTED = f"JSON as {FORM}, one number of LOWS and HIGHS for each dimension"
+
+
+def read(path: Path | None) -> dict[str, Any] | None:
+    """The content of a file of public bounds; None without one.
+
+    Raises:
+        FileError: it does not exist, or cannot be read.
+        DataError: it is no JSON, or says something else.
+    """
+    if path is None:
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FileError(
+            f"the file of bounds cannot be read ({error.strerror})",
+            where=f"--bounds {path}",
+            expected=_EXPECTED,
+            remedy="check the path",
+        ) from None
+    except (ValueError, RecursionError) as error:
+        line = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
+        raise _mend(path, f"the file of bounds is not valid JSON{line}") from None
+    if not isinstance(found, dict):
+        raise _mend(path, "the file of bounds is no JSON object")
+    if unknown := sorted(set(found) - {"observation", "action", "reward"}):
+        raise _mend(path, f"the file of bounds has the unknown key {unknown[0]!r}")
+    return {name: _ends(path, name, found[name]) for name in found}
+
+
+def public_spec(domain: GymDomain, bounds: Mapping[str, Any] | None) -> PublicSpec:
+    """The environment's own bounds, and those of the file.
+
+    Raises:
+        DataError: some are missing, or of another number of dimensions.
+    """
+    try:
+        return domain.public_spec(**(bounds or {}))
+    except DataError as error:
+        raise DataError(
+            f"{domain.name}: {error.what}",
+            where="--bounds",
+            expected=f"a file with {_EXPECTED}; the reward's are needed always, since no environment declares them",
+            remedy="declare bounds that are known without the data, such as physical limits",
+        ) from error
+
+
+def _ends(path: Path, name: str, ends: Any) -> Box | tuple[float, float]:
+    try:
+        low, high = ends
+        box = Box((float(low),), (float(high),)) if name == "reward" else Box(tuple(low), tuple(high))
+    except TacitError as error:
+        raise _mend(path, f"{name}: {error.what}") from error
+    except (TypeError, ValueError, OverflowError):
+        raise _mend(path, f"{name} is not of the form of bounds") from None
+    return (box.low[0], box.high[0]) if name == "reward" else box
+
+
+def _mend(path: Path, what: str) -> DataError:
+    return DataError(what, where=f"--bounds {path}", expected=_EXPECTED, remedy="mend the file")
