@@ -16,7 +16,8 @@ action (`greedy`), and that of the mean of the last half of the parameters (`ave
     ppo, a2c    without privacy: shared critic, normalisation by everybody's records
     dppg        the recipe of the task (`policy_gradient.recipes`), at a level of epsilon
     dppg_mlp    the same with the paper's two layers of 64, where the recipe has another policy
-    no_noise    dppg with sigma 0 (contributions are clipped all the same): epsilon is infinite
+    ceiling     dppg with sigma 0 and the clip of the weaker level: the same steps without noise; epsilon is infinite
+    no_noise    dppg with sigma 0 and the recipe's largest clip, which is longer than good where steps add up undisturbed
     noise_only  dppg at the stronger level with returns scaled by 0
     paper       the paper's own recipe at the noise of a level, with as many people and no more steps (MuJoCo: at the
                 weaker level only): epsilon is infinite, because of the critic that everybody teaches
@@ -117,7 +118,7 @@ class Line:
         private = ["dppg", *(["dppg_mlp"] if self.mlp is not None else [])]
         levels = self.epsilons if self.setting != "mujoco" else self.epsilons[1:]
         fixed: list[tuple[str, float | None]] = [
-            (name, None) for name in ("random", "start", "ppo", "a2c", "no_noise", "noise_only")
+            (name, None) for name in ("random", "start", "ppo", "a2c", "ceiling", "no_noise", "noise_only")
         ]
         priced = [(name, level) for name in private for level in self.epsilons] + [("paper", e) for e in levels]
         return [*fixed, *priced]
@@ -238,12 +239,15 @@ def measured(line: Line, method: str, level: float | None) -> Values:
     """The values of one cell."""
     ours = line.recipe
     silent = replace(ours, plan=replace(ours.plan, noise_multiplier=0.0))
+    steps = calibrated(ours.plan, line.epsilons[1]).bound
+    still = replace(silent, plan=replace(silent.plan, clip=steps, most_noise=None))
     # nothing of people's rows enters noise alone, so one step of each of them is enough
     alone = replace(ours, plan=replace(ours.plan, return_scale=0.0, horizon=1), horizon=ours.repeat)
     methods: dict[str, Callable[[], Values]] = {
         "dppg": lambda: private(line, ours, level),
         "dppg_mlp": lambda: private(line, line.mlp or ours, level),
         "paper": lambda: paper(line, level or 0.0),
+        "ceiling": lambda: private(line, still, None),
         "no_noise": lambda: private(line, silent, None),
         "noise_only": lambda: private(line, alone, line.epsilons[0]),
         "ppo": lambda: peer(line, line.ppo),
