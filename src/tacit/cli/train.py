@@ -172,7 +172,7 @@ def _report(command: Train, world: World, shown: list[Setting], release: Release
         certificate=release.certificate.to_json(),
         verify=outcome.VERIFY,
         environment=world.name,
-        people=plan.users * plan.rounds,
+        people=min(plan.users * plan.rounds, plan.unit.size if plan.unit is not None else plan.users * plan.rounds),
         evaluated=command.evaluate,
         error=error,
         outcomes=tuple(rows),
