@@ -17,7 +17,7 @@ action (`greedy`), and that of the mean of the last half of the parameters (`ave
     dppg        the recipe of the task (`policy_gradient.recipes`), at a level of epsilon
     dppg_mlp    the same with the paper's two layers of 64, where the recipe has another policy
     ceiling     dppg with sigma 0 and the clip of the weaker level: the same steps without noise; epsilon is infinite
-    no_noise    dppg with sigma 0 and the recipe's largest clip, which is longer than good where steps add up undisturbed
+    no_noise    dppg with sigma 0 and the largest clip of the recipe, a longer step than is good without noise
     noise_only  dppg at the stronger level with returns scaled by 0
     paper       the paper's own recipe at the noise of a level, with as many people and no more steps (MuJoCo: at the
                 weaker level only): epsilon is infinite, because of the critic that everybody teaches

@@ -104,6 +104,18 @@ def sensitivity(correlation: Correlation, steps: int, participations: int, decay
     return math.sqrt(float(np.max(most / np.arange(1, worst.size + 1) * worst)))
 
 
+def deviation(correlation: Correlation, step: int, steps: int, decay: Sequence[float] = (1.0,)) -> float:
+    """Standard deviation of row `step` of C^-1 Z: of a step's noise, over sensitivity times scale.
+
+    Args:
+        correlation, steps, decay: as for `sensitivity`.
+        step: 0 .. steps - 1.
+    """
+    if correlation == "tree":  # the node that ends here, less those of all lower levels
+        return math.sqrt(1 + _lowest_bit(step + 1))
+    return math.hypot(*inverse(coefficients(steps, decay))[: step + 1]) if correlation == "toeplitz" else 1.0
+
+
 class CorrelatedNoise:
     """The noise of one block of steps, drawn step by step: row t of sensitivity * scale * C^-1 Z.
 

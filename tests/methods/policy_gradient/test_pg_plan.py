@@ -14,6 +14,7 @@ from tacit.errors import PlanError
 from tacit.methods.policy_gradient.plan import Plan
 from tacit.methods.policy_gradient.settings import Local, Staircase
 from tacit.methods.policy_gradient.trust_region import KL, L2
+from tacit.privacy import correlated
 from tacit.privacy.plan import plan_id, public_fields
 from tacit.units import Unit
 
@@ -139,6 +140,10 @@ def test_the_noise_of_one_step_by_hand() -> None:
     )
     alone = dataclasses.replace(plan, correlation="independent", participations=4)
     assert alone.noise_at(7, 50) == pytest.approx(4.0)
+    tree = dataclasses.replace(plan, correlation="tree", participations=1)
+    sensitivity = correlated.sensitivity("tree", 8, 1)
+    expected = [2 * sensitivity * math.sqrt(s) for s in (1, 2, 1, 3, 1, 2, 1, 4)]
+    assert [tree.noise_at(k, 8) for k in range(8)] == pytest.approx(expected)
     assert Plan().noise_at(0, 1) == 0.0
 
 

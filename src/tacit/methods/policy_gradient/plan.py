@@ -305,7 +305,4 @@ class Plan:
         """
         sigma = self.policy_noise or 0.0
         sensitivity = correlated.sensitivity(self.correlation, of, self.participations, self.decay)
-        if self.correlation == "independent":
-            return sigma * sensitivity
-        row = correlated.inverse(correlated.coefficients(of, self.decay))[: step + 1]
-        return sigma * sensitivity * math.hypot(*row)
+        return sigma * sensitivity * correlated.deviation(self.correlation, step, of, self.decay)
