@@ -164,9 +164,10 @@ def test_a_run_that_was_stopped_in_its_first_round_starts_again_with_what_is_lef
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(opened, "meet", stop)
-        learn(priced, opened, SOFTMAX, folder=folder)
+        with pytest.raises(KeyboardInterrupt):
+            learn(priced, opened, SOFTMAX, folder=folder)
     run = opened.reserve(priced)
     opened.meet(run, lambda seen, replicate, generator: np.zeros(len(seen), np.int64))
     opened.noisy_sum(run, "policy", Zeros())  # claimed and lost
