@@ -106,7 +106,7 @@ def test_the_short_table_takes_the_better_region(tmp_path: Path) -> None:
     put(rivers, dppg_riverswim.key("dppg_l2", 0.6, 1.0), greedy=[0.5, 0.5])
     put(rivers, dppg_riverswim.key("dppg_kl", 0.6, 1.0), greedy=[0.7, 0.7])
     put(poles, Cell("acrobot", "paper", 1.0, "independent").key, last_stochastic=[-500.0, -500.0])
-    put(table, "Dosing-1|no_noise", last=[123.0, 123.0])
+    put(table, "Dosing-1|ceiling", last=[123.0, 123.0])
     shown = dppg_tables.short(poles, table, rivers)
     paper = row(shown, "paper's recipe, **epsilon infinite**; noise of epsilon 1")
     assert paper == ["", "-500.0 ± 0.0", "", r"0.70 ± 0.00 \*"]
