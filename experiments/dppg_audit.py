@@ -213,9 +213,9 @@ class World:
 
     def noisy_sum(self, run: Any, part: str, contribution: Any, state: Any) -> np.ndarray:
         """The exact mean is noted; for the policy the released one is returned."""
-        vectors = clipping.clip_rows(np.asarray(contribution(self.rows, state), np.float64), self.parts[part].clip)
-        total = np.zeros((self.replicates, vectors.shape[1]))
-        np.add.at(total, self.rows["replicate"], vectors)
+        vectors = np.asarray(contribution(self.rows, state), np.float64)
+        clip, replicate = self.parts[part].clip, self.rows["replicate"]
+        total = clipping.clipped_sums(vectors, clip, replicate, self.replicates)
         if part != POLICY:
             return total / PEOPLE
         self.sums.append(total / PEOPLE)

@@ -24,6 +24,7 @@ from tacit.methods.policy_gradient.fisher import PrivateFisher, PublicFisher
 from tacit.methods.policy_gradient.plan import Plan
 from tacit.methods.policy_gradient.policies import Policy, Value
 from tacit.methods.policy_gradient.settings import Local
+from tacit.methods.policy_gradient.state import State
 from tacit.methods.policy_gradient.trust_region import KL, L2
 from tacit.privacy.noise import SecretNoise
 from tacit.privacy.user_vault import UserVault
@@ -168,6 +169,9 @@ def test_a_run_that_was_stopped_in_its_first_round_starts_again_with_what_is_lef
         patch.setattr(opened, "meet", stop)
         with pytest.raises(KeyboardInterrupt):
             learn(priced, opened, SOFTMAX, folder=folder)
+    begun = State(priced, SOFTMAX, None, 1, None, None, seed=0)
+    begun.load(tmp_path / "checkpoints" / "checkpoint.safetensors", opened)
+    assert begun.previous is None  # nothing was released yet: Adam has no moments to begin with
     run = opened.reserve(priced)
     opened.meet(run, lambda seen, replicate, generator: np.zeros(len(seen), np.int64))
     opened.noisy_sum(run, "policy", Zeros())  # claimed and lost

@@ -129,10 +129,9 @@ class State:
             )
         arrays: dict[str, Any] = {name: tensor.numpy().copy() for name, tensor in kept.items()}
         self.master, self.total, self.norms = arrays["theta"], arrays["total"], arrays["norms"]
-        self.iterates, self.previous, self.information = (
-            arrays[name] for name in ("iterates", "previous", "information")
-        )
+        self.iterates, self.information = arrays["iterates"], arrays["information"]
         self.counted, self.asked, self.rounds = (int(v) for v in arrays["counts"])
+        self.previous = arrays["previous"] if self.rounds else None
         if self.critic is not None:
             self.critic = arrays["critic"]
 
