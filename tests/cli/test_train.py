@@ -117,13 +117,19 @@ def stopped(title: str) -> Iterator[Any]:
     yield advance
 
 
-def test_an_interrupted_run_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = (*POLE, "--out", str(tmp_path / "run"))
+def interrupted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """The command of a run that was stopped after its second round."""
+    words = (*POLE, "--out", str(folder))
     with monkeypatch.context() as patched:
         patched.setattr(train, "progress", stopped)
         assert run(*words) == 130
+    return words
+
+
+def test_an_interrupted_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = interrupted(tmp_path / "run", monkeypatch)
     assert "give the same command with --resume" in capsys.readouterr().err
     assert run(*words) == 6
     capsys.readouterr()
@@ -144,10 +150,7 @@ def test_an_interrupted_run_goes_on(
 def test_a_lost_register_ends_a_run_and_nothing_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = (*POLE, "--out", str(tmp_path / "run"))
-    with monkeypatch.context() as patched:
-        patched.setattr(train, "progress", stopped)
-        assert run(*words) == 130
+    words = interrupted(tmp_path / "run", monkeypatch)
     shutil.rmtree(tmp_path / "run" / "private")
     capsys.readouterr()
     for lost in (tmp_path / "run.key", None):  # without the register, and without either
@@ -182,10 +185,7 @@ def refuse(*_: object, **__: object) -> None:
 def test_a_lost_key_ends_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = (*POLE, "--out", str(tmp_path / "run"))
-    with monkeypatch.context() as patched:
-        patched.setattr(train, "progress", stopped)
-        assert run(*words) == 130
+    words = interrupted(tmp_path / "run", monkeypatch)
     (tmp_path / "run.key").unlink()
     assert run(*words, "--resume") == 3
     assert "the key is gone" in capsys.readouterr().err
