@@ -30,14 +30,14 @@ import numpy as np
 
 from experiments.check import Figure
 from experiments.store import RESULTS, ROOT, Store
+from tacit.agents.features import Scaled
 from tacit.agents.networks import Mlp
+from tacit.agents.policies import Policy, Value
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.users import SimulatedUsers
 from tacit.measure.audit import Audit, audit
 from tacit.methods.policy_gradient.algorithm import learn
-from tacit.methods.policy_gradient.features import Scaled
 from tacit.methods.policy_gradient.plan import POLICY, Plan
-from tacit.methods.policy_gradient.policies import Policy, Value
 from tacit.methods.policy_gradient.settings import Critic
 from tacit.privacy import accounting, clipping, correlated
 from tacit.privacy.ledger import Ledger
@@ -62,9 +62,9 @@ SOURCES = (
     "src/tacit/methods/policy_gradient/algorithm.py",
     "src/tacit/methods/policy_gradient/building.py",
     "src/tacit/methods/policy_gradient/contributions.py",
-    "src/tacit/methods/policy_gradient/features.py",
+    "src/tacit/agents/features.py",
     "src/tacit/methods/policy_gradient/plan.py",
-    "src/tacit/methods/policy_gradient/policies.py",
+    "src/tacit/agents/policies.py",
     "src/tacit/methods/policy_gradient/settings.py",
     "src/tacit/methods/policy_gradient/state.py",
     "src/tacit/agents/networks.py",

@@ -32,14 +32,14 @@ import numpy as np
 
 from experiments.check import Figure
 from experiments.store import RESULTS, ROOT, Store
+from tacit.agents.features import OneHot, Scaled
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
+from tacit.agents.policies import Policy
 from tacit.envs import cart_pole, river_swim
 from tacit.methods.policy_gradient import trust_region as tr
-from tacit.methods.policy_gradient.features import OneHot, Scaled
 from tacit.methods.policy_gradient.fisher import PublicFisher
 from tacit.methods.policy_gradient.plan import Plan
-from tacit.methods.policy_gradient.policies import Policy
 from tacit.privacy.correlated import CorrelatedNoise
 from tacit.privacy.noise import SecretNoise
 
@@ -49,8 +49,8 @@ RADIUS, RATE, GAP, GRADIENT = 0.01, 0.7, 0.2, 3.0
 SOURCES = (
     "src/tacit/methods/policy_gradient/trust_region.py",
     "src/tacit/methods/policy_gradient/fisher.py",
-    "src/tacit/methods/policy_gradient/policies.py",
-    "src/tacit/methods/policy_gradient/features.py",
+    "src/tacit/agents/policies.py",
+    "src/tacit/agents/features.py",
     "src/tacit/privacy/correlated.py",
     "src/tacit/agents/networks.py",
     "src/tacit/agents/heads.py",

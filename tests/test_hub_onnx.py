@@ -10,12 +10,12 @@ import onnx
 import onnxruntime
 import pytest
 
+from tacit.agents.features import Features, OneHot, Quadratic, Scaled
 from tacit.agents.heads import Categorical, Gaussian
 from tacit.agents.networks import Mlp
+from tacit.agents.policies import Policy
 from tacit.errors import FileError, PlanError
 from tacit.hub import onnx_graph
-from tacit.methods.policy_gradient.features import Features, OneHot, Quadratic, Scaled
-from tacit.methods.policy_gradient.policies import Policy
 
 LOW, HIGH = (-4.8, -4.0, -0.418), (4.8, 4.0, 0.25)
 FEATURES = {"scaled": Scaled(LOW, HIGH), "quadratic": Quadratic(LOW, HIGH), "one-hot": OneHot(5)}

@@ -147,5 +147,5 @@ def test_other_json_is_refused(values: dict[str, Any]) -> None:
     ],
 )
 def test_invalid_heads_are_refused(make: Any) -> None:
-    with pytest.raises(PlanError, match="action head"):
+    with pytest.raises(PlanError, match="policy"):
         make()

@@ -71,7 +71,7 @@ class Categorical:
 
     def __post_init__(self) -> None:
         if type(self.actions) is not int or self.actions < 2:
-            raise _invalid("actions", self.actions, "a whole number >= 2")
+            raise invalid("actions", self.actions, "a whole number >= 2")
 
     @property
     def outputs(self) -> int:
@@ -140,9 +140,9 @@ class Gaussian:
             -np.inf < a <= m <= b < np.inf and a < b for a, m, b in zip(self.low, self.mean, self.high, strict=True)
         )
         if not inside:
-            raise _invalid("low, mean, high", (self.low, self.mean, self.high), "finite bounds, with the mean inside")
+            raise invalid("low, mean, high", (self.low, self.mean, self.high), "finite bounds, with the mean inside")
         if not 0 < self.std < np.inf:
-            raise _invalid("std", self.std, "a finite number > 0")
+            raise invalid("std", self.std, "a finite number > 0")
 
     @property
     def outputs(self) -> int:
@@ -256,5 +256,5 @@ def _added(columns: F32) -> F32:
     return total
 
 
-def _invalid(name: str, value: object, expected: str) -> PlanError:
-    return PlanError(f"{name} is {value!r}", where="action head", expected=expected, remedy=f"choose another {name}")
+def invalid(name: str, value: object, expected: str) -> PlanError:
+    return PlanError(f"{name} is {value!r}", where="policy", expected=expected, remedy=f"choose another {name}")

@@ -14,12 +14,12 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from tacit.agents.features import Features, OneHot, Quadratic
 from tacit.agents.heads import Categorical, Gaussian
 from tacit.agents.networks import Mlp
+from tacit.agents.policies import Policy
 from tacit.data.spec import Box
 from tacit.errors import FileError, PlanError
-from tacit.methods.policy_gradient.features import Features, OneHot, Quadratic
-from tacit.methods.policy_gradient.policies import Policy
 
 _OPSET, _IR = 17, 8
 """Old enough for runtimes of several years."""

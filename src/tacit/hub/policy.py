@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tacit.agents.policies import Policy
 from tacit.methods.policy_gradient.learned import Learned
 from tacit.methods.policy_gradient.plan import Plan
-from tacit.methods.policy_gradient.policies import Policy
 from tacit.privacy.release import Release
 
 FIELDS = frozenset({"policy"})

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tacit.agents.features import Quadratic, Scaled
 from tacit.methods.policy_gradient.advantages import (
     Advantages,
     own_fit,
@@ -14,7 +15,6 @@ from tacit.methods.policy_gradient.advantages import (
     standardise,
     traces,
 )
-from tacit.methods.policy_gradient.features import Quadratic, Scaled
 
 SCALED = Scaled((-1.0,), (1.0,))
 

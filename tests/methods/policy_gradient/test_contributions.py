@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tacit.agents.features import OneHot, Quadratic, Scaled
 from tacit.agents.heads import Categorical, Gaussian
 from tacit.agents.networks import Mlp
+from tacit.agents.policies import Policy, Value
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.methods.policy_gradient.advantages import Advantages
 from tacit.methods.policy_gradient.contributions import CriticGradient, EpisodeGradient, Released, blocks
-from tacit.methods.policy_gradient.features import OneHot, Quadratic, Scaled
-from tacit.methods.policy_gradient.policies import Policy, Value
 from tacit.privacy.callbacks import Contribution, Trials
 from tacit.privacy.decoys import decoy_rows
 from tacit.privacy.parts import UserSum

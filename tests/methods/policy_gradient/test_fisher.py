@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tacit.agents.features import OneHot, Scaled
 from tacit.agents.heads import Categorical, Gaussian
 from tacit.agents.networks import Mlp
+from tacit.agents.policies import Policy
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient.contributions import Released
-from tacit.methods.policy_gradient.features import OneHot, Scaled
 from tacit.methods.policy_gradient.fisher import FisherSum, PrivateFisher, PublicFisher, scores, spectrum
-from tacit.methods.policy_gradient.policies import Policy
 from tacit.privacy.callbacks import Trials
 from tacit.privacy.decoys import decoy_rows
 

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 from user_cases import open_user_vault
 
+from tacit.agents.features import OneHot
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
+from tacit.agents.policies import Policy, Value
 from tacit.envs.river_swim import RiverSwim, policy_values
 from tacit.envs.river_swim import spec as river
 from tacit.envs.users import SimulatedUsers
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.algorithm import learn
-from tacit.methods.policy_gradient.features import OneHot
 from tacit.methods.policy_gradient.fisher import PrivateFisher, PublicFisher
 from tacit.methods.policy_gradient.plan import Plan
-from tacit.methods.policy_gradient.policies import Policy, Value
 from tacit.methods.policy_gradient.settings import Local
 from tacit.methods.policy_gradient.state import State
 from tacit.methods.policy_gradient.trust_region import KL, L2

@@ -17,14 +17,14 @@ import pytest
 from door_cases import unit_of
 from user_cases import open_user_vault
 
+from tacit.agents.features import Scaled
 from tacit.agents.networks import Mlp
+from tacit.agents.policies import Policy, Value
 from tacit.envs import cart_pole, users
 from tacit.errors import DoorError
 from tacit.methods.policy_gradient import local_training
 from tacit.methods.policy_gradient.algorithm import learn
-from tacit.methods.policy_gradient.features import Scaled
 from tacit.methods.policy_gradient.plan import Local, Plan
-from tacit.methods.policy_gradient.policies import Policy, Value
 from tacit.privacy import callbacks, user_vault
 from tacit.privacy.noise import SecretNoise
 from tacit.privacy.user_vault import UserVault

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tacit.agents.features import OneHot, Quadratic, Scaled
 from tacit.agents.heads import Categorical, Gaussian
+from tacit.agents.policies import Acting, Policy, Value
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.algorithm import learn
-from tacit.methods.policy_gradient.features import OneHot, Quadratic, Scaled
 from tacit.methods.policy_gradient.fisher import PrivateFisher, PublicFisher
 from tacit.methods.policy_gradient.learned import Learned
 from tacit.methods.policy_gradient.plan import Plan
-from tacit.methods.policy_gradient.policies import Acting, Policy, Value
 from tacit.methods.policy_gradient.settings import Local, Staircase
 from tacit.methods.policy_gradient.trust_region import KL, L2
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.methods.policy_gradient.features import Features
+from tacit.agents.features import Features
 
 Rows = Mapping[str, NDArray[Any]]
 Float64 = NDArray[np.float64]

@@ -19,13 +19,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.agents.policies import Acting, Float32, Policy, Value
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient import building
 from tacit.methods.policy_gradient.label import label
 from tacit.methods.policy_gradient.learned import Learned
 from tacit.methods.policy_gradient.plan import POLICY, Plan
-from tacit.methods.policy_gradient.policies import Acting, Float32, Policy, Value
 from tacit.methods.policy_gradient.state import State
 from tacit.methods.policy_gradient.trust_region import KL
 from tacit.privacy.release import Release

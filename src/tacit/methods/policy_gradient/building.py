@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from tacit.agents import features as maps
+from tacit.agents.features import Quadratic, Scaled
 from tacit.agents.networks import Mlp
+from tacit.agents.policies import Policy, Value
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
-from tacit.methods.policy_gradient import features as maps
 from tacit.methods.policy_gradient import fisher
 from tacit.methods.policy_gradient.advantages import Advantages
 from tacit.methods.policy_gradient.contributions import CriticGradient, EpisodeGradient
-from tacit.methods.policy_gradient.features import Quadratic, Scaled
 from tacit.methods.policy_gradient.local_training import Training
 from tacit.methods.policy_gradient.local_updates import CriticUpdates, LocalUpdates
 from tacit.methods.policy_gradient.plan import CRITIC, POLICY, Plan
-from tacit.methods.policy_gradient.policies import Policy, Value
 from tacit.privacy.callbacks import Contribution
 
 

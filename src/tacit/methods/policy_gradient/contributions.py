@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.agents.policies import Float32, Policy, Value
 from tacit.methods.policy_gradient.advantages import Advantages, Float64, Rows
-from tacit.methods.policy_gradient.policies import Float32, Policy, Value
 
 _BLOCK = 512  # rows that are passed through a network at once: their activations stay in the processor's cache
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.agents.heads import Categorical
+from tacit.agents.policies import Float32, Policy
 from tacit.methods.policy_gradient.contributions import Released, blocks
-from tacit.methods.policy_gradient.policies import Float32, Policy
 from tacit.privacy.callbacks import Rows
 from tacit.privacy.parts import UserSum, check
 

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.agents.policies import Acting, Float32, Policy
 from tacit.methods.policy_gradient.plan import Plan
-from tacit.methods.policy_gradient.policies import Acting, Float32, Policy
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -15,10 +15,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.agents.policies import Float32, Policy, Value
 from tacit.methods.policy_gradient.advantages import Advantages, Float64, Rows
 from tacit.methods.policy_gradient.contributions import Released, blocks, critic_values
 from tacit.methods.policy_gradient.local_training import Training
-from tacit.methods.policy_gradient.policies import Float32, Policy, Value
 from tacit.privacy.parts import check
 
 Array = NDArray[Any]

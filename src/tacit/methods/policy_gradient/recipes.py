@@ -18,13 +18,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from tacit.agents.features import Features, OneHot, Scaled
 from tacit.agents.heads import Categorical, Gaussian
 from tacit.agents.networks import Mlp
+from tacit.agents.policies import Policy
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
-from tacit.methods.policy_gradient.features import Features, OneHot, Scaled
 from tacit.methods.policy_gradient.plan import Plan
-from tacit.methods.policy_gradient.policies import Policy
 from tacit.methods.policy_gradient.settings import Critic
 
 Hidden = tuple[int, ...]

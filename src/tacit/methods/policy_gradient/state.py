@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.agents.policies import Float32, Policy, Value
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient.contributions import Released
 from tacit.methods.policy_gradient.fisher import PART as FISHER
 from tacit.methods.policy_gradient.learned import Learned
 from tacit.methods.policy_gradient.plan import CRITIC, POLICY, Plan
-from tacit.methods.policy_gradient.policies import Float32, Policy, Value
 from tacit.privacy.plan import plan_id
 from tacit.privacy.run import Run
 from tacit.privacy.user_vault import UserVault

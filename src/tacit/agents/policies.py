@@ -6,21 +6,21 @@ here keeps state; the same policy serves all replicates, whose parameters are th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.agents import features as maps
 from tacit.agents import heads
+from tacit.agents.features import Features
 from tacit.agents.heads import Head
 from tacit.agents.networks import Mlp, Network
 from tacit.data.spec import Box, PublicSpec
 from tacit.errors import PlanError
-from tacit.methods.policy_gradient import features as maps
-from tacit.methods.policy_gradient.features import Features
-from tacit.privacy.plan import public_fields
 
 Array = NDArray[Any]
 Float32 = NDArray[np.float32]
@@ -156,8 +156,8 @@ class Policy:
                 expected="an Mlp",
                 remedy="save such a network by its own means",
             )
-        fields = {"features": self.features, "head": self.head}
-        parts = {name: public_fields(value) for name, value in fields.items()}  # type: ignore[arg-type]
+        fields: dict[str, Any] = {"features": self.features, "head": self.head}
+        parts: dict[str, Any] = {name: json.loads(json.dumps(asdict(value))) for name, value in fields.items()}
         return parts | {"network": {"sizes": list(self.network.sizes), "gain": self.network.gain}}
 
     @classmethod

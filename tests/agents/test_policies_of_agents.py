@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tacit.agents import features
+from tacit.agents.features import OneHot, Quadratic, Scaled
 from tacit.agents.heads import Categorical, Gaussian
 from tacit.agents.networks import Mlp
+from tacit.agents.policies import Acting, Policy, Value
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
-from tacit.methods.policy_gradient import features
-from tacit.methods.policy_gradient.features import OneHot, Quadratic, Scaled
-from tacit.methods.policy_gradient.policies import Acting, Policy, Value
 from tacit.privacy.plan import public_fields
 
 SPEC = PublicSpec(Box((-2.0, 0.0), (2.0, 10.0)), Discrete(3), Box((0.0,), (1.0,)), "declared")

@@ -1,7 +1,6 @@
 """Public maps from observations to the inputs of a network: nothing in them is fitted to records.
 
-Every map is a frozen dataclass whose fields are plain JSON values; `from_json` reads what `privacy.plan.public_fields`
-writes of them.
+Every map is a frozen dataclass whose fields are plain JSON values; `from_json` reads them again.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.agents.heads import invalid
 from tacit.data.spec import Box, Discrete, Space
 from tacit.errors import PlanError
-from tacit.privacy.parts import check
 
 Float32 = NDArray[np.float32]
 
@@ -63,7 +62,8 @@ class OneHot:
     kind: Literal["one_hot"] = field(default="one_hot", init=False)
 
     def __post_init__(self) -> None:
-        check("n", self.n, type(self.n) is int and self.n >= 2, "a whole number >= 2")
+        if type(self.n) is not int or self.n < 2:
+            raise invalid("n", self.n, "a whole number >= 2")
 
     @property
     def size(self) -> int:
@@ -152,4 +152,5 @@ def _check_bounds(features: Scaled | Quadratic) -> None:
     low, high = features.low, features.high
     finite = bool(np.isfinite(low).all() and np.isfinite(high).all()) and len(low) == len(high) > 0
     ok = finite and all(np.float32(a) < np.float32(b) for a, b in zip(low, high, strict=True))
-    check("low, high", (low, high), ok, "finite bounds of every dimension, the lower first")
+    if not ok:
+        raise invalid("low, high", (low, high), "finite bounds of every dimension, the lower first")
