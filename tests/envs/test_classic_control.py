@@ -10,15 +10,31 @@ import pytest
 
 from tacit.envs import acrobot, cart_pole
 from tacit.envs.rollouts import Domain
+from tacit.errors import DataError
 
 NOTHING = np.random.default_rng(0)
 CASES = [
     pytest.param("CartPole-v1", cart_pole.CartPole(), 2, id="cart-pole"),
     pytest.param("Acrobot-v1", acrobot.Acrobot(), 3, id="acrobot"),
 ]
+VARIED = [
+    pytest.param("CartPole-v1", cart_pole.CartPole(11.0, 9.5, 0.8, 0.2, 0.6), 2, id="cart-pole-varied"),
+    pytest.param("Acrobot-v1", acrobot.Acrobot((0.8, 0.8), (0.9, 1.1)), 3, id="acrobot-varied"),
+]
 
 
-@pytest.mark.parametrize(("name", "domain", "actions"), CASES)
+def vary(other: Any, domain: Any) -> None:
+    """Give one of Gymnasium's environments the physics of ours."""
+    if isinstance(domain, cart_pole.CartPole):
+        other.gravity, other.force_mag, other.length = domain.gravity, domain.force, domain.half_length
+        other.masscart, other.masspole = domain.cart_mass, domain.pole_mass
+        other.total_mass, other.polemass_length = domain.cart_mass + domain.pole_mass, domain.pole_mass * other.length
+        return
+    (other.LINK_LENGTH_1, other.LINK_LENGTH_2), (other.LINK_MASS_1, other.LINK_MASS_2) = domain.lengths, domain.masses
+    other.LINK_COM_POS_1, other.LINK_COM_POS_2 = (length / 2 for length in domain.lengths)
+
+
+@pytest.mark.parametrize(("name", "domain", "actions"), CASES + VARIED)
 def test_the_dynamics_are_gymnasiums(name: str, domain: Domain, actions: int) -> None:
     """Forty episodes of theirs beside ours, all at once, for at most 60 random steps each (an acrobot's start is fast,
     so that some swing up): states, float32 observations, rewards and ends.
@@ -29,6 +45,7 @@ def test_the_dynamics_are_gymnasiums(name: str, domain: Domain, actions: int) ->
         state[:, 2:] = np.random.default_rng(2).uniform(-5.0, 5.0, (40, 2))
     for other, first in zip(others, state, strict=True):
         other.reset(seed=0)
+        vary(other, domain)
         other.state = first.copy()
     going, ends, generator = np.ones(40, dtype=bool), 0, np.random.default_rng(3)
     for _ in range(60):
@@ -81,3 +98,17 @@ def test_a_cart_from_rest_stays_within_its_bounds() -> None:
     assert (largest < cart_pole.HIGH).all()
     assert largest[1] < 2.5
     assert largest[3] < 3.6
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: cart_pole.CartPole(gravity=0.0),
+        lambda: cart_pole.CartPole(pole_mass=float("nan")),
+        lambda: acrobot.Acrobot(lengths=(1.0, -1.0)),
+        lambda: acrobot.Acrobot(masses=(float("inf"), 1.0)),
+    ],
+)
+def test_impossible_physics_are_refused(make: Any) -> None:
+    with pytest.raises(DataError, match="a finite number > 0"):
+        make()

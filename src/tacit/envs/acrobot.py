@@ -1,21 +1,23 @@
 """The acrobot (Sutton 1996; Sutton and Barto, "Reinforcement learning"), many of them at once: the task of Gymnasium's
 Acrobot-v1.
 
-Two links of length and mass 1 hang from a bar; the actions 0, 1, 2 put a torque of -1, 0, 1 on the joint between them
-for 0.2 s, one step of the classical Runge-Kutta method. A state is (theta1, theta2, theta1', theta2'), theta1 = 0
-hanging down, theta2 relative to the first link. Every step pays -1 but the one that swings the tip above the height of
-one link, which pays 0 and is the last. Starts are uniform in [-0.1, 0.1]^4 (float32 numbers, as Gymnasium's). Gymnasium
-truncates after 500 steps.
+Two links of length and mass 1 (by default) hang from a bar; the actions 0, 1, 2 put a torque of -1, 0, 1 on the joint
+between them for 0.2 s, one step of the classical Runge-Kutta method. A state is (theta1, theta2, theta1', theta2'),
+theta1 = 0 hanging down, theta2 relative to the first link. Every step pays -1 but the one that swings the tip above the
+height of one link, which pays 0 and is the last. Starts are uniform in [-0.1, 0.1]^4 (float32 numbers, as Gymnasium's).
+Gymnasium truncates after 500 steps.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.envs.physics import require
 from tacit.envs.rollouts import Array, FloatArray
 
 __all__ = ["ACTIONS", "HIGH", "HORIZON", "LOW", "Acrobot", "spec"]
@@ -36,8 +38,26 @@ def spec() -> PublicSpec:
     )
 
 
+@dataclass(frozen=True)
 class Acrobot:
-    """The dynamics; a state is (theta1, theta2, theta1', theta2')."""
+    """The dynamics; a state is (theta1, theta2, theta1', theta2'). The defaults are Gymnasium's.
+
+    A link's mass sits in its middle; its moment of inertia about that point stays 1, whatever its length and mass.
+
+    Args:
+        lengths: of the two links, m; an episode ends above the height of the first.
+        masses: of the two links, kg.
+
+    Raises:
+        DataError: a parameter is not a finite number > 0.
+    """
+
+    lengths: tuple[float, float] = (1.0, 1.0)
+    masses: tuple[float, float] = (1.0, 1.0)
+
+    def __post_init__(self) -> None:
+        named = {"lengths": self.lengths, "masses": self.masses}
+        require("Acrobot", {f"{name}[{i}]": pair[i] for name, pair in named.items() for i in (0, 1)})
 
     def starts(self, units: int, generator: np.random.Generator) -> Array:
         """[N, 4], uniform in [-0.1, 0.1]."""
@@ -48,17 +68,18 @@ class Acrobot:
     ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
         """Next states [N, 4], rewards [N] and whether the tip is above the line [N]; nothing is random."""
         now, torque = np.ascontiguousarray(state.T), action - 1.0
-        first = _rates(now, torque)
-        second = _rates(now + 0.5 * SECONDS * first, torque)
-        third = _rates(now + 0.5 * SECONDS * second, torque)
-        fourth = _rates(now + SECONDS * third, torque)
+        first = self._rates(now, torque)
+        second = self._rates(now + 0.5 * SECONDS * first, torque)
+        third = self._rates(now + 0.5 * SECONDS * second, torque)
+        fourth = self._rates(now + SECONDS * third, torque)
         now += SECONDS / 6.0 * (first + 2.0 * (second + third) + fourth)
         angles = now[:2]
         outside = np.abs(angles) > math.pi
         angles[outside] -= 2.0 * math.pi * np.round(angles[outside] / (2.0 * math.pi))
         np.clip(now[2], -FASTEST[0], FASTEST[0], out=now[2])
         np.clip(now[3], -FASTEST[1], FASTEST[1], out=now[3])
-        ended = -np.cos(now[0]) - np.cos(now[0] + now[1]) > 1.0
+        first_length, second_length = self.lengths
+        ended = -first_length * np.cos(now[0]) - second_length * np.cos(now[0] + now[1]) > first_length
         return now.T.copy(), np.where(ended, 0.0, -1.0), ended
 
     def observe(self, state: Array) -> Array:
@@ -67,18 +88,23 @@ class Acrobot:
         seen[:, 0:4:2], seen[:, 1:4:2], seen[:, 4:] = np.cos(state[:, :2]), np.sin(state[:, :2]), state[:, 2:]
         return seen
 
-
-def _rates(state: FloatArray, torque: FloatArray) -> FloatArray:
-    """Rates of change per second, [4, N] of [4, N]."""
-    angle, bend, turn, bending = state
-    cosine, sine = np.cos(bend), np.sin(bend)
-    both = 0.5 * GRAVITY * np.sin(angle + bend)
-    d1 = 3.5 + cosine
-    d2 = 1.25 + 0.5 * cosine
-    pull = 1.5 * GRAVITY * np.sin(angle) + both - (0.5 * bending + turn) * bending * sine
-    share = d2 / d1
-    rates = np.empty_like(state)
-    rates[0], rates[1] = turn, bending
-    rates[3] = (torque + share * pull - 0.5 * turn**2 * sine - both) / (1.25 - share * d2)
-    rates[2] = -share * rates[3] - pull / d1
-    return rates
+    def _rates(self, state: FloatArray, torque: FloatArray) -> FloatArray:
+        """Rates of change per second, [4, N] of [4, N]."""
+        (m1, m2), length = self.masses, self.lengths[0]
+        middle1, middle2 = 0.5 * length, 0.5 * self.lengths[1]
+        inertia2 = m2 * middle2**2 + 1.0
+        inertia1 = m1 * middle1**2 + 1.0 + m2 * length**2 + inertia2
+        coupling = m2 * length * middle2
+        angle, bend, turn, bending = state
+        cosine, sine = np.cos(bend), np.sin(bend)
+        both = m2 * middle2 * GRAVITY * np.sin(angle + bend)
+        d1 = inertia1 + 2.0 * coupling * cosine
+        d2 = inertia2 + coupling * cosine
+        weight = (m1 * middle1 + m2 * length) * GRAVITY
+        pull = weight * np.sin(angle) + both - (coupling * bending + 2.0 * coupling * turn) * bending * sine
+        share = d2 / d1
+        rates = np.empty_like(state)
+        rates[0], rates[1] = turn, bending
+        rates[3] = (torque + share * pull - coupling * turn**2 * sine - both) / (inertia2 - share * d2)
+        rates[2] = -share * rates[3] - pull / d1
+        return rates

@@ -1,18 +1,20 @@
 """Cart and pole (Barto, Sutton and Anderson 1983), many of them at once: the task of Gymnasium's CartPole-v1.
 
-A state is (x, x', theta, theta'); the actions 0 and 1 push the cart left and right with 10 N for 0.02 s (explicit
-Euler). Every step pays 1, the one that leaves |x| <= 2.4 or |theta| <= 12 degrees, the last, too; starts are uniform in
-[-0.05, 0.05]^4. Gymnasium truncates after 500 steps.
+A state is (x, x', theta, theta'); the actions 0 and 1 push the cart left and right with 10 N (by default) for 0.02 s
+(explicit Euler). Every step pays 1, the one that leaves |x| <= 2.4 or |theta| <= 12 degrees, the last, too; starts are
+uniform in [-0.05, 0.05]^4. Gymnasium truncates after 500 steps.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.envs.physics import require
 from tacit.envs.rollouts import Array, FloatArray
 
 __all__ = ["ACTIONS", "HIGH", "HORIZON", "LOW", "CartPole", "spec"]
@@ -26,8 +28,7 @@ LOW = (-4.8, -4.0, -0.418, -4.0)
 clip to them; the simulation does not.
 """
 
-GRAVITY, FORCE, SECONDS = 9.8, 10.0, 0.02
-POLE_MASS, MASS, HALF_LENGTH = 0.1, 1.1, 0.5
+SECONDS = 0.02
 FARTHEST, STEEPEST = 2.4, 12.0 * 2.0 * math.pi / 360.0
 
 
@@ -38,8 +39,28 @@ def spec() -> PublicSpec:
     )
 
 
+@dataclass(frozen=True)
 class CartPole:
-    """The dynamics; a state is (x, x', theta, theta')."""
+    """The dynamics; a state is (x, x', theta, theta'). The defaults are Gymnasium's.
+
+    Args:
+        gravity: m/s^2.
+        force: of a push, N.
+        cart_mass, pole_mass: kg.
+        half_length: from the joint to the middle of the pole, m.
+
+    Raises:
+        DataError: a parameter is not a finite number > 0.
+    """
+
+    gravity: float = 9.8
+    force: float = 10.0
+    cart_mass: float = 1.0
+    pole_mass: float = 0.1
+    half_length: float = 0.5
+
+    def __post_init__(self) -> None:
+        require("CartPole", asdict(self))
 
     def starts(self, units: int, generator: np.random.Generator) -> Array:
         """[N, 4], uniform in [-0.05, 0.05]."""
@@ -50,12 +71,14 @@ class CartPole:
     ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
         """Next states [N, 4], rewards 1 [N] and whether cart or pole left their limits [N]; nothing is random."""
         x, speed, angle, turn = state.T
+        mass, moment = self.cart_mass + self.pole_mass, self.pole_mass * self.half_length
         cosine, sine = np.cos(angle), np.sin(angle)
-        pull = (np.where(action == 1, FORCE, -FORCE) + POLE_MASS * HALF_LENGTH * turn**2 * sine) / MASS
-        turning = (GRAVITY * sine - cosine * pull) / (HALF_LENGTH * (4.0 / 3.0 - POLE_MASS * cosine**2 / MASS))
+        pull = (np.where(action == 1, self.force, -self.force) + moment * turn**2 * sine) / mass
+        falling = self.gravity * sine - cosine * pull
+        turning = falling / (self.half_length * (4.0 / 3.0 - self.pole_mass * cosine**2 / mass))
         after = np.empty((len(state), 4))
         after[:, 0] = x + SECONDS * speed
-        after[:, 1] = speed + SECONDS * (pull - POLE_MASS * HALF_LENGTH * turning * cosine / MASS)
+        after[:, 1] = speed + SECONDS * (pull - moment * turning * cosine / mass)
         after[:, 2] = angle + SECONDS * turn
         after[:, 3] = turn + SECONDS * turning
         ended = (np.abs(after[:, 0]) > FARTHEST) | (np.abs(after[:, 2]) > STEEPEST)
