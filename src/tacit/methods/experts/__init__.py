@@ -1,0 +1,24 @@
+"""Learning from experts without giving any of them away: `Votes(...).calibrate(...)`, `learn`, `Learned` policies.
+
+See the README of this folder for the algorithms and their guarantees.
+"""
+
+from tacit.methods.experts.algorithm import learn
+from tacit.methods.experts.anchors import Given, Uniform
+from tacit.methods.experts.clones import LinearClone
+from tacit.methods.experts.fitting import Fit
+from tacit.methods.experts.learned import Agreement, Learned
+from tacit.methods.experts.returns import ReturnWeight
+from tacit.methods.experts.votes import Votes
+
+__all__ = [
+    "Agreement",
+    "Fit",
+    "Given",
+    "Learned",
+    "LinearClone",
+    "ReturnWeight",
+    "Uniform",
+    "Votes",
+    "learn",
+]

@@ -1,0 +1,44 @@
+"""Learning from experts: one `learn` for every kind of plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tacit.data.spec import Discrete
+from tacit.errors import PlanError
+from tacit.methods.experts import votes
+from tacit.methods.experts.learned import Learned
+from tacit.methods.experts.votes import Votes
+from tacit.privacy.experts import World
+from tacit.privacy.release import Release
+from tacit.privacy.vault import Vault
+
+AnyPlan = Votes
+
+
+def learn(
+    plan: AnyPlan, vault: Vault, world: World | None = None, *, anchors: NDArray[Any] | None = None
+) -> Release[Learned]:
+    """Learn a policy from experts under a plan's promise.
+
+    Args:
+        plan: calibrated (or priced) for the vault's unit: `Votes`.
+        vault: the experts' logs, one unit an expert, and the ledger.
+        world: a public simulator, where the plan needs one.
+        anchors: the public states of a plan with `anchors.Given`.
+
+    Raises:
+        PlanError: the actions are continuous, or plan, world, anchors and records do not fit each other.
+        PlanExhausted: the plan was run before under this ledger.
+        BudgetExceeded: the ledger cannot pay.
+    """
+    if not isinstance(vault.spec.action, Discrete):
+        raise PlanError(
+            "the records have continuous actions",
+            where="experts.learn",
+            expected="discrete actions, which experts can agree on",
+            remedy="cut the actions into a few public ranges and log their numbers",
+        )
+    return votes.learn(plan, vault, world, anchors=anchors)

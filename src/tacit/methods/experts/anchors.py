@@ -1,0 +1,140 @@
+"""Public states at which experts are asked what they would do: nothing in them depends on records."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.spec import Box, PublicSpec
+from tacit.errors import PlanError
+from tacit.privacy.parts import check
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uniform:
+    """States drawn uniformly from a public box with a public seed.
+
+    Args:
+        low, high: the box, (d,): where decisions matter, which may be narrower than the bounds of the records.
+        count: N.
+        seed: of the draw.
+
+    Raises:
+        PlanError: the box is not finite or inverted, or there is no state in it.
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    count: int = 1_000
+    seed: int = 0
+    kind: Literal["uniform"] = field(default="uniform", init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            object.__setattr__(self, name, tuple(float(v) for v in getattr(self, name)))
+        low, high = np.asarray(self.low), np.asarray(self.high)
+        sane = len(low) == len(high) > 0 and bool(np.isfinite(low).all() and np.isfinite(high).all())
+        box = sane and bool((low < high).all())
+        check("anchors.low, high", (self.low, self.high), box, "a finite box, the lower bounds first")
+        _check_count(self.count)
+
+    def points(self) -> Array:
+        """[N, d] float32."""
+        low, high = np.asarray(self.low), np.asarray(self.high)
+        drawn = low + (high - low) * np.random.default_rng(self.seed).random((self.count, len(low)))
+        return np.asarray(drawn, np.float32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """States that the caller brings along; `Given.of(points)` makes it, and `learn(..., anchors=points)` gets them.
+
+    Args:
+        count: N.
+        digest: of the states, so that a plan is about these alone.
+
+    Raises:
+        PlanError: there is no state.
+    """
+
+    count: int
+    digest: str
+    kind: Literal["given"] = field(default="given", init=False)
+
+    def __post_init__(self) -> None:
+        _check_count(self.count)
+
+    @classmethod
+    def of(cls, points: Array) -> Given:
+        """The declaration of these states, [N, d] numbers or [N] whole numbers of a discrete observation."""
+        points = _plain(points)
+        return cls(count=len(points), digest=_digest(points))
+
+
+Anchors = Uniform | Given
+
+
+def points(anchors: Anchors, given: Array | None, spec: PublicSpec) -> Array:
+    """The states of a plan's first round, [N, d] float32 or [N] int64.
+
+    Args:
+        anchors: the plan's.
+        given: the states of `Given` anchors.
+        spec: the public bounds of the records.
+
+    Raises:
+        PlanError: states are given and not declared, or the other way round, they are not those of the plan, or some
+            are outside the public bounds.
+    """
+    if isinstance(anchors, Given) != (given is not None):
+        raise _refused("the plan and anchors= do not fit each other", "anchors= with a plan of Given.of(...) alone")
+    found = anchors.points() if isinstance(anchors, Uniform) else _plain(np.asarray(given))
+    if isinstance(anchors, Given) and (len(found), _digest(found)) != (anchors.count, anchors.digest):
+        raise _refused("the anchors are not those that the plan declares", "the states that Given.of(...) was made of")
+    require_inside(found, spec)
+    return found
+
+
+def require_inside(states: Array, spec: PublicSpec) -> None:
+    """Refuse states that no record could hold.
+
+    Raises:
+        PlanError: the states have another shape than observations, or some are outside the public bounds.
+    """
+    space = spec.observation
+    if isinstance(space, Box):
+        low, high = space.single()
+        fits = states.ndim == 2 and states.shape[1] == space.size and bool(np.isfinite(states).all())
+        inside = fits and bool(((states >= low) & (states <= high)).all())
+        expected = f"states [N, {space.size}] within the bounds of the records' observations"
+    else:
+        fits = states.ndim == 1 and np.issubdtype(states.dtype, np.integer)
+        inside = fits and bool(((states >= 0) & (states < space.n)).all())
+        expected = f"whole numbers [N] from 0 to {space.n - 1}"
+    if not inside:
+        raise _refused("anchors are outside the public bounds, or not observations at all", expected)
+
+
+def _plain(points: Array) -> Array:
+    points = np.asarray(points)
+    whole = np.issubdtype(points.dtype, np.integer) and points.ndim == 1
+    return np.ascontiguousarray(points, np.int64 if whole else np.float32)
+
+
+def _digest(points: Array) -> str:
+    told = f"{points.dtype} {points.shape}".encode()
+    return hashlib.sha256(told + points.tobytes()).hexdigest()
+
+
+def _check_count(count: object) -> None:
+    check("anchors.count", count, type(count) is int and count >= 1, "a whole number >= 1")
+
+
+def _refused(what: str, expected: str) -> PlanError:
+    return PlanError(what, where="experts.learn", expected=expected, remedy="choose other anchors")

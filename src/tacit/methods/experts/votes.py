@@ -1,0 +1,170 @@
+"""Clone votes, the default: what a clone of each expert would do in public states, counted under noise.
+
+Input: experts' logs behind a vault; a calibrated plan (N anchors, a clone, a policy)
+1. each expert's clone is fitted to that expert's own rows                           (clones.py)
+2. x_i <- w_i (e_a - 1/A) over all anchors, a = what clone i would do there, w_i in (0, 1] its weight (returns.py)
+3. votes <- (sum_i x_i + noise) / population,    |x_i| <= sqrt(N (1 - 1/A))            (vault.noisy_sum)
+4. fit the policy to the anchors and their votes                                     (fitting.py)
+5. with several rounds: play the policy in a public world, put new anchors where it comes, and go on with 2
+
+No expert is queried, none needs to act at random, and they need not have one environment in common. Proof page:
+`proofs/experts.md`. Source: tacit; the problem is that of N. Sharma et al. (arXiv:2411.13598).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.agents.heads import Categorical
+from tacit.agents.policies import Policy
+from tacit.methods.experts import anchors as places
+from tacit.methods.experts.anchors import Anchors, Uniform
+from tacit.methods.experts.clones import Clone
+from tacit.methods.experts.fitting import Fit, fit
+from tacit.methods.experts.label import label
+from tacit.methods.experts.learned import Agreement, Learned
+from tacit.methods.experts.returns import ReturnWeight
+from tacit.privacy import plan as plans
+from tacit.privacy.experts import World
+from tacit.privacy.parts import PoissonSum, check
+from tacit.privacy.release import Release
+from tacit.privacy.run import exhausted
+from tacit.privacy.vault import Vault
+from tacit.units import Unit
+
+Array = NDArray[Any]
+
+PART = "votes"
+"""The name of the plan's part."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Votes:
+    """Votes of clones at public anchors: the default way to learn from experts.
+
+    Args:
+        anchors: N public states.
+        clone: how each expert's policy is learnt from own rows.
+        policy: what is fitted to the votes, over as many actions as the clone has.
+        fit: how.
+        weight: how much each expert's vote counts, by its own returns; None counts all alike.
+        rows: L, of how many of an expert's rows its clone is made at most, the first in order of time.
+        noise_multiplier: sigma; None until calibrated.
+        unit, epsilon, delta: the promise; None until the plan is calibrated.
+
+    Raises:
+        PlanError: a value is out of range, or clone and policy differ in their actions.
+    """
+
+    method: ClassVar[str] = "learning from experts (clone votes)"
+    source: ClassVar[str] = "tacit; the problem is that of Sharma et al. (arXiv:2411.13598)"
+
+    anchors: Anchors
+    clone: Clone
+    policy: Policy
+    fit: Fit = field(default_factory=Fit)
+    weight: ReturnWeight | None = None
+    rows: int = 4_000
+    noise_multiplier: float | None = None
+    unit: Unit | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        same = isinstance(self.policy.head, Categorical) and self.policy.head.actions == self.clone.actions
+        check("policy", self.policy, same, f"a Categorical head over the clone's {self.clone.actions} actions")
+        check("rows", self.rows, type(self.rows) is int and self.rows >= 1, "a whole number >= 1")
+        self.parts()
+
+    def parts(self) -> tuple[PoissonSum, ...]:
+        """The only touch of records: noisy sums of all experts' votes."""
+        part = PoissonSum(
+            name=PART,
+            steps=1,
+            rate=1.0,
+            clip=math.sqrt(self.anchors.count * (1 - 1 / self.clone.actions)),
+            noise_multiplier=self.noise_multiplier,
+            rows_per_unit=self.rows,
+            rows="first",
+        )
+        return (part,)
+
+    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Votes:
+        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
+
+        Raises:
+            PlanError: epsilon or delta is out of range, or delta >= 1 / population.
+        """
+        return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
+
+    def price(self, *, unit: Unit, delta: float) -> Votes:
+        """The plan at the noise multiplier it has, with the epsilon that this honestly costs (infinite without)."""
+        return plans.price(self, unit=unit, delta=delta)
+
+    def __str__(self) -> str:
+        """The promise in plain words."""
+        return plans.promise(self)
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """What is kept of each expert: its clone's parameters and its weight."""
+
+    clone: Clone
+    weight: ReturnWeight | None
+
+    def __call__(self, rows: Mapping[str, Array]) -> dict[str, Array]:
+        """Rows [U, L, ...] -> "parameters" [U, P] and "weight" [U]."""
+        weight = np.ones(len(rows["mask"])) if self.weight is None else self.weight(rows)
+        return {"parameters": self.clone(rows)["parameters"], "weight": weight}
+
+
+@dataclass(frozen=True)
+class Vote:
+    """An expert's weighted centred indicators at all anchors, for the state: anchors [R, N, ...], one set a replicate.
+
+    Args:
+        summary: the experts' clones and weights.
+    """
+
+    summary: Ballot
+
+    def __call__(self, rows: Mapping[str, Array], state: Array) -> Array:
+        """[U, N A]."""
+        replicate, actions = rows["replicate"], self.summary.clone.actions
+        votes = np.empty((len(replicate), state.shape[1], actions), np.float32)
+        for r in np.unique(replicate):
+            own = slice(*np.searchsorted(replicate, [r, r + 1]))
+            chosen = self.summary.clone.experts(rows["parameters"][own]).greedy(state[r])
+            votes[own] = (chosen[..., None] == np.arange(actions)) - np.float32(1 / actions)
+        votes *= np.asarray(rows["weight"], np.float32)[:, None, None]
+        return votes.reshape(len(votes), -1)
+
+
+def learn(plan: Votes, vault: Vault, world: World | None = None, *, anchors: Array | None = None) -> Release[Learned]:
+    """Run a calibrated plan (see `algorithm.learn`)."""
+    plan.policy.require_fit(vault.spec)
+    states = places.points(plan.anchors, anchors, vault.spec)
+    run = vault.reserve(plan)
+    if vault.touched(run):
+        raise exhausted(run, PART)
+    replicates, vote = len(vault.ledgers), Vote(Ballot(plan.clone, plan.weight))
+    asked = np.repeat(states[None], replicates, axis=0)
+    votes = vault.noisy_sum(run, PART, vote, asked).reshape(replicates, plan.anchors.count, plan.clone.actions)
+    votes -= votes.mean(axis=2, keepdims=True)
+    theta = fit(plan.fit, plan.policy, asked, votes)
+    learned = Learned(
+        plan=plan,
+        policy=plan.policy,
+        theta=theta,
+        agreement=Agreement(asked, votes + 1 / plan.clone.actions),
+    )
+    public = () if isinstance(plan.anchors, Uniform) else ("the anchors",)
+    covered = f"the noisy votes of all clones at {plan.anchors.count:,} public states"
+    return vault.release(run, learned, label=label(plan, covered, public=public))
