@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tacit.errors import DoorError, PlanError
 from tacit.privacy.box_muller import BoxMuller, Float32, Words, box_muller_compiled, box_muller_numpy, refine_tail
+from tacit.privacy.discrete_laplace import discrete_laplace
 
 BYTES_PER_KEY: Final = 2**32
 """Keystream drawn under one key: 2^28 blocks, told from random bytes with advantage below 2^-72 if AES is a PRP."""
@@ -209,6 +210,14 @@ class SecretNoise:
             result[todo] = word % limit
             todo = todo[biased]
         return result.reshape(high.shape)
+
+    def discrete_laplace(self, size: int, scale: int) -> npt.NDArray[np.int64]:
+        """[size] fresh independent integers j with probability proportional to exp(-|j| / scale), exactly.
+
+        Raises:
+            PlanError: the scale is not a whole number from 1 to 2^40.
+        """
+        return discrete_laplace(self.integers, size, scale)
 
     def bytes(self, count: int) -> builtins.bytes:
         """`count` secret bytes."""
