@@ -11,11 +11,14 @@ import numpy as np
 from tacit.data.spec import PublicSpec
 from tacit.errors import DoorError
 from tacit.privacy.decoys import decoy_rows, foreign, quiet, require_pure_form, try_on_decoys, try_on_fewer
+from tacit.privacy.experts import Clone
 from tacit.privacy.parts import Sum
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
+
+    from tacit.privacy.above_threshold import AboveThreshold
 
 Rows = Mapping[str, np.ndarray]
 Value = TypeVar("Value")
@@ -93,6 +96,17 @@ class Trials:
         self.foreign |= foreign(contribution)
         self._widths[part, contribution] = int(shape[1])
         return int(shape[1])
+
+    def clone(self, part: AboveThreshold, clone: Clone) -> None:
+        """Try how experts are cloned on decoys."""
+        require_pure_form(clone, where=part.name)
+
+        def parameters(rows: Rows, _: object = None) -> np.ndarray:
+            return np.asarray(clone(rows)["parameters"])
+
+        try_on_decoys(parameters, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows)
+        try_on_fewer(parameters, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows)
+        self.foreign |= foreign(clone)
 
     def mechanism(self, mechanism: Any, where: str) -> None:
         """Try what a mechanism computes of each unit on decoys."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, get_args
 
 from dp_accounting import (
     DpEvent,
@@ -19,6 +19,9 @@ from tacit.errors import PlanError
 from tacit.privacy.correlated import Correlation
 from tacit.privacy.events import fixed_size_sampler, met
 from tacit.units import Unit
+
+if TYPE_CHECKING:
+    from tacit.privacy.above_threshold import AboveThreshold
 
 RowsOf = Literal["drawn", "first"]
 """Which of a unit's rows a contribution is made from: drawn anew in every step, or its first ones in order of time."""
@@ -38,6 +41,8 @@ class PoissonSum:
         rows: which rows these are (see `RowsOf`).
         fold: only units of this half take part (with rate 1). A unit's half is fixed for the ledger's life by a keyed
             hash of its own rows, so the two halves share no unit and cost no more than the dearer one.
+        reserve: how many of a unit's episodes are left out, because the same data serve an `AboveThreshold` release
+            with that reserve; a unit that has no others contributes nothing.
 
     Raises:
         PlanError: a parameter is outside its range.
@@ -51,11 +56,19 @@ class PoissonSum:
     rows_per_unit: int = 1
     rows: RowsOf = "drawn"
     fold: Literal[0, 1] | None = None
+    reserve: int = 0
 
     def __post_init__(self) -> None:
         check(f"{self.name}.rate", self.rate, 0 < self.rate <= 1, "a probability in (0, 1]")
         known = self.fold is None or (self.fold in (0, 1) and self.rate == 1)
         check(f"{self.name}.fold", self.fold, known, "None, or 0 or 1 with rate 1")
+        whole = type(self.reserve) is int and self.reserve >= 0
+        check(
+            f"{self.name}.reserve",
+            self.reserve,
+            whole and (self.fold is None or not self.reserve),
+            "a whole number >= 0, and 0 with a fold",
+        )
         _check_sum(self)
 
     @property
@@ -68,7 +81,10 @@ class PoissonSum:
     def certified(self) -> dict[str, Any]:
         """The part's parameters as the certificate states them."""
         sampler = "every unit, every step" if self.rate == 1 else "Poisson: each unit independently, fresh every step"
-        return {"kind": "poisson_sum", "sampler": sampler, **dataclasses.asdict(self)}
+        fields = dataclasses.asdict(self)
+        if not self.reserve:
+            del fields["reserve"]
+        return {"kind": "poisson_sum", "sampler": sampler, **fields}
 
     def expected(self, unit: Unit) -> float:
         """How many units take part in one step, as the public expects: what a sum is divided by."""
@@ -99,6 +115,7 @@ class FixedSizeSum:
     rows_per_unit: int = 1
     rows: RowsOf = "drawn"
     fold: ClassVar[None] = None
+    reserve: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         check(f"{self.name}.batch", self.batch, 1 <= self.batch <= self.population, "from 1 to the population")
@@ -155,6 +172,7 @@ class UserSum:
     decay: tuple[float, ...] = (1.0,)
     rows: ClassVar[RowsOf] = "first"
     fold: ClassVar[None] = None
+    reserve: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         whole = all(type(n) is int and n >= 1 for n in (self.users, self.participations))
@@ -230,7 +248,7 @@ class Once:
         return self.mechanism.certified()
 
 
-Part = PoissonSum | FixedSizeSum | UserSum | Once
+Part: TypeAlias = "PoissonSum | FixedSizeSum | UserSum | Once | AboveThreshold"
 
 
 def check(name: str, value: object, ok: bool, expected: str) -> None:
@@ -251,6 +269,8 @@ def words(part: Part, unit: Unit) -> str:
         )
     if isinstance(part, FixedSizeSum):
         sampled = f"{part.batch:,} of {unit.size:,} places drawn without replacement"
+    elif not isinstance(part, PoissonSum):
+        return part.words()
     elif part.rate == 1:
         sampled = f"every {unit.name}" if part.fold is None else f"every {unit.name} of one fixed half"
     else:
@@ -258,6 +278,7 @@ def words(part: Part, unit: Unit) -> str:
     return (
         f"{part.steps:,} noisy sum(s) over {sampled}, each {unit.name} bounded to norm {part.clip:g} with "
         f"{'its first ' if part.rows == 'first' else ''}{part.rows_per_unit:,} row(s) a step, "
+        f"{f'{part.reserve} episode(s) of each left out, ' if isinstance(part, PoissonSum) and part.reserve else ''}"
         f"noise multiplier {_calibrated(part.noise_multiplier, part.name):.4g}"
     )
 

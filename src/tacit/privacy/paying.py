@@ -6,12 +6,14 @@ import threading
 from collections.abc import Sequence, Set
 
 from tacit.errors import LedgerError, PlanError
-from tacit.privacy import accounting
+from tacit.privacy import accounting, labels
 from tacit.privacy import plan as plans
+from tacit.privacy.callbacks import Value
 from tacit.privacy.ledger import Ledger, RdpOrder
 from tacit.privacy.noise import SecretNoise
 from tacit.privacy.parts import Part
 from tacit.privacy.plan import Plan
+from tacit.privacy.release import Release
 from tacit.privacy.run import Run
 
 LEAST_CHARGE = 1e-9
@@ -147,6 +149,19 @@ class Paying:
     def at_block_end(self, run: Run, part: str) -> bool:
         """Whether every claimed step has been run: the moment at which a checkpoint loses nothing."""
         return not self._claimed.get((run.plan_id, part), range(0))
+
+    def _certified(self, run: Run, value: Value, label: labels.Label, assumptions: Sequence[str]) -> Release[Value]:
+        """A value that came out of the run's doors, with its certificate; `assumptions` are the vault's own."""
+        certificate = labels.certify(
+            run.plan,
+            run.plan_id,
+            self.ledger,
+            label,
+            simulated=self.simulated,
+            callbacks=sorted(self._remembered(run)),
+            assumptions=assumptions,
+        )
+        return Release(value, certificate)
 
     def _take(self, run: Run, part: Part) -> None:
         """Use up one claimed step of a part that this vault admitted, in this process."""

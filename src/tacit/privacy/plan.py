@@ -17,6 +17,7 @@ from dp_accounting import ComposedDpEvent, DpEvent
 
 from tacit.errors import AccountingError, PlanError
 from tacit.privacy import accounting, power
+from tacit.privacy.above_threshold import AboveThreshold
 from tacit.privacy.events import parallel
 from tacit.privacy.parts import FixedSizeSum, Once, Part, PoissonSum, UserSum, check, words
 from tacit.units import Unit
@@ -108,12 +109,12 @@ def bound(plan: Plan) -> accounting.Bound:
         )
     check_delta(delta, unit)
     parts = plan.parts()
-    kinds = (PoissonSum, FixedSizeSum, UserSum, Once)
+    kinds = (PoissonSum, FixedSizeSum, UserSum, Once, AboveThreshold)
     if len({part.name for part in parts}) != len(parts) or any(type(part) not in kinds for part in parts):
         raise PlanError(
             "two parts share a name, or a part is of a kind of its own",
             where=f"{plan.method} plan",
-            expected="PoissonSum, FixedSizeSum, UserSum or Once, each with a name of its own, for the ledger",
+            expected="parts of tacit's own kinds, each with a name of its own, for the ledger",
             remedy="rename the parts",
         )
     for part in parts:

@@ -5,6 +5,7 @@ Only `vault.py` uses this module, always inside a door and after the step was cl
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections import Counter
 
@@ -15,6 +16,8 @@ from tacit.privacy.callbacks import Summary
 from tacit.privacy.noise import SecretNoise
 from tacit.privacy.parts import RowsOf
 from tacit.privacy.sampling import rows_within_units
+
+Columns = dict[str, np.ndarray]
 
 KEPT_SUMMARIES = 4
 """How many summaries stay in memory; the one that was made first goes first."""
@@ -34,10 +37,14 @@ class Reader:
     def __init__(self, data: Trajectories, noise: SecretNoise) -> None:
         self._data, self._noise = data, noise
         self._order, self._offsets = data._unit_rows
-        self._units = len(self._offsets) - 1
         self._summaries: dict[tuple[Summary, int], dict[str, np.ndarray]] = {}
         self._digests: list[bytes] = []
         self._starts: np.ndarray | None = None
+
+    @property
+    def units(self) -> int:
+        """How many units there are."""
+        return len(self._offsets) - 1
 
     def rows(self, units: np.ndarray, rows_per_unit: int, rows_of: RowsOf) -> dict[str, np.ndarray]:
         """Rows of the units, each column [U, L, ...], with `mask` [U, L].
@@ -63,20 +70,77 @@ class Reader:
         if kept is None:
             size = max(1, CHUNK // rows_per_unit)
             parts = [
-                summary(self.rows(np.arange(start, min(start + size, self._units)), rows_per_unit, "first"))
-                for start in range(0, self._units, size)
+                summary(self.rows(np.arange(start, min(start + size, self.units)), rows_per_unit, "first"))
+                for start in range(0, self.units, size)
             ]
             kept = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
             for array in kept.values():
-                if len(array) != self._units:
+                if len(array) != self.units:
                     raise ValueError("not one row a unit")
                 array.flags.writeable = False
             while len(self._summaries) >= KEPT_SUMMARIES:
                 del self._summaries[next(iter(self._summaries))]
             self._summaries[summary, rows_per_unit] = kept
-        if len(units) == self._units and np.array_equal(units, np.arange(self._units)):
+        if len(units) == self.units and np.array_equal(units, np.arange(self.units)):
             return kept
         return {name: array[units] for name, array in kept.items()}
+
+    def pool(self, reserve: int, key: str) -> Reader:
+        """The same records without each unit's reserve (see `reserved`), and without the units that own no others."""
+        _, ranks, of_rows = self._split(key)
+        kept = ranks[of_rows] >= reserve
+        rest = copy.copy(self)
+        rest._order = self._order[kept]
+        rest._offsets = np.unique(np.concatenate([[0], np.cumsum(kept)])[self._offsets])
+        rest._summaries, rest._digests = {}, []
+        return rest
+
+    def reserved(self, reserve: int, horizon: int, key: str, size: int) -> tuple[Columns, np.ndarray]:
+        """A trajectory of each of `size` units, drawn uniformly with replacement; another one whenever a unit returns.
+
+        The reserve of a unit are `reserve` of its episodes, in an order that depends on `key` and on how many episodes
+        the unit has, and on nothing else; units with fewer are never drawn.
+
+        Returns:
+            Padded columns [n, T, ...] and `mask` [n, T] (all of it False where a unit was drawn more than `reserve`
+            times: then nothing at all may be released), and which units can be drawn [units].
+        """
+        starts, ranks, _ = self._split(key)
+        usable = self.episodes_per_unit() >= reserve
+        units = np.flatnonzero(usable)[self._noise.integers(np.full(size, int(usable.sum())))]
+        count = np.array([np.count_nonzero(units[:j] == unit) for j, unit in enumerate(units)])
+        first = np.concatenate([[0], np.cumsum(self.episodes_per_unit())])
+        mask = np.zeros((len(units), horizon), bool)
+        where = np.zeros((len(units), horizon), np.int64)
+        if (count < reserve).all():
+            for j, unit in enumerate(units):
+                own = slice(first[unit], first[unit + 1])
+                episode = first[unit] + int(np.flatnonzero(ranks[own] == count[j])[0])
+                rows = np.arange(starts[episode], starts[episode + 1])[:horizon]
+                mask[j, : len(rows)], where[j, : len(rows)] = True, rows
+        positions = self._order[where]
+        return {**{name: column[positions] for name, column in self._data._columns.items()}, "mask": mask}, usable
+
+    def episodes_per_unit(self) -> np.ndarray:
+        """How many episodes each unit owns, [units]."""
+        begins = self._episode_starts()[self._order]
+        return np.add.reduceat(begins.astype(np.int64), self._offsets[:-1]) if self.units else np.zeros(0, np.int64)
+
+    def _split(self, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of all episodes, unit by unit: where in the ordered rows each starts [E + 1], its rank in its unit's order
+        under the key [E], and the episode of each ordered row.
+
+        The order of n episodes is one random permutation for all units that have n.
+        """
+        begins = self._episode_starts()[self._order]
+        each = self.episodes_per_unit()
+        ranks = np.zeros(int(each.sum()), np.int64)
+        first = np.concatenate([[0], np.cumsum(each)])
+        keyed = int.from_bytes(hashlib.blake2b(key.encode()).digest(), "little")
+        for n in np.unique(each):
+            order = np.random.default_rng([keyed, int(n)]).permutation(n)
+            ranks[first[:-1][each == n][:, None] + np.arange(n)] = order
+        return np.append(np.flatnonzero(begins), len(begins)), ranks, np.cumsum(begins) - 1
 
     def places(self, population: int, batch: int, replicates: int) -> np.ndarray:
         """[replicates, batch] of the places 0 .. population - 1, uniform without replacement in each row."""

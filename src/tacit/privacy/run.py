@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tacit.errors import PlanError, PlanExhausted
+from tacit.privacy.above_threshold import AboveThreshold
 from tacit.privacy.accounting import Bound
 from tacit.privacy.parts import FixedSizeSum, Once, PoissonSum, Sum, UserSum
 from tacit.privacy.plan import Plan
@@ -23,7 +24,8 @@ class Run:
         for part in self.plan.parts():
             if part.name == name and isinstance(part, PoissonSum | FixedSizeSum | UserSum):
                 return part
-        raise _wrong_part(self.plan, name, [p.name for p in self.plan.parts() if not isinstance(p, Once)])
+        sums = [p.name for p in self.plan.parts() if isinstance(p, PoissonSum | FixedSizeSum | UserSum)]
+        raise _wrong_part(self.plan, name, sums)
 
     def once_part(self, name: str) -> Once:
         """The plan's part of this name, which must be a single release."""
@@ -31,6 +33,13 @@ class Run:
             if part.name == name and isinstance(part, Once):
                 return part
         raise _wrong_part(self.plan, name, [p.name for p in self.plan.parts() if isinstance(p, Once)])
+
+    def threshold_part(self, name: str) -> AboveThreshold:
+        """The plan's part of this name, which must be a release of prefixes."""
+        for part in self.plan.parts():
+            if part.name == name and isinstance(part, AboveThreshold):
+                return part
+        raise _wrong_part(self.plan, name, [p.name for p in self.plan.parts() if isinstance(p, AboveThreshold)])
 
 
 def exhausted(run: Run, part: str) -> PlanExhausted:

@@ -189,22 +189,14 @@ class UserVault(Paying):
         """Put a value that came out of the run's door together with its certificate."""
         name, actors = self.unit.name, sorted(self._remembered(run, ACTOR))
         pooled = any(isinstance(part, PoissonSum) for part in run.plan.parts())
-        certificate = labels.certify(
-            run.plan,
-            run.plan_id,
-            self.ledger,
-            label,
-            simulated=self.simulated,
-            callbacks=sorted(self._remembered(run)),
-            assumptions=(
-                f"when other people come and what they do depends on a {name} only through what was released",
-                "who was drawn from the pool for a meeting stays secret"
-                if pooled
-                else "the register of contributions was not rolled back together with the ledger and its lock",
-                *(f"the user's {one}, with which people were served, keeps nothing of them" for one in actors),
-            ),
+        assumptions = (
+            f"when other people come and what they do depends on a {name} only through what was released",
+            "who was drawn from the pool for a meeting stays secret"
+            if pooled
+            else "the register of contributions was not rolled back together with the ledger and its lock",
+            *(f"the user's {one}, with which people were served, keeps nothing of them" for one in actors),
         )
-        return Release(value, certificate)
+        return self._certified(run, value, label, assumptions)
 
     # -- inside ---------------------------------------------------------------------------------------------------
 

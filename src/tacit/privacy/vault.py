@@ -1,10 +1,11 @@
 """The vault: the only file that reads private records.
 
-Records and ledger live behind one object with three kinds of door (two of them here). A door claims its steps from the
-ledger *before* it reads a record, bounds what each unit can contribute, adds secret noise and hands out a public
-value. Whatever is done with what a door returned is post-processing and costs nothing.
+Records and ledger live behind one object with three kinds of door: noisy sums, prefixes above a threshold, and single
+releases. A door claims its steps from the ledger *before* it reads a record, bounds what each unit can contribute, adds
+secret noise and hands out a public value. Whatever is done with what a door returned is post-processing and costs
+nothing.
 
-Proof pages: `proofs/noisy_sum.md`, `proofs/ledger.md`.
+Proof pages: `proofs/noisy_sum.md`, `proofs/above_threshold.md`, `proofs/ledger.md`.
 """
 
 from __future__ import annotations
@@ -20,13 +21,17 @@ import numpy as np
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, DoorError
 from tacit.privacy import clipping, labels
+from tacit.privacy.above_threshold import AboveThreshold, Prefixes, rollouts, stable_lengths
 from tacit.privacy.callbacks import Contribution, Objective, Rows, Summary, Trials, Value, behind
+from tacit.privacy.experts import Clone, Experts, World
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import SecretNoise, add_noise
 from tacit.privacy.parts import FixedSizeSum, Once, PoissonSum, Sum
 from tacit.privacy.paying import Paying
+from tacit.privacy.plan import Plan
 from tacit.privacy.reader import Reader
 from tacit.privacy.release import Release
+from tacit.privacy.reserves import require_apart, require_experts
 from tacit.privacy.run import Run
 from tacit.privacy.sampling import poisson_sample
 
@@ -41,6 +46,8 @@ class Vault(Paying):
         data: the records; sealed on entry (simulated records stay readable).
         ledger: the budget of these records. Simulated records may have R ledgers: every door then runs R independent
             replicates in one fused pass, each paid by its own ledger.
+        experts: the policies of the units, in the order in which these appear in the records, if there are any that can
+            be asked (`AboveThreshold` with the source "logs"); they are as private as the records.
         noise: a seeded source for tests only; it voids the ledgers.
 
     Guarantee: whatever leaves through the doors under plans admitted by a ledger satisfies that ledger's
@@ -52,23 +59,37 @@ class Vault(Paying):
     """
 
     def __init__(
-        self, data: Trajectories, ledger: Ledger | Sequence[Ledger], *, noise: SecretNoise | None = None
+        self,
+        data: Trajectories,
+        ledger: Ledger | Sequence[Ledger],
+        *,
+        experts: Experts | None = None,
+        noise: SecretNoise | None = None,
     ) -> None:
-        super().__init__(ledger, simulated=data.simulated, kinds=(PoissonSum, FixedSizeSum, Once), noise=noise)
+        kinds = (PoissonSum, FixedSizeSum, Once, AboveThreshold)
+        super().__init__(ledger, simulated=data.simulated, kinds=kinds, noise=noise)
         self.spec = data.spec
-        self._units = len(data._unit_rows[1]) - 1
-        if self._units > self.unit.size:
+        units = len(data._unit_rows[1]) - 1
+        if units > self.unit.size:
             raise DataError(
                 f"the data hold more {self.unit.name}s than the declared population",
                 where="Vault",
                 expected=f"at most {self.unit.size:,}",
                 remedy="declare a population that covers everybody, in a new ledger",
             )
+        if experts is not None and experts.count != units:
+            raise DataError(
+                f"there is not one policy for each {self.unit.name} of the records",
+                where="Vault(experts=)",
+                expected="one policy a unit, in the order in which the units appear in the records",
+                remedy="leave out whoever has no trajectories, or no policy",
+            )
         data._seal()
         self._data = data
         self._void_if_seeded()
         self._trials = Trials(data.spec)
-        self._reader = Reader(data, self._noise)
+        self._experts = experts
+        self._readers = {0: Reader(data, self._noise)}
 
     # -- the doors ------------------------------------------------------------------------------------------------
 
@@ -142,6 +163,51 @@ class Vault(Paying):
 
         return behind(part, step).div_(spec.expected(self.unit))
 
+    def above_threshold(
+        self, run: Run, part: str, *, clone: Clone | None = None, world: World | None = None
+    ) -> list[Prefixes]:
+        """Beginnings of experts' trajectories that enough experts agree with, for each replicate.
+
+        Args:
+            run: an admitted plan.
+            part: the name of an `AboveThreshold` part.
+            clone: how an expert's policy is learnt from its own rows; for the source "clones".
+            world: the public simulator in which clones are played; likewise.
+
+        Guarantee: that of `AboveThreshold`. Where an expert was drawn more often than its reserve lasts, nothing is
+        released.
+
+        Raises:
+            PlanExhausted: it was released already. DoorError: a clone and a world are missing, or given for the source
+            "logs", or the clone couples units.
+        """
+        spec = run.threshold_part(part)
+        if (clone is not None, world is not None) != (spec.source == "clones",) * 2:
+            expected = "a clone and a world" if spec.source == "clones" else "neither a clone nor a world"
+            raise DoorError(f"the source is {spec.source!r}", where=part, expected=expected, remedy="change the call")
+        if clone is not None:
+            self._trials.clone(spec, clone)
+            self._remember(run, self._trials.foreign)
+        self._take(run, spec)
+
+        def step() -> list[Prefixes]:
+            reader, experts = self._reader(0), self._experts
+            if clone is not None:
+                made = reader.summaries(clone, np.arange(reader.units), spec.rows_per_unit)
+                experts = clone.experts(made["parameters"])
+            assert experts is not None
+            released = []
+            for _ in self.ledgers:
+                if world is not None:
+                    drawn, usable = rollouts(spec, experts, world, self.spec, self._noise), None
+                else:
+                    key, size = self.ledger.dataset_id, spec.trajectories
+                    drawn, usable = reader.reserved(spec.reserve, spec.horizon, key, size)
+                released.append(Prefixes.of(drawn, stable_lengths(spec, experts, drawn, self._noise, usable)))
+            return released
+
+        return behind(part, step)
+
     def release_once(self, run: Run, part: str) -> np.ndarray:
         """One mechanism of `tacit.privacy.mechanisms` over all units, shape [R, ...].
 
@@ -168,9 +234,9 @@ class Vault(Paying):
         def step() -> np.ndarray:
             values = []
             for _ in self.ledgers:
-                starts = range(0, self._units, size)
-                units = (np.arange(s, min(s + size, self._units)) for s in starts)
-                chunks = (self._reader.rows(some, rows_per_unit, rows_of) for some in units)
+                reader = self._reader(0)
+                units = (np.arange(s, min(s + size, reader.units)) for s in range(0, reader.units, size))
+                chunks = (reader.rows(some, rows_per_unit, rows_of) for some in units)
                 values.append(mechanism.release(chunks, self._noise, self.unit))
             return np.stack(values)
 
@@ -180,16 +246,8 @@ class Vault(Paying):
         """Put a value that came out of the run's doors together with its certificate."""
         kind, name = self._data.unit_kind, self.unit.name
         made = f"each {kind} counts as one {name}: the records were imported without unit ids"
-        certificate = labels.certify(
-            run.plan,
-            run.plan_id,
-            self.ledger,
-            label,
-            simulated=self.simulated,
-            callbacks=sorted(self._remembered(run)),
-            assumptions=() if kind in ("id", name) else (made,),
-        )
-        return Release(value, certificate)
+        told = [one for part in run.plan.parts() if isinstance(part, AboveThreshold) for one in part.assumptions]
+        return self._certified(run, value, label, [*told, *(() if kind in ("id", name) else (made,))])
 
     def nonprivate(self, fn: Callable[[Rows], Value], *, reason: str, folder: Path | None = None) -> Value:
         """The curator's own look at the records: entered in the ledger, never part of a release.
@@ -213,26 +271,42 @@ class Vault(Paying):
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
+    def _require_fit(self, plan: Plan) -> None:
+        """No reserve is read twice, and there are the experts that the plan counts on."""
+        super()._require_fit(plan)
+        for ledger in self.ledgers:
+            require_apart(plan, ledger)
+        for part in plan.parts():
+            if isinstance(part, AboveThreshold):
+                require_experts(part, self.unit, self._reader(0).episodes_per_unit(), asked=self._experts is not None)
+
+    def _reader(self, reserve: int) -> Reader:
+        """The records without the reserve of so many episodes of each unit; the first ledger's id decides which."""
+        if reserve not in self._readers:
+            self._readers[reserve] = self._readers[0].pool(reserve, self.ledger.dataset_id)
+        return self._readers[reserve]
+
     def _sample(self, spec: Sum, summary: Summary | None = None) -> dict[str, np.ndarray]:
         """A fresh sample for every replicate: its units' rows, or what the summary made of them."""
         replicate, units = self._drawn(spec)
+        reader = self._reader(spec.reserve)
         if summary is None:
-            return {**self._reader.rows(units, spec.rows_per_unit, spec.rows), "replicate": replicate}
-        return {**self._reader.summaries(summary, units, spec.rows_per_unit), "replicate": replicate}
+            return {**reader.rows(units, spec.rows_per_unit, spec.rows), "replicate": replicate}
+        return {**reader.summaries(summary, units, spec.rows_per_unit), "replicate": replicate}
 
     def _drawn(self, spec: Sum) -> tuple[np.ndarray, np.ndarray]:
         """(replicate, unit) pairs, sorted: trial r * units + u decides about unit u in replicate r."""
-        count = len(self.ledgers)
+        count, reader = len(self.ledgers), self._reader(spec.reserve)
         if isinstance(spec, FixedSizeSum):
-            places = self._reader.places(spec.population, spec.batch, count)
+            places = reader.places(spec.population, spec.batch, count)
             replicate, units = np.repeat(np.arange(count), spec.batch), places.ravel()
-            held = units < self._units
+            held = units < reader.units
             return replicate[held], units[held]
         assert isinstance(spec, PoissonSum)
-        replicate, units = np.divmod(poisson_sample(self._units * count, spec.rate, self._noise), max(1, self._units))
+        replicate, units = np.divmod(poisson_sample(reader.units * count, spec.rate, self._noise), max(1, reader.units))
         if spec.fold is None:
             return replicate, units
-        folds = np.stack([self._reader.folds(ledger.dataset_id) for ledger in self.ledgers])
+        folds = np.stack([reader.folds(ledger.dataset_id) for ledger in self.ledgers])
         inside = folds[replicate, units] == spec.fold
         return replicate[inside], units[inside]
 

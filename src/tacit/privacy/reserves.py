@@ -1,0 +1,75 @@
+"""Which plans may share records with a release of prefixes: what is drawn from a reserve is used for nothing else.
+
+The guarantee of `AboveThreshold` with the source "logs" is about the experts' policies; the trajectories are its own
+randomness. A second look at them, by whatever plan, would share that randomness, and the two would not compose
+(`proofs/experts.md`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tacit.errors import PlanError
+from tacit.privacy import plan as plans
+from tacit.privacy.above_threshold import AboveThreshold
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.plan import Plan
+from tacit.units import Unit
+
+
+def require_apart(plan: Plan, ledger: Ledger) -> None:
+    """Raise a PlanError if, with the plans that the ledger has admitted, a reserve would be read twice."""
+    identity = plans.plan_id(plan)
+    parts = [*_admitted(ledger, identity), *(part.certified() for part in plan.parts())]
+    drawn = [part for part in parts if _draws(part)]
+    if not drawn:
+        return
+    most = max(int(part["reserve"]) for part in drawn)
+    if len(drawn) > 1 or any(int(part.get("reserve", 0)) < most for part in parts if not _draws(part)):
+        raise PlanError(
+            "trajectories of the experts' reserve would be used twice",
+            where=f"{plan.method} plan",
+            expected=f"one release of prefixes from logs for a dataset, and reserve >= {most} in every other part",
+            remedy='use the source "clones", or give the other parts that reserve',
+        )
+
+
+def require_experts(part: AboveThreshold, unit: Unit, episodes: NDArray[Any], *, asked: bool) -> None:
+    """Raise a PlanError unless there are the experts that a release of prefixes counts on.
+
+    Args:
+        part: the release.
+        unit: whom the ledger protects.
+        episodes: how many each unit of the records owns.
+        asked: whether there are policies that can be asked.
+    """
+    if part.source == "logs" and not asked:
+        raise _refused("there are no policies that can be asked", "Vault(data, ledger, experts=...)", 'source="clones"')
+    if unit.relation != "add_or_remove":
+        raise _refused(f"the relation is {unit.relation}", "add_or_remove", "a ledger under that relation")
+    if int((episodes >= max(part.reserve, 1)).sum()) < part.experts:
+        least = f", with {part.reserve} trajectories of each" if part.reserve else ""
+        raise _refused(
+            f"there are fewer {unit.name}s than the plan takes for granted",
+            f"at least {part.experts:,}{least}",
+            "a smaller public number of experts",
+        )
+
+
+def _admitted(ledger: Ledger, identity: str) -> Iterable[Mapping[str, Any]]:
+    """The parts of all plans that the ledger holds beside this one, as they were written when they were reserved."""
+    held = {other.id for other in ledger.plans()} - {identity}
+    for entry in ledger.entries():
+        if entry.kind == "reserve" and entry.payload["plan"] in held:
+            yield from entry.payload["description"].get("parts", ())
+
+
+def _draws(part: Mapping[str, Any]) -> bool:
+    return bool(part["kind"] == "above_threshold" and part["source"] == "logs")
+
+
+def _refused(what: str, expected: str, remedy: str) -> PlanError:
+    return PlanError(what, where="AboveThreshold", expected=expected, remedy=f"use {remedy}")
