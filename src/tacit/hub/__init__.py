@@ -1,6 +1,8 @@
 """Save and load releases: safetensors, JSON, the certificate and a card; never pickle.
 
-Two kinds of release have a folder: a synthesizer (`tacit.synthesis`) and a policy (`tacit.policy_gradient`).
+Three kinds of release have a folder: a synthesizer (`tacit.synthesis`), a policy that people taught
+(`tacit.policy_gradient`) and one that experts taught (`tacit.experts`). Beside them there are folders of the experts'
+own policies, one file each (`save_experts`, `load_experts`), which are no release.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import shutil
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import numpy as np
 from safetensors import SafetensorError
@@ -24,13 +26,34 @@ from tacit.privacy.certificate import Certificate
 from tacit.privacy.plan import public_fields
 from tacit.privacy.release import Release
 
-__all__ = ["CARD", "CERTIFICATE", "CONFIG", "MODEL", "load", "notes", "save", "to_onnx"]
+if TYPE_CHECKING:
+    from tacit.agents.features import Features
+    from tacit.agents.stacked import Stacked
+
+__all__ = [
+    "CARD",
+    "CERTIFICATE",
+    "CONFIG",
+    "MODEL",
+    "load",
+    "load_experts",
+    "notes",
+    "read",
+    "save",
+    "save_experts",
+    "to_onnx",
+]
 
 MODEL, CONFIG, CERTIFICATE, CARD = "model.safetensors", "config.json", "certificate.json", "README.md"
 _LARGEST_CONFIG = 1_000_000
 _COMMON = frozenset({"kind", "plan", "sha256"})
-_KINDS = {"synthesis": "Synthesizer", "policy": "Learned"}
+_KINDS = {
+    "synthesis": "tacit.methods.synthesis.synthesizer.Synthesizer",
+    "policy": "tacit.methods.policy_gradient.learned.Learned",
+    "experts": "tacit.methods.experts.learned.Learned",
+}
 """Kind, which is also a module of this package -> the class of its values."""
+_POLICIES = ("policy", "experts")
 
 
 class _Kind(Protocol):
@@ -56,7 +79,7 @@ def save(release: Release[Any], folder: str | os.PathLike[str], *, notes: Mappin
         notes: public JSON values to be kept with it, such as the environment that a policy is for.
 
     Raises:
-        FileError: the folder exists already or cannot be written, or the value is of neither kind.
+        FileError: the folder exists already or cannot be written, or the value is of no such kind.
     """
     folder = Path(folder)
     if os.path.lexists(folder):
@@ -94,16 +117,14 @@ def save(release: Release[Any], folder: str | os.PathLike[str], *, notes: Mappin
 
 
 def load(folder: str | os.PathLike[str]) -> Release[Any]:
-    """Read what `save` wrote, a `Synthesizer` or a `Learned` policy; the certificate is verified.
+    """Read what `save` wrote, a `Synthesizer` or a `Learned` policy of either kind; the certificate is verified.
 
     Raises:
         FileError: a file is missing, truncated, edited, of another kind, or a link to outside the folder.
         CertificateError: the certificate does not recompute, or is that of another plan.
     """
     folder = Path(folder)
-    for name in (MODEL, CONFIG, CERTIFICATE):
-        if not (folder / name).is_file() or (folder / name).resolve().parent != folder.resolve():
-            raise _damaged(folder / name)
+    _require_inside(folder, (MODEL, CONFIG, CERTIFICATE))
     certificate = Certificate.load(folder / CERTIFICATE)
     config = _config(folder / CONFIG)
     if config["plan"] != certificate.to_json()["plan"]:
@@ -113,14 +134,26 @@ def load(folder: str | os.PathLike[str]) -> Release[Any]:
             expected="the certificate of this very model",
             remedy="fetch or write the release again",
         )
+    value = read(folder)
+    certificate.verify()
+    return Release(value, certificate)
+
+
+def read(folder: str | os.PathLike[str]) -> Any:
+    """The value that `save` wrote, whatever its certificate says: for policies that are input, not a release.
+
+    Raises:
+        FileError: a file is missing, truncated, edited, of another kind, or a link to outside the folder.
+    """
+    folder = Path(folder)
+    _require_inside(folder, (MODEL, CONFIG))
+    config = _config(folder / CONFIG)
     if config["sha256"] != _digest(folder / MODEL, config):
         raise _damaged(folder / MODEL)
     try:
-        value = _kind(config["kind"]).unpack(config, load_file(folder / MODEL))
+        return _kind(config["kind"]).unpack(config, load_file(folder / MODEL))
     except (OSError, SafetensorError, TacitError, KeyError, TypeError, ValueError) as error:
         raise _damaged(folder / MODEL) from error
-    certificate.verify()
-    return Release(value, certificate)
 
 
 def notes(folder: str | os.PathLike[str]) -> dict[str, Any]:
@@ -138,40 +171,100 @@ def to_onnx(release: Release[Any], path: str | os.PathLike[str], *, average: boo
     Args:
         release: of a `Learned` policy with one replicate.
         path: a name that is still free.
-        average: the averaged policy instead of the last one.
+        average: the averaged policy instead of the last one, which only `tacit.policy_gradient` has.
 
     Raises:
-        PlanError: the value is no policy, or there are several, or its network is not an `Mlp`.
+        PlanError: the value is no policy, or there are several, it has no average, or its network is not an `Mlp`.
         FileError: the file exists already or cannot be written.
     """
     from tacit.hub import onnx_graph
 
     value, certificate = release.value, release.certificate
-    if type(value).__name__ != _KINDS["policy"] or value.replicates != 1:
+    kind = _found(value)
+    if kind not in _POLICIES or value.replicates != 1:
         raise PlanError(
             "the value is no policy, or there are policies of several replicates",
             where="hub.to_onnx",
             expected="the release of one policy",
-            remedy="pass what `policy_gradient.learn` or `hub.load` returned, with `.replicate(r)` of its value",
+            remedy="pass what a method's `learn` or `hub.load` returned, with `.replicate(r)` of its value",
         )
+    if average and kind != "policy":
+        raise PlanError(
+            "a policy that experts taught has no average",
+            where="hub.to_onnx",
+            expected="average=False",
+            remedy="leave average out",
+        )
+    theta = (value.average if average else value.last) if kind == "policy" else value.theta
     told = {"promise": certificate.sentence, "method": certificate.method, "plan_id": certificate.to_json()["plan_id"]}
-    onnx_graph.write(value.policy, (value.average if average else value.last)[0], path, tuple(told.items()))
+    onnx_graph.write(value.policy, theta[0], path, tuple(told.items()))
+
+
+def _found(value: object) -> str | None:
+    """The kind of a value, if it has one."""
+    name = f"{type(value).__module__}.{type(value).__qualname__}"
+    return next((kind for kind, known in _KINDS.items() if known == name), None)
+
+
+def save_experts(experts: Stacked, folder: str | os.PathLike[str]) -> None:
+    """Write policies of experts, one safetensors file each (see `tacit.hub.expert_files`); they are no release.
+
+    Raises:
+        FileError: the folder exists already or cannot be written.
+    """
+    from tacit.hub import expert_files
+
+    expert_files.save(experts, Path(folder))
+
+
+def load_experts(
+    folder: str | os.PathLike[str],
+    features: Features,
+    actions: int,
+    *,
+    activation: Literal["relu", "tanh"] = "relu",
+    floor: float = 0.0,
+    least: float = 0.0,
+) -> Stacked:
+    """Read a folder of experts' policies, safetensors or ONNX (see `tacit.hub.expert_files`).
+
+    Args:
+        folder: one file, or one folder that `save` wrote, for each expert; their names decide the order.
+        features: public map of the observations to what networks of `save_experts` take, or bounds of raw observations.
+        actions: A.
+        activation: of state dicts, which do not say it.
+        floor, least: how the policies act (see `tacit.agents.stacked.Stacked`).
+
+    Raises:
+        FileError: a file is missing, damaged, of another kind (a pickle, for one), or a link to outside the folder.
+        DataError: the policies are not of one shape or for other observations or actions, or two are the same.
+    """
+    from tacit.hub import expert_files
+
+    return expert_files.load(Path(folder), features, actions, activation=activation, floor=floor, least=least)
 
 
 def _name(value: object) -> str:
-    found = [name for name, kind in _KINDS.items() if type(value).__name__ == kind]
-    if not found:
+    found = _found(value)
+    if found is None:
+        names = dict.fromkeys(known.rpartition(".")[2] for known in _KINDS.values())
         raise FileError(
             f"a value of type {type(value).__name__} has no folder",
             where="hub.save",
-            expected=" or ".join(f"a {kind}" for kind in _KINDS.values()),
+            expected=" or ".join(f"a {name}" for name in names),
             remedy="save the release that a method returned",
         )
-    return found[0]
+    return found
 
 
 def _kind(name: str) -> _Kind:
     return cast(_Kind, import_module(f"tacit.hub.{name}"))
+
+
+def _require_inside(folder: Path, names: tuple[str, ...]) -> None:
+    for name in names:
+        if not (folder / name).is_file() or (folder / name).resolve().parent != folder.resolve():
+            raise _damaged(folder / name)
 
 
 def _config(path: Path) -> dict[str, Any]:

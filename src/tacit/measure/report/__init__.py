@@ -1,7 +1,7 @@
 """The report of a release: one self-contained HTML page.
 
-`Report` (of synthetic rows), `EvaluationReport` and `PolicyReport` hold plain public inputs; `render` turns any of
-them into the page.
+`Report` (of synthetic rows), `EvaluationReport`, `PolicyReport` and `ExpertsReport` hold plain public inputs; `render`
+turns any of them into the page.
 """
 
 from tacit.measure.report.content import (
@@ -16,22 +16,27 @@ from tacit.measure.report.content import (
     histogram,
 )
 from tacit.measure.report.evaluation import EvaluationReport
+from tacit.measure.report.experts import Consensus, ExpertsReport, Played, Votes
 from tacit.measure.report.learning import Learning, Outcome, PolicyReport
 from tacit.measure.report.page import render
 
 __all__ = [
+    "Consensus",
     "Correlation",
     "Curve",
     "EvaluationReport",
+    "ExpertsReport",
     "Histogram",
     "Learning",
     "Map",
     "Outcome",
+    "Played",
     "Points",
     "PolicyReport",
     "Report",
     "Return",
     "Score",
+    "Votes",
     "histogram",
     "render",
 ]

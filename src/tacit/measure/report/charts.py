@@ -14,11 +14,16 @@ from xml.etree.ElementTree import SubElement
 
 import numpy as np
 from markupsafe import Markup
+from numpy.typing import NDArray
 
 from tacit.measure.report.svg import WIDTH, Array, Axis, Plot, canvas, fmt, frame, markup, number, shorten, write
 
 _LEVELS = 16
 """Shades of a surface."""
+_STRENGTHS = 5
+"""Shades of a vote."""
+_MARKS = ("h0", "m-3 0h6m-3-3v6", "m-3 2.5h6l-3-5.2Z", "m-2.5-2.5h5v5h-5Z")
+_MARK_STYLES = ("synthetic", "control-0", "control-2", "control-1")
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,40 @@ def surface_chart(values: Array, *, title: str, x: Axis, y: Axis, scale: Axis) -
         SubElement(svg, "path", {**strength, "d": "".join(boxes) + key, "shape-rendering": "crispEdges"})
     write(svg, left - 6.0, 12.0, number(scale.low), anchor="end")
     write(svg, left + 86.0, 12.0, number(scale.high))
+    return markup(svg)
+
+
+def vote_mark(action: int) -> tuple[str, str]:
+    """Class and form (a path relative to its place) of the mark of an action: both differ, so that colour may fail."""
+    style = _MARK_STYLES[action % len(_MARK_STYLES)]
+    return f"vote {style}", _MARKS[(action + action // len(_MARKS)) % len(_MARKS)]
+
+
+def vote_chart(
+    positions: Array, choice: NDArray[np.int64], share: Array, *, lowest: float, title: str, x: Axis, y: Axis
+) -> Markup:
+    """One mark for each of N states: its form and colour are the chosen action, its strength the share that chose it.
+
+    Args:
+        positions: [N, 2].
+        choice: [N] actions, 0 and above.
+        share: [N], from `lowest` (the weakest mark) to 1.
+        lowest: the share of a blind choice.
+        title, x, y: the text alternative, and the two dimensions.
+    """
+    svg, plot = frame(title, x, y, height=330.0)
+    xs = plot.left + plot.width * x.fraction(positions[:, 0])
+    ys = plot.top + plot.height * (1.0 - y.fraction(positions[:, 1]))
+    strength = np.clip((share - lowest) / (1.0 - lowest), 0.0, 1.0)
+    levels = np.minimum((strength * _STRENGTHS).astype(int), _STRENGTHS - 1)
+    for level in range(_STRENGTHS):
+        for action in np.unique(choice).tolist():
+            style, form = vote_mark(action)
+            here = (levels == level) & (choice == action)
+            marks = "".join(f"M{fmt(a)} {fmt(b)}{form}" for a, b in zip(xs[here], ys[here], strict=True))
+            if marks:
+                opacity = fmt(0.14 + 0.76 * level / (_STRENGTHS - 1))
+                SubElement(svg, "path", {"class": style, "stroke-opacity": opacity, "d": marks})
     return markup(svg)
 
 

@@ -19,6 +19,8 @@ from tacit.measure.report.charts import Line, line_chart
 from tacit.measure.report.content import Report
 from tacit.measure.report.evaluation import EvaluationReport
 from tacit.measure.report.evaluation_sections import answer
+from tacit.measure.report.experts import ExpertsReport
+from tacit.measure.report.experts_sections import taught
 from tacit.measure.report.learning import PolicyReport
 from tacit.measure.report.learning_sections import learned
 from tacit.measure.report.sections import likeness, usefulness
@@ -31,7 +33,7 @@ WEAK = 90.0
 """A best attack that catches so many per cent of true cases is called out as a weak promise."""
 
 
-def render(report: Report | EvaluationReport | PolicyReport) -> str:
+def render(report: Report | EvaluationReport | PolicyReport | ExpertsReport) -> str:
     """The report as one HTML page: no script, no request, the same bytes for the same report.
 
     Raises:
@@ -54,6 +56,8 @@ def render(report: Report | EvaluationReport | PolicyReport) -> str:
         template, own = "evaluation.html", {"heading": "h2", **answer(report)}
     elif isinstance(report, PolicyReport):
         template, own = "learning.html", {"heading": "h2", **learned(report)}
+    elif isinstance(report, ExpertsReport):
+        template, own = "experts.html", {"heading": "h2", **taught(report)}
     else:
         template, own = "report.html", {"heading": "h1", **likeness(report), **usefulness(report)}
         own["reference"] = report.reference

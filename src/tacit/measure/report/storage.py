@@ -12,10 +12,11 @@ import numpy as np
 from tacit.errors import FileError, TacitError
 from tacit.measure.report.content import Report
 from tacit.measure.report.evaluation import EvaluationReport
+from tacit.measure.report.experts import ExpertsReport
 from tacit.measure.report.learning import PolicyReport
 
-AnyReport = Report | EvaluationReport | PolicyReport
-Kind = type[Report] | type[EvaluationReport] | type[PolicyReport]
+AnyReport = Report | EvaluationReport | PolicyReport | ExpertsReport
+Kind = type[Report] | type[EvaluationReport] | type[PolicyReport] | type[ExpertsReport]
 
 
 def to_json(report: AnyReport) -> dict[str, Any]:

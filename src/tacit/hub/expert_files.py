@@ -1,0 +1,276 @@
+"""A folder of experts' own policies, one entry an expert: safetensors or ONNX files, or folders of released policies.
+
+    0.safetensors    a state dict of linear layers, NAME.weight [out, in] and NAME.bias [out], numbered in their order;
+                     outputs are values of the actions. `save` adds activation and features to the metadata; without
+                     them the network takes raw observations
+    1.onnx           the same as a graph: MatMul and Add, or Gemm, with Relu or Tanh between them and perhaps a Softmax
+                     behind; `tacit export` writes such graphs
+    2/               what `tacit.hub.save` wrote of a policy
+
+All of them have one shape, and become one `Stacked`. Files are only read, never run: a pickle is refused by its name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from tacit.agents import features as maps
+from tacit.agents.features import Features, OneHot, Scaled
+from tacit.agents.stacked import Stacked
+from tacit.errors import DataError, FileError, TacitError
+
+Float32 = NDArray[np.float32]
+Activation = Literal["relu", "tanh"]
+
+_PICKLES = frozenset({".pt", ".pth", ".bin", ".pkl", ".pickle", ".joblib", ".zip", ".ckpt", ".npy", ".npz"})
+_LARGEST = 2**30
+"""Bytes of one file."""
+_SAVED = "tacit.expert"
+
+
+@dataclass(frozen=True)
+class Network:
+    """One expert's layers, and what is said about them.
+
+    Attributes:
+        layers: (weight [in, out], bias [out]) of each.
+        activation: between them; None where the file does not say, or has one layer.
+        features: what the first layer takes; None for raw observations.
+    """
+
+    layers: tuple[tuple[Float32, Float32], ...]
+    activation: Activation | None
+    features: Features | None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Widths from the inputs to the outputs."""
+        return (len(self.layers[0][0]), *(len(bias) for _, bias in self.layers))
+
+    def digest(self) -> bytes:
+        """Of all numbers, to find two experts that are one."""
+        told = hashlib.sha256(repr((self.sizes, self.activation)).encode())
+        for weight, bias in self.layers:
+            told.update(np.ascontiguousarray(weight).tobytes())
+            told.update(np.ascontiguousarray(bias).tobytes())
+        return told.digest()
+
+
+def save(experts: Stacked, folder: Path) -> None:
+    """Write one safetensors file for each policy; the folder appears when it is complete (see `hub.save_experts`)."""
+    if os.path.lexists(folder):
+        raise FileError(
+            "the folder exists already",
+            where=str(folder),
+            expected="a name that is still free",
+            remedy="choose another folder or remove this one",
+        )
+    width = len(str(experts.count - 1))
+    told = {"format": _SAVED, "activation": experts.activation, "features": json.dumps(asdict(experts.features))}
+    partial = folder.with_name(f".{folder.name}.partial-{secrets.token_hex(4)}")
+    try:
+        partial.mkdir(parents=True)
+        for k in range(experts.count):
+            tensors: dict[str, Float32] = {}
+            for i, (weight, bias) in enumerate(experts.weights):
+                tensors[f"{i}.weight"] = np.ascontiguousarray(weight[k].T)
+                tensors[f"{i}.bias"] = np.ascontiguousarray(bias[k])
+            save_file(tensors, partial / f"{k:0{width}}.safetensors", metadata=told)
+        os.rename(partial, folder)
+    except OSError as error:
+        raise FileError(
+            "the policies could not be written",
+            where=str(folder),
+            expected="a writable folder with free space",
+            remedy="free some space and save again",
+        ) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def load(
+    folder: Path, features: Features, actions: int, *, activation: Activation, floor: float, least: float
+) -> Stacked:
+    """Read them (see `hub.load_experts`)."""
+    entries = _entries(folder)
+    seen: dict[bytes, str] = {}
+    networks: list[Network] = []
+    for path in entries:
+        network = _fitted(_read(path), features, path)
+        if networks and (network.sizes, network.activation) != (networks[0].sizes, networks[0].activation):
+            raise _unlike(path, "has another shape than those before", "networks of the same widths and activation")
+        if network.sizes[-1] != actions:
+            raise _unlike(path, f"has {network.sizes[-1]} outputs", f"{actions}, one for each action")
+        if not all(np.isfinite(part).all() for layer in network.layers for part in layer):
+            raise _unlike(path, "has weights that are not finite", "finite numbers")
+        same = seen.setdefault(network.digest(), path.name)
+        if same != path.name:
+            raise DataError(
+                f"it holds the same policy as {same}, number for number",
+                where=str(path),
+                expected="one policy for each expert",
+                remedy="keep one of them: an expert who is there twice would count as two, and be protected as neither",
+            )
+        networks.append(network)
+    stacked = [
+        (np.stack([n.layers[i][0] for n in networks]), np.stack([n.layers[i][1] for n in networks]))
+        for i in range(len(networks[0].layers))
+    ]
+    chosen = networks[0].activation or activation
+    return Stacked(features, networks[0].sizes, tuple(stacked), floor, chosen, least)
+
+
+def _entries(folder: Path) -> list[Path]:
+    """The experts of a folder, 9 before 10."""
+    if not folder.is_dir():
+        raise FileError(
+            "this is a file" if folder.exists() else "there is no such folder",
+            where=str(folder),
+            expected="a folder with one policy for each expert",
+            remedy="check the path",
+        )
+    found = []
+    for path in sorted(folder.iterdir(), key=lambda path: _natural(path.name)):
+        if path.name.startswith(".") or path.suffix.lower() == ".md":
+            continue
+        if path.resolve().parent != folder.resolve():
+            raise _bad(path, "a link to outside the folder", "copy the file into the folder")
+        if path.suffix.lower() in _PICKLES:
+            raise _bad(path, "of a kind that can run code when it is read", "save its state dict as safetensors")
+        if not path.is_dir() and path.suffix.lower() not in (".safetensors", ".onnx"):
+            raise _bad(path, "of a kind that holds no policy", "remove it, or move it elsewhere")
+        found.append(path)
+    if not found:
+        raise FileError(
+            "there is no policy in this folder",
+            where=str(folder),
+            expected="one .safetensors or .onnx file for each expert",
+            remedy="check the path",
+        )
+    return found
+
+
+def _read(path: Path) -> Network:
+    if path.is_dir():
+        return _released(path)
+    if path.stat().st_size > _LARGEST:
+        raise _bad(path, "too large for a policy", "check what it is")
+    if path.suffix.lower() == ".onnx":
+        from tacit.hub import onnx_network
+
+        return onnx_network.read(path)
+    try:
+        with safe_open(path, framework="numpy") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - the file is no mapping
+            told = file.metadata() or {}
+        layers = _layers(tensors)
+        if told.get("format") != _SAVED:
+            return Network(layers, None, None)
+        saved = maps.from_json(json.loads(told["features"]))
+        return Network(layers, "relu" if told["activation"] == "relu" else "tanh", saved)
+    except (OSError, SafetensorError, TacitError, KeyError, TypeError, ValueError, RecursionError):
+        remedy = "save the state dict of a torch.nn.Sequential of Linear layers, or export the policy to ONNX"
+        raise _bad(path, "damaged, or no state dict of numbered linear layers", remedy) from None
+
+
+def _layers(tensors: dict[str, NDArray[np.generic]]) -> tuple[tuple[Float32, Float32], ...]:
+    names = sorted((name.removesuffix(".weight") for name in tensors if name.endswith(".weight")), key=_natural)
+    numbered = len(names) == 1 or all(re.search(r"\d", name) for name in names)
+    if not names or not numbered or set(tensors) != {f"{name}.{part}" for name in names for part in ("weight", "bias")}:
+        raise ValueError("no numbered linear layers")
+    layers = tuple(
+        (np.asarray(tensors[f"{name}.weight"], np.float32).T, np.asarray(tensors[f"{name}.bias"], np.float32))
+        for name in names
+    )
+    require_chain(layers)
+    return layers
+
+
+def require_chain(layers: tuple[tuple[Float32, Float32], ...]) -> None:
+    """Refuse layers that do not fit one another.
+
+    Raises:
+        ValueError: a weight is no matrix, a bias no vector of its width, or a layer does not take what comes before.
+    """
+    width = len(layers[0][0]) if layers and layers[0][0].ndim == 2 else -1
+    for weight, bias in layers:
+        if weight.ndim != 2 or len(weight) != width or bias.shape != weight.shape[1:]:
+            raise ValueError("layers that do not fit one another")
+        width = len(bias)
+
+
+def _released(path: Path) -> Network:
+    """The policy of a folder of `hub.save`; what its certificate promises to others does not matter here."""
+    from tacit import hub
+
+    value = hub.read(path)
+    kind = type(value).__module__.split(".")
+    policy = getattr(value, "policy", None)
+    if policy is None or value.replicates != 1 or policy.to_json()["head"]["kind"] != "categorical":
+        raise _bad(path, "no released policy over discrete actions", "save one policy for each expert")
+    theta = value.theta if "experts" in kind else value.last
+    layers = tuple((layer[:-1], layer[-1]) for layer in policy.network.layers(theta[0]))
+    return Network(layers, "tanh" if len(layers) > 1 else None, policy.features)
+
+
+def _fitted(network: Network, features: Features, path: Path) -> Network:
+    """The network with `features` in front of it."""
+    if network.features is not None:
+        if not _alike(network.features, features):
+            raise _unlike(path, "was made for other features of the observation", f"those of this world, {features}")
+        return network
+    width = features.size if isinstance(features, OneHot) else len(features.low)
+    if network.sizes[0] != width:
+        raise _unlike(path, f"takes {network.sizes[0]} numbers", f"{width}, as an observation has")
+    return network if isinstance(features, OneHot) else _moved(network, features)
+
+
+def _alike(one: Features, other: Features) -> bool:
+    """Whether two maps are the same, up to the rounding of bounds that went through float32."""
+    if isinstance(one, OneHot) or isinstance(other, OneHot) or one.kind != other.kind:
+        return one == other
+    sizes = len(one.low) == len(other.low)
+    return sizes and bool(np.allclose([one.low, one.high], [other.low, other.high], rtol=1e-5, atol=1e-6))
+
+
+def _moved(network: Network, features: Features) -> Network:
+    """A network of raw observations as one of observations scaled to their public bounds: W x + b = W' x' + b'."""
+    if not isinstance(features, Scaled):
+        raise DataError(
+            "networks of raw observations are read behind scaled ones alone",
+            where="hub.load_experts",
+            expected="features of the kind Scaled",
+            remedy="pass features.default(spec.observation)",
+        )
+    low, high = np.asarray(features.low), np.asarray(features.high)
+    weight, bias = (part.astype(np.float64) for part in network.layers[0])
+    moved = ((high - low) / 2)[:, None] * weight, bias + (low + high) / 2 @ weight
+    first = (moved[0].astype(np.float32), moved[1].astype(np.float32))
+    return Network((first, *network.layers[1:]), network.activation, features)
+
+
+def _natural(name: str) -> tuple[tuple[int, str], ...]:
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name))
+
+
+def _bad(path: Path, what: str, remedy: str) -> FileError:
+    expected = "a .safetensors or .onnx file, or the folder of a released policy"
+    return FileError(f"it is {what}", where=str(path), expected=expected, remedy=remedy)
+
+
+def _unlike(path: Path, what: str, expected: str) -> DataError:
+    remedy = "give all experts one kind of network, for these observations and actions"
+    return DataError(f"the policy {what}", where=str(path), expected=expected, remedy=remedy)
