@@ -32,8 +32,9 @@ Source = Literal["logs", "clones"]
 SLICE = 8
 """Time steps of all trajectories that are counted at once; those that stopped are dropped in between."""
 
-_DOWN = 1 - 2.0**-40
-"""Weights are made smaller by this before they are rounded down, so that rounding never makes one larger than it is."""
+_DOWN = 1 - 2.0**-30
+"""Weights are made smaller by this before they are rounded down: the count never exceeds the chances with which actions
+are really drawn (from uniform numbers on a grid of 2^-52) and multiplied (in float64)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,13 +150,13 @@ class AboveThreshold:
         """What the guarantee takes for granted, beyond any certificate's standing assumptions."""
         known = f"that there are at least {self.experts:,} experts is public knowledge"
         if self.source == "clones":
-            return (known, "the simulator in which the clones were played is public")
+            return (known, "the simulator in which the clones were played is public, and keeps nothing of them")
         return (
             known,
             "what is protected is which policies the experts follow, against whoever does not know the other experts' "
             "logs: the released steps are copied from logs, which stay secret",
             "trajectories were drawn by the policies that are counted, independently, in one environment that is the "
-            "same for all experts, first states included",
+            "same for all experts, first states included, and which alone, or a public horizon, ends an episode",
             *(
                 ["no expert gives any action less than the declared probability"]
                 if isinstance(self.floor, PMin)

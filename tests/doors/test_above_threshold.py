@@ -1,0 +1,363 @@
+"""The door `above_threshold`: what passes without noise, what a reserve is used for, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from door_cases import GivenParts
+
+from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.data.trajectories import Trajectories
+from tacit.errors import DataError, DoorError, PlanError, PlanExhausted
+from tacit.privacy import plan as plans
+from tacit.privacy.above_threshold import AboveThreshold, stable_lengths
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise import SecretNoise
+from tacit.privacy.parts import PoissonSum
+from tacit.privacy.reader import Reader
+from tacit.privacy.thresholds import KappaStop, PMin
+from tacit.privacy.vault import Vault
+from tacit.units import Unit
+
+SPEC = PublicSpec(observation=Box((0.0,), (1000.0,)), action=Discrete(2), reward=Box((0.0,), (1.0,)), source="declared")
+EXPERTS = Unit("expert", "add_or_remove", 1_000)
+
+
+class Still(SecretNoise):
+    """No noise and no chance stop."""
+
+    def discrete_laplace(self, size: int, scale: int) -> Any:
+        return np.zeros(size, np.int64)
+
+    def uniform(self, size: int) -> Any:
+        return np.full(size, 1 - 2.0**-53)
+
+    def gaussian(self, size: int, scale: float = 1.0, out: Any = None) -> Any:
+        return np.zeros(size, np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Steppers:
+    """m experts who take action 1 in observations below their own limit and action 0 from there on."""
+
+    limits: np.ndarray
+    floor: float = 0.0
+
+    @property
+    def count(self) -> int:
+        return len(self.limits)
+
+    def greedy(self, observations: Any) -> Any:
+        return (observations[:, 0] < self.limits[:, None]).astype(np.int64)
+
+    def disagreements(self, observations: Any, actions: Any) -> Any:
+        return self.greedy(observations) != actions
+
+    def chances(self, observations: Any, actions: Any) -> Any:
+        return np.where(self.disagreements(observations, actions), self.floor, 1 - self.floor)
+
+    def probabilities(self, observations: Any, which: Any) -> Any:
+        ones = self.greedy(observations)[which, np.arange(len(which))]
+        return np.where(np.arange(2) == ones[:, None], 1 - self.floor, self.floor)
+
+
+@dataclass(frozen=True)
+class Cloned:
+    """The limit of a stepper: one above the largest observation in which it took action 1."""
+
+    def __call__(self, rows: Any) -> Any:
+        went = (rows["actions"] == 1) & rows["mask"]
+        return {"parameters": np.where(went, rows["observations"][..., 0] + 1, 0).max(axis=1)[:, None]}
+
+    def experts(self, parameters: Any) -> Steppers:
+        return Steppers(parameters[:, 0])
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Clones that look at everybody's rows."""
+
+    def __call__(self, rows: Any) -> Any:
+        return {"parameters": np.full((len(rows["mask"]), 1), rows["observations"].mean())}
+
+    def experts(self, parameters: Any) -> Steppers:
+        return Steppers(parameters[:, 0])
+
+
+class Counting:
+    """A world whose observation is the number of steps taken."""
+
+    def starts(self, units: int, generator: Any) -> Any:
+        return np.zeros(units)
+
+    def step(self, state: Any, action: Any, generator: Any) -> Any:
+        return state + 1, np.ones(len(state)), state >= 30
+
+    def observe(self, state: Any) -> Any:
+        return state[:, None].astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Names:
+    """Which episodes are read: one-hot at the first row's reward times 100."""
+
+    def __call__(self, rows: Any, state: Any) -> Any:
+        seen = np.zeros((len(rows["mask"]), 100))
+        for u, unit in enumerate(rows["mask"]):
+            seen[u, np.unique(np.rint(rows["rewards"][u, unit] * 100).astype(int))] = 1.0
+        return seen
+
+
+def logs(experts: int, episodes: int | list[int] = 8, length: int = 20, simulated: bool = True) -> Trajectories:
+    """Everyone takes action 1; an episode's reward tells its number; an observation is the step's number."""
+    own = [episodes] * experts if isinstance(episodes, int) else episodes
+    unit_ids = np.repeat(np.arange(experts), np.array(own) * length)
+    number = np.concatenate([np.repeat(np.arange(n), length) for n in own])
+    steps = np.tile(np.arange(length, dtype=np.float32), sum(own))[:, None]
+    return Trajectories.from_arrays(
+        observations=steps,
+        actions=np.ones(len(steps), np.int64),
+        rewards=(number / 100).astype(np.float32),
+        next_observations=steps + 1,
+        terminations=steps[:, 0] == length - 1,
+        unit_ids=unit_ids,
+        episode_ids=unit_ids * 1000 + number,
+        spec=SPEC,
+        simulated=simulated,
+    )
+
+
+def part(**changes: Any) -> AboveThreshold:
+    fields: dict[str, Any] = {"name": "consensus", "trajectories": 4, "horizon": 20, "actions": 2, "experts": 100}
+    fields |= {"floor": KappaStop(0.05), "epsilon": 1.0, "delta": 1e-6, "source": "logs"}
+    return AboveThreshold(**{**fields, **changes})
+
+
+def vault_of(tmp_path: Path, data: Trajectories, experts: Any = None, **changes: Any) -> Vault:
+    ledger = Ledger(tmp_path / changes.pop("name", "ledger"), changes.pop("unit", EXPERTS), epsilon=1e6, delta=9e-4)
+    return Vault(data, ledger, experts=experts, **changes)
+
+
+def plan_of(*parts: Any, unit: Unit = EXPERTS) -> Any:
+    return plans.price(GivenParts(parts), unit=unit, delta=1e-4)
+
+
+# -- what passes ------------------------------------------------------------------------------------------------------
+
+
+def test_without_noise_a_prefix_ends_where_the_count_falls_below_the_threshold(tmp_path: Path) -> None:
+    one = part()
+    few = int(np.ceil(one.thresholds.threshold)) - 1  # who go on after 7 steps: one too few
+    limits = np.r_[np.full(200 - few, 7.0), np.full(few, 1e6)]
+    vault = vault_of(tmp_path, logs(200), Steppers(limits), noise=Still())
+    run = vault.reserve(plan_of(one))
+    (prefixes,) = vault.above_threshold(run, "consensus")
+    assert prefixes.lengths.tolist() == [7, 7, 7, 7]
+    assert prefixes.columns["observations"].shape == (28, 1)
+    assert prefixes.columns["observations"][:7, 0].tolist() == [0, 1, 2, 3, 4, 5, 6]
+    assert prefixes.columns["truncations"].tolist() == [False] * 6 + [True] + [False] * 6 + [True] + [False] * 6 + [
+        True
+    ] + [False] * 6 + [True]
+    with pytest.raises(PlanExhausted):
+        vault.above_threshold(run, "consensus")
+
+
+def test_a_whole_episode_passes_where_all_agree(tmp_path: Path) -> None:
+    vault = vault_of(tmp_path, logs(200), Steppers(np.full(200, 1e6)), noise=Still())
+    (prefixes,) = vault.above_threshold(vault.reserve(plan_of(part(horizon=50))), "consensus")
+    assert prefixes.lengths.tolist() == [20] * 4
+    assert prefixes.columns["terminations"].sum() == 4
+    assert not prefixes.columns["truncations"].any()
+
+
+def test_a_floor_lets_the_count_fall_by_its_power() -> None:
+    """200 experts who agree: (1 - p)^k 200, whether disagreements are counted or chances multiplied."""
+    one = part(floor=PMin(0.05), horizon=40)
+    steps = np.arange(40, dtype=np.float32)[None, :, None].repeat(2, axis=0)
+    drawn = {"observations": steps, "actions": np.ones((2, 40), np.int64), "mask": np.ones((2, 40), bool)}
+    expected = int(np.floor(np.log(one.thresholds.threshold / 200) / np.log(0.95)))
+    assert 1 < expected < 30
+    experts = Steppers(np.full(200, 1e6), floor=0.05)
+    assert stable_lengths(one, experts, drawn, Still()).tolist() == [expected] * 2
+    soft = Steppers(np.full(200, 1e6), floor=float("nan"))
+    object.__setattr__(soft, "chances", lambda o, a: np.full((200, len(a)), 0.95))
+    assert stable_lengths(one, soft, drawn, Still()).tolist() == [expected] * 2
+
+
+@pytest.mark.parametrize("value", [float("nan"), -1.0, float("inf"), 0.01])
+def test_chances_that_are_none_count_as_zero(value: float) -> None:
+    """Numbers that are no probabilities, or below the floor that was declared, never raise and never count."""
+    one = part(floor=PMin(0.05), horizon=10)
+    steps = np.arange(10, dtype=np.float32)[None, :, None]
+    drawn = {"observations": steps, "actions": np.ones((1, 10), np.int64), "mask": np.ones((1, 10), bool)}
+    odd = Steppers(np.full(200, 1e6), floor=float("nan"))
+    object.__setattr__(odd, "chances", lambda o, a: np.full((200, len(a)), value))
+    assert stable_lengths(one, odd, drawn, Still()).tolist() == [0]
+
+
+def test_the_noise_is_drawn_anew_for_every_step() -> None:
+    """A count at the threshold passes each test with probability 1/2: prefixes are geometric, not all or nothing."""
+    one = part(horizon=30, floor=KappaStop(0.01), epsilon=2.0, experts=1_000, trajectories=400)
+    steps = np.arange(30, dtype=np.float32)[None, :, None].repeat(400, axis=0)
+    drawn = {"observations": steps, "actions": np.ones((400, 30), np.int64), "mask": np.ones((400, 30), bool)}
+    level = Steppers(np.full(int(one.thresholds.threshold), 1e6))
+    lengths = stable_lengths(one, level, drawn, SecretNoise.for_tests(3))
+    assert 0.3 < np.mean(lengths == 0) < 0.7
+    assert np.count_nonzero((lengths > 0) & (lengths < 30)) > 100
+
+
+# -- the reserve ------------------------------------------------------------------------------------------------------
+
+
+def test_pool_and_reserve_share_no_episode(tmp_path: Path) -> None:
+    one = part()
+    r = one.reserve
+    assert r >= 2
+    vault = vault_of(tmp_path, logs(150, episodes=r + 3), Steppers(np.full(150, 1e6)), noise=Still())
+    pool = everything(reserve=r, clip=2.0, rows_per_unit=400, rows="first")
+    assert pool.certified()["reserve"] == r
+    (prefixes,) = vault.above_threshold(vault.reserve(plan_of(one)), "consensus")
+    drawn = set(np.rint(prefixes.columns["rewards"] * 100).astype(int).tolist())
+    rest = vault.noisy_sum(vault.reserve(plan_of(pool)), "sum", Names())[0] * EXPERTS.size
+    seen = set(np.flatnonzero(rest > 75).tolist())
+    assert drawn
+    assert not drawn & seen
+    assert len(seen) == 3
+    assert rest[sorted(seen)] == pytest.approx(150, abs=1)
+
+
+def test_a_reserve_depends_on_nothing_but_the_number_of_episodes() -> None:
+    """The same split for an expert whoever the others are; units without a pool vanish from it."""
+    own = [8, 5, 8, 3, 8]
+    few, many = (Reader(logs(n, episodes=own[:n]), SecretNoise()) for n in (3, 5))
+    for reader in (few, many):
+        rows = reader.pool(5, "key").rows(np.arange(2), 400, "first")
+        assert [len(np.unique(rows["rewards"][u, rows["mask"][u]])) for u in range(2)] == [3, 3]
+    kept = [np.unique(r.pool(5, "key").rows(np.arange(2), 400, "first")["rewards"][1]) for r in (few, many)]
+    assert np.array_equal(*kept)
+    assert (few.pool(5, "key").units, many.pool(5, "key").units, many.pool(9, "key").units) == (2, 3, 0)
+
+
+def test_an_expert_that_is_drawn_again_gives_another_episode_and_then_nothing() -> None:
+    reader = Reader(logs(1, episodes=4), SecretNoise())
+    drawn, usable = reader.reserved(4, 20, "key", 4)
+    assert sorted(np.rint(drawn["rewards"][:, 0] * 100).astype(int)) == [0, 1, 2, 3]
+    assert usable.tolist() == [True]
+    drawn, _ = reader.reserved(4, 20, "key", 5)
+    assert not drawn["mask"].any()
+    drawn, usable = Reader(logs(3, episodes=[4, 2, 3]), SecretNoise()).reserved(3, 5, "key", 3)
+    assert usable.tolist() == [True, False, True]
+    assert drawn["mask"].shape == (3, 5)
+
+
+def test_an_expert_with_too_few_episodes_is_not_counted_either(tmp_path: Path) -> None:
+    one = part(experts=100)
+    r = one.reserve
+    vault = vault_of(tmp_path, logs(190, episodes=[r] * 100 + [r - 1] * 90), Steppers(np.full(190, 1e6)), noise=Still())
+    assert one.thresholds.threshold <= 100
+    run = vault.reserve(plan_of(part(experts=100)))
+    usable = vault._reader(0).reserved(r, 20, "k", 4)[1]
+    assert usable.sum() == 100
+    (prefixes,) = vault.above_threshold(run, "consensus")
+    assert prefixes.lengths.tolist() == [20] * 4
+
+
+# -- which plans may share the records --------------------------------------------------------------------------------
+
+
+def everything(**changes: Any) -> PoissonSum:
+    return PoissonSum(**{"name": "sum", "steps": 1, "rate": 1.0, "clip": 1.0, "noise_multiplier": 5.0, **changes})
+
+
+@pytest.mark.parametrize("first", ["prefixes", "sum"])
+def test_a_plan_that_reads_the_reserve_is_refused_beside_the_release(tmp_path: Path, first: str) -> None:
+    vault = vault_of(tmp_path, logs(150), Steppers(np.full(150, 1e6)))
+    both = [plan_of(part()), plan_of(everything())]
+    before, after = both if first == "prefixes" else both[::-1]
+    vault.reserve(before)
+    held = vault.ledger.plans()
+    with pytest.raises(PlanError, match="reserve"):
+        vault.reserve(after)
+    assert vault.ledger.plans() == held
+    if first == "prefixes":
+        vault.reserve(plan_of(everything(reserve=part().reserve)))
+    vault.reserve(before)  # reopened
+
+
+def test_a_second_release_from_the_same_logs_is_refused(tmp_path: Path) -> None:
+    vault = vault_of(tmp_path, logs(150), Steppers(np.full(150, 1e6)))
+    vault.reserve(plan_of(part()))
+    with pytest.raises(PlanError, match="twice"):
+        vault.reserve(plan_of(part(trajectories=3)))
+
+
+def test_a_plan_whose_own_parts_meet_in_the_reserve_is_refused(tmp_path: Path) -> None:
+    vault = vault_of(tmp_path, logs(150), Steppers(np.full(150, 1e6)))
+    with pytest.raises(PlanError, match="reserve"):
+        vault.reserve(plan_of(part(), part(name="again")))
+
+
+def test_clones_leave_no_reserve_to_guard(tmp_path: Path) -> None:
+    vault = vault_of(tmp_path, logs(150), noise=Still())
+    run = vault.reserve(plan_of(part(source="clones", rows_per_unit=100)))
+    vault.reserve(plan_of(everything()))
+    (prefixes,) = vault.above_threshold(run, "consensus", clone=Cloned(), world=Counting())
+    assert prefixes.lengths.tolist() == [20] * 4  # every clone acts like its log: 1 in all of 0 .. 19
+    assert (prefixes.columns["actions"] == 1).all()
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def test_bad_releases_are_refused_before_anything_is_charged(tmp_path: Path) -> None:
+    asked = vault_of(tmp_path, logs(50), Steppers(np.full(50, 1e6)))
+    with pytest.raises(PlanError, match="fewer experts"):
+        asked.reserve(plan_of(part()))
+    silent = vault_of(tmp_path, logs(150), name="silent")
+    with pytest.raises(PlanError, match="no policies"):
+        silent.reserve(plan_of(part()))
+    short = vault_of(tmp_path, logs(150, episodes=1), Steppers(np.full(150, 1e6)), name="short")
+    with pytest.raises(PlanError, match="trajectories of each"):
+        short.reserve(plan_of(part()))
+    for vault in (asked, silent, short):
+        assert vault.ledger.plans() == []
+    with pytest.raises(DataError, match="one policy"):
+        vault_of(tmp_path, logs(3), Steppers(np.zeros(2)), name="two")
+
+
+def test_the_call_must_fit_the_source(tmp_path: Path) -> None:
+    vault = vault_of(tmp_path, logs(150), Steppers(np.full(150, 1e6)))
+    run = vault.reserve(plan_of(part()))
+    with pytest.raises(DoorError, match="logs"):
+        vault.above_threshold(run, "consensus", clone=Cloned(), world=Counting())
+    cloned = vault_of(tmp_path, logs(150), name="cloned")
+    run = cloned.reserve(plan_of(part(source="clones", rows_per_unit=100)))
+    for given in ({}, {"clone": Cloned()}, {"world": Counting()}):
+        with pytest.raises(DoorError, match="clones"):
+            cloned.above_threshold(run, "consensus", **given)
+    with pytest.raises(DoorError, match="another unit's rows"):
+        cloned.above_threshold(run, "consensus", clone=Whole(), world=Counting())
+    assert not cloned.touched(run)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"epsilon": 0.02},
+        {"trajectories": 0},
+        {"horizon": 0},
+        {"actions": 1},
+        {"experts": 1},
+        {"source": "nowhere"},
+        {"rows_per_unit": 3},
+        {"source": "clones"},
+        {"floor": PMin(0.4), "actions": 3},
+    ],
+)
+def test_parameters_out_of_range_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(PlanError):
+        part(**changes)
