@@ -106,7 +106,7 @@ class Names:
     """Which episodes are read: one-hot at the first row's reward times 100."""
 
     def __call__(self, rows: Any, state: Any) -> Any:
-        seen = np.zeros((len(rows["mask"]), 100))
+        seen = np.zeros((len(rows["mask"]), 101))
         for u, unit in enumerate(rows["mask"]):
             seen[u, np.unique(np.rint(rows["rewards"][u, unit] * 100).astype(int))] = 1.0
         return seen
