@@ -16,7 +16,7 @@ from scipy.stats import norm
 
 from tacit.errors import AccountingError
 from tacit.privacy import accountants, accounting
-from tacit.privacy.events import flatten
+from tacit.privacy.events import EpsilonDeltaDpEvent, flatten
 from tacit.units import Relation
 
 Event = dp_event.DpEvent
@@ -164,6 +164,35 @@ class TestMixedReplaceOne(TestMixedAddOrRemove):
     relation = "replace_one"
 
 
+class TestResponsesAndGaussians(RowContract):
+    relation = "add_or_remove"
+
+    def event(self, sigma: float, steps: int = 20) -> Event:
+        own = [dp_event.SelfComposedDpEvent(EpsilonDeltaDpEvent(e, 0.0), steps) for e in (0.01, 0.004)]
+        return both(gaussian(sigma, steps), *own)
+
+
+class TestResponsesAndGaussiansReplaceOne(TestResponsesAndGaussians):
+    relation = "replace_one"
+
+
+class TestResponsesAndPoisson(TestResponsesAndGaussians):
+    def event(self, sigma: float, steps: int = 20) -> Event:
+        return both(super().event(10 * sigma, steps), poisson(0.2, sigma, steps))
+
+
+class TestResponsesAndPoissonReplaceOne(TestResponsesAndPoisson):
+    relation = "replace_one"
+
+
+class TestResponsesAndFixedSize(RowContract):
+    relation = "replace_one"
+
+    def event(self, sigma: float, steps: int = 20) -> Event:
+        own = dp_event.SelfComposedDpEvent(EpsilonDeltaDpEvent(0.01, 0.0), steps)
+        return both(own, fixed_size(10, 2, sigma, steps))
+
+
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 30.0])
 @pytest.mark.parametrize("steps", [1, 100])
 def test_gaussians_meet_their_closed_form_under_both_relations(sigma: float, steps: int) -> None:
@@ -260,7 +289,11 @@ def test_disagreeing_accountants_are_refused(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.usefixtures("uncached")
 def test_a_pair_that_is_not_in_the_table_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(accounting._TABLE, ("poisson_gaussian", "replace_one"))  # type: ignore[arg-type]
-    for one in (fixed_size(10, 2, 2.0, 5), both(fixed_size(10, 2, 2.0), gaussian(2.0), poisson(0.1, 2.0, 3))):
+    for one in (
+        fixed_size(10, 2, 2.0, 5),
+        both(fixed_size(10, 2, 2.0), gaussian(2.0), poisson(0.1, 2.0, 3)),
+        both(fixed_size(10, 2, 2.0), EpsilonDeltaDpEvent(1.0, 1e-7)),
+    ):
         with pytest.raises(AccountingError, match="no certified bound exists"):
             accounting.epsilon(one, delta=1e-6, relation="add_or_remove")
     for call in (

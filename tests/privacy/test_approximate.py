@@ -67,25 +67,6 @@ def test_at_its_own_delta_epsilon_is_exactly_its_own_and_below_it_nothing_is_pro
     assert all(0.69 < epsilon < 0.7 for _, epsilon in pure)
 
 
-@pytest.mark.parametrize(
-    "others",
-    [[EpsilonDeltaDpEvent(1.0, 0.0)], [EpsilonDeltaDpEvent(2.0, 0.0)], [dp_event.GaussianDpEvent(5.0)]],
-    ids=["itself", "another", "Gaussian"],
-)
-def test_in_a_composition_it_is_refused_with_the_remedy(others: list[dp_event.DpEvent]) -> None:
-    event = dp_event.ComposedDpEvent([EpsilonDeltaDpEvent(1.0, 0.0), *others])
-    for relation in RELATIONS:
-        for call in (
-            lambda r=relation: accounting.epsilon(event, delta=1e-6, relation=r),
-            lambda r=relation: accounting.delta(event, epsilon=1.0, relation=r),
-            lambda r=relation: accounting.profile(event, r),
-            lambda r=relation: accounting.mu_gdp(event, r, delta=1e-6),
-            lambda r=relation: accounting.renyi(event, order=4.0, relation=r),
-        ):
-            with pytest.raises(AccountingError, match="plan of its own"):
-                call()
-
-
 def test_alone_in_a_composition_of_one_it_is_itself() -> None:
     event = dp_event.SelfComposedDpEvent(dp_event.ComposedDpEvent([EpsilonDeltaDpEvent(1.0, 1e-7)]), 1)
     assert accounting.epsilon(event, delta=1e-7, relation="add_or_remove").epsilon == 1.0

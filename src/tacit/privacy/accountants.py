@@ -1,8 +1,9 @@
 """The accountants behind the table of `accounting.py`: four independent ways from leaves to (epsilon, delta).
 
 `pessimistic` is the certified upper bound; the others only check it. Every accountant takes the canonical
-`(event, count)` leaves of `events.flatten` (no `NonPrivateDpEvent` or `EpsilonDeltaDpEvent` among them) and a
-neighbouring relation. A step over a fixed-size sample without replacement is in `fixed_size.py`.
+`(event, count)` leaves of `events.flatten` (no `NonPrivateDpEvent` among them) and a neighbouring relation. A step over
+a fixed-size sample without replacement is in `fixed_size.py`; `EpsilonDeltaDpEvent`, which only `pessimistic` and the
+Renyi bounds take, in `approximate.py`.
 
 Dominating pairs. Let one unit's contribution have norm at most 1 and the noise standard deviation sigma. With
 `add_or_remove` a step is dominated, in the two directions, by ((1-q) N(0) + q N(1), N(0)) and its swap; with
@@ -17,19 +18,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.privacy_accountant import NeighboringRelation
-from dp_accounting.rdp import RdpAccountant
+from dp_accounting.rdp import RdpAccountant, compute_epsilon
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, logsumexp, ndtr
 
-from tacit.privacy import fixed_size
+from tacit.privacy import approximate, fixed_size
 from tacit.privacy.events import Leaves
 from tacit.units import Relation
 
@@ -40,6 +41,7 @@ _RELATIONS = {
     "replace_one": NeighboringRelation.REPLACE_ONE,
 }
 _MAX_GRID = 2**20
+_MOST = 700.0  # exp of it is a float64
 _ORDERS = [*range(2, 65), 80, 96, 128, 192, 256, 512, 1024]  # whole: the series for fractional orders may not converge
 
 
@@ -124,12 +126,14 @@ def pessimistic(leaves: Leaves, relation: Relation, *, spread: float) -> Any:
 @lru_cache(maxsize=8)
 def _pessimistic(leaves: Leaves, relation: Relation, spread: float) -> Any:
     far = sensitivity(relation)
-    variance = sum(count * _loss_std(leaf, far) ** 2 for leaf, count in leaves)
+    own, gaussians = approximate.split(leaves)
+    variance = approximate.variance(own) + sum(count * _loss_std(leaf, far) ** 2 for leaf, count in gaussians)
     interval = _interval(variance, sum(count for _, count in leaves), spread)
     largest_grid = _MAX_GRID * min(1.0, math.sqrt(1e-4 / spread))
-    interval = max(interval, max(_width(leaf, far) for leaf, _ in leaves) / largest_grid)
-    total = None
-    for leaf, count in leaves:
+    widest = max(approximate.width(own), max(_width(leaf, far) for leaf, _ in gaussians))
+    interval = max(interval, widest / largest_grid)
+    total = approximate.pessimistic(own, interval) if own else None
+    for leaf, count in gaussians:
         q, sigma = _parameters(leaf)
         if isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent):
             one = fixed_size.pessimistic(q, sigma, interval)
@@ -152,14 +156,21 @@ def _interval(variance: float, steps: int, spread: float) -> float:
 
 def renyi_epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:
     """A looser upper bound by Renyi DP, as a ceiling over the certified one; inf where none is implemented."""
-    accountant = _renyi(leaves, relation, tuple(_ORDERS))
-    return float(accountant.get_epsilon(delta)) if accountant else math.inf
+    own, gaussians = approximate.split(leaves)
+    accountant = _renyi(gaussians, relation, tuple(_ORDERS))
+    if accountant is None:
+        return math.inf
+    losses = [loss + approximate.renyi(own, order) for order, loss in zip(_ORDERS, accountant.rdp, strict=True)]
+    return float(compute_epsilon(_ORDERS, losses, approximate.compose(own).share(delta))[0])
 
 
 def renyi(leaves: Leaves, relation: Relation, order: float) -> float:
     """An upper bound on the Renyi divergence of this order; inf where none is implemented."""
-    accountant = _renyi(leaves, relation, (order,))
-    return float(accountant.rdp[0]) if accountant else math.inf
+    own, gaussians = approximate.split(leaves)
+    if approximate.own_delta(own) > 0:
+        return math.inf
+    accountant = _renyi(gaussians, relation, (order,))
+    return float(accountant.rdp[0]) + approximate.renyi(own, order) if accountant else math.inf
 
 
 @lru_cache(maxsize=32)
@@ -196,6 +207,19 @@ class LossGrid:
         """E[(1 - exp(epsilon - L))+]."""
         start = int(np.searchsorted(self.losses, epsilon, side="right"))
         return float(np.dot(self.masses[start:], -np.expm1(epsilon - self.losses[start:])))
+
+    def profile(self, epsilon: Array) -> Array:
+        """delta at each epsilon, of either sign, from sums that are taken once."""
+        above, below = self._sums
+        start = np.searchsorted(self.losses, epsilon, side="right")
+        return np.asarray(above[start] - np.exp(np.maximum(epsilon, -_MOST)) * below[start])
+
+    @cached_property
+    def _sums(self) -> tuple[Array, Array]:
+        """Sums from the right, [N + 1], of the masses and of the masses times exp(-losses)."""
+        tilted = self.masses * np.exp(np.minimum(-self.losses, _MOST))
+        above, below = (np.append(np.cumsum(values[::-1])[::-1], 0.0) for values in (self.masses, tilted))
+        return above, below
 
     def epsilon(self, delta: float) -> float:
         """The epsilon >= 0 at which delta(epsilon) equals delta."""

@@ -1,16 +1,16 @@
 """From an event to its certified privacy: a table of (event kind, relation) -> an upper bound and its check.
 
 Guarantee: whatever `epsilon`, `delta`, `profile` and `mu_gdp` return is an upper bound for every pair of neighbours and
-every adaptively chosen sequence of the event's steps. It comes from a pessimistic privacy loss distribution (for a
-mechanism with a proof of its own, `EpsilonDeltaDpEvent`, from its closed form) and is returned only when an independent
-computation agrees within 0.5 % and no looser theory contradicts it; anything else raises `AccountingError`.
+every adaptively chosen sequence of the event's steps. It comes from a pessimistic privacy loss distribution (for
+mechanisms with proofs of their own, `EpsilonDeltaDpEvent`, and nothing else, from the closed form of `approximate`) and
+is returned only when an independent computation agrees within 0.5 % and no looser theory contradicts it; anything else
+raises `AccountingError`.
 
 | edge case | result |
 |---|---|
 | `NonPrivateDpEvent` anywhere | epsilon = inf, delta = 1, mu = inf |
 | a pair that is not in the table, such as a fixed-size sample under `add_or_remove` | `AccountingError` |
-| an `EpsilonDeltaDpEvent` inside a composition | `AccountingError`: its own plan |
-| delta below the one of an `EpsilonDeltaDpEvent` | `AccountingError`: nothing is promised there |
+| delta below the one that every `EpsilonDeltaDpEvent` together leaves | `AccountingError`: nothing is promised there |
 | delta below what float64 transforms resolve (about 2e-15 * steps) | `AccountingError` |
 | epsilon above 500 | `AccountingError`: plan it as non-private |
 | delta(0) already below delta | epsilon = 0 |
@@ -31,14 +31,23 @@ from dp_accounting.dp_event import DpEvent
 from scipy.optimize import brentq
 
 from tacit.errors import AccountingError
-from tacit.privacy import accountants, accounting_refinement, approximate
-from tacit.privacy.events import Leaves, flatten
+from tacit.privacy import accountants, accounting_checks, accounting_refinement, approximate
+from tacit.privacy.events import EpsilonDeltaDpEvent, Leaves, flatten
 from tacit.units import Relation
 
-Kind = Literal["gaussian", "poisson_gaussian", "fixed_size_gaussian", "epsilon_delta"]
+Kind = Literal[
+    "gaussian",
+    "poisson_gaussian",
+    "fixed_size_gaussian",
+    "epsilon_delta",
+    "epsilon_delta_gaussian",
+    "epsilon_delta_poisson_gaussian",
+    "epsilon_delta_fixed_size_gaussian",
+]
 
 MAX_EPSILON = 500.0
 MIN_NOISE_MULTIPLIER, MAX_NOISE_MULTIPLIER = 0.02, 1e6
+_ENOUGH = 100.0  # a mu whose delta at the largest epsilon is 1
 PROFILE_DELTAS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9)
 
 PLD = "privacy loss distribution, pessimistic (dp-accounting)"
@@ -46,6 +55,7 @@ FOURIER = "privacy random variable, centred quadrature (tacit)"
 CLOSED_FORM = "closed form of the Gaussian (tacit)"
 OWN_PROOF = "closed form of randomised response (tacit)"
 RESPONSE = "privacy loss distribution of randomised response (dp-accounting)"
+MIXED = "closed form of randomised response over the other steps' profile (tacit)"
 DEFINITION = "definition of a non-private event (tacit)"
 
 
@@ -65,28 +75,19 @@ class _Row:
     check: Callable[[Leaves, Relation, float], float]  # (leaves, relation, delta) -> epsilon
 
 
-def _closed_form(leaves: Leaves, relation: Relation, delta: float) -> float:
-    return accountants.gaussian_epsilon(delta, accountants.gaussian_mu(leaves, relation))
-
-
-def _fourier(leaves: Leaves, relation: Relation, delta: float) -> float:
-    return max(grid.epsilon(delta) for grid in accountants.estimate(leaves, relation))
-
-
-def _response(leaves: Leaves, relation: Relation, delta: float) -> float:
-    event = approximate.only(leaves)
-    assert event is not None
-    return approximate.check(event, delta)
-
-
 _TABLE: Mapping[tuple[Kind, Relation], _Row] = {
-    ("gaussian", "add_or_remove"): _Row(CLOSED_FORM, _closed_form),
-    ("gaussian", "replace_one"): _Row(CLOSED_FORM, _closed_form),
-    ("poisson_gaussian", "add_or_remove"): _Row(FOURIER, _fourier),
-    ("poisson_gaussian", "replace_one"): _Row(FOURIER, _fourier),
-    ("fixed_size_gaussian", "replace_one"): _Row(FOURIER, _fourier),
-    ("epsilon_delta", "add_or_remove"): _Row(RESPONSE, _response),
-    ("epsilon_delta", "replace_one"): _Row(RESPONSE, _response),
+    ("gaussian", "add_or_remove"): _Row(CLOSED_FORM, accounting_checks.closed_form),
+    ("gaussian", "replace_one"): _Row(CLOSED_FORM, accounting_checks.closed_form),
+    ("poisson_gaussian", "add_or_remove"): _Row(FOURIER, accounting_checks.fourier),
+    ("poisson_gaussian", "replace_one"): _Row(FOURIER, accounting_checks.fourier),
+    ("fixed_size_gaussian", "replace_one"): _Row(FOURIER, accounting_checks.fourier),
+    ("epsilon_delta", "add_or_remove"): _Row(RESPONSE, accounting_checks.response),
+    ("epsilon_delta", "replace_one"): _Row(RESPONSE, accounting_checks.response),
+    ("epsilon_delta_gaussian", "add_or_remove"): _Row(MIXED, accounting_checks.mixed),
+    ("epsilon_delta_gaussian", "replace_one"): _Row(MIXED, accounting_checks.mixed),
+    ("epsilon_delta_poisson_gaussian", "add_or_remove"): _Row(MIXED, accounting_checks.mixed),
+    ("epsilon_delta_poisson_gaussian", "replace_one"): _Row(MIXED, accounting_checks.mixed),
+    ("epsilon_delta_fixed_size_gaussian", "replace_one"): _Row(MIXED, accounting_checks.mixed),
 }
 
 
@@ -127,11 +128,13 @@ def delta(event: DpEvent, *, epsilon: float, relation: Relation) -> float:
     if not _private(leaves):
         return 1.0
     row = _row(leaves, relation)
-    own = approximate.only(leaves)
-    if own:
-        certified = float(approximate.delta(own, epsilon))
-        accounting_refinement.agree(min(epsilon, own.epsilon), row.check(leaves, relation, certified), math.inf)
-        return certified
+    if _only_own(leaves):
+        certified = float(approximate.delta(leaves, epsilon))
+        least = _smallest_delta(leaves)
+        if certified >= least:
+            top = float(approximate.compose(leaves).losses[-1])
+            accounting_refinement.agree(min(epsilon, top), row.check(leaves, relation, certified), math.inf)
+        return max(certified, least)
     return accounting_refinement.delta(leaves, relation, epsilon, lambda delta: row.check(leaves, relation, delta))
 
 
@@ -152,8 +155,8 @@ def mu_gdp(event: DpEvent, relation: Relation, *, delta: float = 0.0) -> float:
     Guarantee: delta_event(e) <= delta_mu(e) for every e in [0, epsilon(event, delta)]. Plain Gaussians are exactly
     mu-GDP, for every e, whatever `delta`. Sampled Gaussians are mu-GDP in the tails only for the useless mu
     that ignores the sampling, which `delta=0` returns; a positive `delta` gives the smallest mu over that range
-    (between the 2,049 points of its grid, the profile is bounded by the next point's). An `EpsilonDeltaDpEvent` with
-    delta 0 is mu-GDP for every e, one with a delta only over a range: at `delta=0` its mu is inf.
+    (between the 2,049 points of its grid, the profile is bounded by the next point's). Events of kind
+    `EpsilonDeltaDpEvent` with delta 0 are mu-GDP for every e, with a delta only over a range: at `delta=0` mu is inf.
 
     Raises:
         AccountingError: as for `epsilon`.
@@ -173,8 +176,7 @@ def renyi(event: DpEvent, *, order: float, relation: Relation) -> float:
     leaves = flatten(event)
     value = math.inf
     if _private(leaves):
-        own = approximate.only(leaves)
-        value = approximate.renyi(own, order) if own else accountants.renyi(leaves, relation, order)
+        value = accountants.renyi(leaves, relation, order)
     if not math.isfinite(value):
         raise AccountingError(
             "no finite Renyi bound exists for this event and relation",
@@ -247,19 +249,22 @@ def round_up(value: float, digits: int) -> float:
 def _mu(leaves: Leaves, relation: Relation, delta: float) -> float:
     if not _private(leaves):
         return math.inf
-    own = approximate.only(leaves)
-    if own:
-        return approximate.mu(own, _bound(leaves, delta, relation).epsilon if delta else math.inf)
     kind, _ = _pair(leaves, relation)
-    unsampled = accountants.gaussian_mu(leaves, relation)
-    if kind == "gaussian" or delta == 0:
-        return unsampled
+    _row(leaves, relation)
+    own, gaussians = approximate.split(leaves)
+    everywhere = math.hypot(approximate.mu(own), accountants.gaussian_mu(gaussians, relation))
+    if kind == "gaussian" or delta == 0 or (kind == "epsilon_delta" and math.isfinite(everywhere)):
+        return everywhere
     end = _bound(leaves, delta, relation).epsilon
     grid = np.linspace(0.0, end, 2049) if end > 0 else np.zeros(2)
-    *_, distribution = _certified(leaves, relation, delta)
-    with np.errstate(all="ignore"):
-        needed = np.asarray(distribution.get_delta_for_epsilon(grid[:-1])) + accountants.float_slack(leaves)
-    return min(accountants.smallest_mu(grid, needed, unsampled * 1.01), unsampled)
+    if kind == "epsilon_delta":
+        needed = approximate.delta(leaves, grid[:-1])
+    else:
+        *_, distribution = _certified(leaves, relation, delta)
+        with np.errstate(all="ignore"):
+            needed = np.asarray(distribution.get_delta_for_epsilon(grid[:-1])) + accountants.float_slack(leaves)
+    most = everywhere * 1.01 if math.isfinite(everywhere) else _ENOUGH
+    return min(accountants.smallest_mu(grid, needed, most), everywhere)
 
 
 @lru_cache(maxsize=512)
@@ -268,12 +273,13 @@ def _bound(leaves: Leaves, delta: float, relation: Relation) -> Bound:
     if not _private(leaves):
         return Bound(math.inf, DEFINITION, math.inf, DEFINITION)
     row = _row(leaves, relation)
-    own = approximate.only(leaves)
-    if own:
-        certified, check = approximate.epsilon(own, delta), row.check(leaves, relation, delta)
-        accounting_refinement.agree(certified, check, math.inf)
-        return Bound(certified, OWN_PROOF, check, RESPONSE)
-    certified, check, _ = _certified(leaves, relation, delta)
+    accountant = PLD
+    if _only_own(leaves):
+        accountant = OWN_PROOF
+        approximate.require(_smallest_delta(leaves), delta)
+        certified, check = approximate.epsilon(leaves, delta), row.check(leaves, relation, delta)
+    else:
+        certified, check, _ = _certified(leaves, relation, delta)
     if certified > MAX_EPSILON:
         raise AccountingError(
             "the privacy loss is too large for the accountants to certify",
@@ -284,7 +290,7 @@ def _bound(leaves: Leaves, delta: float, relation: Relation) -> Bound:
     with np.errstate(all="ignore"):
         ceiling = accountants.renyi_epsilon(leaves, relation, delta)
     accounting_refinement.agree(certified, check, ceiling)
-    return Bound(certified, PLD, check, row.check_accountant)
+    return Bound(certified, accountant, check, row.check_accountant)
 
 
 def _certified(leaves: Leaves, relation: Relation, delta: float) -> tuple[float, float, Any]:
@@ -297,18 +303,28 @@ def _private(leaves: Leaves) -> bool:
     return not any(isinstance(leaf, dp_event.NonPrivateDpEvent) for leaf, _ in leaves)
 
 
+def _only_own(leaves: Leaves) -> bool:
+    """Whether all mechanisms have proofs of their own."""
+    return all(isinstance(leaf, EpsilonDeltaDpEvent) for leaf, _ in leaves)
+
+
 def _smallest_delta(leaves: Leaves) -> float:
-    """The smallest delta for which an epsilon can be certified."""
-    own = approximate.only(leaves)
-    return own.delta if own else accounting_refinement.smallest_delta(leaves)
+    """The smallest delta for which an epsilon can be certified: a single mechanism's own, else a little more."""
+    if _only_own(leaves) and sum(count for _, count in leaves) == 1:
+        return approximate.own_delta(leaves)
+    return accounting_refinement.smallest_delta(leaves)
 
 
 def _pair(leaves: Leaves, relation: Relation) -> tuple[Kind, Relation]:
     kinds = {type(leaf) for leaf, _ in leaves}
-    kind: Kind = "poisson_gaussian" if dp_event.PoissonSampledDpEvent in kinds else "gaussian"
+    if kinds == {EpsilonDeltaDpEvent}:
+        return "epsilon_delta", relation
+    mixed = EpsilonDeltaDpEvent in kinds
     if dp_event.SampledWithoutReplacementDpEvent in kinds:
-        kind = "fixed_size_gaussian"
-    return ("epsilon_delta" if approximate.only(leaves) else kind, relation)
+        return "epsilon_delta_fixed_size_gaussian" if mixed else "fixed_size_gaussian", relation
+    if dp_event.PoissonSampledDpEvent in kinds:
+        return "epsilon_delta_poisson_gaussian" if mixed else "poisson_gaussian", relation
+    return "epsilon_delta_gaussian" if mixed else "gaussian", relation
 
 
 def _row(leaves: Leaves, relation: Relation) -> _Row:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import AccountingError
-from tacit.privacy import accountants
+from tacit.privacy import accountants, approximate
 from tacit.privacy.events import Leaves
 from tacit.units import Relation
 
@@ -26,6 +26,7 @@ def epsilon(leaves: Leaves, relation: Relation, delta: float, check_at: Check) -
         AccountingError: delta is too small to be resolved, or float64 breaks down.
     """
     slack = accountants.float_slack(leaves)
+    approximate.require(approximate.own_delta(leaves), delta)
     if delta < smallest_delta(leaves):
         raise AccountingError(
             "delta is smaller than float64 transforms resolve for so many steps",
@@ -74,8 +75,8 @@ def delta(leaves: Leaves, relation: Relation, epsilon: float, check_at: Check) -
 
 
 def smallest_delta(leaves: Leaves) -> float:
-    """The smallest delta that the float64 transforms of these steps resolve."""
-    return 10 * accountants.float_slack(leaves)
+    """The smallest delta that the float64 transforms of these steps resolve, above the mechanisms' own."""
+    return approximate.own_delta(leaves) + 10 * accountants.float_slack(leaves)
 
 
 def agree(certified: float, check: float, ceiling: float) -> None:

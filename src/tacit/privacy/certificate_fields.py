@@ -197,6 +197,8 @@ def contradictions(record: Fields) -> Iterator[tuple[str, str]]:
             yield f"parts[{i}].sampler", "does not describe the numbers"
         if part.get("population", record["unit"]["population"]) != record["unit"]["population"]:
             yield f"parts[{i}].population", "is not the unit's"
+        if part["kind"] in OWN_PROOF and part["steps"] != 1:
+            yield f"parts[{i}].steps", "is not 1"
         if part.get("fold") is not None and part["kind"] != "poisson_sum":
             yield f"parts[{i}].fold", "belongs to sums alone"
     if not set(STANDARD_ASSUMPTIONS) <= set(record["assumptions"]):

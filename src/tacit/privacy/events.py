@@ -47,7 +47,8 @@ class EpsilonDeltaDpEvent(DpEvent):  # type: ignore[misc]
     Guarantee: none of its own; the proof page of the mechanism has to give it for the unit's relation.
 
     Args:
-        epsilon: in [`MIN_EPSILON`, `MAX_EPSILON`].
+        epsilon: in [`MIN_EPSILON`, `MAX_EPSILON`]; or 0 with a delta > 0: what fails with that probability
+            and depends on no unit else.
         delta: in [0, 1); 0 for pure differential privacy.
     """
 
@@ -274,6 +275,8 @@ def _epsilon_delta(epsilon: object, delta: object) -> tuple[float, float]:
     number = _real(delta, "delta", 0.0, 1.0)
     if number == 1.0:
         raise _refused("an event whose delta promises nothing", "0 <= delta < 1")
+    if epsilon == 0 and not isinstance(epsilon, bool) and number > 0:
+        return 0.0, number
     return _real(epsilon, "epsilon", MIN_EPSILON, MAX_EPSILON), number
 
 
