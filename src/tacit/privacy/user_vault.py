@@ -287,8 +287,10 @@ class UserVault(Paying):
         (part,) = plan.parts()
         assert isinstance(part, PoissonSum)
         pool = self._pool()
-        if len(pool) != self.replicates or part.rows != "first" or part.fold is not None:
-            raise _plan_error(plan, "a Poisson sum needs a pool of people", 'users with a pool, and rows="first"')
+        if len(pool) != self.replicates or part.rows != "first" or part.fold is not None or part.reserve:
+            raise _plan_error(
+                plan, "a Poisson sum needs a pool of people", 'users with a pool, rows="first", no fold and no reserve'
+            )
         if max(map(len, pool)) > self.unit.size:
             raise _plan_error(plan, "the pool is larger than the declared population", f"at most {self.unit.size:,}")
 
