@@ -1,0 +1,244 @@
+"""Training of discrete offline learners (`tacit.agents.learners`) on rows that need no protection.
+
+The network is an `nn.Module` twin of `tacit.agents.networks.Mlp`, so that what is learnt here is played by the same
+NumPy policies as everything else. The same arguments give the same parameters, on one machine and one thread.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from tacit.agents.features import Features
+from tacit.agents.learners import Learner
+from tacit.agents.networks import Float32, Mlp
+from tacit.agents.optimizers import Adam
+from tacit.errors import DataError, PlanError
+
+__all__ = ["Agent", "Descent", "encoded", "gradient", "train"]
+
+Columns = Mapping[str, npt.NDArray[Any]]
+
+
+class Agent(nn.Module):
+    """A network that learns, `online`, and an earlier copy of it, `target`, which no gradient reaches.
+
+    Args:
+        mlp: their shape.
+        theta: first parameters of both, [P], as `mlp` lays them out.
+
+    Attributes:
+        vector: [P] the live parameters of `online` in the order of `parameters()`; changing it changes the network.
+
+    Raises:
+        PlanError: theta is not [P].
+    """
+
+    def __init__(self, mlp: Mlp, theta: Float32) -> None:
+        super().__init__()
+        if np.shape(theta) != (mlp.parameters,):
+            raise PlanError(
+                f"parameters of shape {np.shape(theta)}",
+                where="Agent",
+                expected=f"[{mlp.parameters}], one vector of a network of sizes {mlp.sizes}",
+                remedy="pass one row of mlp.initial(generator, groups)",
+            )
+        self.mlp = mlp
+        self.vector, self.online = _network(mlp, trainable=True)
+        self._held, self.target = _network(mlp, trainable=False)
+        with torch.no_grad():
+            for linear, own in zip(_linears(self.online), mlp.layers(np.asarray(theta, np.float32)), strict=True):
+                linear.weight.copy_(torch.from_numpy(own[:-1].T.copy()))
+                linear.bias.copy_(torch.from_numpy(own[-1].copy()))
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Let `target` be what `online` is now."""
+        self._held.copy_(self.vector)
+
+    def theta(self) -> Float32:
+        """The parameters of `online`, [P], as `Mlp` lays them out (a copy)."""
+        blocks = []
+        for linear in _linears(self.online):
+            weight, bias = linear.weight.detach().numpy(), linear.bias.detach().numpy()
+            blocks.append(np.concatenate([weight.T, bias[None]]).ravel())
+        return np.concatenate(blocks)
+
+
+class Descent:
+    """Adam down the slopes that an agent is given, the target's refreshments, and the mean of the last iterates.
+
+    Args:
+        agent: what learns, changed in place.
+        steps: how many steps there will be; the learning rate falls to 0 along a line over the last half of them.
+        target_every: steps between two refreshments of the target.
+        average: share of the steps, at the end, whose iterates are averaged; 0 takes the last one.
+    """
+
+    def __init__(self, agent: Agent, *, steps: int, target_every: int, average: float) -> None:
+        self.agent = agent
+        self._steps, self._every = steps, target_every
+        self._from = min(steps - 1, steps - round(average * steps))
+        self._theta = agent.vector.numpy()[None]
+        self._moments: dict[str, Adam] = {}
+        self._sum = np.zeros(self._theta.shape[1], np.float64)
+        self._done = 0
+
+    def step(self, slope: Tensor, rate: float, kind: str = "") -> None:
+        """One step down `slope` [P] (in the order of `agent.vector`) at the rate `rate`.
+
+        Args:
+            kind: slopes of different kinds keep moments of their own: noise has another scale than rows.
+        """
+        if kind not in self._moments:
+            self._moments[kind] = Adam(np.zeros_like(self._theta), np.zeros_like(self._theta))
+        left = 1.0 - self._done / self._steps
+        self._moments[kind].ascend(self._theta, -slope.detach().numpy()[None], rate * min(1.0, 2.0 * left))
+        self._passed()
+
+    def rest(self) -> None:
+        """Let one step pass without a slope."""
+        self._passed()
+
+    def theta(self) -> Float32:
+        """The averaged parameters [P], as `Mlp` lays them out."""
+        mean = torch.from_numpy((self._sum / max(1, self._done - self._from)).astype(np.float32))
+        own = Agent(self.agent.mlp, np.zeros(self.agent.mlp.parameters, np.float32))
+        own.vector.copy_(mean)
+        return own.theta()
+
+    def _passed(self) -> None:
+        if self._done >= self._from:
+            self._sum += self._theta[0]
+        self._done += 1
+        if self._done % self._every == 0:
+            self.agent.refresh()
+
+
+def encoded(features: Features, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Logged rows as a learner reads them: observations become inputs, everything else stays.
+
+    Args:
+        features: public map of observations.
+        rows: observations and next_observations [..., d] or [...], and others.
+    """
+    own = {name: tensor for name, tensor in rows.items() if name not in ("observations", "next_observations")}
+    for name, seen in (("inputs", rows["observations"]), ("next_inputs", rows["next_observations"])):
+        own[name] = torch.from_numpy(features(seen.cpu().numpy())).to(seen.device)
+    return own
+
+
+def gradient(agent: Agent, learner: Learner, rows: Mapping[str, Tensor], weights: Tensor | None = None) -> Tensor:
+    """The gradient of the mean loss of encoded rows [N, ...], [P] in the order of `agent.vector`.
+
+    Args:
+        agent, learner: whose losses.
+        rows: as `encoded` gives them.
+        weights: [N] of the rows; None is 1 for each.
+    """
+    losses = learner.losses(agent, rows)
+    mean = (losses if weights is None else losses * weights).mean()
+    slopes = torch.autograd.grad(mean, list(agent.online.parameters()))
+    return torch.cat([slope.reshape(-1) for slope in slopes])
+
+
+def train(
+    learner: Learner,
+    mlp: Mlp,
+    features: Features,
+    columns: Columns,
+    *,
+    steps: int,
+    batch: int = 256,
+    learning_rate: float = 1e-3,
+    target_every: int = 200,
+    average: float = 0.25,
+    weights: npt.ArrayLike | None = None,
+    seed: int = 0,
+) -> Float32:
+    """Minibatch Adam on rows that need no protection: public or released ones, or for a ceiling without privacy.
+
+    Args:
+        learner: the loss.
+        mlp: the network, from features to one output an action.
+        features: public map of observations.
+        columns: observations and next_observations [T, d] or [T], actions [T], rewards [T] and terminations [T].
+        steps, batch: steps, and rows of one.
+        learning_rate: of Adam; it falls to 0 over the last half of the steps.
+        target_every: steps between two refreshments of the target network.
+        average: share of the steps, at the end, whose parameters are averaged.
+        weights: [T] factors of the rows' losses; for imitation weighted by returns, for instance.
+        seed: of the first parameters and the batches.
+
+    Returns:
+        Parameters [P].
+
+    Raises:
+        DataError: there are no rows, or the columns differ in length.
+        PlanError: a number is out of range.
+    """
+    if min(steps, batch, target_every) < 1 or not learning_rate > 0 or not 0 <= average <= 1:
+        raise PlanError(
+            "a number is out of range",
+            where="discrete_offline.train",
+            expected="steps, batch and target_every >= 1, learning_rate > 0 and average in [0, 1]",
+            remedy="correct it",
+        )
+    rows, factors = encoded(features, tensors(columns)), None
+    count = len(rows["rewards"])
+    if weights is not None:
+        factors = torch.from_numpy(np.asarray(weights, np.float32).copy())
+    lengths = {len(tensor) for tensor in rows.values()} | ({len(factors)} if factors is not None else set())
+    if count == 0 or lengths != {count}:
+        raise DataError(
+            "there are no rows, or the columns differ in length",
+            where="discrete_offline.train",
+            expected="at least one row, and one value a row in every column",
+            remedy="pass the columns of one table",
+        )
+    generator = np.random.default_rng(seed)
+    agent = Agent(mlp, mlp.initial(generator, 1)[0])
+    descent = Descent(agent, steps=steps, target_every=target_every, average=average)
+    for _ in range(steps):
+        chosen = torch.from_numpy(generator.integers(count, size=batch))
+        some = {name: tensor[chosen] for name, tensor in rows.items()}
+        descent.step(gradient(agent, learner, some, None if factors is None else factors[chosen]), learning_rate)
+    return descent.theta()
+
+
+def tensors(columns: Columns) -> dict[str, Tensor]:
+    """The columns that learners read, as tensors of their types (copies)."""
+    kinds = {"actions": np.int64, "rewards": np.float32, "terminations": np.bool_}
+    names = ("observations", "actions", "rewards", "next_observations", "terminations")
+    return {name: torch.from_numpy(np.array(columns[name], dtype=kinds.get(name))) for name in names}
+
+
+class _Tanh(nn.Module):
+    """tanh by way of the logistic function, which PyTorch computes several times as fast on a CPU."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sigmoid(2.0 * x).mul(2.0).sub_(1.0)
+
+
+def _network(mlp: Mlp, *, trainable: bool) -> tuple[Tensor, nn.Sequential]:
+    """A vector [P] and a network whose parameters are views of it, in the order of `parameters()`."""
+    layers: list[nn.Module] = []
+    for n, m in itertools.pairwise(mlp.sizes):
+        layers += [_Tanh(), nn.Linear(n, m, device="meta")]
+    network = nn.Sequential(*layers[1:])
+    vector = torch.zeros(mlp.parameters)
+    pieces = torch.split(vector, [p.numel() for p in network.parameters()])
+    for linear, weight, bias in zip(_linears(network), pieces[::2], pieces[1::2], strict=True):
+        linear.weight = nn.Parameter(weight.view(linear.weight.shape), requires_grad=trainable)
+        linear.bias = nn.Parameter(bias, requires_grad=trainable)
+    return vector, network
+
+
+def _linears(network: nn.Sequential) -> list[nn.Linear]:
+    return [layer for layer in network if isinstance(layer, nn.Linear)]
