@@ -5,8 +5,9 @@ See the README of this folder for the algorithms and their guarantees.
 
 from tacit.methods.experts.algorithm import learn
 from tacit.methods.experts.anchors import Given, Uniform
-from tacit.methods.experts.clones import LinearClone
+from tacit.methods.experts.clones import LinearClone, MlpClone
 from tacit.methods.experts.fitting import Fit
+from tacit.methods.experts.imitation import ReturnWeighted
 from tacit.methods.experts.learned import Agreement, Learned
 from tacit.methods.experts.returns import ReturnWeight
 from tacit.methods.experts.votes import Votes
@@ -17,7 +18,9 @@ __all__ = [
     "Given",
     "Learned",
     "LinearClone",
+    "MlpClone",
     "ReturnWeight",
+    "ReturnWeighted",
     "Uniform",
     "Votes",
     "learn",

@@ -8,14 +8,15 @@ from numpy.typing import NDArray
 
 from tacit.data.spec import Discrete
 from tacit.errors import PlanError
-from tacit.methods.experts import votes
+from tacit.methods.experts import imitation, votes
+from tacit.methods.experts.imitation import ReturnWeighted
 from tacit.methods.experts.learned import Learned
 from tacit.methods.experts.votes import Votes
 from tacit.privacy.experts import World
 from tacit.privacy.release import Release
 from tacit.privacy.vault import Vault
 
-AnyPlan = Votes
+AnyPlan = Votes | ReturnWeighted
 
 
 def learn(
@@ -24,7 +25,7 @@ def learn(
     """Learn a policy from experts under a plan's promise.
 
     Args:
-        plan: calibrated (or priced) for the vault's unit: `Votes`.
+        plan: calibrated (or priced) for the vault's unit: `Votes` or `ReturnWeighted`.
         vault: the experts' logs, one unit an expert, and the ledger.
         world: a public simulator, where the plan needs one.
         anchors: the public states of a plan with `anchors.Given`.
@@ -41,4 +42,6 @@ def learn(
             expected="discrete actions, which experts can agree on",
             remedy="cut the actions into a few public ranges and log their numbers",
         )
+    if isinstance(plan, ReturnWeighted):
+        return imitation.learn(plan, vault)
     return votes.learn(plan, vault, world, anchors=anchors)

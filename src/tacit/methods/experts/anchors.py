@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.spec import Box, PublicSpec
+from tacit.agents.policies import Acting
+from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.envs.serving import serve
 from tacit.errors import PlanError
+from tacit.privacy.experts import World
 from tacit.privacy.parts import check
 
 Array = NDArray[Any]
+
+EPISODES = 50
+"""How many episodes are played to find the states of a further round."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +87,17 @@ class Given:
 Anchors = Uniform | Given
 
 
+def from_json(values: Mapping[str, Any]) -> Anchors:
+    """The anchors whose fields these are.
+
+    Raises:
+        KeyError, TypeError, PlanError: the kind is unknown, or a field is missing, unknown or out of range.
+    """
+    kinds: dict[str, type[Anchors]] = {"uniform": Uniform, "given": Given}
+    fields = dict(values)
+    return kinds[fields.pop("kind")](**fields)
+
+
 def points(anchors: Anchors, given: Array | None, spec: PublicSpec) -> Array:
     """The states of a plan's first round, [N, d] float32 or [N] int64.
 
@@ -99,6 +117,47 @@ def points(anchors: Anchors, given: Array | None, spec: PublicSpec) -> Array:
         raise _refused("the anchors are not those that the plan declares", "the states that Given.of(...) was made of")
     require_inside(found, spec)
     return found
+
+
+def visited(
+    actor: Acting, world: World, count: int, spec: PublicSpec, *, horizon: int, explore: float, seed: int
+) -> Array:
+    """States that released policies come to in a public world, [R, N, ...]: where to ask next.
+
+    Args:
+        actor: the policies of R replicates.
+        world: the simulator; each replicate plays `EPISODES` episodes in it.
+        count: N, drawn with replacement from the states of a replicate's own policy.
+        spec: the public bounds; states are clipped to them.
+        horizon: most steps of an episode.
+        explore: probability of a random action instead of the policy's, in every step.
+        seed: of everything random, which is public.
+    """
+    generator, replicates = np.random.default_rng(seed), len(actor.theta)
+    assert isinstance(spec.action, Discrete)
+    people = np.repeat(np.arange(replicates), EPISODES)
+    rows = serve(world, _Exploring(actor, explore, spec.action.n), people, horizon=horizon, generator=generator)
+    found = []
+    for r in range(replicates):
+        own = slice(r * EPISODES, (r + 1) * EPISODES)
+        states = rows["observations"][own][rows["mask"][own]]
+        found.append(states[generator.integers(len(states), size=count)])
+    states = np.stack(found)
+    if isinstance(spec.observation, Box):
+        states = np.clip(np.nan_to_num(states), *spec.observation.single())
+    return states
+
+
+@dataclass(frozen=True, eq=False)
+class _Exploring:
+    actor: Acting
+    explore: float
+    actions: int
+
+    def __call__(self, observations: Array, replicate: NDArray[np.int64], generator: np.random.Generator) -> Array:
+        played = self.actor(observations, replicate, generator)
+        other = generator.integers(self.actions, size=len(played))
+        return np.where(generator.random(len(played)) < self.explore, other, played)
 
 
 def require_inside(states: Array, spec: PublicSpec) -> None:

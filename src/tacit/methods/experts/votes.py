@@ -22,13 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.agents.heads import Categorical
-from tacit.agents.policies import Policy
+from tacit.agents.policies import Acting, Policy
+from tacit.errors import PlanError
 from tacit.methods.experts import anchors as places
+from tacit.methods.experts import clones
 from tacit.methods.experts.anchors import Anchors, Uniform
 from tacit.methods.experts.clones import Clone
 from tacit.methods.experts.fitting import Fit, fit
 from tacit.methods.experts.label import label
 from tacit.methods.experts.learned import Agreement, Learned
+from tacit.methods.experts.plan_fields import restored, unreadable
 from tacit.methods.experts.returns import ReturnWeight
 from tacit.privacy import plan as plans
 from tacit.privacy.experts import World
@@ -54,6 +57,8 @@ class Votes:
         policy: what is fitted to the votes, over as many actions as the clone has.
         fit: how.
         weight: how much each expert's vote counts, by its own returns; None counts all alike.
+        rounds: of votes; each but the first at states that the policy of the votes so far comes to in a public world.
+        horizon, explore: of the episodes that are played there (`anchors.visited`).
         rows: L, of how many of an expert's rows its clone is made at most, the first in order of time.
         noise_multiplier: sigma; None until calibrated.
         unit, epsilon, delta: the promise; None until the plan is calibrated.
@@ -70,6 +75,9 @@ class Votes:
     policy: Policy
     fit: Fit = field(default_factory=Fit)
     weight: ReturnWeight | None = None
+    rounds: int = 1
+    horizon: int = 200
+    explore: float = 0.3
     rows: int = 4_000
     noise_multiplier: float | None = None
     unit: Unit | None = None
@@ -79,14 +87,17 @@ class Votes:
     def __post_init__(self) -> None:
         same = isinstance(self.policy.head, Categorical) and self.policy.head.actions == self.clone.actions
         check("policy", self.policy, same, f"a Categorical head over the clone's {self.clone.actions} actions")
-        check("rows", self.rows, type(self.rows) is int and self.rows >= 1, "a whole number >= 1")
+        for name in ("rounds", "horizon", "rows"):
+            value = getattr(self, name)
+            check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
+        check("explore", self.explore, 0 <= self.explore <= 1, "a probability")
         self.parts()
 
     def parts(self) -> tuple[PoissonSum, ...]:
         """The only touch of records: noisy sums of all experts' votes."""
         part = PoissonSum(
             name=PART,
-            steps=1,
+            steps=self.rounds,
             rate=1.0,
             clip=math.sqrt(self.anchors.count * (1 - 1 / self.clone.actions)),
             noise_multiplier=self.noise_multiplier,
@@ -110,6 +121,24 @@ class Votes:
     def __str__(self) -> str:
         """The promise in plain words."""
         return plans.promise(self)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Votes:
+        """The plan that `privacy.plan.public_fields` wrote.
+
+        Raises:
+            PlanError: a field is missing, unknown or out of range.
+        """
+        try:
+            values = dict(fields) | {
+                "anchors": places.from_json(fields["anchors"]),
+                "clone": clones.from_json(fields["clone"]),
+                "policy": Policy.from_json(fields["policy"]),
+                "fit": Fit(**fields["fit"]),
+            }
+            return cls(**restored(values))
+        except (KeyError, TypeError, ValueError) as error:
+            raise unreadable("experts.Votes") from error
 
 
 @dataclass(frozen=True)
@@ -150,21 +179,40 @@ class Vote:
 def learn(plan: Votes, vault: Vault, world: World | None = None, *, anchors: Array | None = None) -> Release[Learned]:
     """Run a calibrated plan (see `algorithm.learn`)."""
     plan.policy.require_fit(vault.spec)
+    if plan.rounds > 1 and world is None:
+        raise PlanError(
+            f"the plan has {plan.rounds} rounds, and there is no world to find the anchors of the later ones in",
+            where="experts.learn",
+            expected="world= with more than one round",
+            remedy="pass a public simulator, or choose rounds=1",
+        )
     states = places.points(plan.anchors, anchors, vault.spec)
     run = vault.reserve(plan)
     if vault.touched(run):
         raise exhausted(run, PART)
     replicates, vote = len(vault.ledgers), Vote(Ballot(plan.clone, plan.weight))
     asked = np.repeat(states[None], replicates, axis=0)
-    votes = vault.noisy_sum(run, PART, vote, asked).reshape(replicates, plan.anchors.count, plan.clone.actions)
-    votes -= votes.mean(axis=2, keepdims=True)
-    theta = fit(plan.fit, plan.policy, asked, votes)
+    votes = np.empty((replicates, 0, plan.clone.actions))
+    theta = np.empty((replicates, 0), np.float32)
+    for k in range(plan.rounds):
+        if k:
+            assert world is not None
+            actor = Acting(plan.policy, theta, greedy=True)
+            found = places.visited(
+                actor, world, plan.anchors.count, vault.spec, horizon=plan.horizon, explore=plan.explore, seed=k
+            )
+            asked = np.concatenate([asked, found], axis=1)
+        released = vault.noisy_sum(run, PART, vote, asked[:, -plan.anchors.count :])
+        released = released.reshape(replicates, plan.anchors.count, plan.clone.actions)
+        votes = np.concatenate([votes, released - released.mean(axis=2, keepdims=True)], axis=1)
+        theta = fit(plan.fit, plan.policy, asked, votes)
     learned = Learned(
         plan=plan,
         policy=plan.policy,
         theta=theta,
         agreement=Agreement(asked, votes + 1 / plan.clone.actions),
     )
-    public = () if isinstance(plan.anchors, Uniform) else ("the anchors",)
-    covered = f"the noisy votes of all clones at {plan.anchors.count:,} public states"
+    public: tuple[str, ...] = () if isinstance(plan.anchors, Uniform) else ("the anchors",)
+    public += ("the world in which later anchors were found",) if plan.rounds > 1 else ()
+    covered = f"the noisy votes of all clones at {plan.rounds * plan.anchors.count:,} public states"
     return vault.release(run, learned, label=label(plan, covered, public=public))
