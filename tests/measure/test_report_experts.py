@@ -15,8 +15,21 @@ from test_report import CERTIFICATE, HOSTILE, NEEDS_CHROMIUM, Page, require_fit
 from tacit.errors import DataError, FileError
 from tacit.measure.report import Consensus, ExpertsReport, Played, PolicyReport, Votes, render, storage
 from tacit.measure.report.charts import vote_mark
+from tacit.measure.report.experts_sections import taught
 
-PLAN = {"anchors": 4, "rounds": 1, "clip": 1.5, "unit": {"name": "expert"}, "epsilon": 1.0, "floor": None}
+SCALED = {"low": [-1.0], "high": [1.0], "kind": "scaled"}
+PLAN = {
+    "anchors": {"low": [-1.0], "high": [1.0], "count": 4, "seed": 0, "kind": "uniform"},
+    "clone": {"features": SCALED, "actions": 3, "ridge": 0.001, "kind": "linear"},
+    "policy": {"features": SCALED, "network": {"sizes": [1, 3], "gain": 0.0}, "head": {"actions": 3}},
+    "fit": {"loss": "squares", "steps": 500},
+    "weight": None,
+    "rounds": 1,
+    "explore": 0.3,
+    "noise_multiplier": 3.25,
+    "unit": {"name": "expert"},
+    "epsilon": 1.0,
+}
 EXPERTS = {
     **CERTIFICATE,
     "simulated": True,
@@ -89,10 +102,23 @@ def test_the_policy_comes_first_then_what_was_released_then_the_promise() -> Non
         "learned, with the same noise, from logs whose actions were drawn at random",
         "Protected: the experts' logs",
         "one bounded vote",
-        "public anchor states",
+        "how many public states4",
+        "penalty of the clone's regression0.001",
+        "noise multiplier3.25",
+        "policy1-3",
     ):
         assert words in page.text, words
-    assert "floor default" not in page.text  # a setting without a value is left out
+
+
+def test_settings_without_effect_are_left_out() -> None:
+    """Of a descent where there is a closed form, of play where there is one round, of what is not there."""
+    named = dict(taught(report())["settings"])
+    assert not {"fit: steps", "explore", "weight"} & set(named)
+    plan = {**PLAN, "rounds": 2, "policy": {**PLAN["policy"], "network": {"sizes": [1, 8, 3], "gain": 0.01}}}  # type: ignore[dict-item]
+    named = dict(taught(report(certificate={**EXPERTS, "plan": plan}))["settings"])
+    assert named["policy"] == "1-8-3"
+    assert {"fit: steps", "explore"} <= set(named)
+    assert not any("{" in value for value in named.values())
 
 
 def test_the_promise_says_which_of_an_expert_it_covers() -> None:

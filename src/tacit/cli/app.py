@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import tyro
 
-from tacit.cli import INTERRUPTED, commands, data_commands, policy_commands
+from tacit.cli import INTERRUPTED, commands, data_commands, expert_commands, policy_commands
 from tacit.cli.console import complain
 from tacit.errors import TacitError
 
@@ -25,6 +25,7 @@ _OPTIONAL = {
     "pyarrow": "data",
     "jinja2": "report",
     "mujoco": "mujoco",
+    "Box2D": "box2d",
     "onnx": "onnx",
     "tensorboard": "tensorboard",
 }
@@ -116,6 +117,10 @@ def _run(command: object) -> None:
             from tacit.cli.train import train
 
             train(command)
+        case expert_commands.Learn():
+            from tacit.cli.learn import learn
+
+            learn(command)
         case policy_commands.Play():
             from tacit.cli.play import play
 

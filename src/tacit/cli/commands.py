@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, subcommand
 
 from tacit.cli.data_commands import DataChain, DataImport, DataInspect, DataMaze
+from tacit.cli.expert_commands import Learn
 from tacit.cli.policy_commands import Export, Play, Train
 from tacit.units import Relation
 
@@ -275,6 +276,7 @@ Command = (
     | Annotated[Synthesize, subcommand("synthesize")]
     | Annotated[Evaluate, subcommand("evaluate")]
     | Annotated[Train, subcommand("train")]
+    | Annotated[Learn, subcommand("learn")]
     | Annotated[Play, subcommand("play")]
     | Annotated[Export, subcommand("export")]
     | Annotated[Sample, subcommand("sample")]

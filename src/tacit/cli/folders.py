@@ -138,7 +138,7 @@ class RunFolder:
             raise FileError(
                 "run.json is missing, truncated or of another kind",
                 where=str(self.path),
-                expected="the folder of a run of `tacit demo`, `tacit synthesize`, `tacit evaluate` or `tacit train`",
+                expected="the folder of a run of `tacit demo`, `synthesize`, `evaluate`, `train` or `learn`",
                 remedy="check the path, or start a new run in another folder",
             )
         return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,8 +11,9 @@ from tacit import hub
 from tacit.cli import worlds
 from tacit.cli.console import say
 from tacit.cli.policy_commands import Export, Play
-from tacit.envs.serving import returns
+from tacit.envs.serving import Actor, returns
 from tacit.errors import DataError, FileError
+from tacit.methods.experts.learned import Learned as Taught
 from tacit.methods.policy_gradient import Learned
 from tacit.privacy.release import Release
 
@@ -46,7 +48,7 @@ def play(command: Play) -> None:
     domain, limit = worlds.playground(name, release.value.policy, render=command.render)
     horizon, repeat = (told["horizon"], told["repeat"]) if same else (limit, 1)
     _verified(release)
-    actor = release.value.actor(greedy=command.greedy, average=command.averaged)
+    actor = _actor(release.value, command)
     paid = []
     for episode in range(command.episodes):
         generator = np.random.default_rng((command.seed, episode))
@@ -71,13 +73,31 @@ def export(command: Export) -> None:
     _verified(release)
 
 
-def _verified(release: Release[Learned]) -> None:
+def _actor(value: Learned | Taught, command: Play) -> Actor:
+    """Who plays; what experts taught takes its best action in any case.
+
+    Raises:
+        DataError: there is no averaged policy.
+    """
+    if isinstance(value, Learned):
+        return value.actor(greedy=command.greedy, average=command.averaged)
+    if command.averaged:
+        raise DataError(
+            "a policy that experts taught has no average",
+            where="play",
+            expected="the policy of a run of `tacit train` with --averaged",
+            remedy="leave --averaged out",
+        )
+    return value.actor()
+
+
+def _verified(release: Release[Any]) -> None:
     """What the certificate promises, or that it promises nothing."""
     private = release.certificate.private
     say(f"Verified: {release.certificate.sentence}" if private else "NOT PRIVATE: its certificate promises nothing.")
 
 
-def _policy(folder: Path) -> Release[Learned]:
+def _policy(folder: Path) -> Release[Any]:
     inside = folder / "policy"
     if not folder.is_dir() or not any((folder / name).exists() for name in (hub.MODEL, hub.CONFIG)):
         run = inside.is_dir()
@@ -87,15 +107,15 @@ def _policy(folder: Path) -> Release[Learned]:
         raise FileError(
             what,
             where=str(folder),
-            expected="the folder of a policy, RUN/policy of a run of `tacit train`",
+            expected="the folder of a policy, RUN/policy of a run of `tacit train` or `tacit learn`",
             remedy=f"did you mean {inside}" if run else "check the path, or go on with the run (--resume)",
         )
     release = hub.load(folder)
-    if not isinstance(release.value, Learned):
+    if not isinstance(release.value, Learned | Taught):
         raise FileError(
             "the release is a synthesizer, and does not act",
             where=str(folder),
-            expected="the policy of a run of `tacit train`",
+            expected="the policy of a run of `tacit train` or `tacit learn`",
             remedy="draw rows from it with `tacit sample`",
         )
     return release

@@ -96,8 +96,8 @@ class Play:
         policy: folder of the policy (RUN/policy).
         environment: another environment than the one that it was learned in.
         episodes: how many.
-        greedy: take the best action instead of a drawn one.
-        averaged: play the averaged policy instead of the last one.
+        greedy: take the best action instead of a drawn one, as policies that experts taught always do.
+        averaged: play the averaged policy instead of the last one (of `tacit train`).
         render: show what happens in a window (Gymnasium's own environments).
         seed: of the environment and of the actions.
     """
@@ -118,7 +118,7 @@ class Export:
     Args:
         policy: folder of the policy (RUN/policy).
         out: file to write; it must not exist.
-        averaged: export the averaged policy instead of the last one.
+        averaged: export the averaged policy instead of the last one (of `tacit train`).
     """
 
     policy: Positional[Path]

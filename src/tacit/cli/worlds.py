@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast, get_args
 
 import gymnasium
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from tacit.agents.heads import Gaussian
 from tacit.cli.own_domain import OwnDomain
 from tacit.data.spec import Box, PublicSpec
-from tacit.envs import acrobot, cart_pole, dosing, locomotion, river_swim
+from tacit.envs import acrobot, cart_pole, dosing, locomotion, populations, river_swim
 from tacit.envs.gym_domain import GymDomain
 from tacit.envs.rollouts import Domain
 from tacit.envs.serving import Actor, returns
@@ -103,12 +103,15 @@ class Returning:
 
 
 def playground(name: str, policy: Policy, *, render: bool) -> tuple[Domain, int]:
-    """Where a policy is played, and its longest episode: Gymnasium's own environment, or one that only tacit has.
+    """Where a policy is played, and its longest episode: Gymnasium's own environment, or one that is tacit's.
 
     Raises:
         DataError: the environment is unknown or not one for this policy, or it cannot be shown.
     """
     known = own(name) if name in TACITS_OWN else None
+    if name in get_args(populations.Name):
+        here = populations.world(cast(populations.Name, name))
+        known = here.domain, here.spec, here.evaluation
     if known is not None:
         if render:
             raise DataError(

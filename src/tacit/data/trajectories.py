@@ -311,6 +311,20 @@ class Trajectories:
         """
         return self._records.owner
 
+    def require_several(self) -> None:
+        """Refuse records that all belong to one unit, before a vault exists: nobody could hide among others.
+
+        Raises:
+            DataError: there is one unit alone.
+        """
+        if len(self._records.offsets) < 3:
+            raise DataError(
+                "all records belong to one unit",
+                where="Trajectories",
+                expected="records of many units, which nobody can tell one by one",
+                remedy="check the column of the unit's id, or gather the records of more units",
+            )
+
     def counts(self) -> dict[str, int]:
         """Numbers of transitions, episodes and units of a simulated set.
 

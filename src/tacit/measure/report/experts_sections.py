@@ -14,19 +14,37 @@ from tacit.measure.report.experts import Consensus, ExpertsReport, Played, Role,
 from tacit.measure.report.svg import Axis, number, span
 
 _NAMES = {
-    "anchors": "public anchor states",
+    "anchors": "public states",
+    "anchors: count": "how many public states",
+    "anchors: low": "lows of their box",
+    "anchors: high": "highs of their box",
+    "anchors: seed": "seed of their draw",
+    "clone": "clone of an expert",
+    "clone: floor": "least chance of an action of a clone",
+    "clone: ridge": "penalty of the clone's regression",
+    "clone: rows": "rows that a clone is fitted to",
+    "fit: loss": "how votes become a policy",
     "rounds": "rounds of votes",
-    "rows_per_unit": "rows of one expert that count",
-    "ridge": "penalty of the clone's regression",
+    "rows": "rows of an expert that are read",
+    "kept": "rows of an expert in a gradient",
+    "rows_per_expert": "rows of an expert in a gradient",
     "clip": "largest norm of a contribution",
     "noise_multiplier": "noise multiplier",
-    "returns": "public bounds of a return",
+    "weight: low": "return of an episode of no use",
+    "weight: high": "return of a very good episode",
+    "weight: sharpness": "how much good experts count, as an exponent",
     "trajectories": "trajectories drawn for prefixes",
-    "stable_fraction": "share of steps on consensus data",
-    "steps": "noisy steps",
-    "gamma": "discount",
+    "trajectory_epsilon": "ε of one trajectory",
+    "trajectory_delta": "δ of one trajectory",
+    "experts": "experts there are at least",
+    "floor": "what hides an unreleased action",
+    "share": "share of ε for the prefixes",
+    "stable_fraction": "share of steps on the consensus",
+    "batch": "experts in a noisy step, on average",
 }
 """Settings that their names alone do not explain."""
+_CLOSED = frozenset({"fit: steps", "fit: rate", "fit: seed"})
+"""Of a descent; without effect where there is a closed form."""
 BINS = 20
 NEARLY_ALL = 0.9
 """Of the experts: a share from which on the page speaks of agreement."""
@@ -211,5 +229,20 @@ def _consensus_chart(consensus: Consensus) -> Markup:
 
 
 def _used(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """The plan's fields that have a value."""
-    return {name: value for name, value in plan.items() if value is not None}
+    """The plan's fields that have an effect, flat: what is of a kind is named by it, a network by its widths."""
+    flat: dict[str, Any] = {}
+    for name, value in plan.items():
+        if name == "policy" and isinstance(value, Mapping):
+            flat |= {"policy": "-".join(str(size) for size in value["network"]["sizes"])}
+            flat |= {"features": value["features"]["kind"]}
+        elif name == "unit" or value is None:
+            continue
+        elif isinstance(value, Mapping):
+            flat |= {name: value["kind"]} if "kind" in value else {}
+            plain = {key: part for key, part in value.items() if not isinstance(part, Mapping)}
+            flat |= {f"{name}: {key}": part for key, part in plain.items() if key not in ("kind", "actions", "digest")}
+        else:
+            flat[name] = value
+    unused = set(_CLOSED) if flat.get("fit: loss") == "squares" and flat.get("policy", "").count("-") == 1 else set()
+    unused |= {"horizon", "explore"} if flat.get("rounds") == 1 else set()
+    return {name: value for name, value in flat.items() if name not in unused}
