@@ -88,12 +88,16 @@ def test_the_vector_is_the_network_and_the_target_waits() -> None:
     mlp = Mlp((2, 3, 2))
     agent = Agent(mlp, np.zeros(mlp.parameters, np.float32))
     agent.vector.copy_(torch.arange(mlp.parameters))
-    flat = torch.cat([p.detach().reshape(-1) for p in agent.online.parameters()])
+    flat = torch.cat([p.detach().reshape(-1) for p in agent.parameters()])
     torch.testing.assert_close(flat, agent.vector)
-    assert all(not p.any() and not p.requires_grad for p in agent.target.parameters())
-    assert sum(p.numel() for p in agent.parameters() if p.requires_grad) == mlp.parameters
+    x = torch.ones(1, 2)
+    assert not agent.target(x).any()
+    assert agent.online(x).requires_grad
     agent.refresh()
-    assert all(torch.equal(p, q) for p, q in zip(agent.target.parameters(), agent.online.parameters(), strict=True))
+    with torch.no_grad():
+        assert torch.equal(agent.target(x), agent.online(x))
+    torch.testing.assert_close(agent.target(x), agent.online(x).detach())
+    assert not agent.target(x).requires_grad
 
 
 def test_the_gradient_is_that_of_the_numpy_network() -> None:

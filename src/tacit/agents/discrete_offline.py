@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from tacit.agents.features import Features
 from tacit.agents.learners import Learner
@@ -27,7 +28,7 @@ Columns = Mapping[str, npt.NDArray[Any]]
 
 
 class Agent(nn.Module):
-    """A network that learns, `online`, and an earlier copy of it, `target`, which no gradient reaches.
+    """A network that learns, `online`, and an earlier copy of it, `target`, which no gradient reaches; on the CPU.
 
     Args:
         mlp: their shape.
@@ -50,13 +51,27 @@ class Agent(nn.Module):
                 remedy="pass one row of mlp.initial(generator, groups)",
             )
         self.mlp = mlp
-        self.vector, self.online = _network(mlp, trainable=True)
-        self._held, self.target = _network(mlp, trainable=False)
-        with torch.no_grad():
-            for linear, own in zip(_linears(self.online), mlp.layers(np.asarray(theta, np.float32)), strict=True):
-                linear.weight.copy_(torch.from_numpy(own[:-1].T.copy()))
-                linear.bias.copy_(torch.from_numpy(own[-1].copy()))
-        self.refresh()
+        own = mlp.layers(np.asarray(theta, np.float32))
+        self.vector = torch.from_numpy(np.concatenate([[*layer[:-1].T.ravel(), *layer[-1]] for layer in own]))
+        self._held = self.vector.clone()
+        self._now, self._then = _pieces(mlp, self.vector), _pieces(mlp, self._held)
+        self.layers = nn.ModuleList(nn.Linear(n, m, device="meta") for n, m in itertools.pairwise(mlp.sizes))
+        for layer, (weight, bias) in zip(self.layers, self._now, strict=True):
+            layer.weight, layer.bias = nn.Parameter(weight), nn.Parameter(bias)
+
+    def online(self, x: Tensor) -> Tensor:
+        """Inputs [..., d] -> outputs [..., A] of the network that learns."""
+        if not torch.is_grad_enabled():
+            return _forward(self._now, x)
+        first, *others = self.layers
+        out: Tensor = first(x)
+        for layer in others:
+            out = layer(_tanh(out))
+        return out
+
+    def target(self, x: Tensor) -> Tensor:
+        """Inputs [..., d] -> outputs [..., A] of the earlier copy."""
+        return _forward(self._then, x)
 
     def refresh(self) -> None:
         """Let `target` be what `online` is now."""
@@ -64,11 +79,8 @@ class Agent(nn.Module):
 
     def theta(self) -> Float32:
         """The parameters of `online`, [P], as `Mlp` lays them out (a copy)."""
-        blocks = []
-        for linear in _linears(self.online):
-            weight, bias = linear.weight.detach().numpy(), linear.bias.detach().numpy()
-            blocks.append(np.concatenate([weight.T, bias[None]]).ravel())
-        return np.concatenate(blocks)
+        blocks = [torch.cat([weight.T, bias[None]]).reshape(-1) for weight, bias in self._now]
+        return torch.cat(blocks).numpy()
 
 
 class Descent:
@@ -144,7 +156,7 @@ def gradient(agent: Agent, learner: Learner, rows: Mapping[str, Tensor], weights
     """
     losses = learner.losses(agent, rows)
     mean = (losses if weights is None else losses * weights).mean()
-    slopes = torch.autograd.grad(mean, list(agent.online.parameters()))
+    slopes = torch.autograd.grad(mean, list(agent.parameters()))
     return torch.cat([slope.reshape(-1) for slope in slopes])
 
 
@@ -219,26 +231,25 @@ def tensors(columns: Columns) -> dict[str, Tensor]:
     return {name: torch.from_numpy(np.array(columns[name], dtype=kinds.get(name))) for name in names}
 
 
-class _Tanh(nn.Module):
-    """tanh by way of the logistic function, which PyTorch computes several times as fast on a CPU."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.sigmoid(2.0 * x).mul(2.0).sub_(1.0)
-
-
-def _network(mlp: Mlp, *, trainable: bool) -> tuple[Tensor, nn.Sequential]:
-    """A vector [P] and a network whose parameters are views of it, in the order of `parameters()`."""
-    layers: list[nn.Module] = []
+def _pieces(mlp: Mlp, vector: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Weights [out, in] and biases [out] of the layers, as views of a vector [P]."""
+    pieces, start = [], 0
     for n, m in itertools.pairwise(mlp.sizes):
-        layers += [_Tanh(), nn.Linear(n, m, device="meta")]
-    network = nn.Sequential(*layers[1:])
-    vector = torch.zeros(mlp.parameters)
-    pieces = torch.split(vector, [p.numel() for p in network.parameters()])
-    for linear, weight, bias in zip(_linears(network), pieces[::2], pieces[1::2], strict=True):
-        linear.weight = nn.Parameter(weight.view(linear.weight.shape), requires_grad=trainable)
-        linear.bias = nn.Parameter(bias, requires_grad=trainable)
-    return vector, network
+        middle, end = start + n * m, start + (n + 1) * m
+        pieces.append((vector[start:middle].view(m, n), vector[middle:end]))
+        start = end
+    return pieces
 
 
-def _linears(network: nn.Sequential) -> list[nn.Linear]:
-    return [layer for layer in network if isinstance(layer, nn.Linear)]
+def _forward(pieces: list[tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
+    """Outputs without a gradient."""
+    (weight, bias), *others = pieces
+    out = functional.linear(x, weight, bias)
+    for weight, bias in others:
+        out = functional.linear(_tanh(out), weight, bias)
+    return out
+
+
+def _tanh(x: Tensor) -> Tensor:
+    """By way of the logistic function, which PyTorch computes several times as fast on a CPU."""
+    return torch.sigmoid(2.0 * x).mul(2.0).sub_(1.0)

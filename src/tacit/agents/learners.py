@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from tacit.errors import PlanError
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
 __all__ = ["BC", "CQL", "DQN", "Learner", "Pair", "from_json"]
 
@@ -22,13 +22,11 @@ __all__ = ["BC", "CQL", "DQN", "Learner", "Pair", "from_json"]
 class Pair(Protocol):
     """A network that learns and an earlier copy of it, both [..., inputs] -> [..., actions]."""
 
-    @property
-    def online(self) -> nn.Module:
-        """What learns."""
+    def online(self, x: Tensor) -> Tensor:
+        """Outputs of the network that learns."""
 
-    @property
-    def target(self) -> nn.Module:
-        """What the goals are computed with."""
+    def target(self, x: Tensor) -> Tensor:
+        """Outputs of the earlier copy, without a gradient."""
 
 
 class Learner(Protocol):
@@ -112,7 +110,7 @@ class BC:
 
     def losses(self, agent: Pair, rows: Mapping[str, Tensor]) -> Tensor:
         """See `Learner.losses`."""
-        logits: Tensor = agent.online(rows["inputs"])
+        logits = agent.online(rows["inputs"])
         return logits.logsumexp(-1) - logits.gather(-1, rows["actions"][..., None])[..., 0]
 
 

@@ -1,0 +1,282 @@
+"""Consensus and DP-SGD: the plan of offline learning from what many experts would have done alike, and from noise.
+
+Source: N. Sharma et al., "Preserving expert-level privacy in offline reinforcement learning" (arXiv:2411.13598),
+algorithms 2 to 4, with what does not hold replaced (`proofs/above_threshold.md`, `proofs/experts.md`): tails and what
+is left of the reserve are used for nothing else, the order of noisy and noiseless steps is public and fixed, and each
+noisy step pays for its own sample of experts. `training.py` runs it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from dp_accounting import ComposedDpEvent, SelfComposedDpEvent
+from scipy.optimize import brentq
+
+from tacit.agents import learners
+from tacit.agents.heads import Categorical
+from tacit.agents.learners import CQL, Learner
+from tacit.agents.networks import Mlp
+from tacit.agents.policies import Policy
+from tacit.errors import PlanError
+from tacit.methods.experts import clones
+from tacit.methods.experts.clones import Clone
+from tacit.methods.experts.plan_fields import restored, unreadable
+from tacit.privacy import accounting
+from tacit.privacy import plan as plans
+from tacit.privacy.above_threshold import AboveThreshold
+from tacit.privacy.events import EpsilonDeltaDpEvent
+from tacit.privacy.parts import PoissonSum, check
+from tacit.privacy.thresholds import Floor, KappaStop, PMin
+from tacit.units import Unit
+
+__all__ = ["CONSENSUS", "TRAINING", "Consensus"]
+
+CONSENSUS, TRAINING = "consensus", "training"
+"""The names of the parts."""
+
+_DELTA_SHARE = 0.3
+"""Of the plan's delta, what the prefixes' own deltas add up to: thresholds hardly depend on it between 0.1 and 0.6."""
+
+_ROOM = 1.02
+"""A little more than the delta of the prefixes: what overflow may add to it (`AboveThreshold.reserve`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consensus:
+    """Steps without noise on consensus prefixes and noisy steps on the experts' other episodes, in a fixed order.
+
+    Of the `steps`, round(stable_fraction * steps) are noiseless, on released prefixes, spread evenly between noisy
+    ones: a data-independent schedule. 0 is DP-SGD alone, and no consensus is asked for; 1 is consensus alone.
+
+    Args:
+        policy: what is learnt: its network's outputs are action values (or logits, with `BC`).
+        learner: the loss of a row, `CQL`, `DQN`, `BC` or any other `Learner`.
+        trajectories: n_r, of how many trajectories beginnings are released; 0 is DP-SGD alone.
+        horizon: T, how many steps of one are looked at.
+        experts: M, a public lower bound on the number of experts; needed unless this is DP-SGD alone.
+        floor: `PMin` (the paper's) or `KappaStop`.
+        clone: how each expert's clone is made, whose trajectories are played in a public world: all of an expert's log
+            is protected. None takes trajectories from the logs and asks the experts' policies (`Vault(experts=...)`),
+            as the paper does; only the policies are protected then.
+        rows: of how many of an expert's rows its clone is made at most.
+        share: of epsilon, what the prefixes alone may cost; all of it where no step is noisy.
+        stable_fraction: share of the noiseless steps.
+        steps: all steps, noisy or not.
+        batch: how many experts a noisy step draws on average, each independently of the others.
+        rows_per_expert: k, of how many rows of an expert one contribution is the mean.
+        clip: C, the largest norm of one expert's gradient.
+        rate: learning rate of noisy steps (Adam's, falling to 0 over the last half).
+        stable_rate, stable_batch: learning rate and rows of a noiseless step.
+        target_every: steps between two refreshments of the target network.
+        average: share of the steps, at the end, whose parameters are averaged.
+        seed: of the first parameters and of the order of released rows.
+        trajectory_epsilon, trajectory_delta: of one prefix; filled in by `calibrate`.
+        noise_multiplier: sigma of a noisy step; filled in by `calibrate`.
+        unit, epsilon, delta: the promise; None until the plan is calibrated.
+
+    Raises:
+        PlanError: a value is out of range, or two of them exclude each other.
+    """
+
+    method: ClassVar[str] = "learning from experts (consensus and DP-SGD)"
+    source: ClassVar[str] = "Preserving Expert-Level Privacy in Offline Reinforcement Learning (arXiv:2411.13598)"
+
+    policy: Policy
+    learner: Learner = field(default_factory=CQL)
+    trajectories: int = 25
+    horizon: int = 200
+    experts: int | None = None
+    floor: Floor = field(default_factory=lambda: KappaStop(0.02))
+    clone: Clone | None = None
+    rows: int = 4_000
+    share: float = 0.5
+    stable_fraction: float = 0.5
+    steps: int = 4_000
+    batch: int = 256
+    rows_per_expert: int = 4
+    clip: float = 1.0
+    rate: float = 1e-3
+    stable_rate: float = 1e-3
+    stable_batch: int = 256
+    target_every: int = 200
+    average: float = 0.25
+    seed: int = 0
+    trajectory_epsilon: float | None = None
+    trajectory_delta: float | None = None
+    noise_multiplier: float | None = None
+    unit: Unit | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        check("policy.head", self.policy.head, isinstance(self.policy.head, Categorical), "a Categorical head")
+        check("policy.network", self.policy.network, isinstance(self.policy.network, Mlp), "an Mlp")
+        names = ("horizon", "rows", "steps", "batch", "rows_per_expert", "stable_batch", "target_every")
+        for name, least in (*((name, 1) for name in names), ("trajectories", 0)):
+            value = getattr(self, name)
+            check(name, value, type(value) is int and value >= least, f"a whole number >= {least}")
+        for name in ("clip", "rate", "stable_rate"):
+            value = getattr(self, name)
+            check(name, value, 0 < value < math.inf, "a finite number > 0")
+        check("average", self.average, 0 <= self.average <= 1, "a number in [0, 1]")
+        check("share", self.share, 0 < self.share < 1, "a number in (0, 1)")
+        check("stable_fraction", self.stable_fraction, 0 <= self.stable_fraction <= 1, "a number in [0, 1]")
+        some = self.private_steps > 0 or self.asks
+        check(
+            "stable_fraction", self.stable_fraction, some, "less than 1 without trajectories: nothing would be learnt"
+        )
+        check("floor", self.floor, isinstance(self.floor, PMin | KappaStop), "PMin(...) or KappaStop(...)")
+        if self.asks:
+            known = type(self.experts) is int and self.experts >= 2
+            check("experts", self.experts, known, "how many experts there are at least, known without the data")
+        if self.clone is not None:
+            same = self.clone.actions == self.actions
+            check("clone.actions", self.clone.actions, same, f"the policy's {self.actions} actions")
+
+    @property
+    def actions(self) -> int:
+        """A."""
+        return self.policy.head.outputs
+
+    @property
+    def asks(self) -> bool:
+        """Whether consensus prefixes are released."""
+        return self.trajectories > 0 and self.stable_fraction > 0
+
+    @property
+    def private_steps(self) -> int:
+        """K, how many steps are noisy."""
+        return round((1 - self.stable_fraction) * self.steps) if self.asks or self.stable_fraction == 1 else self.steps
+
+    def private_at(self, step: int) -> bool:
+        """Whether step 0 .. steps - 1 is a noisy one."""
+        return (step + 1) * self.private_steps // self.steps > step * self.private_steps // self.steps
+
+    def parts(self) -> tuple[AboveThreshold | PoissonSum, ...]:
+        """The release of prefixes (unless this is DP-SGD alone) and K noisy sums over the experts' other episodes.
+
+        Raises:
+            PlanError: the plan is not calibrated, or the threshold of the prefixes is out of reach.
+        """
+        if self.unit is None or (self.asks and (self.trajectory_epsilon is None or self.trajectory_delta is None)):
+            raise PlanError(
+                "the plan is not calibrated",
+                where=f"{self.method} plan",
+                expected="a unit, and the price of one trajectory",
+                remedy="call plan.calibrate(unit=..., epsilon=..., delta=...)",
+            )
+        found: list[AboveThreshold | PoissonSum] = []
+        if self.asks:
+            assert self.experts is not None
+            assert self.trajectory_epsilon is not None
+            assert self.trajectory_delta is not None
+            prefixes = AboveThreshold(
+                name=CONSENSUS,
+                trajectories=self.trajectories,
+                horizon=self.horizon,
+                actions=self.actions,
+                experts=self.experts,
+                floor=self.floor,
+                epsilon=self.trajectory_epsilon,
+                delta=self.trajectory_delta,
+                source="logs" if self.clone is None else "clones",
+                rows_per_unit=0 if self.clone is None else self.rows,
+            )
+            found.append(prefixes)
+        if self.private_steps:
+            noisy = PoissonSum(
+                name=TRAINING,
+                steps=self.private_steps,
+                rate=self.batch / self.unit.size,
+                clip=self.clip,
+                noise_multiplier=self.noise_multiplier,
+                rows_per_unit=self.rows_per_expert,
+                reserve=found[0].reserve if found else 0,
+            )
+            found.append(noisy)
+        return tuple(found)
+
+    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Consensus:
+        """The plan that keeps (epsilon, delta) for this unit: thresholds first, then the least noise of both stages.
+
+        One trajectory may cost as much as lets the prefixes alone cost `share` of epsilon (all of it without noisy
+        steps); the noise multiplier then makes prefixes and noisy steps together cost epsilon, as one composition.
+
+        Raises:
+            PlanError: the threshold is out of reach of the experts; epsilon or delta is out of range, or delta >= 1 /
+                population; the batch or `experts` is more than the population.
+        """
+        plans.check_delta(delta, unit)
+        check("epsilon", epsilon, math.isfinite(epsilon) and epsilon > 0, "a finite number > 0")
+        check("batch", self.batch, self.batch <= unit.size, f"at most the population, {unit.size:,}")
+        plan = replace(self, unit=unit, noise_multiplier=None, trajectory_epsilon=None, trajectory_delta=None)
+        if self.asks:
+            assert self.experts is not None
+            check("experts", self.experts, self.experts <= unit.size, f"at most the population, {unit.size:,}")
+            own = _DELTA_SHARE * delta / self.trajectories
+            whole = epsilon * (self.share if self.private_steps else 1.0)
+            each = _each(self.trajectories, own, epsilon=whole, delta=delta, unit=unit)
+            plan = replace(plan, trajectory_epsilon=each, trajectory_delta=own)
+        if plan.private_steps:
+            return plans.calibrate(plan, unit=unit, epsilon=epsilon, delta=delta)
+        plan = replace(plan, epsilon=epsilon, delta=delta)
+        plans.bound(plan)
+        return plan
+
+    def price(self, *, unit: Unit, delta: float) -> Consensus:
+        """The plan at the noise multiplier and the trajectories' price that it has, with what this honestly costs.
+
+        Raises:
+            PlanError: one of them is missing.
+        """
+        return plans.price(replace(self, unit=unit), unit=unit, delta=delta)
+
+    def __str__(self) -> str:
+        """The promise in plain words, thresholds and expected prefixes included."""
+        return plans.promise(self)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Consensus:
+        """The plan that `privacy.plan.public_fields` wrote, if its learner is one of `tacit.agents.learners`.
+
+        Raises:
+            PlanError: a field is missing, unknown or out of range.
+        """
+        try:
+            values = restored(fields)
+            floor = dict(fields["floor"])
+            values["floor"] = {"p_min": PMin, "kappa_stop": KappaStop}[floor.pop("kind")](**floor)
+            values["policy"] = Policy.from_json(fields["policy"])
+            values["learner"] = learners.from_json(fields["learner"])
+            values["clone"] = None if fields["clone"] is None else clones.from_json(fields["clone"])
+            return cls(**values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise unreadable("experts.Consensus") from error
+
+
+def _each(trajectories: int, own: float, *, epsilon: float, delta: float, unit: Unit) -> float:
+    """The largest epsilon of one trajectory, to 5 digits, with which all of them cost epsilon at delta.
+
+    Args:
+        own: delta of one trajectory.
+    """
+    relation = unit.relation
+    assert relation is not None
+
+    def excess(log_each: float) -> float:
+        one = EpsilonDeltaDpEvent(math.exp(log_each), own)
+        spare = EpsilonDeltaDpEvent(0.0, (_ROOM - 1) * trajectories * own)
+        event = ComposedDpEvent([SelfComposedDpEvent(one, trajectories), spare])
+        return accounting.epsilon(event, delta=delta, relation=relation).epsilon - epsilon
+
+    low = math.log(0.999 * epsilon / trajectories)
+    high = low + math.log(2)
+    while excess(high) < 0:
+        low, high = high, high + math.log(2)
+    each = math.exp(brentq(excess, low, high, xtol=1e-5) - 2e-5)
+    digits = 4 - math.floor(math.log10(each))
+    return math.floor(each * 10**digits) / 10**digits

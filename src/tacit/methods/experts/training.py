@@ -1,0 +1,122 @@
+"""Offline training on consensus prefixes without noise and on the experts' other episodes with it.
+
+Input: experts' logs behind a vault; a calibrated plan (n_r, thresholds, T steps of which K are noisy, q, k, C, sigma)
+1. D_stable <- vault.above_threshold: n_r beginnings of trajectories that enough experts agree with
+2. for t = 1 .. T, noisy or not as the public schedule says:
+3.     noisy:      g_t <- vault.noisy_gradient: every expert of a Poisson(q) sample gives the gradient of the learner's
+                   loss, averaged over k of its rows (never of its reserve), clipped to C; plus N(0, (sigma C)^2)
+4.     noiseless:  g_t <- the gradient of the mean loss of a batch of D_stable
+5.     theta <- Adam(theta, g_t), the two kinds of g_t with moments of their own
+6. release D_stable and the mean of the last thetas
+
+N. Sharma et al. (arXiv:2411.13598), algorithm 3, draw noisy or noiseless by a coin in every step, and count the coin as
+secret sampling, which it is not: whether a step was noisy can be seen. Here the order is fixed beforehand and the K
+noisy steps pay for themselves. Proof page: `proofs/experts.md`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit.agents.discrete_offline import Agent, Descent, encoded, gradient, tensors
+from tacit.agents.networks import Mlp
+from tacit.errors import PlanError
+from tacit.methods.experts.consensus import CONSENSUS, TRAINING, Consensus
+from tacit.methods.experts.label import label
+from tacit.methods.experts.learned import Learned
+from tacit.methods.experts.objectives import ExpertLoss
+from tacit.privacy.above_threshold import Prefixes
+from tacit.privacy.experts import World
+from tacit.privacy.labels import Label
+from tacit.privacy.release import Release
+from tacit.privacy.run import exhausted
+from tacit.privacy.vault import Vault
+
+__all__ = ["learn"]
+
+
+def learn(plan: Consensus, vault: Vault, world: World | None = None) -> Release[Learned]:
+    """Run a calibrated plan (see `algorithm.learn`).
+
+    A replicate of which no step was released takes the noisy steps only.
+
+    Raises:
+        PlanError: the policy does not fit the records, or the world is missing or not needed.
+        PlanExhausted: the plan was begun or finished before.
+    """
+    plan.policy.require_fit(vault.spec)
+    if (world is not None) != (plan.asks and plan.clone is not None):
+        raise PlanError(
+            "a world was passed to a plan that plays no clones" if world else "the plan plays clones in no world",
+            where="experts.learn",
+            expected="a public world with a plan that has a clone and trajectories, and with no other",
+            remedy="pass world=, or choose another clone=",
+        )
+    run = vault.reserve(plan)
+    if vault.touched(run):
+        raise exhausted(run, plan.parts()[0].name)
+    prefixes = tuple(vault.above_threshold(run, CONSENSUS, clone=plan.clone, world=world)) if plan.asks else None
+    stable = [_Stable(plan, one, r) for r, one in enumerate(prefixes or ())]
+
+    network = plan.policy.network
+    assert isinstance(network, Mlp)
+    first = network.initial(np.random.default_rng(plan.seed), len(vault.ledgers))
+    agents = [Agent(network, theta) for theta in first]
+    descents = [
+        Descent(agent, steps=plan.steps, target_every=plan.target_every, average=plan.average) for agent in agents
+    ]
+    objective = ExpertLoss(plan.learner, plan.policy.features)
+    for step in range(plan.steps):
+        if plan.private_at(step):
+            slopes = vault.noisy_gradient(run, TRAINING, agents, objective)
+            for descent, slope in zip(descents, slopes, strict=True):
+                descent.step(slope, plan.rate, kind=TRAINING)
+            continue
+        for descent, rows in zip(descents, stable, strict=True):
+            batch = rows.batch()
+            if batch is None:
+                descent.rest()
+            else:
+                descent.step(gradient(descent.agent, plan.learner, batch), plan.stable_rate, kind=CONSENSUS)
+
+    theta = np.stack([descent.theta() for descent in descents])
+    learned = Learned(plan=plan, policy=plan.policy, theta=theta, prefixes=prefixes)
+    return vault.release(run, learned, label=_label(plan))
+
+
+class _Stable:
+    """Batches of one replicate's released rows, in a public random order."""
+
+    def __init__(self, plan: Consensus, prefixes: Prefixes, replicate: int) -> None:
+        self._generator = np.random.default_rng([plan.seed, replicate])
+        self._count, self._size = int(prefixes.lengths.sum()), plan.stable_batch
+        self._rows = encoded(plan.policy.features, tensors(prefixes.columns)) if self._count else {}
+
+    def batch(self) -> dict[str, Tensor] | None:
+        """So many rows, drawn with replacement; None where there are none."""
+        if not self._count:
+            return None
+        chosen = torch.from_numpy(self._generator.integers(self._count, size=self._size))
+        return {name: tensor[chosen] for name, tensor in self._rows.items()}
+
+
+def _label(plan: Consensus) -> Label:
+    noisy = f"the noisy mean gradients of all {plan.private_steps:,} noisy steps"
+    prefixes = f"the released beginnings of {plan.trajectories:,} trajectories"
+    covered = " and ".join([prefixes] * plan.asks + [noisy] * (plan.private_steps > 0))
+    usual = label(plan, covered)
+    if not plan.asks or plan.clone is not None:
+        return usual
+    name = "expert" if plan.unit is None else plan.unit.name
+    return Label(
+        covered=(usual.covered[0], f"which policy any one {name} follows, and that there is one"),
+        not_covered=usual.not_covered,
+        not_protected=(
+            "everybody and everything that the experts met with: released steps are copied from their logs, with "
+            "states, rewards and transitions as they were (patients, if experts are doctors)",
+            f"a {name} against somebody who knows the other {name}s' logs, and so knows whose a copied step is",
+            *usual.not_protected,
+        ),
+    )
