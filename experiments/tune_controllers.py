@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ import numpy.typing as npt
 from experiments.store import ROOT
 from tacit.envs import controllers
 from tacit.envs.acrobot import Acrobot
+from tacit.envs.hiv import Hiv
+from tacit.envs.lunar_lander import LunarLander
 from tacit.envs.populations import Name, Playing
 from tacit.envs.rollouts import Domain
 from tacit.envs.serving import returns
@@ -24,8 +27,38 @@ from tacit.envs.serving import returns
 FloatArray = npt.NDArray[np.float64]
 STREAM = 52_000_001
 FILE = ROOT / "src" / "tacit" / "envs" / "controllers.json"
-SETTINGS = 50
-DRAWS, ELITE, ROUNDS, EPISODES = 60, 10, 20, 6
+
+
+@dataclass(frozen=True)
+class Search:
+    """How the controllers of a world are looked for.
+
+    Args:
+        middle, width: mean and standard deviation of the first gains; a middle of 0 is that of linear policies, whose
+            scale is free.
+        horizon: steps of an episode.
+        settings: variations of the world, a controller each.
+        rounds, draws, elite, episodes: of the cross-entropy method.
+        decay: factor of the added spread from one round to the next.
+    """
+
+    middle: FloatArray
+    width: FloatArray
+    horizon: int
+    settings: int
+    rounds: int
+    draws: int = 60
+    elite: int = 10
+    episodes: int = 6
+    decay: float = 0.85
+
+
+LANDER = np.array([0.5, 1.0, 0.4, 0.5, 0.5, 1.0, 0.5, 0.5, 0.05, 0.5])
+SEARCHES: dict[Name, Search] = {
+    "acrobot": Search(np.zeros((6, 3)), np.ones((6, 3)), 500, 50, 20),
+    "hiv": Search(np.zeros((7, 4)), np.ones((7, 4)), 50, 24, 40, draws=80, episodes=4, decay=0.93),
+    "lunar_lander": Search(LANDER, 0.5 * LANDER, 600, 10, 10, draws=40, elite=8, episodes=4),
+}
 
 
 def setting(name: Name, generator: np.random.Generator) -> Domain:
@@ -34,26 +67,26 @@ def setting(name: Name, generator: np.random.Generator) -> Domain:
         case "acrobot":
             length, (first, second) = generator.uniform(0.8, 1.2), generator.uniform(0.9, 1.1, 2)
             return Acrobot((length, length), (first, second))
+        case "hiv":
+            rti, pi = generator.uniform((18_750.0, 1_850.0), (21_250.0, 2_150.0))
+            return Hiv((rti, pi), efficacy_noise=0.01 * int(generator.integers(2)), days=20.0)
+        case "lunar_lander":
+            return LunarLander(*generator.uniform((9.0, 0.0, 0.0), (11.0, 5.0, 0.5)))
     raise SystemExit(f"{name} needs no search")
-
-
-START: dict[Name, tuple[FloatArray, FloatArray]] = {"acrobot": (np.zeros((6, 3)), np.ones((6, 3)))}
-"""Mean and standard deviation of the first gains."""
-HORIZON: dict[Name, int] = {"acrobot": 500}
 
 
 def tune(name: Name, domain: Domain, generator: np.random.Generator) -> tuple[FloatArray, float]:
     """Gains by the cross-entropy method and the mean return of the last round's best."""
-    middle, width = START[name]
-    mean, spread, value = middle, width, -np.inf
-    for k in range(ROUNDS):
-        gains = mean + spread * generator.normal(size=(DRAWS, *mean.shape))
+    how = SEARCHES[name]
+    mean, spread, value = how.middle, how.width, -np.inf
+    for k in range(how.rounds):
+        gains = mean + spread * generator.normal(size=(how.draws, *mean.shape))
         actor, chance = Playing(controllers.policies(name, gains, 0.0)), generator.spawn(1)[0]
-        paid = returns(domain, actor, DRAWS, EPISODES, horizon=HORIZON[name], generator=chance).mean(axis=1)
-        best = np.argsort(-paid)[:ELITE]
+        paid = returns(domain, actor, how.draws, how.episodes, horizon=how.horizon, generator=chance).mean(axis=1)
+        best = np.argsort(-paid)[: how.elite]
         mean, value = gains[best].mean(axis=0), float(paid[best].mean())
-        spread = gains[best].std(axis=0) + 0.3 * 0.85**k * width
-        if not middle.any():  # linear policies, whose scale is free
+        spread = gains[best].std(axis=0) + 0.3 * how.decay**k * how.width
+        if not how.middle.any():
             mean, spread = mean / np.abs(mean).max(), spread / np.abs(mean).max()
     return mean, value
 
@@ -61,11 +94,11 @@ def tune(name: Name, domain: Domain, generator: np.random.Generator) -> tuple[Fl
 def main(names: list[str]) -> None:
     """Tune controllers of the named worlds (all by default) and write them."""
     kept = json.loads(FILE.read_text()) if FILE.exists() else {}
-    for name in START:
+    for name, how in SEARCHES.items():
         if names and name not in names:
             continue
         found = []
-        for i in range(SETTINGS):
+        for i in range(how.settings):
             generator = np.random.default_rng([STREAM, ord(name[0]), i])
             gains, value = tune(name, setting(name, generator), generator)
             found.append(gains)
@@ -73,7 +106,7 @@ def main(names: list[str]) -> None:
         rounded = [[float(f"{gain:.4g}") for gain in gains.ravel()] for gains in found]
         kept[name] = {
             "command": f"python -m experiments.tune_controllers {name}",
-            "shape": list(START[name][0].shape),
+            "shape": list(how.middle.shape),
             "gains": rounded,
         }
         FILE.write_text(_lines(kept))

@@ -15,6 +15,7 @@ from tacit.agents.policies import Acting, Policy
 from tacit.data.trajectories import Trajectories
 from tacit.envs import cart_pole, controllers
 from tacit.envs.populations import Kind, Name, Playing, World, logs, population, returns, world
+from tacit.envs.variations import variation
 from tacit.errors import DataError
 
 NAMES: tuple[Name, ...] = ("cart_pole", "acrobot")
@@ -92,7 +93,7 @@ def test_what_the_experts_are_worth(name: Name, good: tuple[float, float], mixed
 
 def test_the_regulators_solve_the_riccati_equation_of_the_simulated_cart() -> None:
     """The linearisation by differences of the simulator itself gives the same gains (setting 123, first costs)."""
-    cart, (state_cost, push_cost) = controllers.cart_pole_settings()[123], controllers.CART_POLE_COSTS[0]
+    cart, (state_cost, push_cost) = variation("cart_pole", 123), controllers.CART_POLE_COSTS[0]
     assert (cart.gravity, cart.force) == (9.0, pytest.approx(9.5))
     assert cart.cart_mass == pytest.approx(0.95)
     step, nothing = 1e-6, np.random.default_rng(0)

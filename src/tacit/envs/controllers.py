@@ -6,11 +6,10 @@ What a search found is in `controllers.json`, next to the command that finds it 
 
 from __future__ import annotations
 
-import itertools
 import json
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +17,11 @@ from scipy.linalg import solve_discrete_are
 
 from tacit.agents.features import Features, Scaled
 from tacit.agents.stacked import Stacked
-from tacit.envs import acrobot, cart_pole
+from tacit.envs import acrobot, cart_pole, hiv
 from tacit.envs.cart_pole import SECONDS, CartPole
+from tacit.envs.variations import Name, count, variation
 
-__all__ = ["cart_pole_gains", "cart_pole_settings", "disturbed", "policies", "tuned"]
+__all__ = ["cart_pole_gains", "disturbed", "policies", "tuned"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -33,16 +33,11 @@ CART_POLE_COSTS = (
 """Quadratic costs of the state (its diagonal) and of the push: a hasty, an upright and a lazy controller."""
 
 
-def cart_pole_settings() -> list[CartPole]:
-    """The 1,000 carts of the paper (appendix B.1): gravity 8.75 .. 11, force 9 .. 11.25, mass of cart 0.8 .. 1.25."""
-    ranges = (np.linspace(8.75, 11.0, 10), np.linspace(9.0, 11.25, 10), np.linspace(0.8, 1.25, 10))
-    return [CartPole(gravity=g, force=f, cart_mass=m) for g, f, m in itertools.product(*(r.tolist() for r in ranges))]
-
-
 @cache
 def cart_pole_gains() -> FloatArray:
-    """Linear-quadratic regulators of all settings under all costs, [3,000, 4]; the push is the sign of -K x."""
-    return np.array([_regulator(cart, *cost) for cost in CART_POLE_COSTS for cart in cart_pole_settings()])
+    """Linear-quadratic regulators of all variations under all costs, [3,000, 4]; the push is the sign of -K x."""
+    carts = [cast(CartPole, variation("cart_pole", i)) for i in range(count("cart_pole"))]
+    return np.array([_regulator(cart, *cost) for cost in CART_POLE_COSTS for cart in carts])
 
 
 def _regulator(cart: CartPole, state_cost: tuple[float, ...], push_cost: float) -> FloatArray:
@@ -59,7 +54,7 @@ def _regulator(cart: CartPole, state_cost: tuple[float, ...], push_cost: float) 
 
 
 @cache
-def tuned(world: str) -> FloatArray:
+def tuned(world: Name) -> FloatArray:
     """Gains of a world's tuned controllers [settings, ...], as `python -m experiments.tune_controllers` writes them."""
     kept: dict[str, Any] = json.loads(resources.files("tacit.envs").joinpath("controllers.json").read_text())
     return np.array(kept[world]["gains"]).reshape(-1, *kept[world]["shape"])
@@ -71,7 +66,7 @@ def disturbed(gains: FloatArray, noise: FloatArray, generator: np.random.Generat
     return np.asarray(gains * (1.0 + spread * generator.normal(size=gains.shape)))
 
 
-def policies(world: str, gains: FloatArray, floor: float) -> Stacked:
+def policies(world: Name, gains: FloatArray, floor: float) -> Stacked:
     """The controllers of a world with these gains [m, ...], greedy but for a floor."""
     match world:
         case "cart_pole":
@@ -79,12 +74,67 @@ def policies(world: str, gains: FloatArray, floor: float) -> Stacked:
             return _linear(Scaled(cart_pole.LOW, cart_pole.HIGH), np.stack([-push, push], axis=2), floor)
         case "acrobot":
             return _linear(Scaled(acrobot.LOW, acrobot.HIGH), gains, floor)
-    raise ValueError(world)
+        case "hiv":
+            return _linear(Scaled(hiv.FEATURE_LOW, hiv.FEATURE_HIGH), gains, floor)
+    return _landers(gains, floor)
 
 
-def _linear(features: Features, weights: FloatArray, floor: float) -> Stacked:
-    """Policies without a bias from weights [m, in, A], scaled to numbers of the order of 1."""
-    largest = np.abs(weights).max(axis=(1, 2), keepdims=True)
-    count, inputs, actions = weights.shape
-    layer = (weights / largest).astype(np.float32), np.zeros((count, actions), np.float32)
-    return Stacked(features, (inputs, actions), (layer,), floor)
+def _linear(features: Features, gains: FloatArray, floor: float) -> Stacked:
+    """Linear policies from gains [m, in, A] or, with the biases last, [m, in + 1, A], scaled to be at most 1."""
+    rows = (gains / np.abs(gains).max(axis=(1, 2), keepdims=True)).astype(np.float32)
+    weights, biases = rows[:, : features.size], rows[:, features.size :]
+    return Stacked(features, (features.size, gains.shape[2]), ((weights, biases.sum(axis=1)),), floor)
+
+
+def _landers(gains: FloatArray, floor: float) -> Stacked:
+    """Landing by proportional and differential control, written as a network with two hidden ReLU layers.
+
+    With the gains (a, b, c, d, e, f, g, h, u, v), the wanted angle is a x + b x' within [-c, c] and the wanted height
+    d |x|; the tilt to correct is e (wanted angle - angle) - f angle', the fall to stop g (wanted height - y) - h y', or
+    -v y' and no tilt once a leg touches the ground. The largest of u, tilt, fall and -tilt decides between no
+    engine, the left, the main and the right one.
+    """
+    from tacit.envs import lunar_lander
+
+    a, b, c, d, e, f, g, h, u, v = gains.T
+    low, high = np.asarray(lunar_lander.FEATURE_LOW), np.asarray(lunar_lander.FEATURE_HIGH)
+    one, zero = np.ones(len(gains)), np.zeros(len(gains))
+    x, y, by_x, by_y, angle, turn, left, right = range(8)
+
+    def layer(inputs: int, *units: tuple[dict[int, FloatArray], FloatArray]) -> tuple[FloatArray, FloatArray]:
+        weights = np.zeros((len(gains), inputs, len(units)))
+        for k, (entering, _) in enumerate(units):
+            for i, weight in entering.items():
+                weights[:, i, k] = weight
+        return weights, np.stack([bias for _, bias in units], axis=1)
+
+    lift = 10.0 * one  # more than any scaled input's size, so that a unit passes the input on
+    weights, biases = layer(
+        8,
+        ({x: a, by_x: b}, np.abs(c)),
+        ({x: a, by_x: b}, -np.abs(c)),
+        ({x: one}, zero),
+        ({x: -one}, zero),
+        ({y: one}, lift),
+        ({by_y: one}, lift),
+        ({angle: one}, lift),
+        ({turn: one}, lift),
+        ({left: one, right: one}, zero),
+        ({left: one, right: one}, -one),
+    )
+    entering = weights * ((high - low) / 2.0)[:, None], biases + ((high + low) / 2.0) @ weights
+    gate = 1_000.0 * one
+    target = {0: e, 1: -e, 6: -e, 7: -f}
+    tilt = -e * np.abs(c) + lift * (e + f)
+    grounded, flying = {8: -gate, 9: gate}, {8: gate, 9: -gate}
+    middle = layer(
+        10,
+        (target | grounded, tilt),
+        ({i: -weight for i, weight in target.items()} | grounded, -tilt),
+        ({2: g * d, 3: g * d, 4: -g, 5: -h} | grounded, lift * (g + h)),
+        ({5: -v} | flying, lift * v - gate),
+    )
+    last = layer(4, ({}, u), ({0: one}, zero), ({2: one, 3: one}, zero), ({1: one}, zero))
+    features = Scaled(lunar_lander.FEATURE_LOW, lunar_lander.FEATURE_HIGH)
+    layers = tuple((w.astype(np.float32), bias.astype(np.float32)) for w, bias in (entering, middle, last))
+    return Stacked(features, (8, 10, 4, 4), layers, floor, "relu")

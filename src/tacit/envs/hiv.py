@@ -2,9 +2,9 @@
 decision process: Ernst et al., "Clinical data based optimal STI strategies for HIV", CDC 2006), many patients at once.
 
 A state is (T1, T2, T1*, T2*, V, E): healthy and infected cells of two kinds, free virus and immune effectors, per ml. A
-step is five days under one of four treatments (none, RTI, PI, both; efficacies 0.7 and 0.3). Its reward, in units of
-1e5, is -0.1 V - 2e4 RTI^2 - 2e3 PI^2 + 1e3 E of the state after the step, clipped to `REWARD`. Observations are log10
-of the state. Nothing terminates; an episode is truncated after 200 steps (1,000 days).
+step is five days (by default) under one of four treatments (none, RTI, PI, both; efficacies 0.7 and 0.3). Its reward,
+in units of 1e5, is -0.1 V - 2e4 RTI^2 - 2e3 PI^2 + 1e3 E of the state after the step, clipped to `REWARD`. Observations
+are log10 of the state. Nothing terminates; an episode is truncated after 200 steps (1,000 days).
 
 Choices that the papers leave open. Starts: the unhealthy steady state of the papers, each number times 10^u with u
 uniform in [-0.2, 0.2] (with a single start all patients would be alike). Rewards are clipped at 5 (of 1,000 steps under
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, cast
 
@@ -30,6 +31,7 @@ import numpy.typing as npt
 from tacit.agents.fitted_q_iteration import fit
 from tacit.agents.q_learning import LinearQ, epsilon_greedy, softmax
 from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.envs.physics import require
 from tacit.envs.rollouts import Array, FloatArray, Policy, uniform
 from tacit.envs.rollouts import collect as _collect
 from tacit.envs.rollouts import truth as _truth
@@ -61,7 +63,6 @@ STEADY_STATE = (163573.0, 5.0, 11945.0, 46.0, 63919.0, 24.0)
 SPREAD = 0.2
 GAMMA = 0.98
 HORIZON = 200
-DAYS = 5.0
 SUBSTEP = 0.01
 REWARD = (-1.0, 5.0)
 SMALLEST, LARGEST = -5.0, 8.0
@@ -135,8 +136,27 @@ integrate_compiled: Final = _compiled()
 integrate: Final[Integrate] = integrate_compiled or integrate_numpy
 
 
+@dataclass(frozen=True)
 class Hiv:
-    """The dynamics; a state is (T1, T2, T1*, T2*, V, E)."""
+    """The dynamics; a state is (T1, T2, T1*, T2*, V, E).
+
+    Args:
+        penalties: what a full dose of RTI and of PI costs in the reward, times the squared efficacy.
+        efficacy_noise: standard deviation of normal noise on the efficacies of the drugs that are given, drawn for
+            every patient and step; efficacies stay within [0, 1], and the penalties are those without the noise.
+        days: length of a step, 20 in the experiments with experts.
+
+    Raises:
+        DataError: a parameter is not finite, one is negative, or a step has no length.
+    """
+
+    penalties: tuple[float, float] = (2e4, 2e3)
+    efficacy_noise: float = 0.0
+    days: float = 5.0
+
+    def __post_init__(self) -> None:
+        costs = {f"penalties[{i}]": self.penalties[i] for i in (0, 1)}
+        require("Hiv", {"days": self.days}, costs | {"efficacy_noise": self.efficacy_noise})
 
     def starts(self, units: int, generator: np.random.Generator) -> Array:
         """[N, 6] around the unhealthy steady state."""
@@ -145,10 +165,15 @@ class Hiv:
     def step(
         self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator
     ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
-        """States [N, 6] five days later and rewards [N]; nothing is random and nothing terminates."""
+        """States [N, 6] after the step and rewards [N]; nothing terminates, and only the efficacies may be random."""
         after, drugs = np.array(state, dtype=np.float64, order="C"), DRUGS[action]
-        integrate(after, drugs, round(DAYS / SUBSTEP), SUBSTEP)
-        paid = 1e3 * after[:, 5] - 0.1 * after[:, 4] - 2e4 * drugs[:, 0] ** 2 - 2e3 * drugs[:, 1] ** 2
+        effect = drugs
+        if self.efficacy_noise > 0.0:
+            moved = drugs + generator.normal(0.0, self.efficacy_noise, drugs.shape)
+            effect = np.where(drugs > 0.0, np.clip(moved, 0.0, 1.0), 0.0)
+        integrate(after, effect, max(1, round(self.days / SUBSTEP)), SUBSTEP)
+        rti, pi = self.penalties
+        paid = 1e3 * after[:, 5] - 0.1 * after[:, 4] - rti * drugs[:, 0] ** 2 - pi * drugs[:, 1] ** 2
         return after, np.clip(1e-5 * paid, *REWARD), np.zeros(len(state), dtype=bool)
 
     def observe(self, state: Array) -> Array:

@@ -7,23 +7,23 @@ they are tuned on variations of a world (other gravity, masses, lengths, penalti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.agents.stacked import Stacked
-from tacit.data.spec import Discrete, PublicSpec
-from tacit.envs import acrobot, cart_pole, controllers
+from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.envs import acrobot, cart_pole, controllers, hiv
 from tacit.envs.rollouts import Array, Domain, FloatArray
 from tacit.envs.serving import Actor, serve
 from tacit.envs.serving import returns as _returns
+from tacit.envs.variations import DAYS, Name
 from tacit.errors import DataError
 
 __all__ = ["Kind", "Name", "Playing", "World", "logs", "population", "returns", "world"]
 
-Name = Literal["cart_pole", "acrobot"]
 Kind = Literal["good", "mixed"]
 
 FLOOR = 0.02
@@ -44,6 +44,9 @@ class World:
         horizon: steps after which a logged episode is cut.
         evaluation: steps after which an episode is cut when a policy is evaluated.
         bounds: public bounds of the return of a logged episode.
+        box: the part of the observations where decisions matter: a public scale for features, and where to ask
+            policies what they would do.
+        dimensions: what the numbers of an observation are.
     """
 
     name: Name
@@ -52,6 +55,8 @@ class World:
     horizon: int
     evaluation: int
     bounds: tuple[float, float]
+    box: Box
+    dimensions: tuple[str, ...]
 
     @property
     def actions(self) -> int:
@@ -67,9 +72,51 @@ def world(name: Name) -> World:
     """
     match name:
         case "cart_pole":
-            return World(name, cart_pole.CartPole(), cart_pole.spec(), 200, 1_000, (0.0, 200.0))
+            return World(
+                name,
+                cart_pole.CartPole(),
+                cart_pole.spec(),
+                horizon=200,
+                evaluation=1_000,
+                bounds=(0.0, 200.0),
+                box=Box((-2.4, -2.0, -0.21, -2.0), (2.4, 2.0, 0.21, 2.0)),
+                dimensions=("position", "speed", "angle", "turn"),
+            )
         case "acrobot":
-            return World(name, acrobot.Acrobot(), acrobot.spec(), 200, acrobot.HORIZON, (-200.0, 0.0))
+            return World(
+                name,
+                acrobot.Acrobot(),
+                acrobot.spec(),
+                horizon=200,
+                evaluation=acrobot.HORIZON,
+                bounds=(-200.0, 0.0),
+                box=Box(acrobot.LOW, acrobot.HIGH),
+                dimensions=("cos angle", "sin angle", "cos bend", "sin bend", "turn", "bending"),
+            )
+        case "lunar_lander":
+            from tacit.envs import lunar_lander
+
+            return World(
+                name,
+                lunar_lander.LunarLander(),
+                lunar_lander.spec(),
+                horizon=500,
+                evaluation=lunar_lander.HORIZON,
+                bounds=(-500.0, 300.0),
+                box=Box(lunar_lander.FEATURE_LOW, lunar_lander.FEATURE_HIGH),
+                dimensions=("x", "y", "x speed", "y speed", "angle", "turn", "left leg", "right leg"),
+            )
+        case "hiv":
+            return World(
+                name,
+                hiv.Hiv(days=DAYS),
+                replace(hiv.spec(), propensities=False),
+                horizon=50,
+                evaluation=50,
+                bounds=(50.0 * hiv.REWARD[0], 50.0 * hiv.REWARD[1]),
+                box=Box(hiv.FEATURE_LOW, hiv.FEATURE_HIGH),
+                dimensions=("T1", "T2", "T1*", "T2*", "V", "E"),
+            )
     raise DataError(
         f"there is no world {name!r}",
         where="populations.world",
