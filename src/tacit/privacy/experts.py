@@ -15,15 +15,15 @@ class Experts(Protocol):
     """The policies of m experts; the k-th is that of the k-th unit of the records.
 
     An expert's numbers must be the same bits whoever the other experts are.
-
-    Attributes:
-        count: m.
-        floor: p of policies that take their best action with probability 1 - (A - 1) p and every other with p; NaN of
-            policies of any other form.
     """
 
-    count: int
-    floor: float
+    @property
+    def count(self) -> int:
+        """m."""
+
+    @property
+    def floor(self) -> float:
+        """p of policies that take their best action with probability 1 - (A - 1) p and every other with p; else NaN."""
 
     def chances(self, observations: Array, actions: Array) -> NDArray[np.float64]:
         """The probabilities [m, S] that each expert takes action s in observation s, of [S, d] and [S]."""
