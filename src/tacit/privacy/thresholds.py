@@ -21,7 +21,7 @@ GRID: Final = 2**20
 """Steps of the grid in one expert."""
 
 _LARGEST: Final = 2.0**20  # experts: scales of the noise then stay within 2^40 steps of the grid
-_SIDE, _ROUNDS, _LEVELS = 25, 6, 256
+_SIDE, _ROUNDS, _LEVELS = 13, 7, 256
 _ROUNDING: Final = 2.0**-40  # more than float64 loses in the formulas below, relatively
 
 
@@ -205,11 +205,15 @@ def overflow(trajectories: int, reserve: int, experts: int) -> float:
 
 
 def overflow_delta(trajectories: int, reserve: int, experts: int, epsilon: float) -> float:
-    """The delta that `overflow` costs a plan that states its guarantee at `epsilon` or below, as a leaf of its event.
+    """The delta of a leaf (0, delta) beside n leaves (epsilon / n, ...) that pays for `overflow`.
 
-    Independent fresh trajectories are the model; reality differs from it on overflow only, so that delta grows by
-    (1 + e^epsilon) times its probability. Twice that, because a leaf's delta counts only where the others' do not:
-    right while theirs is below 1/2.
+    Independent fresh trajectories are the model, and what happens differs from it on overflow only: delta grows by
+    (1 + e^epsilon) times its probability. Twice that holds beside leaves whose deltas add up to 1/2 at most, whatever
+    else the plan composes with and whatever epsilon it is evaluated at (`proofs/experts.md`).
+
+    Args:
+        trajectories, reserve, experts: as for `overflow`.
+        epsilon: of all n trajectories together, by plain addition.
     """
     return min(1.0, 2 * (1 + math.exp(epsilon)) * overflow(trajectories, reserve, experts))
 
@@ -275,7 +279,7 @@ def _margin(first: Numbers, second: Numbers, delta: float) -> Numbers:
     wide = np.maximum(first, second) * (1 + 1e-6)
     thin = np.minimum(first, second)
     low, high = np.zeros_like(wide), wide * (math.log(1 / delta) + 40)
-    for _ in range(60):
+    for _ in range(40):
         t = (low + high) / 2
         chance = (wide**2 * np.exp(-t / wide) - thin**2 * np.exp(-t / thin)) / (2 * (wide**2 - thin**2))
         low, high = np.where(chance > delta, t, low), np.where(chance > delta, high, t)
