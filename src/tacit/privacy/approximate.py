@@ -216,5 +216,5 @@ def renyi(leaves: Leaves, order: float) -> float:
     for leaf, count in leaves:
         yes, no = float(log_expit(leaf.epsilon)), float(log_expit(-leaf.epsilon))
         one = np.logaddexp(order * yes + (1 - order) * no, order * no + (1 - order) * yes)
-        total += count * float(one) / (order - 1)
+        total += count * max(float(one), 0.0) / (order - 1)
     return total

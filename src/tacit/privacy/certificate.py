@@ -147,8 +147,8 @@ class Certificate:
                 charge is added where it is missing.
             budget: the ledger's (epsilon, delta).
             covered, not_covered: data accesses that the promise covers, and that it does not.
-            assumptions: beyond the standing ones, which are added.
-            not_protected: what a reader could wrongly believe to be protected.
+            assumptions: beyond the standing ones and those of single parts, which are added.
+            not_protected: what a reader could wrongly believe to be protected; that of single parts is added.
             composition: how the ledger adds plans up: "sum", or words for another filter.
             epsilon_target: what the plan was calibrated for, if anything.
             audit: {lower_bound, confidence, method} of an empirical audit.
@@ -174,10 +174,12 @@ class Certificate:
             "source": source,
             "plan_id": plan_id,
             "plan": plan,
-            "assumptions": list(dict.fromkeys((*derive.STANDARD_ASSUMPTIONS, *assumptions))),
+            "assumptions": list(
+                dict.fromkeys((*derive.STANDARD_ASSUMPTIONS, *derive.part_assumptions(parts), *assumptions))
+            ),
             "covered": covered,
             "not_covered": not_covered,
-            "not_protected": not_protected,
+            "not_protected": list(dict.fromkeys((*derive.part_not_protected(parts), *not_protected))),
             "releases": releases,
             "audit": audit,
             "simulated": simulated,

@@ -14,7 +14,7 @@ from dp_accounting import dp_event
 from dp_accounting.dp_event import DpEvent
 
 from tacit.errors import AccountingError
-from tacit.privacy import accounting
+from tacit.privacy import accounting, certificate_consensus
 from tacit.privacy.events import EpsilonDeltaDpEvent, fixed_size_sampler, flatten, met, parallel
 from tacit.units import Relation, Unit
 
@@ -40,6 +40,7 @@ EVERY_UNIT = ("every unit, every step", "every unit, once")
 POISSON = "Poisson: each unit independently, fresh every step"
 OWN_PROOF = ("smooth_sensitivity", "noisy_max")
 """Kinds of part that are (epsilon, delta)-differentially private by a proof page of their own."""
+PREFIXES = certificate_consensus.KIND
 
 
 def numbers(unit: Unit, event: DpEvent, delta: float, fields: Fields) -> dict[str, Any]:
@@ -110,7 +111,7 @@ def words(unit: Unit, event: DpEvent, fields: Fields) -> dict[str, Any]:
     return {
         "private": not reasons,
         "reasons": reasons,
-        "sentence": _sentence(unit, epsilon, delta, reasons, simulated=fields["simulated"]),
+        "sentence": _sentence(unit, epsilon, delta, reasons, fields),
         "mu_range": _mu_range(event, epsilon, delta),
         "unit": {
             "name": unit.name,
@@ -138,7 +139,19 @@ def parts_event(parts: Sequence[Fields]) -> DpEvent:
     return dp_event.ComposedDpEvent(events)
 
 
+def part_assumptions(parts: Sequence[Fields]) -> list[str]:
+    """What single parts take for granted, beyond the standing assumptions."""
+    return [one for part in parts if part["kind"] == PREFIXES for one in certificate_consensus.assumptions(part)]
+
+
+def part_not_protected(parts: Sequence[Fields]) -> list[str]:
+    """What single parts do not protect, although a reader could believe it."""
+    return [one for part in parts if part["kind"] == PREFIXES for one in certificate_consensus.not_protected(part)]
+
+
 def _part_event(part: Fields) -> DpEvent:
+    if part["kind"] == PREFIXES:
+        return certificate_consensus.event(part)
     if part["kind"] in OWN_PROOF:
         own = EpsilonDeltaDpEvent(float(part["epsilon"]), float(part["delta"]))
         return dp_event.SelfComposedDpEvent(own, int(part["steps"]))
@@ -192,7 +205,12 @@ def contradictions(record: Fields) -> Iterator[tuple[str, str]]:
         yield "target_epsilon", "is below epsilon"
     if record["audit"] is not None and record["audit"]["lower_bound"] > epsilon:
         yield "audit.lower_bound", "is above the certified epsilon"
+    yield from certificate_consensus.shared(record["parts"])
     for i, part in enumerate(record["parts"]):
+        if part["kind"] == PREFIXES:
+            for field, what in certificate_consensus.contradictions(part, record["unit"]):
+                yield f"parts[{i}].{field}", what
+            continue
         if part["sampler"] not in _samplers(part):
             yield f"parts[{i}].sampler", "does not describe the numbers"
         if part.get("population", record["unit"]["population"]) != record["unit"]["population"]:
@@ -201,8 +219,12 @@ def contradictions(record: Fields) -> Iterator[tuple[str, str]]:
             yield f"parts[{i}].steps", "is not 1"
         if part.get("fold") is not None and part["kind"] != "poisson_sum":
             yield f"parts[{i}].fold", "belongs to sums alone"
-    if not set(STANDARD_ASSUMPTIONS) <= set(record["assumptions"]):
+        if part.get("fold") is not None and part.get("reserve"):
+            yield f"parts[{i}].reserve", "is not left out by halves"
+    if not {*STANDARD_ASSUMPTIONS, *part_assumptions(record["parts"])} <= set(record["assumptions"]):
         yield "assumptions", "lacks a standing assumption"
+    if not set(part_not_protected(record["parts"])) <= set(record["not_protected"]):
+        yield "not_protected", "lacks what a part does not protect"
     if record["tacit_version"] != record["versions"]["tacit"]:
         yield "tacit_version", "is not that of versions"
     try:
@@ -231,11 +253,15 @@ def _mu_range(event: DpEvent, epsilon: float, delta: float) -> str:
     return f"upper bound, for every epsilon from 0 to {epsilon:.6g}, that is for every delta down to {delta:.3g}"
 
 
-def _sentence(unit: Unit, epsilon: float, delta: float, reasons: Sequence[str], *, simulated: bool) -> str:
-    invented = " The records are declared simulated: no person is behind them." if simulated else ""
+def _sentence(unit: Unit, epsilon: float, delta: float, reasons: Sequence[str], fields: Fields) -> str:
+    invented = " The records are declared simulated: no person is behind them." if fields["simulated"] else ""
     if reasons:
         return f"NOT PRIVATE, because {' and '.join(reasons)}: nothing is promised to any {unit.name}.{invented}"
     factor = f"{accounting.round_up(math.exp(epsilon), 4):.4g}" if epsilon < 50 else f"exp({epsilon:.4g})"
+    if certificate_consensus.from_logs(fields["parts"]):
+        invented = (
+            f" The policy of every {unit.name} is protected; its logs, which are published in part, are not.{invented}"
+        )
     return (
         f"The chance of anything that could be concluded from this release changes at most by a factor of {factor} "
         f"and by {delta:.3g} added, {unit.words()}, in a public population of {unit.size:,}: "
@@ -244,10 +270,14 @@ def _sentence(unit: Unit, epsilon: float, delta: float, reasons: Sequence[str], 
 
 
 def _contribution(part: Fields, unit: Unit) -> str:
+    if part["kind"] == PREFIXES:
+        return certificate_consensus.contribution(part, unit)
     name, rows = f"{part['name']} ({part['kind']})", part["rows_per_unit"]
     made = f"at most {rows:,} of its rows"
     if part.get("rows") == "first":
         made = f"its first {rows:,} rows in order of time"
+    if part.get("reserve"):
+        made += f", {part['reserve']:,} of its episodes left out"
     if part["kind"] in OWN_PROOF:
         return (
             f"{name}: one release, to which a {unit.name} contributes by {made}; "

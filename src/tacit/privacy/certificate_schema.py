@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -57,7 +57,7 @@ def _problem(value: Any, rule: Mapping[str, Any], path: str) -> tuple[str, str] 
     if "$ref" in rule:
         return _problem(value, schema()["$defs"][rule["$ref"].removeprefix("#/$defs/")], path)
     if "anyOf" in rule:
-        problems = [_problem(value, option, path) for option in rule["anyOf"]]
+        problems = [_problem(value, option, path) for option in _of_its_kind(rule["anyOf"], value)]
         return None if None in problems else problems[0]
     if "const" in rule and not (type(value) is type(rule["const"]) and value == rule["const"]):
         return path, f"is not {rule['const']!r}"
@@ -82,6 +82,17 @@ def _problem(value: Any, rule: Mapping[str, Any], path: str) -> tuple[str, str] 
         if not (low <= value <= high and above < value < below):
             return path, "is out of range"
     return None
+
+
+def _of_its_kind(options: Sequence[Mapping[str, Any]], value: Any) -> Sequence[Mapping[str, Any]]:
+    """The options for the kind that the value says it is of; all of them where none is."""
+    kind = value.get("kind") if isinstance(value, Mapping) else None
+    meant = []
+    for option in options:
+        rule = schema()["$defs"][option["$ref"].removeprefix("#/$defs/")] if "$ref" in option else option
+        if kind in rule.get("properties", {}).get("kind", {}).get("enum", ()):
+            meant.append(option)
+    return meant or options
 
 
 def _string_problem(value: str, rule: Mapping[str, Any], path: str) -> tuple[str, str] | None:
