@@ -6,6 +6,7 @@ See the README of this folder for the algorithms and their guarantees.
 from tacit.methods.experts.algorithm import learn
 from tacit.methods.experts.anchors import Given, Uniform
 from tacit.methods.experts.clones import LinearClone, MlpClone
+from tacit.methods.experts.consensus import Consensus
 from tacit.methods.experts.fitting import Fit
 from tacit.methods.experts.imitation import ReturnWeighted
 from tacit.methods.experts.learned import Agreement, Learned
@@ -14,6 +15,7 @@ from tacit.methods.experts.votes import Votes
 
 __all__ = [
     "Agreement",
+    "Consensus",
     "Fit",
     "Given",
     "Learned",

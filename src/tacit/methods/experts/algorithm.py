@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from tacit.data.spec import Discrete
 from tacit.errors import PlanError
 from tacit.methods.experts import imitation, votes
+from tacit.methods.experts.consensus import Consensus
 from tacit.methods.experts.imitation import ReturnWeighted
 from tacit.methods.experts.learned import Learned
 from tacit.methods.experts.votes import Votes
@@ -16,7 +17,7 @@ from tacit.privacy.experts import World
 from tacit.privacy.release import Release
 from tacit.privacy.vault import Vault
 
-AnyPlan = Votes | ReturnWeighted
+AnyPlan = Votes | ReturnWeighted | Consensus
 
 
 def learn(
@@ -25,7 +26,7 @@ def learn(
     """Learn a policy from experts under a plan's promise.
 
     Args:
-        plan: calibrated (or priced) for the vault's unit: `Votes` or `ReturnWeighted`.
+        plan: calibrated (or priced) for the vault's unit: `Votes`, `ReturnWeighted` or `Consensus`.
         vault: the experts' logs, one unit an expert, and the ledger.
         world: a public simulator, where the plan needs one.
         anchors: the public states of a plan with `anchors.Given`.
@@ -42,6 +43,10 @@ def learn(
             expected="discrete actions, which experts can agree on",
             remedy="cut the actions into a few public ranges and log their numbers",
         )
+    if isinstance(plan, Consensus):
+        from tacit.methods.experts import training
+
+        return training.learn(plan, vault, world)
     if isinstance(plan, ReturnWeighted):
         return imitation.learn(plan, vault)
     return votes.learn(plan, vault, world, anchors=anchors)
