@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ class PMin:
     """
 
     probability: float
+    kind: Literal["p_min"] = field(default="p_min", init=False)
 
     def __post_init__(self) -> None:
         check("floor", self.probability, 0 < self.probability <= 0.5, "a probability in (0, 1/2]")
@@ -48,6 +49,7 @@ class KappaStop:
     """
 
     probability: float
+    kind: Literal["kappa_stop"] = field(default="kappa_stop", init=False)
 
     def __post_init__(self) -> None:
         check("floor", self.probability, 0 < self.probability < 1, "a probability in (0, 1)")
