@@ -1,8 +1,10 @@
 """Thousands of small policies with discrete actions, their weights stacked: what all of them would do in many states.
 
-Experts are taken in chunks and states in blocks, so that what lies between two layers stays in the processor's cache
-and memory beyond the weights is bounded. Every product is one matrix product an expert, of a shape that only the number
-of states decides: an expert's numbers are the same bits whatever other experts there are, in whatever order.
+Experts are taken in chunks, so that what lies between two layers stays in the processor's cache and memory beyond the
+weights is bounded. Every matrix product is one expert's weights times a block of 16 states, a state a column: its shape
+is always the same, and each of the 16 columns goes through the same instructions. So what an expert does in a state is
+the same bits whatever other experts there are and whatever other states are asked for; in particular a trajectory is
+counted with the very probabilities that it was drawn with.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ __all__ = ["Stacked"]
 
 Array = NDArray[Any]
 
-_STATES = 256  # states of one product
-_HELD = 2**20  # numbers between two layers, over all experts of a chunk
+_BLOCK = 16  # one AVX-512 register: OpenBLAS rounds columns of wider blocks differently, depending on their place
+_BLOCKS = 64  # of one call
+_HELD = 2**19  # numbers between two layers, over all experts of a chunk
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,71 +105,115 @@ class Stacked:
         """Every policy's best action [m, S] in each of the observations [S, d]."""
         best = np.empty((self.count, len(observations)), np.int64)
         for at, outputs in self._outputs(observations):
-            best[at] = outputs.argmax(axis=-1)
+            _put(best, at, _best(outputs))
         return best
 
     def disagreements(self, observations: Array, actions: Array) -> NDArray[np.bool_]:
-        """Whether an action [S] is not the policy's best one there, [m, S]."""
-        other = np.empty((self.count, len(observations)), np.bool_)
+        """Whether an action [S] is not the policy's best one in the observation [S, d]: [m, S]."""
+        blocks = _blocks(np.asarray(actions)[:, None])[:, 0]
+        other = np.empty((self.count, len(actions)), np.bool_)
         for at, outputs in self._outputs(observations):
-            other[at] = outputs.argmax(axis=-1) != actions[at[1]]
+            _put(other, at, _best(outputs) != blocks[at[1]])
         return other
 
     def chances(self, observations: Array, actions: Array) -> NDArray[np.float64]:
-        """The probability that every policy gives to the action [S] in each of the observations [S, d]: [m, S]."""
+        """The probability that every policy gives to the action [S] in the observation [S, d]: [m, S]."""
         if not math.isnan(self.floor):
-            most = 1.0 - (self.actions - 1) * self.floor
-            return np.where(self.disagreements(observations, actions), self.floor, most)
-        given = np.empty((self.count, len(observations)))
+            return np.where(self.disagreements(observations, actions), self.floor, self._most)
+        blocks = _blocks(np.asarray(actions)[:, None])
+        given = np.empty((self.count, len(actions)))
         for at, outputs in self._outputs(observations):
-            given[at] = np.take_along_axis(self._softmax(outputs), actions[None, at[1], None], axis=-1)[..., 0]
+            _put(given, at, np.take_along_axis(self._softmax(outputs), blocks[None, at[1]], axis=2)[:, :, 0])
         return given
 
     def probabilities(self, observations: Array, which: Array) -> NDArray[np.float64]:
         """Of one policy an observation: action probabilities [S, A] of observations [S, d] under policies [S]."""
         which = np.asarray(which)
-        outputs = np.empty((len(which), self.actions), np.float32)
         x = self.features(observations)
+        given = np.empty((len(which), self.actions))
         order = np.argsort(which, kind="stable")
         owners, starts, rows = np.unique(which[order], return_index=True, return_counts=True)
         for n in np.unique(rows):
-            same = rows == n
-            for part in _chunks(int(same.sum()), max(1, _HELD // (int(n) * max(self.sizes)))):
-                own = owners[same][part]
-                at = order[starts[same][part][:, None] + np.arange(n)]
-                outputs[at] = self._forward(x[at], own)
-        return self._distribution(outputs)
+            same = np.flatnonzero(rows == n)
+            for part in self._experts(len(same), -(-int(n) // _BLOCK), copied=True):
+                own = owners[same[part]]
+                adjacent = own[-1] - own[0] + 1 == len(own)
+                seats = order[starts[same[part], None] + np.arange(n)]
+                outputs = self._forward(_blocks(x[seats]), slice(own[0], own[-1] + 1) if adjacent else own)
+                p = self._distribution(outputs).swapaxes(2, 3)
+                given[seats] = p.reshape(len(own), -1, self.actions)[:, :n]
+        return given
+
+    @property
+    def _most(self) -> float:
+        return 1.0 - (self.actions - 1) * self.floor
 
     def _distribution(self, outputs: Float32) -> NDArray[np.float64]:
+        """Probabilities of outputs [k, b, A, 16]."""
         if math.isnan(self.floor):
             return self._softmax(outputs)
-        p = np.full(outputs.shape, self.floor)
-        np.put_along_axis(p, outputs.argmax(axis=-1)[..., None], 1.0 - (self.actions - 1) * self.floor, axis=-1)
-        return p
+        chosen = np.arange(self.actions)[:, None] == _best(outputs)[:, :, None]
+        return np.where(chosen, self._most, self.floor)
 
     def _softmax(self, outputs: Float32) -> NDArray[np.float64]:
         z = np.nan_to_num(outputs).astype(np.float64)
-        z -= z.max(axis=-1, keepdims=True)
+        z -= z.max(axis=2, keepdims=True)
         np.exp(z, out=z)
-        z /= z.sum(axis=-1, keepdims=True)
-        return np.asarray(self.least + (1.0 - self.actions * self.least) * z)
+        total = z[:, :, 0].copy()
+        for action in range(1, self.actions):
+            total += z[:, :, action]
+        z *= (1.0 - self.actions * self.least) / total[:, :, None]
+        z += self.least
+        return z
 
     def _outputs(self, observations: Array) -> Iterator[tuple[tuple[slice, slice], Float32]]:
-        """(experts, states) and their outputs [experts, states, A], until all were given."""
-        x = self.features(observations)
-        for states in _chunks(len(x), _STATES):
-            rows = states.stop - states.start
-            for experts in _chunks(self.count, max(1, _HELD // (rows * max(self.sizes)))):
-                yield (experts, states), self._forward(x[states], experts)
+        """(experts, blocks) and their outputs [experts, blocks, A, 16], until all were given."""
+        x = _blocks(self.features(observations))
+        for experts in self._experts(self.count, min(len(x), _BLOCKS)):
+            for blocks in _chunks(len(x), _BLOCKS):
+                yield (experts, blocks), self._forward(x[blocks], experts)
+
+    def _experts(self, count: int, blocks: int, copied: bool = False) -> Iterator[slice]:
+        """Chunks of experts that hold few enough numbers between two layers, and weights if these are copied."""
+        each = blocks * _BLOCK * max(self.sizes)
+        if copied:
+            each += sum(math.prod(weight.shape[1:]) for weight, _ in self.weights)
+        return _chunks(count, max(1, _HELD // max(1, each)))
 
     def _forward(self, x: Float32, experts: slice | Array) -> Float32:
-        """Outputs [k, n, A] of k experts for inputs [n, in], or [k, n, in] of their own."""
+        """Outputs [k, b, A, 16] of k experts for inputs [b, in, 16], or [k, b, in, 16] of their own."""
         for i, (weight, bias) in enumerate(self.weights):
             if i:
                 x = np.tanh(x, out=x) if self.activation == "tanh" else np.maximum(x, np.float32(0.0), out=x)
-            x = np.matmul(x, weight[experts])
-            x += bias[experts][:, None]
+            x = np.matmul(weight[experts].swapaxes(1, 2)[:, None], x)
+            x += bias[experts][:, None, :, None]
         return x
+
+
+def _blocks(rows: Array) -> Array:
+    """Rows [..., S, d], zeros after the last, as [..., b, d, 16]."""
+    *lead, count, size = rows.shape
+    padded = np.zeros((*lead, -(-count // _BLOCK) * _BLOCK, size), rows.dtype)
+    padded[..., :count, :] = rows
+    return np.ascontiguousarray(padded.reshape(*lead, -1, _BLOCK, size).swapaxes(-1, -2))
+
+
+def _put(table: Array, at: tuple[slice, slice], values: Array) -> None:
+    """Enter values [k, b, 16] of experts and blocks into [m, S]; what lies beyond S is padding."""
+    experts, blocks = at
+    part = table[experts, blocks.start * _BLOCK : blocks.stop * _BLOCK]
+    part[...] = values.reshape(len(values), -1)[:, : part.shape[1]]
+
+
+def _best(outputs: Float32) -> NDArray[np.int16]:
+    """The first of the largest outputs [k, b, A, 16]: [k, b, 16]."""
+    largest = outputs[:, :, 0].copy()
+    best = np.zeros(largest.shape, np.int16)
+    for action in range(1, outputs.shape[2]):
+        own = outputs[:, :, action]
+        np.putmask(best, own > largest, action)
+        np.maximum(largest, own, out=largest)
+    return best
 
 
 def _chunks(total: int, size: int) -> Iterator[slice]:
