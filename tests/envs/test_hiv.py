@@ -16,9 +16,10 @@ from tacit.data.trajectories import Trajectories
 from tacit.envs import hiv
 from tacit.envs.environment import DomainEnv
 from tacit.envs.rollouts import uniform
+from tacit.errors import DataError
 
 FloatArray = npt.NDArray[np.float64]
-PATIENTS = hiv.Hiv()
+PATIENTS, PATIENTS_OF_A_MOMENT = hiv.Hiv(), hiv.Hiv(days=0.01)
 NOTHING = np.random.default_rng(0)
 needs_kernel = pytest.mark.skipif(hiv.integrate_compiled is None, reason="too slow without a C compiler")
 KERNELS = [hiv.integrate_numpy, *([hiv.integrate_compiled] if hiv.integrate_compiled else [])]
@@ -192,3 +193,50 @@ def test_the_policies_overlap() -> None:
     assert ratio.max() <= 0.8 + 0.2 * (3.0 + np.exp(-1.0)) + 1e-9
     assert (usual * ratio**2).sum(axis=1).mean() < 1.1
     assert (usual.max(axis=1) / usual.min(axis=1)) == pytest.approx(np.e)
+
+
+def test_a_longer_step_is_several_short_ones() -> None:
+    """Twenty days under one treatment are four times five; the reward is that of the last state."""
+    state, action = PATIENTS.starts(5, np.random.default_rng(3)), np.array([0, 1, 2, 3, 3])
+    once, paid, _ = hiv.Hiv(days=20.0).step(state, action, NOTHING)
+    for _ in range(4):
+        state, last, _ = PATIENTS.step(state, action, NOTHING)
+    assert np.array_equal(once, state)
+    assert np.array_equal(paid, last)
+
+
+def test_penalties_are_the_rewards() -> None:
+    """Doses 0.7 and 0.3 at 2e4 and 2e3: 0.098 + 0.0018 of the reward in units of 1e5."""
+    state = np.tile(hiv.STEADY_STATE, (4, 1))
+    action = np.arange(4)
+    usual, free, dear = (
+        hiv.Hiv(penalties).step(state, action, NOTHING)[1] for penalties in ((2e4, 2e3), (0.0, 0.0), (2.1e4, 1.9e3))
+    )
+    assert free - usual == pytest.approx([0.0, 0.098, 0.0018, 0.0998])
+    assert usual - dear == pytest.approx([0.0, 0.0049, -0.00009, 0.00481])
+
+
+def test_noise_is_on_the_drugs_that_are_given() -> None:
+    """A thousand equal patients under both drugs: efficacies 0.7 and 0.3 with a standard deviation of 0.01 each."""
+    noisy, generator = hiv.Hiv(efficacy_noise=0.01, days=0.01), np.random.default_rng(5)
+    state = np.tile(hiv.STEADY_STATE, (1_000, 1))
+    untreated, _, _ = noisy.step(state, np.zeros(1_000, np.int64), generator)
+    assert np.array_equal(untreated, PATIENTS_OF_A_MOMENT.step(state, np.zeros(1_000, np.int64), NOTHING)[0])
+    for drug, place in ((1, 2), (2, 4)):  # RTI keeps cells from infection, PI virus from multiplying
+        usual = PATIENTS_OF_A_MOMENT.step(state[:1], np.array([drug]), NOTHING)[0][0]
+        more = state[:1].copy()
+        drugs = hiv.DRUGS[[drug]] + 0.01 * (hiv.DRUGS[[drug]] > 0.0)
+        hiv.integrate(more, drugs, 1, 0.01)
+        after, _, _ = noisy.step(state, np.full(1_000, drug), generator)
+        effect = (after[:, place] - usual[place]) / (more[0, place] - usual[place])
+        assert effect.mean() == pytest.approx(0.0, abs=0.16)
+        assert effect.std() == pytest.approx(1.0, rel=0.12)
+    before = generator.bit_generator.state
+    PATIENTS.step(state[:2], np.array([3, 3]), generator)
+    assert generator.bit_generator.state == before
+
+
+@pytest.mark.parametrize("values", [{"penalties": (-1.0, 0.0)}, {"efficacy_noise": -0.1}, {"days": 0.0}])
+def test_impossible_patients_are_refused(values: Any) -> None:
+    with pytest.raises(DataError):
+        hiv.Hiv(**values)
