@@ -58,16 +58,17 @@ def test_chances_are_those_of_one_network_at_a_time(sizes, activation):
 
 @pytest.mark.parametrize("floor", [0.0, 0.1, float("nan")])
 @pytest.mark.parametrize("sizes", SHAPES)
-def test_probabilities_of_one_expert_a_row_sum_to_one_and_are_the_chances(sizes, floor):
+def test_an_expert_is_drawn_with_the_very_probabilities_that_it_is_counted_with(sizes, floor):
     stack = _stack(sizes, floor=floor)
     observations, _ = _states(90, sizes[-1])
     which = np.random.default_rng(2).integers(7, size=90)
+    which[:40] = 3
     p = stack.probabilities(observations, which)
     assert p.shape == (90, sizes[-1])
     np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)
     for action in range(sizes[-1]):
         given = stack.chances(observations, np.full(90, action))
-        np.testing.assert_allclose(p[:, action], given[which, np.arange(90)], rtol=1e-4)
+        np.testing.assert_array_equal(p[:, action], given[which, np.arange(90)])
 
 
 def test_least_is_mixed_in():
@@ -86,17 +87,54 @@ def test_an_experts_bits_do_not_depend_on_the_others(sizes, rows):
     whole = stack.chances(observations, actions)
     without = np.delete(np.arange(60), 17)
     mixed = np.random.default_rng(3).permutation(60)
-    for chosen in (without, mixed, np.array([17]), np.array([59, 0])):
+    for chosen in (without, mixed, np.array([17]), np.array([59, 0]), slice(1, None, 2)):
         np.testing.assert_array_equal(stack.take(chosen).chances(observations, actions), whole[chosen])
+
+
+@pytest.mark.parametrize("sizes", [*SHAPES, (3, 64, 64, 2), (3, 512, 256, 64, 4)])
+def test_an_experts_bits_do_not_depend_on_the_other_states(sizes):
+    stack = _stack(sizes, experts=3, floor=float("nan"))
+    observations, actions = _states(1100, sizes[-1])
+    whole = stack.chances(observations, actions)
+    generator = np.random.default_rng(4)
+    for rows in (1, 2, 15, 16, 17, 40, 250, 1099):
+        some = generator.permutation(1100)[:rows]
+        np.testing.assert_array_equal(stack.chances(observations[some], actions[some]), whole[:, some])
+
+
+def test_an_experts_bits_do_not_depend_on_where_its_weights_lie():
+    mlp = Mlp((3, 17, 5))
+    theta = np.random.default_rng(0).normal(size=(9, mlp.parameters)).astype(np.float32)
+    theta[:] = theta[0]
+    observations, actions = _states(50, 5)
+    stack = Stacked.from_mlp(BOX, mlp, theta, floor=float("nan"))
+    assert len({row.ctypes.data % 64 for row in stack.weights[0][0]}) > 1
+    given = stack.chances(observations, actions)
+    assert (given == given[0]).all()
 
 
 def test_chunks_change_no_bit(monkeypatch):
     stack = _stack((3, 32, 16, 8, 4), experts=40, floor=float("nan"))
     observations, actions = _states(100, 4)
     whole = stack.chances(observations, actions)
-    for held in (1, 32 * 300, 2**30):
+    for held, blocks in ((1, 1), (32 * 300, 3), (2**30, 2**10)):
         monkeypatch.setattr("tacit.agents.stacked._HELD", held)
+        monkeypatch.setattr("tacit.agents.stacked._BLOCKS", blocks)
         np.testing.assert_array_equal(stack.chances(observations, actions), whole)
+
+
+def test_of_equal_outputs_the_first_is_best():
+    weights = ((np.zeros((1, 3, 3)), np.array([[0.0, 1.0, 1.0]])),)
+    stack = Stacked(BOX, (3, 3), weights, floor=0.25)
+    assert stack.greedy(np.zeros((2, 3))).tolist() == [[1, 1]]
+    np.testing.assert_array_equal(stack.probabilities(np.zeros((1, 3)), [0]), [[0.25, 0.5, 0.25]])
+
+
+def test_no_states_and_no_rows():
+    stack = _stack((3, 4), floor=float("nan"))
+    assert stack.chances(np.zeros((0, 3)), np.zeros(0, int)).shape == (7, 0)
+    assert stack.greedy(np.zeros((0, 3))).shape == (7, 0)
+    assert stack.probabilities(np.zeros((0, 3)), np.zeros(0, int)).shape == (0, 4)
 
 
 def test_from_mlp_reads_the_parameters_in_place():
