@@ -136,6 +136,9 @@ class Consensus:
         if self.clone is not None:
             same = self.clone.actions == self.actions
             check("clone.actions", self.clone.actions, same, f"the policy's {self.actions} actions")
+            least = self.floor.probability if isinstance(self.floor, PMin) else 0.0
+            kept = self.clone.floor >= least
+            check("clone.floor", self.clone.floor, kept, f"at least the {least:g} that floor=PMin(...) promises")
 
     @property
     def actions(self) -> int:
