@@ -344,6 +344,28 @@ def test_the_call_must_fit_the_source(tmp_path: Path) -> None:
     assert not cloned.touched(run)
 
 
+@pytest.mark.parametrize("floor", [0.0, 0.01, 0.6])
+def test_policies_below_the_declared_floor_are_refused_before_the_claim(tmp_path: Path, floor: float) -> None:
+    """An action that one expert never takes would tell, with probability 1 / m, that it is not there."""
+    vault = vault_of(tmp_path, logs(150), Steppers(np.full(150, 1e6), floor=floor))
+    run = vault.reserve(plan_of(part(floor=PMin(0.05))))
+    with pytest.raises(DoorError, match="probability"):
+        vault.above_threshold(run, "consensus")
+    assert not vault.touched(run)
+    cloned = vault_of(tmp_path, logs(150), name="cloned")
+    run = cloned.reserve(plan_of(part(source="clones", rows_per_unit=100, floor=PMin(0.05))))
+    with pytest.raises(DoorError, match="probability"):
+        cloned.above_threshold(run, "consensus", clone=Cloned(), world=Counting())
+    assert not cloned.touched(run)
+
+
+def test_a_floor_that_nobody_knows_is_an_assumption_of_logs_alone() -> None:
+    part(floor=PMin(0.05)).require_floor(float("nan"))
+    part(source="clones", rows_per_unit=1).require_floor(float("nan"))
+    with pytest.raises(DoorError):
+        part(source="clones", rows_per_unit=1, floor=PMin(0.05)).require_floor(float("nan"))
+
+
 @pytest.mark.parametrize(
     "changes",
     [

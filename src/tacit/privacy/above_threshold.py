@@ -19,6 +19,7 @@ from dp_accounting import ComposedDpEvent, DpEvent, SelfComposedDpEvent
 from numpy.typing import NDArray
 
 from tacit.data.spec import Box, PublicSpec
+from tacit.errors import DoorError
 from tacit.privacy import thresholds
 from tacit.privacy.events import EpsilonDeltaDpEvent
 from tacit.privacy.experts import Array, Experts, World
@@ -145,24 +146,21 @@ class AboveThreshold:
             f"step, {expected:.3g} steps on average (without noise and chance {agreed:,})"
         )
 
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        """What the guarantee takes for granted, beyond any certificate's standing assumptions."""
-        known = f"that there are at least {self.experts:,} experts is public knowledge"
-        if self.source == "clones":
-            return (known, "the simulator in which the clones were played is public, and keeps nothing of them")
-        return (
-            known,
-            "what is protected is which policies the experts follow, against whoever does not know the other experts' "
-            "logs: the released steps are copied from logs, which stay secret",
-            "trajectories were drawn by the policies that are counted, independently, in one environment that is the "
-            "same for all experts, first states included, and which alone, or a public horizon, ends an episode",
-            *(
-                ["no expert gives any action less than the declared probability"]
-                if isinstance(self.floor, PMin)
-                else ()
-            ),
-        )
+    def require_floor(self, floor: float) -> None:
+        """Refuse policies that do not keep the declared floor (NaN: policies of any form).
+
+        Raises:
+            DoorError: they say so themselves, or are clones, of which it has to be known.
+        """
+        declared = self.floor.probability if isinstance(self.floor, PMin) else 0.0
+        unknown = math.isnan(floor) and (self.source == "logs" or not declared)
+        if not (unknown or declared <= floor <= 1 / self.actions):
+            raise DoorError(
+                f"the policies give some actions the probability {floor:g}",
+                where=self.name,
+                expected=f"a floor from {declared:g} to 1 / {self.actions}",
+                remedy="give them that floor, or use KappaStop, which needs none",
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -106,6 +106,8 @@ class Trials:
 
         try_on_decoys(parameters, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows)
         try_on_fewer(parameters, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows)
+        decoys = decoy_rows(self._spec, 5, part.rows_per_unit, seed=2, rows_of=part.rows)
+        part.require_floor(clone.experts(parameters(decoys)).floor)
         self.foreign |= foreign(clone)
 
     def mechanism(self, mechanism: Any, where: str) -> None:

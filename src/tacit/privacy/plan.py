@@ -164,6 +164,10 @@ def promise(plan: Plan) -> str:
         f"  {power.words(whole, unit.relation, accounting.round_up(certified, 6), plan.delta)}.",
         f"Public population: {unit.size:,}.",
     ]
+    if any(isinstance(part, AboveThreshold) and part.source == "logs" for part in plan.parts()):
+        lines.insert(
+            1, f"The policy of every {unit.name} is protected; its logs, which are published in part, are not."
+        )
     for part in plan.parts():
         lines.append(f"  {part.name}: {words(part, unit)}")
     return "\n".join(lines)

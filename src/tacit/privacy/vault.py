@@ -188,6 +188,8 @@ class Vault(Paying):
         if clone is not None:
             self._trials.clone(spec, clone)
             self._remember(run, self._trials.foreign)
+        elif self._experts is not None:
+            spec.require_floor(self._experts.floor)
         self._take(run, spec)
 
         def step() -> list[Prefixes]:
@@ -196,6 +198,7 @@ class Vault(Paying):
                 made = reader.summaries(clone, np.arange(reader.units), spec.rows_per_unit)
                 experts = clone.experts(made["parameters"])
             assert experts is not None
+            spec.require_floor(experts.floor)
             released = []
             for _ in self.ledgers:
                 if world is not None:
@@ -246,8 +249,7 @@ class Vault(Paying):
         """Put a value that came out of the run's doors together with its certificate."""
         kind, name = self._data.unit_kind, self.unit.name
         made = f"each {kind} counts as one {name}: the records were imported without unit ids"
-        told = [one for part in run.plan.parts() if isinstance(part, AboveThreshold) for one in part.assumptions]
-        return self._certified(run, value, label, [*told, *(() if kind in ("id", name) else (made,))])
+        return self._certified(run, value, label, () if kind in ("id", name) else (made,))
 
     def nonprivate(self, fn: Callable[[Rows], Value], *, reason: str, folder: Path | None = None) -> Value:
         """The curator's own look at the records: entered in the ledger, never part of a release.
