@@ -114,8 +114,6 @@ def load(
             raise _unlike(path, "has another shape than those before", "networks of the same widths and activation")
         if network.sizes[-1] != actions:
             raise _unlike(path, f"has {network.sizes[-1]} outputs", f"{actions}, one for each action")
-        if not all(np.isfinite(part).all() for layer in network.layers for part in layer):
-            raise _unlike(path, "has weights that are not finite", "finite numbers")
         same = seen.setdefault(network.digest(), path.name)
         if same != path.name:
             raise DataError(
@@ -228,6 +226,8 @@ def _released(path: Path) -> Network:
 
 def _fitted(network: Network, features: Features, path: Path) -> Network:
     """The network with `features` in front of it."""
+    if not all(np.isfinite(part).all() for layer in network.layers for part in layer):
+        raise _unlike(path, "has weights that are not finite", "finite numbers")
     if network.features is not None:
         if not _alike(network.features, features):
             raise _unlike(path, "was made for other features of the observation", f"those of this world, {features}")
