@@ -97,7 +97,7 @@ def test_everybody_adds_a_vector_of_the_norm_that_the_plan_declares(actions: int
     plan = votes(
         anchors=Uniform(low=LOW, high=HIGH, count=50),
         clone=clone,
-        policy=dataclasses.replace(POLICY, network=Mlp((4, actions)), head=Categorical(actions)),
+        policy=Policy(FEATURES, Mlp((4, actions)), Categorical(actions)),
     )
     found = Vote(Ballot(clone, None))(rows, np.stack([ANCHORS, ANCHORS]))
     (part,) = plan.parts()
