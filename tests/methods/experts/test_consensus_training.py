@@ -118,7 +118,8 @@ def test_consensus_and_noisy_steps_learn_together(tmp_path: Path) -> None:
     release.certificate.verify()
     assert release.certificate.epsilon <= 10.0
     assert place.steps_left(place.reserve(ready), TRAINING) == 0
-    assert any("copied from their logs" in line for line in release.certificate.not_protected)
+    assert release.certificate.covered[1] == "which policy each expert follows, and whether it is one of them"
+    assert any("published as they were recorded" in line for line in release.certificate.not_protected)
     with pytest.raises(PlanExhausted):
         training.learn(ready, place)
 
@@ -130,7 +131,7 @@ def test_dp_sgd_alone(tmp_path: Path) -> None:
     release = training.learn(ready, vault(tmp_path, asked=False))
     assert release.value.prefixes is None
     assert balanced(release.value.actor())[0] > UNTAUGHT
-    assert not any("copied from their logs" in line for line in release.certificate.not_protected)
+    assert not any("published as they were recorded" in line for line in release.certificate.not_protected)
 
 
 def test_clones_in_a_public_world_alone(tmp_path: Path) -> None:
@@ -141,7 +142,7 @@ def test_clones_in_a_public_world_alone(tmp_path: Path) -> None:
     assert release.value.prefixes is not None
     assert int(release.value.prefixes[0].lengths.sum()) > 0
     assert balanced(release.value.actor())[0] > UNTAUGHT
-    assert not any("copied from their logs" in line for line in release.certificate.not_protected)
+    assert not any("published as they were recorded" in line for line in release.certificate.not_protected)
 
 
 def test_without_a_released_step_the_noisy_ones_are_taken(tmp_path: Path) -> None:

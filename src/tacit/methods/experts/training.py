@@ -16,6 +16,8 @@ noisy steps pay for themselves. Proof page: `proofs/experts.md`.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -110,13 +112,6 @@ def _label(plan: Consensus) -> Label:
     if not plan.asks or plan.clone is not None:
         return usual
     name = "expert" if plan.unit is None else plan.unit.name
-    return Label(
-        covered=(usual.covered[0], f"which policy any one {name} follows, and that there is one"),
-        not_covered=usual.not_covered,
-        not_protected=(
-            "everybody and everything that the experts met with: released steps are copied from their logs, with "
-            "states, rewards and transitions as they were (patients, if experts are doctors)",
-            f"a {name} against somebody who knows the other {name}s' logs, and so knows whose a copied step is",
-            *usual.not_protected,
-        ),
+    return replace(
+        usual, covered=(usual.covered[0], f"which policy each {name} follows, and whether it is one of them")
     )
