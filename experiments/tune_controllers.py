@@ -57,7 +57,7 @@ LANDER = np.array([0.5, 1.0, 0.4, 0.5, 0.5, 1.0, 0.5, 0.5, 0.05, 0.5])
 SEARCHES: dict[Name, Search] = {
     "acrobot": Search(np.zeros((6, 3)), np.ones((6, 3)), 500, 50, 20),
     "hiv": Search(np.zeros((7, 4)), np.ones((7, 4)), 50, 24, 40, draws=80, episodes=4, decay=0.93),
-    "lunar_lander": Search(LANDER, 0.5 * LANDER, 600, 10, 10, draws=40, elite=8, episodes=4),
+    "lunar_lander": Search(LANDER, 0.5 * LANDER, 600, 10, 6, draws=30, elite=6, episodes=3),
 }
 
 

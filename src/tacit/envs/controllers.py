@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import solve_discrete_are
 
 from tacit.agents.features import Features, Scaled
 from tacit.agents.stacked import Stacked
@@ -31,26 +30,44 @@ CART_POLE_COSTS = (
     ((0.1, 0.1, 1.0, 0.1), 1.0),
 )
 """Quadratic costs of the state (its diagonal) and of the push: a hasty, an upright and a lazy controller."""
+DOUBLINGS = 16
 
 
 @cache
 def cart_pole_gains() -> FloatArray:
     """Linear-quadratic regulators of all variations under all costs, [3,000, 4]; the push is the sign of -K x."""
-    carts = [cast(CartPole, variation("cart_pole", i)) for i in range(count("cart_pole"))]
-    return np.array([_regulator(cart, *cost) for cost in CART_POLE_COSTS for cart in carts])
+    carts = [_around_the_top(cast(CartPole, variation("cart_pole", i))) for i in range(count("cart_pole"))]
+    a, b = (np.stack(part) for part in zip(*carts, strict=True))
+    return np.concatenate([_regulators(a, b, np.diag(state), push) for state, push in CART_POLE_COSTS])
 
 
-def _regulator(cart: CartPole, state_cost: tuple[float, ...], push_cost: float) -> FloatArray:
-    """K [4] of the dynamics around the upright pole, where a push is a number in units of the force."""
+def _around_the_top(cart: CartPole) -> tuple[FloatArray, FloatArray]:
+    """A [4, 4] and b [4] of the dynamics x' = A x + b u near the upright pole, u in units of the force."""
     mass, moment = cart.cart_mass + cart.pole_mass, cart.pole_mass * cart.half_length
     inertia = cart.half_length * (4.0 / 3.0 - cart.pole_mass / mass)
-    a, b = np.eye(4), np.zeros((4, 1))
+    a, b = np.eye(4), np.zeros(4)
     a[0, 1] = a[2, 3] = SECONDS
     a[1, 2], a[3, 2] = -SECONDS * moment * cart.gravity / (inertia * mass), SECONDS * cart.gravity / inertia
-    b[1, 0] = SECONDS * cart.force / mass * (1.0 + moment / (inertia * mass))
-    b[3, 0] = -SECONDS * cart.force / mass / inertia
-    p = solve_discrete_are(a, b, np.diag(state_cost), np.array([[push_cost]]))
-    return np.asarray(np.linalg.solve(push_cost + b.T @ p @ b, b.T @ p @ a)[0])
+    b[1] = SECONDS * cart.force / mass * (1.0 + moment / (inertia * mass))
+    b[3] = -SECONDS * cart.force / mass / inertia
+    return a, b
+
+
+def _regulators(a: FloatArray, b: FloatArray, state_cost: FloatArray, push_cost: float) -> FloatArray:
+    """K [n, 4] for dynamics A [n, 4, 4] and b [n, 4], all at once, by the doubling method for the Riccati equation
+    (Anderson 1978): every round squares what is left of the closed loop.
+    """
+    forward, spread, value = a, b[:, :, None] * b[:, None, :] / push_cost, np.broadcast_to(state_cost, a.shape)
+    for _ in range(DOUBLINGS):
+        within = np.linalg.inv(np.eye(4) + spread @ value)
+        turned = forward.swapaxes(1, 2)
+        value, spread = (
+            value + turned @ value @ within @ forward,
+            spread + forward @ within @ spread @ turned,
+        )
+        forward = forward @ within @ forward
+    weighted = (value @ b[:, :, None])[:, :, 0]
+    return np.asarray((weighted[:, None] @ a)[:, 0] / (push_cost + (weighted * b).sum(axis=1))[:, None])
 
 
 @cache

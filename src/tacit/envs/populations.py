@@ -43,7 +43,7 @@ class World:
         spec: public bounds of its rows.
         horizon: steps after which a logged episode is cut.
         evaluation: steps after which an episode is cut when a policy is evaluated.
-        bounds: public bounds of the return of a logged episode.
+        bounds: public bounds of the return of a logged episode (of a lander: a public scale; some are far below it).
         box: the part of the observations where decisions matter: a public scale for features, and where to ask
             policies what they would do.
         dimensions: what the numbers of an observation are.
