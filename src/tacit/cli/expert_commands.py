@@ -58,8 +58,8 @@ class Learn:
         steps: of the training, noiseless ones included (return-weighted, consensus).
         learner: the loss of the training on consensus: conservative or plain Q-learning, or imitation.
         prefixes: how many trajectories are drawn for the consensus.
-        present: public lower bound on how many experts there are; by default the population.
-        stop: chance of a random end of a prefix at each step, in place of --floor.
+        present: public lower bound on how many experts there are (consensus).
+        stop: chance of a random end of a prefix at each step, in place of --floor; by default 0.02.
         queried: draw the trajectories of the experts' own policies, not of their clones'. The promise then covers the
             policies alone.
         share: of epsilon and delta, for the consensus; the rest is for the training.

@@ -20,6 +20,7 @@ from tacit.hub.experts import level
 from tacit.measure.report import ExpertsReport
 from tacit.methods import experts
 from tacit.methods.experts import Learned
+from tacit.methods.experts.queried import require_policies
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Release
 from tacit.privacy.vault import Vault
@@ -65,10 +66,13 @@ def _promise(command: Learn, found: Planned) -> None:
 def _produce(command: Learn, found: Planned, world: World | None) -> None:
     watch = outcome.Stopwatch()
     data, played = _experts(command, world)
+    asked = played.experts if played is not None and level(found.plan) == "policies" else None
+    if asked is not None:
+        require_policies(asked, data.spec, floor=command.floor or 0.0)
     settings = {k: v for k, v in dataclasses.asdict(command).items() if k not in ("dry_run", "out")}
     simulated = data.simulated
     with RunFolder.attempt(command.out, "learn", settings, resume=None) as run, _ledger(command, found, run) as ledger:
-        vault = Vault(data, ledger, experts=_asked(found, played))
+        vault = Vault(data, ledger, experts=asked)
         with progress("Learning with privacy"):
             release = experts.learn(found.plan, vault, found.simulator, anchors=found.anchors)
         hub.save(release, run.inside(FOLDER), notes=_notes(world))
@@ -88,11 +92,6 @@ def _experts(command: Learn, world: World | None) -> tuple[Trajectories, learn_s
     played = learn_sources.played(command, world)
     with progress("Checking the logs"):
         return learn_sources.trajectories(played, world, simulated=learn_sources.nobody(command)), played
-
-
-def _asked(found: Planned, played: learn_sources.Played | None) -> Any:
-    """The policies that the vault may ask: those of a plan that says so."""
-    return played.experts if played is not None and level(found.plan) == "policies" else None
 
 
 @contextmanager

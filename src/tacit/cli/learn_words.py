@@ -117,8 +117,6 @@ def require_sound(command: Learn) -> None:
             raise meaningless(f"--{name.replace('_', '-')}", f"a method that has it, not {command.method}")
     if command.floor is not None and command.stop is not None:
         raise refused("--floor and --stop exclude each other", "one of them", "leave --floor out: --stop needs none")
-    if command.queried and command.floor is None and command.stop is None:
-        raise refused("--queried needs --floor or --stop", "how an unreleased action is hidden", "give --stop 0.02")
     if command.simulates and command.world not in get_args(populations.Name):
         names = ", ".join(get_args(populations.Name))
         raise refused("there are no experts", f"a folder, or --world {names}", "name the folder of logs or policies")
