@@ -1,0 +1,184 @@
+"""What the experiments on learning from experts share: logs of a population, one learning run, and what it is worth.
+
+A field is a population of 3,000 experts with its logs, both of one seed. Logs of fast worlds are made where they are
+needed and go away; those of slow ones stay under runs/experts/, and are made again where they are missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from experiments.store import ROOT
+from tacit import experts as learning
+from tacit.agents.stacked import Stacked
+from tacit.data.trajectories import Trajectories
+from tacit.envs import populations
+from tacit.envs.populations import Kind, Name, Playing, World
+from tacit.envs.serving import Actor
+from tacit.methods.experts import training
+from tacit.methods.experts.consensus import Consensus
+from tacit.methods.experts.learned import Learned
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.vault import Vault
+from tacit.units import Unit
+
+EXPERTS, DELTA = 3_000, 1 / 6_000
+KEPT = ROOT / "runs" / "experts"
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+Plan = learning.Votes | learning.ReturnWeighted | Consensus
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is logged and how well it is judged.
+
+    Args:
+        trajectories, horizon: of each expert, and their steps.
+        episodes: of a released policy.
+        judged: how many experts are judged, and in how many episodes each.
+        populations: how many populations there are for the seeds; a seed s has the population s modulo this number.
+        kept: whether the logs are kept on disk.
+    """
+
+    trajectories: int = 20
+    horizon: int = 200
+    episodes: int = 200
+    judged: tuple[int, int] = (300, 2)
+    populations: int = 1_000
+    kept: bool = False
+
+
+SIZES: dict[Name, Size] = {
+    "cart_pole": Size(),
+    "acrobot": Size(),
+    "lunar_lander": Size(8, 300, episodes=50, judged=(100, 1), populations=2, kept=True),
+    "hiv": Size(20, 50, kept=True),
+}
+
+
+@dataclass(frozen=True)
+class Field:
+    """A population and its logs.
+
+    Args:
+        name, kind: of the world and of the experts.
+        seed: of both, and of the episodes in which policies are judged.
+        experts: m.
+        size: how much is logged.
+    """
+
+    name: Name
+    kind: Kind
+    seed: int
+    experts: int = EXPERTS
+    size: Size = Size()
+
+    @classmethod
+    def of(cls, name: Name, kind: Kind, seed: int) -> Field:
+        """At full size."""
+        return cls(name, kind, seed, size=SIZES[name])
+
+    def small(self) -> Field:
+        """A tenth of the experts, with short logs."""
+        size = replace(self.size, trajectories=8, horizon=30, episodes=4, judged=(4, 1), kept=False)
+        return replace(self, experts=self.experts // 10, size=size)
+
+    @property
+    def words(self) -> str:
+        """What the field is, for its cells."""
+        size = self.size
+        logged = f"{size.trajectories} trajectories of at most {size.horizon} steps each"
+        who = f"{self.experts:,} {self.kind} experts of {self.name} (seed {self.population_seed})"
+        return f"{who}, {logged}; judged in {size.episodes} episodes"
+
+    @cached_property
+    def world(self) -> World:
+        """Where the experts act."""
+        return populations.world(self.name)
+
+    @cached_property
+    def population(self) -> Stacked:
+        """The experts."""
+        return populations.population(self.world, self.kind, self.experts, seed=self.population_seed)
+
+    @property
+    def population_seed(self) -> int:
+        """Of experts and logs."""
+        return self.seed % self.size.populations
+
+    @property
+    def unit(self) -> Unit:
+        """One expert more or less."""
+        return Unit("expert", "add_or_remove", self.experts)
+
+    @contextlib.contextmanager
+    def logs(self) -> Iterator[Path]:
+        """A folder with the experts' logs, in tacit's own format."""
+        size = self.size
+        stem = f"{self.name}-{self.kind}-{self.experts}x{size.trajectories}x{size.horizon}-{self.population_seed}"
+        with tempfile.TemporaryDirectory(dir=MEMORY) as passing:
+            folder = (KEPT if size.kept else Path(passing)) / stem
+            if not folder.exists():
+                self._write(folder)
+            yield folder
+
+    def _write(self, folder: Path) -> None:
+        columns = populations.logs(
+            self.world, self.population, self.size.trajectories, self.size.horizon, seed=self.population_seed
+        )
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        partial = folder.with_suffix(f".{os.getpid()}")
+        Trajectories.from_arrays(**columns, spec=self.world.spec, simulated=True).save(partial)
+        try:
+            os.replace(partial, folder)
+        except OSError:  # another process was first
+            shutil.rmtree(partial)
+
+    def calibrated(self, plan: Plan, epsilon: float | None) -> Plan:
+        """The plan at this epsilon; with None, without noise.
+
+        Raises:
+            PlanError: a threshold is out of the experts' reach.
+        """
+        if epsilon is None:
+            return replace(plan, noise_multiplier=0.0).price(unit=self.unit, delta=DELTA)
+        return plan.calibrate(unit=self.unit, epsilon=epsilon, delta=DELTA)
+
+    def learned(self, plan: Plan, logs: Path, replicates: int = 1, **arguments: Any) -> Learned:
+        """Learn under a calibrated or priced plan through the doors, with ledgers in a folder that goes away."""
+        assert plan.epsilon is not None
+        epsilon = plan.epsilon * 1.0000001 if np.isfinite(plan.epsilon) else 1e6
+        asked = isinstance(plan, Consensus) and plan.asks and plan.clone is None
+        with tempfile.TemporaryDirectory(dir=MEMORY) as folder, contextlib.ExitStack() as opened:
+            ledgers = [
+                opened.enter_context(
+                    Ledger(Path(folder) / f"{r}.ledger", self.unit, epsilon=epsilon, delta=DELTA * 1.0000001)
+                )
+                for r in range(replicates)
+            ]
+            vault = Vault(Trajectories.open(logs), ledgers, experts=self.population if asked else None)
+            if isinstance(plan, Consensus):
+                return training.learn(plan, vault, **arguments).value
+            return learning.learn(plan, vault, **arguments).value
+
+    def returns(self, actor: Actor, episodes: int | None = None, replicates: int = 1) -> npt.NDArray[np.float64]:
+        """Mean undiscounted returns [R] of an actor's fresh episodes in the default setting."""
+        number = episodes or self.size.episodes
+        got = populations.returns(self.world, actor, number, seed=10_000 + self.seed, replicates=replicates)
+        return np.asarray(got.mean(axis=1))
+
+    def own_returns(self, some: int, episodes: int) -> npt.NDArray[np.float64]:
+        """Mean returns [some] of the first experts' own best actions."""
+        greedy = replace(self.population.take(slice(0, some)), floor=0.0)
+        return self.returns(Playing(greedy), episodes, replicates=some)

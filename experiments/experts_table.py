@@ -1,0 +1,324 @@
+"""Learning from 3,000 experts: four worlds, two populations, what each method returns at each epsilon.
+
+    python -m experiments.experts_table              # resumable; --worlds to share the work between processes
+    python -m experiments.experts_table --quick      # 300 experts, few steps; written under runs/quick/
+    python -m experiments.check experts_table        # recompute the promised figures from the raw rows
+    python -m experiments.experts_tables             # tables and picture from the raw rows
+
+Unit: one expert, added or removed; 3,000 of them; delta 1/6,000. A cell is one method on one population's logs, at all
+epsilons, for one seed, of which experts, logs, noise and the episodes of the judgement are new (populations of the slow
+worlds are fewer than seeds: `experts_runs.SIZES`). Judged is the most probable action of the last policy in the default
+setting of the world, by the mean undiscounted return of fresh episodes.
+
+votes              clone votes, the default of `tacit.experts`
+return_weighted    return-weighted imitation by full-batch noisy steps
+consensus_dpsgd    the paper's method as it can be proved: prefixes of the experts' own trajectories, then CQL on them
+                   between noisy steps on the rest, one composition for both
+consensus_only     the same without noisy steps, for several numbers of prefixes; every one is kept
+clones_consensus   the same with clones played in a public simulator, so that logs are protected as well
+dpsgd_alone        the noisy steps alone, with all of epsilon
+cql, imitation     without privacy: CQL on all rows; return-weighted imitation without noise
+noise              votes that count for nothing: the learner of `votes`, given noise of epsilon 1 alone
+experts            the experts' own best actions, and what they logged
+
+Where no number of experts that is sure to be there reaches the threshold, a cell says so: the method cannot be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from experiments.check import Figure
+from experiments.experts_recipes import EPSILONS, Recipes, recipes
+from experiments.experts_runs import SIZES, Field, Plan
+from experiments.store import RESULTS, ROOT, Store
+from tacit import experts as learning
+from tacit.agents.policies import Acting
+from tacit.data.trajectories import Trajectories
+from tacit.envs.populations import Kind, Name
+from tacit.errors import PlanError
+from tacit.measure.utility import interval
+from tacit.methods.experts.learned import Learned
+
+SEEDS = tuple(range(100, 105))
+SOURCES = (
+    "src/tacit/agents/discrete_offline.py",
+    "src/tacit/agents/features.py",
+    "src/tacit/agents/heads.py",
+    "src/tacit/agents/learners.py",
+    "src/tacit/agents/networks.py",
+    "src/tacit/agents/optimizers.py",
+    "src/tacit/agents/policies.py",
+    "src/tacit/agents/stacked.py",
+    "src/tacit/envs/acrobot.py",
+    "src/tacit/envs/cart_pole.py",
+    "src/tacit/envs/controllers.*",
+    "src/tacit/envs/hiv.py",
+    "src/tacit/envs/lunar_lander.py",
+    "src/tacit/envs/populations.py",
+    "src/tacit/envs/serving.py",
+    "src/tacit/envs/variations.py",
+    "src/tacit/methods/experts/*.py",
+    "src/tacit/privacy/above_threshold.py",
+    "src/tacit/privacy/account*.py",
+    "src/tacit/privacy/clipping.py",
+    "src/tacit/privacy/discrete_laplace.py",
+    "src/tacit/privacy/gradients.py",
+    "src/tacit/privacy/noise.py",
+    "src/tacit/privacy/reader.py",
+    "src/tacit/privacy/thresholds.py",
+    "src/tacit/privacy/vault.py",
+    "experiments/experts_recipes.py",
+    "experiments/experts_runs.py",
+    "experiments/experts_table.py",
+)
+METHODS = (
+    "votes",
+    "return_weighted",
+    "consensus_dpsgd",
+    "consensus_only",
+    "clones_consensus",
+    "dpsgd_alone",
+    "cql",
+    "imitation",
+    "noise",
+    "experts",
+)
+FREE = ("cql", "imitation")
+RIVALS = ("consensus_dpsgd", "consensus_only", "dpsgd_alone")
+NOISES = 8
+"""Draws of noise alone."""
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A field whose logs lie there, and what is done in it."""
+
+    here: Field
+    logs: Path
+    ways: Recipes
+    epsilons: tuple[float, ...] = EPSILONS
+
+    def judged(self, learned: Learned) -> list[float]:
+        """Mean returns of all replicates."""
+        return list(map(float, self.here.returns(learned.actor(), replicates=learned.replicates).round(4)))
+
+    def private(self, plan_at: Callable[[float], Plan], **arguments: Any) -> Values:
+        """Of a method at every epsilon: its return, and the length of every released prefix."""
+        out: Values = {}
+        for epsilon in self.epsilons:
+            try:
+                plan = self.here.calibrated(plan_at(epsilon), epsilon)
+            except PlanError as error:
+                if "threshold" not in str(error):
+                    raise
+                out[f"{epsilon:g}"] = {"unreachable": True}
+                continue
+            learned = self.here.learned(plan, self.logs, **arguments)
+            row: Values = {"return": self.judged(learned)[0]}
+            if learned.prefixes is not None:
+                row["prefixes"] = learned.prefixes[0].lengths.tolist()
+            out[f"{epsilon:g}"] = row
+        return out
+
+    def votes(self) -> Values:
+        """The default."""
+        world = self.here.world.domain if self.ways.votes.rounds > 1 else None
+        return self.private(lambda _: self.ways.votes, world=world)
+
+    def consensus_only(self) -> Values:
+        """For each n_r."""
+        return {
+            f"n_r={number}": self.private(lambda _, number=number: self.ways.alone_with(number))
+            for number in self.ways.alone
+        }
+
+    def clones_consensus(self) -> Values:
+        """The paper's method on clones."""
+
+        def plan(epsilon: float) -> Plan:
+            return replace(self.ways.mixed_at(epsilon), clone=self.ways.clone)
+
+        return self.private(plan, world=self.here.world.domain)
+
+    def imitation(self) -> Values:
+        """Without noise."""
+        plan = self.here.calibrated(self.ways.return_weighted, None)
+        return {"return": self.judged(self.here.learned(plan, self.logs))[0]}
+
+    def cql(self) -> Values:
+        """Without privacy, on a sample of all rows that is as large as what the minibatches take."""
+        from tacit.agents.discrete_offline import train
+
+        how, seen = self.ways.ceiling, Trajectories.open(self.logs).columns
+        drawn = np.random.default_rng(self.here.seed)
+        total, taken = len(seen["rewards"]), how.steps * how.batch
+        rows = np.sort(drawn.choice(total, min(total, taken), replace=False))
+        columns = {name: np.asarray(column)[rows] for name, column in seen.items()}
+        theta = train(
+            how.learner,
+            how.policy.network,
+            how.policy.features,
+            columns,
+            steps=how.steps,
+            batch=how.batch,
+            learning_rate=how.rate,
+            seed=self.here.seed,
+        )
+        return {"return": float(self.here.returns(Acting(how.policy, theta[None], greedy=True))[0])}
+
+    def noise(self) -> Values:
+        """Every expert's weight is exp(-30)."""
+        silent = learning.ReturnWeight(low=1e8, high=2e8, sharpness=30.0)
+        plan = self.here.calibrated(replace(self.ways.votes, weight=silent), 1.0)
+        world = self.here.world.domain if plan.rounds > 1 else None
+        return {"returns": self.judged(self.here.learned(plan, self.logs, NOISES, world=world))}
+
+    def experts(self) -> Values:
+        """Mean greedy returns of some experts, and the mean return of all logged episodes."""
+        some, episodes = self.here.size.judged
+        seen = Trajectories.open(self.logs)
+        total = float(np.sum(seen.columns["rewards"], dtype=np.float64)) / seen.counts()["episodes"]
+        return {"returns": self.here.own_returns(some, episodes).round(4).tolist(), "logged": total}
+
+    def values(self, method: str) -> Values:
+        """The values of one cell."""
+        ways = self.ways
+        done: dict[str, Callable[[], Values]] = {
+            "votes": self.votes,
+            "return_weighted": lambda: self.private(lambda _: ways.return_weighted),
+            "consensus_dpsgd": lambda: self.private(ways.mixed_at),
+            "consensus_only": self.consensus_only,
+            "clones_consensus": self.clones_consensus,
+            "dpsgd_alone": lambda: self.private(lambda _: ways.noisy),
+            "cql": self.cql,
+            "imitation": self.imitation,
+            "noise": self.noise,
+            "experts": self.experts,
+        }
+        return done[method]()
+
+
+def key(name: str, kind: str, method: str, seed: int) -> str:
+    """Of a cell in the result file."""
+    return f"{name}/{kind}/{method}/{seed}"
+
+
+def store(path: Path = RESULTS / "experts_table.json") -> Store:
+    """The result file."""
+    return Store(path, SOURCES, hyperparameters="experiments.experts_recipes, chosen on seeds 0 to 7")
+
+
+def returns(results: Store, name: str, kind: str, method: str, epsilon: float | None = None) -> list[float]:
+    """A method's return for every seed; empty where it cannot be run for each.
+
+    Of `consensus_only` it is that of the n_r with the best mean.
+
+    Raises:
+        LookupError: a cell is missing or stale.
+    """
+    cells = [results.fresh(key(name, kind, method, seed)) for seed in SEEDS]
+    if method in ("noise", "experts"):
+        return [float(np.mean(cell["returns"])) for cell in cells]
+    if method in FREE:
+        return [cell["return"] for cell in cells]
+    if method == "consensus_only":
+        tried = [_at([cell[number] for cell in cells], epsilon) for number in cells[0]]
+        return max(tried, key=lambda row: float(np.mean(row)) if row else -np.inf)
+    return _at(cells, epsilon)
+
+
+def _at(cells: list[Values], epsilon: float | None) -> list[float]:
+    rows = [cell[f"{epsilon:g}"] for cell in cells]
+    return [row["return"] for row in rows] if all("return" in row for row in rows) else []
+
+
+def figures() -> list[Figure]:
+    """Every promised figure, recomputed from the raw rows."""
+    return [*_near(store()), *_ahead(store())]
+
+
+def _near(results: Store) -> Iterator[Figure]:
+    """By how many percent of it ours are behind the best row without privacy."""
+    for name in ("cart_pole", "acrobot"):
+        for kind in get_args(Kind):
+            best = max(float(np.mean(returns(results, name, kind, method))) for method in FREE)
+            for method, epsilon, most in (("votes", 10.0, 2), ("votes", 1.0, 5), ("return_weighted", 1.0, 10)):
+                behind = best - float(np.mean(returns(results, name, kind, method, epsilon)))
+                words = f"{name}, {kind}: {method} at epsilon {epsilon:g} behind the best without privacy, percent"
+                yield Figure(words, 100 * behind / abs(best), most, at_least=False)
+
+
+def _ahead(results: Store) -> Iterator[Figure]:
+    """Lower end of the 95 % interval of the mean difference over seeds."""
+    for name in ("lunar_lander", "hiv"):
+        for kind in get_args(Kind):
+            for epsilon in EPSILONS:
+                ours = returns(results, name, kind, "votes", epsilon)
+                for rival in RIVALS:
+                    theirs = returns(results, name, kind, rival, epsilon)
+                    if theirs:
+                        low = interval(np.subtract(ours, theirs))[1]
+                        yield Figure(f"{name}, {kind}, epsilon {epsilon:g}: votes ahead of {rival} by", low, 0.0)
+
+
+def quick(run: Run) -> Run:
+    """A few steps of everything."""
+    ways = run.ways
+    short: dict[str, Any] = {"steps": 20, "batch": 64}
+    small = replace(
+        ways,
+        votes=replace(ways.votes, anchors=replace(ways.votes.anchors, count=100), rows=400),
+        return_weighted=replace(ways.return_weighted, steps=5, rows=400),
+        noisy=replace(ways.noisy, **short),
+        consensus=replace(ways.consensus, **short, experts=run.here.experts),
+        ceiling=replace(ways.ceiling, steps=20),
+        mixed=dict.fromkeys(ways.mixed, 2),
+        alone=(2,),
+    )
+    return replace(run, ways=small, epsilons=(10.0, 1.0))
+
+
+def main(arguments: list[str]) -> None:
+    """Run what is missing or stale."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--worlds", nargs="+", choices=get_args(Name), default=list(SIZES))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--seeds", nargs="+", type=int, choices=SEEDS, default=list(SEEDS))
+    options = parser.parse_args(arguments)
+    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "experts_table.json")
+    for name in options.worlds:
+        for kind in get_args(Kind):
+            for seed in options.seeds[:1] if options.quick else options.seeds:
+                missing = [one for one in options.methods if not results.has(key(name, kind, one, seed))]
+                here = Field.of(name, kind, seed).small() if options.quick else Field.of(name, kind, seed)
+                if missing:
+                    with here.logs() as logs:
+                        run = Run(here, logs, recipes(name))
+                        fill(quick(run) if options.quick else run, missing, results)
+
+
+def fill(run: Run, methods: list[str], results: Store) -> None:
+    """Put the cells of these methods."""
+    here = run.here
+    for method in methods:
+        began = time.process_time()
+        values = run.values(method)
+        name = key(here.name, here.kind, method, here.seed)
+        results.put(name, dataset=here.words, seed=here.seed, values=values)
+        print(f"{name}: {values} ({time.process_time() - began:.1f} CPU s)", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
