@@ -15,10 +15,11 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import load_file, save_file
 
 from tacit import hub
-from tacit.agents.features import OneHot, Quadratic, Scaled
+from tacit.agents.features import OneHot, Scaled
 from tacit.agents.stacked import Stacked
+from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import DataError, FileError, TacitError
-from test_hub_experts import FEATURES, released, votes
+from test_hub_experts import FEATURES, SPEC, released, votes
 
 
 def stacked(count: int = 5, sizes: tuple[int, ...] = (2, 4, 3), activation: Any = "tanh") -> Stacked:
@@ -35,7 +36,7 @@ def test_saved_policies_come_back(tmp_path: Path, activation: str) -> None:
     assert sorted(path.name for path in (tmp_path / "experts").iterdir())[:3] == [
         *("00.safetensors", "01.safetensors", "02.safetensors"),
     ]
-    theirs = hub.load_experts(tmp_path / "experts", FEATURES, 3, floor=0.1)
+    theirs = hub.load_experts(tmp_path / "experts", SPEC, floor=0.1)
     assert (theirs.sizes, theirs.activation, theirs.floor) == (ours.sizes, activation, 0.1)
     for (w, b), (v, c) in zip(ours.weights, theirs.weights, strict=True):
         assert np.array_equal(w, v)
@@ -59,8 +60,7 @@ def write(folder: Path, name: str, *, scale: float = 1.0, sizes: tuple[int, ...]
 def test_networks_of_raw_observations_act_the_same_behind_scaled_ones(tmp_path: Path) -> None:
     for name in ("2.safetensors", "10.safetensors"):
         write(tmp_path / "experts", name)
-    features = Scaled((-4.0, 0.0), (2.0, 1.0))
-    read = hub.load_experts(tmp_path / "experts", features, 3)
+    read = hub.load_experts(tmp_path / "experts", spaced((-4.0, 0.0), (2.0, 1.0)))
     seen = np.random.default_rng(2).uniform((-4, 0), (2, 1), (64, 2)).astype(np.float32)
     for k, name in enumerate(("2.safetensors", "10.safetensors")):  # 2 before 10
         layers = load_file(tmp_path / "experts" / name)
@@ -78,7 +78,7 @@ def test_exported_graphs_and_released_policies_are_experts_too(tmp_path: Path) -
     hub.to_onnx(release, folder / "0.onnx")
     other = dataclasses.replace(release, value=dataclasses.replace(release.value, theta=-release.value.theta))
     hub.save(other, folder / "1")
-    read = hub.load_experts(folder, FEATURES, 3)
+    read = hub.load_experts(folder, SPEC)
     seen = np.random.default_rng(3).uniform(-1, 1, (40, 2)).astype(np.float32)
     at, rng = np.zeros(40, np.int64), np.random.default_rng(0)
     for k, value in enumerate((release.value, other.value)):
@@ -119,7 +119,7 @@ def test_a_graph_as_pytorch_writes_it_is_read(tmp_path: Path, kind: str) -> None
         node("Softmax", "o", out="p"),
     ]
     graph(tmp_path / "experts" / "0.onnx", nodes, CONSTANTS)
-    read = hub.load_experts(tmp_path / "experts", FEATURES, 3)
+    read = hub.load_experts(tmp_path / "experts", SPEC)
     assert (read.sizes, read.activation) == ((2, 4, 3), kind.lower())
     for (w, b), (v, c) in zip(read.weights, ((W, B), (V, C)), strict=True):
         np.testing.assert_allclose(w[0], v, rtol=1e-6)
@@ -149,24 +149,24 @@ def test_a_graph_as_pytorch_writes_it_is_read(tmp_path: Path, kind: str) -> None
 def test_other_graphs_are_named(tmp_path: Path, nodes: list[Any], message: str) -> None:
     graph(tmp_path / "experts" / "0.onnx", nodes, CONSTANTS)
     with pytest.raises(FileError, match=message):
-        hub.load_experts(tmp_path / "experts", FEATURES, 3)
+        hub.load_experts(tmp_path / "experts", SPEC)
 
 
 def test_a_graph_of_two_inputs_or_with_its_numbers_elsewhere_is_refused(tmp_path: Path) -> None:
     nodes = [node("MatMul", "x", "w", out="o")]
     path = graph(tmp_path / "experts" / "0.onnx", nodes, CONSTANTS, inputs=("x", "y"))
     with pytest.raises(FileError, match="several inputs"):
-        hub.load_experts(tmp_path / "experts", FEATURES, 3)
+        hub.load_experts(tmp_path / "experts", SPEC)
     model = onnx.load(graph(path, nodes, CONSTANTS))
     for tensor in model.graph.initializer:
         tensor.data_location = TensorProto.EXTERNAL
         tensor.external_data.add(key="location", value="../../secret")
     path.write_bytes(model.SerializeToString())
     with pytest.raises(FileError, match="numbers lie in other files"):
-        hub.load_experts(tmp_path / "experts", FEATURES, 3)
+        hub.load_experts(tmp_path / "experts", SPEC)
     path.write_bytes(b"no graph at all")
     with pytest.raises(FileError, match="damaged"):
-        hub.load_experts(tmp_path / "experts", FEATURES, 3)
+        hub.load_experts(tmp_path / "experts", SPEC)
 
 
 def wrong(folder: Path, second: str) -> Path:
@@ -209,7 +209,7 @@ def wrong(folder: Path, second: str) -> Path:
 @pytest.mark.parametrize(
     ("second", "message"),
     [
-        ("wider", "1.safetensors: the policy has another shape than those before"),
+        ("wider", "1.safetensors: the policy is of another kind than those before"),
         ("same", "1.safetensors: it holds the same policy as 0.safetensors, number for number"),
         ("infinite", "1.safetensors: the policy has weights that are not finite"),
         ("truncated", "1.safetensors: it is damaged, or no state dict of numbered linear layers"),
@@ -219,30 +219,38 @@ def wrong(folder: Path, second: str) -> Path:
         ("notes", "1.csv: it is of a kind that holds no policy"),
         ("link", "1.safetensors: it is a link to outside the folder"),
         ("folder", "model.safetensors: the file is missing"),
-        ("features", "1.safetensors: the policy was made for other features"),
+        ("features", "1.safetensors: the policy is of another kind than those before"),
     ],
 )
 def test_what_is_wrong_with_an_expert_is_told(tmp_path: Path, second: str, message: str) -> None:
     with pytest.raises(TacitError, match=message):
-        hub.load_experts(wrong(tmp_path / "experts", second), FEATURES, 3)
+        hub.load_experts(wrong(tmp_path / "experts", second), SPEC)
 
 
 def test_readme_and_hidden_files_are_no_experts(tmp_path: Path) -> None:
     write(tmp_path / "experts", "0.safetensors")
     (tmp_path / "experts" / "README.md").write_text("who they are")
     (tmp_path / "experts" / ".DS_Store").write_text("")
-    assert hub.load_experts(tmp_path / "experts", FEATURES, 3).count == 1
+    assert hub.load_experts(tmp_path / "experts", SPEC).count == 1
+
+
+def spaced(low: tuple[float, ...], high: tuple[float, ...]) -> PublicSpec:
+    return dataclasses.replace(SPEC, observation=Box(low, high))
 
 
 def test_policies_of_another_world_are_refused(tmp_path: Path) -> None:
     write(tmp_path / "experts", "0.safetensors")
     with pytest.raises(DataError, match="takes 2 numbers; expected 1, as an observation has"):
-        hub.load_experts(tmp_path / "experts", Scaled((-1.0,), (1.0,)), 3)
+        hub.load_experts(tmp_path / "experts", spaced((-1.0,), (1.0,)))
     with pytest.raises(DataError, match="has 3 outputs; expected 2, one for each action"):
-        hub.load_experts(tmp_path / "experts", FEATURES, 2)
-    with pytest.raises(DataError, match="behind scaled ones alone"):
-        hub.load_experts(tmp_path / "experts", Quadratic((-1.0, -1.0), (1.0, 1.0)), 3)
-    assert hub.load_experts(tmp_path / "experts", OneHot(2), 3).sizes == (2, 4, 3)
+        hub.load_experts(tmp_path / "experts", dataclasses.replace(SPEC, action=Discrete(2)))
+    with pytest.raises(DataError, match="the actions are continuous"):
+        hub.load_experts(tmp_path / "experts", dataclasses.replace(SPEC, action=Box((0.0,), (1.0,))))
+    read = hub.load_experts(tmp_path / "experts", dataclasses.replace(SPEC, observation=Discrete(2)))
+    assert (read.sizes, read.features) == ((2, 4, 3), OneHot(2))
+    hub.save_experts(stacked(), tmp_path / "saved")
+    with pytest.raises(DataError, match="was made for other observations"):
+        hub.load_experts(tmp_path / "saved", spaced((-1.0,), (1.0,)))
 
 
 def test_a_folder_without_policies_is_told(tmp_path: Path) -> None:
@@ -251,4 +259,4 @@ def test_a_folder_without_policies_is_told(tmp_path: Path) -> None:
     told = {"empty": "there is no policy in this folder", "file": "this is a file", "none": "there is no such folder"}
     for name, message in told.items():
         with pytest.raises(FileError, match=message):
-            hub.load_experts(tmp_path / name, FEATURES, 3)
+            hub.load_experts(tmp_path / name, SPEC)

@@ -13,7 +13,7 @@ from tacit.cli.budget import ledger_path, open_ledger
 from tacit.cli.console import progress, say
 from tacit.cli.expert_commands import Learn
 from tacit.cli.folders import RunFolder, require_free
-from tacit.cli.learn_words import Planned, opened, planned, require_sound
+from tacit.cli.learn_words import Planned, opened, planned, require_sound, unit
 from tacit.data.trajectories import Trajectories
 from tacit.envs.populations import World
 from tacit.hub.experts import level
@@ -43,6 +43,7 @@ def learn(command: Learn) -> None:
         TacitError: see the exit codes of `tacit.cli.app.main`; nothing is spent before the learning begins.
     """
     require_sound(command)
+    unit(command)
     if not command.dry_run:
         require_free(command.out, resume=None)
     world = opened(command)

@@ -34,17 +34,6 @@ METHODS = {
     "return-weighted": "imitation, in noisy steps that weigh experts by their own returns",
     "consensus": "beginnings of trajectories that many experts agree with, and noisy steps on their other episodes",
 }
-DIMENSIONS = {
-    "cart_pole": ("position (m)", "speed (m/s)", "angle (rad)", "angular speed (rad/s)"),
-    "acrobot": (
-        *("cosine of the first angle", "sine of the first angle", "cosine of the second angle"),
-        *("sine of the second angle", "first angular speed (rad/s)", "second angular speed (rad/s)"),
-    ),
-    "lunar_lander": (
-        *("x", "y", "horizontal speed", "vertical speed", "angle", "angular speed", "left leg down", "right leg down"),
-    ),
-}
-"""Names of the numbers of an observation."""
 TITLES = {"cart_pole": "cart-pole", "acrobot": "acrobot", "lunar_lander": "lunar lander", "hiv": "HIV treatment"}
 MARKS = 2_000
 """States in the picture, the first ones of the public anchors."""
@@ -95,7 +84,7 @@ def votes(value: Learned, plan: Plan, world: World | None) -> Votes | None:
         (i, j), names = (0, 1), ["state", " "]
     else:
         i, j = telling(states, shares)
-        names = list(DIMENSIONS.get("" if world is None else world.name, ()))
+        names = [] if world is None else list(world.dimensions)
         if len(names) != states.shape[1]:
             names = [f"observation {k + 1}" for k in range(states.shape[1])]
     shown = slice(MARKS)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from tacit import hub
-from tacit.agents import features as maps
 from tacit.agents.stacked import Stacked
 from tacit.cli.console import progress
 from tacit.cli.expert_commands import Learn
@@ -136,16 +135,8 @@ def played(command: Learn, world: World) -> Played:
                 world, command.kind or "good", simulated(command), seed=command.seed, floor=floor
             )
     else:
-        space = world.spec.action
-        assert isinstance(space, Discrete)
         with progress("Reading the policies"):
-            experts = hub.load_experts(
-                command.source,
-                maps.default(world.spec.observation),
-                space.n,
-                activation=command.activation or "relu",
-                floor=floor,
-            )
+            experts = hub.load_experts(command.source, world.spec, activation=command.activation or "relu", floor=floor)
     # What real experts' policies play must not be known to anybody: released prefixes are protected by that alone.
     seed = command.seed if nobody(command) else secrets.randbits(128)
     with progress("Playing episodes of all experts"):

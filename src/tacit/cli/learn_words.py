@@ -97,7 +97,9 @@ def opened(command: Learn) -> World | None:
     found.try_out(command.seed)
     low, high = spec.reward.low[0], spec.reward.high[0]
     total = (min(0.0, low * limit), max(0.0, high * limit))
-    return World(cast(Any, command.world), found, spec, limit, limit, total)
+    space = spec.observation
+    box = space if isinstance(space, Box) else Box((0.0,), (space.n - 1.0,))
+    return World(cast(Any, command.world), found, spec, limit, limit, total, box, ())
 
 
 def require_sound(command: Learn) -> None:
@@ -172,18 +174,27 @@ def _votes(command: Learn, spec: PublicSpec, world: World | None) -> tuple[Votes
         states = np.arange(spec.observation.n)
         anchors: Uniform | Given = Given.of(states)
     else:
-        box = bounds.read(command.anchor_bounds) or {}
-        if set(box) - {"observation"}:
+        given = bounds.read(command.anchor_bounds) or {}
+        if set(given) - {"observation"}:
             raise refused("--anchor-bounds has other keys", 'the key "observation" alone', "remove the others")
-        place = box.get("observation", spec.observation)
-        anchors = Uniform(low=place.low, high=place.high, count=command.anchors or 1_000, seed=command.seed)
+        place = given.get("observation", spec.observation if world is None else world.box)
+        anchors = Uniform(
+            low=place.low,
+            high=place.high,
+            count=1_000 if command.anchors is None else command.anchors,
+            seed=command.seed,
+        )
     options: dict[str, Any] = _given(command, rows="rows")
     if command.rounds not in (None, 1):
         if world is None:
             raise refused("--rounds needs --world", "a public simulator to put new states by", "name one")
         options["rounds"] = command.rounds
     plan = Votes(
-        anchors=anchors, clone=_clone(command, spec), policy=_policy(command, spec), weight=_weight(command), **options
+        anchors=anchors,
+        clone=_clone(command, spec, world),
+        policy=_policy(command, spec, world),
+        weight=_weight(command),
+        **options,
     )
     return plan, states
 
@@ -195,25 +206,28 @@ def _weighted(command: Learn, spec: PublicSpec, world: World | None) -> ReturnWe
             raise refused("--returns is missing", "public LOW HIGH of an episode's return", "declare it")
         weight = ReturnWeight(low=world.bounds[0], high=world.bounds[1], **_given(command, sharpness="sharpness"))
     options = _given(command, rows="rows", clip="clip", steps="steps")
-    return ReturnWeighted(policy=_policy(command, spec), weight=weight, **options)
+    return ReturnWeighted(policy=_policy(command, spec, world), weight=weight, **options)
 
 
 def _consensus(command: Learn, spec: PublicSpec, world: World | None, whose: Unit) -> Consensus:
     if world is None:
         what = "for clones to be played in, or for the experts' policies"
         raise refused("--method consensus needs --world", f"a public simulator, {what}", "name one")
+    if command.present is None and not command.simulates:
+        told = "how many experts there are at least, as the public knows"
+        raise refused("--present is missing", told, "declare it: the threshold rests on it")
     options = _given(command, rows="rows", clip="clip", steps="steps", share="share", stable_fraction="stable_fraction")
     if command.stop is not None:
         options["floor"] = KappaStop(command.stop)
     elif command.floor is not None:
         options["floor"] = PMin(command.floor)
     return Consensus(
-        policy=_policy(command, spec, hidden=(64, 64)),
+        policy=_policy(command, spec, world, hidden=(64, 64)),
         learner=_LEARNERS[command.learner or "cql"](),
         trajectories=25 if command.prefixes is None else command.prefixes,
         horizon=command.horizon or world.horizon,
         experts=whose.size if command.present is None else command.present,
-        clone=None if command.queried else _clone(command, spec),
+        clone=None if command.queried else _clone(command, spec, world),
         batch=min(256, whose.size),
         **options,
     )
@@ -228,26 +242,28 @@ def _weight(command: Learn) -> ReturnWeight | None:
     return ReturnWeight(low=low, high=high, **_given(command, sharpness="sharpness"))
 
 
-def _clone(command: Learn, spec: PublicSpec) -> LinearClone | MlpClone:
+def _clone(command: Learn, spec: PublicSpec, world: World | None) -> LinearClone | MlpClone:
     assert isinstance(spec.action, Discrete)
-    features, actions = _features(command, spec), spec.action.n
+    features, actions = _features(command, spec, world), spec.action.n
     # Experts whose trajectories are drawn have to be what is counted: with PMin, no chance is below the floor.
     floor = command.floor if command.method == "consensus" and command.floor is not None else 0.0
     kind = MlpClone if command.clone == "mlp" else LinearClone
     return kind(features=features, actions=actions, floor=floor)
 
 
-def _policy(command: Learn, spec: PublicSpec, hidden: tuple[int, ...] | None = None) -> Policy:
+def _policy(command: Learn, spec: PublicSpec, world: World | None, hidden: tuple[int, ...] | None = None) -> Policy:
     assert isinstance(spec.action, Discrete)
     default = (32,) if command.clone == "mlp" else ()
     widths = (default if hidden is None else hidden) if command.policy is None else _hidden(command.policy)
-    features = _features(command, spec)
+    features = _features(command, spec, world)
     network = Mlp((features.size, *widths, spec.action.n), gain=0.01 if widths else 0.0)
     return Policy(features, network, Categorical(spec.action.n))
 
 
-def _features(command: Learn, spec: PublicSpec) -> Features:
-    features = maps.default(spec.observation)
+def _features(command: Learn, spec: PublicSpec, world: World | None) -> Features:
+    """Over the part of the observations where decisions matter, where a world says which it is."""
+    known = world is not None and isinstance(spec.observation, Box)
+    features = maps.default(world.box if world is not None and known else spec.observation)
     if command.clone != "quadratic":
         return features
     if isinstance(features, OneHot):

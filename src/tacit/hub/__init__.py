@@ -27,8 +27,8 @@ from tacit.privacy.plan import public_fields
 from tacit.privacy.release import Release
 
 if TYPE_CHECKING:
-    from tacit.agents.features import Features
     from tacit.agents.stacked import Stacked
+    from tacit.data.spec import PublicSpec
 
 __all__ = [
     "CARD",
@@ -219,8 +219,7 @@ def save_experts(experts: Stacked, folder: str | os.PathLike[str]) -> None:
 
 def load_experts(
     folder: str | os.PathLike[str],
-    features: Features,
-    actions: int,
+    spec: PublicSpec,
     *,
     activation: Literal["relu", "tanh"] = "relu",
     floor: float = 0.0,
@@ -230,18 +229,18 @@ def load_experts(
 
     Args:
         folder: one file, or one folder that `save` wrote, for each expert; their names decide the order.
-        features: public map of the observations to what networks of `save_experts` take, or bounds of raw observations.
-        actions: A.
+        spec: public bounds of the observations, within which the policies act, and the discrete actions.
         activation: of state dicts, which do not say it.
         floor, least: how the policies act (see `tacit.agents.stacked.Stacked`).
 
     Raises:
         FileError: a file is missing, damaged, of another kind (a pickle, for one), or a link to outside the folder.
-        DataError: the policies are not of one shape or for other observations or actions, or two are the same.
+        DataError: the policies are not of one shape or for other observations or actions, two are the same, or the
+            actions are continuous.
     """
     from tacit.hub import expert_files
 
-    return expert_files.load(Path(folder), features, actions, activation=activation, floor=floor, least=least)
+    return expert_files.load(Path(folder), spec, activation=activation, floor=floor, least=least)
 
 
 def _name(value: object) -> str:

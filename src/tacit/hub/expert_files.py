@@ -30,6 +30,7 @@ from safetensors.numpy import save_file
 from tacit.agents import features as maps
 from tacit.agents.features import Features, OneHot, Scaled
 from tacit.agents.stacked import Stacked
+from tacit.data.spec import Discrete, PublicSpec
 from tacit.errors import DataError, FileError, TacitError
 
 Float32 = NDArray[np.float32]
@@ -101,19 +102,22 @@ def save(experts: Stacked, folder: Path) -> None:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def load(
-    folder: Path, features: Features, actions: int, *, activation: Activation, floor: float, least: float
-) -> Stacked:
+def load(folder: Path, spec: PublicSpec, *, activation: Activation, floor: float, least: float) -> Stacked:
     """Read them (see `hub.load_experts`)."""
-    entries = _entries(folder)
+    if not isinstance(spec.action, Discrete):
+        raise DataError(
+            "the actions are continuous",
+            where=str(folder),
+            expected="a spec of discrete actions, which experts can agree on",
+            remedy="cut the actions into a few public ranges",
+        )
     seen: dict[bytes, str] = {}
     networks: list[Network] = []
-    for path in entries:
-        network = _fitted(_read(path), features, path)
-        if networks and (network.sizes, network.activation) != (networks[0].sizes, networks[0].activation):
-            raise _unlike(path, "has another shape than those before", "networks of the same widths and activation")
-        if network.sizes[-1] != actions:
-            raise _unlike(path, f"has {network.sizes[-1]} outputs", f"{actions}, one for each action")
+    for path in _entries(folder):
+        network = _fitted(_read(path), spec, path)
+        if networks and not _one_kind(network, networks[0]):
+            expected = "networks of the same widths, activation and features"
+            raise _unlike(path, "is of another kind than those before", expected)
         same = seen.setdefault(network.digest(), path.name)
         if same != path.name:
             raise DataError(
@@ -123,12 +127,13 @@ def load(
                 remedy="keep one of them: an expert who is there twice would count as two, and be protected as neither",
             )
         networks.append(network)
+    first = networks[0]
     stacked = [
         (np.stack([n.layers[i][0] for n in networks]), np.stack([n.layers[i][1] for n in networks]))
-        for i in range(len(networks[0].layers))
+        for i in range(len(first.layers))
     ]
-    chosen = networks[0].activation or activation
-    return Stacked(features, networks[0].sizes, tuple(stacked), floor, chosen, least)
+    features = first.features or maps.default(spec.observation)
+    return Stacked(features, first.sizes, tuple(stacked), floor, first.activation or activation, least)
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -224,37 +229,36 @@ def _released(path: Path) -> Network:
     return Network(layers, "tanh" if len(layers) > 1 else None, policy.features)
 
 
-def _fitted(network: Network, features: Features, path: Path) -> Network:
-    """The network with `features` in front of it."""
+def _fitted(network: Network, spec: PublicSpec, path: Path) -> Network:
+    """The network with features in front of it: its own, or the spec's bounds."""
+    assert isinstance(spec.action, Discrete)
     if not all(np.isfinite(part).all() for layer in network.layers for part in layer):
         raise _unlike(path, "has weights that are not finite", "finite numbers")
-    if network.features is not None:
-        if not _alike(network.features, features):
-            raise _unlike(path, "was made for other features of the observation", f"those of this world, {features}")
+    if network.sizes[-1] != spec.action.n:
+        raise _unlike(path, f"has {network.sizes[-1]} outputs", f"{spec.action.n}, one for each action")
+    space, own = spec.observation, network.features
+    if own is not None:
+        if not maps.fits(own, space) or network.sizes[0] != own.size:
+            raise _unlike(path, "was made for other observations", f"observations of size {space.size}")
         return network
-    width = features.size if isinstance(features, OneHot) else len(features.low)
-    if network.sizes[0] != width:
-        raise _unlike(path, f"takes {network.sizes[0]} numbers", f"{width}, as an observation has")
-    return network if isinstance(features, OneHot) else _moved(network, features)
+    if network.sizes[0] != space.size:
+        raise _unlike(path, f"takes {network.sizes[0]} numbers", f"{space.size}, as an observation has")
+    return network if isinstance(space, Discrete) else _moved(network, Scaled(space.low, space.high))
 
 
-def _alike(one: Features, other: Features) -> bool:
-    """Whether two maps are the same, up to the rounding of bounds that went through float32."""
-    if isinstance(one, OneHot) or isinstance(other, OneHot) or one.kind != other.kind:
-        return one == other
-    sizes = len(one.low) == len(other.low)
-    return sizes and bool(np.allclose([one.low, one.high], [other.low, other.high], rtol=1e-5, atol=1e-6))
+def _one_kind(one: Network, other: Network) -> bool:
+    """Whether two networks can be stacked; bounds that went through float32 may differ by its rounding."""
+    if (one.sizes, one.activation) != (other.sizes, other.activation):
+        return False
+    ours, theirs = one.features, other.features
+    if ours is None or theirs is None or isinstance(ours, OneHot) or isinstance(theirs, OneHot):
+        return ours == theirs
+    bounds = [ours.low, ours.high], [theirs.low, theirs.high]
+    return ours.kind == theirs.kind and bool(np.allclose(*bounds, rtol=1e-5, atol=1e-6))
 
 
-def _moved(network: Network, features: Features) -> Network:
+def _moved(network: Network, features: Scaled) -> Network:
     """A network of raw observations as one of observations scaled to their public bounds: W x + b = W' x' + b'."""
-    if not isinstance(features, Scaled):
-        raise DataError(
-            "networks of raw observations are read behind scaled ones alone",
-            where="hub.load_experts",
-            expected="features of the kind Scaled",
-            remedy="pass features.default(spec.observation)",
-        )
     low, high = np.asarray(features.low), np.asarray(features.high)
     weight, bias = (part.astype(np.float64) for part in network.layers[0])
     moved = ((high - low) / 2)[:, None] * weight, bias + (low + high) / 2 @ weight
