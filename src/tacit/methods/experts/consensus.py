@@ -54,7 +54,8 @@ class Consensus:
 
     Args:
         policy: what is learnt: its network's outputs are action values (or logits, with `BC`).
-        learner: the loss of a row, `CQL`, `DQN`, `BC` or any other `Learner`.
+        learner: the loss of a row, `CQL`, `DQN`, `BC` or any other `Learner`. Its `reward_scale` should bring action
+            values to about 1 to 10: one decade more or less changes little.
         trajectories: n_r, of how many trajectories beginnings are released; 0 is DP-SGD alone.
         horizon: T, how many steps of one are looked at.
         experts: M, a public lower bound on the number of experts; needed unless this is DP-SGD alone.
@@ -86,7 +87,7 @@ class Consensus:
     source: ClassVar[str] = "Preserving Expert-Level Privacy in Offline Reinforcement Learning (arXiv:2411.13598)"
 
     policy: Policy
-    learner: Learner = field(default_factory=CQL)
+    learner: Learner = field(default_factory=lambda: CQL(reward_scale=0.1))
     trajectories: int = 25
     horizon: int = 200
     experts: int | None = None
@@ -95,15 +96,15 @@ class Consensus:
     rows: int = 4_000
     share: float = 0.5
     stable_fraction: float = 0.5
-    steps: int = 4_000
+    steps: int = 3_000
     batch: int = 256
     rows_per_expert: int = 4
-    clip: float = 1.0
-    rate: float = 1e-3
+    clip: float = 0.3
+    rate: float = 3e-3
     stable_rate: float = 1e-3
     stable_batch: int = 256
     target_every: int = 200
-    average: float = 0.25
+    average: float = 0.5
     seed: int = 0
     trajectory_epsilon: float | None = None
     trajectory_delta: float | None = None
