@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from consensus_detectors import CONSENSUS_DETECTORS
 from door_cases import GivenParts, Named, Rewards, Silent, open_vault, priced, records, told_apart_by_rewards, unit_of
 from online_detectors import correlated_noise_law, neighbours_of_meetings
 from scipy import stats
@@ -350,4 +351,5 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     budget,
     neighbours_of_meetings,
     correlated_noise_law,
+    *CONSENSUS_DETECTORS,
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import consensus_twins
 import numpy as np
 import online_twins
 import pytest
@@ -122,7 +123,7 @@ def population_from_data(patch: pytest.MonkeyPatch) -> None:
         real = getattr(Vault, door)
 
         def broken(self: Vault, *rest: Any, real: Any = real) -> Any:
-            return real(self, *rest) * (self.unit.size / self._units)
+            return real(self, *rest) * (self.unit.size / self._reader(0).units)
 
         patch.setattr(Vault, door, broken)
 
@@ -248,7 +249,7 @@ def plan_taken_at_its_word(patch: pytest.MonkeyPatch) -> None:
 
 def halves_by_position(patch: pytest.MonkeyPatch) -> None:
     """Units are dealt to the halves in turn: whoever leaves moves everybody after them to the other half."""
-    patch.setattr(Reader, "folds", lambda self, key: np.arange(self._units) % 2)
+    patch.setattr(Reader, "folds", lambda self, key: np.arange(self.units) % 2)
 
 
 def places_with_replacement(patch: pytest.MonkeyPatch) -> None:
@@ -318,4 +319,5 @@ TWINS = (
     Twin("a meeting released twice", online_twins.a_meeting_released_twice, (MEETINGS,)),
     Twin("divisor counted at the meeting", online_twins.divisor_counted_at_the_meeting, (MEETINGS,)),
     Twin("sensitivity of one step", online_twins.sensitivity_of_one_step, ("correlated_noise_law",)),
+    *(Twin(*twin) for twin in consensus_twins.CONSENSUS),
 )

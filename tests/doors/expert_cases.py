@@ -109,8 +109,10 @@ class Names:
         return seen
 
 
-def logs(experts: int, episodes: int | list[int] = 8, length: int = 20, simulated: bool = True) -> Trajectories:
-    """Everyone takes action 1; an episode's reward tells its number; an observation is the step's number."""
+def logs(
+    experts: int, episodes: int | list[int] = 8, length: int = 20, simulated: bool = True, tell_expert: bool = False
+) -> Trajectories:
+    """Everyone takes action 1; a reward tells the episode's number, or the expert's; an observation the step's."""
     own = [episodes] * experts if isinstance(episodes, int) else episodes
     unit_ids = np.repeat(np.arange(experts), np.array(own) * length)
     number = np.concatenate([np.repeat(np.arange(n), length) for n in own])
@@ -118,7 +120,7 @@ def logs(experts: int, episodes: int | list[int] = 8, length: int = 20, simulate
     return Trajectories.from_arrays(
         observations=steps,
         actions=np.ones(len(steps), np.int64),
-        rewards=(number / 100).astype(np.float32),
+        rewards=(unit_ids / 1000 if tell_expert else number / 100).astype(np.float32),
         next_observations=steps + 1,
         terminations=steps[:, 0] == length - 1,
         unit_ids=unit_ids,

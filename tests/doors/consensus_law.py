@@ -35,12 +35,14 @@ class Rule:
         grid: steps of the grid in one expert.
         kappa: the probability of a stop before every test.
         step_noise: "fresh" at every step, or the planted mistake "reused".
+        down: weights are multiplied by it before they are rounded down; 1 where a coarse grid stands for a fine one.
     """
 
     thresholds: Thresholds
     grid: int
     kappa: float
     step_noise: Literal["fresh", "reused"] = "fresh"
+    down: float = 1 - 2.0**-30
 
 
 def law(
@@ -64,8 +66,9 @@ def law(
     passing = (_reused if tests.step_noise == "reused" else _fresh)(tests)
     states = policies.shape[1]
     drawn = copies if drawn is None else drawn
-    weights, state, chance = np.ones((len(policies), states)), np.arange(states), process.starts.copy()
-    lots, lot = passing.start(), np.zeros(states, int)
+    state = np.flatnonzero(process.starts)
+    weights, chance = np.ones((len(policies), len(state))), process.starts[state]
+    lots, lot = passing.start(), np.zeros(len(state), int)
     outputs = []
     for k in range(horizon + 1):
         likely = drawn @ weights
@@ -76,7 +79,7 @@ def law(
             outputs.append(whole)
             break
         after = weights[:, running, None] * policies[:, state[running]]  # [m, nodes, A]
-        grid = np.floor(after * (1 - 2.0**-30) * tests.grid)
+        grid = np.floor(after * tests.down * tests.grid)
         lots, failing = passing.step(lots, lot[running], np.tensordot(copies, grid, 1).astype(np.int64))
         cut = tests.kappa * likely[running] * through[running]
         cut += (1 - tests.kappa) * (np.tensordot(drawn, after, 1) * failing).sum(1)
