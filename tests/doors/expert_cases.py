@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,12 @@ class Names:
 
 
 def logs(
-    experts: int, episodes: int | list[int] = 8, length: int = 20, simulated: bool = True, tell_expert: bool = False
+    experts: int,
+    episodes: int | list[int] = 8,
+    length: int = 20,
+    simulated: bool = True,
+    tell_expert: bool = False,
+    propensities: bool = False,
 ) -> Trajectories:
     """Everyone takes action 1; a reward tells the episode's number, or the expert's; an observation the step's."""
     own = [episodes] * experts if isinstance(episodes, int) else episodes
@@ -125,7 +130,8 @@ def logs(
         terminations=steps[:, 0] == length - 1,
         unit_ids=unit_ids,
         episode_ids=unit_ids * 1000 + number,
-        spec=SPEC,
+        propensities=0.5 + unit_ids / 1000 if propensities else None,
+        spec=replace(SPEC, propensities=propensities),
         simulated=simulated,
     )
 

@@ -56,6 +56,14 @@ def test_a_whole_episode_passes_where_all_agree(tmp_path: Path) -> None:
     assert not prefixes.columns["truncations"].any()
 
 
+def test_a_logged_propensity_is_not_released(tmp_path: Path) -> None:
+    """It is the drawn expert's own number, which the proof says nothing of."""
+    vault = vault_of(tmp_path, logs(200, propensities=True), Steppers(np.full(200, 1e6)), noise=Still())
+    (prefixes,) = vault.above_threshold(vault.reserve(plan_of(part())), "consensus")
+    released = ["actions", "next_observations", "observations", "rewards", "terminations", "truncations"]
+    assert sorted(prefixes.columns) == released
+
+
 def test_a_floor_lets_the_count_fall_by_its_power() -> None:
     """200 experts who agree: (1 - p)^k 200, whether disagreements are counted or chances multiplied."""
     one = part(floor=PMin(0.05), horizon=40)

@@ -33,6 +33,8 @@ Source = Literal["logs", "clones"]
 SLICE = 8
 """Time steps of all trajectories that are counted at once; those that stopped are dropped in between."""
 
+_RELEASED = ("observations", "actions", "rewards", "next_observations", "terminations")
+
 _DOWN = 1 - 2.0**-30
 """Weights are made smaller by this before they are rounded down: the count never exceeds the chances with which actions
 are really drawn (from uniform numbers on a grid of 2^-52) and multiplied (in float64)."""
@@ -178,9 +180,12 @@ class Prefixes:
 
     @classmethod
     def of(cls, drawn: Mapping[str, Array], lengths: NDArray[np.int64]) -> Prefixes:
-        """The first `lengths` [n] steps of padded trajectories, columns [n, T, ...] with `mask` [n, T]."""
+        """The first `lengths` [n] steps of padded trajectories, columns [n, T, ...] with `mask` [n, T].
+
+        Of the columns, those that the proof speaks of: a logged propensity, for one, would name its expert.
+        """
         kept = np.arange(drawn["mask"].shape[1]) < lengths[:, None]
-        columns = {name: column[kept] for name, column in drawn.items() if name not in ("mask", "starts")}
+        columns = {name: drawn[name][kept] for name in _RELEASED}
         last = np.cumsum(lengths)[lengths > 0] - 1
         columns["truncations"] = np.zeros(len(columns["actions"]), bool)
         columns["truncations"][last] = ~columns["terminations"][last]
