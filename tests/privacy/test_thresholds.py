@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -144,6 +145,17 @@ def test_wrong_floors() -> None:
             KappaStop(wrong)
     with pytest.raises(PlanError, match="floor"):
         optimise(PMin(0.4), actions=3, experts=3000, epsilon=0.3, delta=1e-6)
+
+
+def test_a_floor_of_another_kind_is_refused() -> None:
+    """Whatever only looks like one would be priced as a stop by chance that nobody makes."""
+
+    @dataclass(frozen=True)
+    class Likeness(KappaStop):
+        pass
+
+    with pytest.raises(PlanError, match="floor"):
+        optimise(Likeness(0.1), actions=2, experts=3000, epsilon=0.3, delta=1e-6)
 
 
 def test_the_longest_prefix_by_hand() -> None:

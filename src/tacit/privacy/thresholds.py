@@ -135,6 +135,7 @@ def optimise(floor: Floor, *, actions: int, experts: int, epsilon: float, delta:
     Raises:
         PlanError: a parameter is outside its range, or no prefix could ever pass ("an unreachable threshold").
     """
+    check("floor", floor, type(floor) in (PMin, KappaStop), "PMin(...) or KappaStop(...)")
     check("experts", experts, type(experts) is int and experts >= 2, "a whole number >= 2")
     check("actions", actions, type(actions) is int and actions >= 2, "a whole number >= 2")
     check("epsilon of a trajectory", epsilon, _fewer(experts) < epsilon < math.inf, "above ln(experts / (experts - 1))")
