@@ -81,6 +81,12 @@ def consensus_reserve(folder: Path) -> None:
     shown = np.unique(np.rint(prefixes.columns["rewards"] * 100).astype(int))
     assert rest[shown].max() < 1, "a trajectory that was drawn is in the pool"
 
+    signed = logs(150, episodes=r, propensities=True)
+    vault = _vault(folder, signed, Steppers(np.full(150, 1e6)), noise=Still(), name="signed")
+    (prefixes,) = vault.above_threshold(vault.reserve(plan_of(one)), "consensus")
+    public = {"observations", "actions", "rewards", "next_observations", "terminations", "truncations"}
+    assert set(prefixes.columns) <= public, "columns are released that are the expert's own"
+
     own = [r] * 100 + [40] * 50
     uneven = logs(150, episodes=own, length=2, tell_expert=True)
     reader = _vault(folder, uneven, Steppers(np.full(150, 1e6)), name="uneven")._reader(0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tacit.privacy import above_threshold, callbacks, thresholds
-from tacit.privacy.above_threshold import AboveThreshold
+from tacit.privacy.above_threshold import AboveThreshold, Prefixes
 from tacit.privacy.noise import SecretNoise
 from tacit.privacy.reader import Reader
 
@@ -139,6 +139,19 @@ def counted_without_a_reserve(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Reader, "reserved", reserved)
 
 
+def every_column_is_released(patch: pytest.MonkeyPatch) -> None:
+    """Also what is not the environment's doing, such as the probability that the expert gave to its action."""
+    real = Prefixes.of.__func__  # type: ignore[attr-defined]
+
+    def of(cls: type[Prefixes], drawn: Any, lengths: np.ndarray) -> Prefixes:
+        kept = np.arange(drawn["mask"].shape[1]) < lengths[:, None]
+        found = real(cls, drawn, lengths)
+        rest = {name: column[kept] for name, column in drawn.items() if name not in ("mask", "starts")}
+        return dataclasses.replace(found, columns={**rest, **found.columns})
+
+    patch.setattr(Prefixes, "of", classmethod(of))
+
+
 def floor_taken_at_its_word(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AboveThreshold, "require_floor", lambda self, floor: None)
 
@@ -160,6 +173,7 @@ CONSENSUS = (
     ("one trajectory for two draws", one_trajectory_for_two_draws, (RESERVE,)),
     ("drawn from the pooled logs", drawn_from_the_pooled_logs, (RESERVE,)),
     ("counted without a reserve", counted_without_a_reserve, (RESERVE,)),
+    ("every column is released", every_column_is_released, (RESERVE,)),
     ("floor taken at its word", floor_taken_at_its_word, (REFUSALS,)),
     ("clones not tried", clones_not_tried, (REFUSALS,)),
 )
