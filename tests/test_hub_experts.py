@@ -115,6 +115,11 @@ def test_prefixes_come_back(release: Release[Learned]) -> None:
         assert np.array_equal(ours.lengths, theirs.lengths)
         assert set(ours.columns) == set(theirs.columns)
         assert all(np.array_equal(ours.columns[name], theirs.columns[name]) for name in columns)
+    with pytest.raises(ValueError, match="columns that are not released"):
+        unpack(config, weights | {"prefixes.0.propensities": np.zeros(3)})
+    told = Prefixes({**columns, "propensities": np.zeros(3)}, np.array([2, 0, 1]))
+    with pytest.raises(PlanError, match="columns that are not released"):
+        pack(dataclasses.replace(release.value, prefixes=(told,)))
     with pytest.raises(ValueError, match="prefixes of other lengths"):
         unpack(config, weights | {"prefixes.0.lengths": np.array([9])})
 

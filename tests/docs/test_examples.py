@@ -26,7 +26,7 @@ def run(name: str, folder: Path) -> str:
 def test_examples_are_short() -> None:
     scripts = sorted(EXAMPLES.glob("*.py"))
     assert [script.name for script in scripts] == [
-        *("evaluate.py", "own_data.py", "synthesize_maze.py", "train_cartpole.py"),
+        *("evaluate.py", "learn_from_experts.py", "own_data.py", "synthesize_maze.py", "train_cartpole.py"),
     ]
     assert all(len(script.read_text().splitlines()) <= LONGEST for script in scripts)
 
@@ -91,3 +91,17 @@ def test_train_cartpole(tmp_path: Path) -> None:
     assert Ledger.read(tmp_path / "quiet" / "ledger").void_reason is not None
     assert Certificate.load(tmp_path / "policy" / "certificate.json").verify().private
     assert "verified: epsilon 1.0000" in shown
+
+
+def test_learn_from_experts(tmp_path: Path) -> None:
+    shown = run("learn_from_experts.py", tmp_path)
+    told = {name: float(paid) for name, paid in re.findall(r"^(.+): (\d+\.\d) of 1,000 steps", shown, re.MULTILINE)}
+    assert told["epsilon 1"] > 900.0
+    assert told["without privacy"] > 900.0
+    assert "actions at random" in told
+    (agreed,) = (int(share) for share in re.findall(r"agree at (\d+)%", shown))
+    assert 0 < agreed < 100
+    assert Ledger.read(tmp_path / "ledger").spent()[0] == pytest.approx(1.0, abs=1e-3)
+    assert Ledger.read(tmp_path / "quiet").void_reason is not None
+    assert Certificate.load(tmp_path / "policy" / "certificate.json").verify().private
+    assert "verified: epsilon 0.99" in shown or "verified: epsilon 1.0000" in shown

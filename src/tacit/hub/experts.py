@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tacit.agents.policies import Policy
+from tacit.errors import PlanError
 from tacit.methods import experts
 from tacit.methods.experts.learned import Agreement, Learned
 from tacit.privacy.above_threshold import Prefixes
@@ -16,6 +17,8 @@ from tacit.privacy.release import Release
 
 FIELDS = frozenset({"policy", "learner", "prefixes"})
 _LEARNERS = ("Votes", "ReturnWeighted", "Consensus")
+_COLUMNS = frozenset({"observations", "actions", "rewards", "next_observations", "terminations", "truncations"})
+"""Of a prefix; whatever else logs may hold is nobody's to publish."""
 _STATES, _SHARES, _LENGTHS = "agreement.states", "agreement.shares", "lengths"
 
 
@@ -32,7 +35,7 @@ def pack(value: Learned) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The configuration's own fields, and the arrays.
 
     Raises:
-        PlanError: the policy's network is not an `Mlp`.
+        PlanError: the policy's network is not an `Mlp`, or the prefixes have columns of another kind.
     """
     fields: dict[str, Any] = {"policy": value.policy.to_json(), "learner": type(value.plan).__name__}
     arrays: dict[str, np.ndarray] = {"theta": value.theta}
@@ -40,6 +43,13 @@ def pack(value: Learned) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         arrays |= {_STATES: value.agreement.states, _SHARES: value.agreement.shares}
     found = value.prefixes or ()
     for r, prefixes in enumerate(found):
+        if set(prefixes.columns) - _COLUMNS:
+            raise PlanError(
+                "the prefixes have columns that are not released",
+                where="hub.save",
+                expected=f"{', '.join(sorted(_COLUMNS))}",
+                remedy="save what `experts.learn` returned",
+            )
         named = {**prefixes.columns, _LENGTHS: prefixes.lengths}
         arrays |= {f"prefixes.{r}.{name}": np.asarray(column) for name, column in named.items()}
     return {**fields, "prefixes": None if value.prefixes is None else len(found)}, arrays
@@ -81,6 +91,8 @@ def _prefixes(arrays: dict[str, np.ndarray], r: int) -> Prefixes:
     start = f"prefixes.{r}."
     own = {name.removeprefix(start): arrays.pop(name) for name in list(arrays) if name.startswith(start)}
     lengths = own.pop(_LENGTHS)
+    if set(own) - _COLUMNS:
+        raise ValueError("prefixes with columns that are not released")
     if lengths.ndim != 1 or (lengths < 0).any() or {len(column) for column in own.values()} != {int(lengths.sum())}:
         raise ValueError("prefixes of other lengths")
     return Prefixes(own, lengths)
