@@ -25,6 +25,8 @@ EXPERIMENTS = (
     "dppg_table1",
     "dppg_audit",
     "dppg_riverswim",
+    "experts_accounting",
+    "experts_prefixes",
 )
 
 

@@ -16,7 +16,7 @@ from scipy.stats import norm
 
 from tacit.errors import AccountingError
 from tacit.privacy import accountants, accounting, approximate
-from tacit.privacy.events import EpsilonDeltaDpEvent, flatten
+from tacit.privacy.events import EpsilonDeltaDpEvent, event_from_json, event_to_json, flatten
 from tacit.units import Relation
 
 RELATIONS: tuple[Relation, ...] = ("add_or_remove", "replace_one")
@@ -106,8 +106,11 @@ def test_a_leaf_of_epsilon_zero_adds_its_delta_and_nothing_else() -> None:
         plain = accounting.delta(composed(kinds), epsilon=epsilon, relation="add_or_remove")
         rare = accounting.delta(composed([*kinds, (0.0, 1e-3, 1)]), epsilon=epsilon, relation="add_or_remove")
         assert rare == pytest.approx(1e-3 + (1 - 1e-3) * plain, rel=1e-9)
-    with pytest.raises(AccountingError, match="epsilon"):
-        flatten(EpsilonDeltaDpEvent(0.0, 0.0))
+    rare_event = EpsilonDeltaDpEvent(0.0, 1e-9)
+    assert event_from_json(event_to_json(rare_event)) == rare_event
+    for bad in (EpsilonDeltaDpEvent(0.0, 0.0), EpsilonDeltaDpEvent(False, 1e-9), EpsilonDeltaDpEvent(-0.1, 1e-9)):
+        with pytest.raises(AccountingError, match="epsilon"):
+            flatten(bad)
 
 
 @pytest.mark.parametrize(("relation", "far"), [("add_or_remove", 1.0), ("replace_one", 2.0)])
