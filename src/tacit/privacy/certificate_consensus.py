@@ -87,7 +87,7 @@ def contribution(part: Fields, unit: Unit) -> str:
         f"first step, of at most {part['horizon']:,}, after which the {name}s that act so, each counted with its "
         f"probability and one {name} for at most 1, are fewer than {told['threshold']:.6g} of at least "
         f"{part['experts']:,}, under discrete Laplace noise of scale {told['threshold_scale']:.6g} for a trajectory "
-        f"and {told['step_scale']:.6g} for a step; with {part['actions']:,} actions, of which {held}, and at least "
+        f"and {told['step_scale']:.6g} for a step; with {part['actions']:,} actions, where {held}, and at least "
         f"{told['safe']:.6g} {name}s behind what is safe to show, each is ({part['epsilon']:.6g}, {part['delta']:.6g})-"
         f"differentially private by its own proof{rare}"
     )
