@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -199,20 +201,46 @@ def test_clones_leave_no_reserve_to_guard(tmp_path: Path) -> None:
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
 
-def test_bad_releases_are_refused_before_anything_is_charged(tmp_path: Path) -> None:
-    asked = vault_of(tmp_path, logs(50), Steppers(np.full(50, 1e6)))
-    with pytest.raises(PlanError, match="fewer experts"):
-        asked.reserve(plan_of(part()))
+def test_what_is_public_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
     silent = vault_of(tmp_path, logs(150), name="silent")
     with pytest.raises(PlanError, match="no policies"):
         silent.reserve(plan_of(part()))
-    short = vault_of(tmp_path, logs(150, episodes=1), Steppers(np.full(150, 1e6)), name="short")
-    with pytest.raises(PlanError, match="trajectories of each"):
-        short.reserve(plan_of(part()))
-    for vault in (asked, silent, short):
-        assert vault.ledger.plans() == []
+    with pytest.raises(PlanError, match="counts on 3 actions"):
+        silent.reserve(plan_of(part(source="clones", rows_per_unit=9, actions=3)))
+    assert silent.ledger.plans() == []
     with pytest.raises(DataError, match="one policy"):
         vault_of(tmp_path, logs(3), Steppers(np.zeros(2)), name="two")
+
+
+@pytest.mark.parametrize(("experts", "episodes"), [(50, 8), (150, 1)])
+def test_how_many_experts_there_are_is_answered_once_and_for_the_price_of_a_plan(
+    tmp_path: Path, experts: int, episodes: int
+) -> None:
+    """Whoever could ask for nothing whether there are M experts would find their number, and so miss the last one."""
+    vault = vault_of(tmp_path, logs(experts, episodes=episodes), Steppers(np.full(experts, 1e6)))
+    run = vault.reserve(plan_of(part()))
+    with pytest.raises(DoorError, match="fewer experts than"):
+        vault.above_threshold(run, "consensus")
+    assert len(vault.ledger.plans()) == 1
+    with pytest.raises(PlanExhausted):
+        vault.above_threshold(run, "consensus")
+
+
+def test_two_plans_that_exclude_each_other_are_not_admitted_at_once(tmp_path: Path) -> None:
+    vault = vault_of(tmp_path, logs(150), Steppers(np.full(150, 1e6)))
+    admitted, start = [], threading.Barrier(2)
+
+    def reserve(plan: Any) -> None:
+        start.wait()
+        with contextlib.suppress(PlanError):
+            admitted.append(vault.reserve(plan))
+
+    threads = [threading.Thread(target=reserve, args=(plan_of(one),)) for one in (part(), everything())]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(admitted) == 1
 
 
 def test_the_call_must_fit_the_source(tmp_path: Path) -> None:
@@ -235,12 +263,12 @@ def test_policies_below_the_declared_floor_are_refused_before_the_claim(tmp_path
     """An action that one expert never takes would tell, with probability 1 / m, that it is not there."""
     vault = vault_of(tmp_path, logs(150), Steppers(np.full(150, 1e6), floor=floor))
     run = vault.reserve(plan_of(part(floor=PMin(0.05))))
-    with pytest.raises(DoorError, match="probability"):
+    with pytest.raises(DoorError, match="floor"):
         vault.above_threshold(run, "consensus")
     assert not vault.touched(run)
     cloned = vault_of(tmp_path, logs(150), name="cloned")
     run = cloned.reserve(plan_of(part(source="clones", rows_per_unit=100, floor=PMin(0.05))))
-    with pytest.raises(DoorError, match="probability"):
+    with pytest.raises(DoorError, match="floor"):
         cloned.above_threshold(run, "consensus", clone=Cloned(), world=Counting())
     assert not cloned.touched(run)
 

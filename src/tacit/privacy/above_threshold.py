@@ -158,7 +158,7 @@ class AboveThreshold:
         unknown = math.isnan(floor) and (self.source == "logs" or not declared)
         if not (unknown or declared <= floor <= 1 / self.actions):
             raise DoorError(
-                f"the policies give some actions the probability {floor:g}",
+                "the policies do not keep the declared floor",
                 where=self.name,
                 expected=f"a floor from {declared:g} to 1 / {self.actions}",
                 remedy="give them that floor, or use KappaStop, which needs none",

@@ -93,6 +93,10 @@ class Paying:
                 expected="the ledger's own unit, relation and population",
                 remedy="calibrate the plan with unit=vault.unit",
             )
+        with self._lock:  # another plan admitted in between could exclude this one
+            return self._reserved(plan)
+
+    def _reserved(self, plan: Plan) -> Run:
         self._require_fit(plan)
         bound = plans.bound(plan)
         assert plan.epsilon is not None

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from numpy.typing import NDArray
-
-from tacit.errors import PlanError
+from tacit.data.spec import PublicSpec
+from tacit.errors import DoorError, PlanError
 from tacit.privacy import plan as plans
 from tacit.privacy.above_threshold import AboveThreshold
 from tacit.privacy.ledger import Ledger
@@ -37,26 +36,33 @@ def require_apart(plan: Plan, ledger: Ledger) -> None:
         )
 
 
-def require_experts(part: AboveThreshold, unit: Unit, episodes: NDArray[Any], *, asked: bool) -> None:
-    """Raise a PlanError unless there are the experts that a release of prefixes counts on.
+def require_answerable(part: AboveThreshold, unit: Unit, spec: PublicSpec, *, asked: bool) -> None:
+    """Raise a PlanError unless a release of prefixes fits what is public of the vault.
 
     Args:
         part: the release.
         unit: whom the ledger protects.
-        episodes: how many each unit of the records owns.
+        spec: the public bounds of the records.
         asked: whether there are policies that can be asked.
     """
+    actions = getattr(spec.action, "n", None)
+    if part.actions != actions:
+        raise _refused(f"the plan counts on {part.actions} actions", f"the records' {actions}", "the number of actions")
     if part.source == "logs" and not asked:
         raise _refused("there are no policies that can be asked", "Vault(data, ledger, experts=...)", 'source="clones"')
     if unit.relation != "add_or_remove":
         raise _refused(f"the relation is {unit.relation}", "add_or_remove", "a ledger under that relation")
-    if int((episodes >= max(part.reserve, 1)).sum()) < part.experts:
-        least = f", with {part.reserve} trajectories of each" if part.reserve else ""
-        raise _refused(
-            f"there are fewer {unit.name}s than the plan takes for granted",
-            f"at least {part.experts:,}{least}",
-            "a smaller public number of experts",
-        )
+
+
+def too_few(part: AboveThreshold, unit: Unit) -> DoorError:
+    """The error where there are fewer experts than a release of prefixes takes for granted."""
+    least = f", each with {part.reserve} trajectories or more" if part.reserve else ""
+    return DoorError(
+        f"there are fewer {unit.name}s than the plan takes for granted; it stays charged, and nothing was released",
+        where=f"part {part.name!r}",
+        expected=f"at least {part.experts:,}{least}: a number that is known without the records",
+        remedy="plan with a number that is sure to be there",
+    )
 
 
 def _admitted(ledger: Ledger, identity: str) -> Iterable[Mapping[str, Any]]:

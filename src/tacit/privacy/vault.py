@@ -31,7 +31,7 @@ from tacit.privacy.paying import Paying
 from tacit.privacy.plan import Plan
 from tacit.privacy.reader import Reader
 from tacit.privacy.release import Release
-from tacit.privacy.reserves import require_apart, require_experts
+from tacit.privacy.reserves import require_answerable, require_apart, too_few
 from tacit.privacy.run import Run
 from tacit.privacy.sampling import poisson_sample
 
@@ -179,7 +179,8 @@ class Vault(Paying):
 
         Raises:
             PlanExhausted: it was released already. DoorError: a clone and a world are missing, or given for the source
-            "logs", or the clone couples units.
+            "logs"; the clone couples units; policies lie below the declared floor; or, after the claim, there are fewer
+            experts than the plan takes for granted.
         """
         spec = run.threshold_part(part)
         if (clone is not None, world is not None) != (spec.source == "clones",) * 2:
@@ -191,9 +192,12 @@ class Vault(Paying):
         elif self._experts is not None:
             spec.require_floor(self._experts.floor)
         self._take(run, spec)
+        reader = self._reader(0)
+        if np.count_nonzero(reader.episodes_per_unit() >= max(spec.reserve, 1)) < spec.experts:
+            raise too_few(spec, self.unit)  # one answer for the price of a plan: asked for nothing, it could be a count
 
         def step() -> list[Prefixes]:
-            reader, experts = self._reader(0), self._experts
+            experts = self._experts
             if clone is not None:
                 made = reader.summaries(clone, np.arange(reader.units), spec.rows_per_unit)
                 experts = clone.experts(made["parameters"])
@@ -274,13 +278,13 @@ class Vault(Paying):
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _require_fit(self, plan: Plan) -> None:
-        """No reserve is read twice, and there are the experts that the plan counts on."""
+        """No reserve is read twice, and what is public of a release of prefixes fits this vault."""
         super()._require_fit(plan)
         for ledger in self.ledgers:
             require_apart(plan, ledger)
         for part in plan.parts():
             if isinstance(part, AboveThreshold):
-                require_experts(part, self.unit, self._reader(0).episodes_per_unit(), asked=self._experts is not None)
+                require_answerable(part, self.unit, self.spec, asked=self._experts is not None)
 
     def _reader(self, reserve: int) -> Reader:
         """The records without the reserve of so many episodes of each unit; the first ledger's id decides which."""
