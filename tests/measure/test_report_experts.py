@@ -148,6 +148,12 @@ def test_marks_show_action_and_agreement() -> None:
     assert opacity[vote_mark(1)[0]] == [0.9]
 
 
+def test_much_noise_is_called_so() -> None:
+    assert "single marks say little" not in Page(render(report())).text
+    loud = dataclasses.replace(VOTES, error=0.15)
+    assert "about ± 15 percentage points. With so much of it, single marks" in Page(render(report(votes=loud))).text
+
+
 def test_eight_actions_have_eight_marks() -> None:
     assert len({vote_mark(action) for action in range(8)}) == 8
 

@@ -48,6 +48,8 @@ _CLOSED = frozenset({"fit: steps", "fit: rate", "fit: seed"})
 BINS = 20
 NEARLY_ALL = 0.9
 """Of the experts: a share from which on the page speaks of agreement."""
+MUCH = 0.05
+"""Noise of a share from which on the picture needs a word of caution."""
 _ROLES = {"released": "synthetic", "ceiling": "reference", "floor": "control-0", "experts": "control-1"}
 _LEVELS = {
     "logs": (
@@ -162,6 +164,8 @@ def _row(row: Played) -> dict[str, Any]:
 def _votes_lead(votes: Votes) -> str:
     count, error = len(votes.share), 100 * votes.error
     noise = f"Noise moves a share by about ± {error:.2g} percentage points." if error > 0 else "There is no noise."
+    if votes.error > MUCH:
+        noise += " With so much of it, single marks say little, and agreement looks larger than it is: look at regions."
     return (
         f"What the experts would do at {count:,} public states, as released: noisy counts and nothing else. "
         f"A mark's form is the action that most of them choose, its strength how many do. {noise}"
