@@ -115,7 +115,7 @@ def panel(results: Store, name: Name) -> Panel:
         counts, _ = np.histogram(np.clip(results.fresh(key(name, kind))["greedy"], low, high), edges)
         curves.append(Curve(f"{kind} experts", np.repeat(edges, 2), [0, *np.repeat(counts, 2).tolist(), 0]))
         most = max(most, int(counts.max()))
-    across, up = Axis(f"{title}: mean return of an expert", low, high), Axis("experts", 0.0, 1.05 * most, whole=True)
+    across, up = Axis(f"{title}: mean return", low, high), Axis("experts", 0.0, 1.05 * most, whole=True)
     return Panel(title, across.label, curves, (across, up))
 
 
