@@ -27,6 +27,7 @@ EXPERIMENTS = (
     "dppg_riverswim",
     "experts_accounting",
     "experts_prefixes",
+    "experts_histograms",
 )
 
 
