@@ -48,7 +48,7 @@ class Learn:
         anchors: how many public states the experts vote at.
         anchor_bounds: JSON file {"observation": [[LOWS], [HIGHS]]} of the box they are drawn from; by default the
             bounds of the records.
-        clone: what stands for an expert.
+        clone: what stands for an expert; by default linear, and an mlp in lunar_lander and hiv.
         policy: "linear", or the widths of a tanh network ("32" or "64-64"); by default like the clone.
         rounds: of votes; from the second on, where the policy of the round before comes in --world.
         returns: public LOW HIGH of an episode's return; experts count by theirs (votes and return-weighted).
@@ -90,7 +90,7 @@ class Learn:
     simulated: bool = False
     anchors: int | None = None
     anchor_bounds: Path | None = None
-    clone: Clone = "linear"
+    clone: Clone | None = None
     policy: str | None = None
     rounds: int | None = None
     returns: tuple[float, float] | None = None

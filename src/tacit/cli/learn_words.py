@@ -15,7 +15,7 @@ from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.cli import bounds
-from tacit.cli.expert_commands import Learn
+from tacit.cli.expert_commands import Clone, Learn
 from tacit.cli.own_domain import OwnDomain
 from tacit.cli.worlds import LONGEST
 from tacit.data.spec import Box, Discrete, PublicSpec
@@ -114,8 +114,7 @@ def require_sound(command: Learn) -> None:
             raise refused(f"--{option} is {value}", f"a whole number >= {least}", "leave it out")
     some = set().union(*_ALLOWED.values())
     for name in sorted(some - _ALLOWED[command.method]):
-        default = "linear" if name == "clone" else None
-        if getattr(command, name) not in (default, False):
+        if getattr(command, name) not in (None, False):
             raise meaningless(f"--{name.replace('_', '-')}", f"a method that has it, not {command.method}")
     if command.floor is not None and command.stop is not None:
         raise refused("--floor and --stop exclude each other", "one of them", "leave --floor out: --stop needs none")
@@ -242,18 +241,23 @@ def _weight(command: Learn) -> ReturnWeight | None:
     return ReturnWeight(low=low, high=high, **_given(command, sharpness="sharpness"))
 
 
+def _kind(command: Learn) -> Clone:
+    """As asked for, or what the world's experts need: those of the last two are no linear functions."""
+    return command.clone or ("mlp" if command.world in ("lunar_lander", "hiv") else "linear")
+
+
 def _clone(command: Learn, spec: PublicSpec, world: World | None) -> LinearClone | MlpClone:
     assert isinstance(spec.action, Discrete)
     features, actions = _features(command, spec, world), spec.action.n
     # Experts whose trajectories are drawn have to be what is counted: with PMin, no chance is below the floor.
     floor = command.floor if command.method == "consensus" and command.floor is not None else 0.0
-    kind = MlpClone if command.clone == "mlp" else LinearClone
+    kind = MlpClone if _kind(command) == "mlp" else LinearClone
     return kind(features=features, actions=actions, floor=floor)
 
 
 def _policy(command: Learn, spec: PublicSpec, world: World | None, hidden: tuple[int, ...] | None = None) -> Policy:
     assert isinstance(spec.action, Discrete)
-    default = (32,) if command.clone == "mlp" else ()
+    default = (32,) if _kind(command) == "mlp" else ()
     widths = (default if hidden is None else hidden) if command.policy is None else _hidden(command.policy)
     features = _features(command, spec, world)
     network = Mlp((features.size, *widths, spec.action.n), gain=0.01 if widths else 0.0)
@@ -264,7 +268,7 @@ def _features(command: Learn, spec: PublicSpec, world: World | None) -> Features
     """Over the part of the observations where decisions matter, where a world says which it is."""
     known = world is not None and isinstance(spec.observation, Box)
     features = maps.default(world.box if world is not None and known else spec.observation)
-    if command.clone != "quadratic":
+    if _kind(command) != "quadratic":
         return features
     if isinstance(features, OneHot):
         raise meaningless("--clone quadratic", "numbers as observations")
