@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from door_cases import SPEC, priced
+from expert_cases import Steppers, everything, logs, part, plan_of, vault_of
 
 from tacit.data.trajectories import Trajectories
 from tacit.privacy.labels import Label
@@ -39,3 +40,18 @@ def test_units_that_were_never_told_apart_are_an_assumption(
         certificate = vault.release(run, 0.0, label=Label((), (), ())).certificate
     said = f"each transition counts as one {name}: the records were imported without unit ids"
     assert (said in certificate.assumptions) == stated
+
+
+def test_a_total_that_counts_a_release_of_policies_alone_says_so(tmp_path: Path) -> None:
+    """A certificate of other sums, under a ledger that has published beginnings of logs, names that release."""
+    vault = vault_of(tmp_path, logs(150), Steppers(np.full(150, 1e6)))
+    sums = vault.reserve(plan_of(everything(reserve=part().reserve)))
+    alone = vault.release(sums, 0.0, label=Label((), (), ())).certificate
+    assert alone.not_protected == ()
+    prefixes = vault.reserve(plan_of(part()))
+    beside = vault.release(sums, 0.0, label=Label((), (), ())).certificate
+    assert len(beside.not_protected) == 1
+    assert prefixes.plan_id in beside.not_protected[0]
+    assert "policies alone" in beside.not_protected[0]
+    own = vault.release(prefixes, 0.0, label=Label((), (), ())).certificate
+    assert not any(prefixes.plan_id in words for words in own.not_protected)

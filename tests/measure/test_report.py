@@ -32,6 +32,7 @@ from tacit.measure.report import (
 )
 from tacit.measure.report.page import upward
 from tacit.measure.report.svg import Axis, nice, number
+from tacit.privacy import certificate_json
 from tacit.privacy.certificate import Certificate
 from tacit.units import Unit
 
@@ -227,7 +228,7 @@ def test_the_page_reads_the_certificates_that_tacit_writes() -> None:
             }
         ],
         delta=1e-5,
-        plan_id="3fa4c09b11de2a77",
+        plan_id=certificate_json.plan_id("synthesis", {"steps": 4}),
         plan={"steps": 4},
         ledger_head="9f" * 32,
         dataset_id="d3" * 16,

@@ -89,6 +89,10 @@ OWN_PROOF = {
 TRAJECTORY = {"unit": Unit("trajectory", "replace_one", 5_000), "epsilon_target": None, "audit": None}
 
 
+PLAN = {"steps": 300, "rate": 0.02, "hidden": [256, 256], "paper": False, "name": None}
+OWN_ID = certificate_json.plan_id("synthesis of transitions", PLAN)
+
+
 def build(**changes: Any) -> Certificate:
     parts = changes.pop("parts", [DENOISER, HISTOGRAM])
     arguments: dict[str, Any] = {
@@ -98,8 +102,8 @@ def build(**changes: Any) -> Certificate:
         "event": certificate_fields.parts_event(parts),
         "parts": parts,
         "delta": 1e-6,
-        "plan_id": "1f2e3d",
-        "plan": {"steps": 300, "rate": 0.02, "hidden": [256, 256], "paper": False, "name": None},
+        "plan_id": OWN_ID,
+        "plan": PLAN,
         "ledger_head": "ab" * 32,
         "dataset_id": "cd" * 16,
         "simulated": False,
@@ -138,7 +142,7 @@ def test_it_recomputes_and_says_the_same_as_the_accountants(certificate: Certifi
     assert found.epsilon == certificate.epsilon == pytest.approx(found.check_epsilon, rel=5e-3)
     assert found.digest == certificate.digest
     assert certificate.total["epsilon"] == pytest.approx(certificate.epsilon + 0.25, rel=1e-5)
-    assert [row["plan_id"] for row in certificate.releases] == ["0a0b", "1f2e3d"]
+    assert [row["plan_id"] for row in certificate.releases] == ["0a0b", OWN_ID]
     assert f"({certificate.epsilon:.6g}, 1e-06)-differential privacy for every patient" in certificate.sentence
 
 
@@ -232,7 +236,6 @@ def test_no_edited_leaf_survives(certificate: Certificate, monkeypatch: pytest.M
 
 # Leaves that carry free text or identifiers: a digest or a signature guards them, arithmetic cannot.
 FREE = {
-    *(("plan", key) for key in ("steps", "rate", "hidden", "paper", "name")),
     *((name,) for name in ("source", "ledger_head", "dataset_id", "commit", "date", "target_epsilon", "digest")),
     *((name,) for name in ("covered", "not_covered", "not_protected", "audit", "versions", "void_reason", "signature")),
 }
@@ -434,6 +437,21 @@ def test_no_edited_leaf_of_any_kind_of_part_survives_a_new_digest(parts: list[di
     assert {path[2] for path in survivors} <= {"constants"}
 
 
+def test_an_edited_field_of_the_plan_is_found_by_its_identifier() -> None:
+    nested = {"clone": None, "unit": {"name": "patient"}, "epsilon": "inf", "rates": [0.5, 1.0]}
+    identity = certificate_json.plan_id("synthesis of transitions", nested)
+    record = build(plan=nested, plan_id=identity).to_json()
+    for path, value in leaves({"plan": nested}):
+        for edit in edits(value):
+            changed = copy.deepcopy(record)
+            put(changed, path, edit)
+            with pytest.raises(CertificateError, match="plan_id"):
+                verify(redigested(changed))
+    with pytest.raises(CertificateError, match="plan_id"):
+        build(method="another")
+    assert certificate_json.plan_id("m", {"a": 1.0}) == certificate_json.plan_id("m", {"a": 1})
+
+
 def test_halves_cost_what_the_dearer_one_costs() -> None:
     halves, dearer = (build(parts=parts, **TRAJECTORY) for parts in (HALVES, HALVES[1:]))
     assert halves.epsilon == dearer.epsilon == pytest.approx(build(parts=HALVES[1:], **TRAJECTORY).epsilon)
@@ -493,7 +511,7 @@ def test_both_relations(relation: Any) -> None:
 
 
 def test_own_charge_as_the_ledger_made_it() -> None:
-    own = {"plan_id": "1f2e3d", "method": "synthesis of transitions", "epsilon": 4.0, "delta": 1e-6}
+    own = {"plan_id": OWN_ID, "method": "synthesis of transitions", "epsilon": 4.0, "delta": 1e-6}
     assert build(releases=[own]).total["epsilon"] == 4.0
     for bad in (own | {"epsilon": 0.01}, own | {"delta": 1e-9}, own | {"method": "other"}):
         with pytest.raises(CertificateError, match="releases"):

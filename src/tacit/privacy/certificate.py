@@ -139,7 +139,7 @@ class Certificate:
             event: the mechanism as run; it must be the composition of the parts.
             parts: for each part what its `certified()` says; `certificate.schema.json` lists the kinds.
             delta: below 1 / population.
-            plan_id, plan: the plan's identifier and its public fields as JSON.
+            plan_id, plan: the plan's identifier (`certificate_json.plan_id`) and its public fields as JSON.
             ledger_head, dataset_id: of the ledger that was charged.
             simulated: whether the records were declared simulated.
             void_reason: why the ledger is void, or None.

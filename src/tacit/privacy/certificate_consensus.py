@@ -22,7 +22,6 @@ KIND = "above_threshold"
 SAMPLER = "experts drawn uniformly, with replacement"
 _ROUNDING = 1e-9
 _LARGEST = 2.0**40
-_MOST_RESERVED = 64  # more could not be computed in float64
 _FLOORS: Mapping[str, type[Floor]] = {"PMin": PMin, "KappaStop": KappaStop}
 
 
@@ -49,8 +48,9 @@ def assumptions(part: Fields) -> tuple[str, ...]:
         known,
         "what is protected is which policies the experts follow, against whoever does not know the other experts' "
         "logs: the released steps are copied from logs, which stay secret",
-        "trajectories were drawn by the policies that are counted, independently, in one environment that is the "
-        "same for all experts, first states included, and which alone, or a public horizon, ends an episode",
+        "trajectories were drawn by the policies that are counted, which act on observations as they are recorded "
+        "(float32, within the declared bounds), independently, in one environment that is the same for all experts, "
+        "first states included, and which alone, or a public horizon, ends an episode",
         *([floor] if part["floor"]["kind"] == "PMin" else ()),
     )
 
@@ -136,9 +136,12 @@ def _on_grid(value: float) -> bool:
 def _least_overflow(part: Fields) -> float:
     """What the reserve costs of delta at least; 1 where it cannot be computed."""
     n, reserve, whole = part["trajectories"], part["reserve"], part["trajectories"] * part["epsilon"]
-    if not 1 <= reserve <= _MOST_RESERVED or whole > MAX_EPSILON:
+    if not 1 <= reserve <= n or whole > MAX_EPSILON:
         return 1.0
-    return thresholds.overflow_delta(n, reserve, part["experts"], whole)
+    try:
+        return thresholds.overflow_delta(n, reserve, part["experts"], whole)
+    except OverflowError:
+        return 1.0
 
 
 def shared(parts: Sequence[Fields]) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from dp_accounting import dp_event
 from dp_accounting.dp_event import DpEvent
 
 from tacit.errors import AccountingError
-from tacit.privacy import accounting, certificate_consensus
+from tacit.privacy import accounting, certificate_consensus, certificate_json
 from tacit.privacy.events import EpsilonDeltaDpEvent, fixed_size_sampler, flatten, met, parallel
 from tacit.units import Relation, Unit
 
@@ -185,6 +185,8 @@ def differences(stated: Any, derived: Any, path: str) -> Iterator[str]:
 def contradictions(record: Fields) -> Iterator[tuple[str, str]]:
     """What is neither derived nor free: (field, what is wrong) wherever primary fields contradict each other."""
     epsilon, delta = float(record["epsilon"]), record["delta"]
+    if record["plan_id"] != certificate_json.plan_id(record["method"], record["plan"]):
+        yield "plan_id", "is not that of the plan"
     own = [row for row in record["releases"] if row["plan_id"] == record["plan_id"]]
     if len(own) != 1:
         yield "releases", "does not hold this plan's own charge once"

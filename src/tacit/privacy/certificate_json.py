@@ -24,6 +24,12 @@ def digest(record: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def plan_id(method: str, fields: Mapping[str, Any]) -> str:
+    """A short identifier of everything in a plan (SHA-256 of its canonical JSON, 16 hex digits); 1.0 and 1 are one."""
+    text = json.dumps(_whole_numbers(plain({"method": method, **fields})), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def _whole_numbers(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _whole_numbers(item) for name, item in value.items()}

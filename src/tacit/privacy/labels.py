@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tacit.errors import LedgerError
+from tacit.privacy import certificate_consensus
 from tacit.privacy import plan as plans
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.ledger import Ledger
@@ -85,5 +86,21 @@ def certify(
         covered=list(label.covered),
         not_covered=list(label.not_covered),
         assumptions=[*label.assumptions, *own, *assumptions],
-        not_protected=list(label.not_protected),
+        not_protected=[*label.not_protected, *_logs_elsewhere(ledger, plan_id)],
     )
+
+
+def _logs_elsewhere(ledger: Ledger, plan_id: str) -> list[str]:
+    """Where another plan of the ledger protects policies alone: what the total then does not protect."""
+    held = {other.id for other in ledger.plans()} - {plan_id}
+    found = {
+        entry.payload["plan"]
+        for entry in ledger.entries()
+        if entry.kind == "reserve"
+        and entry.payload["plan"] in held
+        and certificate_consensus.from_logs(entry.payload["description"].get("parts", ()))
+    }
+    return [
+        f"logs, from the release of plan {other}, which the total of this ledger counts: it protects policies alone"
+        for other in sorted(found)
+    ]

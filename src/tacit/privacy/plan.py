@@ -8,7 +8,6 @@ the guarantee depends on is a field of the plan or of one of its parts; nothing 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import math
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -16,7 +15,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from dp_accounting import ComposedDpEvent, DpEvent
 
 from tacit.errors import AccountingError, PlanError
-from tacit.privacy import accounting, power
+from tacit.privacy import accounting, certificate_json, power
 from tacit.privacy.above_threshold import AboveThreshold
 from tacit.privacy.events import parallel
 from tacit.privacy.parts import FixedSizeSum, Once, Part, PoissonSum, UserSum, check, words
@@ -73,6 +72,7 @@ def calibrate(plan: AnyPlan, *, unit: Unit, epsilon: float, delta: float) -> Any
     """
     check("epsilon", epsilon, math.isfinite(epsilon) and epsilon > 0, "a finite number > 0")
     check_delta(delta, unit)
+    _require_proof(plan, unit)
     assert unit.relation is not None
 
     def at(sigma: float) -> DpEvent:
@@ -86,6 +86,7 @@ def calibrate(plan: AnyPlan, *, unit: Unit, epsilon: float, delta: float) -> Any
 def price(plan: AnyPlan, *, unit: Unit, delta: float) -> AnyPlan:
     """The plan at its own noise multiplier, with the epsilon that this honestly costs (infinite without noise)."""
     check_delta(delta, unit)
+    _require_proof(plan, unit)
     assert unit.relation is not None
     bound = accounting.epsilon(event(plan), delta=delta, relation=unit.relation)
     return dataclasses.replace(plan, unit=unit, epsilon=bound.epsilon, delta=delta)  # type: ignore[type-var]
@@ -108,6 +109,7 @@ def bound(plan: Plan) -> accounting.Bound:
             remedy="call plan.calibrate(unit=..., epsilon=..., delta=...)",
         )
     check_delta(delta, unit)
+    _require_proof(plan, unit)
     parts = plan.parts()
     kinds = (PoissonSum, FixedSizeSum, UserSum, Once, AboveThreshold)
     if len({part.name for part in parts}) != len(parts) or any(type(part) not in kinds for part in parts):
@@ -144,8 +146,7 @@ def public_fields(plan: Plan) -> dict[str, Any]:
 
 def plan_id(plan: Plan) -> str:
     """A short identifier of everything in the plan (SHA-256 of its canonical JSON, 16 hex digits)."""
-    text = json.dumps({"method": plan.method, **public_fields(plan)}, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return certificate_json.plan_id(plan.method, public_fields(plan))
 
 
 def promise(plan: Plan) -> str:
@@ -171,6 +172,14 @@ def promise(plan: Plan) -> str:
     for part in plan.parts():
         lines.append(f"  {part.name}: {words(part, unit)}")
     return "\n".join(lines)
+
+
+def _require_proof(plan: Plan, unit: Unit) -> None:
+    """Raise a PlanError if a part has no proof under the unit's relation."""
+    for part in plan.parts():
+        if isinstance(part, AboveThreshold):
+            proved = unit.relation == "add_or_remove"
+            check("relation", unit.relation, proved, f"add_or_remove, for which alone {part.name!r} has a proof")
 
 
 def check_delta(delta: float, unit: Unit) -> None:
