@@ -44,6 +44,8 @@ class Steppers:
     limits: np.ndarray
     floor: float = 0.0
 
+    actions = 2
+
     @property
     def count(self) -> int:
         return len(self.limits)

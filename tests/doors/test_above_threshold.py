@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -93,7 +95,15 @@ def test_chances_that_are_none_count_as_zero(value: float) -> None:
 
 def test_the_noise_is_drawn_anew_for_every_step() -> None:
     """A count at the threshold passes each test with probability 1/2: prefixes are geometric, not all or nothing."""
-    one = part(horizon=30, floor=KappaStop(0.01), epsilon=2.0, experts=1_000, trajectories=400)
+    one = part(
+        horizon=30,
+        floor=KappaStop(0.01),
+        epsilon=2.0,
+        experts=1_000,
+        trajectories=400,
+        source="clones",
+        rows_per_unit=1,
+    )
     steps = np.arange(30, dtype=np.float32)[None, :, None].repeat(400, axis=0)
     drawn = {"observations": steps, "actions": np.ones((400, 30), np.int64), "mask": np.ones((400, 30), bool)}
     level = Steppers(np.full(int(one.thresholds.threshold), 1e6))
@@ -210,6 +220,8 @@ def test_what_is_public_is_refused_before_anything_is_charged(tmp_path: Path) ->
     assert silent.ledger.plans() == []
     with pytest.raises(DataError, match="one policy"):
         vault_of(tmp_path, logs(3), Steppers(np.zeros(2)), name="two")
+    with pytest.raises(PlanError, match="relation"):
+        plan_of(part(), unit=replace(EXPERTS, relation="replace_one"))
 
 
 @pytest.mark.parametrize(("experts", "episodes"), [(50, 8), (150, 1)])
@@ -222,6 +234,7 @@ def test_how_many_experts_there_are_is_answered_once_and_for_the_price_of_a_plan
     with pytest.raises(DoorError, match="fewer experts than"):
         vault.above_threshold(run, "consensus")
     assert len(vault.ledger.plans()) == 1
+    assert "fewer experts" in str(vault.ledger.void_reason)
     with pytest.raises(PlanExhausted):
         vault.above_threshold(run, "consensus")
 
@@ -292,6 +305,9 @@ def test_a_floor_that_nobody_knows_is_an_assumption_of_logs_alone() -> None:
         {"rows_per_unit": 3},
         {"source": "clones"},
         {"floor": PMin(0.4), "actions": 3},
+        {"floor": SimpleNamespace(probability=0.1)},
+        {"epsilon": 200.0},
+        {"trajectories": 130, "experts": 40, "epsilon": 3.0},
     ],
 )
 def test_parameters_out_of_range_are_refused(changes: dict[str, Any]) -> None:

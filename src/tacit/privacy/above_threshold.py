@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tacit.data.spec import Box, PublicSpec
 from tacit.errors import DoorError
 from tacit.privacy import thresholds
-from tacit.privacy.events import EpsilonDeltaDpEvent
+from tacit.privacy.events import MAX_EPSILON, EpsilonDeltaDpEvent
 from tacit.privacy.experts import Array, Experts, World
 from tacit.privacy.noise import SecretNoise
 from tacit.privacy.parts import RowsOf, check
@@ -32,6 +32,9 @@ Source = Literal["logs", "clones"]
 
 SLICE = 8
 """Time steps of all trajectories that are counted at once; those that stopped are dropped in between."""
+
+MOST_RESERVED = 64
+"""Trajectories of an expert that one release may keep for itself."""
 
 _RELEASED = ("observations", "actions", "rewards", "next_observations", "terminations")
 
@@ -89,10 +92,16 @@ class AboveThreshold:
         for field in ("actions", "experts"):
             value = getattr(self, field)
             check(f"{self.name}.{field}", value, type(value) is int and value >= 2, "a whole number >= 2")
+        known = type(self.floor) in (PMin, KappaStop)
+        check(f"{self.name}.floor", self.floor, known, "PMin(probability) or KappaStop(probability)")
         check(f"{self.name}.source", self.source, self.source in get_args(Source), " or ".join(get_args(Source)))
         rows = self.rows_per_unit >= 1 if self.source == "clones" else self.rows_per_unit == 0
         check(f"{self.name}.rows_per_unit", self.rows_per_unit, rows, 'at least 1 for "clones", 0 for "logs"')
+        within = self.source == "clones" or self.trajectories * self.epsilon <= MAX_EPSILON
+        check(f"{self.name}.epsilon", self.epsilon, within, f"at most {MAX_EPSILON:g} / trajectories")
         _ = self.thresholds
+        few = self.reserve <= MOST_RESERVED
+        check(f"{self.name}.trajectories", self.trajectories, few, f"a reserve of at most {MOST_RESERVED} for each")
 
     @cached_property
     def thresholds(self) -> Thresholds:
@@ -292,6 +301,7 @@ def rollouts(
         alive, state, seen = alive[~ended], state[~ended], after[~ended]
         if not len(alive):
             break
+    world.starts(n, np.random.default_rng(0))  # simulators of some kinds hold the states they were left in
     return {**columns, "mask": mask}
 
 

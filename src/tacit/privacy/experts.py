@@ -14,12 +14,16 @@ Array = NDArray[Any]
 class Experts(Protocol):
     """The policies of m experts; the k-th is that of the k-th unit of the records.
 
-    An expert's numbers must be the same bits whoever the other experts are.
+    An expert's numbers must be the same bits whoever the other experts are; their number and the floor are public.
     """
 
     @property
     def count(self) -> int:
         """m."""
+
+    @property
+    def actions(self) -> int:
+        """A."""
 
     @property
     def floor(self) -> float:

@@ -20,6 +20,9 @@ LEAST_CHARGE = 1e-9
 """What a plan is charged whose delta alone covers it (certified epsilon 0)."""
 
 
+_ADMISSION = threading.RLock()
+"""Plans are admitted one at a time, by whatever vault: one that is admitted may exclude the next."""
+
 CALLBACK = "callback"
 """Under which kind of note a ledger holds the names of callbacks that are not tacit's own."""
 
@@ -93,7 +96,7 @@ class Paying:
                 expected="the ledger's own unit, relation and population",
                 remedy="calibrate the plan with unit=vault.unit",
             )
-        with self._lock:  # another plan admitted in between could exclude this one
+        with _ADMISSION:
             return self._reserved(plan)
 
     def _reserved(self, plan: Plan) -> Run:

@@ -36,12 +36,11 @@ def require_apart(plan: Plan, ledger: Ledger) -> None:
         )
 
 
-def require_answerable(part: AboveThreshold, unit: Unit, spec: PublicSpec, *, asked: bool) -> None:
+def require_answerable(part: AboveThreshold, spec: PublicSpec, *, asked: bool) -> None:
     """Raise a PlanError unless a release of prefixes fits what is public of the vault.
 
     Args:
         part: the release.
-        unit: whom the ledger protects.
         spec: the public bounds of the records.
         asked: whether there are policies that can be asked.
     """
@@ -50,15 +49,14 @@ def require_answerable(part: AboveThreshold, unit: Unit, spec: PublicSpec, *, as
         raise _refused(f"the plan counts on {part.actions} actions", f"the records' {actions}", "the number of actions")
     if part.source == "logs" and not asked:
         raise _refused("there are no policies that can be asked", "Vault(data, ledger, experts=...)", 'source="clones"')
-    if unit.relation != "add_or_remove":
-        raise _refused(f"the relation is {unit.relation}", "add_or_remove", "a ledger under that relation")
 
 
 def too_few(part: AboveThreshold, unit: Unit) -> DoorError:
     """The error where there are fewer experts than a release of prefixes takes for granted."""
     least = f", each with {part.reserve} trajectories or more" if part.reserve else ""
     return DoorError(
-        f"there are fewer {unit.name}s than the plan takes for granted; it stays charged, and nothing was released",
+        f"there are fewer {unit.name}s than the plan takes for granted: nothing was released, and the ledger is void, "
+        "because this error tells something about the records",
         where=f"part {part.name!r}",
         expected=f"at least {part.experts:,}{least}: a number that is known without the records",
         remedy="plan with a number that is sure to be there",

@@ -77,9 +77,9 @@ class Vault(Paying):
                 expected=f"at most {self.unit.size:,}",
                 remedy="declare a population that covers everybody, in a new ledger",
             )
-        if experts is not None and experts.count != units:
+        if experts is not None and (experts.count, experts.actions) != (units, getattr(data.spec.action, "n", None)):
             raise DataError(
-                f"there is not one policy for each {self.unit.name} of the records",
+                f"there is not one policy for each {self.unit.name} of the records, over the same actions",
                 where="Vault(experts=)",
                 expected="one policy a unit, in the order in which the units appear in the records",
                 remedy="leave out whoever has no trajectories, or no policy",
@@ -194,7 +194,9 @@ class Vault(Paying):
         self._take(run, spec)
         reader = self._reader(0)
         if np.count_nonzero(reader.episodes_per_unit() >= max(spec.reserve, 1)) < spec.experts:
-            raise too_few(spec, self.unit)  # one answer for the price of a plan: asked for nothing, it could be a count
+            for ledger in self.ledgers:
+                ledger.void(f"fewer {self.unit.name}s than a plan took for granted, and the error that said so")
+            raise too_few(spec, self.unit)
 
         def step() -> list[Prefixes]:
             experts = self._experts
@@ -284,7 +286,7 @@ class Vault(Paying):
             require_apart(plan, ledger)
         for part in plan.parts():
             if isinstance(part, AboveThreshold):
-                require_answerable(part, self.unit, self.spec, asked=self._experts is not None)
+                require_answerable(part, self.spec, asked=self._experts is not None)
 
     def _reader(self, reserve: int) -> Reader:
         """The records without the reserve of so many episodes of each unit; the first ledger's id decides which."""
