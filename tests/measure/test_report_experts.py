@@ -125,6 +125,8 @@ def test_the_promise_says_which_of_an_expert_it_covers() -> None:
     page = Page(render(report(level="policies"))).text
     assert "Protected: only the experts' policies" in page
     assert "whoever appears in them, a patient for instance, is not protected" in page
+    assert "out of the experts' own logs, published as they are" in page
+    assert "that clones of the experts played in a public simulator" in Page(render(report(level="logs"))).text
 
 
 def test_without_a_simulator_the_agreement_is_the_headline() -> None:

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from tacit.measure.report import settings
 from tacit.measure.report.charts import bar_chart, histogram_chart, interval_chart, vote_chart, vote_mark
-from tacit.measure.report.experts import Consensus, ExpertsReport, Played, Role, Votes
+from tacit.measure.report.experts import Consensus, ExpertsReport, Level, Played, Role, Votes
 from tacit.measure.report.svg import Axis, number, span
 
 _NAMES = {
@@ -43,6 +43,16 @@ _NAMES = {
     "batch": "experts in a noisy step, on average",
 }
 """Settings that their names alone do not explain."""
+_KINDS = {
+    "uniform": "drawn uniformly",
+    "given": "given",
+    "mlp": "network",
+    "kappa_stop": "stops at random",
+    "p_min": "a least chance of each",
+    "cql": "conservative Q-learning",
+    "dqn": "Q-learning",
+    "bc": "imitation",
+}
 _CLOSED = frozenset({"fit: steps", "fit: rate", "fit: seed"})
 """Of a descent; without effect where there is a closed form."""
 BINS = 20
@@ -83,7 +93,7 @@ def taught(report: ExpertsReport) -> dict[str, Any]:
         "votes_chart": None if votes is None else _votes_chart(votes),
         "votes_legend": [] if votes is None else [(f"action {a}", *vote_mark(a)) for a in range(votes.actions)],
         "agreement_chart": None if votes is None else _agreement(votes),
-        "consensus_lead": None if consensus is None else _consensus_lead(consensus),
+        "consensus_lead": None if consensus is None else _consensus_lead(consensus, report.level),
         "consensus_figures": [] if consensus is None else _consensus_figures(consensus),
         "consensus_chart": None if consensus is None else _consensus_chart(consensus),
         "level_heading": heading,
@@ -147,7 +157,7 @@ def _returns_lead(report: ExpertsReport) -> str:
     """What the rows beside the release are."""
     roles = {row.role for row in report.returns}
     told: dict[Role, str] = {
-        "ceiling": "The ceiling learned from the same experts without noise.",
+        "ceiling": "The ceiling learned from the same experts with no noise in what is added up.",
         "floor": "The floor learned, with the same noise, from logs whose actions were drawn at random.",
         "experts": "Of the experts themselves, the bar holds nine in ten.",
     }
@@ -203,11 +213,15 @@ def _agreement(votes: Votes) -> Markup:
     )
 
 
-def _consensus_lead(consensus: Consensus) -> str:
+def _consensus_lead(consensus: Consensus, level: Level) -> str:
+    whose = {
+        "logs": "Beginnings of trajectories that clones of the experts played in a public simulator, released",
+        "policies": "Beginnings of trajectories out of the experts' own logs, published as they are",
+    }
     return (
-        "Beginnings of trajectories, published as they are for as long as enough experts would have acted like that. "
-        f"A step counts as consensus while about {consensus.threshold:,.0f} of the experts agree with everything up to "
-        "it; threshold and count are both noisy."
+        f"{whose[level]} for as long as enough experts would have acted like that. A step counts as consensus while "
+        f"about {consensus.threshold:,.0f} of the experts agree with everything up to it; threshold and count are both "
+        "noisy."
     )
 
 
@@ -242,7 +256,7 @@ def _used(plan: Mapping[str, Any]) -> dict[str, Any]:
         elif name == "unit" or value is None:
             continue
         elif isinstance(value, Mapping):
-            flat |= {name: value["kind"]} if "kind" in value else {}
+            flat |= {name: _KINDS.get(value["kind"], value["kind"])} if "kind" in value else {}
             plain = {key: part for key, part in value.items() if not isinstance(part, Mapping)}
             flat |= {f"{name}: {key}": part for key, part in plain.items() if key not in ("kind", "actions", "digest")}
         else:
