@@ -28,7 +28,7 @@ CLONE = LinearClone(features=FEATURES, actions=2, floor=0.05)
 
 def plan(**fields: Any) -> Consensus:
     plain: dict[str, Any] = {"policy": POLICY, "experts": 200, "trajectories": 4, "floor": PMin(0.05), "horizon": 40}
-    return Consensus(**plain | {"steps": 100, "batch": 50} | fields)
+    return Consensus(**plain | {"steps": 100, "batch": 50, "stable_fraction": 0.5} | fields)
 
 
 def cost(*parts: AboveThreshold | PoissonSum) -> float:

@@ -95,12 +95,12 @@ class Consensus:
     clone: Clone | None = None
     rows: int = 4_000
     share: float = 0.5
-    stable_fraction: float = 0.5
+    stable_fraction: float = 0.8
     steps: int = 3_000
     batch: int = 256
     rows_per_expert: int = 4
     clip: float = 0.3
-    rate: float = 3e-3
+    rate: float = 1e-3
     stable_rate: float = 1e-3
     stable_batch: int = 256
     target_every: int = 200
