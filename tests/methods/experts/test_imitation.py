@@ -25,8 +25,13 @@ WEIGHT = ReturnWeight(low=0.0, high=40.0)
 NETWORK = Policy(Quadratic(LOW, HIGH), Mlp((14, 6, 2)), Categorical(2))
 
 
+def plain(policy: Policy) -> np.ndarray:
+    """No whitening, for two replicates."""
+    return np.repeat(np.eye(policy.features.size)[None], 2, axis=0)
+
+
 def plan(**fields: Any) -> ReturnWeighted:
-    few: dict[str, Any] = {"policy": POLICY, "weight": WEIGHT, "steps": 40, "kept": 32, "rows": 80}
+    few: dict[str, Any] = {"policy": POLICY, "weight": WEIGHT, "kept": 32, "rows": 80}
     return ReturnWeighted(**few | fields)
 
 
@@ -45,7 +50,8 @@ def kept(experts: int, seed: int = 0) -> dict[str, Any]:
 def test_an_expert_adds_its_weighted_clipped_mean_slope(policy: Policy) -> None:
     rows, rng = kept(6), np.random.default_rng(1)
     theta = (0.5 * rng.normal(size=(2, policy.parameters))).astype(np.float32)
-    loose = Gradient(Kept(10, None), policy, 1e6)(rows, theta)
+    state = (theta, plain(policy))
+    loose = Gradient(Kept(10, None), policy, 1e6)(rows, state)
 
     def likelihood(own: Any, i: int) -> float:
         mask = rows["mask"][i]
@@ -59,16 +65,17 @@ def test_an_expert_adds_its_weighted_clipped_mean_slope(policy: Policy) -> None:
         step = (1e-2 * direction).astype(np.float32)
         slope = (likelihood(own + step, i) - likelihood(own - step, i)) / 2e-2
         assert rows["weight"][i] * slope == pytest.approx(loose[i] @ direction, abs=2e-3)
-    tight = Gradient(Kept(10, None), policy, 0.01)(rows, theta)
+    tight = Gradient(Kept(10, None), policy, 0.01)(rows, state)
     assert np.linalg.norm(tight, axis=1) == pytest.approx(0.01 * rows["weight"], rel=1e-3)
 
 
 @pytest.mark.parametrize("policy", [POLICY, NETWORK])
 def test_what_an_expert_adds_is_the_same_bits_whoever_the_others_are(policy: Policy) -> None:
     rows, theta = kept(9), policy.initial(np.random.default_rng(0), 2) + np.float32(0.1)
-    whole = Gradient(Kept(10, None), policy, 0.05)(rows, theta)
+    state = (theta, plain(policy) * np.random.default_rng(1).random(policy.features.size))
+    whole = Gradient(Kept(10, None), policy, 0.05)(rows, state)
     for some in ([4], [0, 3, 8]):
-        few = Gradient(Kept(10, None), policy, 0.05)({name: column[some] for name, column in rows.items()}, theta)
+        few = Gradient(Kept(10, None), policy, 0.05)({name: column[some] for name, column in rows.items()}, state)
         np.testing.assert_array_equal(few, whole[some])
 
 
@@ -105,10 +112,11 @@ def test_a_plan_is_run_once(tmp_path: Path) -> None:
 
 
 def test_all_steps_cost_one_gaussian() -> None:
-    one = plan(steps=1).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
+    one = plan(steps=1, share=0.0).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
     many = plan(steps=100).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
-    assert one.noise_multiplier is not None
-    assert many.noise_multiplier == pytest.approx(10 * one.noise_multiplier, rel=1e-3)
+    assert many.noise_multiplier == pytest.approx(one.noise_multiplier, rel=1e-3)
+    multipliers = [(part.noise_multiplier or 0.0) / (many.noise_multiplier or 0.0) for part in many.parts()]
+    assert multipliers == pytest.approx([math.sqrt(1 / 0.2), math.sqrt(100 / 0.8)])
     free = dataclasses.replace(one, noise_multiplier=0.0).price(unit=UNIT, delta=DELTA)
     assert free.epsilon == math.inf
     assert "NOTHING" in str(free)
@@ -133,6 +141,8 @@ def test_plans_come_back_from_json(calibrated: bool) -> None:
         {"rows": 0},
         {"rate": -1.0},
         {"average": 0.0},
+        {"momentum": 1.0},
+        {"share": 1.0},
         {"policy": Policy(Scaled(LOW, HIGH), Mlp((4, 1)), Gaussian((-1.0,), (1.0,), (0.0,), 0.5))},
     ],
 )

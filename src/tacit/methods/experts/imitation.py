@@ -2,15 +2,16 @@
 
 Input: experts' logs behind a vault; a calibrated plan (K steps, a clip C, a policy pi)
 1. once an expert: a few of its rows, evenly spaced, and its weight w_i in (0, 1], from its own returns  (returns.py)
-2. for k = 1 .. K:
-3.     g_i <- w_i clip(mean over its rows of grad log pi(a | s), C)
-4.     g   <- (sum_i g_i + noise) / population                                     (vault.noisy_sum)
-5.     theta <- Adam step up g / C
-6. release the mean of the last thetas
+2. T <- inverse root of the noisy second moments of the inputs, theta = T phi                          (whitening.py)
+3. for k = 1 .. K:
+4.     g_i <- w_i clip(mean over its rows of the gradient of log pi(a | s) by phi, C)
+5.     g   <- (sum_i g_i + noise) / population                                     (vault.noisy_sum)
+6.     v   <- momentum v + (1 - momentum) g;  phi <- phi + rate (1 - k / K) v / |v|
+7. release the mean of the last thetas
 
-No expert is queried and none needs to act at random. Each step is a Gaussian over all experts, so that the plan costs
-one Gaussian of multiplier sigma / sqrt(K). Proof page: `proofs/experts.md`. Source: tacit; imitation is the base
-learner of N. Sharma et al. (arXiv:2411.13598), weights of this form are those of advantage-weighted regression.
+No expert is queried and none needs to act at random. All sums are Gaussians over all experts, so that the plan costs
+one Gaussian of multiplier `noise_multiplier`. Proof page: `proofs/experts.md`. Source: tacit; imitation is a base
+learner of N. Sharma et al. (arXiv:2411.13598), weights of this form are those of reward-weighted regression.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.agents.heads import Categorical
-from tacit.agents.optimizers import Adam
+from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.methods.experts.clones import spread
 from tacit.methods.experts.label import label
 from tacit.methods.experts.learned import Learned
 from tacit.methods.experts.plan_fields import restored, unreadable
 from tacit.methods.experts.returns import ReturnWeight
+from tacit.methods.experts.whitening import Moments, through, whitener
 from tacit.privacy import clipping
 from tacit.privacy import plan as plans
 from tacit.privacy.parts import PoissonSum, check
@@ -41,9 +43,10 @@ from tacit.units import Unit
 
 Array = NDArray[Any]
 Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
 
-PART = "policy"
-"""The name of the plan's part."""
+POLICY, INPUTS = "policy", "inputs"
+"""The names of the plan's parts."""
 
 _ROWS = 65_536
 """Rows whose gradients are computed at a time."""
@@ -57,17 +60,19 @@ class ReturnWeighted:
         policy: what is learnt.
         weight: how much each expert counts, by its own returns; None counts all alike.
         steps: K.
-        clip: C, the largest norm of one expert's mean gradient.
-        rate: size of the first step of Adam; it decays linearly to 0.
+        clip: C, the largest norm of one expert's mean gradient. The length of a step does not depend on it.
+        rate: length of the first step; it decays linearly to 0.
+        momentum: share of earlier directions in a step's.
         average: share of the steps, at the end, whose parameters are averaged.
         kept: how many of an expert's rows its gradients are made of, evenly spaced over those that are read.
         rows: L, how many of an expert's rows are read at most, the first in order of time; its returns are of these.
+        share: of the budget (the precision 1 / sigma^2) that goes to the size of the inputs; 0 takes them as they are.
         seed: of the first parameters.
-        noise_multiplier: sigma of a step; None until calibrated.
+        noise_multiplier: sigma of the whole plan, seen as one Gaussian; None until calibrated.
         unit, epsilon, delta: the promise; None until the plan is calibrated.
 
     Raises:
-        PlanError: a value is out of range, or the policy's actions are not discrete.
+        PlanError: a value is out of range, the policy's actions are not discrete or its network is no `Mlp`.
     """
 
     method: ClassVar[str] = "learning from experts (return-weighted imitation)"
@@ -75,12 +80,14 @@ class ReturnWeighted:
 
     policy: Policy
     weight: ReturnWeight | None = None
-    steps: int = 60
-    clip: float = 0.05
-    rate: float = 0.2
+    steps: int = 30
+    clip: float = 0.1
+    rate: float = 0.5
+    momentum: float = 0.8
     average: float = 0.2
-    kept: int = 256
+    kept: int = 128
     rows: int = 4_000
+    share: float = 0.2
     seed: int = 0
     noise_multiplier: float | None = None
     unit: Unit | None = None
@@ -92,22 +99,30 @@ class ReturnWeighted:
         for name in ("kept", "rows"):
             value = getattr(self, name)
             check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
+        check("policy.network", self.policy.network, isinstance(self.policy.network, Mlp), "an Mlp")
+        check("momentum", self.momentum, 0 <= self.momentum < 1, "a number in [0, 1)")
+        check("share", self.share, 0 <= self.share < 1, "a number in [0, 1)")
         check("rate", self.rate, 0 < self.rate < math.inf, "a finite number > 0")
         check("average", self.average, 0 < self.average <= 1, "a number in (0, 1]")
         self.parts()
 
     def parts(self) -> tuple[PoissonSum, ...]:
-        """The only touch of records: K noisy sums of all experts' gradients."""
-        part = PoissonSum(
-            name=PART,
-            steps=self.steps,
-            rate=1.0,
-            clip=self.clip,
-            noise_multiplier=self.noise_multiplier,
-            rows_per_unit=self.rows,
-            rows="first",
-        )
-        return (part,)
+        """The only touch of records: noisy sums over all experts, whose precisions add up to 1 / noise_multiplier^2."""
+
+        def part(name: str, steps: int, clip: float, share: float) -> PoissonSum:
+            sigma = None if self.noise_multiplier is None else self.noise_multiplier * math.sqrt(steps / share)
+            return PoissonSum(
+                name=name,
+                steps=steps,
+                rate=1.0,
+                clip=clip,
+                noise_multiplier=sigma,
+                rows_per_unit=self.rows,
+                rows="first",
+            )
+
+        steps = part(POLICY, self.steps, self.clip, 1 - self.share)
+        return (part(INPUTS, 1, 1.0, self.share), steps) if self.share else (steps,)
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> ReturnWeighted:
         """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
@@ -153,7 +168,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Gradient:
-    """An expert's weighted, clipped mean gradient of log pi, for the state: theta [R, P].
+    """An expert's weighted, clipped mean gradient of log pi by phi, for the state: theta [R, P], whiteners [R, F, F].
 
     Args:
         summary: the experts' rows and weights.
@@ -165,36 +180,48 @@ class Gradient:
     policy: Policy
     clip: float
 
-    def __call__(self, rows: Mapping[str, Array], state: Float32) -> Array:
+    def __call__(self, rows: Mapping[str, Array], state: tuple[Float32, Float64]) -> Array:
         """[U, P]."""
-        mask, theta = rows["mask"], state[rows["replicate"]]
+        mask, replicate = rows["mask"], rows["replicate"]
         weights = mask / np.maximum(mask.sum(axis=1, keepdims=True), 1)
-        gradients = np.empty((len(mask), theta.shape[1]), np.float32)
+        gradients = np.empty((len(mask), state[0].shape[1]))
+        assert isinstance(self.policy.network, Mlp)
         size = max(1, _ROWS // mask.shape[1])
         for start in range(0, len(mask), size):
             some = slice(start, start + size)
-            gradients[some] = self.policy.gradient(
-                theta[some], rows["observations"][some], rows["actions"][some], weights[some]
-            )
+            theta, matrices = state[0][replicate[some]], state[1][replicate[some]]
+            slope = self.policy.gradient(theta, rows["observations"][some], rows["actions"][some], weights[some])
+            gradients[some] = through(matrices, self.policy.network, slope.astype(np.float64))
         return clipping.clip_rows(gradients, self.clip) * rows["weight"][:, None]
 
 
 def learn(plan: ReturnWeighted, vault: Vault) -> Release[Learned]:
     """Run a calibrated plan (see `algorithm.learn`)."""
     plan.policy.require_fit(vault.spec)
+    assert isinstance(plan.policy.network, Mlp)
     run = vault.reserve(plan)
     if vault.touched(run):
-        raise exhausted(run, PART)
-    gradient = Gradient(Kept(plan.kept, plan.weight), plan.policy, plan.clip)
-    first = plan.policy.initial(np.random.default_rng(plan.seed), 1)
-    theta = np.repeat(first, len(vault.ledgers), axis=0)
-    adam = Adam(np.zeros_like(theta), np.zeros_like(theta))
-    averaged, total = max(1, round(plan.average * plan.steps)), np.zeros(theta.shape)
+        raise exhausted(run, POLICY)
+    network, size, replicates = plan.policy.network, plan.policy.features.size, len(vault.ledgers)
+    kept = Kept(plan.kept, plan.weight)
+    matrices = np.repeat(np.eye(size)[None], replicates, axis=0)
+    if plan.share:
+        assert plan.noise_multiplier is not None
+        noise = plan.noise_multiplier / math.sqrt(plan.share) / vault.unit.size
+        matrices = whitener(vault.noisy_sum(run, INPUTS, Moments(kept, plan.policy.features)), noise, size)
+    gradient = Gradient(kept, plan.policy, plan.clip)
+    phi = np.repeat(plan.policy.initial(np.random.default_rng(plan.seed), 1), replicates, axis=0).astype(np.float64)
+    direction, total = np.zeros_like(phi), np.zeros_like(phi)
+    averaged = max(1, round(plan.average * plan.steps))
     for k in range(plan.steps):
-        mean = vault.noisy_sum(run, PART, gradient, theta)
-        adam.ascend(theta, (mean / plan.clip).astype(np.float32), plan.rate * (1 - k / plan.steps))
+        theta = through(matrices, network, phi).astype(np.float32)
+        mean = vault.noisy_sum(run, POLICY, gradient, (theta, matrices))
+        direction = plan.momentum * direction + (1 - plan.momentum) * mean
+        length = np.maximum(np.linalg.norm(direction, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        phi = phi + plan.rate * (1 - k / plan.steps) * direction / length
         if k >= plan.steps - averaged:
-            total += theta
-    learned = Learned(plan=plan, policy=plan.policy, theta=(total / averaged).astype(np.float32))
+            total += phi
+    theta = through(matrices, network, total / averaged).astype(np.float32)
     covered = f"the noisy mean gradients of all {plan.steps:,} steps"
-    return vault.release(run, learned, label=label(plan, covered))
+    covered += ", and the noisy second moments of what the experts saw" if plan.share else ""
+    return vault.release(run, Learned(plan=plan, policy=plan.policy, theta=theta), label=label(plan, covered))
