@@ -2,7 +2,7 @@
 
     python -m experiments.witnesses.experts_accounting
 
-Nothing is drawn: two trees that print the same hash compute the same figures to the last bit. See `experiments.witness`.
+Nothing is drawn: two trees with the same hash compute the same figures to the last bit. See `experiments.witness`.
 """
 
 from __future__ import annotations
