@@ -219,6 +219,23 @@ def test_asked_policies_are_all_that_is_protected(policies: Path, tmp_path: Path
     assert "not protected" in (tmp_path / "run" / "policy" / "README.md").read_text().lower()
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--present", "45", "--episodes", "8"), "there are fewer policies than the consensus takes for granted"),
+        (("--present", "40", "--episodes", "1"), "--episodes is 1; expected at least "),
+    ],
+)
+def test_too_few_policies_or_episodes_are_found_before_a_ledger_is_begun(
+    words: tuple[str, ...], message: str, policies: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    promise = ("--population", "50", "--epsilon", "30", "--delta", "1e-3", "--stop", "0.05", "--horizon", "20")
+    ledger = ("--ledger", str(tmp_path / "ledger"), "--out", str(tmp_path / "run"))
+    assert run("learn", str(policies), "--world", "cart_pole", *promise, *QUERIED, *words, *ledger) == 2
+    assert message in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_gymnasium_world_needs_bounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from tacit.agents.features import Scaled
     from tacit.agents.stacked import Stacked

@@ -1,4 +1,4 @@
-"""Wrong calls of learning from experts; none of them spends anything."""
+"""Wrong calls of learning from experts; none of them spends anything, and one voids the ledger."""
 
 from __future__ import annotations
 
@@ -137,3 +137,4 @@ EXPERT_CALLS: tuple[WrongCall, ...] = (
     policy_whose_probabilities_do_not_sum_to_one,
     policy_under_the_declared_floor,
 )
+EXPERT_VOIDED: tuple[WrongCall, ...] = (fewer_experts_than_the_threshold_counts_on,)

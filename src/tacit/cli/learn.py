@@ -67,6 +67,8 @@ def _promise(command: Learn, found: Planned) -> None:
 def _produce(command: Learn, found: Planned, world: World | None) -> None:
     watch = outcome.Stopwatch()
     data, played = _experts(command, world)
+    if played is not None:
+        learn_sources.require_enough(command, found.plan, played)
     asked = played.experts if played is not None and level(found.plan) == "policies" else None
     if asked is not None:
         require_policies(asked, data.spec, floor=command.floor or 0.0)

@@ -14,13 +14,14 @@ from tacit import hub
 from tacit.agents.stacked import Stacked
 from tacit.cli.console import progress
 from tacit.cli.expert_commands import Learn
-from tacit.cli.learn_words import least_floor, meaningless, refused, simulated
+from tacit.cli.learn_words import Plan, least_floor, meaningless, refused, simulated
 from tacit.data.spec import Discrete, PublicSpec
 from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
 from tacit.envs import populations
 from tacit.envs.populations import World
 from tacit.errors import DataError, FileError
+from tacit.privacy.above_threshold import AboveThreshold
 
 SPEC = "spec.json"
 """What the folder of imported logs has, and one of policies has not."""
@@ -147,6 +148,30 @@ def played(command: Learn, world: World) -> Played:
 def nobody(command: Learn) -> bool:
     """Whether nobody is behind the policies."""
     return command.source is None or command.simulated
+
+
+def require_enough(command: Learn, plan: Plan, played: Played) -> None:
+    """Refuse too few policies, or too few episodes of each, before a vault would have to.
+
+    Raises:
+        DataError: there are fewer policies than --present says.
+        PlanError: there are no more episodes than the consensus keeps for itself.
+    """
+    for part in plan.parts():
+        if not isinstance(part, AboveThreshold):
+            continue
+        if played.experts.count < part.experts:
+            raise DataError(
+                "there are fewer policies than the consensus takes for granted",
+                where=str(command.source or "learn"),
+                expected=f"at least {part.experts:,}, as --present says",
+                remedy="give --present a number that is sure to be there",
+            )
+        kept, episodes = part.reserve, EPISODES if command.episodes is None else command.episodes
+        least = kept + 1 if len(plan.parts()) > 1 else kept
+        if episodes < least:
+            told = f"at least {least}: the consensus keeps {kept} of each expert for itself"
+            raise refused(f"--episodes is {episodes}", told, "give more --episodes, or fewer --prefixes")
 
 
 def trajectories(played: Played, world: World, *, simulated: bool) -> Trajectories:
