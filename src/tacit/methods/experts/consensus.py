@@ -137,9 +137,9 @@ class Consensus:
         if self.clone is not None:
             same = self.clone.actions == self.actions
             check("clone.actions", self.clone.actions, same, f"the policy's {self.actions} actions")
-            least = self.floor.probability if isinstance(self.floor, PMin) else 0.0
-            kept = self.clone.floor >= least
-            check("clone.floor", self.clone.floor, kept, f"at least the {least:g} that floor=PMin(...) promises")
+            promised = self.floor.probability if isinstance(self.floor, PMin) else 0.0
+            kept = self.clone.floor >= promised
+            check("clone.floor", self.clone.floor, kept, f"at least the {promised:g} that floor=PMin(...) promises")
 
     @property
     def actions(self) -> int:
@@ -283,4 +283,4 @@ def _each(trajectories: int, own: float, *, epsilon: float, delta: float, unit: 
         low, high = high, high + math.log(2)
     each = math.exp(brentq(excess, low, high, xtol=1e-5) - 2e-5)
     digits = 4 - math.floor(math.log10(each))
-    return math.floor(each * 10**digits) / 10**digits
+    return float(math.floor(each * 10**digits) / 10**digits)
