@@ -38,6 +38,18 @@ def from_logs(parts: Sequence[Fields]) -> bool:
     return any(part["kind"] == KIND and part["source"] == "logs" for part in parts)
 
 
+def neighbours(parts: Sequence[Fields], unit: Unit) -> str:
+    """What nobody can tell well, in plain words: something of the logs, or of the policies behind them."""
+    if from_logs(parts):
+        return f"whether any one {unit.name}'s policy is among those that were learnt from or not"
+    return unit.words()
+
+
+def apart(parts: Sequence[Fields]) -> str:
+    """What somebody must not know besides, as an insertion after "whatever else somebody knows"."""
+    return ", the logs apart" if from_logs(parts) else ""
+
+
 def assumptions(part: Fields) -> tuple[str, ...]:
     """What the guarantee takes for granted, beyond any certificate's standing assumptions."""
     known = f"that there are at least {part['experts']:,} experts is public knowledge"

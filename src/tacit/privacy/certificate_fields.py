@@ -117,7 +117,7 @@ def words(unit: Unit, event: DpEvent, fields: Fields) -> dict[str, Any]:
             "name": unit.name,
             "relation": unit.relation,
             "population": unit.size,
-            "words": unit.words(),
+            "words": certificate_consensus.neighbours(fields["parts"], unit),
         },
         "deployment": DEPLOYMENT,
         "contribution": [_contribution(part, unit) for part in fields["parts"]],
@@ -260,13 +260,14 @@ def _sentence(unit: Unit, epsilon: float, delta: float, reasons: Sequence[str], 
     if reasons:
         return f"NOT PRIVATE, because {' and '.join(reasons)}: nothing is promised to any {unit.name}.{invented}"
     factor = f"{accounting.round_up(math.exp(epsilon), 4):.4g}" if epsilon < 50 else f"exp({epsilon:.4g})"
+    told = certificate_consensus.neighbours(fields["parts"], unit)
     if certificate_consensus.from_logs(fields["parts"]):
         invented = (
             f" The policy of every {unit.name} is protected; its logs, which are published in part, are not.{invented}"
         )
     return (
         f"The chance of anything that could be concluded from this release changes at most by a factor of {factor} "
-        f"and by {delta:.3g} added, {unit.words()}, in a public population of {unit.size:,}: "
+        f"and by {delta:.3g} added, {told}, in a public population of {unit.size:,}: "
         f"({epsilon:.6g}, {delta:.6g})-differential privacy for every {unit.name}.{invented}"
     )
 

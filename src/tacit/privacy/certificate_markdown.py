@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tacit.privacy import power
+from tacit.privacy import certificate_consensus, power
 from tacit.privacy.events import event_from_json
 
 
@@ -24,7 +24,8 @@ def markdown(record: Mapping[str, Any]) -> str:
     if record["private"]:
         promise = unit["relation"], float(record["epsilon"]), record["delta"]
         attack = power.words(event_from_json(record["event"]), *promise)
-        lines += [f"However much else somebody knows, {attack}.", ""]
+        apart = certificate_consensus.apart(record["parts"])
+        lines += [f"However much else somebody knows{apart}, {attack}.", ""]
     lines += ["## The promise", ""]
     lines += _table(
         ("", ""),

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from dp_accounting import ComposedDpEvent, DpEvent
 
 from tacit.errors import AccountingError, PlanError
-from tacit.privacy import accounting, certificate_json, power
+from tacit.privacy import accounting, certificate_consensus, certificate_json, power
 from tacit.privacy.above_threshold import AboveThreshold
 from tacit.privacy.events import parallel
 from tacit.privacy.parts import FixedSizeSum, Once, Part, PoissonSum, UserSum, check, words
@@ -159,13 +159,15 @@ def promise(plan: Plan) -> str:
     if math.isinf(certified):
         nothing = f"{plan.method} promises NOTHING to any {unit.name}: its epsilon is infinite, for want of noise."
         return "\n".join([nothing, *(f"  {part.name}: {words(part, unit)}" for part in plan.parts())])
+    certified_parts = [part.certified() for part in plan.parts()]
+    apart, told = certificate_consensus.apart(certified_parts), certificate_consensus.neighbours(certified_parts, unit)
     lines = [
         f"{plan.method} promises ({plan.epsilon:.4g}, {plan.delta:.3g})-differential privacy to every {unit.name}.",
-        f"How well anybody who sees the result, however much else they know, could tell {unit.words()}:",
+        f"How well anybody who sees the result, however much else they know{apart}, could tell {told}:",
         f"  {power.words(whole, unit.relation, accounting.round_up(certified, 6), plan.delta)}.",
         f"Public population: {unit.size:,}.",
     ]
-    if any(isinstance(part, AboveThreshold) and part.source == "logs" for part in plan.parts()):
+    if certificate_consensus.from_logs(certified_parts):
         lines.insert(
             1, f"The policy of every {unit.name} is protected; its logs, which are published in part, are not."
         )

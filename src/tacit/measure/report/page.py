@@ -25,7 +25,7 @@ from tacit.measure.report.learning import PolicyReport
 from tacit.measure.report.learning_sections import learned
 from tacit.measure.report.sections import likeness, usefulness
 from tacit.measure.report.svg import Axis, number
-from tacit.privacy import power
+from tacit.privacy import certificate_consensus, power
 from tacit.privacy.events import event_from_json
 from tacit.units import Relation
 
@@ -104,12 +104,13 @@ def _promise(certificate: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
     epsilon, delta, total = (_field(certificate, name) for name in ("epsilon", "delta", "total"))
     epsilon, delta = float(epsilon), float(delta)
     mechanism = event_from_json(_field(certificate, "event")), unit["relation"], epsilon, delta
+    apart = certificate_consensus.apart(certificate.get("parts", ()))
     share, alarms = power.caught(*mechanism), f"{100 * power.FALSE_ALARMS:g}"
     caught = number(share)
     meaning = [
-        f"Take someone who knows everything else and tests {words}. If the test raises a false alarm in {alarms} of "
-        f"100 cases, it is right in at most {caught} of 100 true ones, whatever the test, the computer or the side "
-        f"knowledge. Blind guessing gets {alarms}."
+        f"Take someone who knows everything else{apart} and tests {words}. If the test raises a false alarm in "
+        f"{alarms} of 100 cases, it is right in at most {caught} of 100 true ones, whatever the test, the computer or "
+        f"the side knowledge. Blind guessing gets {alarms}."
     ]
     if share >= WEAK:
         context["headline"] = f"This release limits, but only weakly, how well anyone can tell {words}."
@@ -117,9 +118,10 @@ def _promise(certificate: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
             f"So close to 100, the promise hardly bounds the worst case. Ask for a smaller ε where being found out "
             f"could harm the one behind a {name}."
         )
+    known = f"However much else somebody knows{apart}, {power.words(*mechanism)}."
     spent = f"{upward(float(total['epsilon']))} of {number(float(total['budget_epsilon']))}"
     return context | {
-        "details": [f"However much else somebody knows, {power.words(*mechanism)}.", _field(certificate, "sentence")],
+        "details": [known, _field(certificate, "sentence")],
         "figures": [
             ("Privacy loss ε", upward(epsilon), "at most, for all of this release"),
             ("Slack δ", number(delta), f"{number(1 / (delta * population))} times below 1 / population"),
