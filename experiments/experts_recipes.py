@@ -19,7 +19,6 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.envs import populations
 from tacit.envs.populations import Name
-from tacit.methods.experts.consensus import Consensus
 from tacit.privacy.thresholds import PMin
 
 EPSILONS = (10.0, 7.5, 5.0, 2.0, 1.0)
@@ -48,28 +47,30 @@ class Recipes:
         alone: the numbers n_r with which consensus alone is tried.
         ceiling: CQL without privacy.
         clone: of the experts whose clones are played in the simulator.
+        linear: a clone that costs nothing, where it does not matter what clones are.
     """
 
     votes: learning.Votes
     return_weighted: learning.ReturnWeighted
-    noisy: Consensus
-    consensus: Consensus
+    noisy: learning.Consensus
+    consensus: learning.Consensus
     ceiling: Ceiling
     clone: learning.LinearClone | learning.MlpClone
+    linear: learning.LinearClone
     mixed: Mapping[float, int] = field(default_factory=lambda: {10.0: 25, 7.5: 20, 5.0: 12, 2.0: 5, 1.0: 3})
     alone: tuple[int, ...] = (25, 5)
 
-    def mixed_at(self, epsilon: float) -> Consensus:
+    def mixed_at(self, epsilon: float) -> learning.Consensus:
         """The paper's method at this epsilon."""
         return replace(self.consensus, trajectories=self.mixed[epsilon])
 
-    def alone_with(self, trajectories: int) -> Consensus:
+    def alone_with(self, trajectories: int) -> learning.Consensus:
         """Consensus alone: no noisy step."""
-        return replace(self.consensus, trajectories=trajectories, stable_fraction=1.0)
+        return replace(self.consensus, trajectories=trajectories, stable_fraction=1.0, steps=self.consensus.steps // 2)
 
 
 def policy(name: Name, hidden: tuple[int, ...], *, quadratic: bool = False) -> Policy:
-    """A policy over the world's actions that sees in units of its box; without hidden layers it is linear in the features."""
+    """A policy that sees in units of the world's box; without hidden layers it is linear in the features."""
     here = populations.world(name)
     features: Features = (maps.Quadratic if quadratic else maps.Scaled)(here.box.low, here.box.high)
     actions = here.actions
@@ -80,20 +81,33 @@ def policy(name: Name, hidden: tuple[int, ...], *, quadratic: bool = False) -> P
 def recipes(name: Name) -> Recipes:
     """Those of a world."""
     here = populations.world(name)
-    anchors = learning.Uniform(low=here.box.low, high=here.box.high)
-    linear, net = policy(name, ()), policy(name, (64, 64))
-    clone = learning.LinearClone(features=linear.features, actions=here.actions)
+    low, high, actions = here.box.low, here.box.high, here.actions
+    linear, net, small = policy(name, ()), policy(name, (64, 64)), policy(name, (32,))
+    plain = learning.LinearClone(features=linear.features, actions=actions)
+    clone: learning.LinearClone | learning.MlpClone = plain
     weight = learning.ReturnWeight(low=here.bounds[0], high=here.bounds[1])
-    learner = CQL(reward_scale=0.05)
-    noisy = Consensus(
-        policy=net, learner=learner, trajectories=0, stable_fraction=0.0, steps=1_000, horizon=here.horizon
+    votes = learning.Votes(anchors=learning.Uniform(low=low, high=high), clone=plain, policy=linear)
+    imitation = learning.ReturnWeighted(policy=linear, weight=weight, kept=64)
+    match name:
+        case "acrobot":
+            imitation = replace(imitation, weight=replace(weight, high=-80.0))
+        case "hiv":
+            clone = learning.MlpClone(features=linear.features, actions=actions, rows=256, steps=60)
+            votes, imitation = replace(votes, clone=clone, policy=small), replace(imitation, policy=small)
+        case "lunar_lander":
+            clone = learning.MlpClone(features=linear.features, actions=actions, rows=512, steps=100)
+            votes = replace(votes, clone=clone, policy=small, rounds=3, horizon=400)
+            imitation = replace(imitation, policy=small)
+    mixed = learning.Consensus(
+        policy=net, experts=3_000, floor=PMin(populations.FLOOR), horizon=here.horizon, stable_fraction=0.8, steps=3_000
     )
-    consensus = replace(noisy, trajectories=25, experts=3_000, stable_fraction=0.5, steps=2_000, floor=PMin(0.02))
+    noisy = replace(mixed, trajectories=0, experts=None, stable_fraction=0.0, steps=1_000)
     return Recipes(
-        votes=learning.Votes(anchors=anchors, clone=clone, policy=linear),
-        return_weighted=learning.ReturnWeighted(policy=policy(name, (), quadratic=True), weight=weight, kept=64),
+        votes=votes,
+        return_weighted=imitation,
         noisy=noisy,
-        consensus=consensus,
-        ceiling=Ceiling(net, learner),
-        clone=replace(clone, floor=0.02),
+        consensus=mixed,
+        ceiling=Ceiling(net, CQL(reward_scale=0.1)),
+        clone=replace(clone, floor=populations.FLOOR),
+        linear=plain,
     )

@@ -26,9 +26,8 @@ from tacit.data.trajectories import Trajectories
 from tacit.envs import populations
 from tacit.envs.populations import Kind, Name, Playing, World
 from tacit.envs.serving import Actor
-from tacit.methods.experts import training
-from tacit.methods.experts.consensus import Consensus
 from tacit.methods.experts.learned import Learned
+from tacit.privacy.filters import RdpOrder
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.vault import Vault
 from tacit.units import Unit
@@ -36,7 +35,7 @@ from tacit.units import Unit
 EXPERTS, DELTA = 3_000, 1 / 6_000
 KEPT = ROOT / "runs" / "experts"
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-Plan = learning.Votes | learning.ReturnWeighted | Consensus
+Plan = learning.Votes | learning.ReturnWeighted | learning.Consensus
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Size:
         trajectories, horizon: of each expert, and their steps.
         episodes: of a released policy.
         judged: how many experts are judged, and in how many episodes each.
-        populations: how many populations there are for the seeds; a seed s has the population s modulo this number.
+        shared: whether all seeds of a hundred have the population and the logs of the first of them.
         kept: whether the logs are kept on disk.
     """
 
@@ -55,15 +54,15 @@ class Size:
     horizon: int = 200
     episodes: int = 200
     judged: tuple[int, int] = (300, 2)
-    populations: int = 1_000
+    shared: bool = False
     kept: bool = False
 
 
 SIZES: dict[Name, Size] = {
     "cart_pole": Size(),
-    "acrobot": Size(),
-    "lunar_lander": Size(8, 300, episodes=50, judged=(100, 1), populations=2, kept=True),
-    "hiv": Size(20, 50, kept=True),
+    "acrobot": Size(episodes=1_000),
+    "lunar_lander": Size(8, 300, episodes=50, judged=(100, 1), shared=True, kept=True),
+    "hiv": Size(20, 50, episodes=500),
 }
 
 
@@ -115,7 +114,7 @@ class Field:
     @property
     def population_seed(self) -> int:
         """Of experts and logs."""
-        return self.seed % self.size.populations
+        return self.seed - self.seed % 100 if self.size.shared else self.seed
 
     @property
     def unit(self) -> Unit:
@@ -155,22 +154,33 @@ class Field:
             return replace(plan, noise_multiplier=0.0).price(unit=self.unit, delta=DELTA)
         return plan.calibrate(unit=self.unit, epsilon=epsilon, delta=DELTA)
 
-    def learned(self, plan: Plan, logs: Path, replicates: int = 1, **arguments: Any) -> Learned:
-        """Learn under a calibrated or priced plan through the doors, with ledgers in a folder that goes away."""
-        assert plan.epsilon is not None
-        epsilon = plan.epsilon * 1.0000001 if np.isfinite(plan.epsilon) else 1e6
-        asked = isinstance(plan, Consensus) and plan.asks and plan.clone is None
+    @contextlib.contextmanager
+    def vault(
+        self, logs: Path, *, replicates: int = 1, asked: bool = False, delta: float | None = None
+    ) -> Iterator[Vault]:
+        """A vault of the logs with R ledgers in a folder that goes away; they can pay for any number of plans.
+
+        Args:
+            logs: the folder.
+            replicates: R.
+            asked: whether the experts themselves can be asked.
+            delta: for a single plan with parts that have a delta of their own.
+        """
+        many = RdpOrder(2.0) if delta is None else "sum"
         with tempfile.TemporaryDirectory(dir=MEMORY) as folder, contextlib.ExitStack() as opened:
             ledgers = [
                 opened.enter_context(
-                    Ledger(Path(folder) / f"{r}.ledger", self.unit, epsilon=epsilon, delta=DELTA * 1.0000001)
+                    Ledger(Path(folder) / f"{r}.ledger", self.unit, epsilon=1e6, delta=delta or DELTA, composition=many)
                 )
                 for r in range(replicates)
             ]
-            vault = Vault(Trajectories.open(logs), ledgers, experts=self.population if asked else None)
-            if isinstance(plan, Consensus):
-                return training.learn(plan, vault, **arguments).value
-            return learning.learn(plan, vault, **arguments).value
+            yield Vault(Trajectories.open(logs), ledgers, experts=self.population if asked else None)
+
+    def learned(self, plan: Plan, logs: Path, replicates: int = 1, **arguments: Any) -> Learned:
+        """Learn under a calibrated or priced plan, through the doors of a vault of its own."""
+        asked = isinstance(plan, learning.Consensus) and plan.asks and plan.clone is None
+        with self.vault(logs, replicates=replicates, asked=asked, delta=1.0000001 * DELTA) as doors:
+            return learning.learn(plan, doors, **arguments).value
 
     def returns(self, actor: Actor, episodes: int | None = None, replicates: int = 1) -> npt.NDArray[np.float64]:
         """Mean undiscounted returns [R] of an actor's fresh episodes in the default setting."""

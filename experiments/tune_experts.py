@@ -1,9 +1,9 @@
 """Compare hyper-parameters of `experiments.experts_table` on tuning seeds (0 to 7), one changed field at a time.
 
-    python -m experiments.tune_experts acrobot mixed votes --epsilon 1 --seeds 0 1 --try clone.ridge=1e-2 anchors.count=4000
+    python -m experiments.tune_experts acrobot mixed votes --epsilon 1 --seeds 0 1 --try clone.ridge=.01 rows=999
 
-Every argument behind `--try` is one variant (fields joined by commas change together); each prints its mean return and its
-worst seed beside the recipe's own. Kept are the fields of `experiments.experts_recipes`.
+Every argument behind `--try` is one variant (fields joined by commas change together); each prints its mean return and
+its worst seed beside the recipe's own. Kept are the fields of `experiments.experts_recipes`.
 """
 
 from __future__ import annotations
