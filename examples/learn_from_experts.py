@@ -36,6 +36,7 @@ def learned(plan: experts.Votes, logs: dict[str, np.ndarray], ledger: Path) -> t
 
 def main(folder: Path) -> None:
     """Promise, vote, release; compare; save, load and verify."""
+    folder.mkdir(parents=True, exist_ok=True)
     sees = Scaled(WORLD.box.low, WORLD.box.high)  # public: where decisions matter
     votes = experts.Votes(
         anchors=experts.Uniform(low=WORLD.box.low, high=WORLD.box.high, count=1_000),

@@ -99,6 +99,8 @@ def test_parts_and_certificate_account_for_the_same_event() -> None:
 def test_of_logs_it_says_that_policies_are_protected_and_nothing_else() -> None:
     built = build(parts=SETS["logs and a pool"], **EXPERTS)
     assert "The policy of every expert is protected; its logs, which are published in part, are not." in built.sentence
+    assert "whether any one expert's policy is among those that were learnt from or not" in built.sentence
+    assert "However much else somebody knows, the logs apart," in built.to_markdown()
     assumed = " ".join(built.assumptions)
     for words in (
         "at least 3,000 experts is public",

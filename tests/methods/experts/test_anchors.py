@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from expert_cases import HIGH, LOW, POLICY
+from pole_experts import HIGH, LOW, POLICY
 
 from tacit.agents.policies import Acting
 from tacit.data.spec import Box, Discrete, PublicSpec

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from expert_cases import FEATURES, HIGH, LOW
+from pole_experts import FEATURES, HIGH, LOW
 
 from tacit.agents.features import OneHot, Quadratic, Scaled
 from tacit.errors import PlanError

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
-from expert_cases import DELTA, FEATURES, POLICY, UNIT
+from pole_experts import DELTA, FEATURES, POLICY, UNIT
 
 from tacit.agents.learners import BC, CQL
 from tacit.errors import PlanError

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from expert_cases import HIGH, LOW, POLICY
+from pole_experts import HIGH, LOW, POLICY
 
 from tacit.agents.features import Quadratic, Scaled
 from tacit.agents.heads import Categorical

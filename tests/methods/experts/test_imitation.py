@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from expert_cases import DELTA, HIGH, LOW, POLICY, UNIT, Silent, balanced, columns, gains, open_vault
+from pole_experts import DELTA, HIGH, LOW, POLICY, UNIT, Silent, balanced, columns, gains, open_vault
 
 from tacit.agents.features import Quadratic, Scaled
 from tacit.agents.heads import Categorical, Gaussian

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from expert_cases import (
+from pole_experts import (
     DELTA,
     FEATURES,
     HIGH,
@@ -23,7 +23,7 @@ from expert_cases import (
 )
 
 import tacit
-from tacit.agents.features import Quadratic
+from tacit.agents.features import Quadratic, Scaled
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
@@ -219,7 +219,7 @@ def test_continuous_actions_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_policy_for_other_records_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="not one for these"):
+    with pytest.raises(PlanError, match="not for these"):
         learn(votes().calibrate(unit=UNIT, epsilon=1.0, delta=DELTA), on_a_line(tmp_path, [[0, 1]]))
 
 
@@ -236,3 +236,18 @@ def test_a_policy_for_other_records_is_refused(tmp_path: Path) -> None:
 def test_plans_out_of_range_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(PlanError):
         votes(**fields)
+
+
+def test_clones_of_other_records_and_worlds_that_are_none_are_refused_before_the_charge(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, columns(gains(6)))
+    narrow = LinearClone(features=Scaled((0.0,), (1.0,)), actions=2)
+    many = LinearClone(features=FEATURES, actions=3)
+    for clone in (narrow, many):
+        heads = Policy(FEATURES, Mlp((4, clone.actions), gain=0.0), Categorical(clone.actions))
+        plan = votes(clone=clone, policy=heads).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
+        with pytest.raises(PlanError, match="not for these experts"):
+            learn(plan, vault)
+    plan = votes(rounds=2).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
+    with pytest.raises(PlanError, match="no simulator"):
+        learn(plan, vault, world="cart_pole")  # type: ignore[arg-type]
+    assert vault.ledger.plans() == []

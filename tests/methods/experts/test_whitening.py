@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from expert_cases import FEATURES, HIGH, LOW
+from pole_experts import FEATURES, HIGH, LOW
 
 from tacit.agents.features import Quadratic
 from tacit.agents.networks import Mlp

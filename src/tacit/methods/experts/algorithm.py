@@ -6,7 +6,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tacit.data.spec import Discrete
+from tacit.agents import features as maps
+from tacit.data.spec import Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.experts import imitation, votes
 from tacit.methods.experts.consensus import Consensus
@@ -43,6 +44,7 @@ def learn(
             expected="discrete actions, which experts can agree on",
             remedy="cut the actions into a few public ranges and log their numbers",
         )
+    _require_fit(plan, vault.spec, world)
     if isinstance(plan, Consensus):
         from tacit.methods.experts import training
 
@@ -50,3 +52,24 @@ def learn(
     if isinstance(plan, ReturnWeighted):
         return imitation.learn(plan, vault)
     return votes.learn(plan, vault, world, anchors=anchors)
+
+
+def _require_fit(plan: AnyPlan, spec: PublicSpec, world: object) -> None:
+    """Refuse what would fail after the charge: clones of other records, and worlds that cannot be played in."""
+    clone = None if isinstance(plan, ReturnWeighted) else plan.clone
+    if clone is not None and not (
+        maps.fits(clone.features, spec.observation) and spec.action == Discrete(clone.actions)
+    ):
+        raise PlanError(
+            "the clones are not for these experts' observations and actions",
+            where="experts.learn",
+            expected="features of the records' observations, and as many actions as the records have",
+            remedy="build the clone for the spec of the vault",
+        )
+    if world is not None and not all(hasattr(world, name) for name in ("starts", "step", "observe")):
+        raise PlanError(
+            f"a {type(world).__name__} is no simulator",
+            where="experts.learn",
+            expected="world= with the methods starts, step and observe, such as tacit.envs.cart_pole.CartPole()",
+            remedy='pass that, or populations.world("...").domain',
+        )
