@@ -10,11 +10,13 @@ from tacit.methods.experts.consensus import Consensus
 from tacit.methods.experts.fitting import Fit
 from tacit.methods.experts.imitation import ReturnWeighted
 from tacit.methods.experts.learned import Agreement, Learned
+from tacit.methods.experts.published_recipes import Claim, Setting, claimed, paper, published_setting
 from tacit.methods.experts.returns import ReturnWeight
 from tacit.methods.experts.votes import Votes
 
 __all__ = [
     "Agreement",
+    "Claim",
     "Consensus",
     "Fit",
     "Given",
@@ -23,7 +25,11 @@ __all__ = [
     "MlpClone",
     "ReturnWeight",
     "ReturnWeighted",
+    "Setting",
     "Uniform",
     "Votes",
+    "claimed",
     "learn",
+    "paper",
+    "published_setting",
 ]
