@@ -70,6 +70,7 @@ def test_a_dry_run_prints_the_promise_and_opens_no_file(tmp_path: Path, capsys: 
     assert "promises (1, 0.0001)-differential privacy to every doctor." in out
     assert "1 noisy sum(s) over every doctor" in out
     assert "Protected: everything in one expert's log." in out
+    assert "two actions are assumed" in out
     assert "simulated" not in out
     assert out.endswith("Dry run: no file was opened and nothing was spent.\n")
     assert list(tmp_path.iterdir()) == []
@@ -161,13 +162,19 @@ def test_logs_of_real_experts_are_enough(tmp_path: Path, capsys: pytest.CaptureF
     assert not certificate.simulated
     report = json.loads((out / "run.json").read_text())["report"]
     assert (report["world"], report["returns"], report["costs"]) == (None, [], [])
-    assert (report["votes"]["x"], report["votes"]["y"]) == ("observation 1", "observation 2")
+    assert (report["votes"]["x"], report["votes"]["y"]) == ("observation_0", "observation_1")
     assert hub.notes(out / "policy") == {}
     assert run("play", str(out / "policy")) == 2
     assert "the policy says no environment" in capsys.readouterr().err
     assert run(*words[:2], "--out", str(tmp_path / "again"), *words[4:]) == 3  # the budget is spent
-    assert "budget" in capsys.readouterr().err
+    assert "give another --seed" in capsys.readouterr().err
     assert not (tmp_path / "again").exists()
+    assert run(*words[:2], "--out", str(tmp_path / "again"), *words[4:], "--seed", "1") == 3
+    assert "does not cover another learning" in capsys.readouterr().err
+    own = ("--ledger", str(tmp_path / "other.ledger"))
+    assert run(*words[:2], "--out", str(tmp_path / "again"), *words[4:], *own) == 3
+    assert "these records have a ledger already" in capsys.readouterr().err
+    assert not (tmp_path / "other.ledger").exists()
 
 
 def test_of_discrete_observations_every_state_is_asked_for(tmp_path: Path) -> None:
@@ -234,6 +241,30 @@ def test_too_few_policies_or_episodes_are_found_before_a_ledger_is_begun(
     assert run("learn", str(policies), "--world", "cart_pole", *promise, *QUERIED, *words, *ledger) == 2
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_published_settings_state_both_epsilons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("learn", "--world", "acrobot", "--method", "consensus", "--paper", "--epsilon", "10", "--delta", "3e-4")
+    assert run(*words, "--dry-run", "--out", str(tmp_path / "run")) == 0
+    out = capsys.readouterr().out
+    assert "The published accounting claims epsilon 10; what holds, and what the certificate states, is " in out
+    assert "Protected: the experts' policies, and nothing else." in out
+    for other, message in (("--epsilon", "no setting for 'acrobot' at epsilon 9"), ("--clip", "--clip has no meaning")):
+        changed = [*words, other, "9"] if other not in words else [*words[:6], other, "9", *words[8:]]
+        assert run(*changed, "--dry-run", "--out", str(tmp_path / "run")) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_the_published_recipe_runs_and_is_certified_at_what_holds(tmp_path: Path) -> None:
+    words = ("learn", "--world", "cart_pole", "--method", "consensus", "--paper", "--epsilon", "5", "--delta", "1e-3")
+    sizes = ("--experts", "300", "--episodes", "2", "--horizon", "10", "--evaluate", "2", "--steps", "3")
+    assert run(*words, *sizes, "--out", str(tmp_path / "run")) == 0
+    plan, certificate = (
+        hub.load(tmp_path / "run" / "policy").value.plan,
+        Certificate.load(tmp_path / "run/certificate.json"),
+    )
+    assert (plan.rows_per_expert, plan.noise_multiplier, plan.trajectories) == (1, 60.0, 0)
+    assert certificate.verify().epsilon == pytest.approx(plan.epsilon, rel=1e-4)
 
 
 def test_a_gymnasium_world_needs_bounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -92,7 +92,7 @@ def test_the_policy_comes_first_then_what_was_released_then_the_promise() -> Non
         "Measured over 50 episodes in the public simulator.",
         "± 2 (95 % interval of the mean)",
         "75 %",
-        "of the public anchors have 90 % of the experts on one action",
+        "of the public states, at least, have 90 % of the experts on one action",
         "at 4 public states",
         "about ± 1.2 percentage points",
         "2 of 3",
@@ -148,6 +148,13 @@ def test_marks_show_action_and_agreement() -> None:
     weak, strong = sorted(opacity[vote_mark(2)[0]])  # shares 0.5 and 0.97
     assert weak < 0.5 < strong
     assert opacity[vote_mark(1)[0]] == [0.9]
+
+
+def test_the_absent_count_as_undecided() -> None:
+    page = Page(render(report())).text
+    assert "Shares are of the public population of 50,000, of whom whoever is not there counts as undecided" in page
+    weighed = {**EXPERTS, "plan": {**PLAN, "weight": {"low": 0.0, "high": 1.0, "sharpness": 6.0}}}
+    assert "and what returns take from an expert's weight" in Page(render(report(certificate=weighed))).text
 
 
 def test_much_noise_is_called_so() -> None:

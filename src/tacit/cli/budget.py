@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
+from tacit.errors import LedgerError
 from tacit.privacy.ledger import Ledger
 from tacit.units import Unit
 
@@ -42,10 +43,28 @@ class Budget(Protocol):
 
 def ledger_path(command: Budget) -> Path:
     """The ledger's file: as asked for, else beside the records, never in the folder that gets published."""
-    if command.ledger is not None:
-        return command.ledger
+    return _beside(command) if command.ledger is None else command.ledger
+
+
+def _beside(command: Budget) -> Path:
     data = command.data.resolve()
     return data.with_name(f"{data.name}.ledger")
+
+
+def _require_only(command: Budget) -> None:
+    """Refuse a second ledger where the records have one beside them.
+
+    Raises:
+        LedgerError: there is one, and --ledger names another.
+    """
+    own = _beside(command)
+    if command.ledger is not None and own.exists() and os.path.realpath(command.ledger) != os.path.realpath(own):
+        raise LedgerError(
+            "these records have a ledger already",
+            where=str(own),
+            expected="that one: of two ledgers neither knows what the other promised, and both promises add up",
+            remedy="leave --ledger out",
+        )
 
 
 @contextmanager
@@ -56,9 +75,11 @@ def open_ledger(command: Budget, unit: Unit) -> Iterator[Ledger]:
     pen does not bind the records for good.
 
     Raises:
-        LedgerError: the ledger is bound to another unit or budget, damaged, or held by another process.
+        LedgerError: the ledger is bound to another unit or budget, damaged, held by another process, or not the one
+            that lies beside the records.
         KeyboardInterrupt: as it came; it says so if this run had charged or claimed something.
     """
+    _require_only(command)
     path, epsilon, delta = ledger_path(command), command.budget_epsilon, command.budget_delta
     begun = not path.exists()
     if begun:

@@ -64,6 +64,9 @@ class Learn:
             policies alone.
         share: of epsilon and delta, for the consensus; the rest is for the training.
         stable_fraction: of the training's steps, that are noiseless, on the consensus.
+        paper: the settings of arXiv:2411.13598 for --world at --epsilon 10, 7.5 or 5, which is what that paper claims;
+            the promise, the certificate and the budget say what holds. Consensus of the experts' own policies;
+            --steps shortens it, since the paper trains for millions.
         evaluate: over how many episodes in --world returns are measured.
         seed: of simulated experts, of what they play and of evaluations (never of the privacy noise, which is secret).
         ledger: file of the budget of these experts; by default beside the source (SOURCE.ledger).
@@ -105,6 +108,7 @@ class Learn:
     queried: bool = False
     share: float | None = None
     stable_fraction: float | None = None
+    paper: bool = False
     evaluate: int = 100
     seed: int = 0
     ledger: Path | None = None

@@ -13,13 +13,16 @@ from tacit.cli.budget import ledger_path, open_ledger
 from tacit.cli.console import progress, say
 from tacit.cli.expert_commands import Learn
 from tacit.cli.folders import RunFolder, require_free
-from tacit.cli.learn_words import Planned, opened, planned, require_sound, unit
+from tacit.cli.learn_options import require_sound
+from tacit.cli.learn_words import Planned, least_floor, opened, planned, unit
 from tacit.data.trajectories import Trajectories
 from tacit.envs.populations import World
+from tacit.errors import BudgetExceeded, PlanExhausted
 from tacit.hub.experts import level
 from tacit.measure.report import ExpertsReport
 from tacit.methods import experts
 from tacit.methods.experts import Learned
+from tacit.methods.experts.published_recipes import claimed
 from tacit.methods.experts.queried import require_policies
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Release
@@ -27,6 +30,9 @@ from tacit.privacy.vault import Vault
 
 FOLDER, LEDGER = "policy", "ledger"
 SIMULATED = "The experts are simulated: nobody is behind them, and the certificate and the report say so."
+GUESSED = (
+    "Of logs that are not opened two actions are assumed, and one number to observe; the noise does not depend on it."
+)
 LEVELS = {
     "logs": "Protected: everything in one expert's log. Not protected: whoever is in the logs of many experts.",
     "policies": (
@@ -49,6 +55,8 @@ def learn(command: Learn) -> None:
     world = opened(command)
     if command.dry_run:
         _promise(command, planned(command, None, world))
+        if world is None:
+            say(GUESSED)
         say("Dry run: no file was opened and nothing was spent.")
         return
     learn_sources.require_source(command, world)
@@ -59,6 +67,9 @@ def learn(command: Learn) -> None:
 
 def _promise(command: Learn, found: Planned) -> None:
     say(str(found.plan))
+    if command.paper:
+        assert isinstance(found.plan, experts.Consensus)
+        say(str(claimed(found.plan)))
     say(LEVELS[level(found.plan)])
     if learn_sources.nobody(command):
         say(SIMULATED)
@@ -71,12 +82,12 @@ def _produce(command: Learn, found: Planned, world: World | None) -> None:
         learn_sources.require_enough(command, found.plan, played)
     asked = played.experts if played is not None and level(found.plan) == "policies" else None
     if asked is not None:
-        require_policies(asked, data.spec, floor=command.floor or 0.0)
+        require_policies(asked, data.spec, floor=least_floor(command))
     settings = {k: v for k, v in dataclasses.asdict(command).items() if k not in ("dry_run", "out")}
     simulated = data.simulated
     with RunFolder.attempt(command.out, "learn", settings, resume=None) as run, _ledger(command, found, run) as ledger:
         vault = Vault(data, ledger, experts=asked)
-        with progress("Learning with privacy"):
+        with progress("Learning with privacy"), _spent(ledger):
             release = experts.learn(found.plan, vault, found.simulator, anchors=found.anchors)
         hub.save(release, run.inside(FOLDER), notes=_notes(world))
         outcome.certify(run, release.certificate)
@@ -102,12 +113,29 @@ def _ledger(command: Learn, found: Planned, run: RunFolder) -> Iterator[Ledger]:
     """The budget of the experts: beside their folder, or in the run's where they are simulated."""
     plan = found.plan
     assert plan.unit is not None
+    assert plan.epsilon is not None
     if not command.simulates or command.ledger is not None:
-        with open_ledger(command, plan.unit) as ledger:
+        with open_ledger(dataclasses.replace(command, epsilon=plan.epsilon), plan.unit) as ledger:
             yield ledger
         return
-    with Ledger(run.inside(LEDGER), plan.unit, epsilon=command.epsilon, delta=command.delta) as ledger:
+    with Ledger(run.inside(LEDGER), plan.unit, epsilon=plan.epsilon, delta=command.delta) as ledger:
         yield ledger
+
+
+@contextmanager
+def _spent(ledger: Ledger) -> Iterator[None]:
+    """Say of a refusal of the ledger what it means on the command line."""
+    told = "a release that its budget covers"
+    try:
+        yield
+    except PlanExhausted:
+        what = "this very learning was begun before and is paid for, whether or not it came to its end"
+        remedy = "keep its release; if it was interrupted and the budget allows another, give another --seed"
+        raise PlanExhausted(what, where=str(ledger.path), expected=told, remedy=remedy) from None
+    except BudgetExceeded:
+        what = "the budget of these experts does not cover another learning"
+        remedy = "keep the earlier release, or learn with the --epsilon and --delta that are left"
+        raise BudgetExceeded(what, where=str(ledger.path), expected=told, remedy=remedy) from None
 
 
 def _notes(world: World | None) -> dict[str, Any] | None:
@@ -127,6 +155,8 @@ def _closing(command: Learn, run: RunFolder, report: ExpertsReport, release: Rel
         say(f"Prefixes {int(lengths.sum()):,} steps in all, {some} of {len(lengths)} not empty")
     say(f"Open     {folder / outcome.REPORT}")
     say(f"Verify   tacit certificate verify {folder / outcome.CERTIFICATE}")
-    say(f"Play     tacit play {folder / FOLDER}" + ("" if report.world is not None else " --environment ID"))
+    if report.world is not None:
+        say(f"Play     tacit play {folder / FOLDER}")
+    say(f"Export   tacit export {folder / FOLDER} {FOLDER}.onnx")
     inside = command.simulates and command.ledger is None
     say(f"Budget   tacit ledger show {folder / LEDGER if inside else ledger_path(command)}")

@@ -86,7 +86,7 @@ def votes(value: Learned, plan: Plan, world: World | None) -> Votes | None:
         i, j = telling(states, shares)
         names = [] if world is None else list(world.dimensions)
         if len(names) != states.shape[1]:
-            names = [f"observation {k + 1}" for k in range(states.shape[1])]
+            names = [f"observation_{k}" for k in range(states.shape[1])]
     shown = slice(MARKS)
     return Votes(
         x=names[i],

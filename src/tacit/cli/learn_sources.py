@@ -14,7 +14,8 @@ from tacit import hub
 from tacit.agents.stacked import Stacked
 from tacit.cli.console import progress
 from tacit.cli.expert_commands import Learn
-from tacit.cli.learn_words import Plan, least_floor, meaningless, refused, simulated
+from tacit.cli.learn_options import meaningless, refused
+from tacit.cli.learn_words import Plan, least_floor, simulated
 from tacit.data.spec import Discrete, PublicSpec
 from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
@@ -71,8 +72,9 @@ def require_source(command: Learn, world: World | None) -> None:
     for name in played:
         if getattr(command, name) not in (None, False):
             raise meaningless(f"--{name}", "it with policies, which are played")
-    if command.queried:
-        raise meaningless("--queried", "it with policies: of logs alone nobody can be asked")
+    for name in ("queried", "paper"):
+        if getattr(command, name):
+            raise meaningless(f"--{name}", "it with policies: of logs alone nobody can be asked")
     if command.floor is not None and command.method != "consensus":
         raise meaningless("--floor", "it with policies, which are played, or with consensus prefixes")
 

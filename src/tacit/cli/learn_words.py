@@ -16,6 +16,7 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.cli import bounds
 from tacit.cli.expert_commands import Clone, Learn
+from tacit.cli.learn_options import meaningless, refused
 from tacit.cli.own_domain import OwnDomain
 from tacit.cli.worlds import LONGEST
 from tacit.data.spec import Box, Discrete, PublicSpec
@@ -25,6 +26,7 @@ from tacit.envs.rollouts import Domain
 from tacit.errors import PlanError
 from tacit.methods.experts import Given, LinearClone, MlpClone, ReturnWeight, ReturnWeighted, Uniform, Votes
 from tacit.methods.experts.consensus import Consensus
+from tacit.methods.experts.published_recipes import FLOOR, paper, published_setting
 from tacit.privacy.thresholds import KappaStop, PMin
 from tacit.units import Unit
 
@@ -32,14 +34,6 @@ Plan = Votes | ReturnWeighted | Consensus
 _STAND_IN = PublicSpec(Box((-1.0,), (1.0,)), Discrete(2), Box((0.0,), (1.0,)), "declared")
 """Where no file is opened: the promise of votes and imitation does not depend on observations and actions."""
 _LEARNERS = {"cql": learners.CQL, "dqn": learners.DQN, "bc": learners.BC}
-_ALLOWED = {
-    "votes": {"anchors", "anchor_bounds", "clone", "rounds", "returns", "sharpness"},
-    "return-weighted": {"returns", "sharpness", "clip", "steps"},
-    "consensus": {
-        *("clone", "clip", "steps", "learner", "prefixes", "present", "stop", "queried", "share", "stable_fraction"),
-    },
-}
-"""Options that belong to some methods only."""
 
 
 @dataclass(frozen=True)
@@ -102,31 +96,6 @@ def opened(command: Learn) -> World | None:
     return World(cast(Any, command.world), found, spec, limit, limit, total, box, ())
 
 
-def require_sound(command: Learn) -> None:
-    """Refuse options that are out of range, or have no meaning with the others.
-
-    Raises:
-        PlanError: the first such option.
-    """
-    for option, least in (("evaluate", 2), ("seed", 0), ("experts", 2), ("episodes", 1), ("horizon", 1)):
-        value: int | None = getattr(command, option)
-        if value is not None and value < least:
-            raise refused(f"--{option} is {value}", f"a whole number >= {least}", "leave it out")
-    some = set().union(*_ALLOWED.values())
-    for name in sorted(some - _ALLOWED[command.method]):
-        if getattr(command, name) not in (None, False):
-            raise meaningless(f"--{name.replace('_', '-')}", f"a method that has it, not {command.method}")
-    if command.floor is not None and command.stop is not None:
-        raise refused("--floor and --stop exclude each other", "one of them", "leave --floor out: --stop needs none")
-    if command.simulates and command.world not in get_args(populations.Name):
-        names = ", ".join(get_args(populations.Name))
-        raise refused("there are no experts", f"a folder, or --world {names}", "name the folder of logs or policies")
-    if not command.simulates:
-        for name in ("experts", "kind"):
-            if getattr(command, name) is not None:
-                raise meaningless(f"--{name}", "it without a folder, where experts are simulated")
-
-
 def planned(command: Learn, spec: PublicSpec | None, world: World | None) -> Planned:
     """The calibrated plan.
 
@@ -154,8 +123,20 @@ def planned(command: Learn, spec: PublicSpec | None, world: World | None) -> Pla
             plan, states = _weighted(command, own, world), None
         case "consensus":
             plan, states = _consensus(command, own, world, whose), None
+    if isinstance(plan, Consensus) and command.paper:
+        return Planned(plan)  # priced already, at what it honestly costs
     simulator = world.domain if world is not None and _plays(plan) else None
-    return Planned(plan.calibrate(unit=whose, epsilon=command.epsilon, delta=command.delta), states, simulator)
+    return Planned(_calibrated(plan, command, whose), states, simulator)
+
+
+def _calibrated(plan: Plan, command: Learn, whose: Unit) -> Plan:
+    try:
+        return plan.calibrate(unit=whose, epsilon=command.epsilon, delta=command.delta)
+    except PlanError as error:
+        if "unreachable threshold" not in error.what:
+            raise
+        remedy = "give a larger --epsilon, fewer --prefixes, a larger --stop (or --floor), or more experts (--present)"
+        raise PlanError(error.what, where="learn", expected=error.expected, remedy=remedy) from None
 
 
 def _plays(plan: Plan) -> bool:
@@ -205,7 +186,7 @@ def _weighted(command: Learn, spec: PublicSpec, world: World | None) -> ReturnWe
             raise refused("--returns is missing", "public LOW HIGH of an episode's return", "declare it")
         weight = ReturnWeight(low=world.bounds[0], high=world.bounds[1], **_given(command, sharpness="sharpness"))
     options = _given(command, rows="rows", clip="clip", steps="steps")
-    return ReturnWeighted(policy=_policy(command, spec, world), weight=weight, **options)
+    return ReturnWeighted(policy=_policy(command, spec, world), weight=weight, seed=command.seed, **options)
 
 
 def _consensus(command: Learn, spec: PublicSpec, world: World | None, whose: Unit) -> Consensus:
@@ -215,6 +196,9 @@ def _consensus(command: Learn, spec: PublicSpec, world: World | None, whose: Uni
     if command.present is None and not command.simulates:
         told = "how many experts there are at least, as the public knows"
         raise refused("--present is missing", told, "declare it: the threshold rests on it")
+    present = whose.size if command.present is None else command.present
+    if command.paper:
+        return _published(command, spec, world, whose, present)
     options = _given(command, rows="rows", clip="clip", steps="steps", share="share", stable_fraction="stable_fraction")
     if command.stop is not None:
         options["floor"] = KappaStop(command.stop)
@@ -225,10 +209,23 @@ def _consensus(command: Learn, spec: PublicSpec, world: World | None, whose: Uni
         learner=_LEARNERS[command.learner or "cql"](),
         trajectories=25 if command.prefixes is None else command.prefixes,
         horizon=command.horizon or world.horizon,
-        experts=whose.size if command.present is None else command.present,
+        experts=present,
         clone=None if command.queried else _clone(command, spec, world),
         batch=min(256, whose.size),
+        seed=command.seed,
         **options,
+    )
+
+
+def _published(command: Learn, spec: PublicSpec, world: World, whose: Unit, present: int) -> Consensus:
+    """The settings that the paper reports for this world and epsilon, priced at what they honestly cost."""
+    assert isinstance(spec.action, Discrete)
+    setting = published_setting(str(world.name), command.epsilon)
+    features = maps.default(world.box)
+    policy = Policy(features, Mlp((features.size, *setting.hidden, spec.action.n)), Categorical(spec.action.n))
+    horizon = command.horizon or world.horizon
+    return paper(
+        setting, policy=policy, unit=whose, experts=present, horizon=horizon, delta=command.delta, steps=command.steps
     )
 
 
@@ -293,14 +290,6 @@ def least_floor(command: Learn) -> float:
     """With which floor experts are played: as declared, else the one of the populations, else none."""
     if command.floor is not None:
         return command.floor
+    if command.paper:
+        return FLOOR
     return populations.FLOOR if command.simulates else 0.0
-
-
-def meaningless(option: str, expected: str) -> PlanError:
-    """An option that has no effect here."""
-    return PlanError(f"{option} has no meaning here", where="learn", expected=expected, remedy=f"leave {option} out")
-
-
-def refused(what: str, expected: str, remedy: str) -> PlanError:
-    """Options of `tacit learn` that cannot be used."""
-    return PlanError(what, where="learn", expected=expected, remedy=remedy)

@@ -118,7 +118,8 @@ def card(release: Release[Learned]) -> str:
 
 {protected[level(value.plan)]}
 
-Play: `tacit play .`. ONNX: `tacit export . policy.onnx`. Certificate: `tacit certificate verify certificate.json`.
+Play: `tacit play .`, with `--environment ID` where the policy names none. ONNX: `tacit export . policy.onnx`.
+Certificate: `tacit certificate verify certificate.json`.
 
 - method: {certificate.method}
 - source: {certificate.source}

@@ -89,7 +89,7 @@ def taught(report: ExpertsReport) -> dict[str, Any]:
         "return_rows": [_row(row) for row in report.returns] if len(report.returns) > 1 else [],
         "return_lead": _returns_lead(report),
         "world": report.world,
-        "votes_lead": None if votes is None else _votes_lead(votes),
+        "votes_lead": None if votes is None else _votes_lead(votes, certificate),
         "votes_chart": None if votes is None else _votes_chart(votes),
         "votes_legend": [] if votes is None else [(f"action {a}", *vote_mark(a)) for a in range(votes.actions)],
         "agreement_chart": None if votes is None else _agreement(votes),
@@ -133,7 +133,7 @@ def _figures(report: ExpertsReport) -> list[tuple[str, str, str]]:
         figures.append(("Return", number(float(f"{row.mean:.4g}")), f"± {spread} (95 % interval of the mean)"))
     if report.votes is not None:
         nearly = float(np.mean(report.votes.share >= NEARLY_ALL))
-        note = f"of the public anchors have {100 * NEARLY_ALL:g} % of the experts on one action"
+        note = f"of the public states, at least, have {100 * NEARLY_ALL:g} % of the experts on one action"
         figures.append(("Agreement", f"{100 * nearly:.0f} %", note))
     if report.consensus is not None:
         kept = int(np.sum(report.consensus.lengths > 0))
@@ -171,14 +171,20 @@ def _row(row: Played) -> dict[str, Any]:
     return {"label": row.label, "released": row.role == "released", "mean": mean, "interval": f"{low} to {high}"}
 
 
-def _votes_lead(votes: Votes) -> str:
-    count, error = len(votes.share), 100 * votes.error
+def _votes_lead(votes: Votes, certificate: Mapping[str, Any]) -> str:
+    count, error, population = len(votes.share), 100 * votes.error, int(certificate["unit"]["population"])
     noise = f"Noise moves a share by about ± {error:.2g} percentage points." if error > 0 else "There is no noise."
     if votes.error > MUCH:
         noise += " With so much of it, single marks say little, and agreement looks larger than it is: look at regions."
+    weighed = certificate["plan"].get("weight") is not None
+    undecided = (
+        "whoever is not there, and what returns take from an expert's weight," if weighed else "whoever is not there"
+    )
     return (
         f"What the experts would do at {count:,} public states, as released: noisy counts and nothing else. "
-        f"A mark's form is the action that most of them choose, its strength how many do. {noise}"
+        "A mark's form is the action that most of them choose, its strength how many do. Shares are of the public "
+        f"population of {population:,}, of whom {undecided} counts as undecided: without noise, those who are there "
+        f"agree at least as much. {noise}"
     )
 
 
@@ -207,8 +213,8 @@ def _agreement(votes: Votes) -> Markup:
         100 * edges,
         None,
         counts / len(votes.share),
-        title=f"Share of the experts on the leading action; half of the states have at least {middle:.0f} %",
-        x_label="experts on the leading action, %",
+        title=f"Share of the public population on the leading action; half of the states have at least {middle:.0f} %",
+        x_label="of the population on the leading action, %",
         y_label="public states, %",
     )
 
