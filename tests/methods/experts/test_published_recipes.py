@@ -102,7 +102,7 @@ def test_a_plan_has_the_numbers_of_its_setting() -> None:
     assert (found.clip, found.rows_per_expert, found.floor, found.clone) == (1.0, 1, PMin(0.02), None)
     assert found.trajectory_epsilon == pytest.approx(3.75 / 62)
     assert found.trajectory_delta == pytest.approx(1e-4 / 1.02 / 62)
-    assert found.parts()[1].reserve == found.parts()[0].reserve > 0  # type: ignore[union-attr]
+    assert found.parts()[1].reserve == found.parts()[0].reserve > 0
     assert experts.published_setting("hiv", 5.0).hidden == (512,)
     assert len(SETTINGS) == 12
 
