@@ -85,10 +85,36 @@ def test_files_are_imported_with_their_unit(
     assert not data.simulated
     assert main(["data", "inspect", str(tmp_path / "private")]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("Private records: how many there are is not shown.\nPublic bounds from: declared.")
+    assert out.startswith(
+        "Private records: how many there are is not shown.\nUnits have the ids of the column 'person'."
+    )
+    assert "\nPublic bounds from: declared." in out
     assert "  observations      discrete   int64   width 1  0 to 4\n" in out
     assert main([*words, "--simulated", "--out", str(tmp_path / "toy")]) == 0
     assert Trajectories.open(tmp_path / "toy").counts() == {"transitions": 8, "episodes": 4, "units": 4}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("synthesize", "--relation", "add_or_remove"),
+        ("evaluate", "--relation", "add_or_remove", "--gamma", "0.9", "--horizon", "2"),
+        ("learn",),
+    ],
+)
+def test_the_promise_is_to_the_units_whose_ids_were_imported(
+    words: tuple[str, ...], tmp_path: Path, spec_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "a.csv")
+    imports = ["data", "import", str(tmp_path / "a.csv"), "--unit", "person", "--spec", str(spec_file)]
+    assert main([*imports, "--out", str(tmp_path / "private")]) == 0
+    promise = ["--population", "60", "--epsilon", "8", "--delta", "1e-3", "--out", str(tmp_path / "run")]
+    before = sorted(tmp_path.rglob("*"))
+    assert main([words[0], str(tmp_path / "private"), *words[1:], *promise, "--unit", "patient"]) == 2
+    told = capsys.readouterr().err
+    assert "imported with the ids of the column 'person', and --unit says 'patient'" in told
+    assert "give --unit person" in told
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_npz_and_minari_are_imported_too(tmp_path: Path, spec_file: Path) -> None:

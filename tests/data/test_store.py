@@ -50,9 +50,21 @@ def test_how_units_were_made_is_kept(ids: Any, kind: str, tmp_path: Path) -> Non
     assert Trajectories.open(tmp_path / "copy").unit_kind == kind
 
 
+def test_the_name_of_the_column_of_the_units_is_kept(tmp_path: Path) -> None:
+    names = {name: np.asarray(values) for name, values in arrays().items() if name != "spec"}
+    np.savez(tmp_path / "a.npz", doctor=names.pop("unit_ids"), stay=names.pop("episode_ids"), **names)
+    for unit, kept in (("doctor", "doctor"), (":episode", None)):
+        folder = tmp_path / unit.strip(":")
+        Trajectories.from_npz(tmp_path / "a.npz", unit=unit, episode="stay", spec=SPEC, store=folder)
+        assert store.read_unit(folder) == kept
+        Trajectories.open(folder).save(tmp_path / f"copy of {folder.name}")
+        assert store.read_unit(tmp_path / f"copy of {folder.name}") == kept
+
+
 def test_old_folders_have_units_with_ids_and_no_propensities(tmp_path: Path) -> None:
     data = Trajectories.from_arrays(**arrays())
     data.save(tmp_path / "set")
+    assert store.read_unit(tmp_path / "set") is None
     old = SPEC.to_json()
     del old["propensities"]
     values = {"format": "tacit.trajectories", "version": 1, "simulated": False, "spec": old}

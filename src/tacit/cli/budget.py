@@ -8,13 +8,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from tacit.errors import LedgerError
+from tacit.data.store import read_unit
+from tacit.errors import DataError, LedgerError
 from tacit.privacy.ledger import Ledger
 from tacit.units import Unit
 
 
 class Budget(Protocol):
     """A command that spends from a ledger."""
+
+    @property
+    def unit(self) -> str:
+        """What one protected unit is called."""
 
     @property
     def data(self) -> Path:
@@ -39,6 +44,25 @@ class Budget(Protocol):
     @property
     def budget_delta(self) -> float | None:
         """Likewise."""
+
+
+def require_unit(command: Budget) -> None:
+    """Refuse a promise to others than those whose ids the records were imported with.
+
+    A column fits what it begins with: `doctor_id` a doctor; of a nested key the last name counts.
+
+    Raises:
+        DataError: --unit names another unit than the column of the ids.
+        FileError: the folder holds no records.
+    """
+    column = read_unit(command.data)
+    if column is not None and not column.rpartition("/")[2].casefold().startswith(command.unit.casefold()):
+        raise DataError(
+            f"the records were imported with the ids of the column {column!r}, and --unit says {command.unit!r}",
+            where=str(command.data),
+            expected="a promise to the units whose ids the records have",
+            remedy=f"give --unit {column}, or import the records again with the column of the other ids",
+        )
 
 
 def ledger_path(command: Budget) -> Path:

@@ -14,6 +14,7 @@ from tacit.cli.console import complain, progress, say
 from tacit.cli.data_commands import DataChain, DataImport, DataInspect, DataMaze
 from tacit.data.files import Fields
 from tacit.data.spec import PublicSpec
+from tacit.data.store import read_unit
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, FileError
 
@@ -108,6 +109,9 @@ def inspect(command: DataInspect) -> None:
         say("Simulated records: " + ", ".join(f"{count:,} {name}" for name, count in found["counts"].items()) + ".")
     else:
         say("Private records: how many there are is not shown.")
+    unit = read_unit(command.path)
+    if unit is not None:
+        say(f"Units have the ids of the column {unit!r}.")
     spec = found["spec"]
     say(f"Public bounds from: {spec['source']}. Episodes can terminate: {'yes' if spec['terminals'] else 'no'}.")
     bounds = {

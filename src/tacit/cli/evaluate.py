@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit.cli import outcome
-from tacit.cli.budget import ledger_path, open_ledger
+from tacit.cli.budget import ledger_path, open_ledger, require_unit
 from tacit.cli.commands import Evaluate
 from tacit.cli.console import progress, say
 from tacit.cli.evaluation_words import behaviour, diagnosed, planned, problem, target
@@ -51,6 +51,7 @@ def evaluate(command: Evaluate) -> None:
         say("Dry run: no file was opened and nothing was spent.")
         return
     spec, _, _ = read_spec(command.data)  # public; no record is read
+    require_unit(command)
     plan, policy, known = planned(command, spec), target(command, spec), behaviour(command, spec)
     _promise(plan, alike)
     _produce(command, plan, alike, policy, known)

@@ -12,6 +12,7 @@ import numpy as np
 
 from tacit import hub
 from tacit.agents.stacked import Stacked
+from tacit.cli.budget import require_unit
 from tacit.cli.console import progress
 from tacit.cli.expert_commands import Learn
 from tacit.cli.learn_options import meaningless, refused
@@ -68,6 +69,7 @@ def require_source(command: Learn, world: World | None) -> None:
         if world is None:
             raise refused("policies come without --world", "the public simulator in which they are played", "name it")
         return
+    require_unit(command)
     played = ("episodes", "activation", "simulated") + (("horizon",) if command.method != "consensus" else ())
     for name in played:
         if getattr(command, name) not in (None, False):

@@ -67,9 +67,11 @@ def planned(command: Synthesize) -> Plan:
 
 def _open(command: Synthesize) -> tuple[Trajectories, Trajectories | None]:
     """The private records and the public ones; whatever is wrong with them is found here."""
+    from tacit.cli.budget import require_unit
     from tacit.data.trajectories import Trajectories
     from tacit.methods.synthesis import Encoder
 
+    require_unit(command)
     if command.rows < 1:
         raise DataError(
             "the number of synthetic rows is below 1",

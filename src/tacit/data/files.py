@@ -81,7 +81,7 @@ def read_npz(
     store: str | os.PathLike[str] | None,
 ) -> Records:
     """See `Trajectories.from_npz`."""
-    with Ingest(spec, simulated=simulated, store=store) as ingest:
+    with Ingest(spec, simulated=simulated, store=store, unit=unit) as ingest:
         for path in _files(paths, "Trajectories.from_npz"):
             ingest.start(f"Trajectories.from_npz({path.name!r})")
             fields = list(dict.fromkeys((*layout(spec), "propensities")))
@@ -142,7 +142,7 @@ def _read_tables(
     simulated: bool,
     store: str | os.PathLike[str] | None,
 ) -> Records:
-    with Ingest(spec, simulated=simulated, store=store) as ingest:
+    with Ingest(spec, simulated=simulated, store=store, unit=unit) as ingest:
         columns = (fields or Fields.of(spec)).columns()
         ids = _keys(unit, episode)
         for path in _files(paths, where):
@@ -316,7 +316,7 @@ def _no_column(path: Path, name: str, field: str) -> DataError:
         f"there is no unit id: no column {name!r}" if field == "unit" else f"there is no column {name!r} for {field}",
         where=path.name,
         expected="a column of that name",
-        remedy="name the columns of the file with unit=, episode= and fields=",
+        remedy="rename the columns of the file, or say unit=, episode= and fields= (of a command: --unit and --episode)",
     )
 
 

@@ -33,12 +33,20 @@ class Ingest:
         spec: public bounds.
         simulated: whether the records are of no real person (then bounds that touch the data exactly are fine).
         store: folder for the native format, written as the chunks come; None keeps the columns in memory.
+        unit: name of the column of the unit ids, if it has one.
 
     Raises:
         FileError: the folder exists already or cannot be written.
     """
 
-    def __init__(self, spec: PublicSpec, *, simulated: bool, store: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self,
+        spec: PublicSpec,
+        *,
+        simulated: bool,
+        store: str | os.PathLike[str] | None = None,
+        unit: str | None = None,
+    ) -> None:
         if not isinstance(spec, PublicSpec):
             raise DataError(
                 "the public bounds are missing",
@@ -55,6 +63,7 @@ class Ingest:
         self._total, self._grouped = 0, True
         self._kinds: dict[str, type] = {}
         self._owner: UnitKind = "id"
+        self._unit = unit
 
     def __enter__(self) -> Ingest:
         return self
@@ -136,6 +145,7 @@ class Ingest:
             self._spec,
             simulated=self._simulated,
             owner=self._owner,
+            unit=self._unit if self._owner == "id" else None,
         )
         for array in (*records.columns.values(), records.order, records.offsets, records.episodes):
             array.setflags(write=False)

@@ -53,7 +53,7 @@ def read(
         spec = PublicSpec.from_spaces(*spaces, reward=reward, propensities=propensity is not None)
     if propensity is None and spec.propensities and "spec" in own:
         propensity = PROPENSITY
-    with Ingest(spec, simulated=simulated, store=store) as ingest:
+    with Ingest(spec, simulated=simulated, store=store, unit=unit) as ingest:
         ingest.start(where)
         waiting: list[dict[str, Array]] = []
         rows = done = 0

@@ -44,6 +44,7 @@ class Records:
         order, offsets: rows of unit u are `order[offsets[u]:offsets[u + 1]]`, shapes `(T,)` and `(U + 1,)`, int64.
         episodes: rows of episode e are `episodes[e]:episodes[e + 1]`, shape `(E + 1,)`, int64.
         owner: how units were made: from ids, or every episode or transition a unit of its own; public.
+        unit: name of the column of their ids, where there was one; public.
     """
 
     columns: Mapping[str, Array]
@@ -51,6 +52,7 @@ class Records:
     offsets: Array
     episodes: Array
     owner: UnitKind = "id"
+    unit: str | None = None
 
 
 def layout(spec: PublicSpec) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
@@ -86,9 +88,17 @@ class MemoryColumns:
         """The whole column; it can be taken once."""
         return np.concatenate(self._parts.pop(name))
 
-    def finish(self, columns: Mapping[str, Array], spec: PublicSpec, *, simulated: bool, owner: UnitKind) -> Records:
+    def finish(
+        self,
+        columns: Mapping[str, Array],
+        spec: PublicSpec,
+        *,
+        simulated: bool,
+        owner: UnitKind,
+        unit: str | None = None,
+    ) -> Records:
         index = {name: columns[name] for name in INDEX}
-        return Records({name: self.take(name) for name in layout(spec)}, **index, owner=owner)
+        return Records({name: self.take(name) for name in layout(spec)}, **index, owner=owner, unit=unit)
 
     def abort(self) -> None:
         self._parts.clear()
@@ -136,7 +146,15 @@ class FolderColumns:
         path.unlink()
         return column
 
-    def finish(self, columns: Mapping[str, Array], spec: PublicSpec, *, simulated: bool, owner: UnitKind) -> Records:
+    def finish(
+        self,
+        columns: Mapping[str, Array],
+        spec: PublicSpec,
+        *,
+        simulated: bool,
+        owner: UnitKind,
+        unit: str | None = None,
+    ) -> Records:
         for name in INDEX:
             for chunk in chunks(columns[name]):
                 self.append(name, chunk)
@@ -144,7 +162,8 @@ class FolderColumns:
             for name in tuple(self._files):
                 self._close(name)
             with open(self._partial / "spec.json", "x", encoding="utf-8") as file:
-                public = {"simulated": simulated, "owner": owner, "spec": spec.to_json()}
+                named = {} if unit is None else {"unit": unit}
+                public = {"simulated": simulated, "owner": owner, **named, "spec": spec.to_json()}
                 json.dump({**FORMAT, **public}, file, indent=1)
                 file.flush()
                 os.fsync(file.fileno())
@@ -176,7 +195,7 @@ def write(records: Records, spec: PublicSpec, folder: str | os.PathLike[str], *,
             for chunk in chunks(column):
                 sink.append(name, chunk)
         index = {name: getattr(records, name) for name in INDEX}
-        sink.finish(index, spec, simulated=simulated, owner=records.owner)
+        sink.finish(index, spec, simulated=simulated, owner=records.owner, unit=records.unit)
     except BaseException:
         sink.abort()
         raise
@@ -189,7 +208,7 @@ def read(folder: str | os.PathLike[str]) -> tuple[PublicSpec, bool, Records]:
         FileError: a file is missing, truncated, of another kind or a link to outside the folder.
     """
     folder = Path(folder)
-    spec, simulated, owner = read_spec(folder)
+    spec, simulated, owner, unit = _read_public(folder)
     expected = {**layout(spec), **{name: (np.dtype(np.int64), ()) for name in INDEX}}
     arrays = {name: _map(folder / f"{name}.npy", *kind) for name, kind in expected.items()}
     rows = len(arrays["rewards"])
@@ -211,7 +230,7 @@ def read(folder: str | os.PathLike[str]) -> tuple[PublicSpec, bool, Records]:
             last = int(part[-1])
         if last != rows:
             raise _damaged(folder / f"{name}.npy", "the boundaries do not end at the last row")
-    return spec, simulated, Records(columns, arrays["order"], arrays["offsets"], arrays["episodes"], owner)
+    return spec, simulated, Records(columns, arrays["order"], arrays["offsets"], arrays["episodes"], owner, unit)
 
 
 def read_spec(folder: Path) -> tuple[PublicSpec, bool, UnitKind]:
@@ -222,7 +241,20 @@ def read_spec(folder: Path) -> tuple[PublicSpec, bool, UnitKind]:
     Raises:
         FileError: `spec.json` is missing or damaged.
     """
-    public: tuple[PublicSpec, bool, UnitKind] | None = None
+    return _read_public(folder)[:3]
+
+
+def read_unit(folder: Path) -> str | None:
+    """The name of the column that the units' ids came from; None where there was none, or it was not noted yet.
+
+    Raises:
+        FileError: `spec.json` is missing or damaged.
+    """
+    return _read_public(folder)[3]
+
+
+def _read_public(folder: Path) -> tuple[PublicSpec, bool, UnitKind, str | None]:
+    public: tuple[PublicSpec, bool, UnitKind, str | None] | None = None
     path = folder / "spec.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, DataError):
         if not path.is_symlink():
@@ -237,13 +269,13 @@ def read_spec(folder: Path) -> tuple[PublicSpec, bool, UnitKind]:
     return public
 
 
-def _public(found: Any) -> tuple[PublicSpec, bool, UnitKind] | None:
+def _public(found: Any) -> tuple[PublicSpec, bool, UnitKind, str | None] | None:
     if not isinstance(found, dict) or {**found, **FORMAT} != found:
         return None
-    simulated, owner = found["simulated"], found.get("owner", "id")
-    if not isinstance(simulated, bool) or owner not in get_args(UnitKind):
+    simulated, owner, unit = found["simulated"], found.get("owner", "id"), found.get("unit")
+    if not isinstance(simulated, bool) or owner not in get_args(UnitKind) or not isinstance(unit, str | None):
         return None
-    return PublicSpec.from_json(found["spec"]), simulated, owner
+    return PublicSpec.from_json(found["spec"]), simulated, owner, unit
 
 
 def chunks(column: Array) -> Iterator[Array]:
