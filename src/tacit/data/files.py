@@ -316,7 +316,7 @@ def _no_column(path: Path, name: str, field: str) -> DataError:
         f"there is no unit id: no column {name!r}" if field == "unit" else f"there is no column {name!r} for {field}",
         where=path.name,
         expected="a column of that name",
-        remedy="rename the columns of the file, or say unit=, episode= and fields= (of a command: --unit and --episode)",
+        remedy="rename the columns of the file, or say unit=, episode= and fields= (in a command: --unit, --episode)",
     )
 
 

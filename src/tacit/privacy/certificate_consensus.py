@@ -85,8 +85,8 @@ def contribution(part: Fields, unit: Unit) -> str:
         played = f"one of the {part['reserve']:,} trajectories that are kept of each for this alone"
     else:
         played = (
-            f"a trajectory played by its clone, made from at most its first {part['rows_per_unit']:,} rows in order of "
-            "time"
+            f"a trajectory that its clone, made from at most its first {part['rows_per_unit']:,} rows in order of "
+            "time, plays in a public simulator"
         )
     held = (
         f"every action has a probability of at least {floor['probability']:.6g}"
@@ -95,11 +95,11 @@ def contribution(part: Fields, unit: Unit) -> str:
     )
     rare = f"; {part['overflow']:.6g} more of delta if one is drawn too often" if part["overflow"] else ""
     return (
-        f"{part['name']} ({KIND}): {part['trajectories']:,} time(s) one {name} is drawn and {played} is cut before the "
-        f"first step, of at most {part['horizon']:,}, after which the {name}s that act so, each counted with its "
-        f"probability and one {name} for at most 1, are fewer than {told['threshold']:.6g} of at least "
-        f"{part['experts']:,}, under discrete Laplace noise of scale {told['threshold_scale']:.6g} for a trajectory "
-        f"and {told['step_scale']:.6g} for a step; with {part['actions']:,} actions, where {held}, and at least "
+        f"{part['name']} ({KIND}): {part['trajectories']:,} time(s) one {name} is drawn, and what is released of "
+        f"{played} ends before the first step, of at most {part['horizon']:,}, after which the {name}s that act so, "
+        f"each counted with its probability and one {name} for at most 1, are fewer than "
+        f"{told['threshold']:.6g} of at least {part['experts']:,}, under discrete Laplace noise of scale "
+        f"{told['threshold_scale']:.6g} for a trajectory and {told['step_scale']:.6g} for a step; with {part['actions']:,} actions, where {held}, and at least "
         f"{told['safe']:.6g} {name}s behind what is safe to show, each is ({part['epsilon']:.6g}, {part['delta']:.6g})-"
         f"differentially private by its own proof{rare}"
     )

@@ -132,6 +132,10 @@ def test_dp_sgd_alone(tmp_path: Path) -> None:
     assert release.value.prefixes is None
     assert balanced(release.value.actor())[0] > UNTAUGHT
     assert not any("published as they were recorded" in line for line in release.certificate.not_protected)
+    of_one = release.certificate.covered[1]
+    assert of_one.startswith(
+        "everything of one expert: what is drawn of its rows enters each noisy mean gradient as one bounded contribution, "
+    )
 
 
 def test_clones_in_a_public_world_alone(tmp_path: Path) -> None:
@@ -143,6 +147,12 @@ def test_clones_in_a_public_world_alone(tmp_path: Path) -> None:
     assert int(release.value.prefixes[0].lengths.sum()) > 0
     assert balanced(release.value.actor())[0] > UNTAUGHT
     assert not any("published as they were recorded" in line for line in release.certificate.not_protected)
+    released, of_one = release.certificate.covered
+    assert "played in a public simulator by the clone of one expert drawn by chance, and everything" in released
+    assert of_one.startswith(
+        "everything of one expert: its rows make one clone, which may be drawn, and counts for at "
+    )
+    assert "contribution" not in of_one
 
 
 def test_without_a_released_step_the_noisy_ones_are_taken(tmp_path: Path) -> None:

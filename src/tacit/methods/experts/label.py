@@ -5,21 +5,25 @@ from __future__ import annotations
 from tacit.privacy.labels import Label
 from tacit.privacy.plan import Plan
 
+SUMS = "what is read of its rows enters each noisy sum as one bounded contribution"
+"""How one expert counts where noisy sums are all that is released."""
 
-def label(plan: Plan, covered: str, *, public: tuple[str, ...] = ()) -> Label:
-    """The label of a release that takes noisy sums of what experts' own logs say.
+
+def label(plan: Plan, covered: str, *, counts: str = SUMS, public: tuple[str, ...] = ()) -> Label:
+    """The label of a release that reads experts' own logs.
 
     Args:
         plan: calibrated or priced.
         covered: what was released, and so everything computed from it.
+        counts: how the rows of one expert count for it.
         public: what the caller declared to be public, one phrase each.
     """
     name = "expert" if plan.unit is None else plan.unit.name
     return Label(
         covered=(
             f"{covered}, and everything computed from it",
-            f"everything of one {name}: all of its rows enter as one bounded contribution, so that its decisions, what "
-            "it met with and its returns are all covered",
+            f"everything of one {name}: {counts}, so that its decisions, what it met with and its returns are all "
+            "covered",
         ),
         not_covered=(
             "the choice of hyper-parameters: it must have been made without looking at these records",

@@ -105,13 +105,18 @@ class _Stable:
 
 
 def _label(plan: Consensus) -> Label:
+    name, clones = "expert" if plan.unit is None else plan.unit.name, plan.clone is not None
     noisy = f"the noisy mean gradients of all {plan.private_steps:,} noisy steps"
-    prefixes = f"the released beginnings of {plan.trajectories:,} trajectories"
-    covered = " and ".join([prefixes] * plan.asks + [noisy] * (plan.private_steps > 0))
-    usual = label(plan, covered)
-    if not plan.asks or plan.clone is not None:
+    played = (
+        f"played in a public simulator by the clone of one {name}" if clones else f"copied from the log of one {name}"
+    )
+    prefixes = f"the released beginnings of {plan.trajectories:,} trajectories, each {played} drawn by chance"
+    covered = ", and ".join([prefixes] * plan.asks + [noisy] * (plan.private_steps > 0))
+    summed = "what is drawn of its rows enters each noisy mean gradient as one bounded contribution"
+    cloned = "its rows make one clone, which may be drawn, and counts for at most one wherever a prefix is cut"
+    usual = label(plan, covered, counts="; ".join([cloned] * plan.asks + [summed] * (plan.private_steps > 0)))
+    if not plan.asks or clones:
         return usual
-    name = "expert" if plan.unit is None else plan.unit.name
     return replace(
         usual, covered=(usual.covered[0], f"which policy each {name} follows, and whether it is one of them")
     )
