@@ -99,7 +99,8 @@ def contribution(part: Fields, unit: Unit) -> str:
         f"{played} ends before the first step, of at most {part['horizon']:,}, after which the {name}s that act so, "
         f"each counted with its probability and one {name} for at most 1, are fewer than "
         f"{told['threshold']:.6g} of at least {part['experts']:,}, under discrete Laplace noise of scale "
-        f"{told['threshold_scale']:.6g} for a trajectory and {told['step_scale']:.6g} for a step; with {part['actions']:,} actions, where {held}, and at least "
+        f"{told['threshold_scale']:.6g} for a trajectory and {told['step_scale']:.6g} for a step; "
+        f"with {part['actions']:,} actions, where {held}, and at least "
         f"{told['safe']:.6g} {name}s behind what is safe to show, each is ({part['epsilon']:.6g}, {part['delta']:.6g})-"
         f"differentially private by its own proof{rare}"
     )

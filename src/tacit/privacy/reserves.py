@@ -48,7 +48,8 @@ def require_answerable(part: AboveThreshold, spec: PublicSpec, *, asked: bool) -
     if part.actions != actions:
         raise _refused(f"the plan counts on {part.actions} actions", f"the records' {actions}", "the number of actions")
     if part.source == "logs" and not asked:
-        raise _refused("there are no policies that can be asked", "Vault(data, ledger, experts=...)", 'source="clones"')
+        ways = 'clones: clone= of a plan, or source="clones" of a part'
+        raise _refused("there are no policies that can be asked", "Vault(data, ledger, experts=...)", ways)
 
 
 def too_few(part: AboveThreshold, unit: Unit) -> DoorError:

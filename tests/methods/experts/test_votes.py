@@ -35,6 +35,7 @@ from tacit.methods.experts.algorithm import learn
 from tacit.methods.experts.anchors import Given, Uniform
 from tacit.methods.experts.clones import LinearClone, MlpClone
 from tacit.methods.experts.fitting import Fit
+from tacit.methods.experts.imitation import ReturnWeighted
 from tacit.methods.experts.returns import ReturnWeight
 from tacit.methods.experts.votes import Ballot, Vote, Votes
 from tacit.privacy import plan as plans
@@ -250,4 +251,7 @@ def test_clones_of_other_records_and_worlds_that_are_none_are_refused_before_the
     plan = votes(rounds=2).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
     with pytest.raises(PlanError, match="no simulator"):
         learn(plan, vault, world="cart_pole")  # type: ignore[arg-type]
+    alike = ReturnWeighted(policy=heads).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
+    with pytest.raises(PlanError, match="imitation, which needs none"):
+        learn(alike, vault, CartPole())
     assert vault.ledger.plans() == []

@@ -50,6 +50,13 @@ def learn(
 
         return training.learn(plan, vault, world)
     if isinstance(plan, ReturnWeighted):
+        if world is not None:
+            raise PlanError(
+                "a world was passed to imitation, which needs none",
+                where="experts.learn",
+                expected="world= with a plan that plays in it",
+                remedy="leave world= out",
+            )
         return imitation.learn(plan, vault)
     return votes.learn(plan, vault, world, anchors=anchors)
 

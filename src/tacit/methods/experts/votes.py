@@ -85,8 +85,9 @@ class Votes:
     delta: float | None = None
 
     def __post_init__(self) -> None:
-        same = isinstance(self.policy.head, Categorical) and self.policy.head.actions == self.clone.actions
-        check("policy", self.policy, same, f"a Categorical head over the clone's {self.clone.actions} actions")
+        head, actions = self.policy.head, self.clone.actions
+        same = isinstance(head, Categorical) and head.actions == actions
+        check("policy.head", head, same, f"Categorical({actions}), of the clone's {actions} actions")
         for name in ("rounds", "horizon", "rows"):
             value = getattr(self, name)
             check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
