@@ -66,7 +66,7 @@ class Recipes:
 
     def alone_with(self, trajectories: int) -> learning.Consensus:
         """Consensus alone: no noisy step."""
-        return replace(self.consensus, trajectories=trajectories, stable_fraction=1.0, steps=self.consensus.steps // 2)
+        return replace(self.consensus, trajectories=trajectories, stable_fraction=1.0, stable_rate=1e-3, steps=1_000)
 
 
 def policy(name: Name, hidden: tuple[int, ...], *, quadratic: bool = False) -> Policy:
@@ -96,12 +96,21 @@ def recipes(name: Name) -> Recipes:
             votes, imitation = replace(votes, clone=clone, policy=small), replace(imitation, policy=small)
         case "lunar_lander":
             clone = learning.MlpClone(features=linear.features, actions=actions, rows=512, steps=100)
-            votes = replace(votes, clone=clone, policy=small, rounds=3, horizon=400)
+            fit = learning.Fit(loss="softmax")
+            votes = replace(votes, clone=clone, policy=net, fit=fit, rounds=4, horizon=400, explore=0.1)
             imitation = replace(imitation, policy=small)
     mixed = learning.Consensus(
-        policy=net, experts=3_000, floor=PMin(populations.FLOOR), horizon=here.horizon, stable_fraction=0.8, steps=3_000
+        policy=net, experts=3_000, floor=PMin(populations.FLOOR), horizon=here.horizon, stable_fraction=0.8, steps=2_000
     )
-    noisy = replace(mixed, trajectories=0, experts=None, stable_fraction=0.0, steps=1_000)
+    steps = 1_000
+    match name:
+        case "hiv":
+            mixed = replace(mixed, rate=3e-3, clip=1.0, stable_fraction=0.5, stable_rate=3e-4)
+        case "lunar_lander":
+            mixed, steps = replace(mixed, rate=1e-2, stable_fraction=0.5, stable_rate=3e-4), 2_000
+    noisy = replace(mixed, trajectories=0, experts=None, stable_fraction=0.0, steps=steps)
+    if name == "cart_pole":
+        noisy = replace(noisy, rate=3e-3)
     return Recipes(
         votes=votes,
         return_weighted=imitation,

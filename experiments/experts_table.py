@@ -84,14 +84,14 @@ SOURCES = (
 METHODS = (
     "votes",
     "return_weighted",
-    "consensus_dpsgd",
-    "consensus_only",
-    "clones_consensus",
-    "dpsgd_alone",
     "cql",
     "imitation",
+    "dpsgd_alone",
+    "consensus_dpsgd",
+    "consensus_only",
     "noise",
     "experts",
+    "clones_consensus",
 )
 FREE = ("cql", "imitation")
 RIVALS = ("consensus_dpsgd", "consensus_only", "dpsgd_alone")
