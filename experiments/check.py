@@ -28,6 +28,7 @@ EXPERIMENTS = (
     "experts_accounting",
     "experts_prefixes",
     "experts_histograms",
+    "experts_table",
 )
 
 

@@ -1,0 +1,40 @@
+"""Every method of `experiments.experts_table` in every world, with few experts and steps; prints one hash.
+
+    python -m experiments.witnesses.experts_table
+
+Two trees that print the same hash log, learn and judge to the last bit alike, with noise that is drawn again from a
+seed. See `experiments.witness`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import get_args
+
+from experiments import experts_runs
+from experiments import experts_table as experiment
+from experiments.experts_recipes import recipes
+from experiments.witnesses.seeded import Digest
+from tacit.envs.populations import Kind
+from tacit.privacy.noise import SecretNoise
+from tacit.privacy.vault import Vault
+
+
+def main() -> None:
+    """Run and print the hash."""
+    digest = Digest()
+    for name in experts_runs.SIZES:
+        for kind in get_args(Kind):
+            here = experts_runs.Field.of(name, kind, 100).small()
+            with here.logs() as logs:
+                run = experiment.quick(experiment.Run(here, logs, recipes(name)))
+                for method in experiment.METHODS:
+                    seeded = partial(Vault, noise=SecretNoise.for_tests(1))
+                    experts_runs.Vault = seeded  # type: ignore[assignment, misc]
+                    digest.add(f"{name}/{kind}/{method}", replace(run).values(method))
+    print(digest)
+
+
+if __name__ == "__main__":
+    main()
