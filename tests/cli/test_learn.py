@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from tacit.envs import populations
 from tacit.methods.experts.consensus import Consensus
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.ledger import Ledger
+from tacit.units import Unit
 
 TINY = ("--experts", "40", "--episodes", "3", "--horizon", "30", "--evaluate", "4")
 PROMISE = ("--epsilon", "8", "--delta", "1e-3")
@@ -237,10 +239,82 @@ def test_too_few_policies_or_episodes_are_found_before_a_ledger_is_begun(
     words: tuple[str, ...], message: str, policies: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     promise = ("--population", "50", "--epsilon", "30", "--delta", "1e-3", "--stop", "0.05", "--horizon", "20")
-    ledger = ("--ledger", str(tmp_path / "ledger"), "--out", str(tmp_path / "run"))
-    assert run("learn", str(policies), "--world", "cart_pole", *promise, *QUERIED, *words, *ledger) == 2
-    assert message in capsys.readouterr().err
+    own = shutil.copytree(policies, tmp_path / "pilots")
+    where = ("learn", str(own), "--world", "cart_pole", "--out", str(tmp_path / "run"))
+    assert run(*where, *promise, *QUERIED, *words) == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert "Playing episodes" not in told
+    assert list(tmp_path.iterdir()) == [own]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--experts", "60", "--episodes", "1"), "--episodes is 1; expected at least "),
+        (("--population", "100", "--experts", "60"), "there are fewer policies than the consensus takes for granted"),
+        (("--population", "30", "--experts", "60"), "there are 60 policies in a population of 30"),
+    ],
+)
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_of_simulated_experts_the_numbers_are_known_beforehand(
+    words: tuple[str, ...], message: str, dry: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    promise = ("--epsilon", "60", "--delta", "1e-3", "--out", str(tmp_path / "run"))
+    plan = QUERIED if "30" not in words else ()
+    assert run("learn", "--world", "cart_pole", *promise, *plan, *words, *dry) == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert "Simulating experts" not in told
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_ledger_is_asked_before_the_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever it refuses is told before the promise; a run that is interrupted after the release has its report."""
+    logs, own = imported(tmp_path / "doctors"), tmp_path / "doctors.ledger"
+    unit = Unit("doctor", "add_or_remove", 50)
+    words = ("learn", str(logs), "--delta", "1e-4", "--out", str(tmp_path / "run"))
+    plain = (*words, "--unit", "doctor", "--population", "50")
+    assert run(*plain, "--epsilon", "2", "--budget-epsilon", "1") == 3
+    assert "at most what is left of it, (epsilon 1, delta 0.0001)" in capsys.readouterr().err
+    assert not own.exists()
+    with Ledger(own, unit, epsilon=3.0, delta=2e-4) as ledger:
+        ledger.reserve("an earlier one", {"method": "test"}, parts={"all": 1}, epsilon=2.0, delta=1e-4)
+    for given, message in (
+        (
+            (*plain, "--epsilon", "2"),
+            "at most what is left of it, (epsilon 1, delta 0.0001); learn with less --epsilon",
+        ),
+        ((*plain, "--epsilon", "1", "--budget-epsilon", "4"), "--budget-epsilon is 4, and the budget of these experts"),
+        ((*words, "--epsilon", "1", "--population", "50"), 'give --unit "doctor" and --population 50'),
+    ):
+        assert run(*given) == 3
+        shown = capsys.readouterr()
+        assert message in shown.err
+        assert (shown.out, "Opening" in shown.err) == ("", False)
+    with Ledger(own) as ledger:
+        ledger.void("too few of them")
+    assert run(*plain, "--epsilon", "1") == 3
+    assert "the ledger of these experts is void (too few of them)" in capsys.readouterr().err
+
+
+def test_an_interruption_after_the_release_leaves_its_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(learn_report, "compared", stopped)
+    folder = tmp_path / "run"
+    assert run(*POLES, "--out", str(folder)) == 130
+    told = capsys.readouterr().err
+    assert f"Interrupted; the policy is released and saved in {folder / 'policy'}, and " in told
+    assert "lacks its returns alone" in told
+    page = (folder / "report.html").read_text()
+    assert "Where the experts agree" in page
+    assert run("report", str(folder)) == 0
+    assert (folder / "report.html").read_text() == page
+    assert hub.load(folder / "policy").value.agreement is not None
 
 
 def test_the_published_settings_state_both_epsilons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -296,7 +370,7 @@ def test_the_telling_dimensions_are_those_that_decide() -> None:
     ("words", "message"),
     [
         ((), "there are no experts; expected a folder, or --world cart_pole"),
-        (("--world", "CartPole-v1", "--bounds", "BOUNDS"), "there are no experts"),
+        (("--world", "CartPole-v1", "--bounds", "BOUNDS"), "there are no experts of CartPole-v1 to simulate"),
         (("--world", "cart_pole", "--bounds", "BOUNDS"), "--bounds has no meaning here"),
         (("--world", "cart_pole", "--experts", "1"), "--experts is 1; expected a whole number >= 2"),
         (("--world", "cart_pole", "--evaluate", "1"), "--evaluate is 1; expected a whole number >= 2"),
@@ -315,6 +389,8 @@ def test_the_telling_dimensions_are_those_that_decide() -> None:
         (("LOGS", "--population", "50", "--rounds", "2"), "--rounds needs --world"),
         (("LOGS", "--population", "50", "--method", "return-weighted"), "--returns is missing"),
         (("LOGS", "--population", "50", "--episodes", "3"), "--episodes has no meaning here"),
+        (("LOGS", "--population", "50", "--anchor-bounds", "BOUNDS"), "has the unknown key 'reward'"),
+        (("LOGS", "--population", "50", "--anchor-bounds", "WIDE"), "give --anchor-bounds with a box inside"),
         (("LOGS", "--population", "50", "--floor", "0.1"), "--floor has no meaning here"),
         (("LOGS", "--population", "50", "--world", "cart_pole"), "cart_pole is not the world of these logs"),
         (("POLICIES", "--population", "50"), "policies come without --world"),
@@ -330,7 +406,13 @@ def test_bad_input_costs_nothing(
     words: tuple[str, ...], message: str, policies: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "bounds.json").write_text('{"reward": [0, 1], "observation": [[-5, -5, -1, -5], [5, 5, 1, 5]]}')
-    places = {"BOUNDS": tmp_path / "bounds.json", "POLICIES": policies, "FOLDER": tmp_path}
+    (tmp_path / "wide.json").write_text('{"observation": [[-9, -2], [9, 2]]}')
+    places = {
+        "BOUNDS": tmp_path / "bounds.json",
+        "WIDE": tmp_path / "wide.json",
+        "POLICIES": policies,
+        "FOLDER": tmp_path,
+    }
     for name, options in (("LOGS", {}), ("ONE", {"owners": 1}), ("EPISODES", {"unit": ":episode"})):
         if name in words:
             places[name] = imported(tmp_path / name.lower(), **options)  # type: ignore[arg-type]

@@ -160,7 +160,27 @@ def test_the_absent_count_as_undecided() -> None:
 def test_much_noise_is_called_so() -> None:
     assert "single marks say little" not in Page(render(report())).text
     loud = dataclasses.replace(VOTES, error=0.15)
-    assert "about ± 15 percentage points. With so much of it, single marks" in Page(render(report(votes=loud))).text
+    page = Page(render(report(votes=loud))).text
+    assert "about ± 15 percentage points. With so much of it, single marks" in page
+    assert "± 15 %of the population moves each share of the votes" in page.replace("\n", "")
+    assert "have 90 % of the experts on one action" not in page
+    assert "One policy, learned from what many experts do." in Page(render(alone(votes=loud))).text
+
+
+def test_a_few_prefixes_do_not_fill_the_chart_and_are_counted_from_one() -> None:
+    text = render(report(votes=None))
+    chart = text[text.index("Lengths of 3 released prefixes") :]
+    chart = chart[: chart.index("</svg>")]
+    bars = [float(x) for x in re.findall(r'class="bar synthetic" d="M([\d.]+) ', chart)]
+    assert len(bars) == 3
+    assert 30 < bars[1] - bars[0] < 45  # an eighth of the chart
+    assert re.findall(r'text-anchor="middle">(\d)</text>', chart) == ["1", "2", "3"]
+
+
+def test_the_same_without_noise_is_no_ceiling_of_prefixes() -> None:
+    assert "its prefixes were drawn and cut anew, so that it is no upper bound" in Page(render(report())).text
+    alike = Page(render(report(consensus=None))).text
+    assert "with nothing added to any sum." in alike
 
 
 def test_eight_actions_have_eight_marks() -> None:

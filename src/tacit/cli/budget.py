@@ -75,7 +75,7 @@ def _beside(command: Budget) -> Path:
     return data.with_name(f"{data.name}.ledger")
 
 
-def _require_only(command: Budget) -> None:
+def require_only(command: Budget) -> None:
     """Refuse a second ledger where the records have one beside them.
 
     Raises:
@@ -103,7 +103,7 @@ def open_ledger(command: Budget, unit: Unit) -> Iterator[Ledger]:
             that lies beside the records.
         KeyboardInterrupt: as it came; it says so if this run had charged or claimed something.
     """
-    _require_only(command)
+    require_only(command)
     path, epsilon, delta = ledger_path(command), command.budget_epsilon, command.budget_delta
     begun = not path.exists()
     if begun:

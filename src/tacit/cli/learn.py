@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from tacit import hub
-from tacit.cli import learn_report, learn_sources, outcome
-from tacit.cli.budget import ledger_path, open_ledger
+from tacit.cli import learn_ledger, learn_report, learn_sources, outcome
+from tacit.cli.budget import ledger_path
 from tacit.cli.console import progress, say
 from tacit.cli.expert_commands import Learn
 from tacit.cli.folders import RunFolder, require_free
@@ -17,21 +15,20 @@ from tacit.cli.learn_options import require_sound
 from tacit.cli.learn_words import Planned, least_floor, opened, planned, unit
 from tacit.data.trajectories import Trajectories
 from tacit.envs.populations import World
-from tacit.errors import BudgetExceeded, PlanExhausted
 from tacit.hub.experts import level
 from tacit.measure.report import ExpertsReport
 from tacit.methods import experts
 from tacit.methods.experts import Learned
 from tacit.methods.experts.published_recipes import claimed
 from tacit.methods.experts.queried import require_policies
-from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Release
 from tacit.privacy.vault import Vault
 
-FOLDER, LEDGER = "policy", "ledger"
+FOLDER = "policy"
 SIMULATED = "The experts are simulated: nobody is behind them, and the certificate and the report say so."
 GUESSED = (
-    "Of logs that are not opened two actions are assumed, and one number to observe; the noise does not depend on it."
+    "Of logs that are not opened two actions are assumed, and one number to observe: with others the bound of a norm "
+    "is another, the noise multiplier and the promise are not."
 )
 LEVELS = {
     "logs": "Protected: everything in one expert's log. Not protected: whoever is in the logs of many experts.",
@@ -54,13 +51,17 @@ def learn(command: Learn) -> None:
         require_free(command.out, resume=None)
     world = opened(command)
     if command.dry_run:
-        _promise(command, planned(command, None, world))
+        found = planned(command, None, world)
+        learn_sources.require_enough(command, found.plan)
+        _promise(command, found)
         if world is None:
             say(GUESSED)
         say("Dry run: no file was opened and nothing was spent.")
         return
     learn_sources.require_source(command, world)
     found = planned(command, learn_sources.spec_of(command, world), world)
+    learn_sources.require_enough(command, found.plan)
+    learn_ledger.require_payable(command, found.plan)
     _promise(command, found)
     _produce(command, found, world)
 
@@ -77,65 +78,58 @@ def _promise(command: Learn, found: Planned) -> None:
 
 def _produce(command: Learn, found: Planned, world: World | None) -> None:
     watch = outcome.Stopwatch()
-    data, played = _experts(command, world)
-    if played is not None:
-        learn_sources.require_enough(command, found.plan, played)
+    data, played = _experts(command, found, world)
     asked = played.experts if played is not None and level(found.plan) == "policies" else None
     if asked is not None:
         require_policies(asked, data.spec, floor=least_floor(command))
     settings = {k: v for k, v in dataclasses.asdict(command).items() if k not in ("dry_run", "out")}
     simulated = data.simulated
-    with RunFolder.attempt(command.out, "learn", settings, resume=None) as run, _ledger(command, found, run) as ledger:
-        vault = Vault(data, ledger, experts=asked)
-        with progress("Learning with privacy"), _spent(ledger):
-            release = experts.learn(found.plan, vault, found.simulator, anchors=found.anchors)
-        hub.save(release, run.inside(FOLDER), notes=_notes(world))
-        outcome.certify(run, release.certificate)
-        compared = played if simulated else None
-        report = learn_report.report(command, found, release, world, compared, run.path.name)
-        size = ("Parameters", f"{release.value.policy.parameters:,}")
-        outcome.finish(run, dataclasses.replace(report, costs=(size, *watch.costs()) if simulated else ()))
+    with RunFolder.attempt(command.out, "learn", settings, resume=None) as run:
+        with learn_ledger.opened(command, found.plan, run) as ledger:
+            vault = Vault(data, ledger, experts=asked)
+            with progress("Learning with privacy"), learn_ledger.spending(ledger):
+                release = experts.learn(found.plan, vault, found.simulator, anchors=found.anchors)
+            hub.save(release, run.inside(FOLDER), notes=_notes(world))
+            outcome.certify(run, release.certificate)
+        report = learn_report.report(command, found, release, world, run.path.name)
+        outcome.finish(run, report)
+        if world is not None:
+            report = _compared(run, report, command, found, release.value, world, played if simulated else None)
+            size = ("Parameters", f"{release.value.policy.parameters:,}")
+            report = dataclasses.replace(report, costs=(size, *watch.costs()) if simulated else ())
+            outcome.finish(run, report)
     _closing(command, run, report, release)
 
 
-def _experts(command: Learn, world: World | None) -> tuple[Trajectories, learn_sources.Played | None]:
+def _compared(
+    run: RunFolder,
+    report: ExpertsReport,
+    command: Learn,
+    found: Planned,
+    value: Learned,
+    world: World,
+    played: learn_sources.Played | None,
+) -> ExpertsReport:
+    """The report with what the policy returns; an interruption leaves the one without.
+
+    Raises:
+        KeyboardInterrupt: as it came; it says what is there already.
+    """
+    try:
+        return learn_report.compared(report, command, found, value, world, played)
+    except KeyboardInterrupt:
+        done = f"the policy is released and saved in {run.inside(FOLDER)}"
+        raise KeyboardInterrupt(f"{done}, and {run.inside(outcome.REPORT)} lacks its returns alone") from None
+
+
+def _experts(command: Learn, found: Planned, world: World | None) -> tuple[Trajectories, learn_sources.Played | None]:
     """The logs, and the policies that played them where that happened here."""
     if command.source is not None and learn_sources.is_logs(command.source):
         return learn_sources.logs(command), None
     assert world is not None
-    played = learn_sources.played(command, world)
+    played = learn_sources.played(command, found.plan, world)
     with progress("Checking the logs"):
         return learn_sources.trajectories(played, world, simulated=learn_sources.nobody(command)), played
-
-
-@contextmanager
-def _ledger(command: Learn, found: Planned, run: RunFolder) -> Iterator[Ledger]:
-    """The budget of the experts: beside their folder, or in the run's where they are simulated."""
-    plan = found.plan
-    assert plan.unit is not None
-    assert plan.epsilon is not None
-    if not command.simulates or command.ledger is not None:
-        with open_ledger(dataclasses.replace(command, epsilon=plan.epsilon), plan.unit) as ledger:
-            yield ledger
-        return
-    with Ledger(run.inside(LEDGER), plan.unit, epsilon=plan.epsilon, delta=command.delta) as ledger:
-        yield ledger
-
-
-@contextmanager
-def _spent(ledger: Ledger) -> Iterator[None]:
-    """Say of a refusal of the ledger what it means on the command line."""
-    told = "a release that its budget covers"
-    try:
-        yield
-    except PlanExhausted:
-        what = "this very learning was begun before and is paid for, whether or not it came to its end"
-        remedy = "keep its release; if it was interrupted and the budget allows another, give another --seed"
-        raise PlanExhausted(what, where=str(ledger.path), expected=told, remedy=remedy) from None
-    except BudgetExceeded:
-        what = "the budget of these experts does not cover another learning"
-        remedy = "keep the earlier release, or learn with the --epsilon and --delta that are left"
-        raise BudgetExceeded(what, where=str(ledger.path), expected=told, remedy=remedy) from None
 
 
 def _notes(world: World | None) -> dict[str, Any] | None:
@@ -158,5 +152,5 @@ def _closing(command: Learn, run: RunFolder, report: ExpertsReport, release: Rel
     if report.world is not None:
         say(f"Play     tacit play {folder / FOLDER}")
     say(f"Export   tacit export {folder / FOLDER} {FOLDER}.onnx")
-    inside = command.simulates and command.ledger is None
-    say(f"Budget   tacit ledger show {folder / LEDGER if inside else ledger_path(command)}")
+    ledger = folder / learn_ledger.LEDGER if learn_ledger.inside(command) else ledger_path(command)
+    say(f"Budget   tacit ledger show {ledger}")

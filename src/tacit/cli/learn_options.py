@@ -30,7 +30,7 @@ def require_sound(command: Learn) -> None:
     for option, least in (("evaluate", 2), ("seed", 0), ("experts", 2), ("episodes", 1), ("horizon", 1)):
         value: int | None = getattr(command, option)
         if value is not None and value < least:
-            raise refused(f"--{option} is {value}", f"a whole number >= {least}", "leave it out")
+            raise refused(f"--{option} is {value}", f"a whole number >= {least}", "give it such a number")
     some = set().union(*_ALLOWED.values())
     for name in sorted(some - _ALLOWED[command.method]):
         if getattr(command, name) not in (None, False):
@@ -43,7 +43,10 @@ def require_sound(command: Learn) -> None:
         raise refused("--floor and --stop exclude each other", "one of them", "leave --floor out: --stop needs none")
     if command.simulates and command.world not in get_args(populations.Name):
         names = ", ".join(get_args(populations.Name))
-        raise refused("there are no experts", f"a folder, or --world {names}", "name the folder of logs or policies")
+        what = (
+            "there are no experts" if command.world is None else f"there are no experts of {command.world} to simulate"
+        )
+        raise refused(what, f"a folder, or --world {names}", "name the folder of logs or policies")
     if not command.simulates:
         for name in ("experts", "kind"):
             if getattr(command, name) is not None:

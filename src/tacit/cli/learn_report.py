@@ -42,32 +42,45 @@ SAMPLE = 200
 
 
 def report(
-    command: Learn, planned: Planned, release: Release[Learned], world: World | None, played: Played | None, title: str
+    command: Learn, planned: Planned, release: Release[Learned], world: World | None, title: str
 ) -> ExpertsReport:
-    """The page's inputs.
+    """The page's inputs, without what the policy returns.
 
     Args:
         command: the options.
         planned: the plan.
         release: what came out.
-        world: where it is evaluated, if anywhere.
-        played: simulated experts with their logs, to compare with; None for real ones.
+        world: where the experts' records are from, if it is a public simulator.
         title: of the page.
     """
     value, plan = release.value, planned.plan
-    rows = () if world is None else tuple(_returns(command, planned, value, world, played))
     return ExpertsReport(
         title=title,
         certificate=release.certificate.to_json(),
         verify=outcome.VERIFY,
         level=level(plan),
         method=METHODS[command.method],
-        world=None if world is None else TITLES.get(world.name, str(world.name)),
-        episodes=0 if world is None else command.evaluate,
-        returns=rows,
         votes=votes(value, plan, world),
         consensus=None if value.prefixes is None else consensus(value.prefixes[0], plan),
     )
+
+
+def compared(
+    page: ExpertsReport, command: Learn, planned: Planned, value: Learned, world: World, played: Played | None
+) -> ExpertsReport:
+    """The page with what the policy returns, beside others where the experts are simulated.
+
+    Args:
+        page: without that.
+        command: the options.
+        planned: the plan.
+        value: the policy.
+        world: where it is evaluated.
+        played: simulated experts with their logs, to compare with; None for real ones.
+    """
+    rows = tuple(_returns(command, planned, value, world, played))
+    name = TITLES.get(world.name, str(world.name))
+    return dataclasses.replace(page, world=name, episodes=command.evaluate, returns=rows)
 
 
 def votes(value: Learned, plan: Plan, world: World | None) -> Votes | None:

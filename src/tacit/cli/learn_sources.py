@@ -126,12 +126,12 @@ def logs(command: Learn) -> Trajectories:
     return data
 
 
-def played(command: Learn, world: World) -> Played:
+def played(command: Learn, plan: Plan, world: World) -> Played:
     """Simulated experts, or those whose policies lie in the folder, and what they play.
 
     Raises:
         FileError: a file holds no policy.
-        DataError: a policy is not one for the world, or two are the same.
+        DataError: a policy is not one for the world, two are the same, or there are too few or too many of them.
     """
     floor = least_floor(command)
     if command.source is None:
@@ -142,6 +142,7 @@ def played(command: Learn, world: World) -> Played:
     else:
         with progress("Reading the policies"):
             experts = hub.load_experts(command.source, world.spec, activation=command.activation or "relu", floor=floor)
+        require_enough(command, plan, experts.count)
     # What real experts' policies play must not be known to anybody: released prefixes are protected by that alone.
     seed = command.seed if nobody(command) else secrets.randbits(128)
     with progress("Playing episodes of all experts"):
@@ -154,28 +155,43 @@ def nobody(command: Learn) -> bool:
     return command.source is None or command.simulated
 
 
-def require_enough(command: Learn, plan: Plan, played: Played) -> None:
-    """Refuse too few policies, or too few episodes of each, before a vault would have to.
+def require_enough(command: Learn, plan: Plan, policies: int | None = None) -> None:
+    """Refuse too few policies, or too few episodes of each, before they are played, or a vault would have to.
+
+    Args:
+        command: the options.
+        plan: calibrated.
+        policies: how many there are; None where they are simulated, or not read yet.
 
     Raises:
-        DataError: there are fewer policies than --present says.
+        DataError: there are fewer policies than --present says, or more than --population.
         PlanError: there are no more episodes than the consensus keeps for itself.
     """
+    assert plan.unit is not None
+    count = simulated(command) if command.simulates else policies
+    if count is not None and count > plan.unit.size:
+        raise DataError(
+            f"there are {count:,} policies in a population of {plan.unit.size:,}",
+            where=str(command.source or "learn"),
+            expected=f"a --population of at least {count:,}",
+            remedy="declare how many experts there could be, present or not",
+        )
     for part in plan.parts():
         if not isinstance(part, AboveThreshold):
             continue
-        if played.experts.count < part.experts:
+        if count is not None and count < part.experts:
             raise DataError(
                 "there are fewer policies than the consensus takes for granted",
                 where=str(command.source or "learn"),
-                expected=f"at least {part.experts:,}, as --present says",
+                expected=f"at least {part.experts:,}, as --present or --population says",
                 remedy="give --present a number that is sure to be there",
             )
         kept, episodes = part.reserve, EPISODES if command.episodes is None else command.episodes
         least = kept + 1 if len(plan.parts()) > 1 else kept
         if episodes < least:
             told = f"at least {least}: the consensus keeps {kept} of each expert for itself"
-            raise refused(f"--episodes is {episodes}", told, "give more --episodes, or fewer --prefixes")
+            given = "" if command.episodes is not None else " (by default)"
+            raise refused(f"--episodes is {episodes}{given}", told, "give more --episodes, or fewer --prefixes")
 
 
 def trajectories(played: Played, world: World, *, simulated: bool) -> Trajectories:

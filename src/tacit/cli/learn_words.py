@@ -25,6 +25,7 @@ from tacit.envs.populations import World
 from tacit.envs.rollouts import Domain
 from tacit.errors import PlanError
 from tacit.methods.experts import Given, LinearClone, MlpClone, ReturnWeight, ReturnWeighted, Uniform, Votes
+from tacit.methods.experts.anchors import require_inside
 from tacit.methods.experts.consensus import Consensus
 from tacit.methods.experts.published_recipes import FLOOR, paper, published_setting
 from tacit.privacy.thresholds import KappaStop, PMin
@@ -154,9 +155,7 @@ def _votes(command: Learn, spec: PublicSpec, world: World | None) -> tuple[Votes
         states = np.arange(spec.observation.n)
         anchors: Uniform | Given = Given.of(states)
     else:
-        given = bounds.read(command.anchor_bounds) or {}
-        if set(given) - {"observation"}:
-            raise refused("--anchor-bounds has other keys", 'the key "observation" alone', "remove the others")
+        given = bounds.read(command.anchor_bounds, option="--anchor-bounds", form=bounds.BOX) or {}
         place = given.get("observation", spec.observation if world is None else world.box)
         anchors = Uniform(
             low=place.low,
@@ -164,6 +163,8 @@ def _votes(command: Learn, spec: PublicSpec, world: World | None) -> tuple[Votes
             count=1_000 if command.anchors is None else command.anchors,
             seed=command.seed,
         )
+        if spec is not _STAND_IN:
+            _require_inside(anchors, spec)
     options: dict[str, Any] = _given(command, rows="rows")
     if command.rounds not in (None, 1):
         if world is None:
@@ -177,6 +178,17 @@ def _votes(command: Learn, spec: PublicSpec, world: World | None) -> tuple[Votes
         **options,
     )
     return plan, states
+
+
+def _require_inside(anchors: Uniform, spec: PublicSpec) -> None:
+    try:
+        require_inside(anchors.points(), spec)
+    except PlanError as error:
+        raise refused(
+            "the public states lie outside the bounds of the records, or have other dimensions",
+            error.expected,
+            "give --anchor-bounds with a box inside these bounds",
+        ) from None
 
 
 def _weighted(command: Learn, spec: PublicSpec, world: World | None) -> ReturnWeighted:

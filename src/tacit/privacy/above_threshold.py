@@ -149,12 +149,13 @@ class AboveThreshold:
         told, public = self.thresholds, {"actions": self.actions, "experts": self.experts, "horizon": self.horizon}
         agreed = thresholds.longest(told, self.floor, **public)
         expected = thresholds.expected_length(told, self.floor, **public)
-        kept = f"{self.reserve} trajectories of each expert kept for this alone" if self.reserve else "played by clones"
+        own = f"drawn from {self.reserve} trajectories of each expert kept for this alone"
+        kept = own if self.reserve else "played by clones"
         return (
             f"{self.trajectories:,} trajectories, {kept}, cut before the first step that fewer than about "
             f"{told.threshold:,.0f} experts would have come to (of at least {self.experts:,}; noise of scale "
             f"{told.threshold_scale:.3g} a trajectory and {told.step_scale:.3g} a step); if all experts agree on every "
-            f"step, {expected:.3g} steps on average (without noise and chance {agreed:,})"
+            f"step, a prefix has {expected:.3g} steps on average, and {agreed:,} without noise and random ends"
         )
 
     def require_floor(self, floor: float) -> None:

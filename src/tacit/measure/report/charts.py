@@ -26,6 +26,10 @@ _MARKS = ("h0", "m-3 0h6m-3-3v6", "m-3 2.5h6l-3-5.2Z", "m-2.5-2.5h5v5h-5Z")
 _MARK_STYLES = ("synthetic", "control-0", "control-2", "control-1")
 
 
+_BARS = 8
+"""Bars that a chart has room for at least, and up to which each has its number."""
+
+
 @dataclass(frozen=True)
 class Line:
     """One curve: x and y [N], and a band from low to high [N] if both are given; `style` names the colour."""
@@ -49,11 +53,15 @@ def line_chart(lines: Sequence[Line], *, title: str, x: Axis, y: Axis) -> Markup
     return markup(svg)
 
 
-def bar_chart(values: Array, *, title: str, x_label: str, y: Axis) -> Markup:
-    """One bar from 0 for each of the values [n] of the numbers 0 .. n - 1."""
-    svg, plot = frame(title, Axis(x_label, -0.5, len(values) - 0.5, whole=True), y, height=230.0)
-    width = 0.8 if len(values) <= 100 else 1.0
-    for index, value in enumerate(values.tolist()):
+def bar_chart(values: Array, *, title: str, x_label: str, y: Axis, first: int = 0) -> Markup:
+    """One bar from 0 for each of the values [n] of the numbers first .. first + n - 1; a few do not fill the chart."""
+    count = len(values)
+    room = max(0.0, (_BARS - count) / 2)
+    marks = tuple(float(first + k) for k in range(count)) if count <= _BARS else ()
+    x = Axis(x_label, first - 0.5 - room, first + count - 0.5 + room, whole=True, marks=marks)
+    svg, plot = frame(title, x, y, height=230.0)
+    width = 0.8 if count <= 100 else 1.0
+    for index, value in enumerate(values.tolist(), start=first):
         ends = np.array([index - width / 2, index + width / 2])
         outline = plot.path(np.concatenate([ends, ends[::-1]]), np.array([0.0, 0.0, value, value]))
         SubElement(svg, "path", {"class": "bar synthetic", "d": outline + "Z"})

@@ -109,7 +109,7 @@ def _headline(report: ExpertsReport) -> str:
     row = report.released
     if row is not None:
         return f"In {report.world}, an episode under this policy returns about {number(float(f'{row.mean:.3g}'))}."
-    if report.votes is not None:
+    if report.votes is not None and report.votes.error <= MUCH:
         share = number(round(100 * float(np.median(report.votes.share))))
         return f"At half of the public states, at least {share} % of the experts choose alike."
     return "One policy, learned from what many experts do."
@@ -131,7 +131,10 @@ def _figures(report: ExpertsReport) -> list[tuple[str, str, str]]:
     if row is not None:
         spread = number(float(f"{(row.high - row.low) / 2:.2g}"))
         figures.append(("Return", number(float(f"{row.mean:.4g}")), f"± {spread} (95 % interval of the mean)"))
-    if report.votes is not None:
+    if report.votes is not None and report.votes.error > MUCH:
+        note = "of the population moves each share of the votes: too much to say how many states they agree at"
+        figures.append(("Noise", f"± {100 * report.votes.error:.2g} %", note))
+    elif report.votes is not None:
         nearly = float(np.mean(report.votes.share >= NEARLY_ALL))
         note = f"of the public states, at least, have {100 * NEARLY_ALL:g} % of the experts on one action"
         figures.append(("Agreement", f"{100 * nearly:.0f} %", note))
@@ -157,8 +160,11 @@ def _returns_lead(report: ExpertsReport) -> str:
     """What the rows beside the release are."""
     roles = {row.role for row in report.returns}
     told: dict[Role, str] = {
-        "ceiling": "The ceiling learned from the same experts with no noise in what is added up.",
-        "floor": "The floor learned, with the same noise, from logs whose actions were drawn at random.",
+        "ceiling": "The same without noise learned from the same experts, with nothing added to any sum"
+        + (
+            "." if report.consensus is None else "; its prefixes were drawn and cut anew, so that it is no upper bound."
+        ),
+        "floor": "Actions at random: learned, with the same noise, from logs whose actions were drawn at random.",
         "experts": "Of the experts themselves, the bar holds nine in ten.",
     }
     return " ".join(
@@ -248,6 +254,7 @@ def _consensus_chart(consensus: Consensus) -> Markup:
         lengths,
         title=f"Lengths of {len(lengths)} released prefixes, {told}",
         x_label="trajectory, the longest prefix first",
+        first=1,
         y=Axis("steps of the prefix", 0.0, 1.05 * max(1.0, float(lengths[0])), whole=True),
     )
 
