@@ -33,6 +33,17 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"• {command} " in words
 
 
+def test_what_may_be_left_out_is_told_in_the_words_of_what_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["learn", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "[PATH]" in shown
+    assert "--population INT" in shown
+    assert "{linear,quadratic,mlp}" in shown
+    assert "{None}" not in shown
+    assert main(["learn", "--out", "x", "--epsilon", "1", "--delta", "0.1", "--clone", "forest"]) == 2
+    assert "None" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "words",
     [

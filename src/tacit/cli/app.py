@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections.abc import Sequence
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
 
 import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from tacit.cli import INTERRUPTED, commands, data_commands, expert_commands, policy_commands
 from tacit.cli.console import complain
@@ -32,6 +36,25 @@ _OPTIONAL = {
 """Package -> the extra of tacit that installs it."""
 
 
+_REGISTRY = ConstructorRegistry()
+
+
+@_REGISTRY.primitive_rule
+def _optional(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """An option that may be left out says what it takes; "None" is no word of a command line."""
+    given = [one for one in get_args(info.type) if one is not NoneType]
+    if get_origin(info.type) not in (Union, UnionType) or len(given) != 1:
+        return None
+    spec = ConstructorRegistry.get_primitive_spec(PrimitiveTypeInfo.make(given[0], parent_markers=info.markers))
+    if not isinstance(spec, PrimitiveConstructorSpec):
+        return None
+    return dataclasses.replace(
+        spec,
+        is_instance=lambda value: value is None or spec.is_instance(value),
+        str_from_instance=lambda value: ["None"] if value is None else spec.str_from_instance(value),
+    )
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
@@ -48,6 +71,7 @@ def main(words: Sequence[str] | None = None) -> int:
             description="Differentially private reinforcement learning, with guarantees that anyone can recompute.",
             args=list(sys.argv[1:] if words is None else words),
             config=(tyro.conf.FlagCreatePairsOff,),
+            registry=_REGISTRY,
         )
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else BAD_WORDS
