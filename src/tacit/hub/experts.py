@@ -118,7 +118,7 @@ def card(release: Release[Learned]) -> str:
 
 {protected[level(value.plan)]}
 
-Play: `tacit play .`, with `--environment ID` where the policy names none. ONNX: `tacit export . policy.onnx`.
+ONNX: `tacit export . policy.onnx`. Play: `tacit play .`, or with `--environment ID` where it names none and there is one.
 Certificate: `tacit certificate verify certificate.json`.
 
 - method: {certificate.method}
