@@ -162,7 +162,7 @@ def test_much_noise_is_called_so() -> None:
     loud = dataclasses.replace(VOTES, error=0.15)
     page = Page(render(report(votes=loud))).text
     assert "about ± 15 percentage points. With so much of it, single marks" in page
-    assert "± 15 %of the population moves each share of the votes" in page.replace("\n", "")
+    assert "± 15 %in each share of the votes: too much to say" in page.replace("\n", "")
     assert "have 90 % of the experts on one action" not in page
     assert "One policy, learned from what many experts do." in Page(render(alone(votes=loud))).text
 

@@ -132,7 +132,7 @@ def _figures(report: ExpertsReport) -> list[tuple[str, str, str]]:
         spread = number(float(f"{(row.high - row.low) / 2:.2g}"))
         figures.append(("Return", number(float(f"{row.mean:.4g}")), f"± {spread} (95 % interval of the mean)"))
     if report.votes is not None and report.votes.error > MUCH:
-        note = "of the population moves each share of the votes: too much to say how many states they agree at"
+        note = "in each share of the votes: too much to say at how many of the public states experts agree"
         figures.append(("Noise", f"± {100 * report.votes.error:.2g} %", note))
     elif report.votes is not None:
         nearly = float(np.mean(report.votes.share >= NEARLY_ALL))
