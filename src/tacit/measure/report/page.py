@@ -104,13 +104,14 @@ def _promise(certificate: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
     epsilon, delta, total = (_field(certificate, name) for name in ("epsilon", "delta", "total"))
     epsilon, delta = float(epsilon), float(delta)
     mechanism = event_from_json(_field(certificate, "event")), unit["relation"], epsilon, delta
-    apart = certificate_consensus.apart(certificate.get("parts", ()))
+    parts = certificate.get("parts", ())
+    apart, whose = certificate_consensus.apart(parts), "'s policy" if certificate_consensus.from_logs(parts) else ""
     share, alarms = power.caught(*mechanism), f"{100 * power.FALSE_ALARMS:g}"
     caught = number(share)
     meaning = [
-        f"Take someone who knows everything else{apart} and tests {words}. If the test raises a false alarm in "
-        f"{alarms} of 100 cases, it is right in at most {caught} of 100 true ones, whatever the test, the computer or "
-        f"the side knowledge. Blind guessing gets {alarms}."
+        f"Take someone who knows everything else{apart}{',' if apart else ''} and tests {words}. If the test raises a "
+        f"false alarm in {alarms} of 100 cases, it is right in at most {caught} of 100 true ones, whatever the test, the "
+        f"computer or the side knowledge. Blind guessing gets {alarms}."
     ]
     if share >= WEAK:
         context["headline"] = f"This release limits, but only weakly, how well anyone can tell {words}."
@@ -126,7 +127,7 @@ def _promise(certificate: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
             ("Privacy loss ε", upward(epsilon), "at most, for all of this release"),
             ("Slack δ", number(delta), f"{number(1 / (delta * population))} times below 1 / population"),
             ("Best attack", f"{caught} %", f"of true cases caught, with {alarms} % false alarms"),
-            ("Protected", f"every {name}", f"of a public population of {population:,}"),
+            ("Protected", f"every {name}{whose}", f"of a public population of {population:,}"),
             ("Budget used", spent, "ε of everything released from these records so far"),
         ],
         "meaning": meaning,
