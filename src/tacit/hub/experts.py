@@ -118,8 +118,8 @@ def card(release: Release[Learned]) -> str:
 
 {protected[level(value.plan)]}
 
-ONNX: `tacit export . policy.onnx`. Play: `tacit play .`, or with `--environment ID` where it names none and there is one.
-Certificate: `tacit certificate verify certificate.json`.
+ONNX: `tacit export . policy.onnx`. Certificate: `tacit certificate verify certificate.json`.
+Play: `tacit play .`, or with `--environment ID` where the policy names none and there is one.
 
 - method: {certificate.method}
 - source: {certificate.source}

@@ -110,8 +110,8 @@ def _promise(certificate: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
     caught = number(share)
     meaning = [
         f"Take someone who knows everything else{apart}{',' if apart else ''} and tests {words}. If the test raises a "
-        f"false alarm in {alarms} of 100 cases, it is right in at most {caught} of 100 true ones, whatever the test, the "
-        f"computer or the side knowledge. Blind guessing gets {alarms}."
+        f"false alarm in {alarms} of 100 cases, it is right in at most {caught} of 100 true ones, whatever the "
+        f"test, the computer or the side knowledge. Blind guessing gets {alarms}."
     ]
     if share >= WEAK:
         context["headline"] = f"This release limits, but only weakly, how well anyone can tell {words}."
