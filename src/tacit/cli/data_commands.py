@@ -61,7 +61,8 @@ class DataImport:
     Args:
         files: .csv, .parquet or .npz files of one kind, or the id of one local Minari dataset.
         unit: column with the id of the protected unit (Minari: key of the episode metadata or infos), or
-            ":transition" or ":episode" where each is a unit of its own.
+            ":transition" or ":episode" where each is a unit of its own. Its name is kept: whoever promises something to
+            units of another name is refused.
         out: folder to write; it must not exist. It holds the private records: keep it where they may be.
         spec: JSON file with the public bounds (`PublicSpec.to_json`); only Minari can do without, from its spaces.
         episode: column with the id of the episode; without it, terminations, truncations and units end episodes.
