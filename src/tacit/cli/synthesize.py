@@ -71,7 +71,6 @@ def _open(command: Synthesize) -> tuple[Trajectories, Trajectories | None]:
     from tacit.data.trajectories import Trajectories
     from tacit.methods.synthesis import Encoder
 
-    require_unit(command)
     if command.rows < 1:
         raise DataError(
             "the number of synthetic rows is below 1",
@@ -79,6 +78,7 @@ def _open(command: Synthesize) -> tuple[Trajectories, Trajectories | None]:
             expected="--rows of at least 1",
             remedy="choose another number",
         )
+    require_unit(command)
     with progress("Opening the records"):
         data = Trajectories.open(command.data)
         if command.public is None:
