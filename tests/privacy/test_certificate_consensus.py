@@ -184,6 +184,13 @@ def test_parts_that_contradict_themselves_are_refused(part: dict[str, Any], fiel
         build(parts=[part], **EXPERTS)
 
 
+def test_a_part_of_an_unknown_kind_is_called_so() -> None:
+    record = build(parts=SETS["logs"], **EXPERTS).to_json()
+    record["parts"][0]["kind"] = "hearsay"
+    with pytest.raises(CertificateError, match=r"'parts\[0\]\.kind' is none of"):
+        verify(redigested(record))
+
+
 def test_a_reserve_is_read_once() -> None:
     for parts, field in (
         (stated(PREFIXES, dataclasses.replace(PREFIXES, name="again")), "source"),

@@ -57,6 +57,9 @@ def _problem(value: Any, rule: Mapping[str, Any], path: str) -> tuple[str, str] 
     if "$ref" in rule:
         return _problem(value, schema()["$defs"][rule["$ref"].removeprefix("#/$defs/")], path)
     if "anyOf" in rule:
+        kinds = _kinds(rule["anyOf"])
+        if kinds and isinstance(value, Mapping) and value.get("kind", kinds[0]) not in kinds:
+            return f"{path}.kind", f"is none of {kinds}"
         problems = [_problem(value, option, path) for option in _of_its_kind(rule["anyOf"], value)]
         return None if None in problems else problems[0]
     if "const" in rule and not (type(value) is type(rule["const"]) and value == rule["const"]):
@@ -84,15 +87,22 @@ def _problem(value: Any, rule: Mapping[str, Any], path: str) -> tuple[str, str] 
     return None
 
 
+def _kinds_of(option: Mapping[str, Any]) -> Sequence[Any]:
+    rule = schema()["$defs"][option["$ref"].removeprefix("#/$defs/")] if "$ref" in option else option
+    kinds: Sequence[Any] = rule.get("properties", {}).get("kind", {}).get("enum", ())
+    return kinds
+
+
+def _kinds(options: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """All kinds that a value may say it is of; none where an option says nothing of kinds."""
+    each = [_kinds_of(option) for option in options]
+    return [kind for kinds in each for kind in kinds] if all(each) else []
+
+
 def _of_its_kind(options: Sequence[Mapping[str, Any]], value: Any) -> Sequence[Mapping[str, Any]]:
     """The options for the kind that the value says it is of; all of them where none is."""
     kind = value.get("kind") if isinstance(value, Mapping) else None
-    meant = []
-    for option in options:
-        rule = schema()["$defs"][option["$ref"].removeprefix("#/$defs/")] if "$ref" in option else option
-        if kind in rule.get("properties", {}).get("kind", {}).get("enum", ()):
-            meant.append(option)
-    return meant or options
+    return [option for option in options if kind in _kinds_of(option)] or options
 
 
 def _string_problem(value: str, rule: Mapping[str, Any], path: str) -> tuple[str, str] | None:
