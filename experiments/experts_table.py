@@ -15,8 +15,8 @@ return_weighted    return-weighted imitation by full-batch noisy steps
 consensus_dpsgd    the paper's method as it can be proved: prefixes of the experts' own trajectories, then CQL on them
                    between noisy steps on the rest, one composition for both
 consensus_only     the same without noisy steps, for several numbers of prefixes; every one is kept
-clones_consensus   the same with clones played in a public simulator, so that logs are protected as well; an extra row,
-                   left out of LunarLander with --methods
+clones_consensus   the same with clones played in a public simulator, so that logs are protected as well; an extra,
+                   of some seeds only (--methods leaves it out), which no table shows
 dpsgd_alone        the noisy steps alone, with all of epsilon
 cql, imitation     without privacy: CQL on all rows; return-weighted imitation without noise
 noise              votes that count for nothing: the learner of `votes`, given noise of epsilon 1 alone

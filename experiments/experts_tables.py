@@ -4,8 +4,9 @@
     python -m experiments.experts_tables --short     # epsilon 10 and 1 of cart-pole and acrobot, 5 of the others
 
 Nothing is run: a row whose cells are missing or stale for some seed is left blank. "±" is half of the 95 % t-interval
-of the mean over seeds; a dash says that a method has no such epsilon, or cannot be run at it. Lengths of prefixes are
-the mean over all released trajectories, empty ones included, and their share that is not empty.
+of the mean over seeds; a dash says that a method cannot be run at this epsilon. Lengths of prefixes are the mean over
+all released trajectories, empty ones included, and their share that is not empty. `clones_consensus` is not shown: its
+cells are there for some seeds only.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from experiments import experts_table
 from experiments.dppg_tables import BLANK, NONE, kept, markdown, spread
 from experiments.experts_recipes import EPSILONS
 from experiments.experts_runs import SIZES
-from experiments.experts_table import CLONED, FREE, SEEDS, key, returns
+from experiments.experts_table import FREE, SEEDS, key, returns
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import Store
 from tacit.envs.populations import Kind, Name
@@ -40,7 +41,6 @@ PRIVATE = {
     "consensus_dpsgd": "consensus and DP-SGD",
     "consensus_only": "consensus alone, best n_r",
     "dpsgd_alone": "DP-SGD alone",
-    "clones_consensus": "consensus of clones and DP-SGD",
 }
 REFERENCES = {
     "cql": "CQL, not private",
@@ -48,8 +48,6 @@ REFERENCES = {
     "experts": "the experts' mean",
     "noise": "noise alone, epsilon 1",
 }
-UNCLONED = ("lunar_lander",)
-"""Worlds in which the extra row `clones_consensus` was left out: a minute of CPU a population and seed."""
 RANGES: dict[Name, Axis] = {
     "cart_pole": Axis("return", 0.0, 1_050.0, marks=(0, 250, 500, 750, 1_000)),
     "acrobot": Axis("return", -520.0, -60.0, marks=(-500, -400, -300, -200, -100)),
@@ -61,8 +59,6 @@ RANGES: dict[Name, Axis] = {
 
 def values(results: Store, name: str, kind: str, method: str, epsilon: float | None = None) -> list[float] | None:
     """Returns over seeds; empty where the method cannot be run, None where a cell is missing or stale."""
-    if method == "clones_consensus" and (name in UNCLONED or epsilon not in CLONED):
-        return []
     if any(kept(results, key(name, kind, method, seed)) is None for seed in SEEDS):
         return None
     return returns(results, name, kind, method, epsilon)
@@ -95,10 +91,7 @@ def prefixes(results: Store) -> str:
                 ("before DP-SGD", "consensus_dpsgd", None),
                 ("alone, n_r = 25", "consensus_only", "n_r=25"),
                 ("alone, n_r = 5", "consensus_only", "n_r=5"),
-                ("of clones, before DP-SGD", "clones_consensus", None),
             ):
-                if method == "clones_consensus" and name in UNCLONED:
-                    continue
                 cells = [kept(results, key(name, kind, method, seed)) for seed in SEEDS]
                 rows.append([f"{title}, {kind}, {words}", *(_lengths(cells, number, epsilon) for epsilon in EPSILONS)])
     return markdown([f"epsilon {epsilon:g}" for epsilon in EPSILONS], rows)
@@ -123,7 +116,7 @@ def picture(results: Store) -> list[Panel]:
             for method, words in PRIVATE.items():
                 seen = {epsilon: values(results, name, kind, method, epsilon) for epsilon in reversed(EPSILONS)}
                 rows = {epsilon: row for epsilon, row in seen.items() if row}
-                if method == "clones_consensus" or not rows:
+                if not rows:
                     continue
                 found = [interval(row) for row in rows.values()]
                 middle, ends = [mean for mean, _, _ in found], [(low, high) for _, low, high in found]
