@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
@@ -126,7 +127,8 @@ def picture(results: Store) -> list[Panel]:
                 if row:
                     level = float(np.mean(row))
                     curves.append(Curve(REFERENCES[method], [0.9, 11.0], [level] * 2, flat=True, dashed=True))
-            panels.append(Panel(f"{title}, {kind} experts: return", across.label, curves, axes=(across, up)))
+            named = replace(up, label=f"{title}, {kind} experts: return")
+            panels.append(Panel(named.label, across.label, curves, axes=(across, named)))
     return panels
 
 
