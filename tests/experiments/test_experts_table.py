@@ -72,7 +72,9 @@ def test_figures_hold_where_votes_lead_and_miss_where_they_do_not(invented: Stor
     assert by_name["acrobot, good: votes at epsilon 1 behind the best without privacy, percent"] == 0.0
     late = by_name["acrobot, mixed: return_weighted at epsilon 1 behind the best without privacy, percent"]
     assert late == pytest.approx(100 * 10 / 102)
-    assert by_name["hiv, good, epsilon 5: votes ahead of consensus_only by [40.0, 40.0]"] == 40.0
+    assert by_name["hiv, mixed, epsilon 5: votes ahead of consensus_only by [40.0, 40.0]"] == 40.0
+    tie = "hiv, good, epsilon 5: votes ahead of consensus_only by [40.0, 40.0], where the target, 0, is missed: a tie"
+    assert by_name[tie] == 40.0
     full(invented, dpsgd_alone=each(100.5))
     missed = [figure for figure in experts_table.figures() if not figure.holds]
     assert {figure.value for figure in missed} == {-0.5}
