@@ -40,8 +40,12 @@ from tacit.privacy.vault import Vault
 from tacit.units import Unit
 
 ID = "CANARY-7f3a"
-VALUES = (7.391827, 0.06174852, -3.1062945)  # reward, observation and action of the canary's only record
-NEXT = 0.9483756
+VALUES = (
+    7.391827,
+    3.6174852,
+    -4.1062945,
+)  # larger than weights get: reward, observation and action of the canary's only record
+NEXT = 3.9483756
 SPEC = PublicSpec(Box((-4.0,), (4.0,)), Box((-5.0,), (5.0,)), Box((-10.0,), (10.0,)), "declared", difference=(1.0,))
 UNIT = Unit("person", "add_or_remove", 60)
 
