@@ -13,6 +13,7 @@ import math
 import os
 import threading
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Final, NoReturn, Protocol
 
 import numpy as np
@@ -21,6 +22,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tacit.errors import DoorError, PlanError
 from tacit.privacy.box_muller import BoxMuller, Float32, Words, box_muller_compiled, box_muller_numpy, refine_tail
+from tacit.privacy.discrete_gaussian import discrete_gaussian
 from tacit.privacy.discrete_laplace import discrete_laplace
 
 BYTES_PER_KEY: Final = 2**32
@@ -218,6 +220,14 @@ class SecretNoise:
             PlanError: the scale is not a whole number from 1 to 2^40.
         """
         return discrete_laplace(self.integers, size, scale)
+
+    def discrete_gaussian(self, size: int, variance: int | Fraction) -> npt.NDArray[np.int64]:
+        """[size] fresh independent integers j with probability proportional to exp(-j^2 / (2 variance)), exactly.
+
+        Raises:
+            PlanError: the variance is no fraction as `discrete_gaussian` takes it.
+        """
+        return discrete_gaussian(self.integers, size, variance)
 
     def bytes(self, count: int) -> builtins.bytes:
         """`count` secret bytes."""

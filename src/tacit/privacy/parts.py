@@ -22,6 +22,7 @@ from tacit.units import Unit
 
 if TYPE_CHECKING:
     from tacit.privacy.above_threshold import AboveThreshold
+    from tacit.privacy.device_parts import DeviceSum, LaplaceSum
 
 RowsOf = Literal["drawn", "first"]
 """Which of a unit's rows a contribution is made from: drawn anew in every step, or its first ones in order of time."""
@@ -69,12 +70,12 @@ class PoissonSum:
             whole and (self.fold is None or not self.reserve),
             "a whole number >= 0, and 0 with a fold",
         )
-        _check_sum(self)
+        check_sum(self)
 
     @property
     def event(self) -> DpEvent:
         """The part as a `dp_accounting` event (Poisson-sampled Gaussian, composed T times)."""
-        gaussian = GaussianDpEvent(_calibrated(self.noise_multiplier, self.name))
+        gaussian = GaussianDpEvent(calibrated(self.noise_multiplier, self.name))
         step = gaussian if self.rate == 1 else PoissonSampledDpEvent(self.rate, gaussian)
         return SelfComposedDpEvent(step, self.steps)
 
@@ -119,12 +120,12 @@ class FixedSizeSum:
 
     def __post_init__(self) -> None:
         check(f"{self.name}.batch", self.batch, 1 <= self.batch <= self.population, "from 1 to the population")
-        _check_sum(self)
+        check_sum(self)
 
     @property
     def event(self) -> DpEvent:
         """The part as a `dp_accounting` event (Gaussian sampled without replacement, composed T times)."""
-        gaussian = GaussianDpEvent(_calibrated(self.noise_multiplier, self.name))
+        gaussian = GaussianDpEvent(calibrated(self.noise_multiplier, self.name))
         return SelfComposedDpEvent(SampledWithoutReplacementDpEvent(self.population, self.batch, gaussian), self.steps)
 
     def certified(self) -> dict[str, Any]:
@@ -182,12 +183,12 @@ class UserSum:
         plain = self.decay == (1.0,) or self.correlation == "toeplitz"
         rates = plain and len(self.decay) >= 1 and all(0 <= rate <= 1 for rate in self.decay)
         check(f"{self.name}.decay", self.decay, rates, 'rates in [0, 1]; (1.0,) unless the correlation is "toeplitz"')
-        _check_sum(self)
+        check_sum(self)
 
     @property
     def event(self) -> DpEvent:
         """The part as a `dp_accounting` event: one Gaussian, however many sums there are."""
-        return GaussianDpEvent(_calibrated(self.noise_multiplier, self.name))
+        return GaussianDpEvent(calibrated(self.noise_multiplier, self.name))
 
     def certified(self) -> dict[str, Any]:
         """The part's parameters as the certificate states them."""
@@ -199,7 +200,7 @@ class UserSum:
         return self.users
 
 
-Sum = PoissonSum | FixedSizeSum | UserSum
+Sum: TypeAlias = "PoissonSum | FixedSizeSum | UserSum | DeviceSum | LaplaceSum"
 
 
 class Mechanism(Protocol):
@@ -248,7 +249,7 @@ class Once:
         return self.mechanism.certified()
 
 
-Part: TypeAlias = "PoissonSum | FixedSizeSum | UserSum | Once | AboveThreshold"
+Part: TypeAlias = "PoissonSum | FixedSizeSum | UserSum | DeviceSum | LaplaceSum | Once | AboveThreshold"
 
 
 def check(name: str, value: object, ok: bool, expected: str) -> None:
@@ -265,7 +266,7 @@ def words(part: Part, unit: Unit) -> str:
         return (
             f"{part.steps:,} noisy sum(s) over {part.users:,} {unit.name}(s) met for each, everyone in at most "
             f"{part.participations:,}, bounded to norm {part.clip:g} with {part.rows_per_unit:,} row(s) a meeting, "
-            f"{part.correlation} noise of multiplier {_calibrated(part.noise_multiplier, part.name):.4g} in all"
+            f"{part.correlation} noise of multiplier {calibrated(part.noise_multiplier, part.name):.4g} in all"
         )
     if isinstance(part, FixedSizeSum):
         sampled = f"{part.batch:,} of {unit.size:,} places drawn without replacement"
@@ -279,11 +280,12 @@ def words(part: Part, unit: Unit) -> str:
         f"{part.steps:,} noisy sum(s) over {sampled}, each {unit.name} bounded to norm {part.clip:g} with "
         f"{'its first ' if part.rows == 'first' else ''}{part.rows_per_unit:,} row(s) a step, "
         f"{f'{part.reserve} episode(s) of each left out, ' if isinstance(part, PoissonSum) and part.reserve else ''}"
-        f"noise multiplier {_calibrated(part.noise_multiplier, part.name):.4g}"
+        f"noise multiplier {calibrated(part.noise_multiplier, part.name):.4g}"
     )
 
 
-def _check_sum(part: Sum) -> None:
+def check_sum(part: Sum) -> None:
+    """Raise a PlanError unless what all kinds of sums have is in range."""
     name, sigma = part.name, part.noise_multiplier
     check(f"{name}.steps", part.steps, part.steps >= 1 and part.steps == int(part.steps), "a whole number >= 1")
     check(f"{name}.clip", part.clip, math.isfinite(part.clip) and part.clip > 0, "a finite number > 0")
@@ -296,7 +298,8 @@ def _check_sum(part: Sum) -> None:
     check(f"{name}.rows", part.rows, part.rows in get_args(RowsOf), " or ".join(get_args(RowsOf)))
 
 
-def _calibrated(sigma: float | None, name: str) -> float:
+def calibrated(sigma: float | None, name: str) -> float:
+    """The noise multiplier, if there is one already."""
     if sigma is None:
         raise PlanError(
             f"{name} has no noise multiplier yet",

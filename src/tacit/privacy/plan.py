@@ -17,6 +17,7 @@ from dp_accounting import ComposedDpEvent, DpEvent
 from tacit.errors import AccountingError, PlanError
 from tacit.privacy import accounting, certificate_consensus, certificate_json, power
 from tacit.privacy.above_threshold import AboveThreshold
+from tacit.privacy.device_parts import DeviceSum, LaplaceSum
 from tacit.privacy.events import parallel
 from tacit.privacy.parts import FixedSizeSum, Once, Part, PoissonSum, UserSum, check, words
 from tacit.units import Unit
@@ -111,7 +112,7 @@ def bound(plan: Plan) -> accounting.Bound:
     check_delta(delta, unit)
     _require_proof(plan, unit)
     parts = plan.parts()
-    kinds = (PoissonSum, FixedSizeSum, UserSum, Once, AboveThreshold)
+    kinds = (PoissonSum, FixedSizeSum, UserSum, DeviceSum, LaplaceSum, Once, AboveThreshold)
     if len({part.name for part in parts}) != len(parts) or any(type(part) not in kinds for part in parts):
         raise PlanError(
             "two parts share a name, or a part is of a kind of its own",
@@ -122,6 +123,8 @@ def bound(plan: Plan) -> accounting.Bound:
     for part in parts:
         if isinstance(part, FixedSizeSum):
             check(f"{part.name}.population", part.population, part.population == unit.size, f"the unit's, {unit.size}")
+        if isinstance(part, DeviceSum):
+            check(f"{part.name}.devices", part.devices, part.devices <= unit.size, f"at most the unit's, {unit.size}")
     assert unit.relation is not None
     whole = event(plan)
     result = accounting.epsilon(whole, delta=delta, relation=unit.relation)

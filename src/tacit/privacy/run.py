@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from tacit.errors import PlanError, PlanExhausted
 from tacit.privacy.above_threshold import AboveThreshold
 from tacit.privacy.accounting import Bound
+from tacit.privacy.device_parts import DeviceSum, LaplaceSum
 from tacit.privacy.parts import FixedSizeSum, Once, PoissonSum, Sum, UserSum
 from tacit.privacy.plan import Plan
+
+_SUMS = (PoissonSum, FixedSizeSum, UserSum, DeviceSum, LaplaceSum)
 
 
 @dataclass(frozen=True)
@@ -22,9 +25,9 @@ class Run:
     def sum_part(self, name: str) -> Sum:
         """The plan's part of this name, which must be a noisy sum."""
         for part in self.plan.parts():
-            if part.name == name and isinstance(part, PoissonSum | FixedSizeSum | UserSum):
+            if part.name == name and isinstance(part, _SUMS):
                 return part
-        sums = [p.name for p in self.plan.parts() if isinstance(p, PoissonSum | FixedSizeSum | UserSum)]
+        sums = [p.name for p in self.plan.parts() if isinstance(p, _SUMS)]
         raise _wrong_part(self.plan, name, sums)
 
     def once_part(self, name: str) -> Once:
