@@ -28,7 +28,8 @@ def discrete_gaussian(draw: Draw, size: int, variance: int | Fraction) -> Intege
     Args:
         draw: where the uniform integers come from.
         size: how many.
-        variance: V; the variance itself is never above it, and V to a relative 1e-15 for V >= 1. A fraction with a numerator of at most 2^40 and a denominator of at most 2^10.
+        variance: V, a fraction with a numerator of at most 2^40 and a denominator of at most 2^10. The variance itself
+            is never above it, and V to a relative 1e-15 for V >= 1.
 
     Raises:
         PlanError: the variance is not such a number.
