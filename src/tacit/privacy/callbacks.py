@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from tacit.privacy.above_threshold import AboveThreshold
+    from tacit.privacy.device_parts import FederatedSum
+    from tacit.privacy.devices import Public, Work
 
 Rows = Mapping[str, np.ndarray]
 Value = TypeVar("Value")
@@ -96,6 +98,37 @@ class Trials:
         self.foreign |= foreign(contribution)
         self._widths[part, contribution] = int(shape[1])
         return int(shape[1])
+
+    def work(self, part: FederatedSum, work: Work, public: Public) -> int:
+        """Try what devices compute on decoys, once a part and work: the state's beginning and two answers.
+
+        Returns:
+            The width of an answer.
+        """
+        require_pure_form(work, where=part.name)
+        known = self._widths.get((part, work))
+        if known is not None:
+            return known
+
+        def vectors(rows: Rows, units: np.ndarray | None = None) -> np.ndarray:
+            seeds = np.arange(len(rows["mask"]), dtype=np.uint64) if units is None else units.astype(np.uint64)
+            first, own = work(work.begin(rows, seeds), public, seeds + np.uint64(100))
+            second, _ = work(own, public, seeds + np.uint64(200))
+            if np.ndim(first) != 2 or np.shape(first) != np.shape(second):
+                raise DoorError(
+                    f"answers of shapes {np.shape(first)} and {np.shape(second)}",
+                    where=part.name,
+                    expected="[units, d] every time",
+                    remedy="return a vector a person",
+                )
+            return np.concatenate([first, second], axis=1)
+
+        try_on_decoys(vectors, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows)
+        try_on_fewer(vectors, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows)
+        self.foreign |= foreign(work)
+        width = int(vectors(decoy_rows(self._spec, 1, part.rows_per_unit, seed=2, rows_of=part.rows)).shape[1]) // 2
+        self._widths[part, work] = width
+        return width
 
     def clone(self, part: AboveThreshold, clone: Clone) -> None:
         """Try how experts are cloned on decoys."""

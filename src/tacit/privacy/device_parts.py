@@ -189,6 +189,12 @@ FederatedSum = PoissonSum | DeviceSum | LaplaceSum
 """What a `FederatedVault` serves: its `PoissonSum`s have rate 1."""
 
 
+def zeros(part: FederatedSum, size: int) -> npt.NDArray[Any]:
+    """The sum of no answers, [size] of the type that `answers` has."""
+    whole = isinstance(part, LaplaceSum) or (isinstance(part, DeviceSum) and part.noise == "shared")
+    return np.zeros(size, np.int64 if whole else np.float64)
+
+
 def answers(part: FederatedSum, vectors: npt.ArrayLike, noise: SecretNoise) -> npt.NDArray[Any]:
     """What devices send: their vectors bounded and, where devices add the noise, noised.
 
@@ -237,7 +243,7 @@ def released(part: FederatedSum, total: npt.NDArray[Any], unit: Unit, noise: Sec
         return np.asarray(total, np.float64) / part.expected(unit)
     half = 2 ** (MODULUS_BITS - 1)
     centred = (np.asarray(total, np.int64) + half) % (2 * half) - half
-    return centred * (part.clip / 2.0**part.bits) / part.expected(unit)
+    return np.asarray(centred * (part.clip / 2.0**part.bits) / part.expected(unit), np.float64)
 
 
 def laplace_scale(noise_multiplier: float) -> int:

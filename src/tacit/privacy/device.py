@@ -1,0 +1,143 @@
+"""One person's device: her records, her state, her own ledger, and an answer to each step of one plan, once.
+
+Proof page: `proofs/federated_sums.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.trajectories import Trajectories
+from tacit.errors import LedgerError
+from tacit.privacy.callbacks import Contribution, Trials, behind
+from tacit.privacy.device_parts import DeviceSum, FederatedSum, LaplaceSum, answers
+from tacit.privacy.devices import Own, Public, Work, as_work, require_public
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise import SecretNoise
+from tacit.privacy.parts import PoissonSum
+from tacit.privacy.paying import Paying, refused
+from tacit.privacy.plan import Plan
+from tacit.privacy.reader import Reader
+
+
+class Device(Paying):
+    """What runs where one person's records are.
+
+    Args:
+        records: hers, of one unit; sealed on entry.
+        ledger: her own, of the plan's unit: what may ever leave this device.
+        plan: the only one that this device takes part in, agreed on before; charged here in full (once: a device that
+            is built again reopens it).
+        works: what is computed for each part; the server's queries do not choose it.
+        state: what `state()` gave before, when the device is built again.
+        noise: a seeded source for tests only; it voids the ledger.
+
+    Guarantee: over its life the device answers each step of each part at most once, with a vector within the part's
+    bounds made of her rows, her state and public arrays, noised if the part says that devices add noise.
+
+    Edge cases:
+        | case | what happens |
+        |---|---|
+        | a step that was answered, or is older than one that was | LedgerError |
+        | a later step than the next (she was away) | the steps between are burnt |
+        | another plan, part or width, numbers that are not finite | an error; nothing is claimed |
+        | the work fails on her rows | DoorError without a word of them; the step stays claimed |
+
+    Raises:
+        LedgerError: the records are not of one unit, or the works are not those of the plan's parts.
+        BudgetExceeded: her ledger cannot pay for the plan.
+    """
+
+    def __init__(
+        self,
+        records: Trajectories,
+        ledger: Ledger,
+        plan: Plan,
+        works: Mapping[str, Work | Contribution],
+        *,
+        state: Mapping[str, npt.NDArray[Any]] | None = None,
+        noise: SecretNoise | None = None,
+    ) -> None:
+        kinds = (PoissonSum, DeviceSum, LaplaceSum)
+        super().__init__(ledger, simulated=records.simulated, kinds=kinds, noise=noise)
+        self._reader, self._trials = Reader(records, self._noise), Trials(records.spec)
+        if self._reader.units != 1:
+            raise refused("the records on a device are not those of one person", "one unit")
+        if set(works) != {part.name for part in plan.parts()}:
+            raise refused("the works are not those of the plan's parts", "one for each part")
+        records._seal()
+        self._void_if_seeded()
+        self._works = {name: as_work(work) for name, work in works.items()}
+        self._run = self.reserve(plan)
+        self._states: dict[str, Own] = {}
+        for name, array in (state or {}).items():
+            part, _, key = name.partition("/")
+            self._states.setdefault(part, {})[key] = np.asarray(array)
+
+    @property
+    def plan_id(self) -> str:
+        """Of the plan that the device takes part in."""
+        return self._run.plan_id
+
+    def part(self, name: str) -> FederatedSum:
+        """A part of the device's plan.
+
+        Raises:
+            PlanError: there is no such part.
+        """
+        part = self._run.sum_part(name)
+        assert isinstance(part, PoissonSum | DeviceSum | LaplaceSum)
+        return part
+
+    def state(self) -> dict[str, npt.NDArray[Any]]:
+        """Her state, as private as her records, to be kept on the device until it is built again."""
+        return {f"{part}/{key}": array for part, own in self._states.items() for key, array in own.items()}
+
+    def answer(self, plan_id: str, part: str, step: int, public: Public, size: int) -> npt.NDArray[Any]:
+        """Her answer to one query, [size] as `device_parts.answers` gives it.
+
+        Raises:
+            LedgerError: the query belongs to another plan, or its step was answered or burnt.
+            PlanError: the plan has no such part.
+            DoorError: the query's arrays are not ones that a device answers, or the work failed.
+        """
+        spec = self.part(part)
+        require_public(public, where=part)
+        if plan_id != self._run.plan_id:
+            raise _refused_query("it belongs to another plan than this device's", part)
+        width = self._trials.work(spec, self._works[part], public)
+        if width != size:
+            raise _refused_query(f"it asks for {size} numbers where the work gives {width}", part)
+        with self._lock:
+            done = self.ledger.claimed(plan_id, part)
+            if type(step) is not int or not done <= step < spec.steps:
+                raise _refused_query("its step was answered before, burnt, or is not one of the plan's", part)
+            self.ledger.claim(plan_id, part, step + 1 - done)
+
+            def compute() -> npt.NDArray[Any]:
+                work, own = self._works[part], self._states.get(part)
+                if own is None:
+                    rows = self._reader.rows(np.zeros(1, np.int64), spec.rows_per_unit, "first")
+                    own = work.begin(rows, self._seeds())
+                vectors, self._states[part] = work(own, public, self._seeds())
+                if np.shape(vectors) != (1, size):
+                    raise ValueError("not one vector")
+                return np.asarray(answers(spec, vectors, self._noise)[0])
+
+            return behind(part, compute)
+
+    def _seeds(self) -> npt.NDArray[np.uint64]:
+        return np.frombuffer(self._noise.bytes(8), np.uint64)
+
+
+def _refused_query(why: str, part: str) -> LedgerError:
+    return LedgerError(
+        f"the device does not answer this query: {why}",
+        where=f"part {part!r}",
+        expected="each step of the agreed plan, once and in order",
+        remedy="let the server run the plan that the devices agreed to, and never repeat a step",
+    )

@@ -1,0 +1,141 @@
+"""What a federation asks of devices, and what one device does: it answers each query of its plan once.
+
+A device holds one person's records and state. What it computes of them is a `Work`; what leaves it is a bounded vector,
+noised where the part says that devices add the noise. Its own ledger claims a step before the answer is made, so that a
+server cannot ask twice, ask for more than the plan allows, or ask a device that belongs to another plan.
+
+Proof page: `proofs/federated_sums.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.spec import PublicSpec
+from tacit.errors import DoorError
+from tacit.privacy.callbacks import Contribution, Rows
+from tacit.privacy.device_parts import FederatedSum
+
+Own = dict[str, npt.NDArray[Any]]
+"""What devices keep: arrays with one row a person."""
+
+Public = Mapping[str, npt.NDArray[Any]]
+Seeds = npt.NDArray[np.uint64]
+
+MOST_PUBLIC = 2**30
+"""Largest total size, in bytes, of the public arrays of one query."""
+
+
+class Work(Protocol):
+    """What a device computes: a frozen dataclass whose fields are public.
+
+    Guarantee asked of it: row u of everything that it returns depends on person u's rows, state and seed and on public
+    values alone. It is tried on decoys before it may see a record.
+    """
+
+    def begin(self, rows: Rows, seeds: Seeds) -> Own:
+        """A person's state, made once: her first rows in order of time [U, L, ...] -> arrays [U, ...]."""
+
+    def __call__(self, own: Own, public: Public, seeds: Seeds) -> tuple[npt.NDArray[np.float64], Own]:
+        """Answers [U, d] to public arrays, and the state afterwards; seeds [U] are fresh in every call."""
+
+
+@dataclass(frozen=True)
+class Stateless:
+    """A contribution as the work of devices: what its summary makes of the rows is the person's state."""
+
+    contribution: Contribution
+
+    def begin(self, rows: Rows, seeds: Seeds) -> Own:
+        """What the summary makes of the rows, or the rows themselves."""
+        summary = getattr(self.contribution, "summary", None)
+        return dict(summary(rows)) if summary is not None else dict(rows)
+
+    def __call__(self, own: Own, public: Public, seeds: Seeds) -> tuple[npt.NDArray[np.float64], Own]:
+        """The contribution, with the public arrays as its state."""
+        rows = {**own, "replicate": np.zeros(len(seeds), np.int64)}
+        return np.asarray(self.contribution(rows, public), np.float64), own
+
+
+def as_work(work: Work | Contribution) -> Work:
+    """A contribution is a work without memory."""
+    return work if hasattr(work, "begin") else Stateless(work)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """One question to all devices; everything in it is public.
+
+    Args:
+        plan_id: of the plan that both sides hold.
+        part: the plan's part.
+        step: which of its steps, from 0.
+        work: what is computed.
+        public: its arrays.
+        size: d, how many numbers an answer has.
+    """
+
+    plan_id: str
+    part: FederatedSum
+    step: int
+    work: Work
+    public: Public
+    size: int
+
+    def __post_init__(self) -> None:
+        require_public(self.public, where=self.part.name)
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The sum of all answers that were accepted, [d] as `device_parts.answers` gives them, and how many these were."""
+
+    total: npt.NDArray[Any]
+    answered: int
+
+
+class Devices(Protocol):
+    """Where the records of a `FederatedVault` live."""
+
+    @property
+    def spec(self) -> PublicSpec:
+        """Public bounds of everybody's rows."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether no person is behind the records."""
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the certificate has to say about who sees what."""
+
+    def sums(self, query: Query) -> Answer:
+        """Asks every device once; a device that fails, is late or answers wrongly counts as not having answered."""
+
+
+def require_public(public: Public, where: str) -> None:
+    """Refuse a query of a shape or size that no plan needs.
+
+    Raises:
+        DoorError: something is no array of finite numbers, or all together is too large.
+    """
+    arrays = list(public.values())
+    plain = all(isinstance(array, np.ndarray) and array.dtype.kind in "biuf" for array in arrays)
+    if not plain or sum(array.nbytes for array in arrays) > MOST_PUBLIC:
+        raise _query_refused("it is not arrays of numbers, or too large", where)
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise _query_refused("a number in it is not finite", where)
+
+
+def _query_refused(why: str, where: str) -> DoorError:
+    return DoorError(
+        f"the public part of a query cannot be answered: {why}",
+        where=where,
+        expected=f"named NumPy arrays of finite numbers, of at most {MOST_PUBLIC:,} bytes together",
+        remedy="check what the method sends to devices",
+    )

@@ -1,0 +1,113 @@
+"""Devices in one process: everybody's records and states stacked along the first axis.
+
+The default source of a `FederatedVault`. It answers as devices would (each row of a sum bounded and noised by the same
+code), a few hundred people at a time, so that many small models train as a few large products.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.spec import PublicSpec
+from tacit.data.trajectories import Trajectories
+from tacit.errors import DataError
+from tacit.privacy.device_parts import DeviceSum, FederatedSum, answers, zeros
+from tacit.privacy.devices import Answer, Own, Query
+from tacit.privacy.noise import SecretNoise
+from tacit.privacy.reader import Reader
+
+CHUNK = 256
+"""People whose states are stacked at a time."""
+
+
+class StackedDevices:
+    """The records of many people as their devices.
+
+    Args:
+        data: the records; sealed on entry.
+        chunk: how many people are computed together.
+        noise: the devices' source of noise and seeds; a seeded one is for tests, and a vault over it is void.
+
+    Raises:
+        DataError: the records are in a vault already.
+    """
+
+    def __init__(self, data: Trajectories, *, chunk: int = CHUNK, noise: SecretNoise | None = None) -> None:
+        data._seal()
+        self._data, self._noise = data, noise or SecretNoise()
+        self._reader = Reader(data, self._noise)
+        self._chunk = chunk
+        self._states: dict[tuple[str, str], list[Own]] = {}
+
+    @property
+    def spec(self) -> PublicSpec:
+        """Public bounds of everybody's rows."""
+        return self._data.spec
+
+    @property
+    def simulated(self) -> bool:
+        """Whether no person is behind the records."""
+        return self._data.simulated
+
+    @property
+    def seeded(self) -> bool:
+        """Whether somebody could know the noise."""
+        return self._noise.seeded or type(self._noise) is not SecretNoise
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """The records lie with one curator; what they were imported as."""
+        kind = self._data.unit_kind
+        made = () if kind == "id" else (f"each {kind} counts as one device: the records were imported without ids",)
+        return ("the records of all devices lie with one curator, who computes for them", *made)
+
+    def require_at_most(self, population: int) -> None:
+        """Refuse records of more people than the declared population.
+
+        Raises:
+            DataError: there are more.
+        """
+        if self._reader.units > population:
+            raise DataError(
+                "the data hold more people than the declared population",
+                where="FederatedVault",
+                expected=f"at most {population:,}",
+                remedy="declare a population that covers everybody, in a new ledger",
+            )
+
+    def sums(self, query: Query) -> Answer:
+        """The sum of everybody's answers; places of the population without records answer zero, and add their noise."""
+        part = query.part
+        starts = range(0, self._reader.units, self._chunk)
+        states = self._states.get((query.plan_id, part.name))
+        if states is None:
+            states = [self._begin(query, np.arange(s, min(s + self._chunk, self._reader.units))) for s in starts]
+            self._states[query.plan_id, part.name] = states
+        total, people = zeros(part, query.size), 0
+        for i, own in enumerate(states):
+            units = len(next(iter(own.values())))
+            vectors, states[i] = query.work(own, query.public, self._seeds(units))
+            total += self._summed(part, np.asarray(vectors), (units, query.size))
+            people += units
+        answered = people
+        if isinstance(part, DeviceSum):
+            for start in range(people, part.devices, self._chunk):
+                units = min(self._chunk, part.devices - start)
+                total += self._summed(part, np.zeros((units, query.size)), (units, query.size))
+            answered = part.devices
+        return Answer(total, answered)
+
+    def _begin(self, query: Query, units: npt.NDArray[np.int64]) -> Own:
+        rows = self._reader.rows(units, query.part.rows_per_unit, "first")
+        return query.work.begin(rows, self._seeds(len(units)))
+
+    def _summed(self, part: FederatedSum, vectors: npt.NDArray[Any], shape: tuple[int, int]) -> npt.NDArray[Any]:
+        if vectors.shape != shape:
+            raise ValueError("not one vector a person")
+        return np.asarray(answers(part, vectors, self._noise).sum(axis=0))
+
+    def _seeds(self, units: int) -> npt.NDArray[np.uint64]:
+        return np.frombuffer(self._noise.bytes(8 * units), np.uint64)
