@@ -1,0 +1,54 @@
+"""DP-EPR: how often people stay, explore, go home and return, as four private numbers.
+
+Exploration and preferential return (Song, Koren, Wang & Barabasi, doi:10.1038/nphys1760) with a constant distribution
+over actions, which is what the published simulator of PATEGAIL plays when nothing is learnt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from tacit.data import days as movement
+from tacit.methods.imitation.baselines.people import Floats, Ints
+
+CLIP = 0.65
+"""The largest norm of one person's fractions: half a day of stays and the rest evenly spread has .6."""
+LEAST = 1e-3
+"""The least probability of an action that a release is read as."""
+
+
+@dataclass(frozen=True)
+class Fractions:
+    """The fractions of the four actions of the papers among a day's steps."""
+
+    size: ClassVar[int] = 4
+
+    def __call__(self, days: Ints) -> Floats:
+        """Cells [n, 48] -> [n, 4]."""
+        taken = movement.actions(days, last=False)
+        return np.stack([(taken == action).mean(axis=1) for action in range(self.size)], axis=1)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same distribution over actions everywhere.
+
+    Args:
+        distribution: of stay, explore, home, return and the last place.
+    """
+
+    distribution: tuple[float, ...]
+    kinds: ClassVar[int] = 1
+
+    def probabilities(self, kind: Ints, slot: int, distinct: Ints, stay: Ints, home: Floats) -> Floats:
+        """[n, 5]."""
+        return np.tile(np.asarray(self.distribution), (len(distinct), 1))
+
+
+def policy(noisy: Floats) -> Constant:
+    """The policy of noisy mean fractions [4]; those below `LEAST` are read as that."""
+    positive = np.maximum(noisy, LEAST)
+    return Constant((*(float(p) for p in positive / positive.sum()), 0.0))
