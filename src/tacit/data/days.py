@@ -100,7 +100,8 @@ def stays(days: npt.ArrayLike) -> IntArray:
 def moves(days: npt.ArrayLike) -> IntArray:
     """Number of changes of cell in each day, [D]."""
     cells = _checked(days)
-    return np.count_nonzero(cells[:, 1:] != cells[:, :-1], axis=1).astype(np.int64)
+    changes: IntArray = np.sum(cells[:, 1:] != cells[:, :-1], axis=1, dtype=np.int64)
+    return changes
 
 
 def motif(days: npt.ArrayLike, *, classes: int = MOTIFS) -> IntArray:
