@@ -14,7 +14,7 @@ from dp_accounting import dp_event
 from dp_accounting.dp_event import DpEvent
 
 from tacit.errors import AccountingError
-from tacit.privacy import accounting, certificate_consensus, certificate_json
+from tacit.privacy import accounting, certificate_consensus, certificate_devices, certificate_json
 from tacit.privacy.events import EpsilonDeltaDpEvent, fixed_size_sampler, flatten, met, parallel
 from tacit.units import Relation, Unit
 
@@ -141,7 +141,9 @@ def parts_event(parts: Sequence[Fields]) -> DpEvent:
 
 def part_assumptions(parts: Sequence[Fields]) -> list[str]:
     """What single parts take for granted, beyond the standing assumptions."""
-    return [one for part in parts if part["kind"] == PREFIXES for one in certificate_consensus.assumptions(part)]
+    found = [one for part in parts if part["kind"] == PREFIXES for one in certificate_consensus.assumptions(part)]
+    devices = [part for part in parts if part["kind"] in certificate_devices.KINDS]
+    return [*found, *dict.fromkeys(one for part in devices for one in certificate_devices.assumptions(part))]
 
 
 def part_not_protected(parts: Sequence[Fields]) -> list[str]:
@@ -152,6 +154,8 @@ def part_not_protected(parts: Sequence[Fields]) -> list[str]:
 def _part_event(part: Fields) -> DpEvent:
     if part["kind"] == PREFIXES:
         return certificate_consensus.event(part)
+    if part["kind"] in certificate_devices.KINDS:
+        return certificate_devices.event(part)
     if part["kind"] in OWN_PROOF:
         own = EpsilonDeltaDpEvent(float(part["epsilon"]), float(part["delta"]))
         return dp_event.SelfComposedDpEvent(own, int(part["steps"]))
@@ -211,6 +215,10 @@ def contradictions(record: Fields) -> Iterator[tuple[str, str]]:
     for i, part in enumerate(record["parts"]):
         if part["kind"] == PREFIXES:
             for field, what in certificate_consensus.contradictions(part, record["unit"]):
+                yield f"parts[{i}].{field}", what
+            continue
+        if part["kind"] in certificate_devices.KINDS:
+            for field, what in certificate_devices.contradictions(part, record["unit"]):
                 yield f"parts[{i}].{field}", what
             continue
         if part["sampler"] not in _samplers(part):
@@ -275,6 +283,8 @@ def _sentence(unit: Unit, epsilon: float, delta: float, reasons: Sequence[str], 
 def _contribution(part: Fields, unit: Unit) -> str:
     if part["kind"] == PREFIXES:
         return certificate_consensus.contribution(part, unit)
+    if part["kind"] in certificate_devices.KINDS:
+        return certificate_devices.contribution(part, unit)
     name, rows = f"{part['name']} ({part['kind']})", part["rows_per_unit"]
     made = f"at most {rows:,} of its rows"
     if part.get("rows") == "first":
