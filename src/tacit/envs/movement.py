@@ -1,0 +1,328 @@
+"""Days of movement played from a policy: thousands at once, or one as a Gymnasium environment.
+
+The state is (slot, number of different cells so far, slots in the present cell, cell); the actions are those of
+`tacit.data.days`: stay, explore, home, return and last. What an action does is what the label of `days.actions` says,
+so that the label of a played day is the action that was taken:
+
+- `EXPLORE` goes to a cell that the `Space` draws; one that was visited today is drawn again, up to `TRIES` times, and
+  then it is a stay.
+- `HOME` goes to the day's first cell.
+- `LAST` goes to the place before the present stay, if that is not home.
+- `RETURN` goes to an earlier place with probability ~ its slots so far: not home, not here and, where the policy has
+  `LAST`, not the last one.
+
+An action that is impossible (home at home, nowhere to return to) is masked, and the probabilities of the others are
+renormalised. With `invalid="stay"`, the papers' semantics, it counts as a stay, as does an explore or a return that
+ends here, and an explore may lead to a place of today.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.days import ACTIONS, EXPLORE, HOME, LAST, RETURN, SLOTS, STAY
+from tacit.data.grids import Grid
+from tacit.envs.spaces import JumpLaw, RankLaw
+from tacit.errors import DataError
+
+__all__ = [
+    "FixedPolicy",
+    "Invalid",
+    "JumpLaw",
+    "MovementEnv",
+    "Played",
+    "Policy",
+    "RankLaw",
+    "Space",
+    "Starts",
+    "play",
+    "rollout",
+]
+
+TRIES = 10
+"""Draws of an explore before it is given up for a stay."""
+
+Invalid = Literal["mask", "stay"]
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+class Policy(Protocol):
+    """Who moves.
+
+    Attributes:
+        kinds: number of latent day types; a day's type is uniform on 0 .. kinds - 1.
+    """
+
+    @property
+    def kinds(self) -> int:
+        """Number of latent day types."""
+
+    def probabilities(self, kind: IntArray, slot: int, distinct: IntArray, stay: IntArray, home: Mask) -> FloatArray:
+        """Probabilities [n, 4] or [n, 5] of the actions of the step from `slot` to the next one.
+
+        Args:
+            kind: day types [n].
+            slot: 0 .. 46.
+            distinct, stay: as `days.distinct` and `days.stays` at `slot`, [n].
+            home: [n], whether the present cell is the day's first.
+        """
+
+
+class Space(Protocol):
+    """Where exploring leads."""
+
+    def explore(self, cells: IntArray, rng: np.random.Generator) -> IntArray:
+        """Cells [n] that people in cells [n] go to."""
+
+
+class Starts(Protocol):
+    """Where days begin."""
+
+    def draw(self, n: int, rng: np.random.Generator) -> IntArray:
+        """Cells [n]."""
+
+
+@dataclass(frozen=True)
+class FixedPolicy:
+    """The same probabilities [4] or [5] of the actions always, such as the papers' (.54, .12, .17, .17)."""
+
+    numbers: tuple[float, ...]
+    kinds: int = 1
+
+    def probabilities(self, kind: IntArray, slot: int, distinct: IntArray, stay: IntArray, home: Mask) -> FloatArray:
+        """See `Policy`."""
+        return np.broadcast_to(np.array(self.numbers, dtype=np.float64), (len(kind), len(self.numbers)))
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """Days that were played.
+
+    Attributes:
+        cells: [n, 48].
+        actions: [n, 47] actions that were drawn; where one was impossible (`invalid="stay"`) or found no new cell, the
+            day stays and its label is `STAY`.
+        kinds: [n] day types.
+    """
+
+    cells: IntArray
+    actions: IntArray
+    kinds: IntArray
+
+
+def play(
+    policy: Policy, space: Space, starts: npt.ArrayLike, rng: np.random.Generator, *, invalid: Invalid = "mask"
+) -> IntArray:
+    """Whole days [n, 48] from the first cells `starts` [n], see `rollout`."""
+    return rollout(policy, space, starts, rng, invalid=invalid).cells
+
+
+def rollout(
+    policy: Policy, space: Space, starts: npt.ArrayLike, rng: np.random.Generator, *, invalid: Invalid = "mask"
+) -> Played:
+    """Whole days with their actions and day types.
+
+    Args:
+        policy: chooses the actions.
+        space: draws the cells of explores.
+        starts: first cells [n].
+        rng: of everything random.
+        invalid: what an impossible action is, see the module.
+
+    Raises:
+        DataError: a probability is negative or not finite, none is positive, or the shape is wrong.
+    """
+    if invalid not in ("mask", "stay"):
+        raise DataError(
+            "the meaning of impossible actions is unknown",
+            where="movement.play",
+            expected="invalid= mask or stay",
+            remedy="leave it at mask",
+        )
+    first = np.asarray(starts, dtype=np.int64)
+    kinds = rng.integers(0, policy.kinds, len(first))
+    walk = _Walk(first, masked=invalid == "mask")
+    actions = np.zeros((len(first), SLOTS - 1), dtype=np.int64)
+    for t in range(SLOTS - 1):
+        numbers = np.asarray(policy.probabilities(kinds, t, walk.distinct, walk.stay, walk.here == 0), dtype=float)
+        _check(numbers, len(first))
+        allowed = walk.possible(numbers.shape[1])
+        if invalid == "mask":
+            numbers = numbers * allowed
+            numbers[:, STAY] += numbers.sum(axis=1) <= 0
+        actions[:, t] = _draw(numbers, rng)
+        possible = np.take_along_axis(allowed, actions[:, t, None], axis=1)[:, 0]
+        walk.step(np.where(possible, actions[:, t], STAY), space, rng, five=numbers.shape[1] > LAST)
+    return Played(walk.cells, actions, kinds)
+
+
+class _Walk:
+    """The state of n days: `cells` [n, 48] and their symbols `names` up to slot `t`; `distinct`, `stay`, `here` and
+    `before` (the symbols of the present place and of the one before it, -1 for none) [n]."""
+
+    def __init__(self, starts: IntArray, *, masked: bool) -> None:
+        n = len(starts)
+        self.masked, self.t = masked, 0
+        self.cells, self.names = np.zeros((n, SLOTS), dtype=np.int64), np.zeros((n, SLOTS), dtype=np.int64)
+        self.cells[:, 0] = starts
+        self.distinct, self.stay = np.ones(n, dtype=np.int64), np.ones(n, dtype=np.int64)
+        self.here, self.before = np.zeros(n, dtype=np.int64), np.full(n, -1, dtype=np.int64)
+
+    def possible(self, number: int) -> Mask:
+        """Which of the first `number` actions are possible, [n, number]."""
+        places = self.distinct - 1
+        if self.masked:
+            places = places - (self.here > 0)
+        if number > LAST:
+            places = places - (self.before > 0)
+        allowed = np.ones((len(places), len(ACTIONS)), dtype=np.bool_)
+        allowed[:, HOME] = self.here > 0
+        allowed[:, RETURN] = places > 0
+        allowed[:, LAST] = self.before > 0
+        return allowed[:, :number]
+
+    def step(self, actions: IntArray, space: Space, rng: np.random.Generator, *, five: bool) -> None:
+        """Takes possible actions [n]."""
+        t, here = self.t, self.here.copy()
+        cells = self.cells[:, t].copy()
+        at = np.flatnonzero(actions == HOME)
+        here[at], cells[at] = 0, self.cells[at, 0]
+        at = np.flatnonzero(actions == RETURN)
+        slot = self._earlier(at, rng, five)
+        here[at], cells[at] = self.names[at, slot], self.cells[at, slot]
+        at = np.flatnonzero(actions == LAST)
+        slot = t - self.stay[at]
+        here[at], cells[at] = self.before[at], self.cells[at, slot]
+        at = np.flatnonzero(actions == EXPLORE)
+        here[at], cells[at] = self._new(at, space, rng)
+        moved = here != self.here
+        self.before = np.where(moved, self.here, self.before)
+        self.stay = np.where(moved, 1, self.stay + 1)
+        self.distinct = np.maximum(self.distinct, here + 1)
+        self.here, self.t = here, t + 1
+        self.cells[:, t + 1], self.names[:, t + 1] = cells, here
+
+    def _earlier(self, at: IntArray, rng: np.random.Generator, five: bool) -> IntArray:
+        """A slot of an earlier place for each of the days `at`, uniform, so that places come ~ their slots."""
+        names = self.names[at, : self.t + 1]
+        open_ = names > 0
+        if self.masked:
+            open_ &= names != self.here[at, None]
+        if five:
+            open_ &= names != self.before[at, None]
+        total = np.cumsum(open_, axis=1)
+        wanted = rng.integers(0, total[:, -1])
+        slots: IntArray = (total <= wanted[:, None]).sum(axis=1)
+        return slots
+
+    def _new(self, at: IntArray, space: Space, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+        """Symbols and cells of explores of the days `at`."""
+        past, names = self.cells[at, : self.t + 1], self.names[at, : self.t + 1]
+        here, cells = self.here[at].copy(), past[:, -1].copy()
+        left = np.arange(len(at))
+        for _ in range(TRIES if self.masked else 1):
+            if not len(left):
+                break
+            found = np.asarray(space.explore(past[left, -1], rng), dtype=np.int64)
+            same = past[left] == found[:, None]
+            known = same.any(axis=1)
+            taken = ~known
+            here[left[taken]], cells[left[taken]] = self.distinct[at[left[taken]]], found[taken]
+            if not self.masked:
+                slot = same.argmax(axis=1)
+                here[left[known]], cells[left[known]] = names[left[known], slot[known]], found[known]
+            left = left[known]
+        return here, cells
+
+
+class MovementEnv(gymnasium.Env[npt.NDArray[np.int64], np.int64]):
+    """One person's day.
+
+    The observation is (slot, different cells so far, slots in the present cell, cell), the reward 0; the day is
+    truncated at its last slot. `info["possible"]` [actions] int8 says which actions are possible, and an impossible one
+    is a stay.
+
+    Args:
+        grid: public grid of the cells.
+        space: where exploring leads.
+        starts: where days begin; `reset(options={"start": cell})` says it for one day.
+        actions: 5, or 4 without `LAST`.
+        invalid: what an impossible action is, see the module; it also decides what a return and an explore are.
+
+    Raises:
+        DataError: the number of actions is neither 4 nor 5, or a start is outside the grid.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own declaration)
+
+    def __init__(
+        self, grid: Grid, space: Space, starts: Starts, *, actions: int = 5, invalid: Invalid = "mask"
+    ) -> None:
+        if actions not in (4, 5):
+            raise DataError(
+                "the number of actions is neither 4 nor 5",
+                where="MovementEnv",
+                expected="4 (the papers') or 5 (with last)",
+                remedy="leave it at 5",
+            )
+        self.observation_space = gymnasium.spaces.MultiDiscrete([SLOTS, SLOTS + 1, SLOTS + 1, grid.size])
+        self.action_space = gymnasium.spaces.Discrete(actions)
+        self._grid, self._space, self._starts, self._masked = grid, space, starts, invalid == "mask"
+        self._walk = _Walk(np.zeros(1, dtype=np.int64), masked=self._masked)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[npt.NDArray[np.int64], dict[str, Any]]:
+        """The first slot of a day."""
+        super().reset(seed=seed)
+        given = (options or {}).get("start")
+        start = self._starts.draw(1, self.np_random) if given is None else np.array([given])
+        if not 0 <= int(start[0]) < self._grid.size:
+            raise DataError(
+                "the start is outside the grid",
+                where="MovementEnv.reset",
+                expected="a cell of the grid",
+                remedy="take starts on the same grid",
+            )
+        self._walk = _Walk(start.astype(np.int64), masked=self._masked)
+        return self._seen()
+
+    def step(self, action: np.int64) -> tuple[npt.NDArray[np.int64], float, bool, bool, dict[str, Any]]:
+        """One half-hour."""
+        number = int(self.action_space.n)  # type: ignore[attr-defined]
+        chosen = np.array([action], dtype=np.int64)
+        taken = chosen if self._walk.possible(number)[0, int(action)] else np.array([STAY])
+        self._walk.step(taken, self._space, self.np_random, five=number > LAST)
+        seen, info = self._seen()
+        return seen, 0.0, False, self._walk.t == SLOTS - 1, info
+
+    def _seen(self) -> tuple[npt.NDArray[np.int64], dict[str, Any]]:
+        walk = self._walk
+        seen = np.array([walk.t, walk.distinct[0], walk.stay[0], walk.cells[0, walk.t]], dtype=np.int64)
+        number = int(self.action_space.n)  # type: ignore[attr-defined]
+        return seen, {"possible": walk.possible(number)[0].astype(np.int8)}
+
+
+def _draw(numbers: FloatArray, rng: np.random.Generator) -> IntArray:
+    total = np.cumsum(numbers, axis=1)
+    level = rng.random(len(numbers)) * total[:, -1]
+    drawn: IntArray = np.minimum((total <= level[:, None]).sum(axis=1), numbers.shape[1] - 1)
+    return drawn
+
+
+def _check(numbers: FloatArray, n: int) -> None:
+    fits = numbers.ndim == 2 and len(numbers) == n and numbers.shape[1] in (4, 5)
+    if not fits or not np.isfinite(numbers).all() or (numbers < 0).any() or (numbers.sum(axis=1) <= 0).any():
+        raise DataError(
+            "the policy's probabilities are not probabilities",
+            where="movement.play",
+            expected="[n, 4] or [n, 5] finite numbers >= 0, some of each row positive",
+            remedy="correct the policy",
+        )

@@ -1,0 +1,141 @@
+"""Where exploring leads: by rank among public places, or by a distance and a direction on a grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.grids import EARTH_KM, Grid
+from tacit.errors import DataError
+
+__all__ = ["JumpLaw", "RankLaw"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_TRIES = 20
+
+
+@dataclass(frozen=True, eq=False)
+class RankLaw:
+    """The k-th nearest place of a public vocabulary, with P(k) ~ k^-alpha for k = 1 .. ranks (PATEGAIL's simulator).
+
+    The nearest place of a place is itself, as there; someone in a cell that is no place goes on from the place nearest
+    to it. Distances are great circles.
+
+    Args:
+        grid: public grid.
+        places: cells of the vocabulary [V], each once.
+        alpha: exponent; a public constant or a released estimate.
+        ranks: how many neighbours, at most V.
+
+    Raises:
+        DataError: the vocabulary is empty, repeats a cell or leaves the grid, or a number is out of range.
+    """
+
+    grid: Grid
+    places: IntArray
+    alpha: float = 0.6
+    ranks: int = 200
+    _near: IntArray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        places = np.asarray(self.places, dtype=np.int64)
+        inside = len(places) and places.min() >= 0 and places.max() < self.grid.size
+        if not inside or len(np.unique(places)) != len(places) or not np.isfinite(self.alpha) or self.ranks < 1:
+            raise DataError(
+                "the vocabulary or a number is out of range",
+                where="RankLaw",
+                expected="different cells of the grid, a finite alpha and ranks >= 1",
+                remedy="give the public vocabulary as cells of the same grid",
+            )
+        order = np.sort(places)
+        ranks = min(self.ranks, len(order))
+        from scipy.spatial import KDTree
+
+        points = _directions(self.grid.centres(order))
+        near = KDTree(points).query(points, k=[*range(1, ranks + 1)])[1]
+        object.__setattr__(self, "places", order)
+        object.__setattr__(self, "_near", near.astype(np.int64))
+
+    def explore(self, cells: IntArray, rng: np.random.Generator) -> IntArray:
+        """See `movement.Space`."""
+        at = np.minimum(np.searchsorted(self.places, cells), len(self.places) - 1)
+        strange = self.places[at] != cells
+        if strange.any():
+            from scipy.spatial import KDTree
+
+            tree = KDTree(_directions(self.grid.centres(self.places)))
+            at[strange] = tree.query(_directions(self.grid.centres(cells[strange])))[1]
+        weights = np.cumsum(np.arange(1.0, self._near.shape[1] + 1) ** -self.alpha)
+        rank = np.searchsorted(weights, rng.random(len(cells)) * weights[-1], side="right")
+        found: IntArray = self.places[self._near[at, np.minimum(rank, len(weights) - 1)]]
+        return found
+
+
+@dataclass(frozen=True)
+class JumpLaw:
+    """A distance from bins of known probabilities, log-uniform in the bin, in a uniform direction.
+
+    What leaves the grid or stays in the cell is drawn again, up to 20 times, and then nobody moves.
+
+    Args:
+        grid: public grid.
+        edges: [B + 1] rising edges of the bins, km, the first above 0.
+        probabilities: [B] of the bins.
+
+    Raises:
+        DataError: the edges do not rise from above 0, or the probabilities do not fit or do not add up to 1.
+    """
+
+    grid: Grid
+    edges: tuple[float, ...]
+    probabilities: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        edges, numbers = np.array(self.edges, dtype=np.float64), np.array(self.probabilities, dtype=np.float64)
+        rising = edges.ndim == 1 and len(edges) > 1 and edges[0] > 0 and bool((np.diff(edges) > 0).all())
+        fits = numbers.shape == (len(edges) - 1,) and bool((numbers >= 0).all())
+        if not rising or not fits or not np.isfinite(edges).all() or abs(numbers.sum() - 1) > 1e-6:
+            raise DataError(
+                "the bins of distance are invalid",
+                where="JumpLaw",
+                expected="edges in km that rise from above 0, and one probability for each bin, adding up to 1",
+                remedy="correct the edges, or divide the probabilities by their sum",
+            )
+        object.__setattr__(self, "edges", tuple(edges.tolist()))
+        object.__setattr__(self, "probabilities", tuple(numbers.tolist()))
+
+    def explore(self, cells: IntArray, rng: np.random.Generator) -> IntArray:
+        """See `movement.Space`."""
+        found = np.array(cells, dtype=np.int64)
+        total, edges = np.cumsum(self.probabilities), np.array(self.edges)
+        left = np.arange(len(found))
+        for _ in range(_TRIES):
+            if not len(left):
+                break
+            bins = np.searchsorted(total, rng.random(len(left)) * total[-1], side="right")
+            bins = np.minimum(bins, len(total) - 1)
+            km = edges[bins] * (edges[bins + 1] / edges[bins]) ** rng.random(len(left))
+            there = self.grid.cells(*_moved(self.grid.centres(found[left]), km, rng.random(len(left)) * 2 * np.pi))
+            good = (there >= 0) & (there != found[left])
+            found[left[good]] = there[good]
+            left = left[~good]
+        return found
+
+
+def _directions(points: FloatArray) -> FloatArray:
+    """Unit vectors [n, 3] of points [n, 2] in degrees: their order by distance is that on the sphere."""
+    lat, lon = np.radians(points[:, 0]), np.radians(points[:, 1])
+    return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1)
+
+
+def _moved(points: FloatArray, km: FloatArray, bearing: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Latitudes and longitudes [n] after `km` along great circles from points [n, 2]."""
+    lat, lon, angle = np.radians(points[:, 0]), np.radians(points[:, 1]), km / EARTH_KM
+    sine = np.sin(lat) * np.cos(angle) + np.cos(lat) * np.sin(angle) * np.cos(bearing)
+    up = np.arcsin(np.clip(sine, -1.0, 1.0))
+    east = lon + np.arctan2(np.sin(bearing) * np.sin(angle) * np.cos(lat), np.cos(angle) - np.sin(lat) * sine)
+    return np.degrees(up), (np.degrees(east) + 180.0) % 360.0 - 180.0
