@@ -189,6 +189,47 @@ FederatedSum = PoissonSum | DeviceSum | LaplaceSum
 """What a `FederatedVault` serves: its `PoissonSum`s have rate 1."""
 
 
+def sum_over_all(
+    people: int,
+    *,
+    name: str,
+    clip: float,
+    noise_multiplier: float | None,
+    noise: Literal["server", "shared", "device"] = "server",
+    floor: int | None = None,
+    steps: int = 1,
+    rows_per_unit: int = 1,
+) -> PoissonSum | DeviceSum:
+    """T noisy sums over everybody's first rows: a `PoissonSum` of rate 1, or a `DeviceSum` where devices add the noise.
+
+    Args:
+        people: the public population.
+        floor: fewest answers, for shared noise; None is nine in ten.
+        name, clip, noise_multiplier, steps, rows_per_unit: as in both.
+        noise: who adds it.
+    """
+    if noise == "server":
+        return PoissonSum(
+            name=name,
+            steps=steps,
+            rate=1.0,
+            clip=clip,
+            noise_multiplier=noise_multiplier,
+            rows_per_unit=rows_per_unit,
+            rows="first",
+        )
+    return DeviceSum(
+        name=name,
+        steps=steps,
+        devices=people,
+        clip=clip,
+        noise=noise,
+        noise_multiplier=noise_multiplier,
+        floor=(floor or math.ceil(0.9 * people)) if noise == "shared" else 1,
+        rows_per_unit=rows_per_unit,
+    )
+
+
 def zeros(part: FederatedSum, size: int) -> npt.NDArray[Any]:
     """The sum of no answers, [size] of the type that `answers` has."""
     whole = isinstance(part, LaplaceSum) or (isinstance(part, DeviceSum) and part.noise == "shared")
