@@ -9,9 +9,10 @@ import pytest
 
 from tacit.data.days import SLOTS, STAY, Days, actions
 from tacit.data.grids import RegularGrid
+from tacit.envs.movement import FixedPolicy
 from tacit.measure.attack_scores import Candidates, Likelihood, Nearest, Overlap, OwnDirection
 from tacit.measure.attacks import Attack, Run, Score, attack, auc_bound, trials
-from tacit.methods.imitation.baselines.epr import Constant, Fractions, policy
+from tacit.methods.imitation.baselines.epr import Fractions, policy
 
 GRID = RegularGrid(0.0, 0.0, 0.19, 0.19, 0.01)
 PEOPLE, DAYS, DELTA = 24, 6, 1e-5
@@ -116,8 +117,8 @@ def test_private_fractions_stay_below_the_bound(mu: float) -> None:
 
 
 def test_the_likelihood_of_a_day_is_the_product_over_its_steps() -> None:
-    distribution = (0.4, 0.3, 0.2, 0.1, 0.0)
-    found = CANDIDATES.log_likelihoods(Constant(distribution))
+    distribution = (0.4, 0.3, 0.2, 0.1)
+    found = CANDIDATES.log_likelihoods(FixedPolicy(distribution))
     taken = actions(CROWD.cells, last=False)
     assert found == pytest.approx(np.log(np.array(distribution)[taken]).sum(axis=1))
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from tacit.data import days as movement
-from tacit.data.days import LAST, SLOTS, Days
+from tacit.data.days import LAST, RETURN, SLOTS, Days
 from tacit.measure.attacks import Floats, Released
 
 Ints = NDArray[np.int64]
@@ -33,7 +33,7 @@ class Policy(Protocol):
     def probabilities(
         self, kind: Ints, slot: int, distinct: Ints, stay: Ints, home: NDArray[np.bool_]
     ) -> NDArray[np.float64]:
-        """Of the five actions, [n, 5]."""
+        """Of the five actions, or of the papers' four, [n, 5 or 4]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +61,8 @@ class Candidates:
     def log_likelihoods(self, policy: Policy) -> Floats:
         """Log-likelihood of each day's actions [D], the type of day summed out.
 
-        Impossible actions are not ruled out first: that changes a person's likelihood little, and not its rank among
-        runs. A policy that never goes to the last place is asked for the four actions of the papers.
+        Impossible actions are not ruled out first: what that changes of a person's likelihood is much the same in all
+        runs.
         """
         named, state, taken = self._states
         place, home = np.divmod(named, 2)
@@ -72,8 +72,8 @@ class Candidates:
             for slot in range(SLOTS - 1):
                 asked = policy.probabilities(np.full(len(named), kind), slot, distinct, stay, home.astype(bool))
                 action = taken[:, slot]
-                if not asked[:, LAST].any():
-                    action = np.where(action == LAST, movement.RETURN, action)
+                if asked.shape[1] == LAST:
+                    action = np.where(action == LAST, RETURN, action)
                 found[kind] += np.log(np.maximum(asked[state[:, slot], action], LEAST))
         return np.asarray(special.logsumexp(found, axis=0) - np.log(policy.kinds))
 

@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from tacit.data import days as movement
+from tacit.envs.movement import FixedPolicy
 from tacit.methods.imitation.baselines.people import Floats, Ints
 
 CLIP = 0.65
@@ -32,23 +33,7 @@ class Fractions:
         return np.stack([(taken == action).mean(axis=1) for action in range(self.size)], axis=1)
 
 
-@dataclass(frozen=True)
-class Constant:
-    """The same distribution over actions everywhere.
-
-    Args:
-        distribution: of stay, explore, home, return and the last place.
-    """
-
-    distribution: tuple[float, ...]
-    kinds: ClassVar[int] = 1
-
-    def probabilities(self, kind: Ints, slot: int, distinct: Ints, stay: Ints, home: Floats) -> Floats:
-        """[n, 5]."""
-        return np.tile(np.asarray(self.distribution), (len(distinct), 1))
-
-
-def policy(noisy: Floats) -> Constant:
+def policy(noisy: Floats) -> FixedPolicy:
     """The policy of noisy mean fractions [4]; those below `LEAST` are read as that."""
     positive = np.maximum(noisy, LEAST)
-    return Constant((*(float(p) for p in positive / positive.sum()), 0.0))
+    return FixedPolicy(tuple(float(p) for p in positive / positive.sum()))

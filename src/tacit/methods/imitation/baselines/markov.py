@@ -14,15 +14,18 @@ from tacit.data.days import SLOTS, Days
 from tacit.data.grids import Grid
 from tacit.methods.imitation.baselines.people import Floats, Ints
 
-CLIP = 0.5
-"""The largest norm of one person's shares of transitions: half of all steps within one block, and others."""
-THRESHOLD = 2.0
-"""Shares below so many standard deviations of the noise are read as none."""
+CLIP = 0.25
+"""The largest norm of one person's shares of transitions."""
+STAY = 0.3
+"""What steps within a block count: they are by far the most, and one person's take up room for what else there is."""
+THRESHOLD = 3.0
+"""Shares below so many standard deviations of the noise may be noise."""
 
 
 @dataclass(frozen=True)
 class Transitions:
-    """Shares of a day's 47 steps that lead from one block to another, of those within the vocabulary.
+    """Shares of a day's 47 steps that lead from one block to another, of those within the vocabulary; those that stay
+    in a block count `STAY` each. The first number is the share of all that lead to another block.
 
     Args:
         grid: the public grid.
@@ -36,20 +39,23 @@ class Transitions:
 
     @property
     def size(self) -> int:
-        """K^2."""
-        return len(self.vocabulary) ** 2
+        """1 + K^2."""
+        return 1 + len(self.vocabulary) ** 2
 
     def __call__(self, days: Ints) -> Floats:
-        """Cells [n, 48] -> [n, K^2], rows by where a step begins."""
-        blocks = self.grid.coarsen(days, self.factor)
+        """Cells [n, 48] -> [n, 1 + K^2], rows by where a step begins."""
+        blocks, size = self.grid.coarsen(days, self.factor), len(self.vocabulary)
         order = np.argsort(self.vocabulary)
         known = np.asarray(self.vocabulary)[order]
-        place = np.minimum(np.searchsorted(known, blocks), len(known) - 1)
+        place = np.minimum(np.searchsorted(known, blocks), size - 1)
         names = np.where(known[place] == blocks, order[place], -1)
         here, there = names[:, :-1], names[:, 1:]
         day, step = np.nonzero((here >= 0) & (there >= 0))
-        cell = day * self.size + here[day, step] * len(known) + there[day, step]
-        return np.bincount(cell, minlength=len(days) * self.size).reshape(-1, self.size) / (SLOTS - 1)
+        cell = day * size**2 + here[day, step] * size + there[day, step]
+        counts = np.bincount(cell, minlength=len(days) * size**2).reshape(-1, size, size) / (SLOTS - 1)
+        moving = counts.sum(axis=(1, 2)) - np.trace(counts, axis1=1, axis2=2)
+        counts = counts * (1 - (1 - STAY) * np.eye(size))
+        return np.concatenate([moving[:, None], counts.reshape(len(days), -1)], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,13 +89,19 @@ class BlockChain:
 
 
 def simulator(statistic: Transitions, starts: Floats, noisy: Floats, noise: float) -> BlockChain:
-    """The chain of noisy mean shares [K^2] with this much noise, and of the blocks' released weights [K].
+    """The chain of noisy mean shares [1 + K^2] with this much noise, and of the blocks' released weights [K].
 
-    From a block that no share is left of, nobody leaves.
+    Shares that may be noise are left out. Instead, as much weight as one of them could have is given to a common law: to
+    stay as often as everybody does, and else to go to a block by its weight.
     """
     size = len(statistic.vocabulary)
-    shares = np.where(noisy > THRESHOLD * noise, noisy, 0.0).reshape(size, size)
-    total = shares.sum(axis=1, keepdims=True)
-    matrix = np.where(total > 0, shares / np.where(total > 0, total, 1.0), np.eye(size))
     weights = np.maximum(starts, 0.0) + 1e-12
-    return BlockChain(statistic.grid, statistic.factor, statistic.vocabulary, weights / weights.sum(), matrix)
+    weights /= weights.sum()
+    scale, doubt = 1 - (1 - STAY) * np.eye(size), max(THRESHOLD * noise, 1e-12)
+    released = noisy[1:].reshape(size, size)
+    staying = max(float(np.trace(released)) / STAY, 1e-3)
+    common = staying * np.eye(size) + max(float(noisy[0]), 1e-3) * weights
+    common /= common.sum(axis=1, keepdims=True)
+    shares = np.where(released > doubt, released, 0.0) / scale
+    matrix = (shares + doubt * common) / (shares.sum(axis=1, keepdims=True) + doubt)
+    return BlockChain(statistic.grid, statistic.factor, statistic.vocabulary, weights, matrix)

@@ -74,7 +74,7 @@ class Rhythm:
     kinds: ClassVar[int] = 1
 
     def probabilities(self, kind: Ints, slot: int, distinct: Ints, stay: Ints, home: Floats) -> Floats:
-        """[n, 5]; a person without another place to return to explores."""
+        """[n, 4]; a person without another place to return to explores."""
         rate = self.leave[slot * BLOCKS // (SLOTS - 1)]
         at_home = np.asarray(home, bool)
         moving = np.where(at_home, rate, min(self.burst * rate, _MOST))
@@ -82,25 +82,34 @@ class Rhythm:
         new = np.minimum(self.rho * np.maximum(distinct, 1.0) ** -self.gamma, 1.0)
         new = np.where(distinct > np.where(at_home, 1, 2), new, 1.0)
         moved = moving * other
-        none = np.zeros(len(distinct))
-        return np.stack([1 - moving, moved * new, moving * (1 - other), moved * (1 - new), none], axis=1)
+        return np.stack([1 - moving, moved * new, moving * (1 - other), moved * (1 - new)], axis=1)
 
 
-def policy(noisy: Floats) -> Rhythm:
-    """The policy of noisy mean moments [34], by the method of moments; negative shares are read as none.
+def policy(noisy: Floats, noise: float) -> Rhythm:
+    """The policy of noisy mean moments [34] with this much noise, by the method of moments.
 
-    beta_1 makes the moves from away, and beta_2 those of them that go to another place, as many as they are at the
-    released times of being away; rho and gamma have the largest binomial likelihood on a public grid.
+    The rhythm is drawn to its mean as far as noise explains it (James and Stein). beta_1 makes the moves from away, and
+    beta_2 those of them that go to another place, as many as they are at the released times of being away; rho and
+    gamma have the largest binomial likelihood on a public grid. Negative shares are read as none.
     """
-    shares = np.maximum(noisy, 0.0)
-    staying, leaving, away = shares[: 3 * BLOCKS].reshape(3, BLOCKS)
-    onward, homeward = shares[3 * BLOCKS : 3 * BLOCKS + 2]
-    new, old = shares[3 * BLOCKS + 2 :].reshape(2, len(PLACES))
-    leave = np.clip(leaving / np.maximum(staying + leaving, 1e-3), _LEAST, _MOST)
+    staying, leaving, away = noisy[: 3 * BLOCKS].reshape(3, BLOCKS)
+    onward, homeward = np.maximum(noisy[3 * BLOCKS : 3 * BLOCKS + 2], 0.0)
+    new, old = np.maximum(noisy[3 * BLOCKS + 2 :], 0.0).reshape(2, len(PLACES))
+    leave, away = _rhythm(staying, leaving, noise), np.maximum(away, 0.0)
     burst = (onward + homeward) / max(float(away @ leave), 1e-6)
     beta = onward / max(burst * float(away @ leave**2), 1e-6)
     rho, gamma = _exploration(new, old)
     return Rhythm(tuple(float(p) for p in leave), float(burst), float(beta), rho, gamma)
+
+
+def _rhythm(staying: Floats, leaving: Floats, noise: float) -> Floats:
+    """Probabilities of leaving home [8] from shares of staying and leaving."""
+    home = staying + leaving
+    rate = float(np.clip(leaving.sum() / max(home.sum(), 1e-3), _LEAST, _MOST))
+    apart = leaving - rate * home
+    explained = BLOCKS * noise**2 * ((1 - rate) ** 2 + rate**2) / max(float(apart @ apart), 1e-12)
+    spread = max(0.0, 1.0 - explained) * apart / np.maximum(home, max(home.mean(), 1e-3) / 2)
+    return np.clip(rate + spread, _LEAST, _MOST)
 
 
 def _exploration(new: Floats, old: Floats) -> tuple[float, float]:
