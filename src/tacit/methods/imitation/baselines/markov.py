@@ -91,7 +91,7 @@ class BlockChain:
 def simulator(statistic: Transitions, starts: Floats, noisy: Floats, noise: float) -> BlockChain:
     """The chain of noisy mean shares [1 + K^2] with this much noise, and of the blocks' released weights [K].
 
-    Shares that may be noise are left out. Instead, as much weight as one of them could have is given to a common law: to
+    Shares that may be noise are left out. As much weight as one of them could have goes to a common law instead: to
     stay as often as everybody does, and else to go to a block by its weight.
     """
     size = len(statistic.vocabulary)

@@ -109,7 +109,7 @@ def _rhythm(staying: Floats, leaving: Floats, noise: float) -> Floats:
     apart = leaving - rate * home
     explained = BLOCKS * noise**2 * ((1 - rate) ** 2 + rate**2) / max(float(apart @ apart), 1e-12)
     spread = max(0.0, 1.0 - explained) * apart / np.maximum(home, max(home.mean(), 1e-3) / 2)
-    return np.clip(rate + spread, _LEAST, _MOST)
+    return np.asarray(np.clip(rate + spread, _LEAST, _MOST))
 
 
 def _exploration(new: Floats, old: Floats) -> tuple[float, float]:
