@@ -15,7 +15,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from tacit.errors import AccountingError
-from tacit.privacy import accountants, accounting
+from tacit.privacy import accountants, accounting, accounting_table
 from tacit.privacy.events import EpsilonDeltaDpEvent, flatten
 from tacit.units import Relation
 
@@ -275,8 +275,8 @@ def test_disagreeing_accountants_are_refused(monkeypatch: pytest.MonkeyPatch) ->
     honest = accounting.epsilon(event, delta=1e-6, relation="add_or_remove").epsilon
     for wrong in (0.97 * honest, 1.03 * honest):
         accounting._bound.cache_clear()
-        row = accounting._Row("liar", lambda leaves, relation, delta, wrong=wrong: wrong)
-        monkeypatch.setitem(accounting._TABLE, ("poisson_gaussian", "add_or_remove"), row)  # type: ignore[arg-type]
+        row = accounting_table.Row("liar", lambda leaves, relation, delta, wrong=wrong: wrong)
+        monkeypatch.setitem(accounting_table.TABLE, ("poisson_gaussian", "add_or_remove"), row)  # type: ignore[arg-type]
         with pytest.raises(AccountingError, match="disagree"):
             accounting.epsilon(event, delta=1e-6, relation="add_or_remove")
     monkeypatch.undo()
@@ -288,7 +288,7 @@ def test_disagreeing_accountants_are_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.usefixtures("uncached")
 def test_a_pair_that_is_not_in_the_table_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(accounting._TABLE, ("poisson_gaussian", "replace_one"))  # type: ignore[arg-type]
+    monkeypatch.delitem(accounting_table.TABLE, ("poisson_gaussian", "replace_one"))  # type: ignore[arg-type]
     for one in (
         fixed_size(10, 2, 2.0, 5),
         both(fixed_size(10, 2, 2.0), gaussian(2.0), poisson(0.1, 2.0, 3)),

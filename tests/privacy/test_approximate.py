@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from tacit.errors import AccountingError
-from tacit.privacy import accountants, accounting
+from tacit.privacy import accountants, accounting, accounting_table
 from tacit.privacy.events import EpsilonDeltaDpEvent
 from tacit.units import Relation
 
@@ -51,7 +51,7 @@ def test_epsilon_by_closed_form_and_by_privacy_loss_distribution(
         if bound.epsilon > 0:
             again = accounting.delta(event, epsilon=bound.epsilon, relation=relation)
             assert again == pytest.approx(at, rel=1e-5, abs=1e-12)
-    assert {bound.accountant, bound.check_accountant} == {accounting.OWN_PROOF, accounting.RESPONSE}
+    assert {bound.accountant, bound.check_accountant} == {accounting_table.OWN_PROOF, accounting_table.RESPONSE}
 
 
 def test_at_its_own_delta_epsilon_is_exactly_its_own_and_below_it_nothing_is_promised() -> None:

@@ -10,7 +10,13 @@ import pytest
 from test_certificate import build, edits, leaves, put, redigested, verify
 
 from tacit.errors import AccountingError, CertificateError
-from tacit.privacy import accounting, certificate_consensus, certificate_fields, certificate_json
+from tacit.privacy import (
+    accounting,
+    accounting_table,
+    certificate_consensus,
+    certificate_fields,
+    certificate_json,
+)
 from tacit.privacy.above_threshold import AboveThreshold
 from tacit.privacy.certificate_schema import schema
 from tacit.privacy.events import flatten
@@ -92,7 +98,7 @@ def test_parts_and_certificate_account_for_the_same_event() -> None:
     event = certificate_fields.parts_event(SETS["logs and a pool"])
     bound = accounting.epsilon(event, delta=1e-4, relation="add_or_remove")
     assert built.epsilon == accounting.round_up(bound.epsilon, 6)
-    assert [row["name"] for row in built.accountants] == [accounting.PLD, accounting.MIXED]
+    assert [row["name"] for row in built.accountants] == [accounting_table.PLD, accounting_table.MIXED]
     assert [row["delta"] for row in built.profile] == [1e-3, 1e-4]
 
 

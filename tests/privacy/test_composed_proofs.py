@@ -15,7 +15,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from tacit.errors import AccountingError
-from tacit.privacy import accountants, accounting, approximate
+from tacit.privacy import accountants, accounting, accounting_table, approximate
 from tacit.privacy.events import EpsilonDeltaDpEvent, event_from_json, event_to_json, flatten
 from tacit.units import Relation
 
@@ -135,7 +135,7 @@ def test_beside_a_gaussian_it_is_the_integral_over_all_outcomes(kinds: Kinds, re
         assert exact * (1 - 1e-6) <= found <= exact * 1.002
         bound = accounting.epsilon(event, delta=exact, relation=relation)
         assert bound.epsilon == pytest.approx(epsilon, abs=2e-3)
-        assert (bound.accountant, bound.check_accountant) == (accounting.PLD, accounting.MIXED)
+        assert (bound.accountant, bound.check_accountant) == (accounting_table.PLD, accounting_table.MIXED)
 
 
 @pytest.mark.parametrize(("q", "relation"), list(itertools.product((0.1, 0.6), RELATIONS)))

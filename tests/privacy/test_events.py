@@ -30,6 +30,8 @@ LEAVES = st.one_of(
     st.builds(dp_event.PoissonSampledDpEvent, st.floats(1e-9, 1.0), SIGMAS.map(G)),
     st.builds(lambda b, more, g: Fixed(b + more, b, g), st.integers(1, 10**6), st.integers(0, 10**9), SIGMAS.map(G)),
     st.builds(EpsilonDeltaDpEvent, st.floats(1e-6, 500), st.floats(0, 1, exclude_max=True)),
+    SIGMAS.map(dp_event.LaplaceDpEvent),
+    st.floats(1e-9, 1e5).map(dp_event.ZCDpEvent),
     st.just(dp_event.NonPrivateDpEvent()),
 )
 EVENTS = st.recursive(
@@ -86,6 +88,25 @@ def test_parallel_is_the_gaussian_of_the_largest_precision() -> None:
     assert parallel([G(2.0), G(0.0)]) == dp_event.NonPrivateDpEvent()
 
 
+def test_parallel_with_a_concentrated_event_is_the_largest_rho() -> None:
+    """A Gaussian at noise 2 and two steps of rho 0.1 (0.125 + 0.2) dominate one step of rho 0.3."""
+    one = dp_event.ComposedDpEvent([G(2.0), dp_event.SelfComposedDpEvent(dp_event.ZCDpEvent(0.1), 2)])
+    for events in ([one, dp_event.ZCDpEvent(0.3)], [dp_event.ZCDpEvent(0.3), one]):
+        found = parallel(events)
+        assert isinstance(found, dp_event.ZCDpEvent)
+        assert found.rho == pytest.approx(0.325, rel=1e-12)
+    assert parallel([G(1.0), dp_event.ZCDpEvent(0.3)]).rho == pytest.approx(0.5, rel=1e-15)
+
+
+def test_no_laplace_noise_is_no_privacy_and_its_kinds_stay_apart() -> None:
+    laplace, concentrated = dp_event.LaplaceDpEvent, dp_event.ZCDpEvent
+    assert flatten(laplace(0.0)) == ((dp_event.NonPrivateDpEvent(), 1),)
+    events = [laplace(2.0), concentrated(0.5), laplace(1.0), G(1.0)]
+    for order in (events, events[::-1]):
+        leaves = flatten(dp_event.SelfComposedDpEvent(dp_event.ComposedDpEvent(order), 3))
+        assert leaves == ((G(1.0), 3), (laplace(1.0), 3), (laplace(2.0), 3), (concentrated(0.5), 3))
+
+
 @pytest.mark.parametrize(
     "events",
     [
@@ -122,7 +143,7 @@ def deep(levels: int) -> dict[str, Any]:
 BAD = {
     "no object": [1.0],
     "no kind": {},
-    "unknown kind": {"kind": "laplace", "noise_multiplier": 1.0},
+    "unknown kind": {"kind": "discrete_laplace", "noise_parameter": 1.0},
     "unhashable kind": {"kind": ["gaussian"]},
     "module path": {"kind": "os.system", "module_name": "os"},
     "extra key": {**gaussian(1.0), "comment": ""},
@@ -166,6 +187,12 @@ BAD = {
     "epsilon inf": {"kind": "epsilon_delta", "epsilon": math.inf, "delta": 0.0},
     "delta 1": {"kind": "epsilon_delta", "epsilon": 1.0, "delta": 1.0},
     "delta negative": {"kind": "epsilon_delta", "epsilon": 1.0, "delta": -1e-9},
+    "rho 0": {"kind": "zcdp", "rho": 0.0},
+    "rho of text": {"kind": "zcdp", "rho": "1"},
+    "xi": {"kind": "zcdp", "rho": 1.0, "xi": 0.0},
+    "laplace scale nan": {"kind": "laplace", "noise_multiplier": math.nan},
+    "laplace with a rate": {"kind": "laplace", "noise_multiplier": 1.0, "rate": 0.1},
+    "sampled laplace": {"kind": "poisson_sampled", "rate": 0.1, "event": {"kind": "laplace", "noise_multiplier": 1.0}},
     "count 0": {"kind": "self_composed", "count": 0, "event": gaussian(1.0)},
     "count -1": {"kind": "self_composed", "count": -1, "event": gaussian(1.0)},
     "count 1.5": {"kind": "self_composed", "count": 1.5, "event": gaussian(1.0)},
@@ -191,7 +218,12 @@ def test_anything_else_is_refused(value: object) -> None:
 @pytest.mark.parametrize(
     "event",
     [
-        dp_event.LaplaceDpEvent(1.0),
+        dp_event.DiscreteLaplaceDpEvent(1.0, 1),
+        dp_event.LaplaceDpEvent(-1.0),
+        dp_event.LaplaceDpEvent(math.nan),
+        dp_event.ZCDpEvent(0.5, 0.1),
+        dp_event.ZCDpEvent(0.0),
+        dp_event.ZCDpEvent(math.inf),
         dp_event.UnsupportedDpEvent(),
         dp_event.NoOpDpEvent(),
         Fixed(10, 11, G(1.0)),
@@ -200,7 +232,8 @@ def test_anything_else_is_refused(value: object) -> None:
         EpsilonDeltaDpEvent(math.nan, 0.0),
         EpsilonDeltaDpEvent(1.0, 1.0),
         dp_event.PoissonSampledDpEvent(0.1, dp_event.LaplaceDpEvent(1.0)),
-        dp_event.ComposedDpEvent([G(1.0), dp_event.LaplaceDpEvent(1.0)]),
+        dp_event.PoissonSampledDpEvent(0.1, dp_event.ZCDpEvent(1.0)),
+        dp_event.ComposedDpEvent([G(1.0), dp_event.UnsupportedDpEvent()]),
         dp_event.PoissonSampledDpEvent(math.nan, G(1.0)),
         G(-1.0),
     ],

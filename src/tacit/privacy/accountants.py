@@ -2,8 +2,9 @@
 
 `pessimistic` is the certified upper bound; the others only check it. Every accountant takes the canonical
 `(event, count)` leaves of `events.flatten` (no `NonPrivateDpEvent` among them) and a neighbouring relation. A step over
-a fixed-size sample without replacement is in `fixed_size.py`; `EpsilonDeltaDpEvent`, which only `pessimistic` and the
-Renyi bounds take, in `approximate.py`.
+a fixed-size sample without replacement is in `fixed_size.py`, one with Laplace noise in `laplace.py`;
+`EpsilonDeltaDpEvent`, which only `pessimistic` and the Renyi bounds take, in `approximate.py`; `ZCDpEvent`, of which
+only the Renyi bound at one order is here, in `concentrated.py`.
 
 Dominating pairs. Let one unit's contribution have norm at most 1 and the noise standard deviation sigma. With
 `add_or_remove` a step is dominated, in the two directions, by ((1-q) N(0) + q N(1), N(0)) and its swap; with
@@ -23,6 +24,7 @@ from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event
+from dp_accounting.dp_event import LaplaceDpEvent, ZCDpEvent
 from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant, compute_epsilon
@@ -30,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, logsumexp, ndtr
 
-from tacit.privacy import approximate, fixed_size
+from tacit.privacy import approximate, fixed_size, laplace
 from tacit.privacy.events import Leaves
 from tacit.units import Relation
 
@@ -46,7 +48,7 @@ _ORDERS = [*range(2, 65), 80, 96, 128, 192, 256, 512, 1024]  # whole: the series
 
 
 def sensitivity(relation: Relation) -> float:
-    """How far one neighbour's Gaussian centre is from the other's, in clips: 1 to add or remove, 2 to replace."""
+    """How far one neighbour's centre of the noise is from the other's, in clips: 1 to add or remove, 2 to replace."""
     return 1.0 if relation == "add_or_remove" else 2.0
 
 
@@ -58,6 +60,20 @@ def gaussian_mu(leaves: Leaves, relation: Relation) -> float:
     """
     precision = sum(count / _noise(leaf) ** 2 for leaf, count in leaves)
     return sensitivity(relation) * math.sqrt(precision)
+
+
+def mu(leaves: Leaves, relation: Relation) -> float:
+    """A mu for which the composition is mu-GDP at every epsilon, all sampling ignored; inf where there is none.
+
+    Exact for plain Gaussians. For a `ZCDpEvent` none is known: Renyi curves say too little of the smallest epsilons.
+    """
+    own, rest = approximate.split(leaves)
+    if any(isinstance(leaf, ZCDpEvent) for leaf, _ in rest):
+        return math.inf
+    numbers = tuple(item for item in rest if isinstance(item[0], LaplaceDpEvent))
+    others = tuple(item for item in rest if item not in numbers)
+    squares = math.fsum(count * laplace.mu(_pure(leaf, relation)) ** 2 for leaf, count in numbers)
+    return math.hypot(approximate.mu(own), gaussian_mu(others, relation), math.sqrt(squares))
 
 
 def gaussian_delta(epsilon: Array | float, mu: Array | float) -> Array:
@@ -125,28 +141,32 @@ def pessimistic(leaves: Leaves, relation: Relation, *, spread: float) -> Any:
 
 @lru_cache(maxsize=8)
 def _pessimistic(leaves: Leaves, relation: Relation, spread: float) -> Any:
-    far = sensitivity(relation)
     own, gaussians = approximate.split(leaves)
-    variance = approximate.variance(own) + sum(count * _loss_std(leaf, far) ** 2 for leaf, count in gaussians)
+    variance = approximate.variance(own) + sum(count * _loss_std(leaf, relation) ** 2 for leaf, count in gaussians)
     interval = _interval(variance, sum(count for _, count in leaves), spread)
     largest_grid = _MAX_GRID * min(1.0, math.sqrt(1e-4 / spread))
-    widest = max(approximate.width(own), max(_width(leaf, far) for leaf, _ in gaussians))
+    widest = max(approximate.width(own), max(_width(leaf, relation) for leaf, _ in gaussians))
     interval = max(interval, widest / largest_grid)
     total = approximate.pessimistic(own, interval) if own else None
     for leaf, count in gaussians:
-        q, sigma = _parameters(leaf)
-        if isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent):
-            one = fixed_size.pessimistic(q, sigma, interval)
-        else:
-            one = privacy_loss_distribution.from_gaussian_mechanism(
-                sigma,
-                value_discretization_interval=interval,
-                sampling_prob=q,
-                neighboring_relation=_RELATIONS[relation],
-            )
+        one = _one_pessimistic(leaf, relation, interval)
         composed = one.self_compose(count) if count > 1 else one
         total = composed if total is None else total.compose(composed)
     return total
+
+
+def _one_pessimistic(leaf: Any, relation: Relation, interval: float) -> Any:
+    if isinstance(leaf, LaplaceDpEvent):
+        return laplace.pessimistic(_pure(leaf, relation), interval)
+    q, sigma = _parameters(leaf)
+    if isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent):
+        return fixed_size.pessimistic(q, sigma, interval)
+    return privacy_loss_distribution.from_gaussian_mechanism(
+        sigma,
+        value_discretization_interval=interval,
+        sampling_prob=q,
+        neighboring_relation=_RELATIONS[relation],
+    )
 
 
 def _interval(variance: float, steps: int, spread: float) -> float:
@@ -182,6 +202,12 @@ def _renyi(leaves: Leaves, relation: Relation, orders: tuple[float, ...]) -> Rdp
     """
     accountant = RdpAccountant(orders, _RELATIONS[relation])
     for leaf, count in leaves:
+        if isinstance(leaf, LaplaceDpEvent):
+            accountant.compose(LaplaceDpEvent(leaf.noise_multiplier / sensitivity(relation)), count)
+            continue
+        if isinstance(leaf, ZCDpEvent):
+            accountant.compose(ZCDpEvent(leaf.rho * sensitivity(relation) ** 2), count)
+            continue
         q, sigma = _parameters(leaf)
         step = dp_event.GaussianDpEvent(sigma / sensitivity(relation))
         if isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent):
@@ -237,7 +263,9 @@ def estimate(leaves: Leaves, relation: Relation) -> tuple[LossGrid, ...]:
     that its mean is kept, hence centred rather than rounded up.
     """
     merged = _merged(leaves)
-    one_sided = relation == "replace_one" or all(_parameters(leaf)[0] == 1 for leaf, _ in merged)
+    one_sided = relation == "replace_one" or all(
+        isinstance(leaf, LaplaceDpEvent) or _parameters(leaf)[0] == 1 for leaf, _ in merged
+    )
     directions = (False,) if one_sided else (False, True)
     return tuple(_compose(merged, relation, swapped) for swapped in directions)
 
@@ -264,6 +292,8 @@ def _compose(leaves: Leaves, relation: Relation, swapped: bool) -> LossGrid:
 
 def _step(leaf: Any, relation: Relation, swapped: bool) -> tuple[Array, Array]:
     """Losses and masses of one step."""
+    if isinstance(leaf, LaplaceDpEvent):
+        return laplace.losses(_pure(leaf, relation))
     if isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent):
         return fixed_size.losses(*_parameters(leaf))
     return _single_step(*_parameters(leaf), relation, swapped)
@@ -301,22 +331,26 @@ def _variance(losses: Array, masses: Array) -> float:
     return float(np.dot((losses - mean) ** 2, masses))
 
 
-def _loss_std(leaf: Any, far: float) -> float:
+def _loss_std(leaf: Any, relation: Relation) -> float:
     """Standard deviation of one step's loss; for small rates q sqrt(exp(1/sigma^2) - 1), at most the Gaussian's."""
+    if isinstance(leaf, LaplaceDpEvent):
+        return laplace.loss_std(_pure(leaf, relation))
     q, sigma = _parameters(leaf)
     if isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent):
         return fixed_size.loss_std(q, sigma)
-    sigma = sigma / far
+    sigma = sigma / sensitivity(relation)
     exponent = min(1 / sigma**2, 80.0)
     return min(q * math.sqrt(math.expm1(exponent)), 1 / sigma)
 
 
-def _width(leaf: Any, far: float) -> float:
+def _width(leaf: Any, relation: Relation) -> float:
     """Width of the losses of one step over ten standard deviations of noise on either side."""
+    if isinstance(leaf, LaplaceDpEvent):
+        return 2 * _pure(leaf, relation)
     q, sigma = _parameters(leaf)
     if isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent):
         return fixed_size.width(q, sigma)
-    sigma = sigma / far
+    sigma = sigma / sensitivity(relation)
     tilt = math.log(q) + 10 / sigma + 0.5 / sigma**2
     return 2 * float(np.logaddexp(0.0, tilt)) if q < 1 else 20 / sigma + 1 / sigma**2
 
@@ -338,6 +372,11 @@ def _parameters(leaf: Any) -> tuple[float, float]:
     if isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent):
         return leaf.sample_size / leaf.source_dataset_size, float(leaf.event.noise_multiplier)
     return float(leaf.sampling_probability), float(leaf.event.noise_multiplier)
+
+
+def _pure(leaf: LaplaceDpEvent, relation: Relation) -> float:
+    """The epsilon of pure differential privacy of one number with Laplace noise."""
+    return sensitivity(relation) / float(leaf.noise_multiplier)
 
 
 def _noise(leaf: Any) -> float:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tacit.errors import PlanError
 from tacit.privacy.discrete_laplace import Draw, Integers, discrete_laplace
 
-LARGEST_NUMERATOR, LARGEST_DENOMINATOR = 2**40, 2**10
+LARGEST_NUMERATOR, LARGEST_DENOMINATOR = 2**50, 2**10
 
 _FAR = 64
 """Proposals beyond so many scales are refused: the coin would keep one of them with probability below e^-1900."""
@@ -28,7 +28,7 @@ def discrete_gaussian(draw: Draw, size: int, variance: int | Fraction) -> Intege
     Args:
         draw: where the uniform integers come from.
         size: how many.
-        variance: V, a fraction with a numerator of at most 2^40 and a denominator of at most 2^10. The variance itself
+        variance: V, a fraction with a numerator of at most 2^50 and a denominator of at most 2^10. The variance itself
             is never above it, and V to a relative 1e-15 for V >= 1.
 
     Raises:
@@ -54,7 +54,7 @@ def _parts(variance: int | Fraction) -> tuple[int, int]:
         raise PlanError(
             "the variance of the noise is out of range",
             where="SecretNoise.discrete_gaussian",
-            expected="a whole number or a Fraction > 0, numerator at most 2**40, denominator at most 2**10",
+            expected="a whole number or a Fraction > 0, numerator at most 2**50, denominator at most 2**10",
             remedy="give the variance in steps of the grid, rounded up to such a number",
         )
     return value.numerator, value.denominator

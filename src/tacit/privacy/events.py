@@ -1,7 +1,8 @@
 """Privacy events as data: a closed whitelist of events, their JSON form and their canonical list.
 
-An event holds the parameters that are necessary and sufficient to account for a mechanism. All but the last kind are
-`dp_accounting`'s. Only these exist here; whatever else arrives, from a file or from a caller, is refused:
+An event holds the parameters that are necessary and sufficient to account for a mechanism. All but
+`EpsilonDeltaDpEvent` are `dp_accounting`'s. Only these exist here; whatever else arrives, from a file or from a caller,
+is refused:
 
 | event | JSON `kind` | parameters |
 |---|---|---|
@@ -12,6 +13,12 @@ An event holds the parameters that are necessary and sufficient to account for a
 | `ComposedDpEvent` | `composed` | `events` |
 | `NonPrivateDpEvent` | `non_private` | none |
 | `EpsilonDeltaDpEvent` | `epsilon_delta` | `epsilon`, `delta` |
+| `LaplaceDpEvent` | `laplace` | `noise_multiplier`: scale of the noise / largest absolute value of one unit's number |
+| `ZCDpEvent` | `zcdp` | `rho`: Renyi divergence / order, for neighbours that are one clip apart; no `xi` |
+
+One Laplace event is one number; a vector is as many as it has coordinates. Under `replace_one` neighbours are two clips
+apart: the Laplace mechanism is then 2 / noise_multiplier-DP, and the rho of a `ZCDpEvent` counts four times, as that of
+noise whose Renyi divergence grows with the square of the shift.
 
 A sample without replacement is of exactly `batch` out of `population` slots, uniformly; its noise multiplier is, as
 everywhere in this library, the standard deviation over the clip of one unit's contribution.
@@ -25,7 +32,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dp_accounting import dp_event
-from dp_accounting.dp_event import DpEvent
+from dp_accounting.dp_event import DpEvent, LaplaceDpEvent, ZCDpEvent
 
 from tacit.errors import AccountingError
 
@@ -36,6 +43,7 @@ MIN_NOISE, MAX_NOISE = 1e-3, 1e9
 MIN_RATE = 1e-12
 MAX_POPULATION = 10**12
 MIN_EPSILON, MAX_EPSILON = 1e-6, 500.0
+MIN_RHO, MAX_RHO = 0.5 / MAX_NOISE**2, 0.5 / MIN_NOISE**2
 
 Leaves = tuple[tuple[DpEvent, int], ...]
 
@@ -64,6 +72,8 @@ _KEYS: dict[str, set[str]] = {
     "composed": {"events"},
     "non_private": set(),
     "epsilon_delta": {"epsilon", "delta"},
+    "laplace": {"noise_multiplier"},
+    "zcdp": {"rho"},
 }
 
 
@@ -112,25 +122,32 @@ def parallel(events: Sequence[DpEvent]) -> DpEvent:
     Guarantee: for both relations, and also where the set that a replaced unit falls into depends on its own records:
     then each of two sets sees one unit come or go, one clip apart rather than two, and with s the noise multipliers
     sqrt(1/s_A^2 + 1/s_B^2) <= 2 max(1/s_A, 1/s_B) (`proofs/fixed_size_sampling.md`). The events may be run adaptively
-    and interleaved.
+    and interleaved. With a `ZCDpEvent` among them it is a `ZCDpEvent`, by rho_A + rho_B <= 4 max(rho_A, rho_B).
 
     Args:
-        events: at least one; each composes to plain Gaussians.
+        events: at least one; each composes to plain Gaussians and `ZCDpEvent`s.
 
     Raises:
-        AccountingError: there are no events, or one holds a sampled or otherwise not plainly Gaussian step.
+        AccountingError: there are no events, or one holds a step that is sampled or of another kind.
     """
-    precisions = []
+    precisions, gaussian = [], True
     for event in events:
         leaves = flatten(event)
         if any(isinstance(leaf, dp_event.NonPrivateDpEvent) for leaf, _ in leaves):
             return dp_event.NonPrivateDpEvent()
-        if not leaves or not all(isinstance(leaf, dp_event.GaussianDpEvent) for leaf, _ in leaves):
+        if not leaves or not all(isinstance(leaf, dp_event.GaussianDpEvent | ZCDpEvent) for leaf, _ in leaves):
             raise _refused("a parallel composition of other than plain Gaussian steps", "Gaussian steps in every set")
-        precisions.append(math.fsum(count / leaf.noise_multiplier**2 for leaf, count in leaves))
+        gaussian = gaussian and all(isinstance(leaf, dp_event.GaussianDpEvent) for leaf, _ in leaves)
+        precisions.append(math.fsum(count * 2 * rho(leaf) for leaf, count in leaves))
     if not precisions:
         raise _refused("a parallel composition of nothing", "at least one event")
-    return dp_event.GaussianDpEvent(1 / math.sqrt(max(precisions)))
+    largest = max(precisions)
+    return dp_event.GaussianDpEvent(1 / math.sqrt(largest)) if gaussian else ZCDpEvent(largest / 2)
+
+
+def rho(leaf: DpEvent) -> float:
+    """Renyi divergence / order of a plain Gaussian or a `ZCDpEvent`, for neighbours that are one clip apart."""
+    return float(leaf.rho) if isinstance(leaf, ZCDpEvent) else 0.5 / float(leaf.noise_multiplier) ** 2
 
 
 def fixed_size_sampler(batch: int, population: int) -> str:
@@ -148,6 +165,10 @@ def _sort_key(leaf: DpEvent) -> tuple[float, ...]:
         return (3, leaf.sample_size / leaf.source_dataset_size, leaf.event.noise_multiplier, leaf.source_dataset_size)
     if isinstance(leaf, EpsilonDeltaDpEvent):
         return (4, leaf.epsilon, leaf.delta)
+    if isinstance(leaf, LaplaceDpEvent):
+        return (5, leaf.noise_multiplier)
+    if isinstance(leaf, ZCDpEvent):
+        return (6, leaf.rho)
     if isinstance(leaf, dp_event.PoissonSampledDpEvent):
         return (1, leaf.sampling_probability, leaf.event.noise_multiplier)
     if isinstance(leaf, dp_event.GaussianDpEvent):
@@ -194,6 +215,13 @@ def _leaf(event: DpEvent) -> DpEvent:
         )
     if isinstance(event, EpsilonDeltaDpEvent):
         return EpsilonDeltaDpEvent(*_epsilon_delta(event.epsilon, event.delta))
+    if isinstance(event, LaplaceDpEvent):
+        scale = _noise(event.noise_multiplier)
+        return LaplaceDpEvent(scale) if scale else dp_event.NonPrivateDpEvent()
+    if isinstance(event, ZCDpEvent):
+        if event.xi != 0:
+            raise _refused("a concentrated event whose xi is not 0", "rho alone")
+        return ZCDpEvent(_real(event.rho, "rho", MIN_RHO, MAX_RHO))
     raise _refused(f"an event of the unknown kind {type(event).__name__}", "one of " + ", ".join(_KEYS))
 
 
@@ -215,6 +243,10 @@ def _encode(event: DpEvent) -> dict[str, Any]:
         }
     if isinstance(event, EpsilonDeltaDpEvent):
         return {"kind": "epsilon_delta", "epsilon": float(event.epsilon), "delta": float(event.delta)}
+    if isinstance(event, LaplaceDpEvent):
+        return {"kind": "laplace", "noise_multiplier": float(event.noise_multiplier)}
+    if isinstance(event, ZCDpEvent):
+        return {"kind": "zcdp", "rho": float(event.rho)}
     if isinstance(event, dp_event.SelfComposedDpEvent):
         return {"kind": "self_composed", "count": int(event.count), "event": _encode(event.event)}
     if isinstance(event, dp_event.ComposedDpEvent):
@@ -242,6 +274,10 @@ def _decode(value: object, depth: int, nodes: list[int]) -> DpEvent:
         return dp_event.SampledWithoutReplacementDpEvent(population, batch, _decode(value["event"], depth + 1, nodes))
     if kind == "epsilon_delta":
         return EpsilonDeltaDpEvent(*_epsilon_delta(value["epsilon"], value["delta"]))
+    if kind == "laplace":
+        return LaplaceDpEvent(_noise(value["noise_multiplier"]))
+    if kind == "zcdp":
+        return ZCDpEvent(_real(value["rho"], "rho", MIN_RHO, MAX_RHO))
     if kind == "self_composed":
         count = _whole(value["count"], "count")
         return dp_event.SelfComposedDpEvent(_decode(value["event"], depth + 1, nodes), count)
