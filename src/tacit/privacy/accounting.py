@@ -12,7 +12,7 @@ independent computation agrees within 0.5 % and no looser theory contradicts it;
 | a pair that is not in the table, such as a fixed-size sample under `add_or_remove` | `AccountingError` |
 | delta below the one that every `EpsilonDeltaDpEvent` together leaves | `AccountingError`: nothing is promised there |
 | delta below what float64 transforms resolve (about 2e-15 * steps) | `AccountingError` |
-| epsilon above 500 (Laplace noise, also with Gaussians: 20,000) | `AccountingError`: plan it as non-private |
+| epsilon above 500 (Laplace noise, also with Gaussians: 6,000) | `AccountingError`: plan it as non-private |
 | delta(0) already below delta | epsilon = 0 |
 """
 

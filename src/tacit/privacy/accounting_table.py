@@ -34,7 +34,7 @@ Kind = Literal[
 Family = Literal["losses", "own", "curve"]
 """Where certified figures come from: a privacy loss distribution, mechanisms' own proofs, or a Renyi curve."""
 
-MAX_EPSILON, MAX_LAPLACE_EPSILON = 500.0, 20_000.0
+MAX_EPSILON, MAX_LAPLACE_EPSILON = 500.0, 6_000.0
 PLD = "privacy loss distribution, pessimistic (dp-accounting)"
 FOURIER = "privacy random variable, centred quadrature (tacit)"
 CLOSED_FORM = "closed form of the Gaussian (tacit)"

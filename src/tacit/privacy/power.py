@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from dp_accounting.dp_event import DpEvent, GaussianDpEvent
+from dp_accounting.dp_event import DpEvent, GaussianDpEvent, LaplaceDpEvent
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
@@ -23,7 +23,8 @@ def power(event: DpEvent, relation: Relation, epsilon: float, delta: float, fals
     """The largest share of true cases that any test catches, [N], given its share of false alarms [N].
 
     Plain Gaussians are exactly mu-GDP: 1 - Phi(Phi^-1(1 - a) - mu) at the rate a, which is attained (Dong, Roth & Su,
-    arXiv:1905.02383, Corollary 3.3). For any other event at most e^epsilon a + delta and at most
+    arXiv:1905.02383, Corollary 3.3); numbers with Laplace noise, alone or next to Gaussians, are no less private than
+    that for `laplace.mu`. For these and any other event at most e^epsilon a + delta and at most
     1 - e^-epsilon (1 - delta - a) (Kairouz, Oh & Viswanath, arXiv:1311.0776, Theorem 2.1).
 
     Args:
@@ -40,13 +41,16 @@ def power(event: DpEvent, relation: Relation, epsilon: float, delta: float, fals
         AccountingError: the event is unknown.
     """
     leaves = flatten(event)
-    if leaves and all(isinstance(leaf, GaussianDpEvent) for leaf, _ in leaves):
-        return np.asarray(ndtr(ndtri(false_alarms) + accounting.mu_gdp(event, relation)))
+    curve = np.ones_like(false_alarms)
+    if leaves and all(isinstance(leaf, GaussianDpEvent | LaplaceDpEvent) for leaf, _ in leaves):
+        curve = np.asarray(ndtr(ndtri(false_alarms) + accounting.mu_gdp(event, relation)))
+        if all(isinstance(leaf, GaussianDpEvent) for leaf, _ in leaves):
+            return curve
     if epsilon > 700:
-        return np.ones_like(false_alarms)
+        return curve
     grown = math.exp(epsilon) * false_alarms + delta
     shrunk = 1.0 - math.exp(-epsilon) * (1.0 - delta - false_alarms)
-    return np.asarray(np.minimum(1.0, np.minimum(grown, shrunk)))
+    return np.asarray(np.minimum(curve, np.minimum(grown, shrunk)))
 
 
 def caught(event: DpEvent, relation: Relation, epsilon: float, delta: float) -> float:
