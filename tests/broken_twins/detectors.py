@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from consensus_detectors import CONSENSUS_DETECTORS
 from door_cases import GivenParts, Named, Rewards, Silent, open_vault, priced, records, told_apart_by_rewards, unit_of
+from federated_detectors import FEDERATED_DETECTORS
 from online_detectors import correlated_noise_law, neighbours_of_meetings
 from scipy import stats
 from torch import Tensor, nn
@@ -352,4 +353,5 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     neighbours_of_meetings,
     correlated_noise_law,
     *CONSENSUS_DETECTORS,
+    *FEDERATED_DETECTORS,
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import consensus_twins
+import federated_twins
 import numpy as np
 import online_twins
 import pytest
@@ -319,5 +320,5 @@ TWINS = (
     Twin("a meeting released twice", online_twins.a_meeting_released_twice, (MEETINGS,)),
     Twin("divisor counted at the meeting", online_twins.divisor_counted_at_the_meeting, (MEETINGS,)),
     Twin("sensitivity of one step", online_twins.sensitivity_of_one_step, ("correlated_noise_law",)),
-    *(Twin(*twin) for twin in consensus_twins.CONSENSUS),
+    *(Twin(*twin) for twin in (*consensus_twins.CONSENSUS, *federated_twins.FEDERATED)),
 )

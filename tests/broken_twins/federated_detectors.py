@@ -1,0 +1,128 @@
+"""Detectors for sums over devices, as those of `detectors.py`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from device_cases import DELTA, PARTS, PEOPLE, PUBLIC, UNIT, Coupled, OnePlan, Remembering, ledger, people, priced
+from scipy import stats
+
+from tacit.errors import DoorError, LedgerError
+from tacit.privacy import plan as plans
+from tacit.privacy.device import Device
+from tacit.privacy.device_parts import LaplaceSum
+from tacit.privacy.devices import Answer, Query
+from tacit.privacy.federated_vault import FederatedVault
+from tacit.privacy.stacked_devices import StackedDevices
+
+RARE = 1e-7  # p-values below this are no accident
+WIDE = 2_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Constant(Remembering):
+    """The same number many times, whoever is asked."""
+
+    value: float = 0.0
+    width: int = WIDE
+
+    def __call__(
+        self, own: dict[str, npt.NDArray[Any]], public: Mapping[str, npt.NDArray[Any]], seeds: npt.NDArray[np.uint64]
+    ) -> tuple[npt.NDArray[np.float64], dict[str, npt.NDArray[Any]]]:
+        return np.full((len(seeds), self.width), self.value), own
+
+
+def _vault(folder: Path, name: str, count: int = PEOPLE) -> FederatedVault:
+    return FederatedVault(StackedDevices(people(count), chunk=5), ledger(folder, name))
+
+
+def _plan(kind: str, noise_multiplier: float, width: int) -> OnePlan:
+    part: Any = PARTS[kind]
+    if isinstance(part, LaplaceSum):
+        part = dataclasses.replace(part, size=width)
+    return plans.price(OnePlan(part=part, noise_multiplier=noise_multiplier), unit=UNIT, delta=DELTA)
+
+
+def noise_of_devices(folder: Path) -> None:
+    """What people who answer zero add up to is noise of the declared law, another one in every step."""
+    for kind, sigma in (("server", 4.0), ("shared", 4.0), ("device", 4.0), ("laplace", 400.0)):
+        vault = _vault(folder, f"noise-{kind}")
+        run = vault.reserve(_plan(kind, sigma, WIDE))
+        drawn = np.stack([vault.noisy_sum(run, "sum", Constant(), PUBLIC)[0] for _ in range(2)]) * PEOPLE
+        scale = sigma * np.sqrt(PEOPLE if kind == "device" else 1)
+        law = stats.laplace(scale=sigma) if kind == "laplace" else stats.norm(scale=scale)
+        p = stats.kstest(drawn.ravel(), law.cdf, method="asymp").pvalue
+        assert p > RARE, f"noise by {kind} does not follow its law: p {p:.1e}"
+        assert not np.array_equal(*drawn), f"noise by {kind} comes again"
+
+
+def one_device_more(folder: Path) -> None:
+    """Somebody with enormous answers moves a sum by at most one clip, or each number by the bound."""
+    for kind in PARTS:
+        sums = []
+        for count in (PEOPLE, PEOPLE - 1):
+            vault = _vault(folder, f"more-{kind}-{count}", count)
+            run = vault.reserve(_plan(kind, 0.0, 40))
+            sums.append(vault.noisy_sum(run, "sum", Constant(value=1e6, width=40), PUBLIC)[0] * PEOPLE)
+        moved = np.abs(np.subtract(*sums))
+        most = moved.max() if kind == "laplace" else np.linalg.norm(moved)
+        assert most <= 1.0 + 1e-9, f"one person moved the sum by {most:.3g} clips"
+
+
+class _Missing:
+    """Devices of which one did not answer."""
+
+    def __init__(self) -> None:
+        self._devices = StackedDevices(people())
+        self.spec, self.simulated, self.assumptions = self._devices.spec, True, ()
+
+    def sums(self, query: Query) -> Answer:
+        answer = self._devices.sums(query)
+        return Answer(answer.total, answer.answered - 1)
+
+
+def fewer_answers_than_shares(folder: Path) -> None:
+    """Of fewer answers than the noise was shared among, nothing is released, and the step stays charged."""
+    vault = FederatedVault(_Missing(), ledger(folder))
+    run = vault.reserve(priced("shared", 4.0))
+    try:
+        vault.noisy_sum(run, "sum", Remembering(), PUBLIC)
+    except DoorError:
+        assert vault.steps_left(run, "sum") == 3, "an aborted step was not charged"
+    else:
+        raise AssertionError("a sum with too little noise was released")
+
+
+def queries_repeated(folder: Path) -> None:
+    """A device answers a step once, in this process and in the next."""
+    state: dict[str, npt.NDArray[Any]] = {}
+    for _ in range(2):
+        one = Device(people(1), ledger(folder), priced("device", 4.0), {"sum": Remembering()}, state=state)
+        for again in range(2):
+            try:
+                one.answer(one.plan_id, "sum", 0, PUBLIC, 3)
+            except LedgerError:
+                continue
+            assert again == 0, "a step was answered twice"
+            assert not state, "a step was answered again by the next process"
+        state = one.state()
+        one.ledger.close()
+
+
+def devices_apart(folder: Path) -> None:
+    """A work in which one person's answer depends on another's records is refused."""
+    vault = _vault(folder, "apart")
+    run = vault.reserve(priced("server", 4.0))
+    try:
+        vault.noisy_sum(run, "sum", Coupled(), PUBLIC)
+    except DoorError:
+        return
+    raise AssertionError("people's answers may depend on each other")
+
+
+FEDERATED_DETECTORS = (noise_of_devices, one_device_more, fewer_answers_than_shares, queries_repeated, devices_apart)
