@@ -1,0 +1,274 @@
+"""A synthetic city: people with homes, work, schedules and favourite places, whose truth is known.
+
+The geography is public: population centres on a square grid of 500 m. Everybody has a home (by density), most have
+work (by gravity from the home: attraction times exp(-distance / 7 km)), favourite places (near home or work by the rank
+law P(k) ~ k^-.9, visited ~ k^-1.2) and a schedule of one of four kinds: worker, student, at home, shift. Between
+commitments people go out by the time of day, to a new place with probability rho S^-gamma (S the number of their
+favourites: exploration and preferential return in its steady state), back to the last place, or to a favourite; from
+there on to another place, or back. A recorded cell flickers to a neighbour at times, as positions do, and a long trip
+takes a slot on the way.
+
+People are independent given the geography, and their days given the people; a run loops over the 48 slots alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.days import SLOTS, Days
+from tacit.data.grids import RegularGrid
+from tacit.envs.geography import GRID, Geography, apart, between, by_gravity, geography, neighbour, ranked
+from tacit.errors import DataError
+
+__all__ = ["ARCHETYPES", "GRID", "City", "Geography", "city", "geography"]
+
+ARCHETYPES = ("worker", "student", "home", "shift")
+SHARES = (0.55, 0.13, 0.20, 0.12)
+"""Shares of the archetypes."""
+
+CHUNK = 4_000  # people who are played at once; part of what a seed means
+_FAVOURITES = 24
+_HOME, _WORK, _OTHER, _WAY = range(4)
+
+Preset = Literal["geolife", "telecom"]
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Rates:
+    """How much people of a preset do: trips from home (a factor), trips from work a slot, chance of one more place,
+    mean flicker, chance that a trip of 2 km or more takes a slot on the way; then the spreads, as standard deviations:
+    of the log activity of people and of days, and of the log odds of people's flicker."""
+
+    trips: float
+    breaks: float
+    more: float
+    flicker: float
+    way: float
+    people: float
+    days: float
+    odds: float
+
+
+_RATES = {
+    "geolife": _Rates(trips=0.95, breaks=0.05, more=0.42, flicker=0.26, way=0.40, people=0.8, days=0.7, odds=1.1),
+    "telecom": _Rates(trips=0.65, breaks=0.02, more=0.30, flicker=0.015, way=0.10, people=0.5, days=0.4, odds=0.7),
+}
+_OUT = np.interp(np.arange(SLOTS), [0, 11, 14, 17, 24, 34, 38, 42, 47], [0, 0, 0.04, 0.09, 0.08, 0.10, 0.12, 0.05, 0])
+_OUT_FREE = np.interp(np.arange(SLOTS), [0, 14, 19, 28, 36, 42, 47], [0.005, 0, 0.09, 0.11, 0.11, 0.06, 0.01])
+
+
+@dataclass(frozen=True, eq=False)
+class City:
+    """Days of simulated people and the truth about them.
+
+    Attributes:
+        days: their days, person-major; codes 0 .. people - 1.
+        geography: public.
+        home: [people] cells.
+        work: [people] cells, -1 for people without.
+        archetype: [people] index into `ARCHETYPES`.
+        activity: [people] factor of the rate of trips.
+        rho, gamma: [people] of the probability rho S^-gamma that a place is new.
+        flicker: [people] probability that a slot shows a neighbour cell.
+        favourites: [people] number of favourite places S.
+        outlier: [people] bool.
+    """
+
+    days: Days
+    geography: Geography
+    home: IntArray
+    work: IntArray
+    archetype: IntArray
+    activity: FloatArray
+    rho: FloatArray
+    gamma: FloatArray
+    flicker: FloatArray
+    favourites: IntArray
+    outlier: npt.NDArray[np.bool_]
+
+
+def city(
+    people: int,
+    days: int = 20,
+    seed: int = 0,
+    *,
+    preset: Preset = "telecom",
+    heterogeneity: float = 1.0,
+    outliers: int = 0,
+    grid: RegularGrid = GRID,
+    layout: int = 0,
+) -> City:
+    """The city with `days` days of each of `people` people.
+
+    Args:
+        people: number of people, 1 or more.
+        days: days of each; five of seven are working days.
+        seed: of the people and their days; the same arguments give the same city.
+        preset: `telecom` (most slots are stays, about .89) or `geolife` (stays .54 and 7.6 different cells a day, the
+            aggregates of its 83 people).
+        heterogeneity: how much people's parameters differ, as a factor of the preset's spreads; 0 for not at all.
+        outliers: so many of the people, the last ones, cross remote cells in every slot of every day: canaries.
+        grid: the public grid.
+        layout: which geography.
+
+    Raises:
+        DataError: a number is out of range or the preset is unknown.
+    """
+    if min(people, days) < 1 or not 0 <= outliers <= people or min(seed, layout) < 0 or not 0 <= heterogeneity <= 3:
+        raise _invalid("a number is out of range")
+    if preset not in get_args(Preset):
+        raise _invalid("the preset is unknown")
+    land = geography(grid, layout=layout)
+    truth = _people(people, land, _RATES[preset], heterogeneity, np.random.default_rng([seed, 0]))
+    cells = np.empty((people * days, SLOTS), dtype=np.int64)
+    for k, first in enumerate(range(0, people, CHUNK)):
+        own = slice(first, min(first + CHUNK, people))
+        rows = slice(own.start * days, own.stop * days)
+        part = {name: values[own] for name, values in truth.items()}
+        cells[rows] = _played(part, days, land, _RATES[preset], np.random.default_rng([seed, 1, k]))
+    outlier = np.arange(people) >= people - outliers
+    if outliers:
+        at = np.flatnonzero(np.repeat(outlier, days))
+        cells[at] = _remote(outliers, days, land, np.random.default_rng([seed, 2]))
+    kept = {name: values for name, values in truth.items() if name != "places"}
+    return City(Days(cells, np.repeat(np.arange(people), days), grid), land, outlier=outlier, **kept)
+
+
+def _remote(people: int, days: int, land: Geography, rng: np.random.Generator) -> IntArray:
+    """Days [people * days, 48] among 16 of the cells of lowest density, another one in every slot."""
+    remote = np.argsort(land.density, kind="stable")[: max(land.grid.size // 20, 16)]
+    number = min(16, len(remote))
+    own = remote[rng.random((people, len(remote))).argsort(axis=1)[:, :number]].repeat(days, axis=0)
+    steps = rng.integers(1, number, (people * days, SLOTS)) if number > 1 else np.zeros((len(own), SLOTS), np.int64)
+    return np.take_along_axis(own, np.cumsum(steps, axis=1) % number, axis=1)
+
+
+def _people(n: int, land: Geography, rates: _Rates, spread: float, rng: np.random.Generator) -> dict[str, Any]:
+    grid = land.grid
+    home = rng.choice(grid.size, n, p=land.density)
+    archetype = rng.choice(len(ARCHETYPES), n, p=SHARES)
+    work = np.where(archetype == 2, -1, by_gravity(home, land, rng))
+    favourites = np.clip(np.round(rng.lognormal(np.log(9), 0.35 * spread, n)), 3, _FAVOURITES).astype(np.int64)
+    anchor = np.where((rng.random((n, _FAVOURITES)) < 0.3) & (work >= 0)[:, None], work[:, None], home[:, None])
+    places = ranked(anchor.ravel(), land, rng).reshape(n, _FAVOURITES)
+    odds = np.log(rates.flicker / (1 - rates.flicker)) + rates.odds * spread * rng.normal(size=n)
+    activity = rates.people * spread
+    return {
+        "home": home,
+        "work": work,
+        "archetype": archetype,
+        "activity": np.exp(activity * rng.normal(size=n) - activity**2 / 2),
+        "rho": np.clip(0.6 + 0.12 * spread * rng.normal(size=n), 0.1, 0.95),
+        "gamma": np.clip(0.21 + 0.05 * spread * rng.normal(size=n), 0.0, 0.6),
+        "flicker": 1 / (1 + np.exp(-odds)),
+        "favourites": favourites,
+        "places": places,
+    }
+
+
+def _played(who: dict[str, Any], days: int, land: Geography, rates: _Rates, rng: np.random.Generator) -> IntArray:
+    """Cells [people * days, 48]."""
+    people = len(who["home"])
+    rows = people * days
+    person = np.repeat(np.arange(people), days)
+    first_day = rng.integers(0, 7, people)
+    free = ((np.tile(np.arange(days), people) + first_day[person]) % 7 >= 5) | (who["work"][person] < 0)
+    begin, end = _hours(who["archetype"][person], free, rng)
+    home, work = who["home"][person], who["work"][person]
+    new = who["rho"][person] * who["favourites"][person].astype(float) ** -who["gamma"][person]
+    flicker = who["flicker"][person]
+    activity = who["activity"][person] * np.exp(rates.days * rng.normal(size=rows) - rates.days**2 / 2)
+    overnight = rng.random(rows) < 0.03
+    night = (begin <= 0) & (end > 0)
+    kind = np.where(night, _WORK, np.where(overnight, _OTHER, _HOME))
+    here = np.where(night, work, np.where(overnight, who["places"][person, 0], home))
+    before, target, target_kind = home.copy(), here.copy(), kind.copy()
+    leave = np.full(rows, 0.3)
+    cells = np.empty((rows, SLOTS), dtype=np.int64)
+    for t in range(SLOTS):
+        shown = (rng.random(rows, dtype=np.float32) < flicker) & (kind != _WAY)
+        cells[:, t] = here
+        cells[shown, t] = neighbour(here[shown], land.grid, rng)
+        if t == SLOTS - 1:
+            break
+        goal, goal_kind = here.copy(), kind.copy()
+        busy = (begin <= t + 1) & (t + 1 < end)
+        chance, choice = rng.random(rows, dtype=np.float32), rng.random(rows, dtype=np.float32)
+        out = np.minimum(np.where(free, _OUT_FREE[t], _OUT[t]) * rates.trips * activity, 0.9)
+        to_work = busy & (
+            ((kind == _HOME) & ((begin == t + 1) | (chance < 0.5))) | ((kind == _OTHER) & (chance < leave))
+        )
+        away = (kind == _HOME) & ~busy & (chance < out)
+        lunch = rates.breaks * activity * (4.0 if 23 <= t <= 25 else 1.0)
+        away |= (kind == _WORK) & np.where(busy, chance < lunch, (chance < 0.8) & (choice < 0.35))
+        to_home = (kind == _WORK) & ~busy & (chance < 0.8) & (choice >= 0.35)
+        done = (kind == _OTHER) & ~busy & ((chance < leave) | ((t >= 43) & (chance < 0.5)))
+        more = rates.more if t < 43 else 0.1
+        away |= done & (choice < more)
+        to_home |= done & (choice >= more)
+        goal[to_work], goal_kind[to_work] = work[to_work], _WORK
+        goal[to_home], goal_kind[to_home] = home[to_home], _HOME
+        at = np.flatnonzero(away)
+        goal[at], goal_kind[at] = _elsewhere(at, here, before, person, new, who, land, rng), _OTHER
+        leave[at] = np.where(rng.random(len(at)) < 0.6, 0.55, 0.15)
+        arrived = kind == _WAY
+        goal[arrived], goal_kind[arrived] = target[arrived], target_kind[arrived]
+        moved = np.flatnonzero((goal != here) & ~arrived)
+        before[moved] = here[moved]
+        far = moved[rng.random(len(moved)) < rates.way]
+        far = far[apart(here[far], goal[far], land.grid) >= 4]
+        target[far], target_kind[far] = goal[far], goal_kind[far]
+        goal[far], goal_kind[far] = between(here[far], goal[far], land.grid, rng), _WAY
+        here, kind = goal, goal_kind
+    return cells
+
+
+def _hours(archetype: IntArray, free: npt.NDArray[np.bool_], rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    """First slot of the day's commitment and the first one after it; none on free days."""
+    rows = len(archetype)
+    begin = np.choose(archetype, [17, 16, 0, 28]) + rng.normal(0, 1.5, rows)
+    length = np.choose(archetype, [18, 14, 0, 16]) + rng.normal(0, 2, rows)
+    nightly = (archetype == 3) & (rng.random(rows) < 0.3)
+    begin = np.where(nightly, 0, begin)
+    length = np.where(nightly, 13 + rng.normal(0, 1, rows), length)
+    start = np.where(free, 99, np.rint(begin)).astype(np.int64)
+    stop = np.where(free, 99, np.rint(begin + np.maximum(length, 2))).astype(np.int64)
+    return start, stop
+
+
+def _elsewhere(
+    at: IntArray,
+    here: IntArray,
+    before: IntArray,
+    person: IntArray,
+    new: FloatArray,
+    who: dict[str, Any],
+    land: Geography,
+    rng: np.random.Generator,
+) -> IntArray:
+    """The next place of the rows `at`: the last one, a new one, or a favourite ~ k^-1.2."""
+    draw = rng.random((3, len(at)))
+    weights = np.cumsum(np.arange(1.0, _FAVOURITES + 1) ** -1.2)
+    limit = weights[who["favourites"][person[at]] - 1]
+    found: IntArray = who["places"][person[at], np.searchsorted(weights, draw[0] * limit, side="right")]
+    fresh = draw[1] < new[at]
+    found[fresh] = ranked(here[at[fresh]], land, rng)
+    back = draw[2] < 0.25
+    found[back] = before[at[back]]
+    return found
+
+
+def _invalid(what: str) -> DataError:
+    return DataError(
+        what,
+        where="city",
+        expected="people and days >= 1, 0 <= outliers <= people, seed and layout >= 0, heterogeneity in [0, 3], and "
+        f"a preset of {', '.join(get_args(Preset))}",
+        remedy="correct the argument",
+    )
