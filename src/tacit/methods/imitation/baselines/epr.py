@@ -12,8 +12,8 @@ from typing import ClassVar
 import numpy as np
 
 from tacit.data import days as movement
-from tacit.envs.movement import FixedPolicy
 from tacit.methods.imitation.baselines.people import Floats, Ints
+from tacit.methods.imitation.policy import Layout, TablePolicy
 
 CLIP = 0.65
 """The largest norm of one person's fractions: half a day of stays and the rest evenly spread has .6."""
@@ -33,7 +33,8 @@ class Fractions:
         return np.stack([(taken == action).mean(axis=1) for action in range(self.size)], axis=1)
 
 
-def policy(noisy: Floats) -> FixedPolicy:
-    """The policy of noisy mean fractions [4]; those below `LEAST` are read as that."""
+def policy(noisy: Floats) -> TablePolicy:
+    """The policy of noisy mean fractions [4], the same in every state; those below `LEAST` are read as that."""
     positive = np.maximum(noisy, LEAST)
-    return FixedPolicy(tuple(float(p) for p in positive / positive.sum()))
+    everywhere = Layout(stays=(1,))
+    return TablePolicy(everywhere, np.tile(positive / positive.sum(), (1, everywhere.size, 1)))

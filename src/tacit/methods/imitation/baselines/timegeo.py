@@ -18,6 +18,7 @@ from scipy import special
 from tacit.data import days as movement
 from tacit.data.days import EXPLORE, HOME, SLOTS, STAY
 from tacit.methods.imitation.baselines.people import Floats, Ints
+from tacit.methods.imitation.policy import Layout, TablePolicy
 
 CLIP = 0.35
 """The largest norm of one person's shares of steps, which add up to about 2 in 34 numbers."""
@@ -57,7 +58,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class Rhythm:
-    """The model as a policy.
+    """The parameters of the model.
 
     Args:
         leave: n_w P(t), the probability of leaving home in each block.
@@ -71,22 +72,26 @@ class Rhythm:
     onward: float
     rho: float
     gamma: float
-    kinds: ClassVar[int] = 1
 
-    def probabilities(self, kind: Ints, slot: int, distinct: Ints, stay: Ints, home: Floats) -> Floats:
-        """[n, 4]; a person without another place to return to explores."""
-        rate = self.leave[slot * BLOCKS // (SLOTS - 1)]
-        at_home = np.asarray(home, bool)
-        moving = np.where(at_home, rate, min(self.burst * rate, _MOST))
-        other = np.where(at_home, 1.0, min(self.onward * rate, _MOST))
-        new = np.minimum(self.rho * np.maximum(distinct, 1.0) ** -self.gamma, 1.0)
-        new = np.where(distinct > np.where(at_home, 1, 2), new, 1.0)
+    def policy(self) -> TablePolicy:
+        """The model as a policy of the four actions; a person without another place to return to explores."""
+        places = np.arange(1, SLOTS + 1)
+        layout = Layout(times=BLOCKS, counts=tuple(places.tolist()), stays=(1,))
+        home = np.array([False, True])
+        rate = np.asarray(self.leave)[:, None, None]
+        moving = np.where(home, rate, np.minimum(self.burst * rate, _MOST))
+        other = np.where(home, 1.0, np.minimum(self.onward * rate, _MOST))
+        new = np.minimum(self.rho * places[:, None] ** -self.gamma, 1.0)
+        new = np.where(places[:, None] > np.where(home, 1, 2), new, 1.0)
         moved = moving * other
-        return np.stack([1 - moving, moved * new, moving * (1 - other), moved * (1 - new)], axis=1)
+        shape = (BLOCKS, SLOTS, 2)
+        columns = (1 - moving, moved * new, moving * (1 - other), moved * (1 - new))
+        table = np.stack([np.broadcast_to(column, shape) for column in columns], axis=-1)
+        return TablePolicy(layout, table.reshape(1, layout.size, 4))
 
 
-def policy(noisy: Floats, noise: float) -> Rhythm:
-    """The policy of noisy mean moments [34] with this much noise, by the method of moments.
+def rhythm(noisy: Floats, noise: float) -> Rhythm:
+    """The model of noisy mean moments [34] with this much noise, by the method of moments.
 
     The rhythm is drawn to its mean as far as noise explains it (James and Stein). beta_1 makes the moves from away, and
     beta_2 those of them that go to another place, as many as they are at the released times of being away; rho and
@@ -121,6 +126,6 @@ def _exploration(new: Floats, old: Floats) -> tuple[float, float]:
 
 def _by_block(flags: np.ndarray) -> Floats:
     """Flags [k, n, 47] -> counts [n, k * 8]."""
-    block = np.arange(SLOTS - 1) * BLOCKS // (SLOTS - 1)
+    block = np.arange(SLOTS - 1) * BLOCKS // SLOTS
     counts = np.add.reduceat(flags.astype(np.float64), np.searchsorted(block, np.arange(BLOCKS)), axis=2)
     return np.asarray(np.moveaxis(counts, 0, 1).reshape(flags.shape[1], -1))
