@@ -21,6 +21,7 @@ from tacit.data.days import (
     STAY,
     Days,
     actions,
+    before,
     days_of,
     distinct,
     motif,
@@ -64,6 +65,7 @@ def test_a_walk_by_hand() -> None:
     assert stays(WALK)[0, :5].tolist() == [1, 2, 1, 1, 1]
     assert stays(WALK)[0, -1] == SLOTS - 9
     assert moves(WALK).tolist() == [8]
+    assert before(WALK)[0, :11].tolist() == [-1, -1, 0, 1, 2, 1, 2, 0, 2, 1, 1]
 
 
 def test_home_goes_before_last_and_return() -> None:

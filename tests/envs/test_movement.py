@@ -229,9 +229,10 @@ def test_the_environment_is_sound_and_labels_agree(number: int) -> None:
     rng = np.random.default_rng(0)
     for seed in range(5):
         seen, info = env.reset(seed=seed)
-        rows, taken, over = [seen], [], False
+        rows, taken, masks, over = [seen], [], [], False
         while not over:
             action = rng.integers(number)
+            masks.append(info["possible"].tolist())
             taken.append(action if info["possible"][action] else STAY)
             seen, paid, ended, over, info = env.step(action)
             assert (paid, ended) == (0.0, False)

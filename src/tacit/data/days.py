@@ -31,6 +31,7 @@ __all__ = [
     "STAY",
     "Days",
     "actions",
+    "before",
     "days_of",
     "distinct",
     "motif",
@@ -78,11 +79,16 @@ def actions(days: npt.ArrayLike, *, last: bool = True) -> IntArray:
     known = np.maximum.accumulate(here, axis=1)
     found = np.where(there > known, EXPLORE, RETURN)
     if last:
-        start = _stay_starts(named)[:, :-1]
-        before = np.take_along_axis(named, np.maximum(start - 1, 0), axis=1)
-        found = np.where((start > 0) & (there == before), LAST, found)
+        found = np.where(there == before(days)[:, :-1], LAST, found)
     found = np.where(there == 0, HOME, found)
     return np.where(there == here, STAY, found).astype(np.int64)
+
+
+def before(days: npt.ArrayLike) -> IntArray:
+    """Symbol [D, 48] of the place visited just before the present stay, -1 in the day's first stay."""
+    named = symbols(days)
+    start = _stay_starts(named)
+    return np.where(start > 0, np.take_along_axis(named, np.maximum(start - 1, 0), axis=1), -1)
 
 
 def distinct(days: npt.ArrayLike) -> IntArray:

@@ -25,7 +25,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.days import ACTIONS, EXPLORE, HOME, LAST, RETURN, SLOTS, STAY
+from tacit.data.days import ACTIONS, EXPLORE, HOME, LAST, RETURN, SLOTS, STAY, before, distinct, symbols
 from tacit.data.grids import Grid
 from tacit.envs.spaces import JumpLaw, RankLaw
 from tacit.errors import DataError
@@ -41,6 +41,7 @@ __all__ = [
     "Space",
     "Starts",
     "play",
+    "possible",
     "rollout",
 ]
 
@@ -163,6 +164,22 @@ def rollout(
     return Played(walk.cells, actions, kinds)
 
 
+def possible(days: npt.ArrayLike, *, actions: int = 5, invalid: Invalid = "mask") -> Mask:
+    """Which of the first `actions` (4 or 5) actions are possible at each step of days [n, 48], [n, 47, actions]."""
+    steps = [names(days)[:, :-1] for names in (distinct, symbols, before)]
+    return _possible(*steps, actions, invalid == "mask")
+
+
+def _possible(count: IntArray, here: IntArray, last: IntArray, number: int, masked: bool) -> Mask:
+    """Possible actions [..., number] with `count` places so far in place `here` after place `last`, all [...]."""
+    others = count - 1 - (here > 0) * masked - (last > 0) * (number > LAST)
+    allowed = np.ones((*here.shape, len(ACTIONS)), dtype=np.bool_)
+    allowed[..., HOME] = here > 0
+    allowed[..., RETURN] = others > 0
+    allowed[..., LAST] = last > 0
+    return allowed[..., :number]
+
+
 class _Walk:
     """The state of n days: `cells` [n, 48] and their symbols `names` up to slot `t`; `distinct`, `stay`, `here` and
     `before` (the symbols of the present place and of the one before it, -1 for none) [n]."""
@@ -177,16 +194,7 @@ class _Walk:
 
     def possible(self, number: int) -> Mask:
         """Which of the first `number` actions are possible, [n, number]."""
-        places = self.distinct - 1
-        if self.masked:
-            places = places - (self.here > 0)
-        if number > LAST:
-            places = places - (self.before > 0)
-        allowed = np.ones((len(places), len(ACTIONS)), dtype=np.bool_)
-        allowed[:, HOME] = self.here > 0
-        allowed[:, RETURN] = places > 0
-        allowed[:, LAST] = self.before > 0
-        return allowed[:, :number]
+        return _possible(self.distinct, self.here, self.before, number, self.masked)
 
     def step(self, actions: IntArray, space: Space, rng: np.random.Generator, *, five: bool) -> None:
         """Takes possible actions [n]."""
