@@ -6,7 +6,14 @@ import math
 
 import numpy as np
 import pytest
-from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent, SelfComposedDpEvent
+from dp_accounting import (
+    GaussianDpEvent,
+    LaplaceDpEvent,
+    PoissonSampledDpEvent,
+    SampledWithoutReplacementDpEvent,
+    SelfComposedDpEvent,
+)
+from dp_accounting.dp_event import ZCDpEvent
 
 from tacit.errors import AccountingError
 from tacit.privacy import accounting, fixed_size
@@ -52,3 +59,21 @@ def test_unknown_pairs_are_refused() -> None:
         accounting.renyi(event, order=8.0, relation="add_or_remove")
     with pytest.raises(AccountingError, match="no finite Renyi bound"):
         accounting.renyi(EpsilonDeltaDpEvent(1.0, 1e-9), order=8.0, relation="replace_one")
+
+
+@pytest.mark.parametrize("order", [1.5, 4.0, 40.0])
+def test_laplace_is_the_divergence_of_its_densities(order: float) -> None:
+    """Integral of p^a q^(1-a) for centres 1 apart and a scale of 1.3, two numbers."""
+    x = np.linspace(-60, 61, 2_000_001)
+    log_integrand = -(order * np.abs(x) + (1 - order) * np.abs(x - 1)) / 1.3 - math.log(2.6)
+    direct = math.log(np.trapezoid(np.exp(log_integrand), x)) / (order - 1)
+    event = SelfComposedDpEvent(LaplaceDpEvent(1.3), 2)
+    assert accounting.renyi(event, order=order, relation="add_or_remove") == pytest.approx(2 * direct, rel=1e-6)
+    doubled = SelfComposedDpEvent(LaplaceDpEvent(2.6), 2)
+    assert accounting.renyi(doubled, order=order, relation="replace_one") == pytest.approx(2 * direct, rel=1e-6)
+
+
+def test_concentrated_is_rho_times_the_order() -> None:
+    event = SelfComposedDpEvent(ZCDpEvent(0.2), 3)
+    assert accounting.renyi(event, order=5.0, relation="add_or_remove") == pytest.approx(3.0)
+    assert accounting.renyi(event, order=5.0, relation="replace_one") == pytest.approx(12.0)
