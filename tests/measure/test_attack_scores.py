@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tacit.data.days import SLOTS, STAY, Days, actions
+from tacit.data.days import SLOTS, STAY, Days, actions, distinct
 from tacit.data.grids import RegularGrid
-from tacit.envs.movement import FixedPolicy
+from tacit.envs.movement import FixedPolicy, possible
 from tacit.measure.attack_scores import Candidates, Likelihood, Nearest, Overlap, OwnDirection
 from tacit.measure.attacks import Attack, Run, Score, attack, auc_bound, trials
 from tacit.methods.imitation.baselines.epr import Fractions, policy
@@ -117,10 +117,13 @@ def test_private_fractions_stay_below_the_bound(mu: float) -> None:
 
 
 def test_the_likelihood_of_a_day_is_the_product_over_its_steps() -> None:
-    distribution = (0.4, 0.3, 0.2, 0.1)
-    found = CANDIDATES.log_likelihoods(FixedPolicy(distribution))
-    taken = actions(CROWD.cells, last=False)
-    assert found == pytest.approx(np.log(np.array(distribution)[taken]).sum(axis=1))
+    """Home at home, and a return without a place to return to, are ruled out."""
+    distribution = np.array([0.4, 0.3, 0.2, 0.1])
+    found = CANDIDATES.log_likelihoods(FixedPolicy(tuple(distribution)))
+    taken, seen = actions(CROWD.cells, last=False), distinct(CROWD.cells)[:, :-1]
+    home = CROWD.cells[:, :-1] == CROWD.cells[:, :1]
+    left = 1 - 0.2 * home - 0.1 * (seen <= np.where(home, 1, 2))
+    assert found == pytest.approx(np.log(distribution[taken] / left).sum(axis=1))
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,9 @@ class Moods:
 def test_the_type_of_day_is_summed_out() -> None:
     table = Moods().probabilities(np.array([0, 1]))
     taken = actions(CROWD.cells)
-    each = np.log(table[:, taken]).sum(axis=2)
+    numbers = table[:, None, None, :] * possible(CROWD.cells)
+    chosen = np.take_along_axis(numbers, taken[None, ..., None], axis=3)[..., 0]
+    each = np.log(chosen / numbers.sum(axis=3)).sum(axis=2)
     assert CANDIDATES.log_likelihoods(Moods()) == pytest.approx(np.logaddexp(*each) - np.log(2))
     quiet = (taken == STAY).mean(axis=1)
     assert np.corrcoef(quiet, CANDIDATES.log_likelihoods(Moods()))[0, 1] > 0.5

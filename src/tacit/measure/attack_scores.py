@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from tacit.data import days as movement
-from tacit.data.days import LAST, RETURN, SLOTS, Days
+from tacit.data.days import LAST, SLOTS, Days
+from tacit.envs.movement import possible
 from tacit.measure.attacks import Floats, Released
 
 Ints = NDArray[np.int64]
@@ -49,32 +50,34 @@ class Candidates:
     days: Days
     people: int
     most: int = 10
-    _states: tuple[Ints, Ints, Ints] = field(init=False, repr=False)
+    _states: tuple[Ints, Ints] = field(init=False, repr=False)
+    _steps: dict[int, tuple[Ints, NDArray[np.bool_]]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         cells = self.days.cells
         stay, places = movement.stays(cells)[:, :-1], movement.distinct(cells)[:, :-1]
         home = cells[:, :-1] == cells[:, :1]
         named, inverse = np.unique((places * (SLOTS + 1) + stay) * 2 + home, return_inverse=True)
-        object.__setattr__(self, "_states", (named, inverse.reshape(stay.shape), movement.actions(cells)))
+        object.__setattr__(self, "_states", (named, inverse.reshape(stay.shape)))
+        steps = {n: (movement.actions(cells, last=n > LAST), possible(cells, actions=n)) for n in (LAST, LAST + 1)}
+        object.__setattr__(self, "_steps", steps)
 
     def log_likelihoods(self, policy: Policy) -> Floats:
-        """Log-likelihood of each day's actions [D], the type of day summed out.
+        """Log-likelihood of each day's actions [D], given where it starts; the type of day is summed out.
 
-        Impossible actions are not ruled out first: what that changes of a person's likelihood is much the same in all
-        runs.
+        What is impossible in a state is ruled out, as it is when days are played.
         """
-        named, state, taken = self._states
+        named, state = self._states
         place, home = np.divmod(named, 2)
         distinct, stay = np.divmod(place, SLOTS + 1)
-        found = np.zeros((policy.kinds, len(taken)))
+        found = np.zeros((policy.kinds, len(state)))
         for kind in range(policy.kinds):
             for slot in range(SLOTS - 1):
                 asked = policy.probabilities(np.full(len(named), kind), slot, distinct, stay, home.astype(bool))
-                action = taken[:, slot]
-                if asked.shape[1] == LAST:
-                    action = np.where(action == LAST, RETURN, action)
-                found[kind] += np.log(np.maximum(asked[state[:, slot], action], LEAST))
+                taken, allowed = self._steps[asked.shape[1]]
+                numbers = asked[state[:, slot]] * allowed[:, slot]
+                chosen = np.take_along_axis(numbers, taken[:, slot, None], axis=1)[:, 0]
+                found[kind] += np.log(np.maximum(chosen / np.maximum(numbers.sum(axis=1), LEAST), LEAST))
         return np.asarray(special.logsumexp(found, axis=0) - np.log(policy.kinds))
 
     def averages(self, values: Floats, chosen: Ints | None = None) -> Floats:
