@@ -166,8 +166,8 @@ def rollout(
 
 def possible(days: npt.ArrayLike, *, actions: int = 5, invalid: Invalid = "mask") -> Mask:
     """Which of the first `actions` (4 or 5) actions are possible at each step of days [n, 48], [n, 47, actions]."""
-    steps = [names(days)[:, :-1] for names in (distinct, symbols, before)]
-    return _possible(*steps, actions, invalid == "mask")
+    count, here, last = (names(days)[:, :-1] for names in (distinct, symbols, before))
+    return _possible(count, here, last, actions, invalid == "mask")
 
 
 def _possible(count: IntArray, here: IntArray, last: IntArray, number: int, masked: bool) -> Mask:
