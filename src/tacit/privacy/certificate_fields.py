@@ -85,7 +85,7 @@ def numbers(unit: Unit, event: DpEvent, delta: float, fields: Fields) -> dict[st
 
 
 def _relations(unit: Unit, event: DpEvent, delta: float) -> list[dict[str, Any]]:
-    """Epsilon under the unit's own relation and, where every step is noise on a bounded sum, under the other one too."""
+    """Epsilon under the unit's own relation and, where every step is noise on a bounded sum, under the other too."""
     rows = []
     sums = dp_event.GaussianDpEvent | dp_event.LaplaceDpEvent | dp_event.ZCDpEvent | dp_event.NonPrivateDpEvent
     plain = all(isinstance(leaf, sums) for leaf, _ in flatten(event))
