@@ -124,7 +124,7 @@ class Counted:
 
     def reweighted(self, weights: Floats) -> Floats:
         """Counts of the first table [m] if person i counted `weights[i]` times."""
-        return np.bincount(self.code, weights[self.owner] * self.times, self.totals.shape[1])
+        return np.bincount(self.code, weights[self.owner] * self.times, self.totals.shape[1]).astype(np.float64)
 
 
 def counted(measure: Measure, views: Sequence[View], owner: Ints) -> Counted:

@@ -1,0 +1,231 @@
+"""Where days begin: every person's histogram of homes on public blocks, and the distribution read out of its noisy mean.
+
+A day's home is the cell of its first slot. A person adds the histogram of her homes over her days, scaled to norm 1: at
+a given noise that is the most she can say, whatever her number of homes, and one with many counts a little more. What
+is released is a distribution of homes over days; every simulated day draws its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.days import SLOTS, days_of
+from tacit.data.grids import Grid, grid_from_json
+from tacit.errors import DataError
+from tacit.methods.imitation.blocks import FARTHER, block_factor, near, side_km
+from tacit.methods.imitation.sparse import Level, spread
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Box = tuple[float, float, float, float]
+
+STARTS = "starts"
+"""The part's name."""
+CLIP = 1.0
+"""The norm of what every person adds."""
+INSIDE = 0.9
+"""Share of homes that a declared box is taken to hold before anything is released."""
+LEAST_NOISE = 1e-4
+"""The noise that a release without noise is read with: one in ten thousand people."""
+
+
+@dataclass(frozen=True)
+class Homes:
+    """The homes of a person's whole days, in order of time."""
+
+    def __call__(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Rows [U, L] -> "homes" [U, L // 47], -1 after the last day."""
+        people, length = np.asarray(rows["mask"]).shape
+        cells, owner = days_of(rows)
+        homes = np.full((people, max(1, length // (SLOTS - 1))), -1, np.int64)
+        first = np.searchsorted(owner, np.arange(people))
+        homes[owner, np.arange(len(owner)) - first[owner]] = cells[:, 0]
+        return {"homes": homes}
+
+
+@dataclass(frozen=True)
+class HomeSums:
+    """What a person adds: histograms of her homes on fine blocks and, where these are many, on blocks of blocks.
+
+    Args:
+        grid: the public grid.
+        factor: cells along a side of a fine block.
+        nested: whether blocks of `FARTHER` x `FARTHER` fine blocks are counted as well, with the same weight: they show
+            where the rare occupied fine blocks must be looked for.
+        box: public (south, west, north, east) in degrees that is declared to hold nearly all homes, or None. It changes
+            how a release is read, not what is released.
+    """
+
+    grid: Grid
+    factor: int
+    nested: bool
+    box: Box | None = None
+
+    def __post_init__(self) -> None:
+        if self.box is not None:
+            south, west, north, east = self.box
+            if not (south < north and west < east and self._inside().any()):
+                raise DataError(
+                    "the box holds no block of the grid",
+                    where="HomeSums",
+                    expected="(south, west, north, east) in degrees, around the centre of a block at least",
+                    remedy="check the order of the four numbers, or leave the box out",
+                )
+
+    @classmethod
+    def sized(cls, grid: Grid, people: int, noise: float, *, box: Box | None = None) -> HomeSums:
+        """The sums whose blocks fit the noise, by a public rule (see `blocks.block_factor`).
+
+        Args:
+            grid: the public grid.
+            people: public number of people.
+            noise: standard deviation of the mean's noise, noise multiplier / people.
+            box: as the class.
+        """
+        factor = block_factor(grid, people, noise)
+        # Where eight times the noise is well below all people, sums of fine blocks say where homes are just as well.
+        many = grid.coarse(factor).size > FARTHER**2 and FARTHER * noise > 0.05
+        return cls(grid, factor, many, box)
+
+    @property
+    def summary(self) -> Homes:
+        """What is kept of each person."""
+        return Homes()
+
+    @property
+    def size(self) -> int:
+        """d, the length of a person's vector."""
+        return sum(self._sizes())
+
+    def __call__(self, rows: Mapping[str, np.ndarray], state: object = None) -> np.ndarray:
+        """[U, d], each row of norm 1, or 0 for a person without a whole day."""
+        homes = np.asarray(rows["homes"], np.int64)
+        person, day = np.nonzero(homes >= 0)
+        block = self.grid.coarsen(homes[person, day], self.factor)
+        sizes = self._sizes()
+        vectors = np.zeros((len(homes), sum(sizes)))
+        np.add.at(vectors, (person, block), 1.0)
+        if self.nested:
+            parents = self._fine().coarsen(block, FARTHER)
+            np.add.at(vectors, (person, sizes[0] + parents), 1.0)
+        norms = np.sqrt(np.square(vectors).sum(axis=1, keepdims=True))
+        return np.asarray(vectors / np.maximum(norms, 1.0))
+
+    def read(self, mean: Floats, noise: float) -> Starts:
+        """The distribution of homes behind a noisy mean.
+
+        Args:
+            mean: [d], the released sum over people divided by their number.
+            noise: its known standard deviation.
+        """
+        mean, noise = np.asarray(mean, np.float64).reshape(-1), max(noise, LEAST_NOISE)
+        sizes, prior = self._sizes(), self._prior()
+        fine = Level(mean[: sizes[0]], noise, np.zeros(sizes[0], np.int64))
+        levels = [fine]
+        if self.nested:
+            # A person's vector holds both levels at once: each is 1 / sqrt(2) of what it would be alone.
+            parents = self._fine().coarsen(np.arange(sizes[0]), FARTHER)
+            above = Level(mean[sizes[0] :] * math.sqrt(2), noise * math.sqrt(2), np.zeros(sizes[1], np.int64))
+            levels = [above, Level(fine.seen * math.sqrt(2), noise * math.sqrt(2), parents)]
+        return Starts(self.grid, self.factor, spread(levels, prior, near(self._fine(), prior)))
+
+    def _fine(self) -> Grid:
+        return self.grid.coarse(self.factor)
+
+    def _sizes(self) -> tuple[int, ...]:
+        fine = self._fine()
+        return (fine.size, fine.coarse(FARTHER).size) if self.nested else (fine.size,)
+
+    def _inside(self) -> NDArray[np.bool_]:
+        fine = self._fine()
+        if self.box is None:
+            return np.ones(fine.size, np.bool_)
+        south, west, north, east = self.box
+        latitude, longitude = fine.centres(np.arange(fine.size)).T
+        inside: NDArray[np.bool_] = (
+            (latitude >= south) & (latitude <= north) & (longitude >= west) & (longitude <= east)
+        )
+        return inside
+
+    def _prior(self) -> Floats:
+        inside = self._inside()
+        share = INSIDE if not inside.all() else 1.0
+        return share * inside / inside.sum() + (1 - share) * ~inside / max(1, (~inside).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Starts:
+    """A distribution of the first cells of days: a block by its probability, then a uniform cell of it.
+
+    Args:
+        grid: the public grid.
+        factor: cells along a side of a block.
+        probabilities: of the blocks of `grid.coarse(factor)`, adding up to 1.
+
+    Raises:
+        DataError: they are not probabilities of the blocks.
+    """
+
+    grid: Grid
+    factor: int
+    probabilities: Floats
+
+    def __post_init__(self) -> None:
+        p = np.asarray(self.probabilities, np.float64)
+        if p.shape != (self.grid.coarse(self.factor).size,) or not (p >= 0).all() or abs(p.sum() - 1) > 1e-6:
+            raise DataError(
+                "the starts are no distribution over the blocks",
+                where="Starts",
+                expected="one probability for each block, adding up to 1",
+                remedy="read them with HomeSums.read, or divide by their sum",
+            )
+        object.__setattr__(self, "probabilities", p)
+
+    @classmethod
+    def uniform(cls, grid: Grid, *, box: Box | None = None) -> Starts:
+        """Uniform over the public box, or the whole grid: no release is needed."""
+        sums = HomeSums(grid, 1, False, box)
+        inside = sums._inside().astype(np.float64)
+        return cls(grid, 1, inside / inside.sum())
+
+    def draw(self, n: int, rng: np.random.Generator) -> Ints:
+        """Cells [n]."""
+        total = np.cumsum(self.probabilities)
+        blocks = np.searchsorted(total, rng.random(n) * total[-1], side="right")
+        last = int(np.flatnonzero(self.probabilities)[-1])
+        return self.grid.draw_within(np.minimum(blocks, last), self.factor, rng)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values for `from_json`; probabilities to eight digits, blocks without any left out."""
+        at = np.flatnonzero(self.probabilities)
+        numbers = [float(f"{p:.8g}") for p in self.probabilities[at]]
+        return {"grid": self.grid.to_json(), "factor": self.factor, "blocks": at.tolist(), "probabilities": numbers}
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Starts:
+        """The starts that `to_json` wrote.
+
+        Raises:
+            DataError: a field is missing or invalid.
+        """
+        try:
+            grid, factor = grid_from_json(fields["grid"]), int(fields["factor"])
+            p = np.zeros(grid.coarse(factor).size)
+            p[np.asarray(fields["blocks"], np.int64)] = np.asarray(fields["probabilities"], np.float64)
+            return cls(grid, factor, p / p.sum())
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise DataError(
+                f"the fields of the starts are invalid ({type(error).__name__})",
+                where="Starts.from_json",
+                expected="grid, factor, blocks and probabilities",
+                remedy="use the JSON that to_json of the starts wrote",
+            ) from None
+
+
+__all__ = ["CLIP", "STARTS", "HomeSums", "Homes", "Starts", "side_km"]
