@@ -1,0 +1,93 @@
+"""A person's device on Flower: it opens what is hers, answers one message, and closes it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import Array, ArrayRecord, Context, Message
+from flwr.client.mod import secaggplus_mod
+from flwr.clientapp import ClientApp
+from flwr.common import Code, FitRes, Status, ndarrays_to_parameters
+from flwr.compat.common.recorddict_compat import fitres_to_recorddict
+
+from tacit.errors import DoorError
+from tacit.federation.guard import guard, require_setup
+from tacit.federation.messages import QUERY, Asked, between, read_query, refusal, write_answer
+from tacit.privacy.device import Device
+from tacit.privacy.device_parts import DeviceSum
+
+State = Mapping[str, npt.NDArray[Any]]
+OpenDevice = Callable[[Context, State], Device]
+
+_STATE = "tacit.state"
+
+
+def client_app(open_device: OpenDevice) -> ClientApp:
+    """The app of every device.
+
+    Args:
+        open_device: from Flower's context (`node_config` tells whose device it is) and the state that the device left
+            after its last answer, her `Device`. Called for each message that asks for an answer; her ledger is closed
+            afterwards.
+
+    Guarantee: parts with shared noise leave the device masked, by SecAgg+ with the checks of `guard`, and are refused
+    in any other message; other parts are answered in messages of type "query.sum" alone. A device that does not answer
+    says no more than the kind of its refusal.
+    """
+    app = ClientApp()
+    app.query(QUERY.partition(".")[2])(_InTheClear(open_device))
+    app.train(mods=[guard, secaggplus_mod])(_Masked(open_device))
+    return app
+
+
+class _Answering:
+    """Opens the device, answers, and keeps its state in the context, which stays on the device."""
+
+    def __init__(self, open_device: OpenDevice) -> None:
+        self._open = open_device
+
+    def _answer(self, message: Message, context: Context, shared: bool) -> tuple[Asked, npt.NDArray[Any]]:
+        asked = read_query(message.content)
+        kept = context.state.array_records.get(_STATE, {})
+        device = self._open(context, {str(name): np.asarray(array.numpy()) for name, array in kept.items()})
+        with device.ledger:
+            part = device.part(asked.part)
+            if shared != (isinstance(part, DeviceSum) and part.noise == "shared"):
+                raise _wrong_way(asked.part)
+            most = require_setup(context, part) if isinstance(part, DeviceSum) and shared else None
+            vector = device.answer(asked.plan_id, asked.part, asked.step, asked.public, asked.size)
+            context.state.array_records[_STATE] = ArrayRecord(
+                {name: Array(np.asarray(array)) for name, array in device.state().items()}
+            )
+        if most is not None and not between(vector, most):
+            raise _wrong_way(asked.part)  # noise beyond 12 standard deviations: the sum could not hold it
+        return asked, vector
+
+
+class _InTheClear(_Answering):
+    def __call__(self, message: Message, context: Context) -> Message:
+        try:
+            return Message(write_answer(*self._answer(message, context, shared=False)), reply_to=message)
+        except Exception as error:
+            return refusal(message, error)
+
+
+class _Masked(_Answering):
+    """Called by Flower's SecAgg+, which masks what is returned."""
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        _, vector = self._answer(message, context, shared=True)
+        result = FitRes(Status(Code.OK, ""), ndarrays_to_parameters([vector]), 1, {})
+        return Message(fitres_to_recorddict(result, keep_input=False), reply_to=message)
+
+
+def _wrong_way(part: str) -> DoorError:
+    return DoorError(
+        "the part is not answered in this kind of message",
+        where=f"part {part!r}",
+        expected="shared noise through secure aggregation, other parts in a query",
+        remedy="run the server of the same plan and version",
+    )

@@ -1,0 +1,105 @@
+"""What a device checks of Flower's secure aggregation before it goes along with the server.
+
+Flower's own device code trusts the server with the protocol's constants and with whom it declares to have dropped out.
+A device here goes along only with constants under which fewer answers than the floor are never unmasked, and never
+helps to reveal both secrets of one device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flwr.app import ConfigRecord, Context, Message, MessageType
+from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, RECORD_KEY_STATE, Key, Stage
+
+from tacit.errors import DoorError
+from tacit.federation.masks import MODULUS, strong_masks
+from tacit.federation.messages import largest, refusal
+from tacit.privacy.device_parts import DeviceSum
+
+_FLOOR = "tacit.floor"
+_PEOPLE = "public_keys_dict:K"  # under which name Flower's device keeps whose keys it was given
+
+
+def threshold(part: DeviceSum, devices: int) -> int:
+    """How many shares open a mask among so many devices: the part's floor, and more than half of them.
+
+    With more than half, a server that tells some devices that one dropped out and others that it did not gets the
+    shares of at most one of its two secrets.
+    """
+    return max(part.floor, devices // 2 + 1)
+
+
+def require_fit(part: DeviceSum, devices: int) -> int:
+    """The largest number of one answer, if the sum of so many answers surely fits the modulus.
+
+    Raises:
+        DoorError: it does not.
+    """
+    most = int(largest(part))
+    if devices * 2 * most >= MODULUS:
+        raise _refused(f"{devices:,} answers of up to {most:,} steps do not fit 32 bits", "fewer bits in the plan")
+    return most
+
+
+def require_setup(context: Context, part: DeviceSum) -> int:
+    """The largest number of this device's answer, if the round was set up as the part of the plan demands.
+
+    Raises:
+        DoorError: a mask could be opened by fewer devices than the floor, numbers would be rounded or cut, or not
+            every device has a share of every other's secrets.
+    """
+    setup = dict(context.state.config_records[RECORD_KEY_STATE])
+    people = setup[_PEOPLE]
+    assert isinstance(people, list)
+    devices = len(people)
+    most = require_fit(part, devices)
+    needed = {
+        Key.SAMPLE_NUMBER: devices,
+        Key.SHARE_NUMBER: devices,
+        Key.CLIPPING_RANGE: float(most),
+        Key.TARGET_RANGE: 2 * most,
+        Key.MOD_RANGE: MODULUS,
+        Key.MAX_WEIGHT: 1.0,
+    }
+    opened = setup[Key.THRESHOLD]
+    if devices > part.devices or any(setup[name] != value for name, value in needed.items()):
+        raise _refused("it was not set up as the plan demands", "the constants that follow from the plan")
+    if type(opened) is not int or opened < threshold(part, devices):
+        raise _refused("fewer devices than the plan's floor could open it", "a threshold of at least the floor")
+    context.state.config_records[_FLOOR] = ConfigRecord({"floor": part.floor})
+    return most
+
+
+def _require_unmask(context: Context, configs: ConfigRecord) -> None:
+    """Refuse to give the shares of both secrets of one device, or of a sum of fewer devices than the floor."""
+    active, dead = configs[Key.ACTIVE_NODE_ID_LIST], configs[Key.DEAD_NODE_ID_LIST]
+    setup = context.state.config_records[RECORD_KEY_STATE]
+    people, own, floor = setup[_PEOPLE], setup["nid"], context.state.config_records[_FLOOR]["floor"]
+    assert isinstance(active, list)
+    assert isinstance(dead, list)
+    assert isinstance(people, list)
+    assert isinstance(floor, int)
+    named = [*active, *dead]
+    if len(set(named)) != len(named) or not set(named) <= set(people) or own not in active or len(active) < floor:
+        raise _refused("the server asks for shares that would open a single answer", "each device in one list")
+
+
+def guard(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
+    """Around Flower's SecAgg+ on a device: checks what it does not, and answers a failure without a word of it."""
+    try:
+        if message.metadata.message_type != MessageType.TRAIN:
+            raise _refused("secure aggregation answers no other messages", f"type {MessageType.TRAIN!r}")
+        configs = message.content.config_records[RECORD_KEY_CONFIGS]
+        if configs[Key.STAGE] == Stage.UNMASK:
+            _require_unmask(context, configs)
+        with strong_masks():
+            return call_next(message, context)
+    except Exception as error:
+        return refusal(message, error)
+
+
+def _refused(why: str, expected: str) -> DoorError:
+    remedy: Any = "run the server of the same plan and version"
+    return DoorError(f"the secure sum is refused: {why}", where="secure aggregation", expected=expected, remedy=remedy)

@@ -1,0 +1,122 @@
+"""What crosses the network: a query's public values one way, one vector the other way. No pickles, no private text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
+
+from tacit.errors import DoorError, TacitError
+from tacit.privacy.device_parts import GRID_BITS, DeviceSum, FederatedSum, LaplaceSum, zeros
+from tacit.privacy.devices import MOST_PUBLIC, Public, Query
+from tacit.privacy.parts import PoissonSum, calibrated
+
+QUERY = "query.sum"
+"""Type of the messages that are answered in the clear."""
+
+_QUERY, _PUBLIC, _ANSWER = "tacit.query", "tacit.public", "tacit.answer"
+_HEADER = 4096  # more than what `np.save` writes before the numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A query as a device reads it."""
+
+    plan_id: str
+    part: str
+    step: int
+    size: int
+    public: Public
+
+
+def write_query(query: Query) -> RecordDict:
+    """A query as the content of a message."""
+    asked = {"plan": query.plan_id, "part": query.part.name, "step": query.step, "size": query.size}
+    arrays = ArrayRecord({name: Array(np.asarray(array)) for name, array in query.public.items()})
+    return RecordDict({_QUERY: ConfigRecord(asked), _PUBLIC: arrays})
+
+
+def read_query(content: RecordDict) -> Asked:
+    """The query in a message's content.
+
+    Raises:
+        DoorError: something of it is missing, of another type or too large.
+    """
+    try:
+        asked, arrays = dict(content.config_records[_QUERY]), dict(content.array_records[_PUBLIC])
+        kinds = {"plan": str, "part": str, "step": int, "size": int}
+        plain = set(asked) == set(kinds) and all(type(asked[name]) is kind for name, kind in kinds.items())
+        if not plain or sum(len(array.data) for array in arrays.values()) > MOST_PUBLIC + _HEADER * len(arrays):
+            raise _malformed()
+        public = {str(name): np.asarray(array.numpy()) for name, array in arrays.items()}
+    except (KeyError, TypeError, ValueError, EOFError) as error:
+        raise _malformed() from error
+    return Asked(asked["plan"], asked["part"], asked["step"], asked["size"], public)
+
+
+def write_answer(asked: Asked, vector: npt.NDArray[Any]) -> RecordDict:
+    """A device's answer as the content of a message."""
+    echo = ConfigRecord({"plan": asked.plan_id, "part": asked.part, "step": asked.step})
+    return RecordDict({_QUERY: echo, _ANSWER: ArrayRecord({"vector": Array(vector)})})
+
+
+def read_answer(content: RecordDict, query: Query) -> npt.NDArray[Any] | None:
+    """The vector [d] in a reply's content, or None if it is not one that an honest device sends."""
+    try:
+        echo, record = dict(content.config_records[_QUERY]), content.array_records[_ANSWER]
+        if echo != {"plan": query.plan_id, "part": query.part.name, "step": query.step} or list(record) != ["vector"]:
+            return None
+        if len(record["vector"].data) > 8 * query.size + _HEADER:
+            return None
+        vector = record["vector"].numpy()
+    except (KeyError, TypeError, ValueError, EOFError):
+        return None
+    return vector if within(query.part, query.size, vector) else None
+
+
+def within(part: FederatedSum, size: int, vector: Any) -> bool:
+    """Whether a vector has the shape, the type and the range of what `device_parts.answers` gives for the part."""
+    whole = zeros(part, size).dtype
+    if not isinstance(vector, np.ndarray) or vector.shape != (size,) or vector.dtype != whole:
+        return False
+    if not np.isfinite(vector).all():
+        return False
+    if isinstance(part, LaplaceSum):
+        return between(vector, 2**GRID_BITS)
+    if isinstance(part, PoissonSum):
+        return bool(np.linalg.norm(vector) <= part.clip * (1 + 1e-9))
+    return between(vector, largest(part))
+
+
+def between(vector: npt.NDArray[Any], most: float) -> bool:
+    """Whether every number is from -most to most (the least whole number has no absolute value)."""
+    return bool(((vector >= -most) & (vector <= most)).all())
+
+
+def largest(part: DeviceSum) -> float:
+    """Largest absolute number in an honest device's answer: its clip and 12 standard deviations of its noise.
+
+    In steps of the grid, a whole number, for shared noise.
+    """
+    if part.noise == "shared":
+        return 2**part.bits + int(np.ceil(12 * (part.share or 0.0)))
+    sigma: float = calibrated(part.noise_multiplier, part.name)
+    return float(part.clip * (1 + 12 * sigma) * (1 + 2.0**-10))
+
+
+def refusal(message: Message, error: Exception) -> Message:
+    """The reply of a device that does not answer: the kind of a refusal, and not a word of anything else."""
+    kind = type(error).__name__ if isinstance(error, TacitError) else "it failed"
+    return Message(Error(code=0, reason=f"no answer: {kind}"), reply_to=message)
+
+
+def _malformed() -> DoorError:
+    return DoorError(
+        "the message is not a query",
+        where="tacit.federation",
+        expected="a plan, a part, a step, a size and named arrays",
+        remedy="send it with the same version of tacit",
+    )

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from tests.doors import device_cases as cases
+
+from tacit.errors import DoorError
+from tacit.federation.messages import Asked, largest, read_answer, read_query, within, write_answer, write_query
+from tacit.privacy.device_parts import DeviceSum
+from tacit.privacy.devices import Query
+
+SERVER, LAPLACE = cases.PARTS["server"], cases.PARTS["laplace"]
+OWN = replace(cases.PARTS["device"], noise_multiplier=2.0)
+
+
+def query(part: Any = SERVER, step: int = 2) -> Query:
+    return Query("plan", part, step, cases.Remembering(), {"weights": np.arange(3.0), "n": np.array(4)}, 3)
+
+
+def asked(step: int = 2, part: str = "sum", plan: str = "plan") -> Asked:
+    return Asked(plan, part, step, 3, {})
+
+
+def test_a_query_arrives_as_it_was_sent() -> None:
+    read = read_query(write_query(query()))
+    assert (read.plan_id, read.part, read.step, read.size) == ("plan", "sum", 2, 3)
+    assert read.public.keys() == {"weights", "n"}
+    np.testing.assert_array_equal(read.public["weights"], np.arange(3.0))
+    assert read.public["n"] == 4
+
+
+def _without(content: RecordDict, name: str) -> RecordDict:
+    del content[name]
+    return content
+
+
+def _with(content: RecordDict, **values: Any) -> RecordDict:
+    content.config_records["tacit.query"].update(values)
+    return content
+
+
+def _array(content: RecordDict, data: bytes) -> RecordDict:
+    content.array_records["tacit.public"]["weights"] = Array(
+        dtype="float64", shape=(3,), stype="numpy.ndarray", data=data
+    )
+    return content
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda content: _without(content, "tacit.query"),
+        lambda content: _without(content, "tacit.public"),
+        lambda content: _with(content, step=1.0),
+        lambda content: _with(content, step=True),
+        lambda content: _with(content, plan=b"plan"),
+        lambda content: _with(content, more=1),
+        lambda content: _array(content, b""),
+        lambda content: _array(content, b"\x80\x04K\x01."),  # a pickle
+    ],
+)
+def test_a_malformed_query_is_refused(spoil: Any) -> None:
+    with pytest.raises(DoorError, match="not a query"):
+        read_query(spoil(write_query(query())))
+
+
+def test_public_arrays_beyond_the_limit_are_not_even_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacit.federation.messages.MOST_PUBLIC", 10)
+    monkeypatch.setattr("tacit.federation.messages._HEADER", 10)
+    with pytest.raises(DoorError, match="not a query"):
+        read_query(write_query(query()))
+
+
+def test_an_answer_arrives_as_it_was_sent() -> None:
+    vector = np.array([0.5, -0.25, 0.125])
+    np.testing.assert_array_equal(read_answer(write_answer(asked(), vector), query()), vector)
+
+
+@pytest.mark.parametrize(
+    ("part", "vector"),
+    [
+        (SERVER, np.array([0.5, np.nan, 0.0])),
+        (SERVER, np.array([0.5, np.inf, 0.0])),
+        (SERVER, np.array([0.9, 0.9, 0.0])),  # of norm 1.27, above the clip
+        (SERVER, np.array([0.5, 0.0])),
+        (SERVER, np.zeros((1, 3))),
+        (SERVER, np.zeros(3, np.float32)),
+        (SERVER, np.zeros(3, np.int64)),
+        (SERVER, np.zeros(4000)),
+        (LAPLACE, np.array([0, 2**20 + 1, 0])),
+        (LAPLACE, np.array([0, -(2**63), 0])),
+        (LAPLACE, np.zeros(3)),
+        (OWN, np.array([0.0, 26.0, 0.0])),
+    ],
+)
+def test_an_answer_that_no_honest_device_sends_is_none(part: Any, vector: Any) -> None:
+    assert read_answer(write_answer(asked(), vector), query(part)) is None
+
+
+@pytest.mark.parametrize(("part", "vector"), [(LAPLACE, np.full(3, -(2**20))), (OWN, np.array([0.0, 24.9, -24.9]))])
+def test_an_answer_at_the_end_of_its_range_is_read(part: Any, vector: Any) -> None:
+    np.testing.assert_array_equal(read_answer(write_answer(asked(), vector), query(part)), vector)
+
+
+@pytest.mark.parametrize("other", [asked(step=1), asked(part="other"), asked(plan="another")])
+def test_an_answer_to_another_query_is_none(other: Asked) -> None:
+    assert read_answer(write_answer(other, np.zeros(3)), query()) is None
+
+
+@pytest.mark.parametrize("left_out", ["tacit.query", "tacit.answer"])
+def test_a_reply_without_an_answer_is_none(left_out: str) -> None:
+    assert read_answer(_without(write_answer(asked(), np.zeros(3)), left_out), query()) is None
+
+
+def test_a_reply_with_more_than_an_answer_is_none() -> None:
+    content = write_answer(asked(), np.zeros(3))
+    content.array_records["tacit.answer"] = ArrayRecord({"vector": Array(np.zeros(3)), "more": Array(np.zeros(3))})
+    assert read_answer(content, query()) is None
+    content.config_records["tacit.query"] = ConfigRecord({})
+    assert read_answer(content, query()) is None
+
+
+def test_shared_noise_is_within_the_clip_and_twelve_standard_deviations() -> None:
+    part = replace(cases.PARTS["shared"], noise_multiplier=2.0)
+    assert isinstance(part, DeviceSum)
+    assert largest(part) == 2**16 + int(np.ceil(12 * np.sqrt(part.variance)))
+    assert within(part, 1, np.array([int(largest(part))]))
+    assert not within(part, 1, np.array([int(largest(part)) + 1]))
