@@ -540,7 +540,7 @@ def test_inputs_that_do_not_fit_are_refused() -> None:
         with pytest.raises((CertificateError, KeyError), match=field):
             build(**changes)
     with pytest.raises(AccountingError):
-        build(event=dp_event.LaplaceDpEvent(1.0))
+        build(event=dp_event.UnsupportedDpEvent())
 
 
 def test_markdown_shows_every_part_and_cannot_be_broken_out_of() -> None:

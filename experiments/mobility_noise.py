@@ -1,0 +1,140 @@
+"""Published noise levels of federated imitation of mobility, with the epsilon that they honestly have.
+
+    python -m experiments.mobility_noise              # resumable; minutes
+    python -m experiments.mobility_noise --quick      # accounting of 83 people, one short run; under runs/quick/
+    python -m experiments.check mobility_noise        # recompute the promised figures from the raw rows
+
+PATEGAIL and PateGAIL++ ask 141 rewards in each of 50 updates, each a mean over N critics in an interval of length 1,
+with Laplace noise of the scale that their tables call the noise. One person replaced moves a mean by 1/N, so that a
+query is 1/(N b)-private and 7,050 of them are what is released. Delta is 1e-5. Cells:
+
+- `epsilon/N/b`: `pure` composition, the certified figure and its check (two accountants), the Renyi ceiling, mu, what a
+  test with 5 % false alarms catches at most, and the certified figure `with variance`: as many queries of the variance
+  at twice the scale, as the papers describe them.
+- `naive/b`: readings of the noise that are not epsilons.
+- `run/b/seed`: the paper's mode on Geolife's 83 people with this noise, starts and homes copied as there: what its
+  certificate says, and the five published measures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+from dp_accounting import ComposedDpEvent, SelfComposedDpEvent
+from dp_accounting.dp_event import DpEvent, LaplaceDpEvent
+
+from experiments.check import Figure
+from experiments.store import RESULTS, ROOT, Store
+from tacit.privacy import accounting, concentrated, power
+from tacit.privacy.events import flatten
+
+PEOPLE = (83, 9_481)
+SCALES = (0.01, 0.1, 1.0)
+BATCH, ROUNDS, DELTA = 141, 50, 1e-5
+QUERIES = BATCH * ROUNDS
+BOUNDS = {0.01: (3_850.0, 3_930.0), 0.1: (88.0, 93.0), 1.0: (4.2, 4.6)}
+"""Between what the certified epsilon has to be for 83 people."""
+PUBLISHED = {0.01: "0.01", 0.1: "0.10", 1.0: "1.00"}
+SOURCES = (
+    "src/tacit/privacy/account*.py",
+    "src/tacit/privacy/events.py",
+    "src/tacit/privacy/laplace.py",
+    "experiments/mobility_noise.py",
+)
+
+
+def store(path: Path = RESULTS / "mobility_noise.json") -> Store:
+    """The result file."""
+    return Store(path, SOURCES, hyperparameters="the papers' 141 queries a round, 50 rounds")
+
+
+def queries(people: int, scale: float, count: int = QUERIES) -> DpEvent:
+    """Means over people with Laplace noise of this scale; neighbours differ by 1 in the sum."""
+    return SelfComposedDpEvent(LaplaceDpEvent(scale * people), count)
+
+
+def honest(people: int, scale: float) -> dict[str, Any]:
+    """What a level of noise costs."""
+    event = queries(people, scale)
+    bound = accounting.epsilon(event, delta=DELTA, relation="add_or_remove")
+    both = ComposedDpEvent([event, queries(people, 2 * scale)])
+    return {
+        "pure": QUERIES / (scale * people),
+        "certified": bound.epsilon,
+        "accountant": bound.accountant,
+        "check": bound.check_epsilon,
+        "check_accountant": bound.check_accountant,
+        "renyi": concentrated.epsilon(flatten(event), "add_or_remove", DELTA),
+        "mu": accounting.mu_gdp(event, "add_or_remove", delta=DELTA),
+        "caught": power.caught(event, "add_or_remove", bound.epsilon, DELTA),
+        "with_variance": accounting.epsilon(both, delta=DELTA, relation="add_or_remove").epsilon,
+    }
+
+
+def naive(scale: float) -> dict[str, float]:
+    """What the noise is sometimes read as: a query's epsilon with a sensitivity of 1, and with 1/83."""
+    return {"one_over_noise": 1 / scale, "per_query": 1 / (83 * scale)}
+
+
+def figures() -> list[Figure]:
+    """Every promised figure, recomputed from the raw rows."""
+    results, found = store(), []
+    for scale, (low, high) in BOUNDS.items():
+        row = results.fresh(f"epsilon/83/{scale:g}")
+        words = f"83 people, noise {PUBLISHED[scale]}"
+        found += [
+            Figure(f"{words}: certified epsilon", row["certified"], low),
+            Figure(f"{words}: certified epsilon", row["certified"], high, at_least=False),
+            Figure(f"{words}: the check's epsilon", row["check"], low),
+            Figure(f"{words}: accountants apart, percent", apart(row), 0.5, at_least=False),
+        ]
+    for people, scale in itertools.product(PEOPLE, SCALES):
+        row = results.fresh(f"epsilon/{people}/{scale:g}")
+        words = f"{people:,} people, noise {PUBLISHED[scale]}: pure composition over the certified epsilon"
+        found.append(Figure(words, row["pure"] / row["certified"], 1.0))
+    return found
+
+
+def apart(row: dict[str, Any]) -> float:
+    """By how many percent the certified figure is above its check."""
+    return 100 * abs(math.log(row["certified"] / row["check"]))
+
+
+def table(results: Store) -> str:
+    """The levels of noise as Markdown."""
+    lines = [
+        "| N | noise | pure | certified | check | Renyi | with the variance | caught at 5 % false alarms |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for people, scale in itertools.product(PEOPLE, SCALES):
+        row = results.fresh(f"epsilon/{people}/{scale:g}")
+        numbers = [f"{row[name]:.4g}" for name in ("pure", "certified", "check", "renyi", "with_variance")]
+        lines.append(f"| {people:,} | {PUBLISHED[scale]} | {' | '.join(numbers)} | {row['caught']:.3g} % |")
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> None:
+    """Run what is missing or stale."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args(arguments)
+    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "mobility_noise.json")
+    people = PEOPLE[:1] if options.quick else PEOPLE
+    for scale in SCALES:
+        if not results.has(f"naive/{scale:g}"):
+            results.put(f"naive/{scale:g}", dataset="none", seed=0, values=naive(scale))
+        for number in people:
+            key = f"epsilon/{number}/{scale:g}"
+            if not results.has(key):
+                results.put(key, dataset="none", seed=0, values=honest(number, scale))
+    if not options.quick:
+        print(table(results))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
