@@ -291,19 +291,29 @@ def test_a_device_that_is_built_again_remembers_what_it_answered(tmp_path: Path)
     assert again.answer(again.plan_id, "sum", 1, PUBLIC, 3)[2] == 2 / 8  # asked for the second time
 
 
-@pytest.mark.parametrize(
-    ("plan_id", "part", "size", "error"),
-    [("another", "sum", 3, LedgerError), (None, "other", 3, PlanError), (None, "sum", 4, LedgerError)],
-)
+@pytest.mark.parametrize(("plan_id", "part", "error"), [("another", "sum", LedgerError), (None, "other", PlanError)])
 def test_other_queries_are_refused_and_claim_nothing(
-    plan_id: str | None, part: str, size: int, error: type[Exception], tmp_path: Path
+    plan_id: str | None, part: str, error: type[Exception], tmp_path: Path
 ) -> None:
     one = device(tmp_path)
     with pytest.raises(error):
-        one.answer(plan_id or one.plan_id, part, 0, PUBLIC, size)
+        one.answer(plan_id or one.plan_id, part, 0, PUBLIC, 3)
     with pytest.raises(DoorError, match="not finite"):
         one.answer(one.plan_id, "sum", 0, {"weights": np.array([np.inf, 0.0])}, 3)
     assert not one.ledger.claimed(one.plan_id, "sum")
+
+
+def test_a_work_that_fails_on_her_rows_answers_zero_under_the_same_noise(tmp_path: Path) -> None:
+    plan = priced("shared", 4.0)
+    failing = Device(people(1), ledger(tmp_path, "failing"), plan, {"sum": Failing()})
+    sent = [failing.answer(failing.plan_id, "sum", step, PUBLIC, 3) for step in range(2)]
+    assert all(answer.dtype == np.int64 for answer in sent)
+    assert not np.array_equal(*sent)  # noise, and nothing else
+    quiet = Device(people(1), ledger(tmp_path, "quiet"), priced("shared", 0.0), {"sum": Failing()})
+    assert (quiet.answer(quiet.plan_id, "sum", 0, PUBLIC, 3) == 0).all()
+    assert quiet.state() == {}
+    other = Device(people(1), ledger(tmp_path, "other"), priced("shared", 0.0), {"sum": Remembering()})
+    assert (other.answer(other.plan_id, "sum", 0, PUBLIC, 5) == np.zeros(5)).all()
 
 
 def test_a_device_holds_one_person_who_can_pay(tmp_path: Path) -> None:

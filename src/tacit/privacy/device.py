@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tacit.data.trajectories import Trajectories
 from tacit.errors import LedgerError
-from tacit.privacy.callbacks import Contribution, Trials, behind
+from tacit.privacy.callbacks import Contribution, behind
 from tacit.privacy.device_parts import DeviceSum, FederatedSum, LaplaceSum, answers
 from tacit.privacy.devices import Own, Public, Work, as_work, require_public
 from tacit.privacy.ledger import Ledger
@@ -32,7 +32,8 @@ class Device(Paying):
         ledger: her own, of the plan's unit: what may ever leave this device.
         plan: the only one that this device takes part in, agreed on before; charged here in full (once: a device that
             is built again reopens it).
-        works: what is computed for each part; the server's queries do not choose it.
+        works: what is computed for each part; the server's queries do not choose it. No decoys are needed: there is
+            nobody here whose records could come into another's answer.
         state: what `state()` gave before, when the device is built again.
         noise: a seeded source for tests only; it voids the ledger.
 
@@ -44,8 +45,8 @@ class Device(Paying):
         |---|---|
         | a step that was answered, or is older than one that was | LedgerError |
         | a later step than the next (she was away) | the steps between are burnt |
-        | another plan, part or width, numbers that are not finite | an error; nothing is claimed |
-        | the work fails on her rows | DoorError without a word of them; the step stays claimed |
+        | another plan or part, numbers that are not finite | an error; nothing is claimed |
+        | the work fails on her rows, or has another width | her answer is zero, noised as any other |
 
     Raises:
         LedgerError: the records are not of one unit, or the works are not those of the plan's parts.
@@ -64,7 +65,7 @@ class Device(Paying):
     ) -> None:
         kinds = (PoissonSum, DeviceSum, LaplaceSum)
         super().__init__(ledger, simulated=records.simulated, kinds=kinds, noise=noise)
-        self._reader, self._trials = Reader(records, self._noise), Trials(records.spec)
+        self._reader = Reader(records, self._noise)
         if self._reader.units != 1:
             raise refused("the records on a device are not those of one person", "one unit")
         if set(works) != {part.name for part in plan.parts()}:
@@ -103,32 +104,34 @@ class Device(Paying):
         Raises:
             LedgerError: the query belongs to another plan, or its step was answered or burnt.
             PlanError: the plan has no such part.
-            DoorError: the query's arrays are not ones that a device answers, or the work failed.
+            DoorError: the query's arrays are not ones that a device answers.
         """
         spec = self.part(part)
         require_public(public, where=part)
         if plan_id != self._run.plan_id:
             raise _refused_query("it belongs to another plan than this device's", part)
-        width = self._trials.work(spec, self._works[part], public)
-        if width != size:
-            raise _refused_query(f"it asks for {size} numbers where the work gives {width}", part)
         with self._lock:
             done = self.ledger.claimed(plan_id, part)
             if type(step) is not int or not done <= step < spec.steps:
                 raise _refused_query("its step was answered before, burnt, or is not one of the plan's", part)
             self.ledger.claim(plan_id, part, step + 1 - done)
 
-            def compute() -> npt.NDArray[Any]:
-                work, own = self._works[part], self._states.get(part)
-                if own is None:
-                    rows = self._reader.rows(np.zeros(1, np.int64), spec.rows_per_unit, "first")
-                    own = work.begin(rows, self._seeds())
-                vectors, self._states[part] = work(own, public, self._seeds())
-                if np.shape(vectors) != (1, size):
-                    raise ValueError("not one vector")
-                return np.asarray(answers(spec, vectors, self._noise)[0])
+            return behind(part, lambda: np.asarray(answers(spec, self._vector(spec, public, size), self._noise)[0]))
 
-            return behind(part, compute)
+    def _vector(self, part: FederatedSum, public: Public, size: int) -> npt.NDArray[np.float64]:
+        """What her work answers, [1, size]; zero where it fails or answers something else, her state as it was."""
+        work, own = self._works[part.name], self._states.get(part.name)
+        try:
+            if own is None:
+                rows = self._reader.rows(np.zeros(1, np.int64), part.rows_per_unit, "first")
+                own = work.begin(rows, self._seeds())
+            vector, after = work(own, public, self._seeds())
+            if np.shape(vector) != (1, size):
+                raise ValueError("not one vector of the query's width")
+        except Exception:
+            return np.zeros((1, size))
+        self._states[part.name] = after
+        return np.asarray(vector, np.float64)
 
     def _seeds(self) -> npt.NDArray[np.uint64]:
         return np.frombuffer(self._noise.bytes(8), np.uint64)
