@@ -10,7 +10,7 @@ from dp_accounting.dp_event import GaussianDpEvent, LaplaceDpEvent, ZCDpEvent
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from tacit.privacy import accountants, accounting
+from tacit.privacy import accounting, quadrature
 
 
 def rewards(people: int, scale: float, queries: int) -> dp_event.DpEvent:
@@ -56,7 +56,7 @@ def test_next_to_private_starts() -> None:
     both = accounting.epsilon(
         dp_event.ComposedDpEvent([event, GaussianDpEvent(1 / mu)]), delta=1e-5, relation="add_or_remove"
     ).epsilon
-    (grid,) = accountants.estimate(((LaplaceDpEvent(83.0), 7_050),), "add_or_remove")
+    (grid,) = quadrature.estimate(((LaplaceDpEvent(83.0), 7_050),), "add_or_remove")
 
     def beside(loss: float) -> float:
         return float(grid.profile(both - loss)) * float(norm.pdf(loss, mu**2 / 2, mu))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dp_accounting import dp_event
 from scipy.optimize import brentq
 
-from tacit.privacy import accountants, approximate
+from tacit.privacy import accountants, approximate, quadrature
 from tacit.privacy.approximate import Array
 from tacit.privacy.events import Leaves
 from tacit.units import Relation
@@ -21,7 +21,7 @@ def closed_form(leaves: Leaves, relation: Relation, delta: float) -> float:
 
 def fourier(leaves: Leaves, relation: Relation, delta: float) -> float:
     """Gaussians, some of them sampled: centred quadrature."""
-    return max(grid.epsilon(delta) for grid in accountants.estimate(leaves, relation))
+    return max(grid.epsilon(delta) for grid in quadrature.estimate(leaves, relation))
 
 
 def response(leaves: Leaves, relation: Relation, delta: float) -> float:
@@ -42,7 +42,7 @@ def mixed(leaves: Leaves, relation: Relation, delta: float) -> float:
         mu = accountants.gaussian_mu(gaussians, relation)
         high = top + accountants.gaussian_epsilon(share / 2, mu)
         return _solve(responses, lambda epsilon: accountants.gaussian_delta(epsilon, mu), share, high)
-    grids = accountants.estimate(gaussians, relation)
+    grids = quadrature.estimate(gaussians, relation)
     return max(_solve(responses, grid.profile, share, top + max(float(grid.losses[-1]), 0.0)) for grid in grids)
 
 
