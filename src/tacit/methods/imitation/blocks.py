@@ -12,7 +12,7 @@ from tacit.data.grids import EARTH_KM, Grid, RegularGrid
 
 Floats = NDArray[np.float64]
 
-SIDE_KM = 35.0
+SIDE_KM = 25.0
 """Side of the blocks where the noise is as large as everybody together."""
 FARTHER = 8
 """Fine blocks along a side of a block of blocks."""
@@ -43,8 +43,8 @@ def block_factor(grid: Grid, people: int, noise: float) -> int:
     """Cells along a side of a block: 1, 2, 5, 10, 20, 50 ... by a rule that knows no record.
 
     The side grows with the cube root of the noise, which balances what a coarse block blurs (its side) against what
-    noise adds over all blocks (noise over squared side): 35 km times the root, 10 km for 83 people at epsilon 2 and
-    about 2 km for 10,000. Vectors of all people together stay below `NUMBERS` numbers.
+    noise adds over all blocks (noise over squared side): 25 km times the root, about 10 km for 83 people at epsilon 2
+    and 2 km for 10,000. Vectors of all people together stay below `NUMBERS` numbers.
 
     Args:
         grid: the public grid.
@@ -52,7 +52,7 @@ def block_factor(grid: Grid, people: int, noise: float) -> int:
         noise: standard deviation of the noise in the mean of vectors of norm 1.
     """
     wanted = SIDE_KM * min(noise, 1.0) ** (1 / 3) / side_km(grid)
-    ladder = [step * 10**decade for decade in range(7) for step in (1, 2, 5)]
+    ladder: list[int] = [step * int(10**decade) for decade in range(7) for step in (1, 2, 5)]
     at = int(np.argmin([abs(math.log(step / max(wanted, 1e-9))) for step in ladder]))
     while grid.coarse(ladder[at]).size * people > NUMBERS and at < len(ladder) - 1:
         at += 1

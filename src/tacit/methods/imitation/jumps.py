@@ -120,4 +120,4 @@ def smoothed(seen: Floats, noise: float) -> Floats:
         if best is None or score > best[0]:
             best = score, level + prior @ np.linalg.solve(cholesky.T, white)
     assert best is not None
-    return np.maximum(best[1], 0.0)
+    return np.asarray(np.maximum(best[1], 0.0))

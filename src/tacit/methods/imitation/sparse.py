@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,6 @@ from scipy.special import log_ndtr
 
 Floats = NDArray[np.float64]
 
-PASSES = 2
 MOST_WHOLE = 1.25
 """The most that all people together may hold: a histogram of norm 1 sums to 1 with one home, to more with several."""
 DOUBLINGS = 16
@@ -40,19 +40,18 @@ def spread(levels: Sequence[Level], prior: Floats, expected: Callable[[Floats], 
         prior: public probabilities of the cells of the last level.
         expected: from the masses that were found [G] a better prior for a second pass.
     """
-    masses = _down(levels, prior)[0]
-    for _ in range(PASSES - 1 if expected else 0):
-        assert expected is not None
-        masses = _down(levels, expected(_down(levels, prior)[1]))[0]
-    return masses / masses.sum()
+    masses, own = _down(levels, prior)
+    if expected is not None:
+        masses = _down(levels, expected(own))[0]
+    return np.asarray(masses / masses.sum())
 
 
 def _down(levels: Sequence[Level], prior: Floats) -> tuple[Floats, Floats]:
     """Masses of the last level's cells [G], and which part of them is their own rather than the prior's [G]."""
     priors = [prior]
-    for level in reversed(levels[1:]):
-        parents = len(levels[len(levels) - len(priors) - 1].seen)
-        priors.insert(0, np.bincount(level.parent, priors[0], parents))
+    for above, level in reversed(list(pairwise(levels))):
+        parents = len(above.seen)
+        priors.insert(0, np.bincount(level.parent, priors[0], parents).astype(np.float64))
     masses = np.array([MOST_WHOLE])
     own = masses
     for i, (level, shares) in enumerate(zip(levels, priors, strict=True)):
@@ -100,8 +99,8 @@ def _settled(own: Floats, rest: Floats, parent: NDArray[np.int64], masses: Float
     cells = own * np.minimum(1.0, np.divide(masses, owned, out=np.ones(len(masses)), where=owned > 0))[parent]
     cells = cells + fill[parent] * rest
     total = np.bincount(parent, cells, len(masses))
-    return cells * np.divide(masses, total, out=np.zeros(len(masses)), where=total > 0)[parent]
+    return np.asarray(cells * np.divide(masses, total, out=np.zeros(len(masses)), where=total > 0)[parent])
 
 
 def _log_density(z: Floats) -> Floats:
-    return -np.square(z) / 2 - 0.5 * np.log(2 * np.pi)
+    return np.asarray(-np.square(z) / 2 - 0.5 * np.log(2 * np.pi))

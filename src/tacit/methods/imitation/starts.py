@@ -1,4 +1,4 @@
-"""Where days begin: every person's histogram of homes on public blocks, and the distribution read out of its noisy mean.
+"""Where days begin: every person's histogram of homes on public blocks, and what is read out of the noisy mean.
 
 A day's home is the cell of its first slot. A person adds the histogram of her homes over her days, scaled to norm 1: at
 a given noise that is the most she can say, whatever her number of homes, and one with many counts a little more. What
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tacit.data.days import SLOTS, days_of
 from tacit.data.grids import Grid, grid_from_json
 from tacit.errors import DataError
-from tacit.methods.imitation.blocks import FARTHER, block_factor, near, side_km
+from tacit.methods.imitation.blocks import FARTHER, block_factor, near
 from tacit.methods.imitation.sparse import Level, spread
 
 Ints = NDArray[np.int64]
@@ -55,6 +55,7 @@ class HomeSums:
 
     Args:
         grid: the public grid.
+        people: their public number.
         factor: cells along a side of a fine block.
         nested: whether blocks of `FARTHER` x `FARTHER` fine blocks are counted as well, with the same weight: they show
             where the rare occupied fine blocks must be looked for.
@@ -63,6 +64,7 @@ class HomeSums:
     """
 
     grid: Grid
+    people: int
     factor: int
     nested: bool
     box: Box | None = None
@@ -91,7 +93,7 @@ class HomeSums:
         factor = block_factor(grid, people, noise)
         # Where eight times the noise is well below all people, sums of fine blocks say where homes are just as well.
         many = grid.coarse(factor).size > FARTHER**2 and FARTHER * noise > 0.05
-        return cls(grid, factor, many, box)
+        return cls(grid, people, factor, many, box)
 
     @property
     def summary(self) -> Homes:
@@ -133,7 +135,8 @@ class HomeSums:
             parents = self._fine().coarsen(np.arange(sizes[0]), FARTHER)
             above = Level(mean[sizes[0] :] * math.sqrt(2), noise * math.sqrt(2), np.zeros(sizes[1], np.int64))
             levels = [above, Level(fine.seen * math.sqrt(2), noise * math.sqrt(2), parents)]
-        return Starts(self.grid, self.factor, spread(levels, prior, near(self._fine(), prior)))
+        found = spread(levels, prior, near(self._fine(), prior))
+        return Starts(self.grid, self.factor, found, self.people)
 
     def _fine(self) -> Grid:
         return self.grid.coarse(self.factor)
@@ -156,17 +159,23 @@ class HomeSums:
     def _prior(self) -> Floats:
         inside = self._inside()
         share = INSIDE if not inside.all() else 1.0
-        return share * inside / inside.sum() + (1 - share) * ~inside / max(1, (~inside).sum())
+        return np.asarray(share * inside / inside.sum() + (1 - share) * ~inside / max(1, int((~inside).sum())))
 
 
 @dataclass(frozen=True, eq=False)
 class Starts:
-    """A distribution of the first cells of days: a block by its probability, then a uniform cell of it.
+    """A distribution of the first cells of days: a block by its probability, then one of its homes.
+
+    A block has invented homes: uniform cells of it, as many as its share of `homes` (one at least), the k-th of them
+    taken with probability ~ 1 / k (Zipf's law). So simulated days begin in about as few different cells as people's,
+    in cells that nobody's record has named.
 
     Args:
         grid: the public grid.
         factor: cells along a side of a block.
         probabilities: of the blocks of `grid.coarse(factor)`, adding up to 1.
+        homes: how many homes there are, the public number of people; 0 takes a new uniform cell for every day.
+        seed: of the homes.
 
     Raises:
         DataError: they are not probabilities of the blocks.
@@ -175,14 +184,21 @@ class Starts:
     grid: Grid
     factor: int
     probabilities: Floats
+    homes: int = 0
+    seed: int = 0
 
     def __post_init__(self) -> None:
         p = np.asarray(self.probabilities, np.float64)
-        if p.shape != (self.grid.coarse(self.factor).size,) or not (p >= 0).all() or abs(p.sum() - 1) > 1e-6:
+        if (
+            p.shape != (self.grid.coarse(self.factor).size,)
+            or not (p >= 0).all()
+            or abs(p.sum() - 1) > 1e-6
+            or min(self.homes, self.seed) < 0
+        ):
             raise DataError(
                 "the starts are no distribution over the blocks",
                 where="Starts",
-                expected="one probability for each block, adding up to 1",
+                expected="one probability for each block, adding up to 1, and whole numbers >= 0 of homes and seed",
                 remedy="read them with HomeSums.read, or divide by their sum",
             )
         object.__setattr__(self, "probabilities", p)
@@ -190,7 +206,7 @@ class Starts:
     @classmethod
     def uniform(cls, grid: Grid, *, box: Box | None = None) -> Starts:
         """Uniform over the public box, or the whole grid: no release is needed."""
-        sums = HomeSums(grid, 1, False, box)
+        sums = HomeSums(grid, 1, 1, False, box)
         inside = sums._inside().astype(np.float64)
         return cls(grid, 1, inside / inside.sum())
 
@@ -199,13 +215,30 @@ class Starts:
         total = np.cumsum(self.probabilities)
         blocks = np.searchsorted(total, rng.random(n) * total[-1], side="right")
         last = int(np.flatnonzero(self.probabilities)[-1])
-        return self.grid.draw_within(np.minimum(blocks, last), self.factor, rng)
+        blocks = np.minimum(blocks, last)
+        if self.homes == 0:
+            return self.grid.draw_within(blocks, self.factor, rng)
+        cells = np.zeros(n, np.int64)
+        level = rng.random(n)
+        order = np.argsort(blocks, kind="stable")
+        for days in np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1) if n else ():
+            homes = self._homes(int(blocks[days[0]]))
+            weights = np.cumsum(1.0 / np.arange(1, len(homes) + 1))
+            cells[days] = homes[np.searchsorted(weights, level[days] * weights[-1], side="right")]
+        return cells
+
+    def _homes(self, block: int) -> Ints:
+        """The cells [k] of a block's homes, the same ones always."""
+        number = max(1, round(self.homes * float(self.probabilities[block])))
+        rng = np.random.default_rng([self.seed, block])
+        return self.grid.draw_within(np.full(number, block), self.factor, rng)
 
     def to_json(self) -> dict[str, Any]:
         """JSON values for `from_json`; probabilities to eight digits, blocks without any left out."""
         at = np.flatnonzero(self.probabilities)
         numbers = [float(f"{p:.8g}") for p in self.probabilities[at]]
-        return {"grid": self.grid.to_json(), "factor": self.factor, "blocks": at.tolist(), "probabilities": numbers}
+        public = {"grid": self.grid.to_json(), "factor": self.factor, "homes": self.homes, "seed": self.seed}
+        return {**public, "blocks": at.tolist(), "probabilities": numbers}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Starts:
@@ -218,14 +251,11 @@ class Starts:
             grid, factor = grid_from_json(fields["grid"]), int(fields["factor"])
             p = np.zeros(grid.coarse(factor).size)
             p[np.asarray(fields["blocks"], np.int64)] = np.asarray(fields["probabilities"], np.float64)
-            return cls(grid, factor, p / p.sum())
+            return cls(grid, factor, p / p.sum(), int(fields["homes"]), int(fields["seed"]))
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise DataError(
                 f"the fields of the starts are invalid ({type(error).__name__})",
                 where="Starts.from_json",
-                expected="grid, factor, blocks and probabilities",
+                expected="grid, factor, homes, seed, blocks and probabilities",
                 remedy="use the JSON that to_json of the starts wrote",
             ) from None
-
-
-__all__ = ["CLIP", "STARTS", "HomeSums", "Homes", "Starts", "side_km"]
