@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pytest
 from tests.geolife import GRID, shared
 
 from tacit.data.grids import RegularGrid, grid_from_json, haversine_km
+from tacit.data.h3_grid import H3Grid
 from tacit.errors import DataError
 
 SMALL = RegularGrid(39, 116, 39.3, 116.4, 0.1)
@@ -76,6 +78,52 @@ def test_bad_json_is_refused(values: object) -> None:
 def test_bad_boxes_are_refused(box: tuple[float, ...]) -> None:
     with pytest.raises(DataError, match="RegularGrid"):
         RegularGrid(*box)
+
+
+def test_hexagons() -> None:
+    pytest.importorskip("h3")
+    grid = H3Grid(39.8, 116.2, 40.0, 116.5, 8)
+    cells = np.arange(grid.size)
+    centres = grid.centres(cells)
+    assert 500 < grid.size < 1_500  # 22 km x 26 km at 0.7 km2
+    assert (grid.cells(*centres.T) == cells).all()
+    assert (centres >= [39.8, 116.2]).all()
+    assert (centres <= [40.0, 116.5]).all()
+    assert (np.diff(grid.indexes(cells).astype(np.int64)) > 0).all()
+    assert grid.cells([0.0, 39.9, np.nan, 100.0], [116.3, 117.5, 116.3, 116.3]).tolist() == [-1] * 4
+    assert grid.cells([], []).shape == (0,)
+    back = grid_from_json(json.loads(json.dumps(grid.to_json())))
+    assert back == grid
+    assert hash(back) == hash(grid)
+
+
+def test_blocks_of_hexagons() -> None:
+    pytest.importorskip("h3")
+    grid = H3Grid(39.8, 116.2, 40.0, 116.5, 8)
+    coarse = grid.coarse(2)
+    blocks = grid.coarsen(np.arange(grid.size), 2)
+    assert set(blocks.tolist()) == set(range(coarse.size))
+    assert grid.size / coarse.size < 49
+    assert haversine_km(coarse.centres(blocks), grid.centres(np.arange(grid.size))).max() < 5
+    assert grid.coarse(1).coarsen(grid.coarsen(np.arange(grid.size), 1), 1).tolist() == blocks.tolist()
+    drawn = grid.draw_within(np.repeat(np.arange(coarse.size), 400), 2, np.random.default_rng(0))
+    assert (grid.coarsen(drawn, 2) == np.repeat(np.arange(coarse.size), 400)).all()
+    assert len(np.unique(drawn)) > 0.99 * grid.size
+    assert coarse == grid_from_json(coarse.to_json())
+
+
+@pytest.mark.parametrize("fields", [(1, 1, 0, 2, 8), (1, 1, 2, 2, 16), (1, 1, 2, 2, 8.0), (1, 1, 1.00001, 1.00001, 3)])
+def test_bad_hexagons_are_refused(fields: tuple[float, ...]) -> None:
+    pytest.importorskip("h3")
+    with pytest.raises(DataError, match="Grid"):
+        H3Grid(*fields)  # type: ignore[arg-type]
+
+
+def test_hexagons_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("h3", "h3.api", "h3.api.basic_int"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(DataError, match="not installed"):
+        H3Grid(10.0, 10.0, 10.5, 10.5, 5)
 
 
 def test_distances() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import gymnasium
 import numpy as np
 import pytest
@@ -188,6 +190,16 @@ def test_jumps_stay_on_the_grid_or_do_not_happen() -> None:
     assert corner.max() < GRID.size
     away = JumpLaw(GRID, (1_000.0, 2_000.0), (1.0,))
     assert (away.explore(np.arange(5), np.random.default_rng(0)) == np.arange(5)).all()
+
+
+def test_jumps_as_json() -> None:
+    values = json.loads(json.dumps(JUMPS.to_json()))
+    assert JumpLaw.from_json(values) == JUMPS
+    for wrong in (None, {}, {**values, "kind": "ranks"}, {**values, "edges": "1, 2"}, {**values, "extra": 1}):
+        with pytest.raises(DataError, match="law of jumps"):
+            JumpLaw.from_json(wrong)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="of a grid"):
+        JumpLaw.from_json({**values, "grid": {}})
 
 
 def test_ranks_follow_their_law() -> None:

@@ -174,7 +174,9 @@ def grid_from_json(values: Mapping[str, Any]) -> Grid:
     Raises:
         DataError: a field is missing, unknown or invalid.
     """
-    kinds: dict[Any, type[Any]] = {"regular": RegularGrid}
+    from tacit.data.h3_grid import H3Grid
+
+    kinds: dict[Any, type[Any]] = {"regular": RegularGrid, "h3": H3Grid}
     fields = dict(values) if isinstance(values, Mapping) else {}
     kind = kinds.get(fields.pop("kind", None))
     if kind is not None and set(fields) == set(kind.__dataclass_fields__):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.grids import EARTH_KM, Grid
+from tacit.data.grids import EARTH_KM, Grid, grid_from_json
 from tacit.errors import DataError
 
 __all__ = ["JumpLaw", "RankLaw"]
@@ -124,6 +126,30 @@ class JumpLaw:
             found[left[good]] = there[good]
             left = left[~good]
         return found
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values for `from_json`."""
+        grid = self.grid.to_json()
+        return {"kind": "jumps", "grid": grid, "edges": [*self.edges], "probabilities": [*self.probabilities]}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> JumpLaw:
+        """The law that `to_json` wrote.
+
+        Raises:
+            DataError: a field is missing, unknown or invalid.
+        """
+        fields = dict(values) if isinstance(values, Mapping) else {}
+        numbers = [fields.get(name) for name in ("edges", "probabilities")]
+        whole = all(isinstance(v, list) and all(isinstance(n, (int, float)) for n in v) for v in numbers)
+        if not whole or set(fields) != {"kind", "grid", "edges", "probabilities"} or fields["kind"] != "jumps":
+            raise DataError(
+                "the values are not those of a law of jumps",
+                where="JumpLaw.from_json",
+                expected="kind (jumps), grid, edges and probabilities",
+                remedy="use the JSON that to_json of the law wrote",
+            )
+        return cls(grid_from_json(fields["grid"]), tuple(fields["edges"]), tuple(fields["probabilities"]))
 
 
 def _directions(points: FloatArray) -> FloatArray:
