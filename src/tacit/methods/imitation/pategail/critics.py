@@ -171,16 +171,17 @@ class Critic:
         weight = self._weights(layers, entering, count)
         back: list[Float32] = [weight]
         for layer, kink in zip(layers[:0:-1], slope[::-1], strict=True):
-            gradient = back[0] * layer[:, None, :-1, 0] if layer.shape[2] == 1 else back[0] @ layer[:, :-1].swapaxes(1, 2)
+            gradient = (
+                back[0] * layer[:, None, :-1, 0] if layer.shape[2] == 1 else back[0] @ layer[:, :-1].swapaxes(1, 2)
+            )
             gradient *= kink
             back.insert(0, gradient)
         direction = self._direction(back[0][:, 2 * count :] @ layers[0][:, :-1].swapaxes(1, 2), count)
-        for into, layer, kink in zip(entering, layers, [*slope, None], strict=True):
-            into[:, 2 * count :, :-1] = direction
-            into[:, 2 * count :, -1] = 0.0
-            if kink is not None:
-                direction = np.matmul(direction, layer[:, :-1])
-                direction *= kink[:, 2 * count :]
+        for into, layer, kink in zip(entering, layers, slope, strict=False):
+            into[:, 2 * count :, :-1], into[:, 2 * count :, -1] = direction, 0.0
+            direction = np.matmul(direction, layer[:, :-1])
+            direction *= kink[:, 2 * count :]
+        entering[-1][:, 2 * count :, :-1], entering[-1][:, 2 * count :, -1] = direction, 0.0
         result = np.empty_like(theta)
         for into, gradient, out in zip(entering, back, self.layers(result), strict=True):
             np.matmul(into.swapaxes(1, 2), gradient, out=out)
@@ -191,7 +192,7 @@ class Critic:
         return (parameters - rest) // self.hidden[0] - 1
 
     def _weights(self, layers: list[Float32], entering: list[Float32], count: int) -> Float32:
-        """Slope of the loss by the output of each row [U, 3 B, 1]; 1 for mixed rows, whose inputs' gradient is asked."""
+        """Slope of the loss by the output of each row [U, 3 B, 1]; of mixed rows 1, to get their inputs' gradients."""
         weight = np.ones((len(entering[0]), 3 * count, 1), np.float32)
         weight[:, :count], weight[:, count : 2 * count] = -1.0 / count, 1.0 / count
         if self.loss == "cross_entropy":

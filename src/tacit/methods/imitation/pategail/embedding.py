@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.days import SLOTS
+from tacit.methods.imitation.policy import Layout
 from tacit.privacy.parts import check
 
 Array = NDArray[Any]
@@ -44,12 +45,20 @@ class Embedding:
     def __post_init__(self) -> None:
         for name, least in (("places", 4), ("longest", 4), ("harmonics", 0)):
             value = getattr(self, name)
-            check(f"embedding.{name}", value, type(value) is int and least <= value <= SLOTS, f"from {least} to {SLOTS}")
+            check(
+                f"embedding.{name}", value, type(value) is int and least <= value <= SLOTS, f"from {least} to {SLOTS}"
+            )
+
+    @property
+    def layout(self) -> Layout:
+        """The states as buckets of a table: a code is a bucket's number."""
+        counts, stays = tuple(range(1, self.places + 1)), tuple(range(1, self.longest + 1))
+        return Layout(times=SLOTS, counts=counts, stays=stays)
 
     @property
     def states(self) -> int:
         """How many codes of states there are."""
-        return DECISIONS * self.places * self.longest * 2
+        return self.layout.size
 
     @property
     def codes(self) -> int:
@@ -96,41 +105,8 @@ class Embedding:
         return np.concatenate([self.embedded_states(states), chosen], axis=-1)
 
 
-@dataclass(frozen=True)
-class Buckets:
-    """A public partition of the codes into K cells: action x time blocks x stay bins x place bins x at home.
-
-    Args:
-        blocks: equal parts of the day.
-        stays: where bins of the length of the stay begin, the first at 1.
-        places: where bins of the distinct places begin, the first at 1.
-
-    Raises:
-        PlanError: bins do not begin at 1, do not increase, or there are no blocks.
-    """
-
-    blocks: int = 1
-    stays: tuple[int, ...] = (1, 2, 4)
-    places: tuple[int, ...] = (1,)
-
-    def __post_init__(self) -> None:
-        for name in ("stays", "places"):
-            bins = tuple(getattr(self, name))
-            object.__setattr__(self, name, bins)
-            rising = bins[:1] == (1,) and all(a < b for a, b in zip(bins, bins[1:], strict=False))
-            check(f"buckets.{name}", bins, rising, "whole numbers that begin at 1 and increase")
-        check("buckets.blocks", self.blocks, type(self.blocks) is int and 1 <= self.blocks <= SLOTS, "from 1 to 48")
-
-    @property
-    def count(self) -> int:
-        """K."""
-        return self.blocks * len(self.stays) * len(self.places) * 2 * ACTIONS
-
-    def of(self, embedding: Embedding, codes: Array) -> NDArray[np.int64]:
-        """The cell 0 .. K - 1 of each code."""
-        states, action = np.divmod(np.asarray(codes, np.int64), ACTIONS)
-        slot, distinct, stay, home = embedding.parts(states)
-        cell = slot * self.blocks // DECISIONS
-        cell = cell * len(self.stays) + np.searchsorted(self.stays, stay, side="right") - 1
-        cell = cell * len(self.places) + np.searchsorted(self.places, distinct, side="right") - 1
-        return np.asarray((cell * 2 + home) * ACTIONS + action)
+def cells_of(layout: Layout, embedding: Embedding, codes: Array) -> NDArray[np.int64]:
+    """The cell, bucket of the state times 5 plus the action, of each code: 0 .. 5 layout.size - 1."""
+    states, action = np.divmod(np.asarray(codes, np.int64), ACTIONS)
+    slot, distinct, stay, home = embedding.parts(states)
+    return np.asarray(layout.buckets(slot, distinct, stay, home) * ACTIONS + action)

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from tacit.data import days
 from tacit.methods.imitation.pategail.critics import Critic, Work, adam
-from tacit.methods.imitation.pategail.embedding import DECISIONS, Buckets, Embedding
+from tacit.methods.imitation.pategail.embedding import ACTIONS, DECISIONS, Embedding, cells_of
+from tacit.methods.imitation.policy import Layout
 from tacit.privacy.parts import check
 
 Array = NDArray[Any]
@@ -56,7 +57,7 @@ def codes_of(cells: Array, embedding: Embedding, last: bool = True) -> NDArray[n
     home = days.symbols(cells)[:, :-1] == 0
     slot = np.broadcast_to(np.arange(DECISIONS), home.shape)
     state = embedding.state(slot, days.distinct(cells)[:, :-1], days.stays(cells)[:, :-1], home)
-    return state * len(days.ACTIONS) + days.actions(cells, last=last)
+    return state * ACTIONS + days.actions(cells, last=last)
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class Calibration:
         values, share = np.asarray(values, np.float64), counts / max(1, counts.sum())
         z = values - (values * share).sum(axis=1, keepdims=True)
         z *= self.kappa / np.maximum(np.sqrt((z * z * share).sum(axis=1, keepdims=True)), self.floor)
-        return np.clip(z, -0.5, 0.5) if self.squash == "clip" else np.tanh(2 * z) / 2
+        return np.asarray(np.clip(z, -0.5, 0.5) if self.squash == "clip" else np.tanh(2 * z) / 2)
 
 
 def with_square(rewards: Float64) -> Float64:
@@ -115,10 +116,11 @@ class LocalCritics:
         critic: its shape and training.
         embedding: of the pairs.
         kind: see `Kind`.
-        buckets: of a table.
+        layout: of the states of a table.
         calibration: of its values.
         variance: whether the second moment is told too (`with_square`); not for a gradient.
         last: whether going back to the last place is an action of its own, and not a return.
+        silent: answer 0 always, untrained: the control whose rewards are noise alone.
 
     Raises:
         PlanError: a gradient with a variance, or an unknown kind.
@@ -127,10 +129,11 @@ class LocalCritics:
     critic: Critic = field(default_factory=Critic)
     embedding: Embedding = field(default_factory=Embedding)
     kind: Kind = "samples"
-    buckets: Buckets = field(default_factory=Buckets)
+    layout: Layout = field(default_factory=Layout)
     calibration: Calibration = field(default_factory=Calibration)
     variance: bool = False
     last: bool = True
+    silent: bool = False
 
     def __post_init__(self) -> None:
         check("kind", self.kind, self.kind in get_args(Kind), " or ".join(get_args(Kind)))
@@ -144,7 +147,12 @@ class LocalCritics:
         keys = np.where(places < count[:, None], _mixed(seeds[:, None], places) >> np.uint64(1), np.uint64(2**63))
         codes = np.take_along_axis(codes, np.argsort(keys, axis=1, kind="stable"), axis=1)
         theta = self.critic.initial(self.embedding.size, len(codes))
-        own: dict[str, Array] = {"codes": codes, "count": count, "theta": theta, "taken": np.zeros(len(codes), np.int64)}
+        own: dict[str, Array] = {
+            "codes": codes,
+            "count": count,
+            "theta": theta,
+            "taken": np.zeros(len(codes), np.int64),
+        }
         own |= {"first": np.zeros_like(theta), "second": np.zeros_like(theta)}
         if self.critic.spectral:
             own["vectors"] = np.ones((len(codes), sum(self.critic.hidden) + 1), np.float32)
@@ -152,6 +160,8 @@ class LocalCritics:
 
     def __call__(self, own: Arrays, public: Arrays, seeds: Array) -> tuple[Float64, dict[str, Array]]:
         """The answers [U, d], 0 of whoever has no whole day, and everybody's critic as it is now."""
+        if self.silent:
+            return np.zeros((len(seeds), self.width(public))), dict(own)
         after = {name: column.copy() for name, column in own.items() if name != "codes"} | {"codes": own["codes"]}
         answers = []
         for start in range(0, len(seeds), CHUNK):
@@ -164,7 +174,9 @@ class LocalCritics:
         """d, the length of an answer."""
         if self.kind == "gradient":
             return int(public["slopes"].shape[1])
-        return (len(public["query"]) if self.kind == "samples" else self.buckets.count) * (2 if self.variance else 1)
+        return (len(public["query"]) if self.kind == "samples" else self.layout.size * ACTIONS) * (
+            2 if self.variance else 1
+        )
 
     def _train(self, own: dict[str, Array], public: Arrays, seeds: Array) -> None:
         """A round of critic steps of these people, in place."""
@@ -217,13 +229,13 @@ class LocalCritics:
             query = np.asarray(public["query"])
             asked, known = rewards[:, query], query >= 0
         else:
-            cell = self.buckets.of(self.embedding, codes)
-            mass = np.bincount(cell, weights=counts, minlength=self.buckets.count)
-            known, asked = mass > 0, np.zeros((len(rewards), self.buckets.count))
-            np.add.at(asked, (slice(None), cell), rewards * counts)
+            cell = cells_of(self.layout, self.embedding, codes)
+            mass = np.bincount(cell, weights=counts, minlength=self.layout.size * ACTIONS)
+            known, asked = mass > 0, np.zeros((len(rewards), self.layout.size * ACTIONS))
+            np.add.at(asked.T, cell, (rewards * counts).T)
             asked /= np.maximum(mass, 1)
         weights = np.asarray(public["weights"]) * known
-        return with_square(asked) * np.tile(weights, 2) if self.variance else asked * weights
+        return np.asarray(with_square(asked) * np.tile(weights, 2) if self.variance else asked * weights)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,32 +247,32 @@ class LinearCritic:
 
     Args:
         embedding: of the pairs.
-        buckets: K cells.
+        layout: of the states; K cells are its buckets times the actions.
         last: as for `LocalCritics`.
     """
 
     embedding: Embedding = field(default_factory=Embedding)
-    buckets: Buckets = field(default_factory=Buckets)
+    layout: Layout = field(default_factory=Layout)
     last: bool = True
 
     def begin(self, rows: Arrays, seeds: Array) -> dict[str, Array]:
         """The person's share of time in each cell, [U, K]."""
         codes, count = own_codes(rows, self.embedding, self.last)
         mine = np.arange(codes.shape[1]) < count[:, None]
-        shares = np.zeros((len(codes), self.buckets.count))
-        np.add.at(shares, (np.nonzero(mine)[0], self.buckets.of(self.embedding, codes[mine])), 1.0)
+        shares = np.zeros((len(codes), self.layout.size * ACTIONS))
+        np.add.at(shares, (np.nonzero(mine)[0], cells_of(self.layout, self.embedding, codes[mine])), 1.0)
         return {"shares": shares / np.maximum(count, 1)[:, None], "count": count}
 
     def __call__(self, own: Arrays, public: Arrays, seeds: Array) -> tuple[Float64, dict[str, Array]]:
         """Differences of shares times the weights, [U, K], 0 of whoever has no whole day."""
-        cell = self.buckets.of(self.embedding, np.asarray(public["codes"])[np.asarray(public["rows"])])
-        share = np.bincount(cell, minlength=self.buckets.count) / max(1, len(cell))
+        cell = cells_of(self.layout, self.embedding, np.asarray(public["codes"])[np.asarray(public["rows"])])
+        share = np.bincount(cell, minlength=self.layout.size * ACTIONS) / max(1, len(cell))
         answer = (own["shares"] - share) * np.asarray(public["weights"])
         return np.asarray(np.where(own["count"][:, None] > 0, answer, 0.0)), dict(own)
 
     def width(self, public: Arrays) -> int:
         """K."""
-        return self.buckets.count
+        return self.layout.size * ACTIONS
 
 
 @functools.lru_cache(maxsize=4)
@@ -275,7 +287,9 @@ def _table(embedding: Embedding) -> Float32:
 def _mixed(seed: Array, counter: Array | np.uint64) -> NDArray[np.uint64]:
     """Pseudorandom 64-bit numbers of a seed and a counter (SplitMix64, Steele et al. 2014): the order of training."""
     with np.errstate(over="ignore"):
-        x = np.asarray(seed, np.uint64) + (np.asarray(counter, np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        x = np.asarray(seed, np.uint64) + (np.asarray(counter, np.uint64) + np.uint64(1)) * np.uint64(
+            0x9E3779B97F4A7C15
+        )
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return np.asarray(x ^ (x >> np.uint64(31)))

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from tacit.agents.networks import Mlp
 from tacit.agents.optimizers import Adam, bounded
-from tacit.data import days
 from tacit.envs import movement
 from tacit.methods.imitation.pategail.embedding import ACTIONS, DECISIONS, Embedding
 from tacit.methods.imitation.pategail.rewards import codes_of
+from tacit.methods.imitation.policy import TablePolicy
 from tacit.privacy.parts import check
 
 Array = NDArray[Any]
@@ -76,31 +76,13 @@ class Ppo:
             check(f"ppo.{name}", value, type(value) is int and value >= 1, "a whole number >= 1")
 
 
-@dataclass(frozen=True, eq=False)
-class TablePolicy:
-    """Probabilities of the actions in every state, [states, 5] in the order of `Embedding.state`; released as they are.
-
-    Args:
-        embedding: the codes of states.
-        table: [states, 5] or, without going back to the last place, [states, 4].
-    """
-
-    embedding: Embedding
-    table: Float64
-    kinds: int = 1
-
-    def probabilities(self, kind: IntArray, slot: int, distinct: IntArray, stay: IntArray, home: Array) -> Float64:
-        """See `tacit.envs.movement.Policy`."""
-        return np.asarray(self.table[self.embedding.state(np.full(len(stay), slot), distinct, stay, home)])
-
-
 @dataclass(frozen=True)
 class Anywhere:
-    """A space in which every exploration finds a cell that was never seen: states hold no places, so none are needed."""
+    """A space where every exploration finds a new cell: states hold no places, so none are needed."""
 
     def explore(self, cells: IntArray, rng: np.random.Generator) -> IntArray:
         """See `tacit.envs.movement.Space`."""
-        return rng.integers(1, 2**62, len(cells))
+        return rng.integers(1, 2**56, len(cells))
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +133,7 @@ class Learner:
         if averaged and self.rounds and self.config.average:
             theta = self.mean / np.float32(1.0 - self.config.average**self.rounds)
         logits = self.policy.forward(theta, self._all[None])[0][0].astype(np.float64)
-        return TablePolicy(self.embedding, _softmax(logits, np.ones(logits.shape, np.bool_)))
+        return TablePolicy(self.embedding.layout, _softmax(logits, np.ones(logits.shape, np.bool_))[None])
 
     def play(self, count: int, rng: np.random.Generator) -> Rollouts:
         """`count` days of the policy as it is."""
@@ -159,12 +141,14 @@ class Learner:
         cells = movement.play(policy, Anywhere(), np.zeros(count, np.int64), rng)
         codes = codes_of(cells, self.embedding, self.last)
         states, actions = np.divmod(codes, ACTIONS)
-        possible = possible_actions(cells, last=self.last)
+        possible = movement.possible(cells, actions=self.actions)
         key = (states << self.actions) + (possible << np.arange(self.actions)).sum(axis=2)
         found, first, at = np.unique(key, return_index=True, return_inverse=True)
         masks = possible.reshape(-1, self.actions)[first]
-        old = policy.table[found >> self.actions] * masks
-        return Rollouts(codes, found >> self.actions, masks, at.reshape(states.shape), actions, old / old.sum(1)[:, None])
+        old = policy.table[0, found >> self.actions] * masks
+        return Rollouts(
+            codes, found >> self.actions, masks, at.reshape(states.shape), actions, old / old.sum(1)[:, None]
+        )
 
     def learn(self, days: Rollouts, rewards: Float64, seen: Array | None = None) -> None:
         """One round of PPO.
@@ -241,19 +225,6 @@ class Learner:
     def _remember(self) -> None:
         self.rounds += 1
         self.mean = np.float32(self.config.average) * self.mean + np.float32(1 - self.config.average) * self.theta
-
-
-def possible_actions(cells: IntArray, *, last: bool = True) -> NDArray[np.bool_]:
-    """Which actions were possible in each step of days [n, 48]: [n, 47, 5], or [n, 47, 4] without `LAST`."""
-    here = days.symbols(cells)
-    start = np.arange(days.SLOTS) + 1 - days.stays(cells)
-    before = np.take_along_axis(here, np.maximum(start - 1, 0), axis=1)
-    back = (start > 0) & (before > 0)
-    found = np.ones((*here.shape, ACTIONS), np.bool_)
-    found[..., days.HOME] = here > 0
-    found[..., days.RETURN] = days.distinct(cells) - 1 - (here > 0) - (back if last else 0) > 0
-    found[..., days.LAST] = back
-    return found[:, :-1, : ACTIONS if last else ACTIONS - 1]
 
 
 def _softmax(logits: Float64, possible: Array) -> Float64:
