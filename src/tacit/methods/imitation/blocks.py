@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.grids import EARTH_KM, Grid, RegularGrid
+from tacit.data.h3_grid import H3Grid
 
 Floats = NDArray[np.float64]
 
 SIDE_KM = 25.0
 """Side of the blocks where the noise is as large as everybody together."""
 FARTHER = 8
-"""Fine blocks along a side of a block of blocks."""
+"""About so many fine blocks lie along a side of a block of blocks."""
 NUMBERS = 2**26
 """Most numbers that all people's vectors hold together."""
 STRONGEST = 500
@@ -39,8 +40,23 @@ def diagonal_km(grid: Grid) -> float:
     return side_km(grid) * math.sqrt(2 * grid.size)
 
 
+def scales(grid: Grid) -> tuple[tuple[int, float], ...]:
+    """Factors of `grid.coarse`, from the cells themselves upwards, each with the side of its blocks in cells: 1, 2, 5,
+    10, 20 ... cells, or the resolutions of hexagons."""
+    if isinstance(grid, H3Grid):
+        return tuple((up, 7.0 ** (up / 2)) for up in range(grid.resolution + 1))
+    return tuple((step * int(10**decade), float(step * 10**decade)) for decade in range(6) for step in (1, 2, 5))
+
+
+def blocks_of_blocks(blocks: Grid) -> int | None:
+    """The factor of the blocks of about `FARTHER` blocks a side; None where there is none so large."""
+    if isinstance(blocks, H3Grid):
+        return 2 if blocks.resolution >= 2 else None
+    return FARTHER
+
+
 def block_factor(grid: Grid, people: int, noise: float) -> int:
-    """Cells along a side of a block: 1, 2, 5, 10, 20, 50 ... by a rule that knows no record.
+    """The factor of `grid.coarse` (one of `scales`) for blocks of a size that fits the noise; the rule knows no record.
 
     The side grows with the cube root of the noise, which balances what a coarse block blurs (its side) against what
     noise adds over all blocks (noise over squared side): 25 km times the root, about 10 km for 83 people at epsilon 2
@@ -51,12 +67,12 @@ def block_factor(grid: Grid, people: int, noise: float) -> int:
         people: their public number.
         noise: standard deviation of the noise in the mean of vectors of norm 1.
     """
-    wanted = SIDE_KM * min(noise, 1.0) ** (1 / 3) / side_km(grid)
-    ladder: list[int] = [step * int(10**decade) for decade in range(7) for step in (1, 2, 5)]
-    at = int(np.argmin([abs(math.log(step / max(wanted, 1e-9))) for step in ladder]))
-    while grid.coarse(ladder[at]).size * people > NUMBERS and at < len(ladder) - 1:
+    wanted = max(SIDE_KM * min(noise, 1.0) ** (1 / 3) / side_km(grid), 1e-9)
+    ladder = scales(grid)
+    at = int(np.argmin([abs(math.log(side / wanted)) for _, side in ladder]))
+    while grid.coarse(ladder[at][0]).size * people > NUMBERS and at < len(ladder) - 1:
         at += 1
-    return ladder[at]
+    return ladder[at][0]
 
 
 def near(blocks: Grid, prior: Floats) -> Callable[[Floats], Floats]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tacit.data.days import SLOTS, days_of
 from tacit.data.grids import Grid, grid_from_json
 from tacit.errors import DataError
-from tacit.methods.imitation.blocks import FARTHER, block_factor, near
+from tacit.methods.imitation.blocks import FARTHER, block_factor, blocks_of_blocks, near, scales
 from tacit.methods.imitation.sparse import Level, spread
 
 Ints = NDArray[np.int64]
@@ -56,8 +56,8 @@ class HomeSums:
     Args:
         grid: the public grid.
         people: their public number.
-        factor: cells along a side of a fine block.
-        nested: whether blocks of `FARTHER` x `FARTHER` fine blocks are counted as well, with the same weight: they show
+        factor: fine blocks are the cells of `grid.coarse(factor)`.
+        farther: None, or the factor of blocks of fine blocks that are counted as well, with the same weight: they show
             where the rare occupied fine blocks must be looked for.
         box: public (south, west, north, east) in degrees that is declared to hold nearly all homes, or None. It changes
             how a release is read, not what is released.
@@ -66,7 +66,7 @@ class HomeSums:
     grid: Grid
     people: int
     factor: int
-    nested: bool
+    farther: int | None
     box: Box | None = None
 
     def __post_init__(self) -> None:
@@ -93,7 +93,7 @@ class HomeSums:
         factor = block_factor(grid, people, noise)
         # Where eight times the noise is well below all people, sums of fine blocks say where homes are just as well.
         many = grid.coarse(factor).size > FARTHER**2 and FARTHER * noise > 0.05
-        return cls(grid, people, factor, many, box)
+        return cls(grid, people, factor, blocks_of_blocks(grid.coarse(factor)) if many else None, box)
 
     @property
     def summary(self) -> Homes:
@@ -113,8 +113,8 @@ class HomeSums:
         sizes = self._sizes()
         vectors = np.zeros((len(homes), sum(sizes)))
         np.add.at(vectors, (person, block), 1.0)
-        if self.nested:
-            parents = self._fine().coarsen(block, FARTHER)
+        if self.farther is not None:
+            parents = self._fine().coarsen(block, self.farther)
             np.add.at(vectors, (person, sizes[0] + parents), 1.0)
         norms = np.sqrt(np.square(vectors).sum(axis=1, keepdims=True))
         return np.asarray(vectors / np.maximum(norms, 1.0))
@@ -130,9 +130,9 @@ class HomeSums:
         sizes, prior = self._sizes(), self._prior()
         fine = Level(mean[: sizes[0]], noise, np.zeros(sizes[0], np.int64))
         levels = [fine]
-        if self.nested:
+        if self.farther is not None:
             # A person's vector holds both levels at once: each is 1 / sqrt(2) of what it would be alone.
-            parents = self._fine().coarsen(np.arange(sizes[0]), FARTHER)
+            parents = self._fine().coarsen(np.arange(sizes[0]), self.farther)
             above = Level(mean[sizes[0] :] * math.sqrt(2), noise * math.sqrt(2), np.zeros(sizes[1], np.int64))
             levels = [above, Level(fine.seen * math.sqrt(2), noise * math.sqrt(2), parents)]
         found = spread(levels, prior, near(self._fine(), prior))
@@ -143,7 +143,7 @@ class HomeSums:
 
     def _sizes(self) -> tuple[int, ...]:
         fine = self._fine()
-        return (fine.size, fine.coarse(FARTHER).size) if self.nested else (fine.size,)
+        return (fine.size,) if self.farther is None else (fine.size, fine.coarse(self.farther).size)
 
     def _inside(self) -> NDArray[np.bool_]:
         fine = self._fine()
@@ -172,7 +172,7 @@ class Starts:
 
     Args:
         grid: the public grid.
-        factor: cells along a side of a block.
+        factor: blocks are the cells of `grid.coarse(factor)`.
         probabilities: of the blocks of `grid.coarse(factor)`, adding up to 1.
         homes: how many homes there are, the public number of people; 0 takes a new uniform cell for every day.
         seed: of the homes.
@@ -189,12 +189,8 @@ class Starts:
 
     def __post_init__(self) -> None:
         p = np.asarray(self.probabilities, np.float64)
-        if (
-            p.shape != (self.grid.coarse(self.factor).size,)
-            or not (p >= 0).all()
-            or abs(p.sum() - 1) > 1e-6
-            or min(self.homes, self.seed) < 0
-        ):
+        fits = p.shape == (self.grid.coarse(self.factor).size,) and bool((p >= 0).all()) and abs(p.sum() - 1) <= 1e-6
+        if not fits or min(self.homes, self.seed) < 0:
             raise DataError(
                 "the starts are no distribution over the blocks",
                 where="Starts",
@@ -206,9 +202,9 @@ class Starts:
     @classmethod
     def uniform(cls, grid: Grid, *, box: Box | None = None) -> Starts:
         """Uniform over the public box, or the whole grid: no release is needed."""
-        sums = HomeSums(grid, 1, 1, False, box)
-        inside = sums._inside().astype(np.float64)
-        return cls(grid, 1, inside / inside.sum())
+        whole = scales(grid)[0][0]
+        inside = HomeSums(grid, 1, whole, None, box)._inside().astype(np.float64)
+        return cls(grid, whole, inside / inside.sum())
 
     def draw(self, n: int, rng: np.random.Generator) -> Ints:
         """Cells [n]."""
