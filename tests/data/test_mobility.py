@@ -189,6 +189,7 @@ def bad(column: str, row: int, value: Any) -> pd.DataFrame:
         (DAY.rename(columns={"lat": "lon", "lon": "lat"}), UTC, "latitude and longitude swapped"),
         (DAY.rename(columns={"lat": "lon", "lon": "lat"}), Rules("UTC", outside="drop"), "and longitude swapped"),
         (DAY.assign(lat=10.0), Rules("UTC", outside="drop"), "all points are outside the grid"),
+        (DAY.assign(lat=10.0), UTC, "row 1: a point is outside the grid"),
         (DAY.drop(columns="lat"), UTC, "'lat' is missing"),
         (DAY.iloc[:0], UTC, "no day is whole"),
         (None, UTC, "neither a frame nor a file"),
@@ -320,6 +321,8 @@ def test_folders_of_geolife(tmp_path: Path) -> None:
     days = from_plt(tmp_path, GRID, UTC)
     assert days.cells.tolist() == from_points(DAY, GRID, UTC, recorded="UTC").cells.tolist() * 2
     assert days.person.tolist() == [0, 1]
+    plt(tmp_path, "abroad", "20200302000000", [("2020-03-02 00:00:00", (10.0, 10.0))])
+    assert from_plt(tmp_path, GRID, Rules("UTC", carry=48, observed=1, outside="drop")).person.tolist() == [0, 1]
     plt(tmp_path, SECRET, "20200303000000", [("2020-03-03 00:00:00", (39.9, 400.0))])
     with pytest.raises(DataError, match="outside") as caught:
         from_plt(tmp_path, GRID, UTC)

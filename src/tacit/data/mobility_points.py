@@ -71,6 +71,13 @@ def days_from(parts: Sequence[Part], grid: Grid, rules: Rules) -> Days:
             column.append(values[order])
     none = np.zeros(0, dtype=np.int64)
     person, start, end, offset, cell = (np.concatenate([none, *column]) for column in columns)
+    if len(cell) and (cell == OUTSIDE).all():
+        raise DataError(
+            "all points are outside the grid",
+            where="mobility",
+            expected="points of the region of the grid",
+            remedy="check the grid and the columns",
+        )
     cells, owner = whole_days(person, start, end, offset, cell, rules)
     if not len(cells):
         raise DataError(
@@ -190,17 +197,15 @@ def _cells(part: Part, grid: Grid, rules: Rules) -> IntArray:
     strange = (np.abs(lat) > 90) | (np.abs(lon) > 180)
     cell[strange] = OUTSIDE
     out = cell == OUTSIDE
-    if not out.any() or (rules.outside == "drop" and not out.all()):
+    if out.all() and (grid.cells(lon, lat) >= 0).any():
+        raise _error(
+            "all points are outside the grid, and they are inside with latitude and longitude swapped",
+            part,
+            "latitudes in lat and longitudes in lon",
+            "swap the names of the two columns",
+        )
+    if not out.any() or rules.outside == "drop":
         return cell
-    if out.all():
-        if (grid.cells(lon, lat) >= 0).any():
-            raise _error(
-                "all points are outside the grid, and they are inside with latitude and longitude swapped",
-                part,
-                "latitudes in lat and longitudes in lon",
-                "swap the names of the two columns",
-            )
-        raise _error("all points are outside the grid", part, "points of the region", "check the grid and the columns")
     if strange.any():
         raise _error(
             "a latitude is outside [-90, 90] or a longitude outside [-180, 180]",
