@@ -1,0 +1,6 @@
+"""Simulators of movement to compare with: the private table of actions, DP-EPR, a TimeGeo-like model, a Markov chain."""
+
+from tacit.methods.imitation.baselines.algorithm import fit, replicates
+from tacit.methods.imitation.baselines.plan import Model, Plan
+
+__all__ = ["Model", "Plan", "fit", "replicates"]

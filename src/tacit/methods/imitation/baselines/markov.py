@@ -52,10 +52,10 @@ class Transitions:
         here, there = names[:, :-1], names[:, 1:]
         day, step = np.nonzero((here >= 0) & (there >= 0))
         cell = day * size**2 + here[day, step] * size + there[day, step]
-        counts = np.bincount(cell, minlength=len(days) * size**2).reshape(-1, size, size) / (SLOTS - 1)
+        counts = np.bincount(cell, minlength=len(days) * size**2).reshape(len(days), size, size) / (SLOTS - 1)
         moving = counts.sum(axis=(1, 2)) - np.trace(counts, axis1=1, axis2=2)
         counts = counts * (1 - (1 - STAY) * np.eye(size))
-        return np.concatenate([moving[:, None], counts.reshape(len(days), -1)], axis=1)
+        return np.concatenate([moving[:, None], counts.reshape(len(days), size**2)], axis=1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -128,4 +128,4 @@ def _by_block(flags: np.ndarray) -> Floats:
     """Flags [k, n, 47] -> counts [n, k * 8]."""
     block = np.arange(SLOTS - 1) * BLOCKS // SLOTS
     counts = np.add.reduceat(flags.astype(np.float64), np.searchsorted(block, np.arange(BLOCKS)), axis=2)
-    return np.asarray(np.moveaxis(counts, 0, 1).reshape(flags.shape[1], -1))
+    return np.asarray(np.moveaxis(counts, 0, 1).reshape(flags.shape[1], len(flags) * BLOCKS))

@@ -1,0 +1,17 @@
+"""The private table of actions: the one-shot method's own histogram and shrinkage, and no matching after it."""
+
+from __future__ import annotations
+
+from tacit.methods.imitation import shrinkage
+from tacit.methods.imitation.baselines.people import Floats
+from tacit.methods.imitation.moves import Weights
+from tacit.methods.imitation.policy import Layout, TablePolicy
+
+CLIP = 0.2
+"""The largest norm of one person's scaled histogram."""
+
+
+def policy(noisy: Floats, noise: float, layout: Layout, weights: Weights) -> TablePolicy:
+    """The policy of a noisy mean histogram [5 K] with this much noise."""
+    values, deviations = shrinkage.unscaled(noisy, noise, layout, weights)
+    return TablePolicy(layout, shrinkage.table(values, deviations, layout)[None])
