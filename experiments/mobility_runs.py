@@ -1,0 +1,143 @@
+"""What the experiments on movement share: people and their days, doors over them, and how simulated days are judged.
+
+A world is real or invented people whose days are protected, and the days that simulators are compared with: of Geolife
+its 83 people's (and for the papers' five measures their test days), of the city the same people's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.store import ROOT
+from tacit.data.days import Days
+from tacit.data.grids import RegularGrid
+from tacit.envs.city import city
+from tacit.measure import mobility
+from tacit.privacy.federated_vault import FederatedVault
+from tacit.privacy.filters import RdpOrder
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.stacked_devices import StackedDevices
+from tacit.privacy.vault import Vault
+from tacit.units import Unit
+
+DELTA = 1e-5
+GEOLIFE, CITY_SEED = 83, 7
+GRID = RegularGrid(27, 100, 48, 121, 0.01)
+"""In which every one of Geolife's points is a cell."""
+SETS: tuple[mobility.Set, ...] = ("sequence", "reference", "robust")
+JUDGED = 20_000
+"""Days of the city that simulators are compared with, and that they generate; for Geolife as many as there are."""
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """People, and what their simulators are judged by.
+
+    Args:
+        people: N, public.
+        days: of these people, protected.
+        judged: the real days that simulated ones are compared with.
+        test: those of the papers' five measures.
+        words: what it is, for its cells.
+    """
+
+    people: int
+    days: Days
+    judged: Days
+    test: Days
+    words: str
+
+    @property
+    def unit(self) -> Unit:
+        """One person, added or removed."""
+        return Unit("person", "add_or_remove", self.people)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether nobody is behind the days."""
+        return self.people != GEOLIFE
+
+    @contextlib.contextmanager
+    def vault(self, replicates: int = 1) -> Iterator[Vault]:
+        """A vault of the days with R ledgers in a folder that goes away; they can pay for any number of plans."""
+        with self._ledgers(replicates) as ledgers:
+            yield Vault(self.days.trajectories(simulated=self.simulated), ledgers)
+
+    @contextlib.contextmanager
+    def devices(self) -> Iterator[FederatedVault]:
+        """The same people's devices, in process."""
+        with self._ledgers(1) as ledgers:
+            yield FederatedVault(StackedDevices(self.days.trajectories(simulated=self.simulated)), ledgers[0])
+
+    @contextlib.contextmanager
+    def _ledgers(self, replicates: int) -> Iterator[list[Ledger]]:
+        terms: dict[str, Any] = {"epsilon": 1e6, "delta": DELTA, "composition": RdpOrder(2.0)}
+        with tempfile.TemporaryDirectory(dir=MEMORY) as folder, contextlib.ExitStack() as opened:
+            paths = [Path(folder) / f"{r}.ledger" for r in range(replicates)]
+            yield [opened.enter_context(Ledger(path, self.unit, **terms)) for path in paths]
+
+    def measured(self, tables: Sequence[Days]) -> list[Values]:
+        """Every measure of several tables of simulated days, by set."""
+        rows = {str(i): days for i, days in enumerate(tables)}
+        found: list[Values] = [{} for _ in tables]
+        for metrics in SETS:
+            against = self.test if metrics == "reference" else self.judged
+            for row in mobility.table(against, rows, metrics=metrics).rows:
+                found[int(row.name)][metrics] = {name: round(one.value, 6) for name, one in row.values.items()}
+        return found
+
+    def floor(self) -> Values:
+        """Real people against other real people (halves of the judged), and the test days against all."""
+
+        def of(row: mobility.Row) -> Values:
+            return {name: round(one.value, 6) for name, one in row.values.items()}
+
+        halves = {m: of(mobility.table(self.judged, {}, metrics=m, floors=10).row(mobility.FLOOR)) for m in SETS}
+        if self.test is self.judged:
+            return {"halves": halves}
+        return {"halves": halves, "test": {m: mobility.divergences(self.judged, self.test, metrics=m) for m in SETS}}
+
+
+@functools.cache
+def world(people: int) -> World:
+    """Geolife for 83 people, the invented city for any other number.
+
+    Raises:
+        FileNotFoundError: Geolife is not on this machine.
+    """
+    return _geolife() if people == GEOLIFE else _city(people)
+
+
+def _geolife() -> World:
+    folder = Path(os.environ.get("TACIT_SHARED", ROOT.parent / "shared" / "data"))
+    with np.load(folder / "geolife_cells.npz") as file:
+        latlon, days, user, test = (file[name] for name in ("cell_latlon", "days", "user", "test_days"))
+    cells = GRID.cells(latlon[:, 0].astype(np.float64), latlon[:, 1].astype(np.float64))
+    mine = Days(cells[days], user.astype(np.int64), GRID)
+    held_out = Days(cells[test], np.arange(len(test)), GRID)
+    return World(GEOLIFE, mine, mine, held_out, "Geolife: 83 people, 5,616 days on a public grid of 0.01 degrees")
+
+
+def _city(people: int) -> World:
+    mine = city(people, days=20, seed=CITY_SEED).days
+    some = np.sort(np.random.default_rng(0).choice(len(mine.cells), min(JUDGED, len(mine.cells)), replace=False))
+    judged = Days(mine.cells[some], mine.person[some], mine.grid)
+    return World(people, mine, judged, judged, f"invented city: {people:,} people of 20 days (seed {CITY_SEED})")
+
+
+def generated(simulator: Any, here: World, seed: int) -> Days:
+    """As many days of a simulator as real ones are compared with."""
+    days: Days = simulator.generate(len(here.judged.cells), seed=seed)
+    return days
