@@ -15,11 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tacit.methods.imitation.simulator import Simulator
 
 from tacit.data.grids import Grid
 from tacit.envs import movement
@@ -36,6 +35,9 @@ from tacit.methods.imitation.starts import STARTS, HomeSums
 from tacit.privacy.federated_vault import FederatedVault
 from tacit.privacy.release import Release
 from tacit.privacy.run import exhausted
+
+if TYPE_CHECKING:
+    from tacit.methods.imitation.simulator import Simulator
 
 Array = NDArray[Any]
 Float64 = NDArray[np.float64]
@@ -73,6 +75,8 @@ def fit(
         PlanError: the arguments do not fit the plan, or the grid not the records.
         PlanExhausted: the plan was run before under this ledger. BudgetExceeded: the ledger cannot pay.
     """
+    from tacit.methods.imitation.simulator import Simulator
+
     _require_fit(plan, vault, grid, starts, space, allocate)
     run = vault.reserve(plan)
     if vault.steps_left(run, CRITICS) < plan.rounds:
@@ -141,9 +145,7 @@ class Asking:
             share = np.bincount(cells, counts, plan.layout.size * ACTIONS) / counts.sum()
             pilot = np.zeros(len(share)) if self._table is None else np.clip(self._table, -0.5, 0.5)
         self._weights = weights(plan.allocation, pilot, share, self.allocate)
-        self._weights *= np.sqrt(
-            plan.asked / len(self._weights)
-        )  # fewer pairs than places: the norm may be that of all
+        self._weights *= np.sqrt(plan.asked / len(self._weights))  # fewer pairs: the norm may be that of all
         public["weights"] = np.zeros(plan.asked)
         public["weights"][: len(self._weights)] = self._weights
         return public
