@@ -124,10 +124,11 @@ class OwnDirection:
 
     def __call__(self, released: Released) -> Floats:
         """[R, U]."""
-        own, width = self.contributions, self.contributions.shape[1]
-        ridge = max(self.noise**2, 1e-9 * float(np.square(own).sum(axis=1).max()))
-        covariance = ridge * np.eye(width) + own.T @ own / 4
-        return np.asarray(released["sum"] @ np.linalg.solve(covariance, own.T), np.float64)
+        own = self.contributions
+        inner = own @ own.T  # (noise^2 + own^T own / 4)^-1 own^T = own^T (noise^2 + own own^T / 4)^-1
+        ridge = max(self.noise**2, 1e-9 * float(np.diag(inner).max(initial=0.0)))
+        mixed = ridge * np.eye(len(own)) + inner / 4
+        return np.asarray(np.linalg.solve(mixed, own @ np.asarray(released["sum"]).T).T, np.float64)
 
 
 @dataclass(frozen=True, eq=False)

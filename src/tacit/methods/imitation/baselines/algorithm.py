@@ -51,7 +51,8 @@ def replicates(plan: Plan, vault: Vault, *, grid: Grid) -> list[Simulator | Bloc
     """One simulator for each ledger of a vault over simulated records, all in one pass.
 
     Raises:
-        PlanError, PlanExhausted, BudgetExceeded: as `fit`; or the model is "markov", whose blocks are each ledger's own.
+        PlanError, PlanExhausted, BudgetExceeded: as `fit`; or there are several ledgers for "markov", whose blocks are
+            each ledger's own.
     """
     return _simulators(plan, vault, _reserved(plan, vault, grid), grid)
 
