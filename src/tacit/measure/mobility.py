@@ -97,7 +97,7 @@ def robust(real: Days, synthetic: Days) -> dict[str, float]:
 
 
 def divergences(real: Days, synthetic: Days, *, metrics: Set) -> dict[str, float]:
-    """Every measure of a set, by name; 0 is equality and ln 2 the most.
+    """Every measure of a set, by name, in nats; 0 is equality.
 
     Args:
         real: the days to compare with.
@@ -211,5 +211,5 @@ def _with_mean(values: Floats, metrics: Set) -> Floats:
 
 def _row(name: str, names: tuple[str, ...], values: Floats, drawn: Floats, confidence: float) -> Row:
     tails = np.quantile(drawn - drawn.mean(axis=0), [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
-    low, high = np.clip(values + tails, 0.0, np.log(2.0))
+    low, high = np.maximum(values + tails, 0.0)
     return Row(name, {n: Value(float(values[i]), float(low[i]), float(high[i])) for i, n in enumerate(names)})

@@ -150,22 +150,23 @@ def counted(measure: Measure, views: Sequence[View], owner: Ints) -> Counted:
 
 
 def jensen_shannon(one: Floats, other: Floats, *, smooth: float = 0.0) -> float:
-    """Jensen-Shannon divergence in nats of two vectors of counts [m], in [0, ln 2] (Lin, 1991).
+    """Jensen-Shannon divergence in nats of two vectors of counts [m], from 0 to ln 2 (Lin, 1991).
 
     A side without any count is as far as can be from one with some, and equal to another without any.
 
     Args:
         one, other: counts or probabilities, >= 0.
-        smooth: added to every probability after normalisation, as the papers' code does; those are normalised again.
+        smooth: added to every probability after normalisation, as the papers' code does; the two sides and their middle
+            are then normalised each on its own. Only there a side without any count can be farther away than ln 2.
     """
     if smooth:
         p, q = one / (one.sum() + smooth) + smooth, other / (other.sum() + smooth) + smooth
     elif one.sum() == 0 or other.sum() == 0:
         return 0.0 if one.sum() == other.sum() else float(np.log(2.0))
     else:
-        p, q = one, other
-    p, q = p / p.sum(), q / q.sum()
+        p, q = one / one.sum(), other / other.sum()
     middle = (p + q) / 2
+    p, q, middle = p / p.sum(), q / q.sum(), middle / middle.sum()
     return max(0.0, 0.5 * _relative_entropy(p, middle) + 0.5 * _relative_entropy(q, middle))
 
 
