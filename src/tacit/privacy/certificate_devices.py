@@ -58,7 +58,8 @@ def contribution(part: Fields, unit: Unit) -> str:
         )
     scale = part["noise_multiplier"] * part["clip"]
     noise = (
-        f"discrete Gaussian noise of standard deviation {scale:.6g} a number, shared among {part['floor']:,} answers"
+        f"discrete Gaussian noise of standard deviation {scale:.6g} a number, in steps of "
+        f"{part['clip'] / 2 ** part['bits']:.6g}, shared among {part['floor']:,} answers"
         if part["noise"] == "shared"
         else f"noise of standard deviation {scale:.6g} a number, which its own device adds"
     )

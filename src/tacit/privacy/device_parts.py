@@ -78,6 +78,8 @@ class DeviceSum:
         check(f"{self.name}.floor", self.floor, 1 <= self.floor <= self.devices, "from 1 to the number of devices")
         check(f"{self.name}.bits", self.bits, 8 <= self.bits <= 24, "from 8 to 24")
         if self.noise != "shared":
+            unused = (self.floor, self.bits) == (1, DeviceSum.bits)
+            check(f"{self.name}.floor and bits", (self.floor, self.bits), unused, "left out without shared noise")
             return
         sums = self.devices * 2.0**self.bits + 12 * math.sqrt(self.devices) * (self.share or 0.0)
         held = sums < 2.0 ** (MODULUS_BITS - 1)
