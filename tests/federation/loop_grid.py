@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import device_cases as cases
 import numpy as np
 import numpy.typing as npt
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.supercore.task_identity import TaskIdentity
-from tests.doors import device_cases as cases
 
 from tacit.privacy.device import Device
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import device_cases as cases
 import numpy as np
 import pytest
 from flwr.app import Error, Message
-from tests.doors import device_cases as cases
 from tests.federation.loop_grid import LoopGrid, Opener, Reply
 
 from tacit.errors import DoorError
@@ -148,23 +148,30 @@ def test_a_device_that_was_away_answers_the_next_step_and_no_earlier_one(tmp_pat
     assert devices.sums(ask(plan)).answered == 0
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        {"public": {"weights": np.array([np.nan, 0.0])}},
-        {"public": {"weights": np.zeros(5)}},
-        {"public": {}},
-        {"size": 4},
-    ],
-)
-def test_a_query_of_another_shape_is_answered_by_nobody_and_costs_nothing(tmp_path: Path, spoil: Any) -> None:
+def spoilt(plan: Any, **changed: Any) -> Query:
+    """A query of a server that does not check what it sends."""
+    query = ask(plan)
+    for name, value in changed.items():
+        object.__setattr__(query, name, value)
+    return query
+
+
+@pytest.mark.parametrize("changed", [{"public": {"weights": np.array([np.nan, 0.0])}}, {"size": 2**40}, {"size": 0}])
+def test_a_query_that_no_plan_needs_is_answered_by_nobody_and_costs_nothing(tmp_path: Path, changed: Any) -> None:
+    plan = cases.priced("server", 0.0)
+    grid, devices = federation(tmp_path, plan, 2)
+    for message in (Message(write_query(spoilt(plan, **changed)), node, QUERY) for node in (100, 101)):
+        assert grid.ask(message).error.reason == "no answer: DoorError"
+    assert devices.sums(ask(plan)).answered == 2
+
+
+@pytest.mark.parametrize("changed", [{"public": {"weights": np.zeros(5)}}, {"public": {}}, {"size": 4}])
+def test_a_query_that_the_work_cannot_answer_is_answered_with_zero(tmp_path: Path, changed: Any) -> None:
     plan = cases.priced("server", 0.0)
     _, devices = federation(tmp_path, plan, 2)
-    query = ask(plan)
-    for name, value in spoil.items():
-        object.__setattr__(query, name, value)  # as a server that does not check
-    assert devices.sums(query).answered == 0
-    assert devices.sums(ask(plan)).answered == 2
+    answer = devices.sums(spoilt(plan, **changed))
+    assert answer.answered == 2
+    assert not answer.total.any()
 
 
 def test_a_query_of_another_plan_is_answered_by_nobody(tmp_path: Path) -> None:

@@ -1,15 +1,26 @@
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from typing import Any
 
+import device_cases as cases
 import numpy as np
+import numpy.typing as npt
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
-from tests.doors import device_cases as cases
 
 from tacit.errors import DoorError
-from tacit.federation.messages import Asked, largest, read_answer, read_query, within, write_answer, write_query
+from tacit.federation.messages import (
+    Asked,
+    largest,
+    read_answer,
+    read_numbers,
+    read_query,
+    within,
+    write_answer,
+    write_query,
+)
 from tacit.privacy.device_parts import DeviceSum
 from tacit.privacy.devices import Query
 
@@ -66,6 +77,40 @@ def _array(content: RecordDict, data: bytes) -> RecordDict:
 def test_a_malformed_query_is_refused(spoil: Any) -> None:
     with pytest.raises(DoorError, match="not a query"):
         read_query(spoil(write_query(query())))
+
+
+def _saved(array: npt.NDArray[Any]) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array, allow_pickle=True)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    "array", [np.arange(6.0).reshape(2, 3), np.asfortranarray(np.arange(6).reshape(2, 3)), np.array(True), np.zeros(0)]
+)
+def test_arrays_of_numbers_are_read(array: npt.NDArray[Any]) -> None:
+    read = read_numbers(_saved(array))
+    assert (read.shape, read.dtype) == (array.shape, array.dtype)
+    np.testing.assert_array_equal(read, array)
+
+
+GIANT = _saved(np.zeros(3)).replace(b"(3,)", b"(3000000000000,)").replace(b"            \n", b"\n")
+OTHER = [
+    b"",
+    b"\x93NUMPY",
+    GIANT,
+    _saved(np.zeros(3))[:-1],
+    _saved(np.zeros(3)) + b"0",
+    _saved(np.array([{}], dtype=object)),
+    _saved(np.array(["text"])),
+    _saved(np.array([1j])),
+]
+
+
+@pytest.mark.parametrize("data", OTHER)
+def test_anything_else_is_no_array(data: bytes) -> None:
+    with pytest.raises(ValueError):
+        read_numbers(data)
 
 
 def test_public_arrays_beyond_the_limit_are_not_even_read(monkeypatch: pytest.MonkeyPatch) -> None:

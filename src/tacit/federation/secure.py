@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
-from flwr.common import FitIns, FitRes, Parameters, bytes_to_ndarray, parameters_to_ndarrays
+from flwr.common import FitIns, FitRes, Parameters, parameters_to_ndarrays
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key
 from flwr.server import LegacyContext
 from flwr.server.workflow import SecAggPlusWorkflow
@@ -22,7 +22,7 @@ from flwr.serverapp import Grid
 
 from tacit.federation.guard import require_fit, threshold
 from tacit.federation.masks import MODULUS, strong_masks
-from tacit.federation.messages import write_query
+from tacit.federation.messages import read_numbers, write_query
 from tacit.privacy.device_parts import DeviceSum, zeros
 from tacit.privacy.devices import Answer, Query
 
@@ -133,8 +133,8 @@ class _Checked:
             configs = reply.content.config_records[RECORD_KEY_CONFIGS]
             if Key.MASKED_PARAMETERS not in configs:
                 return True
-            arrays = [bytes_to_ndarray(data) for data in configs[Key.MASKED_PARAMETERS]]
-        except (KeyError, TypeError, ValueError, EOFError):
+            arrays = [read_numbers(data) for data in configs[Key.MASKED_PARAMETERS]]
+        except (KeyError, TypeError, ValueError):
             return False
         whole = all(array.dtype == np.int64 for array in arrays)
         return whole and [array.shape for array in arrays] == self._shapes

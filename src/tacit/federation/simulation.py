@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import gc
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from flwr.app import Context
@@ -53,10 +56,20 @@ def simulate(
         "init_args": {"num_cpus": processes, "include_dashboard": False, "log_to_driver": False},
         "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
     }
+    with _quiet():
+        run_simulation(server, client_app(open_device), devices, backend_config=config)
+    return results[0]
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Flower logs errors alone, and Ray leaves the processes that it has stopped without a warning."""
     level = FLOWER_LOGGER.level
     FLOWER_LOGGER.setLevel("ERROR")
-    try:
-        run_simulation(server, client_app(open_device), devices, backend_config=config)
-    finally:
-        FLOWER_LOGGER.setLevel(level)
-    return results[0]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "subprocess .* is still running", ResourceWarning)
+        try:
+            yield
+            gc.collect()
+        finally:
+            FLOWER_LOGGER.setLevel(level)
