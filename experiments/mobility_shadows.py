@@ -1,0 +1,171 @@
+"""Runs of simulators with any half of Geolife's people, many of them: what `experiments.mobility_attack` attacks.
+
+One-shot methods are run on everybody's vectors, which are computed once, as the vault's doors compute them; PateGAIL++
+on the devices of whoever is present. The population is the same in all runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from experiments.mobility_runs import GEOLIFE, world
+from tacit.data.days import SLOTS, Days
+from tacit.envs.movement import play
+from tacit.measure.attacks import Floats, Presence, Released
+from tacit.methods.imitation import pategail
+from tacit.methods.imitation.jumps import JUMPS, JumpSums
+from tacit.methods.imitation.starts import STARTS, HomeSums
+from tacit.privacy.clipping import clip_rows
+
+MOVES = "moves"
+GENERATED = 2_000
+"""Days that a run generates."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Noisy sums of one part over any half of the people.
+
+    Args:
+        vectors: [U, k], everybody's clipped contribution where anybody's is not 0.
+        columns: [k] of the part's d numbers.
+        size: d.
+        noise: standard deviation of the noise in the sum.
+    """
+
+    vectors: Floats
+    columns: np.ndarray
+    size: int
+    noise: float
+
+    @classmethod
+    def of(cls, contribution: Any, clip: float, noise_multiplier: float) -> Sums:
+        """The part whose contribution this is."""
+        rows = everybody()
+        made = np.asarray(contribution(contribution.summary(rows), None), np.float64)
+        vectors = clip_rows(made, clip)
+        columns = np.flatnonzero(vectors.any(axis=0))
+        return cls(vectors[:, columns], columns, made.shape[1], noise_multiplier * clip)
+
+    def draw(self, members: np.ndarray, rng: np.random.Generator) -> Floats:
+        """The noisy mean [d] over the population, these [U] being present."""
+        total = rng.normal(size=self.size) * self.noise if self.noise else np.zeros(self.size)
+        total[self.columns] += members @ self.vectors
+        return total / GEOLIFE
+
+    def seen(self, mean: Floats) -> Floats:
+        """What is told by a mean [d]: its numbers in standard deviations of the noise, if there is noise."""
+        return mean[self.columns] * GEOLIFE / (self.noise or 1.0)
+
+    @property
+    def own(self) -> Floats:
+        """[U, k] in the units of `seen`."""
+        return self.vectors / (self.noise or 1.0)
+
+
+@cache
+def everybody() -> dict[str, np.ndarray]:
+    """Everybody's rows, as a door gives them to a summary."""
+    days, steps = world(GEOLIFE).days, SLOTS - 1
+    length = int(np.bincount(days.person).max()) * steps
+    shape = (GEOLIFE, length)
+    rows = {name: np.zeros(shape, np.int64) for name in ("observations", "next_observations")}
+    rows |= {name: np.zeros(shape, bool) for name in ("mask", "starts")}
+    for person in range(GEOLIFE):
+        own = days.cells[days.person == person]
+        size = len(own) * steps
+        rows["observations"][person, :size] = own[:, :-1].ravel()
+        rows["next_observations"][person, :size] = own[:, 1:].ravel()
+        rows["mask"][person, :size], rows["starts"][person, :size:steps] = True, True
+    return rows
+
+
+@dataclass(frozen=True, eq=False)
+class InMemory:
+    """A method of three sums: moves, starts and jumps.
+
+    Args:
+        plan: calibrated.
+        moves: the contribution of the first.
+        policy: from its noisy mean [d] and a seed to a policy.
+    """
+
+    plan: Any
+    moves: Any
+    policy: Callable[[Floats, int], Any]
+
+    def __post_init__(self) -> None:
+        parts = {part.name: part for part in self.plan.parts()}
+        grid = world(GEOLIFE).days.grid
+        noise = (parts[STARTS].noise_multiplier or 0.0) * parts[STARTS].clip / GEOLIFE
+        readers = {STARTS: HomeSums.sized(grid, GEOLIFE, noise), JUMPS: JumpSums.sized(grid)}
+        sums = {
+            name: Sums.of(one, parts[name].clip, parts[name].noise_multiplier or 0.0)
+            for name, one in {MOVES: self.moves, **readers}.items()
+        }
+        object.__setattr__(self, "_readers", readers)
+        object.__setattr__(self, "_sums", sums)
+
+    def __call__(self, present: Presence, seed: int) -> Released:
+        """As `attacks.Run`."""
+        rng, found = np.random.default_rng(seed), []
+        for members in present:
+            means = {name: one.draw(members, rng) for name, one in self._sums.items()}
+            starts, jumps = (self._readers[n].read(means[n], self._sums[n].noise / GEOLIFE) for n in (STARTS, JUMPS))
+            simulator = self.policy(means[MOVES], int(rng.integers(2**31))), starts, jumps, self.plan
+            seen = np.concatenate([one.seen(means[name]) for name, one in self._sums.items()])
+            found.append({"sum": seen, **played(*simulator[:3], meaning(self.plan), members, rng)})
+        return stacked(found)
+
+    def own(self) -> Floats:
+        """[U, k] contributions to `sum`."""
+        return np.concatenate([one.own for one in self._sums.values()], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class OnDevices:
+    """PateGAIL++ on the devices of whoever is present."""
+
+    plan: pategail.Plan
+
+    def __call__(self, present: Presence, seed: int) -> Released:
+        """As `attacks.Run`."""
+        here, rng, found = world(GEOLIFE), np.random.default_rng(seed), []
+        for members in present:
+            kept = members[here.days.person]
+            some = Days(here.days.cells[kept], here.days.person[kept], here.days.grid)
+            with replace(here, days=some).devices() as vault:
+                made = pategail.fit(self.plan, vault, grid=some.grid, seed=int(rng.integers(2**31))).value
+            found.append(played(made.policy, made.starts, made.space, "mask", members, rng))
+        return stacked(found)
+
+
+def meaning(plan: Any) -> Any:
+    """What an impossible action is."""
+    return getattr(plan, "meaning", "mask")
+
+
+def played(
+    policy: Any, starts: Any, space: Any, invalid: Any, members: np.ndarray, rng: np.random.Generator
+) -> dict[str, Any]:
+    """A simulator's policy, its days, and days whose starts are copied from members' days."""
+    days = world(GEOLIFE).days
+    real = days.cells[members[days.person], 0]
+    first = {"days": starts.draw(GENERATED, rng), "copied": real[rng.integers(len(real), size=GENERATED)]}
+    return {
+        "policy": policy,
+        **{name: play(policy, space, cells, rng, invalid=invalid) for name, cells in first.items()},
+    }
+
+
+def stacked(runs: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
+    """Arrays [R, ...] of what R runs released."""
+    found = {name: np.stack([run[name] for run in runs]) for name in runs[0] if name != "policy"}
+    found["policy"] = np.empty(len(runs), object)
+    found["policy"][:] = [run["policy"] for run in runs]
+    return found
