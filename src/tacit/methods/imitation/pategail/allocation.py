@@ -60,5 +60,6 @@ def weights(allocation: Allocation, pilot: Float64, share: Float64, allocate: Al
         found = np.sqrt(share)
     else:
         found = np.ones(len(pilot))
-    found = np.maximum(found, found.max(initial=0.0) / MOST_RATIO)
-    return np.asarray(found * math.sqrt(len(found)) / max(float(np.linalg.norm(found)), 1e-300))
+    most = float(found.max(initial=0.0))
+    found = np.maximum(found / most, 1.0 / MOST_RATIO) if most > 0 else np.ones(len(found))
+    return np.asarray(found * math.sqrt(len(found)) / np.linalg.norm(found))
