@@ -35,7 +35,7 @@ import numpy as np
 
 from experiments.check import Figure
 from experiments.mobility_runs import DELTA, GEOLIFE, World, world
-from experiments.mobility_shadows import MOVES, InMemory, OnDevices
+from experiments.mobility_shadows import InMemory, OnDevices
 from experiments.mobility_ways import calibrated, one_shot, table
 from experiments.store import RESULTS, ROOT, Store
 from tacit.measure.attack_scores import Candidates, Likelihood, Nearest, Overlap, OwnDirection
@@ -50,8 +50,11 @@ from tacit.measure.attacks import (
     tpr_bound,
     trials,
 )
+from tacit.methods import imitation
 from tacit.methods.imitation import baselines, pategail
 from tacit.methods.imitation.baselines.algorithm import contribution, policy
+from tacit.methods.imitation.matching import match
+from tacit.methods.imitation.moves import MOVES_PART
 from tacit.privacy import accounting
 from tacit.privacy import plan as plans
 
@@ -98,10 +101,16 @@ def method(name: str, epsilon: float) -> tuple[Any, float]:
         run: Any = OnDevices(plan)
     elif name == "one_shot":
         plan = calibrated(one_shot(here, epsilon), here, epsilon)
-        run = InMemory(plan, plan.moves(), plan.policy)
+        moves = imitation.works(plan, here.days.grid)[MOVES_PART]
+        noise = plan.noise_of(MOVES_PART)
+        run = InMemory(
+            plan,
+            moves,
+            lambda mean, seed: match(mean, noise, plan.layout, plan.weights, plan.matching, seed=seed).policy,
+        )
     else:
         plan = calibrated(table(here, epsilon) if name == "table" else baselines.Plan(model="epr"), here, epsilon)
-        (part,) = (part for part in plan.parts() if part.name == MOVES)
+        (part,) = (part for part in plan.parts() if part.name == MOVES_PART)
         noise = (part.noise_multiplier or 0.0) * part.clip / GEOLIFE
         run = InMemory(plan, contribution(plan), lambda mean, seed: policy(plan, mean, noise))
     return run, accounting.mu_gdp(plans.event(plan), "add_or_remove")
@@ -113,7 +122,7 @@ def scores(run: Any) -> dict[str, Score]:
     found: dict[str, Score] = {"likelihood": Likelihood(who), "nearest": Nearest(who), "overlap": Overlap(who)}
     found["copied starts"] = OfCopied(Overlap(who, slots=(0,)))
     if isinstance(run, InMemory):
-        found["release"] = OwnDirection(run.own(), 1.0 if run._sums[MOVES].noise else 0.0)
+        found["release"] = OwnDirection(run.own(), 1.0 if run._sums[MOVES_PART].noise else 0.0)
     return found
 
 

@@ -19,10 +19,10 @@ from tacit.envs.movement import play
 from tacit.measure.attacks import Floats, Presence, Released
 from tacit.methods.imitation import pategail
 from tacit.methods.imitation.jumps import JUMPS, JumpSums
+from tacit.methods.imitation.moves import MOVES_PART
 from tacit.methods.imitation.starts import STARTS, HomeSums
 from tacit.privacy.clipping import clip_rows
 
-MOVES = "moves"
 GENERATED = 2_000
 """Days that a run generates."""
 
@@ -106,7 +106,7 @@ class InMemory:
         readers = {STARTS: HomeSums.sized(grid, GEOLIFE, noise), JUMPS: JumpSums.sized(grid)}
         sums = {
             name: Sums.of(one, parts[name].clip, parts[name].noise_multiplier or 0.0)
-            for name, one in {MOVES: self.moves, **readers}.items()
+            for name, one in {MOVES_PART: self.moves, **readers}.items()
         }
         object.__setattr__(self, "_readers", readers)
         object.__setattr__(self, "_sums", sums)
@@ -117,7 +117,7 @@ class InMemory:
         for members in present:
             means = {name: one.draw(members, rng) for name, one in self._sums.items()}
             starts, jumps = (self._readers[n].read(means[n], self._sums[n].noise / GEOLIFE) for n in (STARTS, JUMPS))
-            simulator = self.policy(means[MOVES], int(rng.integers(2**31))), starts, jumps, self.plan
+            simulator = self.policy(means[MOVES_PART], int(rng.integers(2**31))), starts, jumps, self.plan
             seen = np.concatenate([one.seen(means[name]) for name, one in self._sums.items()])
             found.append({"sum": seen, **played(*simulator[:3], meaning(self.plan), members, rng)})
         return stacked(found)

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-from tacit.methods.imitation.simulator import Simulator
 
 from tacit.data.grids import Grid
 from tacit.errors import PlanError
@@ -14,10 +13,11 @@ from tacit.methods.imitation.baselines import epr, markov, table, timegeo
 from tacit.methods.imitation.baselines.label import label
 from tacit.methods.imitation.baselines.markov import BlockChain, Transitions
 from tacit.methods.imitation.baselines.people import Averages, Floats, Mean, Silent
-from tacit.methods.imitation.baselines.plan import MOVES, Plan
+from tacit.methods.imitation.baselines.plan import Plan
 from tacit.methods.imitation.jumps import JUMPS, JumpSums
-from tacit.methods.imitation.moves import Moves, Vector
+from tacit.methods.imitation.moves import MOVES_PART, Moves, Vector
 from tacit.methods.imitation.policy import TablePolicy
+from tacit.methods.imitation.simulator import Simulator
 from tacit.methods.imitation.starts import STARTS, HomeSums, Starts
 from tacit.privacy.federated_vault import FederatedVault
 from tacit.privacy.release import Release
@@ -80,7 +80,7 @@ def _reserved(plan: Plan, vault: Vault | FederatedVault, grid: Grid) -> Run:
         )
     run = vault.reserve(plan)
     if vault.touched(run):
-        raise exhausted(run, MOVES)
+        raise exhausted(run, MOVES_PART)
     return run
 
 
@@ -101,13 +101,13 @@ def _simulators(plan: Plan, vault: Vault | FederatedVault, run: Run, grid: Grid)
     homes = HomeSums.sized(grid, people, noise[STARTS])
     starts = [homes.read(mean, noise[STARTS]) for mean in released(STARTS, homes)]
     if plan.model == "markov":
-        blocks, weights = vocabulary(starts[0], vocabulary_size(people, plan.noise_of(MOVES) or 0.0))
+        blocks, weights = vocabulary(starts[0], vocabulary_size(people, plan.noise_of(MOVES_PART) or 0.0))
         statistic = Transitions(grid, starts[0].factor, blocks)
-        (mean,) = released(MOVES, Mean(Averages(statistic)))
-        return [markov.simulator(statistic, weights, mean, noise[MOVES])]
+        (mean,) = released(MOVES_PART, Mean(Averages(statistic)))
+        return [markov.simulator(statistic, weights, mean, noise[MOVES_PART])]
     jumps = JumpSums.sized(grid)
     laws = [jumps.read(mean, noise[JUMPS]) for mean in released(JUMPS, jumps)]
-    policies = [policy(plan, mean, noise[MOVES]) for mean in released(MOVES, contribution(plan))]
+    policies = [policy(plan, mean, noise[MOVES_PART]) for mean in released(MOVES_PART, contribution(plan))]
     return [
         Simulator(grid, one, start, law, plan.meaning) for one, start, law in zip(policies, starts, laws, strict=True)
     ]

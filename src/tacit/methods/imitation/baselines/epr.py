@@ -34,7 +34,8 @@ class Fractions:
 
 
 def policy(noisy: Floats) -> TablePolicy:
-    """The policy of noisy mean fractions [4], the same in every state; those below `LEAST` are read as that."""
-    positive = np.maximum(noisy, LEAST)
+    """The policy of noisy mean fractions [4], the same in every state; none is read as less than `LEAST`."""
+    shares = np.maximum(noisy, 0.0)
+    positive = np.maximum(shares / max(float(shares.sum()), 1e-12), LEAST)
     everywhere = Layout(stays=(1,))
     return TablePolicy(everywhere, np.tile(positive / positive.sum(), (1, everywhere.size, 1)))

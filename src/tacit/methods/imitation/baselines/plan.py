@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Literal, get_args
 from tacit.data.days import SLOTS
 from tacit.envs.movement import Invalid
 from tacit.errors import PlanError
-from tacit.methods.imitation import jumps, starts
-from tacit.methods.imitation.baselines import epr, markov, table, timegeo
+from tacit.methods.imitation import jumps, moves, starts
+from tacit.methods.imitation.baselines import epr, markov, timegeo
 from tacit.methods.imitation.jumps import JUMPS
-from tacit.methods.imitation.moves import Weights
+from tacit.methods.imitation.moves import MOVES_PART, Weights
 from tacit.methods.imitation.policy import Layout, layout_from_json
 from tacit.methods.imitation.starts import STARTS
 from tacit.privacy import plan as plans
@@ -22,11 +22,9 @@ from tacit.units import Unit
 
 Model = Literal["table", "epr", "markov", "timegeo"]
 
-MOVES = "moves"
-"""The name of the part that the model is made of."""
-SHARES = {MOVES: 0.55, STARTS: 0.30, JUMPS: 0.15}
+SHARES = {MOVES_PART: 0.55, STARTS: 0.30, JUMPS: 0.15}
 """Of rho; a chain of blocks needs no jumps, and gets their share."""
-CLIPS = {"table": table.CLIP, "epr": epr.CLIP, "markov": markov.CLIP, "timegeo": timegeo.CLIP}
+CLIPS = {"table": moves.CLIP, "epr": epr.CLIP, "markov": markov.CLIP, "timegeo": timegeo.CLIP}
 """The largest norm of what one person adds to the moves: public constants, never taken from records."""
 
 
@@ -55,7 +53,7 @@ class Plan:
     )
 
     model: Model = "epr"
-    days: int = 1_000
+    days: int = 100
     layout: Layout = field(default_factory=Layout)
     weights: Weights = field(default_factory=lambda: Weights(day=0.0))
     invalid: Invalid | None = None
@@ -82,7 +80,7 @@ class Plan:
 
     def parts(self) -> tuple[PoissonSum, ...]:
         """The sums that are released, each once and over everybody."""
-        clips = {MOVES: CLIPS[self.model], STARTS: starts.CLIP}
+        clips = {MOVES_PART: CLIPS[self.model], STARTS: starts.CLIP}
         if self.model != "markov":
             clips[JUMPS] = jumps.CLIP
         return tuple(
@@ -100,7 +98,7 @@ class Plan:
 
     def noise_of(self, part: str) -> float | None:
         """Noise multiplier of a part: with its share of rho, sigma / sqrt(share)."""
-        share = SHARES[part] + (SHARES[JUMPS] if (self.model, part) == ("markov", MOVES) else 0.0)
+        share = SHARES[part] + (SHARES[JUMPS] if (self.model, part) == ("markov", MOVES_PART) else 0.0)
         return None if self.noise_multiplier is None else self.noise_multiplier / math.sqrt(share)
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Plan:

@@ -7,9 +7,6 @@ from tacit.methods.imitation.baselines.people import Floats
 from tacit.methods.imitation.moves import Weights
 from tacit.methods.imitation.policy import Layout, TablePolicy
 
-CLIP = 0.2
-"""The largest norm of one person's scaled histogram."""
-
 
 def policy(noisy: Floats, noise: float, layout: Layout, weights: Weights) -> TablePolicy:
     """The policy of a noisy mean histogram [5 K] with this much noise."""
