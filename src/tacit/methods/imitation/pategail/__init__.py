@@ -7,7 +7,7 @@
 Its default rival, one release and imitation on the server, is `tacit.methods.imitation` itself.
 """
 
-from tacit.methods.imitation.pategail.algorithm import fit
+from tacit.methods.imitation.pategail.algorithm import fit, works
 from tacit.methods.imitation.pategail.allocation import Allocate, Allocation
 from tacit.methods.imitation.pategail.critics import Critic
 from tacit.methods.imitation.pategail.embedding import Embedding
@@ -16,4 +16,16 @@ from tacit.methods.imitation.pategail.recipes import recipe
 from tacit.methods.imitation.pategail.rewards import Calibration
 from tacit.methods.imitation.pategail.training import Ppo
 
-__all__ = ["Allocate", "Allocation", "Calibration", "Critic", "Embedding", "Kind", "Plan", "Ppo", "fit", "recipe"]
+__all__ = [
+    "Allocate",
+    "Allocation",
+    "Calibration",
+    "Critic",
+    "Embedding",
+    "Kind",
+    "Plan",
+    "Ppo",
+    "fit",
+    "recipe",
+    "works",
+]

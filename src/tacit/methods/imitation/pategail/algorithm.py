@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +31,13 @@ from tacit.methods.imitation.pategail.plan import CRITICS, Plan
 from tacit.methods.imitation.pategail.rewards import moments
 from tacit.methods.imitation.pategail.smoothing import Smoothed
 from tacit.methods.imitation.pategail.training import Learner, Rollouts
+from tacit.methods.imitation.simulator import Simulator
 from tacit.methods.imitation.starts import STARTS, HomeSums
+from tacit.privacy.callbacks import Contribution
+from tacit.privacy.devices import Work
 from tacit.privacy.federated_vault import FederatedVault
 from tacit.privacy.release import Release
 from tacit.privacy.run import exhausted
-
-if TYPE_CHECKING:
-    from tacit.methods.imitation.simulator import Simulator
 
 Array = NDArray[Any]
 Float64 = NDArray[np.float64]
@@ -75,30 +75,38 @@ def fit(
         PlanError: the arguments do not fit the plan, or the grid not the records.
         PlanExhausted: the plan was run before under this ledger. BudgetExceeded: the ledger cannot pay.
     """
-    from tacit.methods.imitation.simulator import Simulator
-
     _require_fit(plan, vault, grid, starts, space, allocate)
     run = vault.reserve(plan)
     if vault.steps_left(run, CRITICS) < plan.rounds:
         raise exhausted(run, CRITICS)
+    known, rng = works(plan, grid), np.random.default_rng(seed)
     if starts is None or space is None:
-        homes = HomeSums.sized(grid, plan.people, plan.noise_of(STARTS))
+        homes, jumps = known[STARTS], known[JUMPS]
+        assert isinstance(homes, HomeSums)
+        assert isinstance(jumps, JumpSums)
         starts = homes.read(vault.noisy_sum(run, STARTS, homes)[0], plan.noise_of(STARTS))
-        jumps = JumpSums.sized(grid)
         space = jumps.read(vault.noisy_sum(run, JUMPS, jumps)[0], plan.noise_of(JUMPS))
-    work, rng = plan.work(), np.random.default_rng(seed)
     learner = Learner(plan.ppo, plan.embedding, last=plan.last, seed=seed)
     asking = Asking(plan, learner, allocate, rng)
     for k in range(plan.rounds):
         played = learner.play(plan.days, rng)
         public = asking.question(played)
-        asking.hear(vault.noisy_sum(run, CRITICS, work, public)[0], played)
+        asking.hear(vault.noisy_sum(run, CRITICS, known[CRITICS], public)[0], played)
         for update in range(plan.updates):
             asking.follow(learner.play(plan.days, rng) if update else played)
         if progress is not None:
             progress(k + 1, plan.rounds)
     simulator = Simulator(grid=grid, policy=learner.table(averaged=True), starts=starts, space=space)
     return vault.release(run, simulator, label=label(plan))
+
+
+def works(plan: Plan, grid: Grid) -> dict[str, Work | Contribution]:
+    """What every device computes for each part of a calibrated plan: what devices and server agree on before."""
+    found: dict[str, Work | Contribution] = {CRITICS: plan.work()}
+    if plan.starts != "given":
+        found[STARTS] = HomeSums.sized(grid, plan.people, plan.noise_of(STARTS))
+        found[JUMPS] = JumpSums.sized(grid)
+    return found
 
 
 @dataclass(eq=False)

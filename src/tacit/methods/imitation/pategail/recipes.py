@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 from tacit.methods.imitation.pategail.critics import Critic
 from tacit.methods.imitation.pategail.plan import Kind, Plan
@@ -21,16 +21,10 @@ def recipe(kind: Kind, people: int) -> Plan:
         kind: what a round asks.
         people: N, public.
     """
-    plan = Plan(
-        people=people,
-        kind=kind,
-        rounds=30 if people < MANY else 20,
-        critic=Critic(rate=0.003, steps=10),
-        calibration=Calibration(kappa=0.1),
-        layout=Layout(times=8),
-        updates=4,
-        ppo=Ppo(average=0.95),
-    )
+    rounds = 30 if people < MANY else 20
+    critic, calibration, layout = Critic(rate=0.003, steps=10), Calibration(kappa=0.25), Layout(times=8)
+    common: dict[str, Any] = {"people": people, "kind": kind, "rounds": rounds, "critic": critic, "layout": layout}
+    common["calibration"] = calibration
     if kind == "gradient":
-        return replace(plan, updates=1, clip=1.0, ppo=Ppo(hidden=(), rate=0.03))
-    return replace(plan, clip=0.1) if kind == "linear" else plan
+        return Plan(**common, updates=1, clip=1.0, ppo=Ppo(hidden=(), rate=0.03))
+    return Plan(**common, updates=2, clip=0.1 if kind == "linear" else None)
