@@ -17,7 +17,7 @@ SIDE_KM = 25.0
 """Side of the blocks where the noise is as large as everybody together."""
 FARTHER = 8
 """About so many fine blocks lie along a side of a block of blocks."""
-NUMBERS = 2**26
+NUMBERS = 2**23
 """Most numbers that all people's vectors hold together."""
 STRONGEST = 500
 """So many occupied blocks say where others are to be expected."""

@@ -74,8 +74,8 @@ def _posterior(level: Level, masses: Floats, share: Floats) -> tuple[Floats, Flo
     for number in 2.0 ** np.arange(DOUBLINGS):
         if number > max(cells, 1.0):
             break
-        scale = np.maximum(whole / number, 1e-6 * s)
         odds = np.minimum(number * share, 0.99)
+        scale = np.maximum(whole / number, 1e-6 * s)
         # An exponential mass seen with normal noise: its density at y, and the mean of the normal cut at 0.
         z = y / s - s / scale
         tail = log_ndtr(z)
@@ -85,7 +85,9 @@ def _posterior(level: Level, masses: Floats, share: Floats) -> tuple[Floats, Flo
         total = np.logaddexp(apart, together)
         score = float(total[share > 0].sum()) - 0.5 * np.log(number)
         if best is None or score > best[0]:
-            best = score, np.exp(apart - total), s * np.maximum(z + np.exp(_log_density(z) - tail), 0.0)
+            # Far in the tail the mean of the cut normal is -1 / z; the difference below loses all its digits there.
+            above = np.where(z < -30, -1 / np.minimum(z, -1.0), z + np.exp(_log_density(z) - tail))
+            best = score, np.exp(apart - total), s * np.maximum(above, 0.0)
     assert best is not None
     _, chance, mean = best
     return chance * np.minimum(mean, whole), (1 - chance) * usual

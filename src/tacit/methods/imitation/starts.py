@@ -31,8 +31,8 @@ CLIP = 1.0
 """The norm of what every person adds."""
 INSIDE = 0.9
 """Share of homes that a declared box is taken to hold before anything is released."""
-LEAST_NOISE = 1e-4
-"""The noise that a release without noise is read with: one in ten thousand people."""
+LEAST_NOISE = 1e-6
+"""The noise that a release without noise is read with."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ class HomeSums:
         if self.farther is not None:
             parents = self._fine().coarsen(block, self.farther)
             np.add.at(vectors, (person, sizes[0] + parents), 1.0)
-        norms = np.sqrt(np.square(vectors).sum(axis=1, keepdims=True))
-        return np.asarray(vectors / np.maximum(norms, 1.0))
+        vectors /= np.maximum(np.sqrt(np.einsum("ud,ud->u", vectors, vectors)), 1.0)[:, None]
+        return vectors
 
     def read(self, mean: Floats, noise: float) -> Starts:
         """The distribution of homes behind a noisy mean.
