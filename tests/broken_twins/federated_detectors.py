@@ -81,6 +81,9 @@ class _Missing:
         self._devices = StackedDevices(people())
         self.spec, self.simulated, self.assumptions = self._devices.spec, True, ()
 
+    def enter(self, population: int) -> object:
+        return self._devices.enter(population)
+
     def sums(self, query: Query) -> Answer:
         answer = self._devices.sums(query)
         return Answer(answer.total, answer.answered - 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from pathlib import Path
@@ -130,6 +131,9 @@ class Fewer:
         self._devices, self._answered = devices, answered
         self.spec, self.simulated, self.assumptions = devices.spec, devices.simulated, devices.assumptions
 
+    def enter(self, population: int) -> object:
+        return self._devices.enter(population)
+
     def sums(self, query: Query) -> Answer:
         return Answer(self._devices.sums(query).total, self._answered)
 
@@ -214,6 +218,20 @@ def test_more_people_than_the_population_are_refused(tmp_path: Path) -> None:
     few = dataclasses.replace(UNIT, population=PEOPLE - 1)
     with pytest.raises(DataError, match="more people"):
         FederatedVault(StackedDevices(people()), Ledger(tmp_path / "few", few, epsilon=1.0, delta=DELTA))
+
+
+def test_records_enter_one_vault_and_answer_it_alone(tmp_path: Path) -> None:
+    devices, part = StackedDevices(people(simulated=False)), priced("server", 0.0).parts()[0]
+    asked = Query("plan", part, 0, Remembering(), PUBLIC, 3)
+    for _ in ("before", "after"):
+        with pytest.raises(DataError, match="does not come from the vault"):
+            devices.sums(asked)
+        with pytest.raises(DataError, match="copied"):
+            copy.deepcopy(devices)
+        if devices._key is None:
+            FederatedVault(devices, ledger(tmp_path))
+    with pytest.raises(DataError, match="in a vault already"):
+        FederatedVault(devices, ledger(tmp_path, "second"))
 
 
 def test_seeded_devices_void_the_ledger(tmp_path: Path) -> None:

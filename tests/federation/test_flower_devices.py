@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ import pytest
 from flwr.app import Error, Message
 from tests.federation.loop_grid import LoopGrid, Opener, Reply
 
-from tacit.errors import DoorError
+from tacit.errors import DataError, DoorError
 from tacit.federation import FlowerDevices, client_app
 from tacit.federation.messages import QUERY, read_query, write_answer, write_query
 from tacit.privacy.devices import Query
 from tacit.privacy.federated_vault import FederatedVault
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.plan import plan_id
 from tacit.privacy.stacked_devices import StackedDevices
 
@@ -217,3 +219,10 @@ def test_waiting_for_devices(tmp_path: Path) -> None:
     assert devices.wait(3) == 3
     with pytest.raises(DoorError, match="3 devices are connected"):
         devices.wait(4, seconds=0.2)
+
+
+def test_no_more_devices_than_people_of_the_population(tmp_path: Path) -> None:
+    _, devices = federation(tmp_path, cases.priced("server", 1.0))
+    few = dataclasses.replace(cases.UNIT, population=cases.PEOPLE - 1)
+    with pytest.raises(DataError, match="there may be 12 devices"):
+        FederatedVault(devices, Ledger(tmp_path / "few", few, epsilon=1.0, delta=cases.DELTA))

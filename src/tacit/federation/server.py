@@ -11,7 +11,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from tacit.data.spec import PublicSpec
-from tacit.errors import DoorError
+from tacit.errors import DataError, DoorError
 from tacit.federation.messages import QUERY, read_answer, write_query
 from tacit.federation.secure import secure_sum
 from tacit.privacy.device_parts import DeviceSum, zeros
@@ -65,6 +65,21 @@ class FlowerDevices:
     def assumptions(self) -> tuple[str, ...]:
         """Who is trusted with what."""
         return ASSUMPTIONS
+
+    def enter(self, population: int) -> object:
+        """Nothing to be kept: every device has a ledger of its own.
+
+        Raises:
+            DataError: there may be more devices than people in the population.
+        """
+        if self._most > population:
+            raise DataError(
+                f"there may be {self._most:,} devices",
+                where="FederatedVault",
+                expected=f"at most the declared population, {population:,}",
+                remedy="give FlowerDevices that number, or declare a larger population in a new ledger",
+            )
+        return None
 
     def wait(self, count: int, seconds: float = 60.0) -> int:
         """Wait until so many devices are connected, and return how many there are.

@@ -78,6 +78,7 @@ class Query:
         work: what is computed.
         public: its arrays.
         size: d, how many numbers an answer has.
+        key: what `Devices.enter` gave to the vault that asks.
     """
 
     plan_id: str
@@ -86,6 +87,7 @@ class Query:
     work: Work
     public: Public
     size: int
+    key: object = None
 
     def __post_init__(self) -> None:
         require_public(self.public, where=self.part.name)
@@ -113,6 +115,13 @@ class Devices(Protocol):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the certificate has to say about who sees what."""
+
+    def enter(self, population: int) -> object:
+        """Enter a vault over a public population; what that vault's queries carry as their key.
+
+        Raises:
+            DataError: there are more people than the population, or the records are in a vault already.
+        """
 
     def sums(self, query: Query) -> Answer:
         """Asks every device once; a device that fails, is late or answers wrongly counts as not having answered."""

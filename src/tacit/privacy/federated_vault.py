@@ -54,10 +54,9 @@ class FederatedVault(Paying):
         kinds = (PoissonSum, DeviceSum, LaplaceSum)
         super().__init__((ledger,), simulated=devices.simulated, kinds=kinds, noise=noise)
         self.spec = devices.spec
-        if isinstance(devices, StackedDevices):
-            devices.require_at_most(self.unit.size)
-            if devices.seeded:
-                ledger.void("devices whose noise is seeded: whoever can draw it again can subtract it")
+        self._key = devices.enter(self.unit.size)
+        if isinstance(devices, StackedDevices) and devices.seeded:
+            ledger.void("devices whose noise is seeded: whoever can draw it again can subtract it")
         self._void_if_seeded()
         self._devices = devices
         self._trials = Trials(devices.spec)
@@ -85,7 +84,7 @@ class FederatedVault(Paying):
         size = self._trials.work(spec, asked, public)
         self._remember(run, self._trials.foreign)
         with self._lock:
-            query = Query(run.plan_id, spec, self.next_step(run, part), asked, public, size)
+            query = Query(run.plan_id, spec, self.next_step(run, part), asked, public, size, self._key)
             self._take(run, spec)
 
         def step() -> npt.NDArray[np.float64]:

@@ -6,7 +6,7 @@ code), a few hundred people at a time, so that many small models train as a few 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,10 @@ class StackedDevices:
         self._reader = Reader(data, self._noise)
         self._chunk = chunk
         self._states: dict[tuple[str, str], list[Own]] = {}
+        self._key: object = None
+
+    def __reduce__(self) -> NoReturn:
+        raise _not_here("devices cannot be copied or pickled")
 
     @property
     def spec(self) -> PublicSpec:
@@ -64,11 +68,11 @@ class StackedDevices:
         made = () if kind == "id" else (f"each {kind} counts as one device: the records were imported without ids",)
         return ("the records of all devices lie with one curator, who computes for them", *made)
 
-    def require_at_most(self, population: int) -> None:
-        """Refuse records of more people than the declared population.
+    def enter(self, population: int) -> object:
+        """Enter the only vault that these records will ever be in; the key without which nothing is answered.
 
         Raises:
-            DataError: there are more.
+            DataError: the records are of more people than the population, or in a vault already.
         """
         if self._reader.units > population:
             raise DataError(
@@ -77,9 +81,19 @@ class StackedDevices:
                 expected=f"at most {population:,}",
                 remedy="declare a population that covers everybody, in a new ledger",
             )
+        if self._key is not None:
+            raise _not_here("the records are in a vault already")
+        self._key = object()
+        return self._key
 
     def sums(self, query: Query) -> Answer:
-        """The sum of everybody's answers; places of the population without records answer zero, and add their noise."""
+        """The sum of everybody's answers; places of the population without records answer zero, and add their noise.
+
+        Raises:
+            DataError: the query is not one of the vault that holds the records.
+        """
+        if self._key is None or query.key is not self._key:
+            raise _not_here("the question does not come from the vault that holds the records")
         part = query.part
         starts = range(0, self._reader.units, self._chunk)
         states = self._states.get((query.plan_id, part.name))
@@ -111,3 +125,12 @@ class StackedDevices:
 
     def _seeds(self, units: int) -> npt.NDArray[np.uint64]:
         return np.frombuffer(self._noise.bytes(8 * units), np.uint64)
+
+
+def _not_here(what: str) -> DataError:
+    return DataError(
+        what,
+        where="StackedDevices",
+        expected="records that one vault holds, which pays for every sum over them",
+        remedy="ask through FederatedVault.noisy_sum; a second ledger for the same records would double the budget",
+    )
