@@ -31,7 +31,7 @@ def client_app(open_device: OpenDevice) -> ClientApp:
     Args:
         open_device: from Flower's context (`node_config` tells whose device it is) and the state that the device left
             after its last answer, her `Device`. Called for each message that asks for an answer; her ledger is closed
-            afterwards.
+            afterwards. It has to open one for everybody: for a person without records, `Device(None, ...)`.
 
     Guarantee: parts with shared noise leave the device masked, by SecAgg+ with the checks of `guard`, and are refused
     in any other message; other parts are answered in messages of type "query.sum" alone. A device that does not answer

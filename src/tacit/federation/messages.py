@@ -12,7 +12,7 @@ import numpy.typing as npt
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 from numpy.lib import format as npy
 
-from tacit.errors import DoorError, TacitError
+from tacit.errors import DoorError, LedgerError, PlanError
 from tacit.privacy.device_parts import GRID_BITS, DeviceSum, FederatedSum, LaplaceSum, zeros
 from tacit.privacy.devices import MOST_PUBLIC, Public, Query
 from tacit.privacy.parts import PoissonSum, calibrated
@@ -129,8 +129,11 @@ def largest(part: DeviceSum) -> float:
 
 
 def refusal(message: Message, error: Exception) -> Message:
-    """The reply of a device that does not answer: the kind of a refusal, and not a word of anything else."""
-    kind = type(error).__name__ if isinstance(error, TacitError) else "it failed"
+    """The reply of a device that does not answer: the kind of a refusal of the query, and not a word of anything else.
+
+    An error in her records is none of these: it is told from no other failure.
+    """
+    kind = type(error).__name__ if isinstance(error, DoorError | LedgerError | PlanError) else "it failed"
     return Message(Error(code=0, reason=f"no answer: {kind}"), reply_to=message)
 
 

@@ -26,7 +26,7 @@ def simulate(
     *,
     devices: int,
     spec: PublicSpec,
-    simulated: bool = True,
+    simulated: bool = False,
     timeout: float = 60.0,
     processes: int = 1,
 ) -> Value:
@@ -38,7 +38,7 @@ def simulate(
             sent to Ray's processes, so it has to be picklable, and what it refers to as well.
         devices: how many.
         spec: public bounds of everybody's rows.
-        simulated: whether no person is behind the records.
+        simulated: whether no person is behind the records; the devices run here, the records may be real.
         timeout: for answers, in seconds.
         processes: how many of Ray's processes answer.
 
