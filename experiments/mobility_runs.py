@@ -23,11 +23,10 @@ from tacit.data.grids import RegularGrid
 from tacit.envs.city import city
 from tacit.measure import mobility
 from tacit.privacy.federated_vault import FederatedVault
-from tacit.privacy.filters import RdpOrder
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.stacked_devices import StackedDevices
 from tacit.privacy.vault import Vault
-from tacit.units import Unit
+from tacit.units import Relation, Unit
 
 DELTA = 1e-5
 GEOLIFE, CITY_SEED = 83, 7
@@ -51,6 +50,7 @@ class World:
         judged: the real days that simulated ones are compared with.
         test: those of the papers' five measures.
         words: what it is, for its cells.
+        relation: what neighbours differ in.
     """
 
     people: int
@@ -58,11 +58,12 @@ class World:
     judged: Days
     test: Days
     words: str
+    relation: Relation = "add_or_remove"
 
     @property
     def unit(self) -> Unit:
-        """One person, added or removed."""
-        return Unit("person", "add_or_remove", self.people)
+        """One person with all days."""
+        return Unit("person", self.relation, self.people)
 
     @property
     def simulated(self) -> bool:
@@ -71,7 +72,7 @@ class World:
 
     @contextlib.contextmanager
     def vault(self, replicates: int = 1) -> Iterator[Vault]:
-        """A vault of the days with R ledgers in a folder that goes away; they can pay for any number of plans."""
+        """A vault of the days with R ledgers in a folder that goes away, for one plan."""
         with self._ledgers(replicates) as ledgers:
             yield Vault(self.days.trajectories(simulated=self.simulated), ledgers)
 
@@ -83,7 +84,7 @@ class World:
 
     @contextlib.contextmanager
     def _ledgers(self, replicates: int) -> Iterator[list[Ledger]]:
-        terms: dict[str, Any] = {"epsilon": 1e6, "delta": DELTA, "composition": RdpOrder(2.0)}
+        terms: dict[str, Any] = {"epsilon": 1e6, "delta": 1.0000001 * DELTA}
         with tempfile.TemporaryDirectory(dir=MEMORY) as folder, contextlib.ExitStack() as opened:
             paths = [Path(folder) / f"{r}.ledger" for r in range(replicates)]
             yield [opened.enter_context(Ledger(path, self.unit, **terms)) for path in paths]

@@ -1,0 +1,134 @@
+"""The rows of `experiments.mobility_frontier`: each a way from people's days to simulators, at an epsilon.
+
+Hyper-parameters are the methods' defaults and recipes, which were chosen on invented people. What depends on the number
+of people or on the noise (the number of states) follows public rules of the methods.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from experiments.mobility_runs import DELTA, World
+from tacit.data.grids import Grid
+from tacit.methods import imitation
+from tacit.methods.imitation import baselines, pategail
+from tacit.privacy.vault import Vault
+
+MOST = 20_000
+"""Vectors of people in memory at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A simulator and the epsilon that its plan honestly has."""
+
+    simulator: Any
+    epsilon: float
+
+
+class Way(Protocol):
+    """How a row's simulators are made."""
+
+    def simulators(self, here: World, epsilon: float, seeds: Sequence[int]) -> list[Found]:
+        """One for each seed."""
+
+
+def calibrated(plan: Any, here: World, epsilon: float) -> Any:
+    """The plan at this epsilon; without noise where it is infinite."""
+    if math.isinf(epsilon):
+        return replace(plan, noise_multiplier=0.0).price(unit=here.unit, delta=DELTA)
+    return plan.calibrate(unit=here.unit, epsilon=epsilon, delta=DELTA)
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """Plans that a vault serves, several seeds in one pass over invented days; real ones have a vault for each seed.
+
+    Args:
+        plan: of a number of people and an epsilon.
+        fit: from the calibrated plan, the vault, the grid and a seed to one simulator for each ledger.
+        together: whether one pass may serve several seeds.
+    """
+
+    plan: Callable[[World, float], Any]
+    fit: Callable[..., Sequence[Any]]
+    together: bool = True
+
+    def simulators(self, here: World, epsilon: float, seeds: Sequence[int]) -> list[Found]:
+        """One for each seed."""
+        plan = calibrated(self.plan(here, epsilon), here, epsilon)
+        found: list[Any] = []
+        at_once = max(1, MOST // here.people) if self.together and here.simulated else 1
+        for start in range(0, len(seeds), at_once):
+            with here.vault(len(seeds[start : start + at_once])) as vault:
+                found += self.fit(plan, vault, here.days.grid, seeds[start])
+        return [Found(simulator, plan.epsilon) for simulator in found]
+
+
+@dataclass(frozen=True)
+class Federated:
+    """PateGAIL++ over everybody's devices, in process; one run for each seed.
+
+    Args:
+        kind: what a round asks.
+        changes: of the recipe's plan.
+    """
+
+    kind: pategail.Kind
+    changes: tuple[tuple[str, Any], ...] = ()
+
+    def plan(self, here: World) -> pategail.Plan:
+        """The recipe for so many people, with the row's changes."""
+        return replace(pategail.recipe(self.kind, here.people), **dict(self.changes))
+
+    def simulators(self, here: World, epsilon: float, seeds: Sequence[int]) -> list[Found]:
+        """One for each seed."""
+        plan, found = calibrated(self.plan(here), here, epsilon), []
+        for seed in seeds:
+            with here.devices() as vault:
+                release = pategail.fit(plan, vault, grid=here.days.grid, seed=seed)
+                found.append(Found(release.value, plan.epsilon))
+        return found
+
+
+def baseline(model: baselines.Model, *, together: bool = True) -> InProcess:
+    """A row of `imitation.baselines`."""
+    return InProcess(lambda here, epsilon: baselines.Plan(model=model), counted, together)
+
+
+def imitated(plan: imitation.Plan, vault: Vault, grid: Grid, seed: int) -> Sequence[Any]:
+    """The default's simulators."""
+    return imitation.replicates(plan, vault, grid=grid, seed=seed)
+
+
+def counted(plan: baselines.Plan, vault: Vault, grid: Grid, seed: int) -> Sequence[Any]:
+    """A baseline's simulators, which need no seed."""
+    return baselines.replicates(plan, vault, grid=grid)
+
+
+def one_shot(here: World, epsilon: float) -> imitation.Plan:
+    """The default, with the number of states of its public rule."""
+    return imitation.Plan.sized(here.people, epsilon)
+
+
+def table(here: World, epsilon: float) -> baselines.Plan:
+    """The table of actions over the same states."""
+    return baselines.Plan(model="table", layout=one_shot(here, epsilon).layout)
+
+
+WAYS: dict[str, Way] = {
+    "one_shot": InProcess(one_shot, imitated),
+    "table": InProcess(table, counted),
+    "epr": baseline("epr"),
+    "timegeo": baseline("timegeo"),
+    "markov": baseline("markov", together=False),
+    "silence": InProcess(lambda here, epsilon: replace(one_shot(here, epsilon), silent=True), imitated),
+    "samples": Federated("samples"),
+    "rewards": Federated("table"),
+    "gradient": Federated("gradient"),
+    "local": Federated("table", (("noise", "device"),)),
+    "noise": Federated("samples", (("silent", True),)),
+}

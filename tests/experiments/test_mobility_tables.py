@@ -1,0 +1,91 @@
+"""Figures and tables of movement, from a store of invented rows."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from experiments.store import Store
+
+from experiments import mobility_frontier, mobility_noise, mobility_tables
+
+SEQUENCE = ("SEQ", "DailyLoc", "StayLen", "HomeArr", "ActSlot", "NMove", "Bigram", "Motif")
+REFERENCE = ("Radius", "DailyLoc", "Distance", "G-rank", "I-rank")
+
+
+@pytest.fixture
+def invented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """Every measure of a row is its rank in the list of rows plus a thousandth of the seed."""
+    store = Store(tmp_path / "a.json", ("experiments/mobility_tables.py",), hyperparameters="none")
+    monkeypatch.setattr(mobility_frontier, "store", lambda: store)
+    monkeypatch.setattr(store, "_changing", _nothing)
+    for job in mobility_frontier.jobs():
+        base = 0.001 * (1 + list(mobility_tables.WORDS).index(job.row))
+        for seed, name in zip(job.seeds, job.keys, strict=True):
+            values = {
+                metrics: dict.fromkeys(names, base + 0.0001 * seed)
+                for metrics, names in (("sequence", SEQUENCE), ("reference", REFERENCE), ("robust", ("OD",)))
+            }
+            store.cells[name] = {"values": values, "fingerprint": store.code}
+    for people in mobility_frontier.PEOPLE:
+        halves = {
+            "sequence": dict.fromkeys(SEQUENCE, 0.5),
+            "reference": dict.fromkeys(REFERENCE, 0.5),
+            "robust": {"OD": 0.5},
+        }
+        store.cells[f"{people}/floor"] = {"values": {"halves": halves}, "fingerprint": store.code}
+    return store
+
+
+def _nothing() -> None:
+    raise AssertionError("tables write nothing")
+
+
+def test_every_promise_is_recomputed_from_all_seeds(invented: Store) -> None:
+    found = {figure.name: figure for figure in mobility_frontier.figures()}
+    one_shot = next(figure for name, figure in found.items() if "one-shot: SEQ" in name)
+    assert one_shot.value == pytest.approx(0.001 + 0.0001 * 4.5)
+    ratio = next(figure for name, figure in found.items() if "over that of the table" in name)
+    assert ratio.value == pytest.approx(0.00145 / 0.00245)
+    assert all(figure.holds for figure in found.values())
+    del invented.cells["83/one_shot/2/9"]
+    with pytest.raises(LookupError, match="missing"):
+        mobility_frontier.figures()
+
+
+def test_a_missed_promise_is_seen(invented: Store) -> None:
+    for seed in range(10):
+        invented.cells[f"83/one_shot/2/{seed}"]["values"]["sequence"]["SEQ"] = 0.03
+    missed = [figure.name for figure in mobility_frontier.figures() if not figure.holds]
+    assert len(missed) == 2
+    assert all("SEQ" in name for name in missed)
+
+
+def test_tables_say_what_is_missing_and_what_was_never_run(invented: Store) -> None:
+    text = mobility_tables.by_epsilon(invented, 83)
+    assert "| one-shot imitation | 0.0015 ± 0.0002 (worst 0.002) |" in text
+    assert len(text.splitlines()) == 2 + len(mobility_tables.WORDS)
+    large = mobility_tables.by_epsilon(invented, 9_481).splitlines()
+    assert large[-2].count(mobility_tables.NONE) == 5  # local noise is not run there
+    del invented.cells["83/epr/2/3"]
+    row = next(line for line in mobility_tables.by_epsilon(invented, 83).splitlines() if "EPR" in line)
+    assert row.split(" | ")[2] == mobility_tables.BLANK
+    measures = mobility_tables.by_measure(invented, 83, 2.0, "robust").splitlines()
+    assert measures[2] == "| real against real people | 0.5000 |"
+
+
+def test_jobs_are_each_cell_once_and_the_promised_epsilon_first() -> None:
+    names = [name for job in mobility_frontier.jobs() for name in job.keys]
+    assert len(names) == len(set(names))
+    assert mobility_frontier.jobs()[0].epsilon == 2.0
+    assert mobility_frontier.seeds_of(9_481, "local", 2.0) == ()
+    assert len(mobility_frontier.seeds_of(83, "one_shot", 1.0)) == 10
+    assert len(mobility_frontier.seeds_of(83, "one_shot", math.inf)) == 3
+
+
+def test_the_honest_epsilons_of_the_published_noise() -> None:
+    row = mobility_noise.honest(83, 1.0)
+    assert 4.2 <= row["check"] <= row["certified"] <= 4.6 < row["renyi"] < row["pure"]
+    assert row["certified"] < row["with_variance"] < 2 * row["certified"]
+    assert mobility_noise.apart(row) < 0.5
