@@ -29,7 +29,7 @@ from device_cases import (
 from tacit.errors import DataError, DoorError, LedgerError, PlanError, PlanExhausted
 from tacit.privacy import plan as plans
 from tacit.privacy.device import Device
-from tacit.privacy.device_parts import DeviceSum, answers, released
+from tacit.privacy.device_parts import DeviceSum, LaplaceSum, answers, released
 from tacit.privacy.devices import Answer, Query
 from tacit.privacy.federated_vault import FederatedVault
 from tacit.privacy.labels import Label
@@ -264,6 +264,14 @@ def test_sums_that_do_not_fit_32_bits_are_refused() -> None:
         DeviceSum(name="sum", steps=1, devices=40_000, clip=1.0, noise="shared", noise_multiplier=1.0)
     with pytest.raises(PlanError, match="share of noise"):
         DeviceSum(name="sum", steps=1, devices=9, clip=1.0, noise="shared", noise_multiplier=0.02, bits=8)
+    with pytest.raises(PlanError, match="drawn exactly"):
+        DeviceSum(name="sum", steps=1, devices=4, clip=1.0, noise="shared", noise_multiplier=4.0, bits=24)
+
+
+def test_laplace_noise_that_cannot_be_drawn_is_refused_in_the_plan() -> None:
+    with pytest.raises(PlanError, match="can be drawn"):
+        LaplaceSum(name="sum", steps=1, size=3, bound=1.0, noise_multiplier=2.0**20)
+    LaplaceSum(name="sum", steps=1, size=3, bound=1.0, noise_multiplier=2.0**20 - 1)
 
 
 # -- one person's device -------------------------------------------------------------------------------------------
@@ -332,6 +340,20 @@ def test_a_work_that_fails_on_her_rows_answers_zero_under_the_same_noise(tmp_pat
     assert quiet.state() == {}
     other = Device(people(1), ledger(tmp_path, "other"), priced("shared", 0.0), {"sum": Remembering()})
     assert (other.answer(other.plan_id, "sum", 0, PUBLIC, 5) == np.zeros(5)).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_device_without_records_answers_like_any_other(kind: str, tmp_path: Path) -> None:
+    def without(name: str, noise: float) -> Device:
+        return Device(None, ledger(tmp_path, name), priced(kind, noise), {"sum": Remembering()})
+
+    quiet, loud = without("quiet", 0.0), without("loud", 4.0)
+    assert (quiet.answer(quiet.plan_id, "sum", 0, PUBLIC, 3) == 0).all()
+    sent = loud.answer(loud.plan_id, "sum", 0, PUBLIC, 3)
+    assert (sent != 0).all() == (kind in ("shared", "device"))
+    assert sent.dtype == device(tmp_path, kind).answer(loud.plan_id, "sum", 0, PUBLIC, 3).dtype
+    with pytest.raises(LedgerError, match="answered before"):
+        loud.answer(loud.plan_id, "sum", 0, PUBLIC, 3)
 
 
 def test_a_device_holds_one_person_who_can_pay(tmp_path: Path) -> None:

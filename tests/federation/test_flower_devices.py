@@ -198,9 +198,12 @@ def test_other_kinds_of_message_get_no_answer(tmp_path: Path, kind: str) -> None
     assert grid.ask(Message(write_query(ask(plan)), 100, kind)).has_error()
 
 
-def test_a_failure_on_a_device_says_nothing_of_her(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "error", [RuntimeError("her secret is 42"), DataError("no day is whole", where="a", expected="b", remedy="c")]
+)
+def test_a_failure_on_a_device_says_nothing_of_her(error: Exception, tmp_path: Path) -> None:
     def opened(context: Any, state: Any) -> Any:
-        raise RuntimeError("her secret is 42")
+        raise error
 
     grid = LoopGrid(client_app(opened), 1)
     reply = grid.ask(Message(write_query(ask(cases.priced("server", 0.0))), 100, QUERY))

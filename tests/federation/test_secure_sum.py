@@ -202,7 +202,7 @@ def test_a_repeated_step_is_answered_by_nobody(tmp_path: Path) -> None:
 
 
 def test_answers_that_could_overflow_are_refused(tmp_path: Path) -> None:
-    federation = Round(tmp_path, shared_plan(82.0, bits=20))
+    federation = Round(tmp_path, shared_plan(32.0, bits=20, devices=12), 12)
     with pytest.raises(DoorError, match="fit 32 bits"):
         federation.sums()
 

@@ -28,7 +28,8 @@ class Device(Paying):
     """What runs where one person's records are.
 
     Args:
-        records: hers, of one unit; sealed on entry.
+        records: hers, of one unit; sealed on entry. None where she has none: the device then answers zero, noised as
+            any other, so that nobody learns from its silence that she has none.
         ledger: her own, of the plan's unit: what may ever leave this device.
         plan: the only one that this device takes part in, agreed on before; charged here in full (once: a device that
             is built again reopens it).
@@ -46,7 +47,7 @@ class Device(Paying):
         | a step that was answered, or is older than one that was | LedgerError |
         | a later step than the next (she was away) | the steps between are burnt |
         | another plan or part, numbers that are not finite | an error; nothing is claimed |
-        | the work fails on her rows, or has another width | her answer is zero, noised as any other |
+        | she has no records, the work fails on them, or has another width | her answer is zero, noised as any other |
 
     Raises:
         LedgerError: the records are not of one unit, or the works are not those of the plan's parts.
@@ -55,7 +56,7 @@ class Device(Paying):
 
     def __init__(
         self,
-        records: Trajectories,
+        records: Trajectories | None,
         ledger: Ledger,
         plan: Plan,
         works: Mapping[str, Work | Contribution],
@@ -64,13 +65,14 @@ class Device(Paying):
         noise: SecretNoise | None = None,
     ) -> None:
         kinds = (PoissonSum, DeviceSum, LaplaceSum)
-        super().__init__(ledger, simulated=records.simulated, kinds=kinds, noise=noise)
-        self._reader = Reader(records, self._noise)
-        if self._reader.units != 1:
+        super().__init__(ledger, simulated=records is not None and records.simulated, kinds=kinds, noise=noise)
+        self._reader = None if records is None else Reader(records, self._noise)
+        if self._reader is not None and self._reader.units != 1:
             raise refused("the records on a device are not those of one person", "one unit")
         if set(works) != {part.name for part in plan.parts()}:
             raise refused("the works are not those of the plan's parts", "one for each part")
-        records._seal()
+        if records is not None:
+            records._seal()
         self._void_if_seeded()
         self._works = {name: as_work(work) for name, work in works.items()}
         self._run = self.reserve(plan)
@@ -120,6 +122,8 @@ class Device(Paying):
 
     def _vector(self, part: FederatedSum, public: Public, size: int) -> npt.NDArray[np.float64]:
         """What her work answers, [1, size]; zero where it fails or answers something else, her state as it was."""
+        if self._reader is None:
+            return np.zeros((1, size))
         work, own = self._works[part.name], self._states.get(part.name)
         try:
             if own is None:

@@ -21,6 +21,8 @@ from dp_accounting.dp_event import ZCDpEvent
 
 from tacit.errors import DoorError
 from tacit.privacy.clipping import clip_rows
+from tacit.privacy.discrete_gaussian import LARGEST_NUMERATOR
+from tacit.privacy.discrete_laplace import LARGEST
 from tacit.privacy.noise import SecretNoise, rounded
 from tacit.privacy.parts import PoissonSum, RowsOf, calibrated, check, check_sum
 from tacit.units import Unit
@@ -86,6 +88,8 @@ class DeviceSum:
         check(f"{self.name}.bits", self.bits, held, "so few that the sums of all devices fit 32 bits")
         enough = self.share is None or self.share == 0 or self.share >= LEAST_SHARE
         check(f"{self.name}.bits", self.bits, enough, f"enough for a share of noise of {LEAST_SHARE:g} grid steps")
+        drawn = self.share is None or self.variance <= LARGEST_NUMERATOR
+        check(f"{self.name}.bits", self.bits, drawn, "so few that a share of noise can be drawn exactly")
 
     @property
     def share(self) -> float | None:
@@ -157,6 +161,8 @@ class LaplaceSum:
     def __post_init__(self) -> None:
         check_sum(self)
         check(f"{self.name}.size", self.size, type(self.size) is int and self.size >= 1, "a whole number >= 1")
+        drawn = laplace_scale(self.noise_multiplier or 0.0) <= LARGEST
+        check(f"{self.name}.noise_multiplier", self.noise_multiplier, drawn, "below 2^20: a scale that can be drawn")
 
     @property
     def clip(self) -> float:
