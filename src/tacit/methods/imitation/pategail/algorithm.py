@@ -14,7 +14,7 @@ Input: devices behind a vault; a calibrated plan (T, N, kind, critics, PPO, sigm
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,8 @@ Float64 = NDArray[np.float64]
 Progress = Callable[[int, int], None]
 """Called after each round with (rounds done, rounds in all): both are public."""
 
+_KEPT = 10
+"""Rounds whose smoothed rewards are remembered."""
 _EVEN = 0.01
 """Added to the share of a cell by which a linear critic's differences are divided."""
 
@@ -127,8 +129,9 @@ class Asking:
     _weights: Float64 | None = None
     _codes: Array | None = None
     _query: Array | None = None
-    _price: Callable[[Array], Float64] | None = None
+    _prices: list[Callable[[Array], Float64]] = field(default_factory=list)
     _table: Float64 | None = None
+    _sum: Float64 | None = None
     _gradient: Float64 | None = None
     _heard: int = 0
 
@@ -146,7 +149,7 @@ class Asking:
             public["query"] = np.full(plan.queries, -1)
             public["query"][: len(query)] = query
             share = counts[query] / counts.sum()
-            pilot = np.zeros(len(query)) if self._price is None else np.clip(self._price(codes[query]), -0.5, 0.5)
+            pilot = self._price(codes[query])
             self._codes, self._query = codes, query
         else:
             cells = cells_of(plan.layout, plan.embedding, codes)
@@ -180,7 +183,7 @@ class Asking:
             known = rewards + self._shares(played)  # of all people, in every cell: the same in all rounds
             self._table = known if self._table is None else self._table + (known - self._table) / self._heard
         else:
-            self._table = np.clip(rewards, -0.5, 0.5)
+            self._table = self._averaged(np.clip(rewards, -0.5, 0.5))
 
     def follow(self, played: Rollouts) -> None:
         """One round of learning on public days, with the rewards as they are known."""
@@ -189,14 +192,10 @@ class Asking:
             assert self._gradient is not None
             self.learner.climb(self._gradient)
         elif plan.kind == "samples":
-            assert self._price is not None
+            assert self._codes is not None
             codes = np.unique(played.codes)
-            if plan.smooth:
-                priced, seen = self._price(codes), None
-            else:
-                assert self._codes is not None
-                priced, seen = self._price(codes), np.isin(played.codes, self._codes[self._query])
-            rewards = np.clip(priced, -0.5, 0.5)[np.searchsorted(codes, played.codes)]
+            rewards = self._price(codes)[np.searchsorted(codes, played.codes)]
+            seen = None if plan.smooth else np.isin(played.codes, self._codes[self._query])
             self.learner.learn(played, rewards, seen)
         else:
             assert self._table is not None
@@ -220,11 +219,25 @@ class Asking:
         asked = self._codes[self._query]
         if plan.smooth:
             variance = np.square(plan.noise_of(CRITICS) / self._weights)
-            self._price = Smoothed.of(plan.embedding, asked, rewards, variance)
-            return
-        found, at = np.unique(asked, return_inverse=True)
-        mean = np.bincount(at, rewards) / np.bincount(at)
-        self._price = Looked(found, mean)
+            price: Callable[[Array], Float64] = Smoothed.of(plan.embedding, asked, rewards, variance)
+        else:
+            found, at = np.unique(asked, return_inverse=True)
+            price = Looked(found, np.bincount(at, rewards) / np.bincount(at))
+        self._prices = [price, *self._prices[: _KEPT - 1]] if plan.memory else [price]
+
+    def _price(self, codes: Array) -> Float64:
+        """Rewards [T] of pairs [T]: the average over the rounds that are remembered, 0 before the first."""
+        if not self._prices:
+            return np.zeros(len(codes))
+        shares = self.plan.memory ** np.arange(len(self._prices))
+        mean = sum(share * price(codes) for share, price in zip(shares, self._prices, strict=True)) / shares.sum()
+        return np.asarray(np.clip(mean, -0.5, 0.5))
+
+    def _averaged(self, released: Float64) -> Float64:
+        decay = self.plan.memory
+        before = np.zeros(len(released)) if self._sum is None else self._sum
+        self._sum = decay * before + (1 - decay) * released
+        return self._sum / (1 - decay**self._heard)
 
     def _shares(self, played: Rollouts) -> Float64:
         cells = cells_of(self.plan.layout, self.plan.embedding, played.codes.ravel())

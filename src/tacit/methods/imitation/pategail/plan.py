@@ -51,6 +51,8 @@ class Plan:
             [-1/2, 1/2]; "linear" and "gradient" have no range and need one.
         smooth: whether rewards of pairs are smoothed with the known noise (`smoothing`); otherwise the policy learns
             from the asked rows alone, as in the paper.
+        memory: decay of an average over rounds of what was released; 0 follows the last release alone. The average has
+            less noise, and lags behind the policy.
         beta: weight of the standard deviation among people, which is subtracted; 0 does not ask for it. It needs the
             whole range as clip.
         allocation: see `allocation`; "own" takes `fit(allocate=)`.
@@ -83,6 +85,7 @@ class Plan:
     updates: int = 2
     clip: float | None = None
     smooth: bool = True
+    memory: float = 0.0
     beta: float = 0.0
     allocation: Allocation = "uniform"
     critic: Critic = field(default_factory=Critic)
@@ -117,6 +120,7 @@ class Plan:
         ranged = self.kind in ("samples", "table")
         bounded = ranged if self.clip is None else 0 < self.clip < math.inf
         parts.check("clip", self.clip, bounded, "a finite number > 0, or None where rewards have a range")
+        parts.check("memory", self.memory, 0 <= self.memory < 1, "a number in [0, 1)")
         told = 0 <= self.beta < math.inf and (self.beta == 0 or (ranged and self.clip is None))
         parts.check("beta", self.beta, told, "0, or a finite number > 0 with a range and no smaller clip")
         flat = self.kind != "gradient" or (self.ppo.hidden == () and self.allocation == "uniform" and self.updates == 1)
