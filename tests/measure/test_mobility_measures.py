@@ -211,6 +211,17 @@ def test_trips_and_slots_see_the_direction_and_the_hour():
     assert found["Visits"] == found["Distance km"] == 0
 
 
+@pytest.mark.parametrize("metrics", sorted(mobility.SETS))
+def test_a_view_says_the_same_as_its_days(metrics):
+    real, first, second = wander(0), wander(1), wander(2)
+    plain = [mobility.divergences(real, days, metrics=metrics) for days in (first, second)]
+    view = mobility.View(real)
+    assert mobility.divergences(view, first, metrics=metrics) == plain[0]
+    assert mobility.divergences(view, second, metrics=metrics) == plain[1]
+    table = mobility.table(view, {"x": first}, metrics=metrics, floors=2, bootstrap=5)
+    assert table == mobility.table(real, {"x": first}, metrics=metrics, floors=2, bootstrap=5)
+
+
 # -- floors and intervals ---------------------------------------------------------------------------------------------
 
 

@@ -22,6 +22,22 @@ from tacit.measure.mobility_sequence import SEQUENCE
 
 Set = Literal["reference", "sequence", "robust"]
 SETS: Mapping[str, tuple[Measure, ...]] = {"reference": REFERENCE, "sequence": SEQUENCE, "robust": ROBUST}
+__all__ = [
+    "FLOOR",
+    "SEQ",
+    "SETS",
+    "Row",
+    "Set",
+    "Table",
+    "Value",
+    "View",
+    "divergences",
+    "reference",
+    "robust",
+    "sequence",
+    "table",
+]
+
 SEQ = "SEQ"
 FLOOR = "floor"
 
@@ -81,26 +97,26 @@ class Table:
         )
 
 
-def reference(real: Days, synthetic: Days) -> dict[str, float]:
+def reference(real: Days | View, synthetic: Days) -> dict[str, float]:
     """The papers' Radius, DailyLoc, Distance, G-rank and I-rank (see `mobility_reference`)."""
     return divergences(real, synthetic, metrics="reference")
 
 
-def sequence(real: Days, synthetic: Days) -> dict[str, float]:
+def sequence(real: Days | View, synthetic: Days) -> dict[str, float]:
     """DailyLoc, StayLen, HomeArr, ActSlot, NMove, Bigram, Motif and their mean, SEQ."""
     return divergences(real, synthetic, metrics="sequence")
 
 
-def robust(real: Days, synthetic: Days) -> dict[str, float]:
+def robust(real: Days | View, synthetic: Days) -> dict[str, float]:
     """Distance km, Radius km, Visits, Slot visits and OD (see `mobility_robust`)."""
     return divergences(real, synthetic, metrics="robust")
 
 
-def divergences(real: Days, synthetic: Days, *, metrics: Set) -> dict[str, float]:
+def divergences(real: Days | View, synthetic: Days, *, metrics: Set) -> dict[str, float]:
     """Every measure of a set, by name, in nats; 0 is equality.
 
     Args:
-        real: the days to compare with.
+        real: the days to compare with; as a `View`, what is counted of them is counted once for many calls.
         synthetic: the others, on the same grid; the numbers of days may differ.
         metrics: the set.
 
@@ -112,7 +128,7 @@ def divergences(real: Days, synthetic: Days, *, metrics: Set) -> dict[str, float
 
 
 def table(
-    real: Days,
+    real: Days | View,
     rows: Mapping[str, Days],
     *,
     metrics: Set,
@@ -124,7 +140,7 @@ def table(
     """Measures of several tables of days against one real table.
 
     Args:
-        real: the days to compare with.
+        real: the days to compare with, see `divergences`.
         rows: tables of days on the same grid, by name.
         metrics: the set.
         floors: how many random splits of the real people into disjoint halves the floor is the mean of; 0 is no floor.
@@ -141,7 +157,8 @@ def table(
             fewer than two people.
     """
     measures = _measures(metrics)
-    if any(days.grid != real.grid for days in rows.values()):
+    seen = real if isinstance(real, View) else View(real)
+    if any(days.grid != seen.days.grid for days in rows.values()):
         raise DataError(
             "the tables of days lie on different grids",
             where="measures of movement",
@@ -155,7 +172,7 @@ def table(
             expected="a confidence inside (0, 1) and numbers >= 0",
             remedy="choose another value",
         )
-    people, owner = np.unique(real.person, return_inverse=True)
+    people, owner = np.unique(seen.days.person, return_inverse=True)
     owner = owner.reshape(-1).astype(np.int64)
     if (floors or bootstrap) and len(people) < 2:
         raise DataError(
@@ -164,8 +181,9 @@ def table(
             expected="at least two for a floor or an interval",
             remedy="leave out floors and bootstrap",
         )
-    views = [View(real), *(View(days) for days in rows.values())]
-    counts = [counted(measure, views, owner) for measure in measures]
+    views = [seen, *(View(days) for days in rows.values())]
+    counts = [counted(measure, views, owner if floors or bootstrap else None) for measure in measures]
+    seen.forget()
     rng = np.random.default_rng(seed)
     names = tuple(measure.name for measure in measures) + ((SEQ,) if metrics == "sequence" else ())
     found: list[Row] = []

@@ -19,6 +19,9 @@ from tacit.errors import DataError
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+DENSE = 2**24
+"""Codes within such a span are told apart by marking them, others by sorting."""
+
 
 @dataclass(frozen=True, eq=False)
 class View:
@@ -29,6 +32,7 @@ class View:
     """
 
     days: Days
+    _counts: dict[Measure, tuple[Ints, Floats]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if len(self.days.cells) == 0:
@@ -52,8 +56,7 @@ class View:
     @cached_property
     def cells(self) -> tuple[Ints, Ints]:
         """The cells that occur [K], and for each slot its place among them [D, 48]."""
-        cells, places = np.unique(self.days.cells, return_inverse=True)
-        return cells, places.reshape(self.days.cells.shape)
+        return distinct_codes(self.days.cells)
 
     @cached_property
     def degrees(self) -> Floats:
@@ -64,13 +67,27 @@ class View:
     def squares(self, step: float) -> Ints:
         """A code [D, 48] of the square of `step` degrees (anchored at 0, 0) that each slot's cell is in."""
         cells, places = self.cells
+        columns = round(360 / step) + 1
         # Rounded first: 27.4 / 0.1 is a hair below 274.
         corner = np.floor(np.round(np.asarray(self.days.grid.centres(cells)) / step, 6)).astype(np.int64)
-        return (corner[:, 0] * 2**20 + corner[:, 1] + 2**19)[places]
+        return (corner[:, 0] * columns + corner[:, 1])[places]
 
     def repeated(self, width: int) -> Ints:
         """The day of each of `width` codes a day, flat [D * width]."""
         return np.repeat(np.arange(len(self.days.cells)), width)
+
+    def counts(self, measure: Measure) -> tuple[Ints, Floats]:
+        """The codes of a measure that occur, rising [m], and how often each does [m]; counted once."""
+        if measure not in self._counts:
+            tally = measure.count(self)
+            codes, places = distinct_codes(tally.codes)
+            self._counts[measure] = codes, np.bincount(places, tally.times, len(codes)).astype(np.float64)
+        return self._counts[measure]
+
+    def forget(self) -> None:
+        """Free what was derived of single slots; counts stay."""
+        for name in ("symbols", "actions", "cells", "degrees"):
+            self.__dict__.pop(name, None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +130,7 @@ class Counted:
         measure: what was counted.
         totals: counts [tables, m].
         owner, code, times: of the first table: person (0..P-1), code (0..m-1) and count, one entry for each that occurs
-            [n].
+            [n]; empty where nobody is reweighted.
     """
 
     measure: Measure
@@ -127,26 +144,42 @@ class Counted:
         return np.bincount(self.code, weights[self.owner] * self.times, self.totals.shape[1]).astype(np.float64)
 
 
-def counted(measure: Measure, views: Sequence[View], owner: Ints) -> Counted:
+def counted(measure: Measure, views: Sequence[View], owner: Ints | None) -> Counted:
     """Count one measure in several tables.
 
     Args:
         measure: what to count.
         views: the tables; the first is the one whose people may be reweighted.
-        owner: person 0..P-1 of each day of the first table [D].
+        owner: person 0..P-1 of each day of the first table [D]; None where nobody is.
     """
-    tallies = [measure.count(view) for view in views]
-    lengths = np.cumsum([len(tally.codes) for tally in tallies])[:-1]
-    if measure.size is None:
-        seen, places = np.unique(np.concatenate([tally.codes for tally in tallies]), return_inverse=True)
-        width, codes = len(seen), np.split(places.reshape(-1).astype(np.int64), lengths)
-    else:
-        width, codes = measure.size, [tally.codes for tally in tallies]
-    totals = np.stack([np.bincount(c, t.times, width) for c, t in zip(codes, tallies, strict=True)])
-    first = tallies[0]
-    keys, at = np.unique(owner[first.day] * width + codes[0], return_inverse=True)
-    times = np.bincount(at.reshape(-1), first.times, len(keys)).astype(np.float64)
-    return Counted(measure, totals.astype(np.float64), keys // width, keys % width, times)
+    found = [view.counts(measure) for view in views]
+    known = np.concatenate([codes for codes, _ in found]) if measure.size is None else np.arange(measure.size)
+    seen = np.unique(known)
+    totals = np.zeros((len(views), len(seen)))
+    for row, (codes, times) in zip(totals, found, strict=True):
+        row[np.searchsorted(seen, codes)] = times
+    none = np.zeros(0, np.int64)
+    if owner is None:
+        return Counted(measure, totals, none, none, np.zeros(0))
+    tally = measure.count(views[0])
+    keys, at = distinct_codes(owner[tally.day] * len(seen) + np.searchsorted(seen, tally.codes))
+    often = np.bincount(at, tally.times, len(keys)).astype(np.float64)
+    return Counted(measure, totals, keys // len(seen), keys % len(seen), often)
+
+
+def distinct_codes(values: Ints) -> tuple[Ints, Ints]:
+    """The values that occur, rising [m], and each one's place among them, in the shape of `values`.
+
+    As `np.unique`, without sorting where the values lie close together.
+    """
+    low = int(values.min()) if values.size else 0
+    span = int(values.max()) - low + 1 if values.size else 0
+    if span > DENSE:
+        found, places = np.unique(values, return_inverse=True)
+        return found.astype(np.int64), places.reshape(values.shape).astype(np.int64)
+    held = np.zeros(span, np.bool_)
+    held[(values - low).ravel()] = True
+    return np.flatnonzero(held) + low, (np.cumsum(held) - 1)[values - low]
 
 
 def jensen_shannon(one: Floats, other: Floats, *, smooth: float = 0.0) -> float:

@@ -12,6 +12,8 @@ from tacit.measure.mobility_reference import visits
 NEAREST_KM, FARTHEST_KM, BINS = 0.5, 3000.0, 60
 PLACES = 100
 SLOT_DEGREES, OD_DEGREES = 0.1, 0.2
+SQUARES = 2**31
+"""More than there are squares on the earth."""
 
 
 def distance_bins(kilometres: Floats) -> Ints:
@@ -56,7 +58,7 @@ def _trips(view: View) -> Tally:
     """Square left and square entered, of the steps that change squares."""
     squares = view.squares(OD_DEGREES)
     day, step = np.nonzero(squares[:, :-1] != squares[:, 1:])
-    return Tally(squares[day, step] * 2**31 + squares[day, step + 1], day)
+    return Tally(squares[day, step] * SQUARES + squares[day, step + 1], day)
 
 
 ROBUST = (
