@@ -147,6 +147,13 @@ def test_too_few_answers_abort_the_step_which_stays_charged(tmp_path: Path) -> N
     assert vault.ledger.claimed(run.plan_id, "sum") == 1
 
 
+def test_devices_of_the_users_own_are_named_in_the_certificate(tmp_path: Path) -> None:
+    vault = FederatedVault(Fewer(StackedDevices(people()), PEOPLE), ledger(tmp_path))
+    run = vault.reserve(priced("server", 6.0))
+    release = vault.release(run, vault.noisy_sum(run, "sum", Remembering(), PUBLIC), label=LABEL)
+    assert any("user's Fewer asks" in said for said in release.certificate.assumptions)
+
+
 def test_with_noise_by_the_server_whoever_is_missing_adds_nothing(tmp_path: Path) -> None:
     vault = FederatedVault(Fewer(StackedDevices(people()), 0), ledger(tmp_path))
     run = vault.reserve(priced("server", 4.0))

@@ -14,6 +14,7 @@ from tacit.data.spec import PublicSpec
 from tacit.errors import DataError, DoorError
 from tacit.federation.messages import QUERY, read_answer, write_query
 from tacit.federation.secure import secure_sum
+from tacit.privacy.certificate_devices import WHO_ANSWERS
 from tacit.privacy.device_parts import DeviceSum, zeros
 from tacit.privacy.devices import Answer, Query
 
@@ -22,6 +23,7 @@ ASSUMPTIONS = (
     "where the server adds the noise, it sees every device's answer and is trusted with it",
     "where devices share the noise, the server follows the protocol of secure aggregation and runs no devices of its "
     "own; at least the part's floor of the devices whose answers are summed are honest and keep their shares secret",
+    WHO_ANSWERS,
 )
 
 

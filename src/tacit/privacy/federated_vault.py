@@ -14,6 +14,7 @@ import numpy.typing as npt
 from tacit.errors import DoorError
 from tacit.privacy import labels
 from tacit.privacy.callbacks import Contribution, Trials, Value, behind
+from tacit.privacy.decoys import foreign
 from tacit.privacy.device_parts import DeviceSum, FederatedSum, LaplaceSum, released
 from tacit.privacy.devices import Answer, Devices, Query, Work, as_work
 from tacit.privacy.ledger import Ledger
@@ -58,7 +59,7 @@ class FederatedVault(Paying):
         if isinstance(devices, StackedDevices) and devices.seeded:
             ledger.void("devices whose noise is seeded: whoever can draw it again can subtract it")
         self._void_if_seeded()
-        self._devices = devices
+        self._devices, self._foreign = devices, foreign(devices)
         self._trials = Trials(devices.spec)
 
     def noisy_sum(
@@ -96,7 +97,8 @@ class FederatedVault(Paying):
 
     def release(self, run: Run, value: Value, *, label: labels.Label) -> Release[Value]:
         """Put a value that came out of the run's door together with its certificate."""
-        return self._certified(run, value, label, self._devices.assumptions)
+        own = [f"the user's {name} asks devices as tacit's own would: not checked" for name in sorted(self._foreign)]
+        return self._certified(run, value, label, (*self._devices.assumptions, *own))
 
     def _require_fit(self, plan: Plan) -> None:
         """Every part is a sum over all devices, of a person's first rows, without halves and reserves."""
