@@ -270,3 +270,13 @@ def test_starts_on_hexagons():
     starts = sums.read(noisy(sums, homes, 0.01, 0), 0.01)
     assert starts.probabilities[grid.coarsen(np.array([truth]), sums.factor)[0]] > 0.8
     assert (starts.draw(50, np.random.default_rng(0)) < grid.size).all()
+
+
+def test_uniform_starts_of_a_large_grid_are_uniform_blocks():
+    starts = Starts.uniform(CHINA, box=(39.4, 115.8, 40.6, 117.2))
+    cells = starts.draw(4_000, np.random.default_rng(0))
+    latitude, longitude = CHINA.centres(cells).T
+    assert (starts.factor, len(np.unique(starts.probabilities))) == (10, 2)
+    assert (latitude.min(), latitude.max()) == pytest.approx((39.4, 40.59), abs=0.02)
+    assert (longitude.min(), longitude.max()) == pytest.approx((115.8, 117.19), abs=0.02)
+    assert np.bincount(cells).max() <= 5

@@ -31,6 +31,8 @@ CLIP = 1.0
 """The norm of what every person adds."""
 INSIDE = 0.9
 """Share of homes that a declared box is taken to hold before anything is released."""
+WHOLE = 2**16
+"""Most blocks of a distribution that nothing was released for."""
 LEAST_NOISE = 1e-6
 """The noise that a release without noise is read with."""
 
@@ -72,7 +74,7 @@ class HomeSums:
     def __post_init__(self) -> None:
         if self.box is not None:
             south, west, north, east = self.box
-            if not (south < north and west < east and self._inside().any()):
+            if not (south < north and west < east and self.inside().any()):
                 raise DataError(
                     "the box holds no block of the grid",
                     where="HomeSums",
@@ -145,7 +147,8 @@ class HomeSums:
         fine = self._fine()
         return (fine.size,) if self.farther is None else (fine.size, fine.coarse(self.farther).size)
 
-    def _inside(self) -> NDArray[np.bool_]:
+    def inside(self) -> NDArray[np.bool_]:
+        """Which fine blocks have their centres in the box [G]."""
         fine = self._fine()
         if self.box is None:
             return np.ones(fine.size, np.bool_)
@@ -157,7 +160,7 @@ class HomeSums:
         return inside
 
     def _prior(self) -> Floats:
-        inside = self._inside()
+        inside = self.inside()
         share = INSIDE if not inside.all() else 1.0
         return np.asarray(share * inside / inside.sum() + (1 - share) * ~inside / max(1, int((~inside).sum())))
 
@@ -201,10 +204,16 @@ class Starts:
 
     @classmethod
     def uniform(cls, grid: Grid, *, box: Box | None = None) -> Starts:
-        """Uniform over the public box, or the whole grid: no release is needed."""
-        whole = scales(grid)[0][0]
-        inside = HomeSums(grid, 1, whole, None, box)._inside().astype(np.float64)
-        return cls(grid, whole, inside / inside.sum())
+        """Uniform over the blocks with their centres in the public box, or over the whole grid: no release is needed.
+
+        Blocks are single cells where the grid has at most `WHOLE` of them, else the smallest that are as few.
+
+        Raises:
+            DataError: the box holds no cell.
+        """
+        few = [factor for factor, _ in scales(grid) if grid.coarse(factor).size <= WHOLE]
+        inside = HomeSums(grid, 1, few[0], None, box).inside().astype(np.float64)
+        return cls(grid, few[0], inside / inside.sum())
 
     def draw(self, n: int, rng: np.random.Generator) -> Ints:
         """Cells [n]."""
