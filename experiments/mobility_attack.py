@@ -162,7 +162,8 @@ def values(cell: Cell, run: Any, mu: float, here: World) -> dict[str, Any]:
     began = time.process_time()
     found = trials(run, scores(run), GEOLIFE, runs=BLOCK, seed=cell.seed, together=8)
     present = next(iter(found.values())).present
-    rows = {name: [[float(f"{x:.5g}") for x in row] for row in one.scores] for name, one in found.items()}
+    digits = {name: 5 if name in ("likelihood", "release") else 4 for name in found}
+    rows = {n: [[float(f"{x:.{digits[n]}g}") for x in row] for row in one.scores] for n, one in found.items()}
     members = ["".join("01"[int(p)] for p in row) for row in present]
     seconds = round((time.process_time() - began) / BLOCK, 3)
     return {"mu": "inf" if math.isinf(mu) else mu, "members": members, "scores": rows, "seconds": seconds}
