@@ -1,0 +1,68 @@
+"""The one-shot method over devices: same code, same certificate, another engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.federation.loop_grid import LoopGrid
+
+from tacit.data.days import Days
+from tacit.envs.city import city
+from tacit.errors import DoorError
+from tacit.federation import FlowerDevices, client_app
+from tacit.methods import imitation
+from tacit.privacy.device import Device
+from tacit.privacy.federated_vault import FederatedVault
+from tacit.privacy.ledger import Ledger
+from tacit.units import Unit
+
+PEOPLE = 6
+UNIT = Unit("person", "add_or_remove", PEOPLE)
+DAYS = city(PEOPLE, days=4, seed=1, preset="geolife").days
+PLAN = imitation.Plan(noise="shared", floor=5, days=4, matching=imitation.Matching(rounds=1))
+PLAN = PLAN.calibrate(unit=UNIT, epsilon=20.0, delta=1e-3)
+
+
+@dataclass(frozen=True)
+class Disk:
+    folder: Path
+
+    def ledger(self, name: str) -> Ledger:
+        return Ledger(self.folder / name, UNIT, epsilon=20.0, delta=1e-3)
+
+    def __call__(self, context: Any, state: Any) -> Device:
+        person = int(context.node_config["partition-id"])
+        cells = DAYS.cells[DAYS.person == person]
+        days = Days(cells, np.zeros(len(cells), np.int64), DAYS.grid).trajectories(simulated=True)
+        return Device(days, self.ledger(f"person{person}"), PLAN, imitation.works(PLAN, DAYS.grid), state=state)
+
+
+def federation(folder: Path) -> tuple[LoopGrid, FederatedVault]:
+    grid = LoopGrid(client_app(Disk(folder)), PEOPLE)
+    spec = DAYS.trajectories(simulated=True).spec
+    devices = FlowerDevices(grid, spec, devices=PEOPLE, simulated=True)
+    return grid, FederatedVault(devices, Disk(folder).ledger("server"))
+
+
+def test_a_simulator_comes_out_with_a_certificate_that_says_whom_it_trusts(tmp_path: Path) -> None:
+    grid, vault = federation(tmp_path)
+    release = imitation.fit(PLAN, vault, grid=DAYS.grid)
+    days = release.value.generate(50, seed=0)
+    assert days.cells.shape == (50, 48)
+    text = " ".join(release.certificate.assumptions)
+    assert "at least the part's floor of the devices" in text
+    assert not any(reply.has_error() for reply in grid.received)
+    for person in range(PEOPLE):
+        with Disk(tmp_path).ledger(f"person{person}") as ledger:
+            assert [plan.claimed for plan in ledger.plans()] == [3]
+
+
+def test_below_the_floor_nothing_comes_out(tmp_path: Path) -> None:
+    grid, vault = federation(tmp_path)
+    grid.dead = {100, 101}
+    with pytest.raises(DoorError, match="floor of 5"):
+        imitation.fit(replace(PLAN), vault, grid=DAYS.grid)
