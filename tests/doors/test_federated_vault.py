@@ -169,6 +169,22 @@ def test_a_work_that_couples_people_is_refused_before_a_step_is_claimed(tmp_path
 
 
 @dataclasses.dataclass(frozen=True)
+class Writing(Remembering):
+    def __call__(self, own: Any, public: Any, seeds: Any) -> Any:
+        public["scratch"][: len(seeds)] = own["mean"]
+        return super().__call__(own, public, seeds)
+
+
+def test_no_work_writes_into_public_arrays(tmp_path: Path) -> None:
+    vault, scratch = vault_of(tmp_path), np.zeros(50)
+    run = vault.reserve(priced("server", 4.0))
+    with pytest.raises(ValueError, match="read-only"):
+        vault.noisy_sum(run, "sum", Writing(), PUBLIC | {"scratch": scratch})
+    assert not scratch.any()
+    assert not vault.touched(run)
+
+
+@dataclasses.dataclass(frozen=True)
 class Failing(Remembering):
     def begin(self, rows: Any, seeds: Any) -> dict[str, Any]:
         if (rows["rewards"] * rows["mask"]).sum() in DECOYS:
