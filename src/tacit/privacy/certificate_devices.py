@@ -15,7 +15,7 @@ Fields = Mapping[str, Any]
 
 KINDS = ("device_sum", "laplace_sum")
 
-WHO_ANSWERS = "whether a device answers in time depends on nobody's records"
+WHO_ANSWERS = "whether a device takes part and answers in time depends on nobody's records, and is not hidden"
 SHARES = (
     "every device that answers adds its share of the noise as told and keeps it secret; of colluding devices, those "
     "beyond the answers above the floor take their share away"
