@@ -56,12 +56,26 @@ def updates(
     """
     optimiser = torch.optim.Adam(module.parameters(), lr=rate, betas=decays, eps=1e-8)
     for batch in torch.from_numpy(rows):
-        own, generated, mixed = batch.chunk(3)
-        mixed = mixed.detach().requires_grad_()
-        (gradient,) = torch.autograd.grad(module(mixed).sum(), mixed, create_graph=True)
-        excess = gradient.norm(dim=1) - 1
-        loss = module(generated).mean() - module(own).mean() + penalty * excess.square().mean()
         optimiser.zero_grad()
-        loss.backward()
+        loss(module, batch, penalty).backward()
         optimiser.step()
     return flat(module)
+
+
+def slopes(module: nn.Sequential, batch: Array, penalty: float) -> Array:
+    """The slope [P] of the loss on one batch [3 B, d]."""
+    module.zero_grad()
+    loss(module, torch.from_numpy(batch), penalty).backward()
+    linears = [layer for layer in module if isinstance(layer, nn.Linear)]
+    parts = [part.grad for linear in linears for part in (linear.weight, linear.bias)]
+    return torch.cat([part.T.reshape(-1) if part.ndim == 2 else part for part in parts if part is not None]).numpy()
+
+
+def loss(module: nn.Sequential, batch: torch.Tensor, penalty: float) -> torch.Tensor:
+    """mean D(generated) - mean D(own) + penalty mean (|grad D(mixed)| - 1)^2."""
+    own, generated, mixed = batch.chunk(3)
+    mixed = mixed.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(module(mixed).sum(), mixed, create_graph=True)
+    excess = gradient.norm(dim=1) - 1
+    found: torch.Tensor = module(generated).mean() - module(own).mean() + penalty * excess.square().mean()
+    return found
