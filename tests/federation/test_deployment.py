@@ -56,7 +56,7 @@ class Deployment:
         self.start(
             "link", "flower-superlink", "--insecure", "--port", str(link), "--disable-runtime-dependency-installation"
         )
-        self.until(lambda: _listens(link), 30)
+        self.until(lambda: _listens(link), 60)
         self.nodes = [
             self.start(
                 f"node{person}",
@@ -65,7 +65,7 @@ class Deployment:
             )
             for person, port in enumerate(nodes)
         ]
-        self.until(lambda: all(_listens(port) for port in nodes), 30)
+        self.until(lambda: all(_listens(port) for port in nodes), 60)
 
     def start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
         with open(self.folder / f"{name}.log", "wb") as log:
@@ -84,7 +84,7 @@ class Deployment:
         """Let the server take a step, and what came of it."""
         (self.folder / f"go{number}").touch()
         result = self.folder / f"result{number}.json"
-        self.until(result.exists, 60)
+        self.until(result.exists, 240)
         read: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
         return read
 
@@ -134,10 +134,11 @@ def claimed(folder: Path, name: str) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_supernodes_that_go_leave_a_sum_with_enough_noise_or_none(deployment: Deployment) -> None:
     """Killed: of three devices two answer, the floor. Gone: of two one is left, and its answer stays on the device."""
     deployment.run()
-    deployment.until((deployment.folder / "ready").exists, 30)
+    deployment.until((deployment.folder / "ready").exists, 120)
     deployment.kill(2)
     mean = np.array(deployment.step(0)["mean"])
     np.testing.assert_allclose(mean, cases.exact(0, 2) * cases.PEOPLE / DEVICES, atol=2e-5)

@@ -35,7 +35,7 @@ server = ServerApp()
 @server.main()
 def main(grid: Grid, context: Context) -> None:
     folder = Path(str(context.run_config["folder"]))
-    devices = FlowerDevices(grid, cases.SPEC, devices=DEVICES, simulated=True, timeout=15.0)
+    devices = FlowerDevices(grid, cases.SPEC, devices=DEVICES, simulated=True, timeout=30.0)
     devices.wait(DEVICES)
     vault = FederatedVault(devices, cases.ledger(folder, "server"))
     run = vault.reserve(PLAN)
