@@ -15,8 +15,8 @@ one_shot       the default: one release, then imitation on the server
 table          the private table of actions with the same states
 epr            four private numbers; `timegeo` a rhythm with bursts; `markov` a chain over coarse blocks
 silence        the one-shot method where people add nothing: what noise alone looks like
-samples        PateGAIL++ with rewards for every public sample; `rewards` for buckets; `gradient` policy gradients;
-               `local` with noise by every device
+samples        PateGAIL++ with rewards for every public sample; `rewards` for buckets; `linear` with linear critics;
+               `gradient` policy gradients; `local` with noise by every device
 noise          `samples` whose rewards are noise alone
 """
 
@@ -42,7 +42,7 @@ from experiments.store import RESULTS, ROOT, Store
 EPSILONS = (1.0, 2.0, 5.0, 10.0, math.inf)
 PEOPLE = (GEOLIFE, 1_000, 9_481)
 CHEAP = ("one_shot", "table", "epr", "timegeo", "markov", "silence")
-HEAVY = ("samples", "rewards", "gradient", "local", "noise")
+HEAVY = ("samples", "rewards", "linear", "gradient", "local", "noise")
 SOURCES = (
     "src/tacit/data/days.py",
     "src/tacit/data/grids.py",
@@ -101,7 +101,7 @@ def jobs() -> list[Job]:
     large = [
         Job(people, row, epsilon, tuple(range(3)))
         for people, epsilon, row in itertools.product(PEOPLE[1:], (2.0, math.inf), HEAVY)
-        if people < PEOPLE[2] or row in ("samples", "rewards", "noise")
+        if people < PEOPLE[2] or row in ("samples", "rewards", "linear", "noise")
     ]
     order = (2.0, math.inf, 1.0, 5.0, 10.0)
     return sorted([*cheap, *small, *large], key=lambda job: order.index(job.epsilon))

@@ -128,6 +128,7 @@ WAYS: dict[str, Way] = {
     "silence": InProcess(lambda here, epsilon: replace(one_shot(here, epsilon), silent=True), imitated),
     "samples": Federated("samples"),
     "rewards": Federated("table"),
+    "linear": Federated("linear"),
     "gradient": Federated("gradient"),
     "local": Federated("table", (("noise", "device"),)),
     "noise": Federated("samples", (("silent", True),)),
