@@ -15,6 +15,8 @@ from tacit.envs.city import city
 from tacit.errors import DoorError
 from tacit.federation import FlowerDevices, client_app
 from tacit.methods import imitation
+from tacit.methods.imitation import pategail
+from tacit.methods.imitation.pategail.plan import CRITICS as NAME
 from tacit.privacy.device import Device
 from tacit.privacy.federated_vault import FederatedVault
 from tacit.privacy.ledger import Ledger
@@ -27,9 +29,15 @@ PLAN = imitation.Plan(noise="shared", floor=5, days=4, matching=imitation.Matchi
 PLAN = PLAN.calibrate(unit=UNIT, epsilon=20.0, delta=1e-3)
 
 
+LEARNING = pategail.Plan(people=PEOPLE, rounds=2, kind="table", days=40, rows_per_unit=4 * 47, noise="shared", floor=5)
+LEARNING = LEARNING.calibrate(unit=UNIT, epsilon=20.0, delta=1e-3)
+
+
 @dataclass(frozen=True)
 class Disk:
     folder: Path
+    plan: Any = PLAN
+    works: Any = imitation.works
 
     def ledger(self, name: str) -> Ledger:
         return Ledger(self.folder / name, UNIT, epsilon=20.0, delta=1e-3)
@@ -38,11 +46,11 @@ class Disk:
         person = int(context.node_config["partition-id"])
         cells = DAYS.cells[DAYS.person == person]
         days = Days(cells, np.zeros(len(cells), np.int64), DAYS.grid).trajectories(simulated=True)
-        return Device(days, self.ledger(f"person{person}"), PLAN, imitation.works(PLAN, DAYS.grid), state=state)
+        return Device(days, self.ledger(f"person{person}"), self.plan, self.works(self.plan, DAYS.grid), state=state)
 
 
-def federation(folder: Path) -> tuple[LoopGrid, FederatedVault]:
-    grid = LoopGrid(client_app(Disk(folder)), PEOPLE)
+def federation(folder: Path, disk: Disk | None = None) -> tuple[LoopGrid, FederatedVault]:
+    grid = LoopGrid(client_app(disk or Disk(folder)), PEOPLE)
     spec = DAYS.trajectories(simulated=True).spec
     devices = FlowerDevices(grid, spec, devices=PEOPLE, simulated=True)
     return grid, FederatedVault(devices, Disk(folder).ledger("server"))
@@ -66,3 +74,22 @@ def test_below_the_floor_nothing_comes_out(tmp_path: Path) -> None:
     grid.dead = {100, 101}
     with pytest.raises(DoorError, match="floor of 5"):
         imitation.fit(replace(PLAN), vault, grid=DAYS.grid)
+
+
+def test_critics_learn_on_their_devices_from_round_to_round(tmp_path: Path) -> None:
+    grid, vault = federation(tmp_path, Disk(tmp_path, LEARNING, pategail.works))
+    seen: list[dict[str, np.ndarray]] = []
+    grid.before = lambda batch: seen.append(kept(grid))
+    release = pategail.fit(LEARNING, vault, grid=DAYS.grid)
+    assert release.value.generate(10, seed=0).cells.shape == (10, 48)
+    assert not any(reply.has_error() for reply in grid.received)
+    critics = [{n: a for n, a in state.items() if n.startswith(f"{NAME}/")} for state in [*seen, kept(grid)]]
+    first, last = next(state for state in critics if state), critics[-1]
+    assert first.keys() == last.keys()
+    assert any((first[name] != last[name]).any() for name in first)
+
+
+def kept(grid: LoopGrid) -> dict[str, np.ndarray]:
+    """What one device keeps."""
+    record = grid.contexts[100].state.array_records.get("tacit.state", {})
+    return {name: array.numpy() for name, array in record.items()}
