@@ -37,6 +37,8 @@ SPREADS = {"all": 1.5, "home": 0.7, "stay": 0.7, "stay home": 0.5, "time": 0.4, 
 """Prior standard deviations of the effects of groups on logits; public, and the same for every data set."""
 BUCKET_SPREAD, KIND_SPREAD = 0.3, 0.5
 """Those of single buckets and of day types."""
+CORRECTED = 0.3
+"""Factor of the spreads of time where a table is corrected: it knows the time of day from the same release already."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +60,7 @@ class Matching:
     days: int = 4_000
     kinds: int = 3
     spread: float = 0.6
-    slack: float = 0.003
+    slack: float = 0.001
 
     def __post_init__(self) -> None:
         for name, least in (("rounds", 1), ("days", 100), ("kinds", 1)):
@@ -232,7 +234,9 @@ def _groups(layout: Layout) -> list[tuple[IntArray, int, float]]:
         (stay * 2 + home, stays * 2, SPREADS["stay home"]),
     ]
     if times > 1:
-        found += [(time, times, SPREADS["time"]), (time * 2 + home, times * 2, SPREADS["time home"])]
+        factor = 1.0 if layout.size <= FINE else CORRECTED
+        found.append((time, times, factor * SPREADS["time"]))
+        found.append((time * 2 + home, times * 2, factor * SPREADS["time home"]))
     if cells > 1:
         found.append((cell, cells, SPREADS["cells"]))
     if layout.size <= FINE and times > 1:
