@@ -278,6 +278,34 @@ def test_a_threshold_of_half_the_devices_or_less_is_refused(tmp_path: Path) -> N
     assert federation.sums().answered == 0
 
 
+@pytest.mark.parametrize("devices", [3, 5, 12, 83])
+def test_of_drop_outs_told_differently_no_fewer_than_the_floor_are_left(devices: int) -> None:
+    """Each of n devices gives shares of n - t others as dropped out, t of which open one: n (n - t) / t are opened."""
+    for floor in range(1, devices + 1):
+        opened = threshold(
+            DeviceSum(name="sum", steps=1, devices=devices, clip=1.0, noise="shared", floor=floor), devices
+        )
+        assert floor <= opened <= devices
+        assert devices - devices * (devices - opened) // opened >= floor
+        assert 2 * opened > devices
+
+
+def test_nobody_answers_who_would_be_masked_with_fewer_than_took_part(tmp_path: Path) -> None:
+    def left_out(message: Message) -> None:
+        if message.metadata.dst_node_id == 100:
+            for name in ("srcs", "ctxts"):
+                values = _configs(message)[name]
+                assert isinstance(values, list)
+                del values[-1]
+
+    federation = Round(tmp_path, shared_plan())
+    dishonest(federation.grid, "collect_masked_vectors", left_out)
+    assert federation.sums().answered == PEOPLE - 1
+    assert len(masked(federation.grid.received)) == PEOPLE - 1
+    with cases.ledger(tmp_path, "person0") as ledger:
+        assert ledger.claimed(plans.plan_id(federation.plan), "sum") == 0
+
+
 def _both_lists(message: Message) -> None:
     _configs(message)["dead_nids"] = [100]
 

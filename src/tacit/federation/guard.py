@@ -23,12 +23,16 @@ _PEOPLE = "public_keys_dict:K"  # under which name Flower's device keeps whose k
 
 
 def threshold(part: DeviceSum, devices: int) -> int:
-    """How many shares open a mask among so many devices: the part's floor, and more than half of them.
+    """How many shares t open a mask among so many devices n: more than half, and n^2 / (2 n - floor), at least.
 
     With more than half, a server that tells some devices that one dropped out and others that it did not gets the
-    shares of at most one of its two secrets.
+    shares of at most one of its two secrets. Beyond that it can tell each device of other drop-outs: of n devices each
+    gives shares for n - t of them at most (`_unmask` of Flower wants t that stayed), so that masks of n (n - t) / t are
+    opened. As everybody's answer is masked with everybody else (`_require_everybody`), what comes out is the sum of all
+    others: of at least n (2 t - n) / t devices, which is not less than the floor.
     """
-    return max(part.floor, devices // 2 + 1)
+    least = -(-(devices**2) // max(1, 2 * devices - part.floor))
+    return max(part.floor, devices // 2 + 1, least)
 
 
 def require_fit(part: DeviceSum, devices: int) -> int:
@@ -72,6 +76,16 @@ def require_setup(context: Context, part: DeviceSum) -> int:
     return most
 
 
+def _require_everybody(context: Context, configs: ConfigRecord) -> None:
+    """Refuse to answer unless masked with everybody whose keys were given: nobody may have been left out for her."""
+    setup, sources = context.state.config_records[RECORD_KEY_STATE], configs[Key.SOURCE_LIST]
+    people = setup[_PEOPLE]
+    assert isinstance(sources, list)
+    assert isinstance(people, list)
+    if sorted([*sources, setup["nid"]]) != sorted(people):
+        raise _refused("the answer would be masked with fewer devices than took part", "the shares of everybody")
+
+
 def _require_unmask(context: Context, configs: ConfigRecord) -> None:
     """Refuse to give the shares of both secrets of one device, or of a sum of fewer devices than the floor."""
     active, dead = configs[Key.ACTIVE_NODE_ID_LIST], configs[Key.DEAD_NODE_ID_LIST]
@@ -92,6 +106,8 @@ def guard(message: Message, context: Context, call_next: Callable[[Message, Cont
         if message.metadata.message_type != MessageType.TRAIN:
             raise _refused("secure aggregation answers no other messages", f"type {MessageType.TRAIN!r}")
         configs = message.content.config_records[RECORD_KEY_CONFIGS]
+        if configs[Key.STAGE] == Stage.COLLECT_MASKED_VECTORS:
+            _require_everybody(context, configs)
         if configs[Key.STAGE] == Stage.UNMASK:
             _require_unmask(context, configs)
         with strong_masks():
