@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tacit.methods import imitation
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.ledger import Ledger
 
@@ -26,7 +27,8 @@ def run(name: str, folder: Path) -> str:
 def test_examples_are_short() -> None:
     scripts = sorted(EXAMPLES.glob("*.py"))
     assert [script.name for script in scripts] == [
-        *("evaluate.py", "learn_from_experts.py", "own_data.py", "synthesize_maze.py", "train_cartpole.py"),
+        *("evaluate.py", "imitate_city.py", "learn_from_experts.py"),
+        *("own_data.py", "synthesize_maze.py", "train_cartpole.py"),
     ]
     assert all(len(script.read_text().splitlines()) <= LONGEST for script in scripts)
 
@@ -61,7 +63,9 @@ def test_own_data(tmp_path: Path) -> None:
     assert not certificate.simulated
     assert {path.name for path in (tmp_path / "visits").iterdir()} >= {"synthetic-epsilon4-v0", "synthetic-epsilon2-v0"}
     changes = [float(change) for change in re.findall(r"mean change ([+-]\d+\.\d)", shown)]
-    assert changes[0] > max(changes[1:])  # of the rare large dose too little comes through to tell it from the small one
+    assert changes[0] > max(
+        changes[1:]
+    )  # of the rare large dose too little comes through to tell it from the small one
 
 
 def test_evaluate(tmp_path: Path) -> None:
@@ -105,3 +109,17 @@ def test_learn_from_experts(tmp_path: Path) -> None:
     assert Ledger.read(tmp_path / "quiet").void_reason is not None
     assert Certificate.load(tmp_path / "policy" / "certificate.json").verify().private
     assert "verified: epsilon 0.99" in shown or "verified: epsilon 1.0000" in shown
+
+
+def test_imitate_city(tmp_path: Path) -> None:
+    shown = run("imitate_city.py", tmp_path)
+    told = {name: float(figure) for name, figure in re.findall(r"^(.+): SEQ (\d\.\d+)", shown, re.MULTILINE)}
+    assert told["real people against others"] < told["without privacy"] < 0.01
+    assert told["epsilon 2"] < 0.3 * told["noise alone"]  # a twentieth of it, as a rule
+    assert len(re.findall(r"^a day: \d+@00:00", shown, re.MULTILINE)) == 3
+    assert Ledger.read(tmp_path / "ledger").spent()[0] == pytest.approx(2.0, abs=1e-3)
+    assert Ledger.read(tmp_path / "quiet").void_reason is not None
+    assert Certificate.load(tmp_path / "certificate.json").verify().private
+    again = imitation.Simulator.load(tmp_path / "simulator.json").generate(3, seed=7)
+    assert f"a day: {again.cells[0, 0]}@00:00" in shown
+    assert "verified: epsilon 1.99" in shown or "verified: epsilon 2.0000" in shown
