@@ -181,8 +181,10 @@ def test_plans_come_back_from_json(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("number", [83, 1_000, 9_481])
 def test_recipes_are_plans(kind: Kind, number: int) -> None:
+    for epsilon in (2.0, 10.0, math.inf):
+        plan = recipe(kind, number, epsilon)
+        assert (plan.kind, plan.people) == (kind, number)
     plan = recipe(kind, number)
-    assert (plan.kind, plan.people) == (kind, number)
     unit = Unit("person", "add_or_remove", number)
     assert plan.calibrate(unit=unit, epsilon=2.0, delta=1e-5).epsilon == 2.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tacit.methods.imitation.pategail.critics import Critic
@@ -10,29 +11,37 @@ from tacit.methods.imitation.pategail.plan import Kind, Plan
 from tacit.methods.imitation.pategail.training import Ppo
 from tacit.methods.imitation.policy import Layout
 
-FEW, MANY = 300, 5_000
-"""Below FEW people neither critics nor the policy see the time of day, whose rewards the noise would drown; from MANY
-on there are fewer rounds and fewer public days, for time's sake."""
+FINE, MANY = 1_000, 5_000
+"""Below N epsilon = FINE neither critics nor the policy see the time of day, whose rewards the noise would drown; from
+MANY people on there are fewer rounds and fewer public days, for time's sake."""
 
 
-def recipe(kind: Kind, people: int) -> Plan:
+def recipe(kind: Kind, people: int, epsilon: float = 2.0) -> Plan:
     """The plan of a kind for N people; `dataclasses.replace` changes it.
 
     Args:
         kind: what a round asks.
         people: N, public.
+        epsilon: what the plan is going to be calibrated to, about; infinity for a plan without noise.
     """
-    few, many = people < FEW, people >= MANY
-    rounds, days = (20, 150) if many else (60, 300)
-    common: dict[str, Any] = {"people": people, "kind": kind, "rounds": rounds, "days": days, "updates": 1}
+    fine, many, free = people * epsilon >= FINE, people >= MANY, math.isinf(epsilon)
+    common: dict[str, Any] = {"people": people, "kind": kind, "updates": 1, "days": 150 if many else 300}
     if kind == "linear":
-        fine = Layout(times=8) if few else Layout(times=8, stays=(1, 2, 4, 8), counts=(1, 2, 3, 5))
-        return Plan(**common | {"rounds": 30, "updates": 2, "layout": fine, "clip": 0.1})
-    common |= {"critic": Critic(rate=0.003, steps=10 if many else 5), "ppo": Ppo(average=0.85 if many else 0.95)}
-    common |= {"embedding": Embedding(harmonics=0 if few else 3)}
+        layout = Layout(times=8, stays=(1, 2, 4, 8), counts=(1, 2, 3, 5)) if fine else Layout(times=8)
+        return Plan(**common | {"rounds": 30, "updates": 2}, layout=layout, clip=0.1)
+    if many:
+        rounds, steps, average = 20, 10, 0.85
+    elif fine:
+        rounds, steps, average = (100 if free and people < FINE else 40), 10, 0.9
+    else:
+        rounds, steps, average = 60, 5, 0.95
+    common |= {"rounds": rounds, "critic": Critic(rate=0.003, steps=steps)}
+    common |= {"embedding": Embedding(harmonics=3 if fine else 0)}
     if kind == "gradient":
-        return Plan(**common | {"ppo": Ppo(hidden=(), rate=0.03, average=0.85 if many else 0.9)}, clip=0.2)
+        return Plan(**common, ppo=Ppo(hidden=(), rate=0.03, average=min(average, 0.9)), clip=0.2)
+    common |= {"ppo": Ppo(average=average)}
     if kind == "table":
-        layout = Layout(counts=(1, 2, 4)) if few else Layout(times=8, counts=(1, 2, 4))
-        return Plan(**common, layout=layout, clip=0.5 if few else 2.0)
-    return Plan(**common, queries=128 if few else 512, clip=1.0 if few else 2.0, allocation="utility")
+        layout = Layout(times=8, counts=(1, 2, 4)) if fine else Layout(counts=(1, 2, 4))
+        return Plan(**common, layout=layout, clip=None if free else 2.0 if fine else 0.5)
+    clip = None if free else 4.0 if fine else 1.0
+    return Plan(**common, queries=512 if fine else 128, clip=clip, allocation="utility")
