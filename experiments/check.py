@@ -29,6 +29,8 @@ EXPERIMENTS = (
     "experts_prefixes",
     "experts_histograms",
     "experts_table",
+    "mobility_noise",
+    "mobility_frontier",
 )
 
 

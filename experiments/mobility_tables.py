@@ -29,6 +29,7 @@ WORDS = {
     "silence": "one-shot, noise alone",
     "samples": "PateGAIL++, per sample",
     "rewards": "PateGAIL++, reward table",
+    "linear": "PateGAIL++, linear critic",
     "gradient": "PateGAIL++, gradients",
     "local": "PateGAIL++, local noise",
     "noise": "PateGAIL++, noise alone",
