@@ -1,8 +1,9 @@
 """Save and load releases: safetensors, JSON, the certificate and a card; never pickle.
 
-Three kinds of release have a folder: a synthesizer (`tacit.synthesis`), a policy that people taught
-(`tacit.policy_gradient`) and one that experts taught (`tacit.experts`). Beside them there are folders of the experts'
-own policies, one file each (`save_experts`, `load_experts`), which are no release.
+Four kinds of release have a folder: a synthesizer (`tacit.synthesis`), a policy that people taught
+(`tacit.policy_gradient`), one that experts taught (`tacit.experts`) and a simulator of movement
+(`tacit.methods.imitation`). Beside them there are folders of the experts' own policies, one file each (`save_experts`,
+`load_experts`), which are no release.
 """
 
 from __future__ import annotations
@@ -48,11 +49,15 @@ MODEL, CONFIG, CERTIFICATE, CARD = "model.safetensors", "config.json", "certific
 _LARGEST_CONFIG = 1_000_000
 _COMMON = frozenset({"kind", "plan", "sha256"})
 _KINDS = {
-    "synthesis": "tacit.methods.synthesis.synthesizer.Synthesizer",
-    "policy": "tacit.methods.policy_gradient.learned.Learned",
-    "experts": "tacit.methods.experts.learned.Learned",
+    "synthesis": ("tacit.methods.synthesis.synthesizer.Synthesizer",),
+    "policy": ("tacit.methods.policy_gradient.learned.Learned",),
+    "experts": ("tacit.methods.experts.learned.Learned",),
+    "imitation": (
+        "tacit.methods.imitation.simulator.Simulator",
+        "tacit.methods.imitation.baselines.markov.BlockChain",
+    ),
 }
-"""Kind, which is also a module of this package -> the class of its values."""
+"""Kind, which is also a module of this package -> the classes of its values."""
 _POLICIES = ("policy", "experts")
 
 
@@ -69,7 +74,7 @@ class _Kind(Protocol):
 
 
 def save(release: Release[Any], folder: str | os.PathLike[str], *, notes: Mapping[str, Any] | None = None) -> None:
-    """Write a released synthesizer or policy: weights, configuration, certificate and card.
+    """Write a released synthesizer, policy or simulator: weights, configuration, certificate and card.
 
     The folder appears when it is complete: everything is written beside it and renamed.
 
@@ -97,7 +102,7 @@ def save(release: Release[Any], folder: str | os.PathLike[str], *, notes: Mappin
         partial.mkdir(parents=True)
         save_file({name: np.ascontiguousarray(part) for name, part in weights.items()}, partial / MODEL)
         os.chmod(partial / MODEL, 0o644)
-        config = {"kind": name, "plan": public_fields(release.value.plan), **fields}
+        config = {"kind": name, "plan": _plan(release), **fields}
         if notes is not None:
             config["notes"] = dict(notes)
         config["sha256"] = _digest(partial / MODEL, config)
@@ -117,7 +122,7 @@ def save(release: Release[Any], folder: str | os.PathLike[str], *, notes: Mappin
 
 
 def load(folder: str | os.PathLike[str]) -> Release[Any]:
-    """Read what `save` wrote, a `Synthesizer` or a `Learned` policy of either kind; the certificate is verified.
+    """Read what `save` wrote: a `Synthesizer`, a `Learned` policy or a `Simulator`; the certificate is verified.
 
     Raises:
         FileError: a file is missing, truncated, edited, of another kind, or a link to outside the folder.
@@ -203,7 +208,13 @@ def to_onnx(release: Release[Any], path: str | os.PathLike[str], *, average: boo
 def _found(value: object) -> str | None:
     """The kind of a value, if it has one."""
     name = f"{type(value).__module__}.{type(value).__qualname__}"
-    return next((kind for kind, known in _KINDS.items() if known == name), None)
+    return next((kind for kind, known in _KINDS.items() if name in known), None)
+
+
+def _plan(release: Release[Any]) -> dict[str, Any]:
+    """The plan's public fields; a simulator of movement has none of its own, and its certificate says them."""
+    plan = getattr(release.value, "plan", None)
+    return dict(release.certificate.to_json()["plan"]) if plan is None else public_fields(plan)
 
 
 def save_experts(experts: Stacked, folder: str | os.PathLike[str]) -> None:
@@ -246,7 +257,7 @@ def load_experts(
 def _name(value: object) -> str:
     found = _found(value)
     if found is None:
-        names = dict.fromkeys(known.rpartition(".")[2] for known in _KINDS.values())
+        names = dict.fromkeys(known.rpartition(".")[2] for classes in _KINDS.values() for known in classes)
         raise FileError(
             f"a value of type {type(value).__name__} has no folder",
             where="hub.save",
