@@ -80,13 +80,13 @@ class Federated:
     kind: pategail.Kind
     changes: tuple[tuple[str, Any], ...] = ()
 
-    def plan(self, here: World) -> pategail.Plan:
-        """The recipe for so many people, with the row's changes."""
-        return replace(pategail.recipe(self.kind, here.people), **dict(self.changes))
+    def plan(self, here: World, epsilon: float) -> pategail.Plan:
+        """The recipe for so many people and this epsilon, with the row's changes."""
+        return replace(pategail.recipe(self.kind, here.people, epsilon), **dict(self.changes))
 
     def simulators(self, here: World, epsilon: float, seeds: Sequence[int]) -> list[Found]:
         """One for each seed."""
-        plan, found = calibrated(self.plan(here), here, epsilon), []
+        plan, found = calibrated(self.plan(here, epsilon), here, epsilon), []
         for seed in seeds:
             with here.devices() as vault:
                 release = pategail.fit(plan, vault, grid=here.days.grid, seed=seed)
