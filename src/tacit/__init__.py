@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories as Trajectories
     from tacit.errors import TacitError as TacitError
     from tacit.methods import experts as experts
+    from tacit.methods import imitation as imitation
     from tacit.methods import off_policy_evaluation as off_policy_evaluation
     from tacit.methods import policy_gradient as policy_gradient
     from tacit.methods import synthesis as synthesis
@@ -46,6 +47,7 @@ _HOMES = {
 _MODULES = {
     "experts": "tacit.methods.experts",
     "hub": "tacit.hub",
+    "imitation": "tacit.methods.imitation",
     "off_policy_evaluation": "tacit.methods.off_policy_evaluation",
     "policy_gradient": "tacit.methods.policy_gradient",
     "synthesis": "tacit.methods.synthesis",
