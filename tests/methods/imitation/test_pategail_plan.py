@@ -118,6 +118,8 @@ def test_a_run_goes_through_the_door(kind: Kind, ram_path: Path) -> None:
         {"critic": Critic(hidden=(4,), steps=2, batch=8, loss="cross_entropy", penalty=0.0), "last": False},
         {"critic": Critic(hidden=(4, 4), steps=2, batch=8, spectral=True)},
         {"silent": True},
+        {"memory": 0.5},
+        {"kind": "samples", "memory": 0.5},
         {"noise": "device"},
         {"embedding": Embedding(harmonics=0)},
     ],
@@ -193,6 +195,7 @@ def test_recipes_are_plans(kind: Kind, number: int) -> None:
     "fields",
     [
         {"rounds": 0},
+        {"memory": 1.0},
         {"kind": "votes"},
         {"allocation": "greedy"},
         {"starts": "real"},
