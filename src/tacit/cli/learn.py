@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from tacit import hub
-from tacit.cli import learn_ledger, learn_report, learn_sources, outcome
+from tacit.cli import learn_report, learn_sources, outcome, payable
 from tacit.cli.budget import ledger_path
 from tacit.cli.console import progress, say
 from tacit.cli.expert_commands import Learn
@@ -29,6 +29,13 @@ SIMULATED = "The experts are simulated: nobody is behind them, and the certifica
 GUESSED = (
     "Of logs that are not opened two actions are assumed, and one number to observe: with others the bound of a norm "
     "is another, the noise multiplier and the promise are not."
+)
+WORDS = payable.Words(
+    people="experts",
+    doing="learning",
+    done="learned from",
+    do="learn",
+    anew="give another --seed, or slightly less --epsilon",
 )
 LEVELS = {
     "logs": "Protected: everything in one expert's log. Not protected: whoever is in the logs of many experts.",
@@ -61,7 +68,7 @@ def learn(command: Learn) -> None:
     learn_sources.require_source(command, world)
     found = planned(command, learn_sources.spec_of(command, world), world)
     learn_sources.require_enough(command, found.plan)
-    learn_ledger.require_payable(command, found.plan)
+    payable.require_payable(command, found.plan, WORDS)
     _promise(command, found)
     _produce(command, found, world)
 
@@ -85,9 +92,9 @@ def _produce(command: Learn, found: Planned, world: World | None) -> None:
     settings = {k: v for k, v in dataclasses.asdict(command).items() if k not in ("dry_run", "out")}
     simulated = data.simulated
     with RunFolder.attempt(command.out, "learn", settings, resume=None) as run:
-        with learn_ledger.opened(command, found.plan, run) as ledger:
+        with payable.opened(command, found.plan, run) as ledger:
             vault = Vault(data, ledger, experts=asked)
-            with progress("Learning with privacy"), learn_ledger.spending(ledger):
+            with progress("Learning with privacy"), payable.spending(ledger, WORDS):
                 release = experts.learn(found.plan, vault, found.simulator, anchors=found.anchors)
             hub.save(release, run.inside(FOLDER), notes=_notes(world))
             outcome.certify(run, release.certificate)
@@ -152,5 +159,5 @@ def _closing(command: Learn, run: RunFolder, report: ExpertsReport, release: Rel
     if report.world is not None:
         say(f"Play     tacit play {folder / FOLDER}")
     say(f"Export   tacit export {folder / FOLDER} {FOLDER}.onnx")
-    ledger = folder / learn_ledger.LEDGER if learn_ledger.inside(command) else ledger_path(command)
+    ledger = folder / payable.LEDGER if payable.inside(command) else ledger_path(command)
     say(f"Budget   tacit ledger show {ledger}")

@@ -33,8 +33,8 @@ def pack(value: Simulator | BlockChain) -> tuple[dict[str, Any], dict[str, np.nd
         DataError: a part of the simulator is of a kind of its own.
     """
     if isinstance(value, BlockChain):
-        words = {"grid": value.grid.to_json(), "factor": value.factor, "vocabulary": list(value.vocabulary)}
-        return {"simulator": {"kind": "chain", **words}}, {_STARTS: value.starts, _CHAIN: value.matrix}
+        chain = {"grid": value.grid.to_json(), "factor": value.factor, "vocabulary": list(value.vocabulary)}
+        return {"simulator": {"kind": "chain", **chain}}, {_STARTS: value.starts, _CHAIN: value.matrix}
     words = value.to_json()
     assert isinstance(value.policy, TablePolicy)
     assert isinstance(value.starts, Starts)

@@ -1,37 +1,65 @@
-"""The budget of `tacit learn`: what would refuse the run later is told before anything long starts."""
+"""The budget of a run that releases all at once: what would refuse it later is told before anything long starts."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
-from tacit.cli.budget import ledger_path, open_ledger, require_only
-from tacit.cli.expert_commands import Learn
+from tacit.cli.budget import Budget, ledger_path, open_ledger, require_only
 from tacit.cli.folders import RunFolder
-from tacit.cli.learn_words import Plan
 from tacit.errors import BudgetExceeded, LedgerError, PlanExhausted
 from tacit.privacy import plan as plans
 from tacit.privacy.filters import Charge, admits
 from tacit.privacy.ledger import Ledger, LedgerView
+from tacit.privacy.plan import Plan
 
 LEDGER = "ledger"
-"""In the folder of the run, where the experts are simulated."""
+"""In the folder of the run, where nobody is behind the records."""
 _COVERED = "a release that the budget covers"
 
 
-def inside(command: Learn) -> bool:
-    """Whether the ledger lies in the folder of the run: nobody's budget lasts longer than simulated experts."""
+class Spends(Budget, Protocol):
+    """A command that makes its records up, or spends from their ledger."""
+
+    @property
+    def simulates(self) -> bool:
+        """Whether nobody is behind the records."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """How a command's refusals are worded.
+
+    Args:
+        people: whose budget it is.
+        doing: what the command does, as a noun.
+        done: what came out of the records.
+        do: what to do instead, followed by "with less --epsilon", or by "from other people's records".
+        anew: how another release of the same records is asked for.
+    """
+
+    people: str
+    doing: str
+    done: str
+    do: str
+    anew: str
+
+
+def inside(command: Spends) -> bool:
+    """Whether the ledger lies in the folder of the run: nobody's budget lasts longer than simulated records."""
     return command.simulates and command.ledger is None
 
 
-def require_payable(command: Learn, plan: Plan) -> None:
-    """Refuse what the ledger would refuse after the records were read, or the policies played; nothing is written.
+def require_payable(command: Spends, plan: Plan, words: Words) -> None:
+    """Refuse what the ledger would refuse after the records were read, or played; nothing is written.
 
     Raises:
         LedgerError: the records have another ledger, or this one is void, damaged, or of another unit or budget.
-        PlanExhausted: this very learning was begun before.
+        PlanExhausted: this very plan was begun before.
         BudgetExceeded: what is left does not pay for it.
     """
     assert plan.unit is not None
@@ -45,29 +73,29 @@ def require_payable(command: Learn, plan: Plan) -> None:
     path = ledger_path(command)
     if not path.exists():
         if not admits([charge], "sum", *budget):
-            raise _too_much(path, budget)
+            raise _too_much(path, budget, words)
         return
     view = Ledger.read(path)
-    _require_alike(command, plan, view, path)
+    _require_alike(command, plan, view, path, words)
     known = {found.id: found for found in view.plans()}.get(plans.plan_id(plan))
     if known is not None:
         if known.claimed:
-            raise _begun(path)
+            raise _begun(path, words)
         return
     charges = [found.charge for found in view.state.plans.values()]
     if view.composition == "sum" and not admits([*charges, charge], "sum", view.epsilon, view.delta):
         epsilon, delta = view.spent()
-        raise _too_much(path, (max(0.0, view.epsilon - epsilon), max(0.0, view.delta - delta)))
+        raise _too_much(path, (max(0.0, view.epsilon - epsilon), max(0.0, view.delta - delta)), words)
 
 
-def _require_alike(command: Learn, plan: Plan, view: LedgerView, path: Path) -> None:
+def _require_alike(command: Spends, plan: Plan, view: LedgerView, path: Path, words: Words) -> None:
     where, unit = str(path), view.unit
     if view.void_reason is not None:
         raise LedgerError(
-            f"the ledger of these experts is void ({view.void_reason})",
+            f"the ledger of these {words.people} is void ({view.void_reason})",
             where=where,
-            expected="a ledger that still promises something: nothing learned from these records can be private now",
-            remedy="learn from other experts' records, which have a ledger of their own",
+            expected=f"a ledger that still promises something: nothing {words.done} these records can be private now",
+            remedy=f"{words.do} from other {words.people}' records, which have a ledger of their own",
         )
     if unit != plan.unit:
         raise LedgerError(
@@ -82,7 +110,7 @@ def _require_alike(command: Learn, plan: Plan, view: LedgerView, path: Path) -> 
     ):
         if given is not None and given != bound:
             raise LedgerError(
-                f"--budget-{name} is {given:g}, and the budget of these experts was declared before",
+                f"--budget-{name} is {given:g}, and the budget of these {words.people} was declared before",
                 where=where,
                 expected=f"{bound:g}: a budget never changes",
                 remedy=f"leave --budget-{name} out",
@@ -90,8 +118,14 @@ def _require_alike(command: Learn, plan: Plan, view: LedgerView, path: Path) -> 
 
 
 @contextmanager
-def opened(command: Learn, plan: Plan, run: RunFolder) -> Iterator[Ledger]:
-    """The budget of the experts: beside their folder, or in the run's where they are simulated."""
+def opened(command: Any, plan: Plan, run: RunFolder) -> Iterator[Ledger]:
+    """The budget of the records: beside them, or in the run's folder where nobody is behind them.
+
+    Args:
+        command: a `Spends` that is a dataclass.
+        plan: calibrated.
+        run: the folder of the run.
+    """
     assert plan.unit is not None
     assert plan.epsilon is not None
     if not inside(command):
@@ -103,32 +137,31 @@ def opened(command: Learn, plan: Plan, run: RunFolder) -> Iterator[Ledger]:
 
 
 @contextmanager
-def spending(ledger: Ledger) -> Iterator[None]:
+def spending(ledger: Ledger, words: Words) -> Iterator[None]:
     """Say of a refusal of the ledger what it means on the command line."""
     try:
         yield
     except PlanExhausted:
-        raise _begun(ledger.path) from None
+        raise _begun(ledger.path, words) from None
     except BudgetExceeded:
         epsilon, delta = ledger.spent()
         left = max(0.0, ledger.epsilon - epsilon), max(0.0, ledger.delta - delta)
-        raise _too_much(ledger.path, left) from None
+        raise _too_much(ledger.path, left, words) from None
 
 
-def _begun(path: Path) -> PlanExhausted:
-    what = "this very learning was begun before and is paid for, whether or not it came to its end"
-    remedy = (
-        "keep its release; if it was interrupted and the budget allows another, give another --seed, or slightly less "
-        "--epsilon"
-    )
+def _begun(path: Path, words: Words) -> PlanExhausted:
+    what = f"this very {words.doing} was begun before and is paid for, whether or not it came to its end"
+    remedy = f"keep its release; if it was interrupted and the budget allows another, {words.anew}"
     return PlanExhausted(what, where=str(path), expected=_COVERED, remedy=remedy)
 
 
-def _too_much(path: Path, left: tuple[float, float]) -> BudgetExceeded:
+def _too_much(path: Path, left: tuple[float, float], words: Words) -> BudgetExceeded:
     some = min(left) > 0
     return BudgetExceeded(
-        f"the budget of these experts does not cover {'this' if some else 'another'} learning",
+        f"the budget of these {words.people} does not cover {'this' if some else 'another'} {words.doing}",
         where=str(path),
         expected=f"at most what is left of it, (epsilon {left[0]:.6g}, delta {left[1]:.3g})" if some else _COVERED,
-        remedy="learn with less --epsilon and --delta" if some else "keep the earlier release: all of it is spent",
+        remedy=f"{words.do} with less --epsilon and --delta"
+        if some
+        else "keep the earlier release: all of it is spent",
     )
