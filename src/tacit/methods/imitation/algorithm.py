@@ -80,11 +80,9 @@ def works(plan: Plan, grid: Grid) -> dict[str, Contribution]:
     """What each person adds to each part of a calibrated plan: what `fit` sends to the devices."""
     assert plan.layout is not None
     assert plan.unit is not None
-    found: dict[str, Any] = {
-        MOVES_PART: Moves(Vector(plan.layout, plan.weights)),
-        STARTS: HomeSums.sized(grid, plan.unit.size, plan.noise_of(STARTS), box=plan.box),
-        JUMPS: JumpSums.sized(grid),
-    }
+    found: dict[str, Any] = {MOVES_PART: Moves(Vector(plan.layout, plan.weights)), JUMPS: JumpSums.sized(grid)}
+    if plan.shares.starts:
+        found[STARTS] = HomeSums.sized(grid, plan.unit.size, plan.noise_of(STARTS), box=plan.box)
     return {part.name: Silent(found[part.name]) if plan.silent else found[part.name] for part in plan.parts()}
 
 
@@ -105,16 +103,15 @@ def _reserved(plan: Plan, vault: Vault | FederatedVault, grid: Grid) -> Run:
 def _simulators(plan: Plan, vault: Vault | FederatedVault, run: Run, grid: Grid, seed: int) -> list[Simulator]:
     asked = works(plan, grid)
     released: dict[str, FloatArray] = {name: vault.noisy_sum(run, name, work) for name, work in asked.items()}
-    homes, jumps = HomeSums.sized(grid, vault.unit.size, plan.noise_of(STARTS), box=plan.box), JumpSums.sized(grid)
     assert plan.layout is not None
-    found = []
+    jumps, found = JumpSums.sized(grid), []
+    starts = [Starts.uniform(grid, box=plan.box)] * len(vault.ledgers)
+    if STARTS in released:
+        noise = plan.noise_of(STARTS)
+        homes = HomeSums.sized(grid, vault.unit.size, noise, box=plan.box)
+        starts = [homes.read(mean, noise) for mean in released[STARTS]]
     for k, mean in enumerate(released[MOVES_PART]):
         noise = plan.noise_of(MOVES_PART)
         policy = match(mean, noise, plan.layout, plan.weights, plan.matching, seed=seed + k).policy
-        starts = (
-            homes.read(released[STARTS][k], plan.noise_of(STARTS))
-            if STARTS in released
-            else Starts.uniform(grid, box=plan.box)
-        )
-        found.append(Simulator(grid, policy, starts, jumps.read(released[JUMPS][k], plan.noise_of(JUMPS))))
+        found.append(Simulator(grid, policy, starts[k], jumps.read(released[JUMPS][k], plan.noise_of(JUMPS))))
     return found
