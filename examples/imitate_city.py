@@ -1,6 +1,6 @@
 """Days of invented people who move as a city does: `python examples/imitate_city.py [FOLDER]`.
 
-About ten seconds on one core. 1,000 simulated people are observed for 20 days; one noisy sum over them makes a simulator,
+About ten seconds on one core. 1,000 simulated people are observed for 20 days; noisy sums over them make a simulator,
 from which days are drawn at no further cost. The same people without noise, and noise without people, show what privacy
 cost.
 """
@@ -13,11 +13,11 @@ import tempfile
 from pathlib import Path
 
 import tacit
+from tacit import imitation
 from tacit.data.days import Days
 from tacit.envs.city import GRID, city
 from tacit.measure import mobility
 from tacit.measure.mobility_report import map_advice
-from tacit.methods import imitation
 from tacit.methods.imitation.starts import STARTS
 
 PEOPLE, EPSILON, DELTA = 1_000, 2.0, 1e-5
@@ -54,14 +54,12 @@ def main(folder: Path) -> None:
     for advice in map_advice(plan.noise_of(STARTS), GRID.coarse(side).size):
         print(advice.words())
 
-    release.value.save(folder / "simulator.json")
-    release.certificate.save(folder / "certificate.json")
-    again = imitation.Simulator.load(folder / "simulator.json").generate(3, seed=7)
-    for day in again.cells:
+    tacit.hub.save(release, folder / "simulator")
+    again = tacit.hub.load(folder / "simulator")
+    for day in again.value.generate(3, seed=7).cells:
         stops = " ".join(f"{day[slot]}@{slot // 2:02d}:{slot % 2 * 30:02d}" for slot in _arrivals(day.tolist()))
         print(f"a day: {stops}")
-    checked = tacit.Certificate.load(folder / "certificate.json").verify()
-    print(f"verified: epsilon {checked.epsilon:.4f}")
+    print(f"verified: epsilon {again.certificate.verify().epsilon:.4f}")
 
 
 def _arrivals(day: list[int]) -> list[int]:

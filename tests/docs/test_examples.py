@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.methods import imitation
+from tacit import hub
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.ledger import Ledger
 
@@ -119,7 +119,7 @@ def test_imitate_city(tmp_path: Path) -> None:
     assert len(re.findall(r"^a day: \d+@00:00", shown, re.MULTILINE)) == 3
     assert Ledger.read(tmp_path / "ledger").spent()[0] == pytest.approx(2.0, abs=1e-3)
     assert Ledger.read(tmp_path / "quiet").void_reason is not None
-    assert Certificate.load(tmp_path / "certificate.json").verify().private
-    again = imitation.Simulator.load(tmp_path / "simulator.json").generate(3, seed=7)
-    assert f"a day: {again.cells[0, 0]}@00:00" in shown
+    saved = hub.load(tmp_path / "simulator")
+    assert saved.certificate.verify().private
+    assert f"a day: {saved.value.generate(3, seed=7).cells[0, 0]}@00:00" in shown
     assert "verified: epsilon 1.99" in shown or "verified: epsilon 2.0000" in shown
