@@ -1,7 +1,8 @@
 """The rows of `experiments.mobility_frontier`: each a way from people's days to simulators, at an epsilon.
 
-Hyper-parameters are the methods' defaults and recipes, which were chosen on invented people. What depends on the number
-of people or on the noise (the number of states) follows public rules of the methods.
+Hyper-parameters are the methods' defaults and recipes, which were chosen on invented people; those of the law of starts
+(block side, nearness, Zipf's weights) and of the baseline `markov` were looked at on Geolife too. What depends on the
+number of people or on the noise (the number of states) follows public rules of the methods.
 """
 
 from __future__ import annotations

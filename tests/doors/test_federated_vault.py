@@ -29,7 +29,7 @@ from device_cases import (
 from tacit.errors import DataError, DoorError, LedgerError, PlanError, PlanExhausted
 from tacit.privacy import plan as plans
 from tacit.privacy.device import Device
-from tacit.privacy.device_parts import DeviceSum, LaplaceSum, answers, released
+from tacit.privacy.device_parts import DeviceSum, LaplaceSum, answers, released, sum_over_all
 from tacit.privacy.devices import Answer, Query
 from tacit.privacy.federated_vault import FederatedVault
 from tacit.privacy.labels import Label
@@ -288,13 +288,24 @@ def test_sums_that_do_not_fit_32_bits_are_refused() -> None:
     with pytest.raises(PlanError, match="share of noise"):
         DeviceSum(name="sum", steps=1, devices=9, clip=1.0, noise="shared", noise_multiplier=0.02, bits=8)
     with pytest.raises(PlanError, match="drawn exactly"):
-        DeviceSum(name="sum", steps=1, devices=4, clip=1.0, noise="shared", noise_multiplier=4.0, bits=24)
+        DeviceSum(name="sum", steps=1, devices=2, clip=1.0, noise="shared", noise_multiplier=4.0, bits=24)
 
 
 def test_laplace_noise_that_cannot_be_drawn_is_refused_in_the_plan() -> None:
     with pytest.raises(PlanError, match="can be drawn"):
         LaplaceSum(name="sum", steps=1, size=3, bound=1.0, noise_multiplier=2.0**20)
     LaplaceSum(name="sum", steps=1, size=3, bound=1.0, noise_multiplier=2.0**20 - 1)
+
+
+@pytest.mark.parametrize("people", [83, 9_481, 100_000])
+def test_one_call_makes_a_sum_that_fits_for_any_number_of_people(people: int) -> None:
+    unit = dataclasses.replace(UNIT, population=people)
+    for noise in ("server", "shared", "device"):
+        part = sum_over_all(people, name="sum", clip=1.0, noise_multiplier=None, noise=noise)  # type: ignore[arg-type]
+        plan = plans.calibrate(OnePlan(part=part), unit=unit, epsilon=2.0, delta=1e-6)
+        assert plan.epsilon == 2.0
+        (found,) = plan.parts()
+        assert found.expected(unit) == people
 
 
 # -- one person's device -------------------------------------------------------------------------------------------

@@ -283,3 +283,21 @@ def replaced(plan: SumPlan, **changes: Any) -> SumPlan:
     import dataclasses
 
     return dataclasses.replace(plan, **changes)
+
+
+@dataclass(frozen=True)
+class Leaking:
+    """Leaves what it saw in the public state."""
+
+    def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
+        state["kept"][0] = rows["rewards"].max()
+        return rows["rewards"][:, :1].astype(np.float64)
+
+
+def test_a_contribution_cannot_leave_anything_in_public_arrays(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, [[1.0], [2.0]])
+    run = vault.reserve(priced(SumPlan(steps=1, rate=1.0, clip=1.0, noise_multiplier=1.0)))
+    public = {"kept": np.zeros(1)}
+    with pytest.raises(ValueError, match="read-only"):
+        vault.noisy_sum(run, "sum", Leaking(), public)
+    assert public["kept"] == [0.0]

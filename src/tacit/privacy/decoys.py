@@ -8,6 +8,7 @@ the batch, keeps running statistics or remembers rows between calls is caught he
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -61,6 +62,27 @@ def inside(value: object) -> Iterator[object]:
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
             yield from inside(getattr(value, field.name, None))
+
+
+def read_only(value: Any) -> Any:
+    """The same public value, into whose arrays no callback can write what it knows of people.
+
+    Arrays are replaced by views, in tuples, mappings and dataclasses too; anything else stays as it is.
+    """
+    if isinstance(value, np.ndarray):
+        view = value.view(np.ndarray)
+        view.flags.writeable = False
+        return view
+    if type(value) is tuple:
+        return tuple(read_only(entry) for entry in value)
+    if isinstance(value, Mapping):
+        return {name: read_only(entry) for name, entry in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        kept = copy.copy(value)
+        for field in dataclasses.fields(value):
+            object.__setattr__(kept, field.name, read_only(getattr(value, field.name)))
+        return kept
+    return value
 
 
 def foreign(callback: object) -> set[str]:

@@ -83,8 +83,8 @@ class DeviceSum:
             unused = (self.floor, self.bits) == (1, DeviceSum.bits)
             check(f"{self.name}.floor and bits", (self.floor, self.bits), unused, "left out without shared noise")
             return
-        sums = self.devices * 2.0**self.bits + 12 * math.sqrt(self.devices) * (self.share or 0.0)
-        held = sums < 2.0 ** (MODULUS_BITS - 1)
+        widest = 2.0**self.bits + math.ceil(12 * (self.share or 0.0))
+        held = 2.0 * self.devices * widest < 2.0**MODULUS_BITS
         check(f"{self.name}.bits", self.bits, held, "so few that the sums of all devices fit 32 bits")
         enough = self.share is None or self.share == 0 or self.share >= LEAST_SHARE
         check(f"{self.name}.bits", self.bits, enough, f"enough for a share of noise of {LEAST_SHARE:g} grid steps")
@@ -234,6 +234,7 @@ def sum_over_all(
         noise=noise,
         noise_multiplier=noise_multiplier,
         floor=(floor or math.ceil(0.9 * people)) if noise == "shared" else 1,
+        bits=min(DeviceSum.bits, max(8, 30 - people.bit_length())) if noise == "shared" else DeviceSum.bits,
         rows_per_unit=rows_per_unit,
     )
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tacit.errors import DoorError
 from tacit.privacy import labels
 from tacit.privacy.callbacks import Contribution, Trials, Value, behind
-from tacit.privacy.decoys import foreign
+from tacit.privacy.decoys import foreign, read_only
 from tacit.privacy.device_parts import DeviceSum, FederatedSum, LaplaceSum, released
 from tacit.privacy.devices import Answer, Devices, Query, Work, as_work
 from tacit.privacy.ledger import Ledger
@@ -81,7 +81,7 @@ class FederatedVault(Paying):
         """
         spec = run.sum_part(part)
         assert isinstance(spec, PoissonSum | DeviceSum | LaplaceSum)
-        asked, public = as_work(work), {name: _read_only(array) for name, array in (state or {}).items()}
+        asked, public = as_work(work), read_only(dict(state or {}))
         size = self._trials.work(spec, asked, public)
         self._remember(run, self._trials.foreign)
         with self._lock:
@@ -112,15 +112,6 @@ class FederatedVault(Paying):
                     expected='rate 1, rows="first", no fold and no reserve',
                     remedy="declare it so in the plan, or open a Vault over the records",
                 )
-
-
-def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A public array into which no work can write what it knows of people."""
-    if not isinstance(array, np.ndarray):
-        return array  # refused by `Query`
-    view = array.view(np.ndarray)
-    view.flags.writeable = False
-    return view
 
 
 def _require_enough(part: FederatedSum, answer: Answer, size: int) -> None:

@@ -22,7 +22,7 @@ from tacit.errors import DoorError, LedgerError, PlanError
 from tacit.privacy import clipping, labels
 from tacit.privacy.callbacks import Contribution, Trials, Value, behind
 from tacit.privacy.correlated import CorrelatedNoise, sensitivity
-from tacit.privacy.decoys import foreign, require_pure_form
+from tacit.privacy.decoys import foreign, read_only, require_pure_form
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger_lock import MUTEX
 from tacit.privacy.meeting import met_rows
@@ -159,7 +159,7 @@ class UserVault(Paying):
             PlanExhausted: no step is left. LedgerError: there was no meeting, or this part of it was released before.
             DoorError: the callback couples people or has the wrong shape.
         """
-        spec = self._part(run, part)
+        spec, state = self._part(run, part), read_only(state)
         d = self._trials.contribution(spec, contribution, state)
         self._remember(run, self._trials.foreign)
         with self._lock:  # of two threads one gets the meeting

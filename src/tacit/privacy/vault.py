@@ -23,6 +23,7 @@ from tacit.errors import DataError, DoorError
 from tacit.privacy import clipping, labels
 from tacit.privacy.above_threshold import AboveThreshold, Prefixes, rollouts, stable_lengths
 from tacit.privacy.callbacks import Contribution, Objective, Rows, Summary, Trials, Value, behind
+from tacit.privacy.decoys import read_only
 from tacit.privacy.experts import Clone, Experts, World
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import SecretNoise, add_noise
@@ -103,7 +104,7 @@ class Vault(Paying):
         Raises:
             PlanExhausted: no step is left. DoorError: the callback couples units or has the wrong shape.
         """
-        spec = run.sum_part(part)
+        spec, state = run.sum_part(part), read_only(state)
         d = self._trials.contribution(spec, contribution, state)
         self._remember(run, self._trials.foreign)
         self._take(run, spec)

@@ -13,7 +13,7 @@ from tacit.methods.imitation.policy import Layout
 
 FINE, MANY = 1_000, 5_000
 """Below N epsilon = FINE neither critics nor the policy see the time of day, whose rewards the noise would drown; from
-MANY people on there are fewer rounds and fewer public days, for time's sake."""
+FINE and from MANY people on there are fewer rounds, and at last fewer public days, for time's sake."""
 
 
 def recipe(kind: Kind, people: int, epsilon: float = 2.0) -> Plan:
@@ -30,9 +30,11 @@ def recipe(kind: Kind, people: int, epsilon: float = 2.0) -> Plan:
         layout = Layout(times=8, stays=(1, 2, 4, 8), counts=(1, 2, 3, 5)) if fine else Layout(times=8)
         return Plan(**common | {"rounds": 30, "updates": 2}, layout=layout, clip=0.1)
     if many:
-        rounds, steps, average = 20, 10, 0.85
+        rounds, steps, average = 10, 10, 0.8
+    elif people >= FINE:
+        rounds, steps, average = 25, 5, 0.85
     elif fine:
-        rounds, steps, average = (100 if free and people < FINE else 40), 10, 0.9
+        rounds, steps, average = (100 if free else 40), 10, 0.9
     else:
         rounds, steps, average = 60, 5, 0.95
     common |= {"rounds": rounds, "critic": Critic(rate=0.003, steps=steps)}
