@@ -296,7 +296,7 @@ class Leaking:
 
 def test_a_contribution_cannot_leave_anything_in_public_arrays(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[1.0], [2.0]])
-    run = vault.reserve(priced(SumPlan(steps=1, rate=1.0, clip=1.0, noise_multiplier=1.0)))
+    run = vault.reserve(priced(vault, steps=1, noise_multiplier=1.0))
     public = {"kept": np.zeros(1)}
     with pytest.raises(ValueError, match="read-only"):
         vault.noisy_sum(run, "sum", Leaking(), public)
