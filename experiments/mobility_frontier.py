@@ -162,15 +162,6 @@ def figures() -> list[Figure]:
         ours, control = (mean(GEOLIFE, row, epsilon, "sequence", "SEQ") for row in ("samples", "noise"))
         words = f"Geolife, epsilon {epsilon:g}: SEQ of PateGAIL++ over that of its noise alone"
         found.append(at_most(words, ours / control, 1.0))
-    for name, bound in (
-        ("Radius", 0.0699),
-        ("DailyLoc", 0.105),
-        ("Distance", 0.013),
-        ("I-rank", 0.018),
-        ("G-rank", 0.041),
-    ):
-        words = f"Geolife, no noise, PateGAIL++ (reward table): {name} (reference)"
-        found.append(at_most(words, mean(GEOLIFE, "rewards", math.inf, "reference", name), bound))
     return found
 
 
