@@ -67,13 +67,19 @@ class Levels:
     flows: int
 
     @classmethod
-    def of(cls, days: Days) -> Levels:
-        """The finest at which a browser can draw the days, and the drawn flows hold enough of the moves."""
+    def of(cls, days: Days, *, most_places: int | None = None) -> Levels:
+        """The finest at which a browser can draw the days, and the drawn flows hold enough of the moves.
+
+        Args:
+            days: what is drawn.
+            most_places: fewer blocks than `MOST_PLACES`, for a still picture.
+        """
+        most = MOST_PLACES if most_places is None else most_places
         visits = flows = -1
         for level, (_, cells) in enumerate(blocks(days.grid, days.cells)):
             if visits < 0:
                 held = np.unique(cells * SLOTS + np.arange(SLOTS))
-                visits = level if len(held) <= MOST_VISITS and len(np.unique(held // SLOTS)) <= MOST_PLACES else -1
+                visits = level if len(held) <= MOST_VISITS and len(np.unique(held // SLOTS)) <= most else -1
             if flows < 0:
                 _, counts = np.unique(_moves(cells)[2], return_counts=True)
                 flows = level if np.sort(counts)[-MOST_FLOWS:].sum() >= FLOWS_HELD * counts.sum() else -1
@@ -95,7 +101,7 @@ def packed(panel: Panel, levels: Levels, *, trips: int) -> dict[str, Any]:
         trips: most days whose trips are drawn; taken evenly. Visits and flows count all days.
     """
     days = panel.days.cells
-    grid, cells = _at(panel.days, levels.visits)
+    grid, cells = blocks_at(panel.days, levels.visits)
     places, index = np.unique(cells, return_inverse=True)
     index = index.reshape(days.shape)
     outlines = corners(grid, places)
@@ -111,7 +117,7 @@ def packed(panel: Panel, levels: Levels, *, trips: int) -> dict[str, Any]:
         "trips": _array(index[shown].ravel()),
         "moving": _array((index[:, 1:] != index[:, :-1]).mean(axis=0)),
         "visits": {"starts": _array(slots), "where": _array(where), "counts": _array(counts)},
-        "flows": _flows(*_at(panel.days, levels.flows)),
+        "flows": _flows(*blocks_at(panel.days, levels.flows)),
     }
 
 
@@ -145,7 +151,8 @@ def blocks(grid: Grid, cells: IntArray) -> Iterator[tuple[Grid, IntArray]]:
         yield grid.coarse(factor), grid.coarsen(cells.ravel(), factor).reshape(cells.shape)
 
 
-def _at(days: Days, level: int) -> tuple[Grid, IntArray]:
+def blocks_at(days: Days, level: int) -> tuple[Grid, IntArray]:
+    """The grid of a level, and the days on it."""
     return next(islice(blocks(days.grid, days.cells), level, None))
 
 
@@ -185,6 +192,16 @@ def _flows(grid: Grid, cells: IntArray) -> dict[str, Any]:
     }
     share = float(counts[largest].sum() / max(1, counts.sum()))
     return {name: _array(values) for name, values in arrays.items()} | {"pairs": len(keys), "share": share}
+
+
+def largest_flows(grid: Grid, cells: IntArray, *, most: int) -> tuple[FloatArray, IntArray]:
+    """Latitude and longitude [m, 2, 2] of origin and destination of the largest flows, and their moves [m]."""
+    origins, destinations, pairs = _moves(cells)
+    _, first, counts = np.unique(pairs, return_index=True, return_counts=True)
+    chosen = np.argsort(-counts, kind="stable")[:most]
+    ends = np.stack([origins[first[chosen]], destinations[first[chosen]]], axis=1)
+    centres = corners(grid, ends.ravel()).mean(axis=1) if len(ends) else np.zeros((0, 2))
+    return centres.reshape(-1, 2, 2), counts[chosen]
 
 
 def _array(values: npt.NDArray[Any]) -> dict[str, str]:

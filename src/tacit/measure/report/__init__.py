@@ -1,7 +1,7 @@
 """The report of a release: one self-contained HTML page.
 
-`Report` (of synthetic rows), `EvaluationReport`, `PolicyReport` and `ExpertsReport` hold plain public inputs; `render`
-turns any of them into the page.
+`Report` (of synthetic rows), `EvaluationReport`, `PolicyReport`, `ExpertsReport` and `MovementReport` hold plain public
+inputs; `render` turns any of them into the page.
 """
 
 from tacit.measure.report.content import (
@@ -18,6 +18,7 @@ from tacit.measure.report.content import (
 from tacit.measure.report.evaluation import EvaluationReport
 from tacit.measure.report.experts import Consensus, ExpertsReport, Played, Votes
 from tacit.measure.report.learning import Learning, Outcome, PolicyReport
+from tacit.measure.report.movement import MovementReport, Picture, picture
 from tacit.measure.report.page import render
 
 __all__ = [
@@ -29,7 +30,9 @@ __all__ = [
     "Histogram",
     "Learning",
     "Map",
+    "MovementReport",
     "Outcome",
+    "Picture",
     "Played",
     "Points",
     "PolicyReport",
@@ -38,5 +41,6 @@ __all__ = [
     "Score",
     "Votes",
     "histogram",
+    "picture",
     "render",
 ]

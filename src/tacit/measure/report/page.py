@@ -23,6 +23,8 @@ from tacit.measure.report.experts import ExpertsReport
 from tacit.measure.report.experts_sections import taught
 from tacit.measure.report.learning import PolicyReport
 from tacit.measure.report.learning_sections import learned
+from tacit.measure.report.movement import MovementReport
+from tacit.measure.report.movement_sections import moved
 from tacit.measure.report.sections import likeness, usefulness
 from tacit.measure.report.svg import Axis, number
 from tacit.privacy import certificate_consensus, power
@@ -33,7 +35,7 @@ WEAK = 90.0
 """A best attack that catches so many per cent of true cases is called out as a weak promise."""
 
 
-def render(report: Report | EvaluationReport | PolicyReport | ExpertsReport) -> str:
+def render(report: Report | EvaluationReport | PolicyReport | ExpertsReport | MovementReport) -> str:
     """The report as one HTML page: no script, no request, the same bytes for the same report.
 
     Raises:
@@ -58,6 +60,8 @@ def render(report: Report | EvaluationReport | PolicyReport | ExpertsReport) -> 
         template, own = "learning.html", {"heading": "h2", **learned(report)}
     elif isinstance(report, ExpertsReport):
         template, own = "experts.html", {"heading": "h2", **taught(report)}
+    elif isinstance(report, MovementReport):
+        template, own = "movement.html", {"heading": "h2", **moved(report)}
     else:
         template, own = "report.html", {"heading": "h1", **likeness(report), **usefulness(report)}
         own["reference"] = report.reference

@@ -14,9 +14,10 @@ from tacit.measure.report.content import Report
 from tacit.measure.report.evaluation import EvaluationReport
 from tacit.measure.report.experts import ExpertsReport
 from tacit.measure.report.learning import PolicyReport
+from tacit.measure.report.movement import MovementReport
 
-AnyReport = Report | EvaluationReport | PolicyReport | ExpertsReport
-Kind = type[Report] | type[EvaluationReport] | type[PolicyReport] | type[ExpertsReport]
+AnyReport = Report | EvaluationReport | PolicyReport | ExpertsReport | MovementReport
+Kind = type[Report] | type[EvaluationReport] | type[PolicyReport] | type[ExpertsReport] | type[MovementReport]
 
 
 def to_json(report: AnyReport) -> dict[str, Any]:

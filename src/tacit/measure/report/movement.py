@@ -1,0 +1,118 @@
+"""What the report of a simulator of movement says: what its days look like, how close they are, what not to read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.days import SLOTS, Days, distinct, moves
+from tacit.errors import DataError
+from tacit.measure.maps.panel import Levels, blocks_at, corners, largest_flows
+from tacit.measure.mobility_report import Line, MapAdvice
+
+Array = NDArray[np.float64]
+TIMES = (8, 17, 26, 38)
+"""Slots that the picture shows: 04:00, 08:30, 13:00 and 19:00."""
+MOST_BLOCKS = 1_200
+"""Of the picture: a page is no place for more."""
+FLOWS = 120
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Generated days as the page draws them; it costs no privacy, as everything that is computed from the release.
+
+    Attributes:
+        outlines: [n, k, 2] latitude and longitude of the corners of the blocks.
+        shares: [len(TIMES), n] share of the days that are in each block at `TIMES`.
+        flows: [m, 5] latitude and longitude of origin and destination, and moves a day; the largest first.
+        moving: [47] share of the days that change cell from each slot to the next.
+        places: mean number of different cells a day.
+        moves: mean number of moves a day.
+        still: share of the days that are in one cell all along.
+    """
+
+    outlines: Array
+    shares: Array
+    flows: Array
+    moving: Array
+    places: float
+    moves: float
+    still: float
+
+
+@dataclass(frozen=True)
+class MovementReport:
+    """Everything that the report of a simulator of movement shows.
+
+    Attributes:
+        title: of the release.
+        certificate: the release's certificate as `Certificate.to_json()` gives it, verified by the caller.
+        verify: the shell commands with which a reader recomputes the promise.
+        method: how the simulator was made, in a few words ("one noisy release of what people do").
+        days: on how many generated days the figures rest.
+        advice: which maps can be read, from the known noise.
+        lines: how close generated days are to simulated people's; () for real people.
+        picture: of generated days, or None.
+        map: name of the map's file beside the report, or None.
+        costs: (name, value) pairs on run time and memory.
+
+    Raises:
+        DataError: days are compared and the certificate does not say that the people are simulated, or the map is no
+            plain file name.
+    """
+
+    title: str
+    certificate: Mapping[str, Any]
+    verify: tuple[str, ...]
+    method: str
+    days: int
+    advice: tuple[MapAdvice, ...] = ()
+    lines: tuple[Line, ...] = ()
+    picture: Picture | None = None
+    map: str | None = None
+    costs: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.lines and self.certificate.get("simulated") is not True:
+            raise DataError(
+                "generated days are compared with people's and the certificate does not say that these are simulated",
+                where="MovementReport",
+                expected="a certificate with simulated = true",
+                remedy="compare with simulated people: figures of real ones are not differentially private",
+            )
+        if self.map is not None and (not self.map or set(self.map) & set("/\\:")):
+            raise DataError(
+                "the map is no file beside the report",
+                where="MovementReport",
+                expected="a file name",
+                remedy="write the map into the folder of the report",
+            )
+
+
+def picture(days: Days) -> Picture:
+    """The picture of generated days.
+
+    Args:
+        days: of a released simulator, never of people; at least one.
+    """
+    levels = Levels.of(days, most_places=MOST_BLOCKS)
+    grid, cells = blocks_at(days, levels.visits)
+    places, index = np.unique(cells, return_inverse=True)
+    index = index.reshape(cells.shape)
+    shares = np.stack([np.bincount(index[:, slot], minlength=len(places)) for slot in TIMES]) / len(cells)
+    seen = shares.max(axis=0) > 0
+    ends, total = largest_flows(*blocks_at(days, levels.flows), most=FLOWS)
+    return Picture(
+        outlines=corners(grid, places[seen]),
+        shares=shares[:, seen],
+        flows=np.column_stack([ends.reshape(-1, 4), total / len(cells)]),
+        moving=(days.cells[:, 1:] != days.cells[:, :-1]).mean(axis=0),
+        places=float(distinct(days.cells)[:, SLOTS - 1].mean()),
+        moves=float(moves(days.cells).mean()),
+        still=float((moves(days.cells) == 0).mean()),
+    )
