@@ -155,8 +155,9 @@ def test_words_from_outside_stay_words() -> None:
 LOOK = """
 const inner = document.querySelector('iframe').contentWindow;
 const near = (p, k, c) => Math.abs(p[k] - c[0]) + Math.abs(p[k + 1] - c[1]) + Math.abs(p[k + 2] - c[2]) < 40;
-window.onload = () => setTimeout(() => {
+const look = () => {
   const doc = inner.document;
+  if ([...doc.querySelectorAll('canvas')].some(c => !c.dataset.trips)) return setTimeout(look, 50);
   const style = inner.getComputedStyle(doc.documentElement);
   const hex = style.getPropertyValue('--trip').trim();
   const trip = [1, 3, 5].map(at => parseInt(hex.slice(at, at + 2), 16));
@@ -185,7 +186,8 @@ window.onload = () => setTimeout(() => {
   for (const key of ['+', 'ArrowLeft', '0', ' '])
     canvas.dispatchEvent(new inner.KeyboardEvent('keydown', { key, bubbles: true }));
   document.body.dataset.playing = doc.getElementById('play').getAttribute('aria-pressed');
-}, 600);
+};
+window.onload = () => setTimeout(look, 300);
 """
 
 
@@ -202,7 +204,7 @@ def opened(page: str, folder: Path, width: int) -> tuple[dict[str, Any], str]:
     flags = (
         "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
         "--disable-component-update --disable-sync --disable-dev-shm-usage --hide-scrollbars --enable-logging=stderr "
-        "--v=0 --virtual-time-budget=3000 --dump-dom"
+        "--v=0 --virtual-time-budget=20000 --dump-dom"
     )
     assert CHROMIUM is not None
     done = subprocess.run(

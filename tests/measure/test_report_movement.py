@@ -99,7 +99,9 @@ def test_the_picture_counts_the_days() -> None:
     found = picture(DAYS)
     assert found.shares.shape == (len(TIMES), len(found.outlines))
     assert len(found.outlines) <= MOST_BLOCKS
-    np.testing.assert_allclose(found.shares.sum(axis=1), 1.0)
+    shown = found.shares.sum(axis=1)
+    assert (shown <= 1 + 1e-9).all()
+    assert (shown > 0.75).all()
     changed = DAYS.cells[:, 1:] != DAYS.cells[:, :-1]
     np.testing.assert_allclose(found.moving, changed.mean(axis=0))
     assert found.moves == changed.sum(axis=1).mean()
@@ -121,9 +123,11 @@ def test_an_outlier_does_not_shrink_the_map() -> None:
     home = grid.cells(np.full(500, 39.9) + 0.01 * (np.arange(500) % 10), np.full(500, 116.4))
     home[0] = grid.cells(47.0, 101.0)
     found = picture(Days(np.repeat(home[:, None], SLOTS, axis=1), np.arange(500), grid))
-    low, high = frame_of(found.outlines, found.shares.sum(axis=0))
-    assert high[0] - low[0] < 1.0
+    low, high = frame_of(found.outlines)
+    assert high[0] - low[0] < 0.2
     assert low[0] < 39.9 < high[0]
+    np.testing.assert_allclose(found.shares.sum(axis=1), 499 / 500)
+    assert "About 0.2 % of the days are outside" in Page(render(report(picture=found))).text
 
 
 def test_figures_of_people_need_a_certificate_of_simulated_people() -> None:

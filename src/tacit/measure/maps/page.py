@@ -86,7 +86,7 @@ def _figure(number: int, panel: Panel) -> str:
     label = html.escape(panel.label)
     return (
         f'<figure class="panel"><figcaption><h2>{label}</h2><p class="whose">{_BANNERS[panel.kind]}</p>'
-        f'<p class="notice"></p></figcaption><div class="screen"><canvas tabindex="0" role="img" '
+        f'<p class="notice"></p></figcaption><div class="screen"><canvas tabindex="0" role="application" '
         f'aria-label="Map of {label}" aria-describedby="keys told-{number}"></canvas>'
         f'<p class="hover" hidden></p><div class="scale" aria-hidden="true"><span></span><i></i></div></div>'
         f'<p class="told" id="told-{number}"></p></figure>'

@@ -67,19 +67,13 @@ class Levels:
     flows: int
 
     @classmethod
-    def of(cls, days: Days, *, most_places: int | None = None) -> Levels:
-        """The finest at which a browser can draw the days, and the drawn flows hold enough of the moves.
-
-        Args:
-            days: what is drawn.
-            most_places: fewer blocks than `MOST_PLACES`, for a still picture.
-        """
-        most = MOST_PLACES if most_places is None else most_places
+    def of(cls, days: Days) -> Levels:
+        """The finest at which a browser can draw the days, and the drawn flows hold enough of the moves."""
         visits = flows = -1
         for level, (_, cells) in enumerate(blocks(days.grid, days.cells)):
             if visits < 0:
                 held = np.unique(cells * SLOTS + np.arange(SLOTS))
-                visits = level if len(held) <= MOST_VISITS and len(np.unique(held // SLOTS)) <= most else -1
+                visits = level if len(held) <= MOST_VISITS and len(np.unique(held // SLOTS)) <= MOST_PLACES else -1
             if flows < 0:
                 _, counts = np.unique(_moves(cells)[2], return_counts=True)
                 flows = level if np.sort(counts)[-MOST_FLOWS:].sum() >= FLOWS_HELD * counts.sum() else -1
@@ -146,7 +140,7 @@ def blocks(grid: Grid, cells: IntArray) -> Iterator[tuple[Grid, IntArray]]:
     if isinstance(grid, H3Grid):
         factors = range(1, grid.resolution + 1)
     else:
-        factors = (2, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 500, 1_000)  # type: ignore[assignment]
+        factors = (2, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 500, 1_000, 5_000, 20_000)  # type: ignore[assignment]
     for factor in factors:
         yield grid.coarse(factor), grid.coarsen(cells.ravel(), factor).reshape(cells.shape)
 

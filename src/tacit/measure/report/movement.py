@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.days import SLOTS, Days, distinct, moves
+from tacit.data.grids import Grid
 from tacit.errors import DataError
-from tacit.measure.maps.panel import Levels, blocks_at, corners, largest_flows
+from tacit.measure.maps.panel import Levels, blocks, blocks_at, corners, largest_flows
 from tacit.measure.mobility_report import Line, MapAdvice
 
 Array = NDArray[np.float64]
@@ -28,7 +29,7 @@ class Picture:
 
     Attributes:
         outlines: [n, k, 2] latitude and longitude of the corners of the blocks.
-        shares: [len(TIMES), n] share of the days that are in each block at `TIMES`.
+        shares: [len(TIMES), n] share of the days in each block at `TIMES`; days outside the picture are in none.
         flows: [m, 5] latitude and longitude of origin and destination, and moves a day; the largest first.
         moving: [47] share of the days that change cell from each slot to the next.
         places: mean number of different cells a day.
@@ -100,19 +101,41 @@ def picture(days: Days) -> Picture:
     Args:
         days: of a released simulator, never of people; at least one.
     """
-    levels = Levels.of(days, most_places=MOST_BLOCKS)
-    grid, cells = blocks_at(days, levels.visits)
+    grid, cells = _within(days)
     places, index = np.unique(cells, return_inverse=True)
     index = index.reshape(cells.shape)
-    shares = np.stack([np.bincount(index[:, slot], minlength=len(places)) for slot in TIMES]) / len(cells)
-    seen = shares.max(axis=0) > 0
-    ends, total = largest_flows(*blocks_at(days, levels.flows), most=FLOWS)
+    shares = np.stack([np.bincount(index[:, k], minlength=len(places)) for k in range(len(TIMES))]) / len(cells)
+    shown = places >= 0
+    ends, total = largest_flows(*blocks_at(days, Levels.of(days).flows), most=FLOWS)
     return Picture(
-        outlines=corners(grid, places[seen]),
-        shares=shares[:, seen],
+        outlines=corners(grid, places[shown]),
+        shares=shares[:, shown],
         flows=np.column_stack([ends.reshape(-1, 4), total / len(cells)]),
         moving=(days.cells[:, 1:] != days.cells[:, :-1]).mean(axis=0),
         places=float(distinct(days.cells)[:, SLOTS - 1].mean()),
         moves=float(moves(days.cells).mean()),
         still=float((moves(days.cells) == 0).mean()),
     )
+
+
+def _within(days: Days) -> tuple[Grid, NDArray[np.int64]]:
+    """A grid and the blocks [D, len(TIMES)] at `TIMES`, -1 outside the middle of the days.
+
+    The middle is the box between the outermost 5 % on each side, with some room; the blocks are the finest of which a
+    page shows no more than it has room for.
+    """
+    seen = days.cells[:, list(TIMES)]
+    cells, index, counts = np.unique(seen, return_inverse=True, return_counts=True)
+    centres = days.grid.centres(cells)
+    inside = np.ones(len(cells), dtype=np.bool_)
+    for values in centres.T:
+        order = np.argsort(values)
+        reached = np.cumsum(counts[order]) / counts.sum()
+        low, high = (values[order][np.searchsorted(reached, part)] for part in (0.05, 0.95))
+        room = 0.15 * (high - low)
+        inside &= (values >= low - room) & (values <= high + room)
+    levels = blocks(days.grid, cells)
+    grid, joined = next(levels)
+    while len(np.unique(joined[inside])) > MOST_BLOCKS:
+        grid, joined = next(levels)
+    return grid, np.where(inside, joined, -1)[index].reshape(seen.shape)

@@ -85,22 +85,13 @@ def close_chart(rows: Sequence[tuple[str, Range, Range, Range | None]], *, title
     return markup(svg)
 
 
-def frame_of(outlines: Array, weights: Array) -> Array:
-    """South-west and north-east [2, 2] of a square map on which all but the outermost 1 % of the weight lies."""
-    centres = outlines.mean(axis=1)
-    reach = np.abs(outlines - centres[:, None]).max(axis=(0, 1))
-    ends = []
-    for axis in (0, 1):
-        order = np.argsort(centres[:, axis])
-        share = np.cumsum(weights[order]) / weights.sum()
-        inside = centres[order, axis][(share >= 0.005) & (share - weights[order] / weights.sum() <= 0.995)]
-        ends.append((inside.min(), inside.max()))
-    low, high = np.array(ends).T
-    low, high = low - reach, high + reach
+def frame_of(outlines: Array) -> Array:
+    """South-west and north-east [2, 2] of a map on which all outlines [n, k, 2] lie, in the shape of the chart."""
+    low, high = outlines.min(axis=(0, 1)), outlines.max(axis=(0, 1))
     wide = math.cos(math.radians((low[0] + high[0]) / 2))
-    sides = np.array([high[0] - low[0], (high[1] - low[1]) * wide])
-    side = 1.04 * np.array([max(sides[0], sides[1] * _HEIGHT / WIDTH), max(sides[1], sides[0] * WIDTH / _HEIGHT)])
-    middle, half = (low + high) / 2, side / np.array([2.0, 2.0 * wide])
+    up, across = high[0] - low[0], (high[1] - low[1]) * wide
+    sides = 1.04 * np.array([max(up, across * _HEIGHT / WIDTH), max(across, up * WIDTH / _HEIGHT)])
+    middle, half = (low + high) / 2, sides / np.array([2.0, 2.0 * wide])
     return np.stack([middle - half, middle + half])
 
 

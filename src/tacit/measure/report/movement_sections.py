@@ -69,6 +69,7 @@ def moved(report: MovementReport) -> dict[str, Any]:
         "flows": None if drawn is None or not len(drawn.flows) else _flows(drawn),
         "rhythm": None if drawn is None else _rhythm(drawn),
         "map": report.map,
+        "outside": 0.0 if drawn is None else 100 * (1 - float(drawn.shares.sum(axis=1).mean())),
         "close_chart": _close(report.lines) if report.lines else None,
         "close_rows": [_row(line) for line in report.lines],
         "control": any(line.control is not None for line in report.lines),
@@ -120,14 +121,14 @@ def _advised(advice: MapAdvice) -> str:
     """The advice on one kind of map in a sentence."""
     name = advice.map[:1].upper() + advice.map[1:]
     error = number(float(f"{advice.relative_error:.2g}"))
-    told = f"{name}: over {advice.cells:,} cells the noise is {error} times what a mean cell holds"
+    told = f"{name}: over {number(advice.cells)} cells the noise is {error} times what a mean cell holds"
     if advice.usable:
         return f"{told}; they can be read."
     return f"{told}; read single cells on maps of at most {advice.most_cells:,} cells alone."
 
 
 def _maps(drawn: Picture) -> list[dict[str, Any]]:
-    frame, top = _frame(drawn), max(1e-12, float(np.quantile(drawn.shares[drawn.shares > 0], 0.998)))
+    frame, top = frame_of(drawn.outlines), max(1e-12, float(np.quantile(drawn.shares[drawn.shares > 0], 0.998)))
     found = []
     for slot, shares in zip(TIMES, drawn.shares, strict=True):
         busiest = float(shares.max())
@@ -140,13 +141,9 @@ def _maps(drawn: Picture) -> list[dict[str, Any]]:
 def _flows(drawn: Picture) -> dict[str, Any]:
     largest = 1000 * float(drawn.flows[0, 4])
     title = f"The {len(drawn.flows)} largest flows between blocks; the widest is {largest:.3g} moves per 1,000 days"
-    chart = flow_map(drawn.flows, frame=_frame(drawn), title=title)
+    chart = flow_map(drawn.flows, frame=frame_of(drawn.outlines), title=title)
     note = f"the {len(drawn.flows)} largest flows; the widest is {largest:.3g} per 1,000 days"
     return {"label": "All day", "note": note, "chart": chart}
-
-
-def _frame(drawn: Picture) -> np.ndarray:
-    return frame_of(drawn.outlines, drawn.shares.sum(axis=0))
 
 
 def _rhythm(drawn: Picture) -> Markup:
