@@ -12,7 +12,7 @@ from typing import Any, Union, get_args, get_origin
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from tacit.cli import INTERRUPTED, commands, data_commands, expert_commands, policy_commands
+from tacit.cli import INTERRUPTED, commands, data_commands, expert_commands, movement_commands, policy_commands
 from tacit.cli.console import complain
 from tacit.errors import TacitError
 
@@ -32,6 +32,7 @@ _OPTIONAL = {
     "Box2D": "box2d",
     "onnx": "onnx",
     "tensorboard": "tensorboard",
+    "h3": "h3",
 }
 """Package -> the extra of tacit that installs it."""
 
@@ -87,7 +88,8 @@ def _guarded(command: object) -> int:
         complain(str(error))
         return error.exit_code
     except KeyboardInterrupt as stop:
-        told = "nothing is lost: give the same command with --resume" if hasattr(command, "resume") else str(stop)
+        again = "nothing is lost: give the same command with --resume" if hasattr(command, "resume") else ""
+        told = str(stop) or again
         complain(f"Interrupted; {told}." if told else "Interrupted.")
         return INTERRUPTED
     except BrokenPipeError:
@@ -145,6 +147,18 @@ def _run(command: object) -> None:
             from tacit.cli.learn import learn
 
             learn(command)
+        case movement_commands.Imitate():
+            from tacit.cli.imitate import imitate
+
+            imitate(command)
+        case movement_commands.Generate():
+            from tacit.cli.generate import generate
+
+            generate(command)
+        case movement_commands.Map():
+            from tacit.cli.generate import draw
+
+            draw(command)
         case policy_commands.Play():
             from tacit.cli.play import play
 

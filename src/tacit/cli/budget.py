@@ -101,7 +101,7 @@ def open_ledger(command: Budget, unit: Unit) -> Iterator[Ledger]:
     Raises:
         LedgerError: the ledger is bound to another unit or budget, damaged, held by another process, or not the one
             that lies beside the records.
-        KeyboardInterrupt: as it came; it says so if this run had charged or claimed something.
+        KeyboardInterrupt: as it came; it says so if this run had charged or claimed something and cannot be resumed.
     """
     require_only(command)
     path, epsilon, delta = ledger_path(command), command.budget_epsilon, command.budget_delta
@@ -114,7 +114,8 @@ def open_ledger(command: Budget, unit: Unit) -> Iterator[Ledger]:
         try:
             yield ledger
         except KeyboardInterrupt:
-            if any(entry.kind in ("reserve", "claim") for entry in ledger.entries()[before:]):
+            charged = any(entry.kind in ("reserve", "claim") for entry in ledger.entries()[before:])
+            if charged and not hasattr(command, "resume"):
                 raise KeyboardInterrupt(f"what was charged stays charged (see tacit ledger show {path})") from None
             raise
         finally:

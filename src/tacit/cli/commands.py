@@ -10,6 +10,7 @@ from tyro.conf import Positional, subcommand
 
 from tacit.cli.data_commands import DataChain, DataImport, DataInspect, DataMaze
 from tacit.cli.expert_commands import Learn
+from tacit.cli.movement_commands import Generate, Imitate, Map
 from tacit.cli.policy_commands import Export, Play, Train
 from tacit.units import Relation
 
@@ -277,6 +278,9 @@ Command = (
     | Annotated[Evaluate, subcommand("evaluate")]
     | Annotated[Train, subcommand("train")]
     | Annotated[Learn, subcommand("learn")]
+    | Annotated[Imitate, subcommand("imitate")]
+    | Annotated[Generate, subcommand("generate")]
+    | Annotated[Map, subcommand("map")]
     | Annotated[Play, subcommand("play")]
     | Annotated[Export, subcommand("export")]
     | Annotated[Sample, subcommand("sample")]

@@ -5,6 +5,7 @@ report.html         the report
 certificate.json    the certificate, and certificate.md for people
 evaluation.json     the released evaluation
 model/, policy/     the released synthesizer, the released policy
+simulator/          the released simulator of movement, and map.html with days of it
 minari/             the synthetic dataset, as Minari's folder of datasets
 checkpoint/         public state of the training, until it is done
 ledger              what was spent, where the people are simulated: not to be published
@@ -138,7 +139,7 @@ class RunFolder:
             raise FileError(
                 "run.json is missing, truncated or of another kind",
                 where=str(self.path),
-                expected="the folder of a run of `tacit demo`, `synthesize`, `evaluate`, `train` or `learn`",
+                expected="the folder of a run of `tacit demo`, `synthesize`, `evaluate`, `train`, `learn` or `imitate`",
                 remedy="check the path, or start a new run in another folder",
             )
         return value

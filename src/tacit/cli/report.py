@@ -6,7 +6,7 @@ from tacit.cli import commands
 from tacit.cli.console import say
 from tacit.cli.folders import RunFolder
 from tacit.errors import FileError
-from tacit.measure.report import EvaluationReport, ExpertsReport, PolicyReport, Report, render, storage
+from tacit.measure.report import EvaluationReport, ExpertsReport, MovementReport, PolicyReport, Report, render, storage
 from tacit.privacy.certificate import Certificate
 
 
@@ -28,7 +28,12 @@ def report(command: commands.Report) -> None:
         )
     certificate = Certificate.load(run.inside("certificate.json"))
     certificate.verify()
-    kinds: dict[str, storage.Kind] = {"evaluate": EvaluationReport, "train": PolicyReport, "learn": ExpertsReport}
+    kinds: dict[str, storage.Kind] = {
+        "evaluate": EvaluationReport,
+        "train": PolicyReport,
+        "learn": ExpertsReport,
+        "imitate": MovementReport,
+    }
     kind = kinds.get(stored["command"], Report)
     run.write("report.html", render(storage.from_json(kind, stored["report"], certificate.to_json())))
     say(f"Wrote {run.path / 'report.html'}")

@@ -1,0 +1,216 @@
+"""`tacit generate` and `tacit map`: days of a released simulator as files, and on a map, at no further cost."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from tacit import hub
+from tacit.cli import day_files
+from tacit.cli.console import progress, say
+from tacit.cli.movement_commands import Format, Generate, Map
+from tacit.cli.movement_runs import Generator
+from tacit.cli.movement_words import read_grid
+from tacit.data import geoparquet, mobility, trips
+from tacit.data.days import Days
+from tacit.errors import DataError, FileError
+from tacit.measure import maps
+from tacit.methods.imitation import Simulator
+from tacit.methods.imitation.baselines.markov import BlockChain
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.release import Release
+
+MOST = 1_000_000
+"""Days of one call: more of them do not fit the memory of a small machine."""
+DATASET = "movement-v0"
+"""Id of the dataset of `--format minari`."""
+_OF: dict[str, tuple[Format, ...]] = {
+    "date": ("geojson", "geoparquet"),
+    "factor": ("od", "visits"),
+    "by_slot": ("od",),
+}
+"""Options that belong to some formats only."""
+UNUSABLE = "NOT TO BE USED"
+"""How a certificate begins what its simulator must not be used for."""
+
+
+def generate(command: Generate) -> None:
+    """Verify, draw, write.
+
+    Raises:
+        DataError: there is no day, or there are too many.
+        FileError: the folder is damaged or holds something else, or the output exists.
+        CertificateError: the simulator's certificate was edited.
+    """
+    _require_free(command.out)
+    _require_days(command.days, command.seed, "generate")
+    _require_meaning(command)
+    release = simulator_in(command.simulator)
+    with progress(f"Drawing {command.days:,} days"):
+        days = release.value.generate(command.days, seed=command.seed)
+    with progress(f"Writing {command.out}"):
+        _write(command, days, release)
+    say(f"Wrote {command.out}")
+    if command.format == "csv":
+        say(f"Wrote {day_files.sidecar(command.out)} (the grid of its cells, and the certificate)")
+    say(release.certificate.sentence)
+    for line in cautions(release.certificate):
+        say(f"Caution  {line}.")
+
+
+def draw(command: Map) -> None:
+    """Verify, draw, write the page.
+
+    Raises:
+        DataError: there is no day, or days that were not declared to be published would be shown.
+        FileError: a file is damaged or holds something else, or the output exists.
+        CertificateError: a certificate was edited.
+    """
+    _require_free(command.out)
+    _require_days(command.days, command.seed, "map")
+    first, certificate = _panel(command, command.source)
+    panels = [first]
+    if command.beside is not None:
+        panels.append(_beside(command, command.beside, first))
+    elif command.published or command.grid is not None:
+        option = "--published" if command.published else "--grid"
+        raise _refused(f"{option} has no meaning here", "it with --beside and an .npz file", f"leave {option} out")
+    with progress("Drawing the map"):
+        page = maps.render(
+            panels,
+            title=command.title or f"Simulated movement: {command.source.name}",
+            promise=certificate.sentence,
+            cautions=cautions(certificate),
+            trips=command.trips,
+        )
+    with command.out.open("x", encoding="utf-8") as file:
+        file.write(page)
+    say(f"Wrote {command.out}: one file, which needs no network.")
+    say(certificate.sentence)
+
+
+def simulator_in(folder: Path) -> Release[Generator]:
+    """The released simulator in a folder.
+
+    Raises:
+        FileError: the folder is damaged or holds something else.
+        CertificateError: the certificate was edited.
+    """
+    if (folder / "simulator").is_dir():  # the folder of the run
+        folder = folder / "simulator"
+    if not folder.is_dir():
+        raise FileError(
+            "this is a file" if folder.exists() else "there is no such folder",
+            where=str(folder),
+            expected="the simulator of a run of `tacit imitate`",
+            remedy="check the path, or release one: tacit imitate --city 500 --out RUN --epsilon 2 --delta 1e-5",
+        )
+    release = hub.load(folder)
+    if not isinstance(release.value, Simulator | BlockChain):
+        raise FileError(
+            "the release is no simulator of movement",
+            where=str(folder),
+            expected="the simulator of a run of `tacit imitate`",
+            remedy="play a policy with `tacit play`, and draw rows of a model with `tacit sample`",
+        )
+    return release
+
+
+def cautions(certificate: Certificate) -> tuple[str, ...]:
+    """What a simulator must not be used for, as its certificate says it."""
+    return tuple(line for line in certificate.to_json()["not_protected"] if line.startswith(UNUSABLE))
+
+
+def _write(command: Generate, days: Days, release: Release[Generator]) -> None:
+    certificate, out = release.certificate, command.out
+    when: dict[str, Any] = {} if command.date is None else {"date": trips.parse_date(command.date)}
+    match command.format:
+        case "csv":
+            day_files.write(days, out, certificate)
+        case "geojson":
+            trips.to_geojson(days, out, **when)
+        case "geoparquet":
+            geoparquet.to_geoparquet(days, out, **when)
+        case "trips-json":
+            trips.to_trips_json(days, out)
+        case "od":
+            trips.to_flows_csv(days, out, factor=command.factor, by_slot=command.by_slot)
+        case "visits":
+            trips.to_visits_csv(days, out, factor=command.factor)
+        case "minari":
+            data = days.trajectories(simulated=True)
+            out.mkdir(parents=True)
+            data.to_minari(DATASET, root=out, certificate=certificate.to_json(), description=certificate.sentence)
+
+
+def _panel(command: Map, source: Path) -> tuple[maps.Panel, Certificate]:
+    """What a simulator draws, or what is in a file that `tacit generate` wrote."""
+    if source.suffix == ".csv":
+        with progress("Reading the days"):
+            days, certificate = day_files.read(source)
+        return maps.Panel(source.name, days, "synthetic"), certificate
+    release = simulator_in(source)
+    with progress(f"Drawing {command.days:,} days"):
+        days = release.value.generate(command.days, seed=command.seed)
+    return maps.Panel(f"{source.name}, {command.days:,} days", days, "synthetic"), release.certificate
+
+
+def _beside(command: Map, source: Path, first: maps.Panel) -> maps.Panel:
+    if source.suffix != ".npz":
+        return _panel(command, source)[0]
+    if not command.published:
+        raise _refused(
+            "the days of the .npz file are real people's, and will be shown as they are",
+            "--published, which declares that these days were published",
+            "never show private records: draw another simulator beside instead",
+        )
+    grid = first.days.grid if command.grid is None else read_grid(command.grid)
+    with progress("Reading the published days"):
+        days = mobility.from_cells(source, grid)
+    return maps.Panel(source.name, days, "public")
+
+
+def _require_meaning(command: Generate) -> None:
+    for name, formats in _OF.items():
+        if getattr(command, name) not in (None, False) and command.format not in formats:
+            option = f"--{name.replace('_', '-')}"
+            told = f"--format {' or '.join(formats)}, not {command.format}"
+            raise DataError(
+                f"{option} has no meaning here", where="generate", expected=told, remedy=f"leave {option} out"
+            )
+    if command.factor is not None and command.factor < 1:
+        raise DataError(
+            f"--factor is {command.factor}",
+            where="generate",
+            expected="a whole number >= 1",
+            remedy="give --factor 4, or leave it out",
+        )
+    if command.date is not None:
+        trips.parse_date(command.date)
+
+
+def _require_free(path: Path) -> None:
+    if os.path.lexists(path):
+        raise FileError(
+            "there is something in this place already",
+            where=str(path),
+            expected="a name that is still free",
+            remedy="choose another name",
+        )
+
+
+def _require_days(days: int, seed: int, where: str) -> None:
+    if not 1 <= days <= MOST:
+        raise DataError(
+            f"--days is {days}",
+            where=where,
+            expected=f"a whole number from 1 to {MOST:,}",
+            remedy="draw more of them with other seeds" if days > MOST else "give --days 1000",
+        )
+    if seed < 0:
+        raise DataError(f"--seed is {seed}", where=where, expected="a whole number >= 0", remedy="leave it out")
+
+
+def _refused(what: str, expected: str, remedy: str) -> DataError:
+    return DataError(what, where="map", expected=expected, remedy=remedy)

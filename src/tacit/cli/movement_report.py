@@ -1,0 +1,137 @@
+"""What `tacit imitate` measures after the release, and shows: public figures, and comparisons with simulated people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import numpy as np
+
+from tacit.cli import outcome
+from tacit.cli.console import progress
+from tacit.cli.folders import RunFolder
+from tacit.cli.generate import cautions
+from tacit.cli.movement_commands import Imitate
+from tacit.cli.movement_runs import Generator, Released, again
+from tacit.cli.movement_words import Plan, silent
+from tacit.data.days import SLOTS, Days
+from tacit.data.grids import Grid
+from tacit.measure import maps, mobility, mobility_report
+from tacit.measure.mobility_report import Line, MapAdvice
+from tacit.measure.report import MovementReport, picture
+from tacit.methods import imitation
+from tacit.methods.imitation import pategail
+from tacit.methods.imitation.starts import CLIP, STARTS, HomeSums
+from tacit.privacy.vault import Vault
+
+METHODS = {
+    "one-shot": "one noisy release of what people do, and a simulator that imitates it",
+    "table": "a noisy table of actions",
+    "epr": "four noisy numbers: exploration and preferential return",
+    "markov": "a noisy chain of moves between blocks",
+    "timegeo": "noisy rhythms of bursts, homes and returns",
+    "pategail": "noisy rewards by critics that never leave their people's devices (PateGAIL++)",
+}
+DAYS = 10_000
+"""Of each side, as many are compared at most."""
+SETS: tuple[mobility.Set, ...] = ("sequence", "robust")
+MAP = "map.html"
+SHOWN = 2_000
+"""Days of each side on the map."""
+REASON = "measures of movement"
+
+
+def report(command: Imitate, plan: Plan, release: Released, days: Days | None, run: RunFolder) -> MovementReport:
+    """The page's inputs; the map that it names is written.
+
+    Args:
+        command: the options.
+        plan: calibrated.
+        release: what came out.
+        days: simulated people's, to compare with; None for real ones.
+        run: the folder of the run.
+    """
+    with progress("Drawing days"):
+        drawn = release.value.generate(DAYS, seed=command.seed + 1)
+    return MovementReport(
+        title=run.path.name,
+        certificate=release.certificate.to_json(),
+        verify=outcome.VERIFY,
+        method=METHODS[command.method],
+        days=DAYS,
+        advice=advice(plan, release.value.grid),
+        lines=() if days is None else compared(command, plan, drawn, days),
+        picture=picture(drawn),
+        map=draw(run, release, drawn, days),
+    )
+
+
+def compared(command: Imitate, plan: Plan, drawn: Days, days: Days) -> tuple[Line, ...]:
+    """Measures of drawn days against simulated people's, beside what noise alone makes."""
+    some = first(days, DAYS)
+    noise = again(silent(plan), days, seed=command.seed, told="Imitating noise alone").generate(DAYS, seed=command.seed)
+    with progress("Comparing with the simulated people"):
+        return tuple(
+            line for metrics in SETS for line in mobility_report.lines(some, drawn, metrics=metrics, control=noise)
+        )
+
+
+def draw(run: RunFolder, release: Released, drawn: Days, days: Days | None) -> str:
+    """Write the map of drawn days, beside simulated people's where these are nobody's; the name of its file."""
+    panels = [maps.Panel("Drawn days", first(drawn, SHOWN), "synthetic")]
+    if days is not None:
+        panels.append(maps.Panel("Simulated people", first(days, SHOWN), "simulated"))
+    with progress("Drawing the map"):
+        page = maps.render(
+            panels,
+            title=f"Simulated movement: {run.path.name}",
+            promise=release.certificate.sentence,
+            cautions=cautions(release.certificate),
+        )
+    run.write(MAP, page)
+    return MAP
+
+
+def advice(plan: Plan, grid: Grid) -> tuple[MapAdvice, ...]:
+    """Which maps can be read, from the known noise of where days begin."""
+    if isinstance(plan, imitation.Plan) and not plan.shares.starts:
+        return ()
+    assert plan.unit is not None
+    noise = noise_of_starts(plan)
+    homes = HomeSums.sized(grid, plan.unit.size, noise)
+    if homes.farther is not None:
+        noise *= math.sqrt(2)
+    return mobility_report.map_advice(noise, grid.size)
+
+
+def noise_of_starts(plan: Plan) -> float:
+    """Standard deviation of the noise of each released share of homes."""
+    if isinstance(plan, imitation.Plan | pategail.Plan):
+        return plan.noise_of(STARTS)
+    assert plan.unit is not None
+    return (plan.noise_of(STARTS) or 0.0) * CLIP / plan.unit.size
+
+
+def look(vault: Vault, simulator: Generator, run: RunFolder) -> None:
+    """The curator's own figures, under private/, noted in the ledger."""
+    run.inside("private")
+    drawn = simulator.generate(DAYS, seed=0)
+
+    def measured(rows: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        steps = SLOTS - 1
+        cells = np.concatenate(
+            [rows["observations"].reshape(-1, steps), rows["next_observations"].reshape(-1, steps)[:, -1:]], axis=1
+        )
+        real = Days(cells, np.arange(len(cells)), simulator.grid)
+        return {name: mobility.divergences(real, drawn, metrics=name) for name in get_args(mobility.Set)}
+
+    vault.nonprivate(measured, reason=REASON, folder=run.path)
+
+
+def first(days: Days, most: int) -> Days:
+    """So many days at most, of as many people as have them."""
+    if len(days.cells) <= most:
+        return days
+    kept = np.arange(len(days.cells)) < most
+    return Days(days.cells[kept], days.person[kept], days.grid)

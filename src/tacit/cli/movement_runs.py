@@ -1,0 +1,69 @@
+"""What runs behind `tacit imitate`: a calibrated plan over days, by the door that serves it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from tacit.cli.console import progress
+from tacit.cli.movement_words import Plan
+from tacit.data.days import Days
+from tacit.data.grids import Grid
+from tacit.methods import imitation
+from tacit.methods.imitation import Simulator, baselines, pategail
+from tacit.methods.imitation.baselines.markov import BlockChain
+from tacit.privacy.federated_vault import FederatedVault
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.release import Release
+from tacit.privacy.stacked_devices import StackedDevices
+from tacit.privacy.vault import Vault
+
+Generator = Simulator | BlockChain
+Released = Release[Simulator] | Release[BlockChain] | Release[Simulator | BlockChain]
+
+
+def vault_of(plan: Plan, days: Days, ledger: Ledger, *, simulated: bool) -> Vault | FederatedVault:
+    """The vault whose doors the plan needs: one over devices where these add noise or keep critics.
+
+    Raises:
+        DataError: there are more people than the population.
+    """
+    data = days.trajectories(simulated=simulated)
+    if isinstance(plan, pategail.Plan) or (isinstance(plan, imitation.Plan) and plan.noise != "server"):
+        return FederatedVault(StackedDevices(data), ledger)
+    return Vault(data, ledger)
+
+
+def fitted(plan: Plan, vault: Vault | FederatedVault, grid: Grid, *, seed: int, told: str) -> Released:
+    """The release of a plan.
+
+    Args:
+        plan: calibrated.
+        vault: what `vault_of` opened for it.
+        grid: of the days.
+        seed: of the days that are played.
+        told: what progress says.
+
+    Raises:
+        PlanExhausted, BudgetExceeded: the ledger refuses.
+    """
+    with progress(told) as advance:
+        if isinstance(plan, pategail.Plan):
+            assert isinstance(vault, FederatedVault)
+            return pategail.fit(plan, vault, grid=grid, seed=seed, progress=advance)
+        if isinstance(plan, imitation.Plan):
+            return imitation.fit(plan, vault, grid=grid, seed=seed)
+        return baselines.fit(plan, vault, grid=grid)
+
+
+def again(plan: Plan, days: Days, *, seed: int, told: str) -> Generator:
+    """What another plan makes of simulated days, under a ledger that is thrown away."""
+    assert plan.unit is not None
+    assert plan.epsilon is not None
+    assert plan.delta is not None
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Ledger(Path(folder, "ledger"), plan.unit, epsilon=plan.epsilon, delta=plan.delta) as ledger,
+    ):
+        vault = vault_of(plan, days, ledger, simulated=True)
+        return fitted(plan, vault, days.grid, seed=seed, told=told).value
