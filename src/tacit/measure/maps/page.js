@@ -37,7 +37,7 @@ function setTime(time) {
   $("slider").value = state.time;
   $("slider").setAttribute("aria-valuetext", clockOf(state.time));
   $("clock").textContent = clockOf(state.time);
-  for (const [k, bar] of [...$("pulse").children].entries()) bar.classList.toggle("past", k < state.time);
+  for (const [k, bar] of [...$("pulse").children].entries()) bar.classList.toggle("past", k + 0.5 < state.time);
   redraw();
 }
 
@@ -234,11 +234,11 @@ function words() {
   $("widest").textContent = `moves between blocks, from pale to strong; the widest is ${short(1000 * WIDEST)} per 1,000 days`;
   const moving = panels[0].moving;
   const most = Math.max(1e-9, ...moving);
-  for (let slot = 0; slot < SLOTS; slot++) {
-    const value = slot ? moving[slot - 1] : 0;
+  for (let slot = 1; slot < SLOTS; slot++) {
+    // Moves take the half-hour between the middles of two slots.
     const bar = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-    const height = Math.max(1.5, (44 * value) / most);
-    for (const [name, at] of Object.entries({ x: slot * 10 + 1, y: 48 - height, width: 8, height })) {
+    const height = Math.max(1.5, (44 * moving[slot - 1]) / most);
+    for (const [name, at] of Object.entries({ x: slot * 10 - 4, y: 48 - height, width: 8, height })) {
       bar.setAttribute(name, at);
     }
     $("pulse").append(bar);
