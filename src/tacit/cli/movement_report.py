@@ -37,8 +37,6 @@ DAYS = 10_000
 """Of each side, as many are compared at most."""
 SETS: tuple[mobility.Set, ...] = ("sequence", "robust")
 MAP = "map.html"
-SHOWN = 2_000
-"""Days of each side on the map."""
 REASON = "measures of movement"
 
 
@@ -79,9 +77,9 @@ def compared(command: Imitate, plan: Plan, drawn: Days, days: Days) -> tuple[Lin
 
 def draw(run: RunFolder, release: Released, drawn: Days, days: Days | None) -> str:
     """Write the map of drawn days, beside simulated people's where these are nobody's; the name of its file."""
-    panels = [maps.Panel("Drawn days", first(drawn, SHOWN), "synthetic")]
+    panels = [maps.Panel("Drawn days", drawn, "synthetic")]
     if days is not None:
-        panels.append(maps.Panel("Simulated people", first(days, SHOWN), "simulated"))
+        panels.append(maps.Panel("Simulated people", evenly(days, DAYS), "simulated"))
     with progress("Drawing the map"):
         page = maps.render(
             panels,
@@ -127,6 +125,12 @@ def look(vault: Vault, simulator: Generator, run: RunFolder) -> None:
         return {name: mobility.divergences(real, drawn, metrics=name) for name in get_args(mobility.Set)}
 
     vault.nonprivate(measured, reason=REASON, folder=run.path)
+
+
+def evenly(days: Days, most: int) -> Days:
+    """So many days at most, of people of every kind: a map of the first few people would show their homes alone."""
+    kept = np.unique(np.linspace(0, len(days.cells) - 1, min(most, len(days.cells))).astype(np.int64))
+    return Days(days.cells[kept], days.person[kept], days.grid)
 
 
 def first(days: Days, most: int) -> Days:
