@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from tacit.data.grids import Grid
 from tacit.errors import PlanError
-from tacit.methods.imitation.baselines.people import Silent
 from tacit.methods.imitation.jumps import JUMPS, JumpSums
 from tacit.methods.imitation.label import label
 from tacit.methods.imitation.matching import match
 from tacit.methods.imitation.moves import MOVES_PART, Moves, Vector
 from tacit.methods.imitation.plan import Plan
+from tacit.methods.imitation.silent import Silent
 from tacit.methods.imitation.simulator import Simulator
 from tacit.methods.imitation.starts import STARTS, HomeSums, Starts
 from tacit.privacy.federated_vault import FederatedVault

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+from tacit.methods.imitation.cautions import few
 from tacit.methods.imitation.plan import Plan
 from tacit.privacy.labels import Label
-
-FEW = 1_000
-"""Below so many people for each unit of noise, maps of where trips go are not to be used."""
 
 
 def label(plan: Plan) -> Label:
@@ -37,17 +35,6 @@ def label(plan: Plan) -> Label:
         f"others who are in the days of many {name}s, such as a place that all of them visit",
         f"several {name}s who are one person, where ids do not show it",
         "every public parameter of the plan",
-        *few(plan),
+        *few(plan.unit, plan.noise_multiplier),
     )
     return Label(covered, not_covered, not_protected)
-
-
-def few(plan: Plan) -> tuple[str, ...]:
-    """What a small population must not use the simulator for."""
-    if plan.unit is None or (plan.noise_multiplier or 0.0) * FEW <= plan.unit.size:
-        return ()
-    return (
-        f"NOT TO BE USED: maps, origin-destination tables and visits by time of day. {plan.unit.size:,} "
-        f"{plan.unit.name}s at this noise tell how people move, not where: starts and trips are spread over blocks by "
-        "the noise",
-    )

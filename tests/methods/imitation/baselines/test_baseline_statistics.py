@@ -10,7 +10,8 @@ from tacit.data.grids import RegularGrid
 from tacit.envs.movement import play
 from tacit.envs.spaces import JumpLaw
 from tacit.methods.imitation.baselines import epr, markov, timegeo
-from tacit.methods.imitation.baselines.people import Averages, Mean, Silent
+from tacit.methods.imitation.baselines.people import Averages, Mean
+from tacit.methods.imitation.silent import Silent
 
 GRID = RegularGrid(30.0, 100.0, 30.99, 100.99, 0.01)
 SPACE = JumpLaw(GRID, (1.0, 5.0, 20.0), (0.7, 0.3))

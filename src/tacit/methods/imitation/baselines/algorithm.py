@@ -12,11 +12,12 @@ from tacit.errors import PlanError
 from tacit.methods.imitation.baselines import epr, markov, table, timegeo
 from tacit.methods.imitation.baselines.label import label
 from tacit.methods.imitation.baselines.markov import BlockChain, Transitions
-from tacit.methods.imitation.baselines.people import Averages, Floats, Mean, Silent
+from tacit.methods.imitation.baselines.people import Averages, Floats, Mean
 from tacit.methods.imitation.baselines.plan import Plan
 from tacit.methods.imitation.jumps import JUMPS, JumpSums
 from tacit.methods.imitation.moves import MOVES_PART, Moves, Vector
 from tacit.methods.imitation.policy import TablePolicy
+from tacit.methods.imitation.silent import Silent
 from tacit.methods.imitation.simulator import Simulator
 from tacit.methods.imitation.starts import STARTS, HomeSums, Starts
 from tacit.privacy.federated_vault import FederatedVault

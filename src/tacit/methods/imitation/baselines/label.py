@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tacit.methods.imitation.baselines.plan import Plan
+from tacit.methods.imitation.cautions import few
 from tacit.privacy.labels import Label
 
 
@@ -27,5 +28,6 @@ def label(plan: Plan) -> Label:
             f"what most {name}s have in common: it is what is released",
             f"several {name}s who are one person, where ids do not show it",
             "every public parameter of the plan, and the grid",
+            *few(plan.unit, plan.noise_multiplier),
         ),
     )

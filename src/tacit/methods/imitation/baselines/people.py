@@ -51,23 +51,3 @@ class Mean:
     def __call__(self, rows: Rows, state: object = None) -> Floats:
         """A summary of U people -> [U, d]."""
         return np.asarray(rows["mean"], np.float64)
-
-
-@dataclass(frozen=True)
-class Silent:
-    """A contribution that says nothing: the control in which a release is its noise alone, population and all.
-
-    Args:
-        contribution: whose place it takes.
-    """
-
-    contribution: Any
-
-    @property
-    def summary(self) -> Any:
-        """That of the contribution, if it has one."""
-        return getattr(self.contribution, "summary", None)
-
-    def __call__(self, rows: Rows, state: object = None) -> Floats:
-        """Zeros of the contribution's shape."""
-        return np.zeros_like(np.asarray(self.contribution(rows, state), np.float64))
