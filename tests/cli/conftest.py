@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.cli import main
+from tacit.cli import main, movement_report
 
 
 @pytest.fixture(scope="session")
@@ -26,4 +26,18 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a tiny `tacit train` with one further epsilon and scalars; copy it before changing anything."""
     folder = tmp_path_factory.mktemp("train") / "run"
     assert main([*POLE, "--out", str(folder), "--compare", "8", "--tensorboard"]) == 0
+    return folder
+
+
+TOWN = ("--city", "60", "--days", "4", "--delta", "1e-3")
+"""Sixty people with four days each."""
+
+
+@pytest.fixture(scope="session")
+def imitated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small `tacit imitate` of a city; copy it before changing anything."""
+    folder = tmp_path_factory.mktemp("imitate") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(movement_report, "DAYS", 300)
+        assert main(["imitate", *TOWN, "--epsilon", "4", "--out", str(folder)]) == 0
     return folder
