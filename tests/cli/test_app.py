@@ -29,7 +29,8 @@ SYNTHESIZE = ("synthesize", "data", "--out", "x", "--population", "9", "--epsilo
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     words = capsys.readouterr().out
-    for command in ("demo", "data", "synthesize", "evaluate", "sample", "report", "certificate", "ledger"):
+    kept = ("demo", "data", "synthesize", "evaluate", "sample", "report", "certificate", "ledger")
+    for command in (*kept, "imitate", "generate", "map"):
         assert f"• {command} " in words
 
 

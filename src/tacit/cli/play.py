@@ -112,10 +112,11 @@ def _policy(folder: Path) -> Release[Any]:
         )
     release = hub.load(folder)
     if not isinstance(release.value, Learned | Taught):
+        moves = hasattr(release.value, "generate")
         raise FileError(
-            "the release is a synthesizer, and does not act",
+            f"the release is a {'simulator of movement' if moves else 'synthesizer'}, and does not act",
             where=str(folder),
             expected="the policy of a run of `tacit train` or `tacit learn`",
-            remedy="draw rows from it with `tacit sample`",
+            remedy=f"draw {'days' if moves else 'rows'} from it with `tacit {'generate' if moves else 'sample'}`",
         )
     return release

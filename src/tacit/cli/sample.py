@@ -33,11 +33,12 @@ def sample(command: Sample) -> None:
         )
     release = hub.load(command.model)
     if not isinstance(release.value, Synthesizer):
+        moves = hasattr(release.value, "generate")
         raise FileError(
-            "the release is a policy, and rows come from a synthesizer",
+            f"the release is a {'simulator of movement' if moves else 'policy'}, and rows come from a synthesizer",
             where=str(command.model),
             expected="the model of a run of `tacit demo` or `tacit synthesize`",
-            remedy="play the policy with `tacit play`",
+            remedy="draw days with `tacit generate`" if moves else "play the policy with `tacit play`",
         )
     with progress(f"Sampling {command.count:,} rows"):
         data = release.value.sample(command.count, seed=command.seed)
