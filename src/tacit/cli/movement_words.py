@@ -139,6 +139,7 @@ def cut(
         raise _bad_box(
             "latitudes and longitudes of --box are swapped" if turned else "--box is empty or not on the earth",
             "SOUTH WEST NORTH EAST in degrees: latitude, longitude, latitude, longitude",
+            "put the latitudes first" if turned else "give the box of the region, its south-west corner first",
         )
     side = degrees if metres is None else metres
     if side is None or not (math.isfinite(side) and side > 0) or (metres is not None and metres < LEAST_METRES):
@@ -152,7 +153,11 @@ def cut(
     width = side if metres is None else step / math.cos(math.radians((south + north) / 2))
     rows, columns = (max(1, math.ceil(round(n, 6))) for n in ((north - south) / step, (east - west) / width))
     if rows * columns < FEWEST_CELLS:
-        raise _bad_box(f"--box is too small: it holds {rows * columns} cell", f"a region of at least {FEWEST_CELLS}")
+        raise _bad_box(
+            f"--box is too small: it holds {rows * columns} cell",
+            f"a region of at least {FEWEST_CELLS}",
+            "widen --box, or give a smaller --cell",
+        )
     first = south + step / 2, west + width / 2
     last = min(first[0] + (rows - 1) * step, 90.0), min(first[1] + (columns - 1) * width, 180.0)
     return RegularGrid(min(first[0], last[0]), min(first[1], last[1]), *last, step, width)
@@ -173,5 +178,5 @@ def require_answerable(plan: Plan, grid: Grid) -> None:
         raise DataError(error.what, where="--homes", expected=error.expected, remedy=remedy) from None
 
 
-def _bad_box(what: str, expected: str) -> DataError:
-    return DataError(what, where="imitate", expected=expected, remedy="mend --box, or give a smaller --cell")
+def _bad_box(what: str, expected: str, remedy: str) -> DataError:
+    return DataError(what, where="imitate", expected=expected, remedy=remedy)
