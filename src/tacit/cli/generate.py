@@ -79,7 +79,7 @@ def draw(command: Map) -> None:
     with progress("Drawing the map"):
         page = maps.render(
             panels,
-            title=command.title or f"Simulated movement: {command.source.name}",
+            title=command.title or f"Simulated movement: {command.source.resolve().name}",
             promise=certificate.sentence,
             cautions=cautions(certificate),
             trips=command.trips,
@@ -153,7 +153,7 @@ def _panel(command: Map, source: Path) -> tuple[maps.Panel, Certificate]:
     release = simulator_in(source)
     with progress(f"Drawing {command.days:,} days"):
         days = release.value.generate(command.days, seed=command.seed)
-    return maps.Panel(f"{source.name}, {command.days:,} days", days, "synthetic"), release.certificate
+    return maps.Panel(f"{source.resolve().name}, {command.days:,} days", days, "synthetic"), release.certificate
 
 
 def _beside(command: Map, source: Path, first: maps.Panel) -> maps.Panel:
