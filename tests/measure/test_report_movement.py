@@ -84,6 +84,8 @@ def test_days_come_first_then_the_promise() -> None:
         "Maps and tables of trips. 83 persons at this noise tell how people move, not where.",
         "Visits by half-hour: over 3,721 cells the noise is 74 times what a mean cell holds",
         "read single cells on maps of at most 25 cells alone",
+        "Origins and destinations: over 1.38 × 10⁷ pairs of cells the noise is 280,000 times what a mean pair holds",
+        "read single pairs in tables of at most 25 pairs (5 cells) alone",
         "04:00",
         "0.0120",
         "farther than other people",
@@ -93,6 +95,27 @@ def test_days_come_first_then_the_promise() -> None:
     ):
         assert words in page.text, words
     assert ("a", {"href": "map.html"}) in [(tag, {"href": a.get("href")}) for tag, a in page.tags if tag == "a"]
+
+
+@pytest.mark.parametrize(
+    ("noise", "squares", "must_not", "words"),
+    [
+        (1e-5, 100, False, "over 100 cells the noise is 0.001 times what a mean cell holds; they can be read."),
+        (1e-3, 100, True, "read single pairs in tables of at most 500 pairs (22 cells) alone."),
+        (0.5, 100, True, "single cells can be read on no map."),
+    ],
+)
+def test_the_banner_holds_what_cannot_be_read(noise: float, squares: int, must_not: bool, words: str) -> None:
+    certificate = {**MOVED, "not_protected": []}
+    page = Page(render(report(certificate=certificate, advice=map_advice(noise, squares))))
+    assert ("What must not be read from it." in page.text) == must_not
+    assert words in page.text
+
+
+def test_settings_that_were_not_declared_are_left_out() -> None:
+    page = Page(render(report(certificate={**MOVED, "plan": {**PLAN, "box": None, "floor": None}})))
+    assert "declared to hold nearly all homes" not in page.text
+    assert "fewest answers" not in page.text
 
 
 def test_the_picture_counts_the_days() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -53,6 +55,8 @@ _MEASURES = {
     "OD": ("From where to where", "pairs of squares"),
 }
 _UNUSABLE = "NOT TO BE USED: "
+PAIRS = "origins and destinations"
+"""The map whose cells are pairs of cells."""
 
 
 def moved(report: MovementReport) -> dict[str, Any]:
@@ -74,11 +78,16 @@ def moved(report: MovementReport) -> dict[str, Any]:
         "close_rows": [_row(line) for line in report.lines],
         "control": any(line.control is not None for line in report.lines),
         "of_whom": "the simulated people" if simulated else "people",
-        "settings": settings.pairs(certificate["plan"], _NAMES),
+        "settings": settings.pairs(certificate["plan"], _NAMES, _unstated(certificate["plan"])),
         "covered": list(certificate["covered"]),
         "assumptions": list(certificate["assumptions"]),
         "not_covered": list(certificate["not_covered"]),
     }
+
+
+def _unstated(plan: Mapping[str, Any]) -> frozenset[str]:
+    """Fields that stand elsewhere on the page, and those that were not declared."""
+    return settings.STATED | {name for name, value in plan.items() if value is None}
 
 
 def _headline(drawn: Picture | None) -> str:
@@ -93,6 +102,7 @@ def _details(report: MovementReport) -> list[str]:
         f"Made by {report.method}.",
         f"What this page shows of movement was counted on {report.days:,} generated days. Drawing days, however many, "
         "costs no privacy; nobody lived them.",
+        *(_advised(advice) for advice in report.advice if advice.usable),
     ]
 
 
@@ -114,17 +124,24 @@ def _unusable(report: MovementReport) -> list[str]:
         if line.startswith(_UNUSABLE)
     ]
     lines = [line[:1].upper() + line[1:] + ("" if line.endswith(".") else ".") for line in told]
-    return lines + [_advised(advice) for advice in report.advice]
+    return lines + [_advised(advice) for advice in report.advice if not advice.usable]
 
 
 def _advised(advice: MapAdvice) -> str:
     """The advice on one kind of map in a sentence."""
     name = advice.map[:1].upper() + advice.map[1:]
     error = number(float(f"{advice.relative_error:.2g}"))
-    told = f"{name}: over {number(advice.cells)} cells the noise is {error} times what a mean cell holds"
+    one, where, most = "cell", "on maps", f"{advice.most_cells:,} cells"
+    if advice.map == PAIRS:
+        one, where = "pair", "in tables"
+        most = f"{advice.most_cells:,} pairs ({math.isqrt(advice.most_cells):,} cells)"
+    of = "pairs of cells" if advice.map == PAIRS else "cells"
+    told = f"{name}: over {number(advice.cells)} {of} the noise is {error} times what a mean {one} holds"
     if advice.usable:
         return f"{told}; they can be read."
-    return f"{told}; read single cells on maps of at most {advice.most_cells:,} cells alone."
+    if advice.most_cells < 2:
+        return f"{told}; single {one}s can be read on no map."
+    return f"{told}; read single {one}s {where} of at most {most} alone."
 
 
 def _maps(drawn: Picture) -> list[dict[str, Any]]:
