@@ -290,6 +290,7 @@ def spoilt(change: str) -> pd.DataFrame:
         ),
         ("plain", "the time zone is missing: a time has no zone; expected times with a zone, or --recorded"),
         ("swapped", "inside with latitude and longitude swapped"),
+        ("swapped", "exchange --lat and --lon, or put the latitudes of --box first if it is the one that is swapped."),
         ("unsorted", "the times of a user are not in order"),
         ("renamed", "'user' is missing or invalid"),
         ("twice", "a user also occurs in an earlier file"),

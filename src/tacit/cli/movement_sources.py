@@ -28,7 +28,9 @@ _IN_OPTIONS = {
     "a wider public grid": "a wider public --box",
     "(carry, observed, days)": "(--carry, --observed, --fewest)",
     "name the column that holds it": "name the column that holds it (--user, --time, --lat, --lon)",
-    "swap the names of the two columns": "exchange --lat and --lon",
+    "swap the names of the two columns, or the sides of the grid if its box is the one that is swapped": (
+        "exchange --lat and --lon, or put the latitudes of --box first if it is the one that is swapped"
+    ),
     "check the grid and the columns": "check --box, --lat and --lon",
     "check the grid and the time zone": "check --box and --zone",
 }

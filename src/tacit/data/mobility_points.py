@@ -202,7 +202,7 @@ def _cells(part: Part, grid: Grid, rules: Rules) -> IntArray:
             "all points are outside the grid, and they are inside with latitude and longitude swapped",
             part,
             "latitudes in lat and longitudes in lon",
-            "swap the names of the two columns",
+            "swap the names of the two columns, or the sides of the grid if its box is the one that is swapped",
         )
     if not out.any() or rules.outside == "drop":
         return cell
