@@ -13,7 +13,7 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from tacit.cli import INTERRUPTED, commands, data_commands, expert_commands, movement_commands, policy_commands
-from tacit.cli.console import complain
+from tacit.cli.console import Interrupted, complain
 from tacit.errors import TacitError
 
 UNEXPECTED, BAD_FILE, BAD_WORDS = 1, 6, 2
@@ -89,7 +89,7 @@ def _guarded(command: object) -> int:
         return error.exit_code
     except KeyboardInterrupt as stop:
         again = "nothing is lost: give the same command with --resume" if hasattr(command, "resume") else ""
-        told = str(stop) or again
+        told = str(stop) if isinstance(stop, Interrupted) else again
         complain(f"Interrupted; {told}." if told else "Interrupted.")
         return INTERRUPTED
     except BrokenPipeError:

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
+from tacit.cli.console import Interrupted
 from tacit.data.store import read_unit
 from tacit.errors import DataError, LedgerError
 from tacit.privacy.ledger import Ledger
@@ -101,7 +102,8 @@ def open_ledger(command: Budget, unit: Unit) -> Iterator[Ledger]:
     Raises:
         LedgerError: the ledger is bound to another unit or budget, damaged, held by another process, or not the one
             that lies beside the records.
-        KeyboardInterrupt: as it came; it says so if this run had charged or claimed something and cannot be resumed.
+        KeyboardInterrupt: as it came; an `Interrupted` if this run had charged or claimed something and cannot be
+            resumed.
     """
     require_only(command)
     path, epsilon, delta = ledger_path(command), command.budget_epsilon, command.budget_delta
@@ -116,7 +118,7 @@ def open_ledger(command: Budget, unit: Unit) -> Iterator[Ledger]:
         except KeyboardInterrupt:
             charged = any(entry.kind in ("reserve", "claim") for entry in ledger.entries()[before:])
             if charged and not hasattr(command, "resume"):
-                raise KeyboardInterrupt(f"what was charged stays charged (see tacit ledger show {path})") from None
+                raise Interrupted(f"what was charged stays charged (see tacit ledger show {path})") from None
             raise
         finally:
             if begun and [entry.kind for entry in ledger.entries()] == ["create"]:

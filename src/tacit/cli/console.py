@@ -13,6 +13,10 @@ Advance = Callable[..., None]
 """Called with (done, total, ...); what follows is not shown."""
 
 
+class Interrupted(KeyboardInterrupt):
+    """An interruption with public words about what it cost; those of any other interruption are not shown."""
+
+
 def say(text: str = "") -> None:
     """One piece of a command's result."""
     print(text, flush=True)

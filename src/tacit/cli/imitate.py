@@ -9,7 +9,7 @@ from typing import Any
 from tacit import hub
 from tacit.cli import movement_report, movement_sources, outcome, payable
 from tacit.cli.budget import ledger_path
-from tacit.cli.console import progress, say
+from tacit.cli.console import Interrupted, progress, say
 from tacit.cli.folders import RunFolder, require_free
 from tacit.cli.generate import cautions
 from tacit.cli.movement_commands import Imitate
@@ -107,7 +107,7 @@ def _released(command: Imitate, plan: Plan, days: Days, run: RunFolder) -> Relea
             hub.save(release, run.inside(FOLDER), notes=_notes(command))
         except KeyboardInterrupt:
             if len(ledger.entries()) > before:
-                raise KeyboardInterrupt(_lost(command, ledger.path)) from None
+                raise Interrupted(_lost(command, ledger.path)) from None
             raise
         if command.nonprivate_diagnostics:
             assert isinstance(vault, Vault)

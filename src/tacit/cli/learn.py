@@ -8,7 +8,7 @@ from typing import Any
 from tacit import hub
 from tacit.cli import learn_report, learn_sources, outcome, payable
 from tacit.cli.budget import ledger_path
-from tacit.cli.console import progress, say
+from tacit.cli.console import Interrupted, progress, say
 from tacit.cli.expert_commands import Learn
 from tacit.cli.folders import RunFolder, require_free
 from tacit.cli.learn_options import require_sound
@@ -120,13 +120,13 @@ def _compared(
     """The report with what the policy returns; an interruption leaves the one without.
 
     Raises:
-        KeyboardInterrupt: as it came; it says what is there already.
+        KeyboardInterrupt: as it came; an `Interrupted` says what is there already.
     """
     try:
         return learn_report.compared(report, command, found, value, world, played)
     except KeyboardInterrupt:
         done = f"the policy is released and saved in {run.inside(FOLDER)}"
-        raise KeyboardInterrupt(f"{done}, and {run.inside(outcome.REPORT)} lacks its returns alone") from None
+        raise Interrupted(f"{done}, and {run.inside(outcome.REPORT)} lacks its returns alone") from None
 
 
 def _experts(command: Learn, found: Planned, world: World | None) -> tuple[Trajectories, learn_sources.Played | None]:
