@@ -20,6 +20,7 @@ from tacit.data.grids import RegularGrid
 from tacit.data.h3_grid import H3Grid
 from tacit.envs.city import city
 from tacit.errors import DataError
+from tacit.measure.mobility_report import map_advice
 from tacit.methods.imitation import Simulator
 from tacit.methods.imitation.baselines.markov import BlockChain
 from tacit.privacy.certificate import Certificate
@@ -136,6 +137,18 @@ def test_the_report_compares_with_simulated_people_and_is_made_again(imitated: P
     (copy / "report.html").unlink()
     assert run("report", str(copy)) == 0
     assert (copy / "report.html").read_text() == page
+
+
+def test_the_map_of_many_people_says_how_fine_it_can_be_read(tmp_path: Path) -> None:
+    assert movement_report.blurred(map_advice(1e-9, 100)) == ()
+    words = ("--city", "400", "--days", "2", "--delta", "1e-4", "--epsilon", "8", "--method", "epr")
+    assert run("imitate", *words, "--out", str(tmp_path / "run")) == 0
+    told = json.loads((tmp_path / "run" / "run.json").read_text())["report"]["advice"][0]
+    cells = f"a map of at most {told['most_cells']:,} cells can be read cell by cell, and this one has 3,721."
+    page = (tmp_path / "run" / "map.html").read_text()
+    assert not told["usable"]
+    assert cells in page
+    assert "NOT TO BE USED" not in page
 
 
 def test_a_finished_run_says_so(imitated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,16 +52,17 @@ def report(command: Imitate, plan: Plan, release: Released, days: Days | None, r
     """
     with progress("Drawing days"):
         drawn = release.value.generate(DAYS, seed=command.seed + 1)
+    advised = advice(plan, release.value.grid)
     return MovementReport(
         title=run.path.name,
         certificate=release.certificate.to_json(),
         verify=outcome.VERIFY,
         method=METHODS[command.method],
         days=DAYS,
-        advice=advice(plan, release.value.grid),
+        advice=advised,
         lines=() if days is None else compared(command, plan, drawn, days),
         picture=picture(drawn),
-        map=draw(run, release, drawn, days),
+        map=draw(run, release, drawn, days, blurred(advised)),
     )
 
 
@@ -75,8 +76,11 @@ def compared(command: Imitate, plan: Plan, drawn: Days, days: Days) -> tuple[Lin
         )
 
 
-def draw(run: RunFolder, release: Released, drawn: Days, days: Days | None) -> str:
-    """Write the map of drawn days, beside simulated people's where these are nobody's; the name of its file."""
+def draw(run: RunFolder, release: Released, drawn: Days, days: Days | None, blur: tuple[str, ...]) -> str:
+    """Write the map of drawn days, beside simulated people's where these are nobody's; the name of its file.
+
+    `blur` stands above it where the certificate has no caution of its own.
+    """
     panels = [maps.Panel("Drawn days", drawn, "synthetic")]
     if days is not None:
         panels.append(maps.Panel("Simulated people", evenly(days, DAYS), "simulated"))
@@ -85,7 +89,7 @@ def draw(run: RunFolder, release: Released, drawn: Days, days: Days | None) -> s
             panels,
             title=f"Simulated movement: {run.path.name}",
             promise=release.certificate.sentence,
-            cautions=cautions(release.certificate),
+            cautions=cautions(release.certificate) or blur,
         )
     run.write(MAP, page)
     return MAP
@@ -101,6 +105,17 @@ def advice(plan: Plan, grid: Grid) -> tuple[MapAdvice, ...]:
     if homes.farther is not None:
         noise *= math.sqrt(2)
     return mobility_report.map_advice(noise, grid.size)
+
+
+def blurred(advised: tuple[MapAdvice, ...]) -> tuple[str, ...]:
+    """What a map of single cells must not be read as, where the noise of a cell is more than the cell."""
+    where = next((a for a in advised if not a.usable), None)
+    if where is None:
+        return ()
+    return (
+        f"Single cells of this map are noise: at this noise a map of at most {where.most_cells:,} cells can be read "
+        f"cell by cell, and this one has {where.cells:,}.",
+    )
 
 
 def noise_of_starts(plan: Plan) -> float:
