@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
 
 from dp_accounting import ComposedDpEvent, DpEvent
 
@@ -49,6 +49,29 @@ SMALLEST_DELTA = min(accounting.PROFILE_DELTAS)
 _SAFE_MU = 25.0  # even a Gaussian of this mu has epsilon 462 at the smallest delta
 
 AnyPlan = TypeVar("AnyPlan", bound=Plan)
+
+
+class Promising:
+    """What methods' plans do alike: frozen dataclasses with the fields of `Plan` and a `noise_multiplier`."""
+
+    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Self:
+        """The plan with the least noise that keeps (epsilon, delta) for this unit (see `calibrate`).
+
+        Raises:
+            PlanError: epsilon or delta is out of range.
+        """
+        plan: Any = self
+        return cast(Self, calibrate(plan, unit=unit, epsilon=epsilon, delta=delta))
+
+    def price(self, *, unit: Unit, delta: float) -> Self:
+        """The plan at its own noise multiplier, with the epsilon that this honestly costs (infinite without noise)."""
+        plan: Any = self
+        return cast(Self, price(plan, unit=unit, delta=delta))
+
+    def __str__(self) -> str:
+        """The promise in plain words."""
+        plan: Any = self
+        return promise(plan)
 
 
 def event(plan: Plan) -> DpEvent:

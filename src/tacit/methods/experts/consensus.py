@@ -46,7 +46,7 @@ _ROOM = 1.02
 
 
 @dataclass(frozen=True, kw_only=True)
-class Consensus:
+class Consensus(plans.Promising):
     """Steps without noise on consensus prefixes and noisy steps on the experts' other episodes, in a fixed order.
 
     Of the `steps`, round(stable_fraction * steps) are noiseless, on released prefixes, spread evenly between noisy
@@ -238,10 +238,6 @@ class Consensus:
             PlanError: one of them is missing.
         """
         return plans.price(replace(self, unit=unit), unit=unit, delta=delta)
-
-    def __str__(self) -> str:
-        """The promise in plain words, thresholds and expected prefixes included."""
-        return plans.promise(self)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Consensus:

@@ -53,7 +53,7 @@ _ROWS = 65_536
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReturnWeighted:
+class ReturnWeighted(plans.Promising):
     """Return-weighted imitation of experts.
 
     Args:
@@ -123,22 +123,6 @@ class ReturnWeighted:
 
         steps = part(POLICY, self.steps, self.clip, 1 - self.share)
         return (part(INPUTS, 1, 1.0, self.share), steps) if self.share else (steps,)
-
-    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> ReturnWeighted:
-        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
-
-        Raises:
-            PlanError: epsilon or delta is out of range, or delta >= 1 / population.
-        """
-        return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
-
-    def price(self, *, unit: Unit, delta: float) -> ReturnWeighted:
-        """The plan at the noise multiplier it has, with the epsilon that this honestly costs (infinite without)."""
-        return plans.price(self, unit=unit, delta=delta)
-
-    def __str__(self) -> str:
-        """The promise in plain words."""
-        return plans.promise(self)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> ReturnWeighted:

@@ -48,7 +48,7 @@ PART = "votes"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Votes:
+class Votes(plans.Promising):
     """Votes of clones at public anchors: the default way to learn from experts.
 
     Args:
@@ -106,22 +106,6 @@ class Votes:
             rows="first",
         )
         return (part,)
-
-    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Votes:
-        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
-
-        Raises:
-            PlanError: epsilon or delta is out of range, or delta >= 1 / population.
-        """
-        return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
-
-    def price(self, *, unit: Unit, delta: float) -> Votes:
-        """The plan at the noise multiplier it has, with the epsilon that this honestly costs (infinite without)."""
-        return plans.price(self, unit=unit, delta=delta)
-
-    def __str__(self) -> str:
-        """The promise in plain words."""
-        return plans.promise(self)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Votes:

@@ -61,7 +61,7 @@ class Shares:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(plans.Promising):
     """One-shot imitation of movement: one noisy sum of what people do, and a simulator that is fitted to it for free.
 
     Args:
@@ -166,10 +166,6 @@ class Plan:
     def price(self, *, unit: Unit, delta: float) -> Plan:
         """The plan at the noise multiplier it has, with the epsilon that this honestly costs (infinite without)."""
         return plans.price(replace(self, unit=unit), unit=unit, delta=delta)._with_layout()
-
-    def __str__(self) -> str:
-        """The promise in plain words."""
-        return plans.promise(self)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Plan:

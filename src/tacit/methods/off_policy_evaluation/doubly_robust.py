@@ -46,7 +46,7 @@ from tacit.units import Unit
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoublyRobust:
+class DoublyRobust(plans.Promising):
     """Doubly robust evaluation over two fixed halves of the units.
 
     Args:
@@ -104,10 +104,6 @@ class DoublyRobust:
         if self.clip or not sigma:
             return self
         return dataclasses.replace(self, clip=scores.clip_for(unit.size / 2, sigma / math.sqrt(1 - scores.POINT_SHARE)))
-
-    def __str__(self) -> str:
-        """The promise in plain words."""
-        return plans.promise(self)
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ START_WIDTH = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
-class FittedQ:
+class FittedQ(plans.Promising):
     """Fitted Q evaluation with Q linear in public features, one weight vector an action.
 
     Args:
@@ -101,10 +101,6 @@ class FittedQ:
         if self.clip or not sigma:
             return self
         return dataclasses.replace(self, clip=scores.clip_for(unit.size, sigma / math.sqrt(1 - scores.POINT_SHARE)))
-
-    def __str__(self) -> str:
-        """The promise in plain words."""
-        return plans.promise(self)
 
 
 @dataclass(frozen=True)

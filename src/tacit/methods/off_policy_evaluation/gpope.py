@@ -58,7 +58,7 @@ Schedule = Literal["constant", "diminishing"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gpope:
+class Gpope(plans.Promising):
     """GPOPE's public parameters.
 
     Args:
@@ -161,10 +161,6 @@ class Gpope:
     def price(self, *, unit: Unit, delta: float) -> Gpope:
         """The plan at the noise multiplier it has, with the epsilon that this honestly costs."""
         return plans.price(dataclasses.replace(self, unit=unit), unit=unit, delta=delta)
-
-    def __str__(self) -> str:
-        """The promise in plain words."""
-        return plans.promise(self)
 
     def clip_of(self, spec: PublicSpec) -> float:
         """h: the plan's own, or 0.01 max |r| sqrt(max |phi|^2), with max |phi|^2 taken as 1 or, not tabular, n."""

@@ -29,7 +29,7 @@ from tacit.units import Unit
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImportanceSampling:
+class ImportanceSampling(plans.Promising):
     """One noisy vector of clipped, weighted returns; for the behaviour policy itself, of plain returns.
 
     Args:
@@ -84,10 +84,6 @@ class ImportanceSampling:
     def _clipped(self, unit: Unit) -> ImportanceSampling:
         sigma = self.parts()[-1].noise_multiplier
         return self if self.clip or not sigma else dataclasses.replace(self, clip=scores.clip_for(unit.size, sigma))
-
-    def __str__(self) -> str:
-        """The promise in plain words."""
-        return plans.promise(self)
 
 
 def evaluate(

@@ -46,7 +46,7 @@ FAR_BELOW_ONE = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
-class Overlap:
+class Overlap(plans.Promising):
     """A histogram of weights, the effective sample size and the mean ratio, by one noisy sum.
 
     Args:
@@ -98,18 +98,6 @@ class Overlap:
                 rows="first",
             ),
         )
-
-    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Overlap:
-        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`)."""
-        return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
-
-    def price(self, *, unit: Unit, delta: float) -> Overlap:
-        """The plan at the noise multiplier it has, with the epsilon that this honestly costs."""
-        return plans.price(self, unit=unit, delta=delta)
-
-    def __str__(self) -> str:
-        """The promise in plain words."""
-        return plans.promise(self)
 
 
 @dataclass(frozen=True, eq=False)

@@ -88,7 +88,7 @@ class Shares:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResidualRegression:
+class ResidualRegression(plans.Promising):
     """Residual return regression, the default method: a value function, the value and its interval.
 
     Args:
@@ -176,14 +176,6 @@ class ResidualRegression:
         return plans.calibrate(
             dataclasses.replace(self, shares=shares, tau=tau), unit=unit, epsilon=epsilon, delta=delta
         )
-
-    def price(self, *, unit: Unit, delta: float) -> ResidualRegression:
-        """The plan at the noise multiplier it has, with the epsilon that this honestly costs."""
-        return plans.price(self, unit=unit, delta=delta)
-
-    def __str__(self) -> str:
-        """The promise in plain words."""
-        return plans.promise(self)
 
     def noise(self, part: str) -> float:
         """Standard deviation of the noise in a released mean of vectors of norm at most 1."""

@@ -108,7 +108,7 @@ class CandidateScores:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection:
+class Selection(plans.Promising):
     """A choice by the exponential mechanism, of pure epsilon: it costs the same for any number of candidates.
 
     With N units the chosen candidate's mean clipped value is, with probability 1 - b, within
@@ -185,10 +185,6 @@ class Selection:
         check("epsilon", self.epsilon, self.epsilon is not None, "a number, as calibrate sets it")
         assert self.epsilon is not None
         return self.calibrate(unit=unit, epsilon=self.epsilon, delta=delta)
-
-    def __str__(self) -> str:
-        """The promise in plain words."""
-        return plans.promise(self)
 
 
 def select(plan: Selection, vault: Vault) -> Release[Choice]:

@@ -27,7 +27,7 @@ UNBOUNDED = 2.0**39
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(plans.Promising):
     """Differentially private policy gradient: T rounds, each a noisy mean over N people who are met for it alone.
 
     The defaults are the recipe of this method's page; `recipes` has the settings of known tasks, `Plan.paper` the
@@ -228,14 +228,6 @@ class Plan:
                 remedy="leave noise_multiplier out, or state the infinite epsilon with plan.price(...)",
             )
         return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
-
-    def price(self, *, unit: Unit, delta: float) -> Plan:
-        """The plan at the noise multiplier it has, with the epsilon that this honestly costs (infinite without)."""
-        return plans.price(self, unit=unit, delta=delta)
-
-    def __str__(self) -> str:
-        """The promise in plain words."""
-        return plans.promise(self)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Plan:

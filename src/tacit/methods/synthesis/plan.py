@@ -160,7 +160,7 @@ class Pretraining:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(plans.Promising):
     """PrivORL-n: a diffusion model of single transitions, fine-tuned by noisy sums of clipped gradients.
 
     The defaults were chosen for utility on public maze layouts alone (`experiments/tune_synthesis.py`);
@@ -281,22 +281,6 @@ class Plan:
                 rows_per_unit=self.rows_per_unit,
             ),
         )
-
-    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Plan:
-        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
-
-        Raises:
-            PlanError: epsilon or delta is out of range, or delta >= 1 / population.
-        """
-        return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
-
-    def price(self, *, unit: Unit, delta: float) -> Plan:
-        """The plan at the noise multiplier it has, with the epsilon that this honestly costs."""
-        return plans.price(self, unit=unit, delta=delta)
-
-    def __str__(self) -> str:
-        """The promise in plain words."""
-        return plans.promise(self)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Plan:

@@ -29,7 +29,7 @@ CLIPS = {"table": moves.CLIP, "epr": epr.CLIP, "markov": markov.CLIP, "timegeo":
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(plans.Promising):
     """A baseline simulator under the promise of the one-shot method: same unit, same starts and jumps, same budget.
 
     Args:
@@ -100,22 +100,6 @@ class Plan:
         """Noise multiplier of a part: with its share of rho, sigma / sqrt(share)."""
         share = SHARES[part] + (SHARES[JUMPS] if (self.model, part) == ("markov", MOVES_PART) else 0.0)
         return None if self.noise_multiplier is None else self.noise_multiplier / math.sqrt(share)
-
-    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Plan:
-        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
-
-        Raises:
-            PlanError: epsilon or delta is out of range, or delta >= 1 / population.
-        """
-        return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
-
-    def price(self, *, unit: Unit, delta: float) -> Plan:
-        """The plan at the noise multiplier it has, with the epsilon that this honestly costs (infinite without)."""
-        return plans.price(self, unit=unit, delta=delta)
-
-    def __str__(self) -> str:
-        """The promise in plain words."""
-        return plans.promise(self)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Plan:

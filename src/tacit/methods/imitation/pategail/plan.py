@@ -34,7 +34,7 @@ PAPER_DAYS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class Plan(plans.Promising):
     """T rounds in which every person's critic is trained and asked; PPO follows the noisy mean of the answers.
 
     The defaults are a start; `recipe` has the settings for a number of people.
@@ -250,10 +250,6 @@ class Plan:
         """The plan at the noise it has, with the epsilon that this honestly costs (infinite with copied starts)."""
         self._require_people(unit)
         return plans.price(self, unit=unit, delta=delta)
-
-    def __str__(self) -> str:
-        """The promise in plain words."""
-        return plans.promise(self)
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Plan:

@@ -31,7 +31,7 @@ LARGEST_EPSILON = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class FirstVisitPlan(ABC):
+class FirstVisitPlan(plans.Promising, ABC):
     """The public parameters of both methods.
 
     Args:
@@ -94,10 +94,6 @@ class FirstVisitPlan(ABC):
         check("epsilon", self.epsilon, self.epsilon is not None, "a number, as calibrate sets it")
         assert self.epsilon is not None
         return self.calibrate(unit=unit, epsilon=self.epsilon, delta=delta)
-
-    def __str__(self) -> str:
-        """The promise in plain words."""
-        return plans.promise(self)
 
     def _shared(self) -> dict[str, Any]:
         """The mechanism's fields that both methods have."""

@@ -39,7 +39,7 @@ PART = "statistics"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SufficientStatistics:
+class SufficientStatistics(plans.Promising):
     """DP-LSTD's public parameters.
 
     Args:
@@ -86,22 +86,6 @@ class SufficientStatistics:
         if not self.value_share:
             return (statistics,)
         return scores.part(self.problem, None if sigma is None else sigma / math.sqrt(self.value_share)), statistics
-
-    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> SufficientStatistics:
-        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
-
-        Raises:
-            PlanError: epsilon or delta is out of range, or delta >= 1 / population.
-        """
-        return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
-
-    def price(self, *, unit: Unit, delta: float) -> SufficientStatistics:
-        """The plan at the noise multiplier it has, with the epsilon that this honestly costs."""
-        return plans.price(self, unit=unit, delta=delta)
-
-    def __str__(self) -> str:
-        """The promise in plain words."""
-        return plans.promise(self)
 
 
 @dataclass(frozen=True)

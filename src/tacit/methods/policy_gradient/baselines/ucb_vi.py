@@ -48,7 +48,7 @@ KEPT = 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class UcbVi:
+class UcbVi(plans.Promising):
     """UCB-VI's public parameters. Observations are t S + s after t steps (`tacit.envs.timed`).
 
     Args:
@@ -105,22 +105,6 @@ class UcbVi:
                 correlation=self.correlation,
             ),
         )
-
-    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> UcbVi:
-        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
-
-        Raises:
-            PlanError: epsilon or delta is out of range, or delta >= 1 / population.
-        """
-        return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
-
-    def price(self, *, unit: Unit, delta: float) -> UcbVi:
-        """The plan at the noise multiplier it has, with the epsilon that this honestly costs (infinite without)."""
-        return plans.price(self, unit=unit, delta=delta)
-
-    def __str__(self) -> str:
-        """The promise in plain words."""
-        return plans.promise(self)
 
 
 @dataclass(frozen=True)
