@@ -113,7 +113,7 @@ def blurred(advised: tuple[MapAdvice, ...]) -> tuple[str, ...]:
     if where is None:
         return ()
     return (
-        f"Single cells of this map are noise: at this noise a map of at most {where.most_cells:,} cells can be read "
+        f"Single cells of the drawn days are noise: at this noise a map of at most {where.most_cells:,} cells can be read "
         f"cell by cell, and this one has {where.cells:,}.",
     )
 
