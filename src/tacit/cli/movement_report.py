@@ -113,8 +113,8 @@ def blurred(advised: tuple[MapAdvice, ...]) -> tuple[str, ...]:
     if where is None:
         return ()
     return (
-        f"Single cells of the drawn days are noise: at this noise a map of at most {where.most_cells:,} cells can be read "
-        f"cell by cell, and this one has {where.cells:,}.",
+        f"Single cells of the drawn days are noise: at this noise a map of at most {where.most_cells:,} cells can be "
+        f"read cell by cell, and this one has {where.cells:,}.",
     )
 
 
