@@ -21,7 +21,7 @@ from tacit.data.grids import Grid
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.vault import Vault
 
-FOLDER = "simulator"
+FOLDER, CHECKPOINT = "simulator", "checkpoint"
 SIMULATED = "The people are simulated: nobody is behind them, and the certificate and the report say so."
 WORDS = payable.Words(
     people="people", doing="imitation", done="made of", do="imitate", anew="give slightly less --epsilon"
@@ -51,7 +51,7 @@ def imitate(command: Imitate) -> None:
         require_answerable(plan, grid)
     released = (command.out / FOLDER).exists()
     if not command.dry_run and not released:
-        payable.require_payable(command, plan, WORDS)
+        payable.require_payable(command, plan, WORDS, resumed=command.resume and _kept(command.out))
     _promise(command, plan, grid)
     if command.dry_run:
         say("Dry run: no file was opened and nothing was spent.")
@@ -96,23 +96,32 @@ def _produce(command: Imitate, plan: Plan, grid: Grid, run: RunFolder) -> None:
 
 
 def _released(command: Imitate, plan: Plan, days: Days, run: RunFolder) -> Released:
-    """The release, saved; an interruption on the way to it says what is lost."""
+    """The release, saved; an interruption that leaves nothing to go on from says what is lost."""
     with payable.opened(command, plan, run) as ledger:
         vault = vault_of(plan, days, ledger, simulated=movement_sources.nobody(command))
         before = len(ledger.entries())
         try:
             told = "Asking people's critics" if command.method == "pategail" else "Imitating with privacy"
             with payable.spending(ledger, WORDS):
-                release = fitted(plan, vault, days.grid, seed=command.seed, told=told)
+                folder = run.inside(CHECKPOINT)
+                release = fitted(
+                    plan, vault, days.grid, seed=command.seed, told=told, folder=folder, resume=command.resume
+                )
             hub.save(release, run.inside(FOLDER), notes=_notes(command))
         except KeyboardInterrupt:
-            if len(ledger.entries()) > before:
+            if len(ledger.entries()) > before and not _kept(run.path):
                 raise Interrupted(_lost(command, ledger.path)) from None
             raise
         if command.nonprivate_diagnostics:
             assert isinstance(vault, Vault)
             movement_report.look(vault, release.value, run)
+    run.remove(CHECKPOINT)
     return release
+
+
+def _kept(out: Path) -> bool:
+    """Whether a method of many rounds left a checkpoint to go on from."""
+    return (out / CHECKPOINT / "checkpoint.safetensors").exists()
 
 
 def _lost(command: Imitate, ledger: Path) -> str:

@@ -67,7 +67,8 @@ class Imitate:
         budget_epsilon: their whole budget, when the ledger is new (by default: this release alone).
         budget_delta: likewise.
         nonprivate_diagnostics: also compare with the records WITHOUT privacy, for the curator, under OUT/private/.
-        resume: go on with a run that was interrupted after its release; give the same options.
+        resume: go on with a run that was interrupted, after its release or (pategail) between its rounds; give the
+            same options.
         dry_run: print the promise and stop: no file is opened and nothing is spent.
     """
 

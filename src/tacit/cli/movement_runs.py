@@ -34,7 +34,16 @@ def vault_of(plan: Plan, days: Days, ledger: Ledger, *, simulated: bool) -> Vaul
     return Vault(data, ledger)
 
 
-def fitted(plan: Plan, vault: Vault | FederatedVault, grid: Grid, *, seed: int, told: str) -> Released:
+def fitted(
+    plan: Plan,
+    vault: Vault | FederatedVault,
+    grid: Grid,
+    *,
+    seed: int,
+    told: str,
+    folder: Path | None = None,
+    resume: bool = False,
+) -> Released:
     """The release of a plan.
 
     Args:
@@ -43,6 +52,7 @@ def fitted(plan: Plan, vault: Vault | FederatedVault, grid: Grid, *, seed: int, 
         grid: of the days.
         seed: of the days that are played.
         told: what progress says.
+        folder, resume: where a method of many rounds keeps its checkpoints, and whether it goes on from there.
 
     Raises:
         PlanExhausted, BudgetExceeded: the ledger refuses.
@@ -50,7 +60,7 @@ def fitted(plan: Plan, vault: Vault | FederatedVault, grid: Grid, *, seed: int, 
     with progress(told) as advance:
         if isinstance(plan, pategail.Plan):
             assert isinstance(vault, FederatedVault)
-            return pategail.fit(plan, vault, grid=grid, seed=seed, progress=advance)
+            return pategail.fit(plan, vault, grid=grid, seed=seed, folder=folder, resume=resume, progress=advance)
         if isinstance(plan, imitation.Plan):
             return imitation.fit(plan, vault, grid=grid, seed=seed)
         return baselines.fit(plan, vault, grid=grid)

@@ -54,8 +54,12 @@ def inside(command: Spends) -> bool:
     return command.simulates and command.ledger is None
 
 
-def require_payable(command: Spends, plan: Plan, words: Words) -> None:
+def require_payable(command: Spends, plan: Plan, words: Words, *, resumed: bool = False) -> None:
     """Refuse what the ledger would refuse after the records were read, or played; nothing is written.
+
+    Args:
+        command, plan, words: what is to be paid for.
+        resumed: whether the plan goes on from its own checkpoint.
 
     Raises:
         LedgerError: the records have another ledger, or this one is void, damaged, or of another unit or budget.
@@ -79,7 +83,7 @@ def require_payable(command: Spends, plan: Plan, words: Words) -> None:
     _require_alike(command, plan, view, path, words)
     known = {found.id: found for found in view.plans()}.get(plans.plan_id(plan))
     if known is not None:
-        if known.claimed:
+        if known.claimed and not resumed:
             raise _begun(path, words)
         return
     charges = [found.charge for found in view.state.plans.values()]

@@ -1,7 +1,7 @@
 """Checkpoints of a run: public numbers, tied to the ledger they were paid from.
 
 A checkpoint holds what left the vault (noisy sums folded into weights and optimiser moments) and the ledger's head at
-that moment. It never holds records, noise or a generator's state, so a resumed run draws fresh noise.
+that moment. It never holds records, noise or the state of a generator of noise, so a resumed run draws fresh noise.
 """
 
 from __future__ import annotations

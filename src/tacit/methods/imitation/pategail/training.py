@@ -8,6 +8,7 @@ positive and of their negative advantages: it is computed of each distinct state
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,6 +127,20 @@ class Learner:
         self.mean, self.rounds = np.zeros_like(self.theta), 0
         self._theta, self._phi = _adam(self.theta), _adam(self.phi)
         self._all = embedding.embedded_states(np.arange(embedding.states))
+
+    def arrays(self) -> dict[str, Array]:
+        """Weights, their average, and the optimisers' moments and steps, by name."""
+        weights = {"theta": self.theta, "phi": self.phi, "mean": self.mean}
+        for name, adam in (("theta", self._theta), ("phi", self._phi)):
+            weights |= {f"{name}.first": adam.first, f"{name}.second": adam.second}
+        return {**weights, "steps": np.array([self.rounds, self._theta.steps, self._phi.steps])}
+
+    def restore(self, arrays: Mapping[str, Array]) -> None:
+        """Take up what `arrays` gave."""
+        self.theta, self.phi, self.mean = arrays["theta"], arrays["phi"], arrays["mean"]
+        self.rounds, *steps = (int(count) for count in arrays["steps"])
+        self._theta = Adam(arrays["theta.first"], arrays["theta.second"], steps[0])
+        self._phi = Adam(arrays["phi.first"], arrays["phi.second"], steps[1])
 
     def table(self, *, averaged: bool = False) -> TablePolicy:
         """The policy as it is, or the moving average of its weights, in every state."""
