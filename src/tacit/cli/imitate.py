@@ -87,6 +87,7 @@ def _produce(command: Imitate, plan: Plan, grid: Grid, run: RunFolder) -> None:
         else:
             days = movement_sources.days(command, grid)
             release = _released(command, plan, days, run)
+        run.remove(CHECKPOINT)
         outcome.certify(run, release.certificate)
         shown = days if nobody else None
         report = movement_report.report(command, plan, release, shown, run)
@@ -115,7 +116,6 @@ def _released(command: Imitate, plan: Plan, days: Days, run: RunFolder) -> Relea
         if command.nonprivate_diagnostics:
             assert isinstance(vault, Vault)
             movement_report.look(vault, release.value, run)
-    run.remove(CHECKPOINT)
     return release
 
 

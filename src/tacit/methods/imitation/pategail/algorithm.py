@@ -64,8 +64,8 @@ def fit(
         starts, space: where days begin and exploring leads, public, for a plan with starts "given" alone.
         allocate: the caller's split of a round's budget, for a plan with the allocation "own" alone.
         seed: of the public rollouts and first weights; a checkpoint has the generator's state.
-        folder: where checkpoints go (released and public values only): after the starts, the jumps, and every block of
-            claimed rounds (at most 1 % of them, one at least).
+        folder: where checkpoints go (released and public values only): after starts and jumps, and after every block of
+            claimed rounds (1 % of them, one at least).
         resume: go on from `folder`'s checkpoint, or from the start where nothing was lost before its first one. Rounds
             that were claimed and not kept are lost. Critics are never written: they begin anew in one process, and
             devices of their own keep theirs.
@@ -88,10 +88,9 @@ def fit(
     _require_left(plan, vault, run, state, resume)
     known = works(plan, grid)
     if starts is None or space is None:
-        for part in (STARTS, JUMPS):
-            if part not in state.means:
-                state.means[part] = vault.noisy_sum(run, part, known[part])[0]
-                state.save(path, run, vault)
+        if not state.means:
+            state.means.update({part: vault.noisy_sum(run, part, known[part])[0] for part in (STARTS, JUMPS)})
+            state.save(path, run, vault)
         homes, jumps = known[STARTS], known[JUMPS]
         assert isinstance(homes, HomeSums)
         assert isinstance(jumps, JumpSums)
