@@ -308,6 +308,22 @@ def test_one_call_makes_a_sum_that_fits_for_any_number_of_people(people: int) ->
         assert found.expected(unit) == people
 
 
+@pytest.mark.parametrize("floor", [1, 10, 900])
+def test_a_low_floor_takes_a_coarser_grid(floor: int) -> None:
+    unit = dataclasses.replace(UNIT, population=1_000)
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Shared(OnePlan):
+        def parts(self) -> tuple[Any, ...]:
+            sigma = self.noise_multiplier
+            return (sum_over_all(1_000, name="s", clip=1.0, noise_multiplier=sigma, noise="shared", floor=floor),)
+
+    plan = plans.calibrate(Shared(part=PARTS["shared"]), unit=unit, epsilon=0.1, delta=1e-6)
+    (part,) = plan.parts()
+    assert part.floor == floor
+    assert 2 * 1_000 * (2**part.bits + 12 * part.share) < 2**32
+
+
 # -- one person's device -------------------------------------------------------------------------------------------
 
 

@@ -226,6 +226,7 @@ def sum_over_all(
             rows_per_unit=rows_per_unit,
             rows="first",
         )
+    least = (floor or math.ceil(0.9 * people)) if noise == "shared" else 1
     return DeviceSum(
         name=name,
         steps=steps,
@@ -233,10 +234,16 @@ def sum_over_all(
         clip=clip,
         noise=noise,
         noise_multiplier=noise_multiplier,
-        floor=(floor or math.ceil(0.9 * people)) if noise == "shared" else 1,
-        bits=min(DeviceSum.bits, max(8, 30 - people.bit_length())) if noise == "shared" else DeviceSum.bits,
+        floor=least,
+        bits=_bits(people, least, noise_multiplier or 0.0) if noise == "shared" else DeviceSum.bits,
         rows_per_unit=rows_per_unit,
     )
+
+
+def _bits(people: int, floor: int, noise_multiplier: float) -> int:
+    """The finest grid, up to the default, on which the sums of all devices and their noise fit the modulus."""
+    room = 2.0**MODULUS_BITS / (2 * people * (1 + 12 * noise_multiplier / math.sqrt(floor)) + 2 * people / 2**8)
+    return int(min(DeviceSum.bits, max(8, math.floor(math.log2(room)))))
 
 
 def zeros(part: FederatedSum, size: int) -> npt.NDArray[Any]:

@@ -17,6 +17,14 @@ def test_the_rule_is_of_public_numbers(people: int, noise: float, said: bool) ->
     assert bool(few(Unit("person", "add_or_remove", people), noise)) == said
 
 
+@pytest.mark.parametrize(
+    ("noise", "floor", "said"),
+    [("server", None, False), ("shared", None, False), ("shared", 10, True), ("device", None, True)],
+)
+def test_noise_of_devices_counts_for_what_it_adds_up_to(noise: str, floor: int | None, said: bool) -> None:
+    assert bool(few(Unit("person", "add_or_remove", 1_000), 2.0, noise, floor)) == said
+
+
 def test_nothing_is_said_before_calibration_and_without_noise() -> None:
     assert few(None, 2.0) == ()
     assert few(Unit("person", "add_or_remove", 83), None) == ()

@@ -27,12 +27,13 @@ from tacit.methods.imitation.label import label
 from tacit.methods.imitation.matching import match
 from tacit.methods.imitation.moves import MOVES_PART, Moves, Vector
 from tacit.methods.imitation.plan import Plan
+from tacit.methods.imitation.running import reserved
 from tacit.methods.imitation.silent import Silent
 from tacit.methods.imitation.simulator import Simulator
 from tacit.methods.imitation.starts import STARTS, HomeSums, Starts
 from tacit.privacy.federated_vault import FederatedVault
 from tacit.privacy.release import Release
-from tacit.privacy.run import Run, exhausted
+from tacit.privacy.run import Run
 from tacit.privacy.vault import Vault
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def fit(plan: Plan, vault: Vault | FederatedVault, *, grid: Grid, seed: int = 0)
             expected="a vault with one ledger",
             remedy="use imitation.replicates for simulated records",
         )
-    run = _reserved(plan, vault, grid)
+    run = reserved(plan, vault, grid, MOVES_PART)
     (simulator,) = _simulators(plan, vault, run, grid, seed)
     return vault.release(run, simulator, label=label(plan))
 
@@ -73,7 +74,7 @@ def replicates(plan: Plan, vault: Vault, *, grid: Grid, seed: int = 0) -> list[S
     Raises:
         PlanError, PlanExhausted, BudgetExceeded: as `fit`.
     """
-    return _simulators(plan, vault, _reserved(plan, vault, grid), grid, seed)
+    return _simulators(plan, vault, reserved(plan, vault, grid, MOVES_PART), grid, seed)
 
 
 def works(plan: Plan, grid: Grid) -> dict[str, Contribution]:
@@ -84,20 +85,6 @@ def works(plan: Plan, grid: Grid) -> dict[str, Contribution]:
     if plan.shares.starts:
         found[STARTS] = HomeSums.sized(grid, plan.unit.size, plan.noise_of(STARTS), box=plan.box)
     return {part.name: Silent(found[part.name]) if plan.silent else found[part.name] for part in plan.parts()}
-
-
-def _reserved(plan: Plan, vault: Vault | FederatedVault, grid: Grid) -> Run:
-    if getattr(vault.spec.observation, "n", None) != grid.size:
-        raise PlanError(
-            "the records are not days on this grid",
-            where="imitation.fit",
-            expected="the grid of the days, whose cells the observations are",
-            remedy="pass days.grid",
-        )
-    run = vault.reserve(plan)
-    if vault.touched(run):
-        raise exhausted(run, MOVES_PART)
-    return run
 
 
 def _simulators(plan: Plan, vault: Vault | FederatedVault, run: Run, grid: Grid, seed: int) -> list[Simulator]:

@@ -35,6 +35,6 @@ def label(plan: Plan) -> Label:
         f"others who are in the days of many {name}s, such as a place that all of them visit",
         f"several {name}s who are one person, where ids do not show it",
         "every public parameter of the plan",
-        *few(plan.unit, plan.noise_multiplier),
+        *few(plan.unit, plan.noise_multiplier, plan.noise, plan.floor),
     )
     return Label(covered, not_covered, not_protected)

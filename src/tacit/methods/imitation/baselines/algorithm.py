@@ -17,12 +17,13 @@ from tacit.methods.imitation.baselines.plan import Plan
 from tacit.methods.imitation.jumps import JUMPS, JumpSums
 from tacit.methods.imitation.moves import MOVES_PART, Moves, Vector
 from tacit.methods.imitation.policy import TablePolicy
+from tacit.methods.imitation.running import reserved
 from tacit.methods.imitation.silent import Silent
 from tacit.methods.imitation.simulator import Simulator
 from tacit.methods.imitation.starts import STARTS, HomeSums, Starts
 from tacit.privacy.federated_vault import FederatedVault
 from tacit.privacy.release import Release
-from tacit.privacy.run import Run, exhausted
+from tacit.privacy.run import Run
 from tacit.privacy.vault import Vault
 
 FEWEST, MOST = 10, 60
@@ -43,7 +44,7 @@ def fit(plan: Plan, vault: Vault | FederatedVault, *, grid: Grid) -> Release[Sim
         PlanExhausted: the plan was run before under this ledger.
         BudgetExceeded: the ledger cannot pay.
     """
-    run = _reserved(plan, vault, grid)
+    run = reserved(plan, vault, grid, MOVES_PART)
     (first, *_) = _simulators(plan, vault, run, grid)
     return vault.release(run, first, label=label(plan))
 
@@ -55,7 +56,7 @@ def replicates(plan: Plan, vault: Vault, *, grid: Grid) -> list[Simulator | Bloc
         PlanError, PlanExhausted, BudgetExceeded: as `fit`; or there are several ledgers for "markov", whose blocks are
             each ledger's own.
     """
-    return _simulators(plan, vault, _reserved(plan, vault, grid), grid)
+    return _simulators(plan, vault, reserved(plan, vault, grid, MOVES_PART), grid)
 
 
 def vocabulary(starts: Starts, size: int) -> tuple[tuple[int, ...], Floats]:
@@ -69,20 +70,6 @@ def vocabulary_size(people: int, noise_multiplier: float) -> int:
     """K, by a public rule: its K^2 numbers hold as much noise as so many people can bear, 3 sqrt(N / sigma)."""
     wanted = math.inf if noise_multiplier == 0 else 3 * math.sqrt(people / noise_multiplier)
     return int(min(max(wanted, FEWEST), MOST))
-
-
-def _reserved(plan: Plan, vault: Vault | FederatedVault, grid: Grid) -> Run:
-    if getattr(vault.spec.observation, "n", None) != grid.size:
-        raise PlanError(
-            "the records are not days on this grid",
-            where="imitation.baselines.fit",
-            expected="the grid of the days, whose cells the observations are",
-            remedy="pass days.grid",
-        )
-    run = vault.reserve(plan)
-    if vault.touched(run):
-        raise exhausted(run, MOVES_PART)
-    return run
 
 
 def _simulators(plan: Plan, vault: Vault | FederatedVault, run: Run, grid: Grid) -> list[Simulator | BlockChain]:

@@ -26,7 +26,7 @@ def label(plan: Plan) -> Label:
         f"what most {name}s have in common: it is what is released",
         f"several {name}s who are one person, where ids do not show it",
         "every public parameter of the plan, and the grid",
-        *(few(plan.unit, plan.noise_multiplier) if plan.starts == "private" else ()),
+        *(few(plan.unit, plan.noise_multiplier, plan.noise, plan.floor) if plan.starts == "private" else ()),
     )
     assumptions = (f"a {name}'s critic is trained on that {name}'s own days and on public values alone",)
     if plan.starts == "copied":
