@@ -224,6 +224,23 @@ def test_given_starts_need_no_first_checkpoint(ram_path: Path, monkeypatch: pyte
     assert (heard(ram_path), claimed(ram_path, plan)) == (ROUNDS - 1, ROUNDS)
 
 
+def test_a_run_of_which_no_round_was_kept_releases_nothing(ram_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, real = calibrated(rounds=1), State.save
+
+    def crash(self: State, *arguments: Any) -> None:
+        if self.asking.heard:
+            raise Stop
+        real(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(State, "save", crash)
+        with pytest.raises(Stop):
+            life(ram_path, plan, resume=False)
+    assert (heard(ram_path), claimed(ram_path, plan)) == (0, 1)
+    with pytest.raises(PlanExhausted):
+        life(ram_path, plan)
+
+
 def test_a_finished_run_is_not_run_again(ram_path: Path) -> None:
     plan = calibrated()
     first = life(ram_path, plan)
