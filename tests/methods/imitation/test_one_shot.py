@@ -62,7 +62,17 @@ def test_the_plan_costs_one_gaussian() -> None:
 
 @pytest.mark.parametrize(
     ("people", "epsilon", "states"),
-    [(83, 1, 24), (83, 2, 24), (83, 5, 48), (83, 10, 48), (1_000, 2, 256), (9_481, 2, 768), (83, math.inf, 768)],
+    [
+        (83, 1, 24),
+        (83, 2, 24),
+        (83, 5, 48),
+        (83, 10, 48),
+        (200, 8, 48),
+        (1_000, 2, 48),
+        (9_481, 1, 48),
+        (9_481, 2, 768),
+        (83, math.inf, 768),
+    ],
 )
 def test_the_k_rule(people: int, epsilon: float, states: int) -> None:
     layout = Plan.sized(people, epsilon, delta=1e-5).layout

@@ -11,7 +11,7 @@ from tacit.data.days import SLOTS
 from tacit.errors import PlanError
 from tacit.methods.imitation import jumps, moves, starts
 from tacit.methods.imitation.jumps import JUMPS
-from tacit.methods.imitation.matching import Matching
+from tacit.methods.imitation.matching import FINE, Matching
 from tacit.methods.imitation.moves import MOVES_PART, Weights
 from tacit.methods.imitation.policy import Layout, layout_from_json
 from tacit.methods.imitation.starts import STARTS
@@ -27,12 +27,12 @@ LAYOUTS = (
     Layout(times=1),
     Layout(times=4),
     Layout(times=8),
-    Layout(times=8, counts=(1, 3, 5, 8), stays=(1, 2, 4, 8)),
     Layout(times=24, counts=(1, 3, 5, 8), stays=(1, 2, 4, 8)),
 )
-"""The ladder of layouts: 6, 24, 48, 256 and 768 buckets."""
-STATES = 1.5
-"""The K rule: most buckets over the signal-to-noise ratio of the release, which is clip over the noise of the mean."""
+"""The ladder of layouts: 6, 24, 48 and 768 buckets."""
+STATES, STATES_CORRECTED = 1.5, 0.25
+"""The K rule: most buckets over the signal-to-noise ratio of the release, which is clip over the noise of the mean; the
+second for layouts of more than `matching.FINE` buckets, whose table is corrected along coarse groups alone."""
 _CLIPS = {MOVES_PART: moves.CLIP, STARTS: starts.CLIP, JUMPS: jumps.CLIP}
 
 
@@ -203,10 +203,10 @@ class Plan(plans.Promising):
 
 
 def layout_for(signal: float) -> Layout:
-    """The largest layout of the ladder with at most `STATES` buckets for each unit of the signal-to-noise ratio.
+    """The largest layout of the ladder whose buckets the signal-to-noise ratio bears, by the K rule.
 
     Args:
         signal: clip over the standard deviation of the noise of the mean; N / sigma where the server adds it.
     """
-    fitting = [layout for layout in LAYOUTS if layout.size <= STATES * signal]
+    fitting = [one for one in LAYOUTS if one.size <= (STATES if one.size <= FINE else STATES_CORRECTED) * signal]
     return fitting[-1] if fitting else LAYOUTS[0]
