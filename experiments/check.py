@@ -31,6 +31,10 @@ EXPERIMENTS = (
     "experts_table",
     "mobility_noise",
     "mobility_frontier",
+    "mobility_attack",
+    "mobility_allocation",
+    "mobility_ablation",
+    "mobility_engine",
 )
 
 
