@@ -14,6 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from benchmarks.peers.torch_users import flat
+
 Array = NDArray[Any]
 
 
@@ -29,13 +31,6 @@ def critic(sizes: tuple[int, ...], theta: Array, leak: float) -> nn.Sequential:
         layers += [linear, nn.LeakyReLU(leak)]
         start += (n + 1) * m
     return nn.Sequential(*layers[:-1])
-
-
-def flat(module: nn.Sequential) -> Array:
-    """The other way round: [P]."""
-    linears = [layer for layer in module if isinstance(layer, nn.Linear)]
-    parts = [part for linear in linears for part in (linear.weight.T.reshape(-1), linear.bias)]
-    return torch.cat(parts).detach().numpy()
 
 
 def updates(

@@ -191,7 +191,7 @@ def test_nothing_is_written_over(simulator: Path, tmp_path: Path, capsys: pytest
     out.write_text("mine")
     for words in (("generate", str(simulator), "--days", "3"), ("map", str(simulator))):
         assert run(*words, "--out", str(out)) == 6
-        assert "there is something in this place already" in capsys.readouterr().err
+        assert "the file exists already" in capsys.readouterr().err
     out.rename(tmp_path / "days.csv.json")
     assert run("generate", str(simulator), "--days", "3", "--out", str(tmp_path / "days.csv")) == 6
     assert [path.name for path in tmp_path.iterdir()] == ["days.csv.json"]

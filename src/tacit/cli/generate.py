@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,7 @@ def generate(command: Generate) -> None:
         FileError: the folder is damaged or holds something else, or the output exists.
         CertificateError: the simulator's certificate was edited.
     """
-    _require_free(command.out)
+    trips.require_free(command.out)
     _require_days(command.days, command.seed, "generate")
     _require_meaning(command)
     release = simulator_in(command.simulator)
@@ -67,7 +66,7 @@ def draw(command: Map) -> None:
         FileError: a file is damaged or holds something else, or the output exists.
         CertificateError: a certificate was edited.
     """
-    _require_free(command.out)
+    trips.require_free(command.out)
     _require_days(command.days, command.seed, "map")
     first, certificate = _panel(command, command.source)
     panels = [first]
@@ -188,16 +187,6 @@ def _require_meaning(command: Generate) -> None:
         )
     if command.date is not None:
         trips.parse_date(command.date)
-
-
-def _require_free(path: Path) -> None:
-    if os.path.lexists(path):
-        raise FileError(
-            "there is something in this place already",
-            where=str(path),
-            expected="a name that is still free",
-            remedy="choose another name",
-        )
 
 
 def _require_days(days: int, seed: int, where: str) -> None:

@@ -42,9 +42,7 @@ def imitate(command: Imitate) -> None:
         if (command.out / "run.json").exists():
             RunFolder(command.out).require_same("imitate", settings)
         movement_sources.require_there(command)
-    grid = None if command.dry_run and command.grid is not None else movement_sources.grid_of(command)
-    if grid is None and not (command.dry_run and command.grid is not None):
-        grid = region(command)
+    grid = None if command.dry_run and command.grid is not None else region(command)
     with progress("Calibrating the noise"):
         plan = planned(command)
     if grid is not None:

@@ -21,7 +21,6 @@ from tacit.methods import experts
 from tacit.methods.experts import Learned
 from tacit.methods.experts.published_recipes import claimed
 from tacit.methods.experts.queried import require_policies
-from tacit.privacy.release import Release
 from tacit.privacy.vault import Vault
 
 FOLDER = "policy"
@@ -105,7 +104,7 @@ def _produce(command: Learn, found: Planned, world: World | None) -> None:
             size = ("Parameters", f"{release.value.policy.parameters:,}")
             report = dataclasses.replace(report, costs=(size, *watch.costs()) if simulated else ())
             outcome.finish(run, report)
-    _closing(command, run, report, release)
+    _closing(command, run, report)
 
 
 def _compared(
@@ -144,7 +143,7 @@ def _notes(world: World | None) -> dict[str, Any] | None:
     return None if world is None else {"environment": world.name, "horizon": world.evaluation, "repeat": 1}
 
 
-def _closing(command: Learn, run: RunFolder, report: ExpertsReport, release: Release[Learned]) -> None:
+def _closing(command: Learn, run: RunFolder, report: ExpertsReport) -> None:
     folder = run.path
     say()
     row = report.released

@@ -149,8 +149,5 @@ def evenly(days: Days, most: int) -> Days:
 
 
 def first(days: Days, most: int) -> Days:
-    """So many days at most, of as many people as have them."""
-    if len(days.cells) <= most:
-        return days
-    kept = np.arange(len(days.cells)) < most
-    return Days(days.cells[kept], days.person[kept], days.grid)
+    """The first so many days, at most: all days of the first people."""
+    return Days(days.cells[:most], days.person[:most], days.grid)

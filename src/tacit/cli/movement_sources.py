@@ -37,11 +37,6 @@ _IN_OPTIONS = {
 """What the readers' advice is on a command line."""
 
 
-def grid_of(command: Imitate) -> Grid | None:
-    """The grid that is known without an option: that of the city."""
-    return city.GRID if command.simulates else None
-
-
 def nobody(command: Imitate) -> bool:
     """Whether nobody is behind the days."""
     return command.simulates or command.simulated

@@ -12,6 +12,7 @@ from tacit.cli.movement_commands import Imitate
 from tacit.cli.movement_options import refused
 from tacit.data.days import SLOTS
 from tacit.data.grids import EARTH_KM, Grid, RegularGrid, grid_from_json
+from tacit.envs import city
 from tacit.errors import DataError, FileError
 from tacit.methods import imitation
 from tacit.methods.imitation import baselines, pategail
@@ -89,12 +90,14 @@ def silent(plan: Plan) -> Plan:
 
 
 def region(command: Imitate) -> Grid:
-    """The public grid of the records.
+    """The public grid of the records, or that of the city.
 
     Raises:
         FileError: the file of the grid is missing or no JSON.
         DataError: it is not one of a grid, or the box is empty, not on the earth, or too small.
     """
+    if command.simulates:
+        return city.GRID
     if command.grid is not None:
         return read_grid(command.grid)
     assert command.box is not None

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.days import SLOTS, Days
+from tacit.data.grids import Grid
 from tacit.errors import DataError, FileError
 
 __all__ = ["Trips", "to_days_csv", "to_flows_csv", "to_geojson", "to_trips_json", "to_visits_csv", "trips"]
@@ -128,8 +129,7 @@ def to_flows_csv(days: Days, path: Path_, *, factor: int | None = None, by_slot:
     Raises:
         FileError: the file exists already or cannot be written.
     """
-    grid = days.grid if factor is None else days.grid.coarse(factor)
-    cells = days.cells if factor is None else days.grid.coarsen(days.cells.ravel(), factor).reshape(-1, SLOTS)
+    grid, cells = _blocks(days, factor)
     day, slot = np.nonzero(cells[:, 1:] != cells[:, :-1])
     keys = np.stack([slot + 1 if by_slot else np.zeros_like(slot), cells[day, slot], cells[day, slot + 1]], axis=1)
     rows, counts = np.unique(keys, axis=0, return_counts=True)
@@ -155,8 +155,7 @@ def to_visits_csv(days: Days, path: Path_, *, factor: int | None = None) -> None
     Raises:
         FileError: the file exists already or cannot be written.
     """
-    grid = days.grid if factor is None else days.grid.coarse(factor)
-    cells = days.cells if factor is None else days.grid.coarsen(days.cells.ravel(), factor).reshape(-1, SLOTS)
+    grid, cells = _blocks(days, factor)
     keys = np.stack([np.broadcast_to(np.arange(SLOTS), cells.shape).ravel(), cells.ravel()], axis=1)
     rows, counts = np.unique(keys, axis=0, return_counts=True)
     centres = grid.centres(rows[:, 1]).reshape(-1, 2).tolist()
@@ -182,6 +181,13 @@ def to_days_csv(days: Days, path: Path_) -> None:
         for slot, k in enumerate(row.tolist())
     )
     _table(path, ["day", "person", "time", "cell", "lat", "lon"], lines)
+
+
+def _blocks(days: Days, factor: int | None) -> tuple[Grid, IntArray]:
+    """The grid and its cells [D, 48], or their blocks of a factor."""
+    if factor is None:
+        return days.grid, days.cells
+    return days.grid.coarse(factor), days.grid.coarsen(days.cells.ravel(), factor).reshape(-1, SLOTS)
 
 
 def clock(slot: int) -> str:

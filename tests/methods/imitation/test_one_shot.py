@@ -107,9 +107,8 @@ def test_a_noiseless_price_is_infinite() -> None:
 def test_a_simulator_is_released_once_with_its_certificate(tmp_path: Path) -> None:
     plan, held = calibrated(), vault(tmp_path)
     release = imitation.fit(plan, held, grid=CITY.grid)
-    again = CITY.grid.size
     days = release.value.generate(2_000, seed=1)
-    assert days.cells.max() < again
+    assert days.cells.max() < CITY.grid.size
     np.testing.assert_array_equal(days.cells, release.value.generate(2_000, seed=1).cells)
     assert sequence(CITY, days)["SEQ"] < 0.03
     assert release.certificate.epsilon <= 2.0

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from tacit.data.trips import clock
 from tacit.measure.mobility import SEQ, Value
 from tacit.measure.mobility_report import Line as Measured
 from tacit.measure.mobility_report import MapAdvice
@@ -111,7 +112,7 @@ def _figures(drawn: Picture, days: int) -> list[tuple[str, str, str]]:
     return [
         ("Places a day", number(float(f"{drawn.places:.3g}")), "different cells, on average"),
         ("Moves a day", number(float(f"{drawn.moves:.3g}")), "changes of cell, on average"),
-        ("Busiest", _clock(peak + 1), f"when {100 * drawn.moving[peak]:.0f} of 100 change their place"),
+        ("Busiest", clock(peak + 1), f"when {100 * drawn.moving[peak]:.0f} of 100 change their place"),
         ("Staying put", f"{100 * drawn.still:.0f} %", f"of {days:,} days are spent in one cell"),
     ]
 
@@ -149,9 +150,9 @@ def _maps(drawn: Picture) -> list[dict[str, Any]]:
     found = []
     for slot, shares in zip(TIMES, drawn.shares, strict=True):
         busiest = float(shares.max())
-        title = f"Where generated days are at {_clock(slot)}; at most {100 * busiest:.2g} % of them in one block"
+        title = f"Where generated days are at {clock(slot)}; at most {100 * busiest:.2g} % of them in one block"
         chart = density_map(drawn.outlines, shares, top=top, frame=frame, title=title)
-        found.append({"label": _clock(slot), "note": f"darkest: {100 * top:.2g} % of the days or more", "chart": chart})
+        found.append({"label": clock(slot), "note": f"darkest: {100 * top:.2g} % of the days or more", "chart": chart})
     return found
 
 
@@ -166,7 +167,7 @@ def _flows(drawn: Picture) -> dict[str, Any]:
 def _rhythm(drawn: Picture) -> Markup:
     hours, share = np.arange(1, len(drawn.moving) + 1) / 2, 100 * drawn.moving
     peak = int(share.argmax())
-    title = f"Share of generated days that change their cell, by time; most at {_clock(peak + 1)}, {share[peak]:.3g} %"
+    title = f"Share of generated days that change their cell, by time; most at {clock(peak + 1)}, {share[peak]:.3g} %"
     x = Axis("hour of the day", 0.0, 24.0, marks=(0.0, 6.0, 12.0, 18.0, 24.0))
     y = Axis("change their place, %", 0.0, max(1.0, 1.1 * float(share.max())))
     return line_chart([Line("synthetic", hours, share)], title=title, x=x, y=y)
@@ -194,7 +195,3 @@ def _row(line: Measured) -> dict[str, Any]:
     values = [line.value, line.floor, *([] if line.control is None else [line.control])]
     cells = [f"{value.value:.4f}" for value in values]
     return {"measure": name, "meaning": f"{line.measure}: {meaning}", "cells": cells, "verdict": line.verdict}
-
-
-def _clock(slot: int) -> str:
-    return f"{slot // 2:02d}:{30 * (slot % 2):02d}"
