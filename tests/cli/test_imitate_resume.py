@@ -40,6 +40,20 @@ main(sys.argv[1:])
 """
 """A process that is killed after the second round."""
 
+WITHOUT_TORCH = """
+import sys
+from tacit.cli import main
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+sys.exit(main(sys.argv[1:]))
+"""
+"""A process on a machine without torch."""
+
 
 def run(*words: str) -> int:
     return main([*words])
@@ -134,3 +148,11 @@ def test_a_run_that_is_cut_before_its_first_round_is_lost(
     assert "what was charged stays charged" in capsys.readouterr().err
     assert run(*words, "--resume") == 3
     assert "begun before and is paid for" in capsys.readouterr().err
+
+
+def test_without_torch_nothing_is_paid_for(cells: Path, tmp_path: Path) -> None:
+    words = ("imitate", str(cells), *CELLS, "--rounds", "3", "--out", str(tmp_path / "run"))
+    done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH, *words], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "needs the package torch: pip install 'tacit[torch]'" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cells.npz"]

@@ -14,7 +14,7 @@ from tacit.cli.folders import RunFolder, require_free
 from tacit.cli.generate import cautions
 from tacit.cli.movement_commands import Imitate
 from tacit.cli.movement_options import require_sound
-from tacit.cli.movement_runs import Released, fitted, vault_of
+from tacit.cli.movement_runs import Released, fitted, require_packages, vault_of
 from tacit.cli.movement_words import Plan, planned, region, require_answerable, unit
 from tacit.data.days import Days
 from tacit.data.grids import Grid
@@ -42,6 +42,7 @@ def imitate(command: Imitate) -> None:
         if (command.out / "run.json").exists():
             RunFolder(command.out).require_same("imitate", settings)
         movement_sources.require_there(command)
+        require_packages(command)
     grid = None if command.dry_run and command.grid is not None else region(command)
     with progress("Calibrating the noise"):
         plan = planned(command)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import tempfile
 from pathlib import Path
 
 from tacit.cli.console import progress
+from tacit.cli.movement_commands import Imitate
 from tacit.cli.movement_words import Plan
 from tacit.data.days import Days
 from tacit.data.grids import Grid
@@ -20,6 +22,16 @@ from tacit.privacy.vault import Vault
 
 Generator = Simulator | BlockChain
 Released = Release[Simulator] | Release[BlockChain] | Release[Simulator | BlockChain]
+
+
+def require_packages(command: Imitate) -> None:
+    """Refuse a method whose packages are not installed, before the ledger pays for it.
+
+    Raises:
+        ModuleNotFoundError: checkpoints need torch.
+    """
+    if command.method == "pategail":
+        importlib.import_module("tacit.privacy.checkpoint")
 
 
 def vault_of(plan: Plan, days: Days, ledger: Ledger, *, simulated: bool) -> Vault | FederatedVault:
