@@ -145,7 +145,11 @@ def _require_fit(
 def _checkpoint(folder: str | os.PathLike[str] | None, resume: bool) -> Path | None:
     if resume and folder is None:
         raise _refused("a run cannot be resumed without the folder of its checkpoints", "folder= with resume=True")
-    return None if folder is None else Path(folder) / "checkpoint.safetensors"
+    if folder is None:
+        return None
+    from tacit.privacy import checkpoint  # noqa: F401: without torch it fails here, before anything is paid for
+
+    return Path(folder) / "checkpoint.safetensors"
 
 
 def _require_left(plan: Plan, vault: FederatedVault, run: Run, state: State, resume: bool) -> None:
