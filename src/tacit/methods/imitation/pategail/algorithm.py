@@ -147,7 +147,7 @@ def _checkpoint(folder: str | os.PathLike[str] | None, resume: bool) -> Path | N
         raise _refused("a run cannot be resumed without the folder of its checkpoints", "folder= with resume=True")
     if folder is None:
         return None
-    from tacit.privacy import checkpoint  # noqa: F401: without torch it fails here, before anything is paid for
+    import tacit.privacy.checkpoint  # noqa: F401  (without torch it fails here, before anything is paid for)
 
     return Path(folder) / "checkpoint.safetensors"
 
