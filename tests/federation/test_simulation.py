@@ -25,7 +25,7 @@ def test_ray_answers_as_one_process_does(tmp_path: Path) -> None:
         vault.ledger.close()
         return means
 
-    means = simulate(serve, Opener(tmp_path, plan), devices=PEOPLE, spec=cases.SPEC)
+    means = simulate(serve, Opener(tmp_path, plan), devices=PEOPLE, spec=cases.SPEC, timeout=600.0)
     for step, mean in enumerate(means):
         np.testing.assert_allclose(mean, cases.exact(step, PEOPLE), atol=1e-6, rtol=0)
     assert len(list(tmp_path.glob("person?"))) == PEOPLE

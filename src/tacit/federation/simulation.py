@@ -27,7 +27,7 @@ def simulate(
     devices: int,
     spec: PublicSpec,
     simulated: bool = False,
-    timeout: float = 600.0,
+    timeout: float = 60.0,
     processes: int = 1,
 ) -> Value:
     """Run `main` as a Flower server with simulated devices, and return what it returns.
