@@ -7,10 +7,8 @@ calibrates: a child opens ledger, vault and noise itself.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import os
-import signal
 import sys
 from collections import Counter
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from dooming import doom
 from safetensors.torch import load_file
 
 from tacit.data.days import SLOTS, Days
@@ -74,19 +73,7 @@ def life(folder: Path, plan: Plan) -> None:
 
 def kill_at(point: str) -> None:
     """Let this process be killed when it passes the point."""
-    owner, name, when, calls = POINTS[point]
-    real, seen = getattr(owner, name), itertools.count(1)
-
-    def doomed(*arguments: Any, **options: Any) -> Any:
-        last = next(seen) == calls
-        if last and when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
-        result = real(*arguments, **options)
-        if last:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
-
-    setattr(owner, name, doomed)
+    doom(*POINTS[point])
 
 
 def child(folder: Path, plan: Plan, point: str | None) -> int:

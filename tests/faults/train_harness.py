@@ -7,7 +7,6 @@ that a child lives from the fork on like a process of its own: it opens ledger, 
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import random
@@ -16,9 +15,9 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import torch
+from dooming import doom
 from training_cases import DELTA, claimed, open_ledger, released, small_plan, train
 
 from tacit.errors import TacitError
@@ -48,19 +47,7 @@ def life(folder: Path, plan: Plan) -> None:
 
 def kill_at(point: str, calls: int) -> None:
     """Let this process be killed at the `calls`-th time that it passes the point."""
-    owner, name, when = POINTS[point]
-    real, seen = getattr(owner, name), itertools.count(1)
-
-    def doomed(*arguments: Any, **options: Any) -> Any:
-        last = next(seen) == calls
-        if last and when == "before":
-            os.kill(os.getpid(), signal.SIGKILL)
-        result = real(*arguments, **options)
-        if last:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
-
-    setattr(owner, name, doomed)
+    doom(*POINTS[point], calls)
 
 
 def fork(folder: Path, plan: Plan, point: str | None = None, calls: int = 0) -> int:
