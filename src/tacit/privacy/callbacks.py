@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tacit.privacy.above_threshold import AboveThreshold
     from tacit.privacy.device_parts import FederatedSum
     from tacit.privacy.devices import Public, Work
+    from tacit.privacy.teachers import TeacherVotes
 
 Rows = Mapping[str, np.ndarray]
 Value = TypeVar("Value")
@@ -69,7 +70,7 @@ class Trials:
         self._models: WeakKeyDictionary[object, set[tuple[object, ...]]] = WeakKeyDictionary()
         self.foreign: set[str] = set()
 
-    def contribution(self, part: Sum, contribution: Contribution, state: Any) -> int:
+    def contribution(self, part: Sum | TeacherVotes, contribution: Contribution, state: Any) -> int:
         """Try the callback on decoys, once a part and callback, and return the width of its vectors."""
         require_pure_form(contribution, where=part.name)
         known = self._widths.get((part, contribution))

@@ -14,7 +14,7 @@ from dp_accounting import dp_event
 from dp_accounting.dp_event import DpEvent
 
 from tacit.errors import AccountingError
-from tacit.privacy import accounting, certificate_consensus, certificate_devices, certificate_json
+from tacit.privacy import accounting, certificate_consensus, certificate_devices, certificate_json, marginals, teachers
 from tacit.privacy.events import EpsilonDeltaDpEvent, fixed_size_sampler, flatten, met, parallel
 from tacit.units import Relation, Unit
 
@@ -41,6 +41,7 @@ POISSON = "Poisson: each unit independently, fresh every step"
 OWN_PROOF = ("smooth_sensitivity", "noisy_max")
 """Kinds of part that are (epsilon, delta)-differentially private by a proof page of their own."""
 PREFIXES = certificate_consensus.KIND
+_WHOLE = {"marginals": marginals.EVERY, "teacher_votes": teachers.DEALT}
 
 
 def numbers(unit: Unit, event: DpEvent, delta: float, fields: Fields) -> dict[str, Any]:
@@ -160,12 +161,14 @@ def _part_event(part: Fields) -> DpEvent:
     if part["kind"] in OWN_PROOF:
         own = EpsilonDeltaDpEvent(float(part["epsilon"]), float(part["delta"]))
         return dp_event.SelfComposedDpEvent(own, int(part["steps"]))
+    if part["kind"] == "marginals":
+        return marginals.marginals_event(float(part["noise_multiplier"] or 0), int(part["steps"]), part["choices"])
     step = dp_event.GaussianDpEvent(float(part["noise_multiplier"] or 0))
     if part["kind"] == "user_sum":
         return step
     if part["kind"] == "fixed_size_sum":
         step = dp_event.SampledWithoutReplacementDpEvent(int(part["population"]), int(part["batch"]), step)
-    else:
+    elif part["kind"] != "teacher_votes":
         step = dp_event.PoissonSampledDpEvent(float(part["rate"]), step)
     return dp_event.SelfComposedDpEvent(step, int(part["steps"]))
 
@@ -250,6 +253,8 @@ def _samplers(part: Fields) -> tuple[str, ...]:
         return (fixed_size_sampler(part["batch"], part["population"]),)
     if part["kind"] == "user_sum":
         return (met(part["participations"]),)
+    if part["kind"] in _WHOLE:
+        return (_WHOLE[part["kind"]],)
     return (POISSON,) if part["kind"] not in OWN_PROOF and part["rate"] < 1 else EVERY_UNIT
 
 
@@ -286,6 +291,10 @@ def _contribution(part: Fields, unit: Unit) -> str:
         return certificate_consensus.contribution(part, unit)
     if part["kind"] in certificate_devices.KINDS:
         return certificate_devices.contribution(part, unit)
+    if part["kind"] == "marginals":
+        return marginals.contribution(part, unit)
+    if part["kind"] == "teacher_votes":
+        return teachers.contribution(part, unit)
     name, rows = f"{part['name']} ({part['kind']})", part["rows_per_unit"]
     made = f"at most {rows:,} of its rows"
     if part.get("rows") == "first":

@@ -23,6 +23,8 @@ from tacit.units import Unit
 if TYPE_CHECKING:
     from tacit.privacy.above_threshold import AboveThreshold
     from tacit.privacy.device_parts import DeviceSum, LaplaceSum
+    from tacit.privacy.marginals import Marginals
+    from tacit.privacy.teachers import TeacherVotes
 
 RowsOf = Literal["drawn", "first"]
 """Which of a unit's rows a contribution is made from: drawn anew in every step, or its first ones in order of time."""
@@ -249,7 +251,7 @@ class Once:
         return self.mechanism.certified()
 
 
-Part: TypeAlias = "PoissonSum | FixedSizeSum | UserSum | DeviceSum | LaplaceSum | Once | AboveThreshold"
+Part: TypeAlias = "Sum | Once | AboveThreshold | Marginals | TeacherVotes"
 
 
 def check(name: str, value: object, ok: bool, expected: str) -> None:

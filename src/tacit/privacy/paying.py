@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence, Set
 
-from tacit.errors import LedgerError, PlanError
+from tacit.errors import LedgerError, PlanError, PlanExhausted
 from tacit.privacy import accounting, labels
 from tacit.privacy import plan as plans
 from tacit.privacy.callbacks import Value
@@ -170,16 +170,24 @@ class Paying:
         )
         return Release(value, certificate)
 
-    def _take(self, run: Run, part: Part) -> None:
-        """Use up one claimed step of a part that this vault admitted, in this process."""
+    def _take(self, run: Run, part: Part, steps: int = 1) -> None:
+        """Use up so many claimed steps of a part that this vault admitted, in this process; all of them or none."""
         if self._admitted.get((run.plan_id, part.name)) != part:
             raise refused("the run is not as this vault admitted it", "the run that reserve returned, unchanged")
         with self._lock:
             for ledger in self.ledgers:
                 ledger.claimed(run.plan_id, part.name)  # refuses a forked child, which shares the held block
-            step = self.next_step(run, part.name)
-            held = self._claimed[run.plan_id, part.name]
-            self._claimed[run.plan_id, part.name] = range(step + 1, held.stop)
+            if steps > 1 and (left := self.steps_left(run, part.name)) < steps:
+                raise PlanExhausted(
+                    f"{left:,} steps are left of the part {part.name!r}",
+                    where=f"{run.plan.method} plan {run.plan_id}",
+                    expected=f"the {steps:,} that were asked for",
+                    remedy="ask for fewer, or declare more in another plan within the ledger's budget",
+                )
+            for _ in range(steps):
+                step = self.next_step(run, part.name)
+                held = self._claimed[run.plan_id, part.name]
+                self._claimed[run.plan_id, part.name] = range(step + 1, held.stop)
 
     def _remember(self, run: Run, names: Set[str], kind: str = CALLBACK) -> None:
         """Enter what is the user's own in the ledgers, so that the certificates of later processes name it too."""

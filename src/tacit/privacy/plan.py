@@ -19,7 +19,9 @@ from tacit.privacy import accounting, certificate_consensus, certificate_json, p
 from tacit.privacy.above_threshold import AboveThreshold
 from tacit.privacy.device_parts import DeviceSum, LaplaceSum
 from tacit.privacy.events import parallel
+from tacit.privacy.marginals import Marginals
 from tacit.privacy.parts import FixedSizeSum, Once, Part, PoissonSum, UserSum, check, words
+from tacit.privacy.teachers import TeacherVotes
 from tacit.units import Unit
 
 
@@ -135,7 +137,8 @@ def bound(plan: Plan) -> accounting.Bound:
     check_delta(delta, unit)
     _require_proof(plan, unit)
     parts = plan.parts()
-    kinds = (PoissonSum, FixedSizeSum, UserSum, DeviceSum, LaplaceSum, Once, AboveThreshold)
+    sums = (PoissonSum, FixedSizeSum, UserSum, DeviceSum, LaplaceSum)
+    kinds = (*sums, Once, AboveThreshold, Marginals, TeacherVotes)
     if len({part.name for part in parts}) != len(parts) or any(type(part) not in kinds for part in parts):
         raise PlanError(
             "two parts share a name, or a part is of a kind of its own",

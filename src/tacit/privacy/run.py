@@ -8,8 +8,10 @@ from tacit.errors import PlanError, PlanExhausted
 from tacit.privacy.above_threshold import AboveThreshold
 from tacit.privacy.accounting import Bound
 from tacit.privacy.device_parts import DeviceSum, LaplaceSum
-from tacit.privacy.parts import FixedSizeSum, Once, PoissonSum, Sum, UserSum
+from tacit.privacy.marginals import Marginals
+from tacit.privacy.parts import FixedSizeSum, Once, Part, PoissonSum, Sum, UserSum
 from tacit.privacy.plan import Plan
+from tacit.privacy.teachers import TeacherVotes
 
 _SUMS = (PoissonSum, FixedSizeSum, UserSum, DeviceSum, LaplaceSum)
 
@@ -24,25 +26,39 @@ class Run:
 
     def sum_part(self, name: str) -> Sum:
         """The plan's part of this name, which must be a noisy sum."""
-        for part in self.plan.parts():
-            if part.name == name and isinstance(part, _SUMS):
-                return part
-        sums = [p.name for p in self.plan.parts() if isinstance(p, _SUMS)]
-        raise _wrong_part(self.plan, name, sums)
+        part = self._part(name, *_SUMS)
+        assert isinstance(part, _SUMS)
+        return part
 
     def once_part(self, name: str) -> Once:
         """The plan's part of this name, which must be a single release."""
-        for part in self.plan.parts():
-            if part.name == name and isinstance(part, Once):
-                return part
-        raise _wrong_part(self.plan, name, [p.name for p in self.plan.parts() if isinstance(p, Once)])
+        part = self._part(name, Once)
+        assert isinstance(part, Once)
+        return part
 
     def threshold_part(self, name: str) -> AboveThreshold:
         """The plan's part of this name, which must be a release of prefixes."""
+        part = self._part(name, AboveThreshold)
+        assert isinstance(part, AboveThreshold)
+        return part
+
+    def marginals_part(self, name: str) -> Marginals:
+        """The plan's part of this name, which must be a budget for marginals."""
+        part = self._part(name, Marginals)
+        assert isinstance(part, Marginals)
+        return part
+
+    def votes_part(self, name: str) -> TeacherVotes:
+        """The plan's part of this name, which must be votes of teachers."""
+        part = self._part(name, TeacherVotes)
+        assert isinstance(part, TeacherVotes)
+        return part
+
+    def _part(self, name: str, *kinds: type[Part]) -> Part:
         for part in self.plan.parts():
-            if part.name == name and isinstance(part, AboveThreshold):
+            if part.name == name and isinstance(part, kinds):
                 return part
-        raise _wrong_part(self.plan, name, [p.name for p in self.plan.parts() if isinstance(p, AboveThreshold)])
+        raise _wrong_part(self.plan, name, [part.name for part in self.plan.parts() if isinstance(part, kinds)])
 
 
 def exhausted(run: Run, part: str) -> PlanExhausted:

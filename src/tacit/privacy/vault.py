@@ -1,11 +1,12 @@
 """The vault: the only file that reads private records.
 
-Records and ledger live behind one object with three kinds of door: noisy sums, prefixes above a threshold, and single
-releases. A door claims its steps from the ledger *before* it reads a record, bounds what each unit can contribute, adds
-secret noise and hands out a public value. Whatever is done with what a door returned is post-processing and costs
-nothing.
+Records and ledger live behind one object with few kinds of door: noisy sums, noisy marginals, votes of teachers,
+prefixes above a threshold, and single releases. A door claims its steps from the ledger *before* it reads a record,
+bounds what each unit can contribute, adds secret noise and hands out a public value. Whatever is done with what a door
+returned is post-processing and costs nothing.
 
-Proof pages: `proofs/noisy_sum.md`, `proofs/above_threshold.md`, `proofs/ledger.md`.
+Proof pages: `proofs/noisy_sum.md`, `proofs/marginals.md`, `proofs/teachers.md`, `proofs/above_threshold.md`,
+`proofs/ledger.md`.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ import numpy as np
 
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, DoorError
-from tacit.privacy import clipping, labels
+from tacit.privacy import clipping, labels, marginals, teachers
 from tacit.privacy.above_threshold import AboveThreshold, Prefixes, rollouts, stable_lengths
 from tacit.privacy.callbacks import Contribution, Objective, Rows, Summary, Trials, Value, behind
 from tacit.privacy.decoys import read_only
 from tacit.privacy.experts import Clone, Experts, World
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.marginals import Cut, Marginals, Query
 from tacit.privacy.noise import SecretNoise, add_noise
 from tacit.privacy.parts import FixedSizeSum, Once, PoissonSum, Sum
 from tacit.privacy.paying import Paying
@@ -33,8 +35,9 @@ from tacit.privacy.plan import Plan
 from tacit.privacy.reader import Reader
 from tacit.privacy.release import Release
 from tacit.privacy.reserves import require_answerable, require_apart, too_few
-from tacit.privacy.run import Run
+from tacit.privacy.run import Run, exhausted
 from tacit.privacy.sampling import poisson_sample
+from tacit.privacy.teachers import Teachers, TeacherVotes
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -67,7 +70,7 @@ class Vault(Paying):
         experts: Experts | None = None,
         noise: SecretNoise | None = None,
     ) -> None:
-        kinds = (PoissonSum, FixedSizeSum, Once, AboveThreshold)
+        kinds = (PoissonSum, FixedSizeSum, Once, AboveThreshold, Marginals, TeacherVotes)
         super().__init__(ledger, simulated=data.simulated, kinds=kinds, noise=noise)
         self.spec = data.spec
         units = len(data._unit_rows[1]) - 1
@@ -91,6 +94,8 @@ class Vault(Paying):
         self._trials = Trials(data.spec)
         self._experts = experts
         self._readers = {0: Reader(data, self._noise)}
+        self._cuts: dict[Marginals, Cut] = {}
+        self._teachers: dict[tuple[str, str], Teachers] = {}
 
     # -- the doors ------------------------------------------------------------------------------------------------
 
@@ -163,6 +168,65 @@ class Vault(Paying):
             return flat
 
         return behind(part, step).div_(spec.expected(self.unit))
+
+    def measure(self, run: Run, part: str, query: Query) -> np.ndarray:
+        """The noisy answer to one query about marginals; what is asked next may depend on it.
+
+        Guarantee: that of the query, which takes its quanta from the part's budget before a record is read.
+
+        Raises:
+            PlanExhausted: fewer quanta are left. DoorError: the query does not fit the part, or there are several
+            ledgers: replicates would be asked different questions.
+        """
+        spec = run.marginals_part(part)
+        self._require_one(part)
+        marginals.require(spec, query)
+        self._take(run, spec, query.quanta)
+
+        def step() -> np.ndarray:
+            if spec not in self._cuts:
+                reader = self._reader(0)
+                self._cuts[spec] = Cut(spec, reader.rows(np.arange(reader.units), spec.rows_per_unit, spec.rows))
+            return self._cuts[spec].answer(spec, query, self._noise)
+
+        return behind(part, step)
+
+    def teacher_votes(self, run: Run, part: str, encode: Contribution, generated: Tensor) -> Tensor:
+        """The noisy share of teachers that take each public row for a real one, shape [queries], float32.
+
+        Args:
+            run: an admitted plan.
+            part: the name of a `TeacherVotes` part.
+            encode: rows of U units, one each -> vectors [U, D]; that of the first call is kept.
+            generated: the public rows [queries, D], in the encoding's units.
+
+        Guarantee: one step of the part's event; each unit has taught one teacher, and moves each count by at most 1.
+        Which units taught whom is secret, and forgotten with the process: a run that was interrupted stays so.
+
+        Raises:
+            PlanExhausted: no step is left, or another process began. DoorError: the callback couples units, a shape is
+            wrong, or there are several ledgers.
+        """
+        spec, key = run.votes_part(part), (run.plan_id, part)
+        self._require_one(part)
+        width = self._trials.contribution(spec, encode, None)
+        teachers.require(spec, generated, width)
+        self._remember(run, self._trials.foreign)
+        if key not in self._teachers and self.ledger.claimed(run.plan_id, part):
+            raise exhausted(run, part)
+        self._take(run, spec)
+
+        def step() -> Tensor:
+            if key not in self._teachers:
+                reader = self._reader(0)
+                rows = {**reader.rows(np.arange(reader.units), 1, spec.rows), "replicate": np.zeros(reader.units, int)}
+                vectors = np.nan_to_num(np.asarray(encode(rows, None), np.float32)).reshape(-1, width)
+                if len(vectors) != reader.units:
+                    raise ValueError("not one vector a unit")
+                self._teachers[key] = Teachers(spec, vectors, self._noise)
+            return self._teachers[key].votes(generated.detach(), self._noise)
+
+        return behind(part, step)
 
     def above_threshold(
         self, run: Run, part: str, *, clone: Clone | None = None, world: World | None = None
@@ -288,6 +352,11 @@ class Vault(Paying):
         for part in plan.parts():
             if isinstance(part, AboveThreshold):
                 require_answerable(part, self.spec, asked=self._experts is not None)
+
+    def _require_one(self, part: str) -> None:
+        if len(self.ledgers) != 1:
+            expected = "one ledger: each replicate asks questions of its own"
+            raise DoorError("there are several ledgers", where=part, expected=expected, remedy="open a vault for each")
 
     def _reader(self, reserve: int) -> Reader:
         """The records without the reserve of so many episodes of each unit; the first ledger's id decides which."""
