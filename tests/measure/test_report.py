@@ -30,8 +30,7 @@ from tacit.measure.report import (
     histogram,
     render,
 )
-from tacit.measure.report.page import upward
-from tacit.measure.report.svg import Axis, nice, number
+from tacit.measure.report.svg import Axis, nice, number, upward
 from tacit.privacy import certificate_json
 from tacit.privacy.certificate import Certificate
 from tacit.units import Unit
@@ -175,7 +174,7 @@ def test_the_promise_comes_first_and_every_section_is_there() -> None:
 def test_a_private_report_shows_no_real_data_and_says_so() -> None:
     page = Page(render(private_report()))
     ids = {attributes["id"] for tag, attributes in page.tags if tag == "section" and attributes.get("id")}
-    assert ids == {"meaning", "closeness", "columns", "together", "verify", "certificate"}
+    assert ids == {"meaning", "world", "columns", "together", "verify", "certificate"}
     assert "There is no real data in this report." in page.text
     assert "Simulated data." not in page.text
     assert "What all patients have in common." in page.text

@@ -16,14 +16,19 @@ from tacit.measure.report.content import (
     histogram,
 )
 from tacit.measure.report.evaluation import EvaluationReport
+from tacit.measure.report.evidence import Attack, Audit, Caught, Cost, Nearest
 from tacit.measure.report.experts import Consensus, ExpertsReport, Played, Votes
 from tacit.measure.report.learning import Learning, Outcome, PolicyReport
 from tacit.measure.report.movement import MovementReport, Picture, picture
 from tacit.measure.report.page import render
 
 __all__ = [
+    "Attack",
+    "Audit",
+    "Caught",
     "Consensus",
     "Correlation",
+    "Cost",
     "Curve",
     "EvaluationReport",
     "ExpertsReport",
@@ -31,6 +36,7 @@ __all__ = [
     "Learning",
     "Map",
     "MovementReport",
+    "Nearest",
     "Outcome",
     "Picture",
     "Played",

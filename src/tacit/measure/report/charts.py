@@ -211,6 +211,17 @@ def map_chart(
     return markup(svg)
 
 
+def scatter_chart(panels: Sequence[tuple[str, Array]], *, title: str) -> Markup:
+    """Points [N, 2] of each (style, points) in one picture whose axes mean nothing; the last are drawn on top."""
+    svg = canvas(title, 300.0)
+    SubElement(svg, "rect", {"class": "floor", "width": fmt(WIDTH), "height": "300", "rx": "8"})
+    for style, points in panels:
+        x, y = 10.0 + (WIDTH - 20.0) * points[:, 0], 290.0 - 280.0 * points[:, 1]
+        dots = "".join(f"M{fmt(a)} {fmt(b)}h0" for a, b in zip(x.tolist(), y.tolist(), strict=True))
+        SubElement(svg, "path", {"class": f"dots large {style}", "d": dots})
+    return markup(svg)
+
+
 def interval_chart(rows: Sequence[tuple[str, str, float, float, float]], *, title: str, x: Axis) -> Markup:
     """Points with intervals, one labelled row each: (label, style, value, low, high)."""
     pitch, top, left, right = 44.0, 6.0, 10.0, 10.0

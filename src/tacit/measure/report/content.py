@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 from tacit.measure.fidelity import kolmogorov_smirnov
+from tacit.measure.report.evidence import Attack, Audit, Cost, Nearest
 
 Array = NDArray[np.float64]
 Reference = Literal["simulated", "public"]
@@ -19,7 +20,7 @@ Kind = Literal["reference", "synthetic", "control"]
 
 @dataclass(frozen=True)
 class Points:
-    """Positions of one table over the maze: [N, 2] in cells; a few thousand are enough for a picture."""
+    """Positions of one table in a picture, [N, 2]: over a maze in cells; a few thousand are enough."""
 
     label: str
     kind: Kind
@@ -75,7 +76,10 @@ class Correlation:
 
 @dataclass(frozen=True)
 class Curve:
-    """Return of agents over training: mean [N] at steps [N] with an interval over seeds (low, high [N])."""
+    """Return of agents over training: mean [N] at steps [N] with an interval over seeds (low, high [N]).
+
+    Curves of one `agent`, as for `Return`, share a chart.
+    """
 
     label: str
     kind: Kind
@@ -83,13 +87,15 @@ class Curve:
     mean: Array
     low: Array
     high: Array
+    agent: str = ""
 
 
 @dataclass(frozen=True)
 class Return:
     """Final return of agents trained on one table: mean over `seeds` seeds, with an interval over seeds.
 
-    `starts` names the evaluation ("all starts", "far starts"); rows with one name share a chart.
+    `starts` names the evaluation ("all starts", "far starts") and `agent` how they learned, where there are several
+    ways; rows that share both share a chart.
     """
 
     label: str
@@ -99,6 +105,7 @@ class Return:
     low: float
     high: float
     seeds: int
+    agent: str = ""
 
 
 @dataclass(frozen=True)
@@ -135,6 +142,10 @@ class Report:
             protected rows are simulated: no person is in them), "public", or None if there are none. A report on
             private people's records has none: such figures would not be differentially private.
         map, scores, marginals, correlation, returns, curves: the sections; None or () leaves one out.
+        embedding: tables as points of one t-SNE picture.
+        nearest: how near synthetic rows come to single records.
+        audits, attacks: what was tried against the promise, with planted or simulated records.
+        synthesizers: what this synthesizer and others take, on the same simulated rows.
         return_unit: what returns and curves are measured in.
         costs: (name, value) pairs on run time, memory and size.
 
@@ -153,6 +164,11 @@ class Report:
     correlation: Correlation | None = None
     returns: tuple[Return, ...] = ()
     curves: tuple[Curve, ...] = ()
+    embedding: tuple[Points, ...] = ()
+    nearest: Nearest | None = None
+    audits: tuple[Audit, ...] = ()
+    attacks: tuple[Attack, ...] = ()
+    synthesizers: tuple[Cost, ...] = ()
     return_unit: str = "normalised return"
     costs: tuple[tuple[str, str], ...] = ()
 
@@ -171,6 +187,10 @@ class Report:
             "correlation": self.correlation is not None and self.correlation.reference is not None,
             "returns": any(row.kind == "reference" for row in self.returns),
             "curves": any(curve.kind == "reference" for curve in self.curves),
+            "embedding": any(points.kind == "reference" for points in self.embedding),
+            "nearest": self.nearest is not None,
+            "attacks": bool(self.audits or self.attacks),
+            "synthesizers": bool(self.synthesizers),
         }
         shown = [name for name, present in compared.items() if present]
         if self.reference is None and shown:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from decimal import ROUND_CEILING, Decimal
 from importlib import resources
 from typing import Any
 
@@ -19,6 +18,7 @@ from tacit.measure.report.charts import Line, line_chart
 from tacit.measure.report.content import Report
 from tacit.measure.report.evaluation import EvaluationReport
 from tacit.measure.report.evaluation_sections import answer
+from tacit.measure.report.evidence_sections import tried
 from tacit.measure.report.experts import ExpertsReport
 from tacit.measure.report.experts_sections import taught
 from tacit.measure.report.learning import PolicyReport
@@ -26,7 +26,7 @@ from tacit.measure.report.learning_sections import learned
 from tacit.measure.report.movement import MovementReport
 from tacit.measure.report.movement_sections import moved
 from tacit.measure.report.sections import likeness, usefulness
-from tacit.measure.report.svg import Axis, number
+from tacit.measure.report.svg import Axis, number, upward
 from tacit.privacy import certificate_consensus, power
 from tacit.privacy.events import event_from_json
 from tacit.units import Relation
@@ -63,7 +63,7 @@ def render(report: Report | EvaluationReport | PolicyReport | ExpertsReport | Mo
     elif isinstance(report, MovementReport):
         template, own = "movement.html", {"heading": "h2", **moved(report)}
     else:
-        template, own = "report.html", {"heading": "h1", **likeness(report), **usefulness(report)}
+        template, own = "report.html", {"heading": "h1", **likeness(report), **usefulness(report), **tried(report)}
         own["reference"] = report.reference
     return environment.get_template(template).render(
         **promise,
@@ -74,17 +74,6 @@ def render(report: Report | EvaluationReport | PolicyReport | ExpertsReport | Mo
         costs=report.costs,
         certificate=report.certificate,
     )
-
-
-def upward(value: float) -> str:
-    """A bound for people: four significant digits, rounded up, so that the printed bound holds too."""
-    if not math.isfinite(value):
-        return "∞"
-    exact = Decimal(repr(value))
-    if exact == 0:
-        return "0"
-    rounded = exact.quantize(Decimal(1).scaleb(exact.adjusted() - 3), rounding=ROUND_CEILING)
-    return number(float(rounded))
 
 
 def _promise(certificate: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:

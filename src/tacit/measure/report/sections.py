@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tacit.measure.report.charts import Line, heat_map, histogram_chart, interval_chart, line_chart, map_chart
-from tacit.measure.report.content import Histogram, Kind, Report
+from tacit.measure.report.content import Histogram, Kind, Report, Score
 from tacit.measure.report.svg import number, span
 
 NAMES = {"simulated": "Protected rows (simulated)", "public": "Public rows", None: ""}
@@ -16,18 +16,13 @@ NAMES = {"simulated": "Protected rows (simulated)", "public": "Public rows", Non
 def likeness(report: Report) -> dict[str, Any]:
     """Maps, scores, marginals and correlations for the template."""
     name = NAMES[report.reference]
-    columns = ["Synthetic"]
-    if any(score.ceiling is not None for score in report.scores):
-        columns.append("Real against real")
-    controls = list(dict.fromkeys(control for score in report.scores for control, _ in score.controls))
     legend = [("Synthetic rows", "synthetic")]
     if any(h.reference is not None for h in report.marginals):
         legend.insert(0, (name, "filled reference"))
     return {
         "maps": _maps(report),
-        "scores": [_score(score, len(columns) == 2, controls) for score in report.scores],
-        "score_columns": columns + controls,
-        "scores_lead": _scores_lead(len(columns) == 2, bool(controls)),
+        "closeness": _table([score for score in report.scores if not score.public]),
+        "world": _table([score for score in report.scores if score.public]),
         "marginals": [_marginal(h) for h in report.marginals],
         "marginals_legend": legend,
         "correlations": _correlations(report, name),
@@ -37,46 +32,53 @@ def likeness(report: Report) -> dict[str, Any]:
 def usefulness(report: Report) -> dict[str, Any]:
     """Returns and learning curves for the template."""
     styles = _styles([(row.label, row.kind) for row in report.returns] + [(c.label, c.kind) for c in report.curves])
-    every = [np.array([row.low, row.mean, row.high]) for row in report.returns]
+    evaluations = list(dict.fromkeys((row.agent, row.starts) for row in report.returns))
     charts = []
-    evaluations = list(dict.fromkeys(row.starts for row in report.returns))
-    for starts in evaluations:
-        rows = [row for row in report.returns if row.starts == starts]
+    for agent, starts in evaluations:
+        rows = [row for row in report.returns if (row.agent, row.starts) == (agent, starts)]
         told = "; ".join(f"{r.label} {number(r.mean)} ({number(r.low)} to {number(r.high)})" for r in rows)
+        shared = [np.array([r.low, r.mean, r.high]) for r in report.returns if r.agent == agent]
         chart = interval_chart(
             [(r.label, styles[r.label], r.mean, r.low, r.high) for r in rows],
-            title=f"Return from {starts}: {told}",
-            x=span(report.return_unit, np.zeros(1), *every),
+            title=f"Return, {_evaluation(agent, starts)}: {told}",
+            x=span(report.return_unit, np.zeros(1), *shared),
         )
-        charts.append({"label": starts[:1].upper() + starts[1:], "chart": chart})
-    curve_chart = None
-    if report.curves:
-        told = "; ".join(f"{curve.label} ends at {number(float(curve.mean[-1]))}" for curve in report.curves)
-        curve_chart = line_chart(
-            [Line(styles[c.label], c.steps, c.mean, c.low, c.high) for c in reversed(report.curves)],
-            title=f"Return over training: {told}",
-            x=span("training steps", *(c.steps for c in report.curves)),
-            y=span(report.return_unit, *(part for c in report.curves for part in (c.low, c.high))),
-        )
+        charts.append({"label": _evaluation(agent, starts), "chart": chart})
     return {
         "returns": charts,
-        "curve_chart": curve_chart,
-        "curve_legend": [(curve.label, styles[curve.label]) for curve in report.curves],
-        "return_columns": [*(f"From {starts}" for starts in evaluations), "Seeds"],
+        "curves": [_curves(report, agent, styles) for agent in dict.fromkeys(curve.agent for curve in report.curves)],
+        "return_columns": [*(_evaluation(*evaluation) for evaluation in evaluations), "Seeds"],
         "return_rows": [
             _return_row(report, label, evaluations) for label in dict.fromkeys(r.label for r in report.returns)
         ],
     }
 
 
-def _return_row(report: Report, label: str, evaluations: list[str]) -> dict[str, Any]:
-    rows = {row.starts: row for row in report.returns if row.label == label}
-    cells = ["–"] * len(evaluations)
-    for index, starts in enumerate(evaluations):
-        if row := rows.get(starts):
-            cells[index] = f"{number(row.mean)} ({number(row.low)} to {number(row.high)})"
+def _evaluation(agent: str, starts: str) -> str:
+    """What a chart of returns, and a column of the table, is called."""
+    return f"{agent}, from {starts}" if agent else f"From {starts}"
+
+
+def _curves(report: Report, agent: str, styles: dict[str, str]) -> dict[str, Any]:
+    """The learning curves of one way to learn."""
+    curves = [curve for curve in report.curves if curve.agent == agent]
+    told = "; ".join(f"{curve.label} ends at {number(float(curve.mean[-1]))}" for curve in curves)
+    chart = line_chart(
+        [Line(styles[c.label], c.steps, c.mean, c.low, c.high) for c in reversed(curves)],
+        title=f"{agent or 'Return'} over training: {told}",
+        x=span("training steps", *(c.steps for c in curves)),
+        y=span(report.return_unit, *(part for c in curves for part in (c.low, c.high))),
+    )
+    legend = [(curve.label, styles[curve.label]) for curve in curves]
+    return {"label": f"{agent}, while training" if agent else "While training", "legend": legend, "chart": chart}
+
+
+def _return_row(report: Report, label: str, evaluations: list[tuple[str, str]]) -> dict[str, Any]:
+    rows = {(row.agent, row.starts): row for row in report.returns if row.label == label}
+    told = {key: f"{number(r.mean)} ({number(r.low)} to {number(r.high)})" for key, r in rows.items()}
     first = next(iter(rows.values()))
-    return {"label": label, "kind": first.kind, "cells": [*cells, str(first.seeds)]}
+    cells = [*(told.get(evaluation, "–") for evaluation in evaluations), str(first.seeds)]
+    return {"label": label, "note": "", "kind": first.kind, "cells": cells}
 
 
 def _maps(report: Report) -> list[dict[str, Any]]:
@@ -101,19 +103,28 @@ def _maps(report: Report) -> list[dict[str, Any]]:
     ]
 
 
-def _score(score: Any, ceiling: bool, controls: list[str]) -> dict[str, Any]:
+def _table(scores: list[Score]) -> dict[str, Any] | None:
+    """Columns, rows and an introduction of measures that stand in one table."""
+    if not scores:
+        return None
+    ceiling = any(score.ceiling is not None for score in scores)
+    controls = list(dict.fromkeys(control for score in scores for control, _ in score.controls))
+    lead = ""
+    if ceiling:
+        lead += " Real against real compares two halves of the reference rows: no table can be expected to do better."
+    if controls:
+        lead += " Controls know less than the synthetic table and must score worse on at least one measure."
+    return {
+        "lead": lead,
+        "columns": ["Synthetic", *(["Real against real"] if ceiling else []), *controls],
+        "rows": [_score(score, ceiling, controls) for score in scores],
+    }
+
+
+def _score(score: Score, ceiling: bool, controls: list[str]) -> dict[str, Any]:
     values = [score.synthetic, *([score.ceiling] if ceiling else []), *(dict(score.controls).get(c) for c in controls)]
     cells = ["–" if v is None else f"{v:.4f}" if 0 <= v < 10 else number(v) for v in values]
-    return {"measure": score.measure, "meaning": score.meaning, "cells": cells}
-
-
-def _scores_lead(ceiling: bool, controls: bool) -> str:
-    text = "Measures of the synthetic table."
-    if ceiling:
-        text += " Real against real compares two halves of the reference rows: no table can be expected to do better."
-    if controls:
-        text += " Controls know less than the synthetic table and must score worse on at least one measure."
-    return text
+    return {"label": score.measure, "note": score.meaning, "kind": "", "cells": cells}
 
 
 def _marginal(item: Histogram) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 import numpy as np
@@ -82,6 +83,17 @@ def number(value: float) -> str:
         return f"10{power}" if mantissa == "1" else f"{mantissa} × 10{power}"
     text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     return text.replace("-", "−")
+
+
+def upward(value: float) -> str:
+    """A bound for people: four significant digits, rounded up, so that the printed bound holds too."""
+    if not math.isfinite(value):
+        return "∞"
+    exact = Decimal(repr(value))
+    if exact == 0:
+        return "0"
+    rounded = exact.quantize(Decimal(1).scaleb(exact.adjusted() - 3), rounding=ROUND_CEILING)
+    return number(float(rounded))
 
 
 @dataclass(frozen=True)
