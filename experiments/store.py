@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import fcntl
+import functools
 import hashlib
 import importlib.metadata
 import json
@@ -17,7 +18,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,19 +67,31 @@ class Store:
 
     Args:
         path: the JSON file.
-        sources: globs of the code that the figures depend on.
+        sources: globs of the code that the figures depend on; or a function of a cell's key that gives them, where an
+            edit of one method is to leave the cells of others as they are.
         hyperparameters: where the hyper-parameters of all cells come from.
     """
 
     path: Path
-    sources: tuple[str, ...]
+    sources: tuple[str, ...] | Callable[[str], tuple[str, ...]]
     hyperparameters: str
     cells: dict[str, dict[str, Any]] = field(default_factory=dict)
     equivalent: list[dict[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.code = fingerprint(self.sources)
+        self._fingerprint = functools.cache(fingerprint)  # read once: of the code that this process runs
+        if isinstance(self.sources, tuple):
+            self._fingerprint(self.sources)
         self._read()
+
+    @property
+    def code(self) -> str:
+        """The present fingerprint, where all cells share their code."""
+        return self.code_of("")
+
+    def code_of(self, key: str) -> str:
+        """The present fingerprint of a cell's code."""
+        return self._fingerprint(self.sources if isinstance(self.sources, tuple) else self.sources(key))
 
     def _read(self) -> None:
         if self.path.exists():
@@ -87,11 +100,11 @@ class Store:
 
     def has(self, key: str) -> bool:
         """Whether the cell exists and is not stale."""
-        return key in self.cells and self.cells[key]["fingerprint"] in self._current()
+        return key in self.cells and self.cells[key]["fingerprint"] in self._current(self.code_of(key))
 
-    def _current(self) -> set[str]:
+    def _current(self, code: str) -> set[str]:
         """The present fingerprint and those that a witness has equated with it, directly or by way of others."""
-        current = {self.code}
+        current = {code}
         while more := {row["from"] for row in self.equivalent if row["to"] in current} - current:
             current |= more
         return current
@@ -103,15 +116,18 @@ class Store:
                 "dataset": dataset,
                 "seed": seed,
                 "values": values,
-                "fingerprint": self.code,
+                "fingerprint": self.code_of(key),
                 "hyperparameters": self.hyperparameters,
                 **provenance(),
             }
 
-    def equate(self, before: str, *, commit: str, witness: str) -> None:
-        """Note that the code of this fingerprint, at this commit, and the present code gave the witness's hash."""
+    def equate(self, before: str, *, commit: str, witness: str, key: str = "") -> None:
+        """Note that the code of this fingerprint, at this commit, and the present code gave the witness's hash.
+
+        The present code is that of the cell `key`, where cells differ in theirs.
+        """
         with self._changing():
-            row = {"from": before, "to": self.code, "from_commit": commit, "witness": witness}
+            row = {"from": before, "to": self.code_of(key), "from_commit": commit, "witness": witness}
             others = [kept for kept in self.equivalent if kept["from"] != before]
             self.equivalent = [*others, {**row, "to_commit": str(provenance()["commit"])}]
 

@@ -54,10 +54,33 @@ def test_a_witness_of_other_bits_or_of_an_unknown_tree_carries_nothing(
     source.write_text("VALUE = 2\n")
     module = type("Module", (), {"store": staticmethod(lambda: opened(tmp_path))})
     monkeypatch.setattr(witness.importlib, "import_module", lambda name: module)
-    monkeypatch.setattr(witness, "_run", lambda tree, name: "these bits")
-    monkeypatch.setattr(witness, "_before", lambda name, commit, fingerprint: before)
+    monkeypatch.setattr(witness, "_run", lambda tree, name, key: "these bits")
+    monkeypatch.setattr(witness, "_before", lambda name, commit, fingerprint, key: before)
     assert witness.main("any") == 1
     assert not opened(tmp_path).has("cell")
-    monkeypatch.setattr(witness, "_before", lambda name, commit, fingerprint: "these bits")
+    monkeypatch.setattr(witness, "_before", lambda name, commit, fingerprint, key: "these bits")
     assert witness.main("any") == 0
     assert opened(tmp_path).has("cell")
+
+
+def test_an_edit_of_one_method_leaves_the_cells_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "ROOT", tmp_path)
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text("VALUE = 1\n")
+
+    def results() -> Store:
+        return Store(tmp_path / "results.json", lambda key: (f"{key.partition('/')[0]}.py",), "none")
+
+    for key in ("one/0", "one/1", "two/0"):
+        results().put(key, dataset="none", seed=0, values={"x": 1.0})
+    (tmp_path / "one.py").write_text("VALUE = 2\n")
+    now = results()
+    assert [now.has(key) for key in ("one/0", "one/1", "two/0")] == [False, False, True]
+    module = type("Module", (), {"store": staticmethod(results)})
+    asked: list[str] = []
+    monkeypatch.setattr(witness.importlib, "import_module", lambda name: module)
+    monkeypatch.setattr(witness, "_run", lambda tree, name, key: asked.append(key) or "bits")
+    monkeypatch.setattr(witness, "_before", lambda name, commit, fingerprint, key: "bits")
+    assert witness.main("any") == 0
+    assert asked == ["one/1"]
+    assert all(results().has(key) for key in ("one/0", "one/1", "two/0"))
