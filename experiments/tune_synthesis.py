@@ -32,8 +32,9 @@ from tacit.methods.synthesis.algorithm import Denoising
 from tacit.methods.synthesis.diffusion import Denoiser, sample
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.networks import MovingAverage, load_parameters
-from tacit.methods.synthesis.plan import Curiosity, Plan, Pretraining, Sampler
+from tacit.methods.synthesis.plan import Plan
 from tacit.methods.synthesis.pretraining import Pretrained, pretrain
+from tacit.methods.synthesis.settings import Curiosity, Pretraining, Sampler
 from tacit.privacy.gradients import assign_gradient, clipped_sum
 from tacit.privacy.plan import public_fields
 from tacit.units import Unit

@@ -79,3 +79,7 @@ class FileError(TacitError):
     """A file is truncated, of the wrong kind, or outside the run's folder."""
 
     exit_code = 6
+
+
+class HardwareError(TacitError):
+    """This machine has no such accelerator, or the installed PyTorch cannot use it."""

@@ -13,11 +13,14 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.envs import maze
 from tacit.envs.maze_layouts import LAYOUTS
-from tacit.errors import LedgerError, PlanError, PlanExhausted
+from tacit.errors import HardwareError, LedgerError, PlanError, PlanExhausted
 from tacit.measure.fidelity import fidelity
 from tacit.methods import synthesis
+from tacit.methods.synthesis import algorithm
 from tacit.privacy import checkpoint
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise import SecretNoise
+from tacit.privacy.plan import public_fields
 from tacit.privacy.vault import Vault
 from tacit.units import Unit
 
@@ -27,7 +30,7 @@ COLUMNS = maze.collect(LAYOUT, 20_000, agents=100, seed=3)
 FIELDS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations")
 
 
-def vault_in(folder: Path, name: str = "run") -> Vault:
+def vault_in(folder: Path, name: str = "run", noise: SecretNoise | None = None) -> Vault:
     data = Trajectories.from_arrays(
         **{field: COLUMNS[field] for field in FIELDS},
         unit_ids=":transition",
@@ -36,7 +39,7 @@ def vault_in(folder: Path, name: str = "run") -> Vault:
     )
     path = folder / f"{name}.ledger"
     ledger = Ledger(path) if path.exists() else Ledger(path, UNIT, epsilon=20.0, delta=2e-5)
-    return Vault(data, ledger)
+    return Vault(data, ledger, noise=noise)
 
 
 def plan_of(**fields: object) -> synthesis.Plan:
@@ -146,3 +149,79 @@ def test_records_with_propensities_are_synthesised_without_them() -> None:
     sampled = synthesis.Synthesizer(plan_of(), start.encoder, start.average).sample(20)
     assert not sampled.spec.propensities
     assert "propensities" not in sampled.columns
+
+
+def test_an_observer_sees_what_each_step_released_and_can_replay_the_run(tmp_path: Path) -> None:
+    """The noisy gradients alone give the released weights: nothing else went into them."""
+    vault, plan = vault_in(tmp_path), plan_of(steps=6)
+    seen: list[tuple[int, torch.Tensor, torch.Tensor]] = []
+
+    def observe(step: int, model: torch.nn.Module, gradient: torch.Tensor) -> None:
+        seen.append((step, torch.nn.utils.parameters_to_vector(model.parameters()).detach(), gradient.clone()))
+
+    released = synthesis.fit(plan, vault, observe=observe).value
+    assert [step for step, _, _ in seen] == list(range(6))
+    network = synthesis.pretrain(plan, released.encoder, None, seed=0).model(plan).network
+    adam = torch.optim.Adam(network.parameters(), betas=plan.betas)
+    for step, weights, gradient in seen:
+        torch.testing.assert_close(torch.nn.utils.parameters_to_vector(network.parameters()).detach(), weights)
+        torch.nn.utils.vector_to_parameters(gradient, [p.grad for p in zeroed(network)])
+        adam.param_groups[0]["lr"] = plan.learning_rate_at(step)
+        adam.step()
+    assert seen[0][2].numel() == sum(value.numel() for value in released.weights.values())
+
+
+def zeroed(network: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """The parameters, each with a gradient to write into."""
+    parameters = list(network.parameters())
+    for parameter in parameters:
+        parameter.grad = torch.zeros_like(parameter)
+    return parameters
+
+
+def test_curiosity_in_fine_tuning_is_added_to_what_left_the_vault(tmp_path: Path) -> None:
+    """FineCur: same noise, sample and price; the update adds the clipped gradients over the public divisor."""
+    settings = synthesis.Curiosity(mode="append_pool", rate=0.5, pool=60, appended=20, sampler_steps=2)
+    plain, curious = plan_of(steps=2, warmup=1), plan_of(steps=2, warmup=1, curiosity=settings)
+    assert plain.noise_multiplier == curious.noise_multiplier
+    assert synthesis.Plan.from_json(public_fields(curious)) == curious
+    gradients: dict[str, list[torch.Tensor]] = {"plain": [], "curious": []}
+    weights: dict[str, list[torch.Tensor]] = {"plain": [], "curious": []}
+    costs = {}
+    for name, plan in (("plain", plain), ("curious", curious)):
+
+        def observe(step: int, model: torch.nn.Module, gradient: torch.Tensor, name: str = name) -> None:
+            gradients[name].append(gradient.clone())
+            weights[name].append(torch.nn.utils.parameters_to_vector(model.parameters()).detach())
+
+        release = synthesis.fit(plan, vault_in(tmp_path, name, SecretNoise.for_tests(3)), observe=observe)
+        costs[name] = (release.certificate.epsilon, release.certificate.parts)
+    assert costs["plain"] == costs["curious"]
+    assert torch.equal(gradients["plain"][0], gradients["curious"][0])
+    assert not torch.equal(weights["plain"][1], weights["curious"][1])
+
+
+def test_what_generated_rows_add_is_bounded_by_their_number() -> None:
+    """20 rows, clipped to 1 each, over the 1,000 units that a step expects."""
+    settings = synthesis.Curiosity(mode="append_pool", rate=0.5, pool=60, appended=20, sampler_steps=2)
+    plan = plan_of(curiosity=settings)
+    model = synthesis.pretrain(plan, synthesis.Encoder.from_bounds(maze.spec(LAYOUT)), None, seed=0).model(plan)
+    objective = algorithm.Denoising(model.encoder, plan.noise_draws, plan.P_mean, plan.P_std)
+    added = algorithm._Generated(model, objective, plan, settings).gradient(0)
+    assert 0 < added.norm() <= 20 / 1_000
+    assert added.norm() > 0.2 * 20 / 1_000
+
+
+@pytest.mark.parametrize("call", ["fit", "pretrain", "sample"])
+def test_a_device_that_is_not_there_costs_nothing(call: str, tmp_path: Path) -> None:
+    vault, plan = vault_in(tmp_path), plan_of()
+    encoder = synthesis.Encoder.from_bounds(vault.spec)
+    start = synthesis.pretrain(plan, encoder, None, seed=0)
+    calls: dict[str, Callable[[], object]] = {
+        "fit": lambda: synthesis.fit(plan, vault, device="cuda:99"),
+        "pretrain": lambda: synthesis.pretrain(plan, encoder, None, seed=0, device="cuda:99"),
+        "sample": lambda: synthesis.Synthesizer(plan, encoder, start.average).sample(5, device="cuda:99"),
+    }
+    with pytest.raises(HardwareError, match="cuda:99"):
+        calls[call]()
+    assert vault.ledger.spent() == (0.0, 0.0)

@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tacit.methods.synthesis.curiosity import NoveltyScore, append, most_novel, replace
-from tacit.methods.synthesis.plan import Curiosity
+from tacit.envs import maze
+from tacit.methods.synthesis import curiosity
+from tacit.methods.synthesis.curiosity import NoveltyScore, Pool, most_novel, replace
+from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.pretraining import initial_model
+from tacit.methods.synthesis.settings import Curiosity
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -83,11 +88,24 @@ def test_rate_zero_keeps_the_real_batch(seen: NoveltyScore) -> None:
     assert torch.equal(replace(real, rows(8, -2.0, 7), seen, Curiosity(rate=0.0)), real)
 
 
-def test_append_adds_distinct_rows_of_the_pool() -> None:
-    real, pool = torch.zeros(8, 1), torch.arange(1.0, 21.0)[:, None]
-    mixed = append(real, pool, Curiosity(mode="append_pool", appended=16), generator())
-    assert mixed.shape == (24, 1)
-    assert torch.equal(mixed[:8], real)
-    added = mixed[8:, 0].tolist()
-    assert len(set(added)) == 16
-    assert set(added) <= set(range(1, 21))
+def test_a_pool_is_drawn_once_an_epoch_and_gives_distinct_novel_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = Plan(width=16, depth=1)
+    model = initial_model(plan, Encoder.from_bounds(maze.spec(maze.LAYOUTS["ring"])), seed=0)
+    settings = Curiosity(mode="append_pool", rate=0.5, pool=40, appended=16, sampler_steps=2)
+    kept: list[torch.Tensor] = []
+
+    def spy(novelty: NoveltyScore, rows: torch.Tensor, count: int) -> torch.Tensor:
+        best = novelty.score(rows).topk(20).indices
+        kept.append(most_novel(novelty, rows, count))
+        assert torch.equal(kept[-1], rows[best])
+        return kept[-1]
+
+    monkeypatch.setattr(curiosity, "most_novel", spy)
+    pool = Pool(model, settings, plan.sampler, epoch=3, generator=generator())
+    drawn = [pool.draw(step) for step in range(2, 7)]  # begun in the middle of an epoch, as after an interruption
+    assert len(kept) == 3
+    for rows_of_step, source in zip(drawn, (kept[0], *[kept[1]] * 3, kept[2]), strict=True):
+        chosen = {tuple(row) for row in rows_of_step.tolist()}
+        assert len(chosen) == 16
+        assert chosen <= {tuple(row) for row in source.tolist()}
+    assert not torch.equal(drawn[1], drawn[2])

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tacit.errors import PlanError
-from tacit.methods.synthesis.plan import Curiosity, Plan, Pretraining, Sampler, scheduled
+from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.settings import Curiosity, Pretraining, Sampler, scheduled
 from tacit.units import Unit
 
 

@@ -14,8 +14,9 @@ from tacit.errors import DataError, PlanError
 from tacit.methods.synthesis import curiosity
 from tacit.methods.synthesis.diffusion import draw, row_losses, sample
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.plan import Curiosity, Plan, Pretraining
+from tacit.methods.synthesis.plan import Plan
 from tacit.methods.synthesis.pretraining import initial_model, pretrain
+from tacit.methods.synthesis.settings import Curiosity, Pretraining
 
 LAYOUT = maze.LAYOUTS["ring"]
 ENCODER = Encoder.from_bounds(maze.spec(LAYOUT))

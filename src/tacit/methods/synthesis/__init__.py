@@ -8,7 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tacit.methods.synthesis.plan import Curiosity, Plan, Pretraining, Sampler
+from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.settings import Curiosity, Pretraining, Sampler
 
 if TYPE_CHECKING:
     from tacit.methods.synthesis.algorithm import fit as fit

@@ -5,12 +5,14 @@ Input: public rows, private rows behind a vault, a calibrated plan (T, q, C, sig
 2. for t = 1 .. T:
 3.     g_t <- vault.noisy_gradient: every unit of a Poisson(q) sample gives its denoising-loss gradient,
           averaged over its L rows and K noise draws, clipped to C; their sum gets N(0, (sigma C)^2)
+       (with curiosity in fine-tuning, "FineCur": g_t <- g_t + the clipped gradients of novel generated rows)
 4.     theta <- Adam(theta, g_t);  average <- EMA(theta)
 5. release the average; sampling from it is post-processing                (synthesizer.py)
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +21,17 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import PlanError
-from tacit.methods.synthesis.diffusion import Denoiser, denoising_loss, draw
+from tacit.hardware import torch_device
+from tacit.methods.synthesis.curiosity import Pool
+from tacit.methods.synthesis.diffusion import Denoiser, denoising_loss, draw, generated_loss
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.networks import MovingAverage
 from tacit.methods.synthesis.plan import Plan
 from tacit.methods.synthesis.pretraining import Pretrained, pretrain
+from tacit.methods.synthesis.settings import Curiosity
 from tacit.methods.synthesis.synthesizer import Synthesizer
 from tacit.privacy import checkpoint
-from tacit.privacy.gradients import assign_gradient
+from tacit.privacy.gradients import assign_gradient, clipped_sum
 from tacit.privacy.labels import Label
 from tacit.privacy.plan import plan_id
 from tacit.privacy.release import Release
@@ -37,6 +42,11 @@ PART = "denoiser"
 
 Progress = Callable[[int, int], None]
 """Called after each step with (steps done, steps in all): the step count is public, the loss is not."""
+
+Observe = Callable[[int, Denoiser, Tensor], None]
+"""Called as (step, model, gradient) with what a step released: the noisy mean gradient [P], in the order of
+`model.parameters()`, and the weights at which it was taken, before they are updated. Both are public, and must not be
+changed."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,8 @@ def fit(
     folder: Path | None = None,
     resume: bool = False,
     progress: Progress | None = None,
+    observe: Observe | None = None,
+    device: str = "cpu",
 ) -> Release[Synthesizer]:
     """Train a synthesizer under the plan's promise.
 
@@ -85,13 +97,17 @@ def fit(
         resume: go on from `folder`'s checkpoint, or from the start where a run was stopped before its first one; steps
             that were claimed but not kept are lost, never run again.
         progress: called after each step.
+        observe: sees every noisy gradient, for audits and learning curves: it costs no privacy.
+        device: where the network is trained, `cpu` or an accelerator such as `cuda`; the noise is always drawn on the
+            CPU, from the vault's secret source.
 
     Raises:
+        HardwareError: there is no such device.
         PlanError: the pre-training is not the one that the plan declares.
         PlanExhausted: the plan was begun or finished already, and this is not a resumption.
         BudgetExceeded: the ledger cannot pay for the plan.
     """
-    model = _start(plan, vault, pretrained)
+    model = _start(plan, vault, pretrained).to(torch_device(device, where="synthesis.fit"))
     objective = Denoising(model.encoder, plan.noise_draws, plan.P_mean, plan.P_std)
     path = folder / "checkpoint.safetensors" if folder is not None else None
     kept = None
@@ -104,9 +120,14 @@ def fit(
     elif vault.touched(run) and not (resume and vault.steps_left(run, PART)):
         raise exhausted(run, PART)
 
+    generated = None if plan.curiosity is None else _Generated(model, objective, plan, plan.curiosity)
     while vault.steps_left(run, PART):
         step = vault.next_step(run, PART)
         gradient = vault.noisy_gradient(run, PART, [model], objective)[0]
+        if observe is not None:
+            observe(step, model, gradient)
+        if generated is not None:
+            gradient = gradient + generated.gradient(step)
         state.update(gradient, learning_rate=plan.learning_rate_at(step))
         if path is not None and vault.at_block_end(run, PART):
             checkpoint.save(path, state.tensors(), plan_id=run.plan_id, ledger=vault.ledger)
@@ -149,7 +170,28 @@ class _State:
             p.copy_(tensors[f"weights.{name}"])
             mean.copy_(tensors[f"average.{name}"])
             keys = ("step", "exp_avg", "exp_avg_sq")
-            self.adam.state[p] = {key: tensors[f"adam.{key}.{name}"].clone() for key in keys}
+            self.adam.state[p] = {key: tensors[f"adam.{key}.{name}"].to(p.device, copy=True) for key in keys}
+
+
+class _Generated:
+    """FineCur: what novel generated rows add to each step, outside the private sum and its public divisor.
+
+    Post-processing of public weights with public random numbers; after an interruption it begins anew.
+    """
+
+    def __init__(self, model: Denoiser, objective: Denoising, plan: Plan, settings: Curiosity) -> None:
+        assert plan.unit is not None
+        self.model, self.objective, self.clip = model, objective, plan.clip
+        self.expected = plan.parts()[0].expected(plan.unit)
+        self.generator, epoch = torch.Generator().manual_seed(0), math.ceil(1 / plan.rate)
+        self.pool = Pool(model, settings, plan.sampler, epoch=epoch, generator=self.generator)
+
+    def gradient(self, step: int) -> Tensor:
+        """The sum of the rows' clipped gradients over the expected number of units, [P]."""
+        clean = self.pool.draw(step)
+        draws = self.objective.draw(self.generator, len(clean), 1)
+        rows = {"clean": clean} | {name: draws[name][:, 0].to(clean.device) for name in ("sigma", "noise")}
+        return clipped_sum(self.model, generated_loss, rows, self.clip, scale=1 / self.expected)
 
 
 def _start(plan: Plan, vault: Vault, pretrained: Pretrained | None) -> Denoiser:

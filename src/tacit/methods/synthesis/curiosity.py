@@ -1,14 +1,17 @@
 """Random network distillation: which generated rows are novel (PrivORL sections V-A, V-B; Burda et al. 2018).
 
-Used in public pre-training only, so it costs no privacy.
+Only generated rows are scored, and scores are learned from generated rows: curiosity reads no private row.
 """
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from torch import Tensor, nn
 
-from tacit.methods.synthesis.plan import Curiosity
+from tacit.methods.synthesis.diffusion import Denoiser, sample_encoded
+from tacit.methods.synthesis.settings import Curiosity, Sampler
 
 FEATURES = 32
 """Output width of both networks (the paper's appendix F-B)."""
@@ -22,10 +25,13 @@ class NoveltyScore:
     Args:
         size: width D of an encoded row.
         learning_rate: of the predictor (Adam).
-        generator: for the initial weights.
+        generator: for the initial weights; they are drawn on the CPU.
+        device: where rows are scored.
     """
 
-    def __init__(self, size: int, *, learning_rate: float, generator: torch.Generator) -> None:
+    def __init__(
+        self, size: int, *, learning_rate: float, generator: torch.Generator, device: torch.device | None = None
+    ) -> None:
         self.target = nn.Sequential(
             nn.Linear(size, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, FEATURES)
         ).requires_grad_(False)
@@ -38,7 +44,14 @@ class NoveltyScore:
                 bound = layer.in_features**-0.5
                 layer.weight.uniform_(-bound, bound, generator=generator)
                 layer.bias.uniform_(-bound, bound, generator=generator)
+        self.target.to(device), self.predictor.to(device)
         self.optimizer = torch.optim.Adam(self.predictor.parameters(), lr=learning_rate, fused=True)
+
+    @classmethod
+    def of(cls, model: Denoiser, settings: Curiosity, generator: torch.Generator) -> NoveltyScore:
+        """A fresh score of the rows that a model generates."""
+        device = next(model.parameters()).device
+        return cls(model.encoder.size, learning_rate=settings.learning_rate, generator=generator, device=device)
 
     def _errors(self, rows: Tensor) -> Tensor:
         errors: Tensor = (self.predictor(rows) - self.target(rows)).square().mean(dim=-1)
@@ -69,7 +82,29 @@ def replace(batch: Tensor, generated: Tensor, novelty: NoveltyScore, curiosity: 
     return torch.cat([batch[: len(batch) - count], most_novel(novelty, generated, count)])
 
 
-def append(batch: Tensor, pool: Tensor, curiosity: Curiosity, generator: torch.Generator) -> Tensor:
-    """The authors' code: `appended` distinct random rows of a pool of novel ones join the batch."""
-    chosen = torch.randperm(len(pool), generator=generator)[: curiosity.appended]
-    return torch.cat([batch, pool[chosen]])
+class Pool:
+    """The authors' code: rows that are generated once an epoch, the novel ones kept, and a few drawn in each step.
+
+    Args:
+        model: generates the rows with the weights that it has at the time.
+        settings: `pool`, `rate` and `appended`.
+        sampler: how rows are generated.
+        epoch: steps between two pools.
+        generator: of all random numbers.
+    """
+
+    def __init__(
+        self, model: Denoiser, settings: Curiosity, sampler: Sampler, *, epoch: int, generator: torch.Generator
+    ) -> None:
+        self.model, self.settings, self.epoch, self.generator = model, settings, epoch, generator
+        self.sampler = dataclasses.replace(sampler, steps=settings.sampler_steps)
+        self.novelty = NoveltyScore.of(model, settings, generator)
+        self.kept: Tensor | None = None
+
+    def draw(self, step: int) -> Tensor:
+        """`appended` distinct random rows of the pool that is in force at a step, [appended, D]."""
+        settings = self.settings
+        if self.kept is None or step % self.epoch == 0:
+            generated = sample_encoded(self.model, settings.pool, self.sampler, self.generator)
+            self.kept = most_novel(self.novelty, generated, int(settings.rate * settings.pool))
+        return self.kept[torch.randperm(len(self.kept), generator=self.generator)[: settings.appended]]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tacit.errors import PlanError
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.networks import ResidualMLP
-from tacit.methods.synthesis.plan import Sampler
+from tacit.methods.synthesis.settings import Sampler
 
 SIGMA_DATA = 1.0
 
@@ -61,18 +61,24 @@ def draw(
     it is free, and done.)
 
     Returns:
-        `sigma` [U, L, K], ln sigma ~ N(P_mean, P_std^2); `noise` [U, L, K, D] and `spread` [U, L, encoder.bounded_size]
-        standard normal.
+        On the generator's device: `sigma` [U, L, K], ln sigma ~ N(P_mean, P_std^2); `noise` [U, L, K, D] and `spread`
+        [U, L, encoder.bounded_size] standard normal.
     """
     shape = (units, rows_per_unit, noise_draws)
-    strata = torch.arange(noise_draws, dtype=torch.float64)
-    quantile = (strata + torch.rand(shape, generator=generator, dtype=torch.float64)) / noise_draws
+    strata = torch.arange(noise_draws, dtype=torch.float64, device=generator.device)
+    uniform = torch.rand(shape, generator=generator, dtype=torch.float64, device=generator.device)
+    quantile = (strata + uniform) / noise_draws
     normal = torch.special.ndtri(quantile.clamp(2.0**-54, 1 - 2.0**-53)).to(torch.float32)
     return {
         "sigma": (P_mean + P_std * normal).exp(),
-        "noise": torch.randn(*shape, encoder.size, generator=generator),
-        "spread": torch.randn(units, rows_per_unit, encoder.bounded_size, generator=generator),
+        "noise": _normal((*shape, encoder.size), generator),
+        "spread": _normal((units, rows_per_unit, encoder.bounded_size), generator),
     }
+
+
+def _normal(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    """Standard normals on the generator's own device, so that a seed means the same wherever the model is."""
+    return torch.randn(shape, generator=generator, device=generator.device)
 
 
 def row_losses(model: Denoiser, clean: Tensor, sigma: Tensor, noise: Tensor) -> Tensor:
@@ -95,6 +101,12 @@ def row_losses(model: Denoiser, clean: Tensor, sigma: Tensor, noise: Tensor) -> 
     prediction = model.network((c_in * noisy).flatten(0, -2), c_noise.flatten()).view_as(target)
     losses: Tensor = (prediction - target).square().mean(dim=(-2, -1))
     return losses
+
+
+def generated_loss(model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
+    """`row_losses` of encoded rows, one a "unit": `clean` [U, D], `sigma` [U, K], `noise` [U, K, D] -> [U]."""
+    assert isinstance(model, Denoiser)
+    return row_losses(model, rows["clean"], rows["sigma"], rows["noise"])
 
 
 def denoising_loss(model: Denoiser, rows: Mapping[str, Tensor]) -> Tensor:
@@ -129,7 +141,7 @@ def heun(denoise: Denoise, x: Tensor, sampler: Sampler, generator: torch.Generat
         gamma = most if sampler.churn_min <= level <= sampler.churn_max else 0.0
         raised = level * (1 + gamma)
         if gamma > 0:
-            fresh = torch.randn(x.shape, generator=generator, device=x.device)
+            fresh = _normal(x.shape, generator).to(x.device)
             x = x + math.sqrt(raised**2 - level**2) * sampler.churn_noise * fresh
         slope = (x - denoise(x, x.new_full((len(x),), raised))) / raised
         ahead = x + (following - raised) * slope
@@ -160,7 +172,7 @@ def dpm_solver(denoise: Denoise, x: Tensor, sampler: Sampler, generator: torch.G
         decay = math.exp(-sampler.eta * width)
         x = (following / level) * decay * x - math.expm1(-(1 + sampler.eta) * width) * estimate
         if sampler.eta > 0:
-            fresh = torch.randn(x.shape, generator=generator, device=x.device)
+            fresh = _normal(x.shape, generator).to(x.device)
             x = x + following * math.sqrt(1 - decay**2) * fresh
         previous, width_before = clean, width
     raise AssertionError("the last noise level is zero")
@@ -171,6 +183,8 @@ def sample_encoded(
     model: Denoiser, count: int, sampler: Sampler, generator: torch.Generator, *, batch: int = 8_192
 ) -> Tensor:
     """Draw `count` encoded rows [count, D], `batch` at a time.
+
+    The random numbers come from the generator's device and go to the model's; so do the results.
 
     Chains start from N(0, sigma_max^2 + 1), the law of standardised data at the highest noise level (EDM: sigma_max^2,
     which is the same at 80 but too narrow at 5).
@@ -183,7 +197,7 @@ def sample_encoded(
     drawn = torch.empty(count, model.encoder.size, device=device)
     for first in range(0, count, batch):
         size = min(batch, count - first)
-        x = start * torch.randn(size, model.encoder.size, generator=generator, device=device)
+        x = start * _normal((size, model.encoder.size), generator).to(device)
         if sampler.method == "heun":
             drawn[first : first + size] = heun(model, x, sampler, generator)
         else:

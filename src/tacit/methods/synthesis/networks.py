@@ -96,8 +96,13 @@ class MovingAverage:
         torch._foreach_lerp_(self.values, [value.detach() for value in module.parameters()], weight)
 
     def state(self) -> dict[str, Tensor]:
-        """The averaged parameters by name."""
-        return {name: value.clone() for name, value in zip(self.names, self.values, strict=True)}
+        """The averaged parameters by name, on the CPU."""
+        return on_cpu(dict(zip(self.names, self.values, strict=True)))
+
+
+def on_cpu(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copies of the tensors in the memory of the machine itself."""
+    return {name: value.detach().to("cpu", copy=True) for name, value in state.items()}
 
 
 @torch.no_grad()

@@ -14,11 +14,13 @@ import torch
 from torch import Tensor
 
 from tacit.errors import DataError, PlanError
+from tacit.hardware import torch_device
 from tacit.methods.synthesis import curiosity
 from tacit.methods.synthesis.diffusion import Denoiser, draw, row_losses, sample_encoded
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.networks import MovingAverage, build_network, load_parameters
-from tacit.methods.synthesis.plan import Plan, Pretraining, scheduled
+from tacit.methods.synthesis.networks import MovingAverage, build_network, load_parameters, on_cpu
+from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.settings import Pretraining, scheduled
 
 Progress = Callable[[int, int, float], None]
 """Called after each step with (steps done, steps in all, loss of the public batch)."""
@@ -30,7 +32,7 @@ class Pretrained:
 
     Args:
         encoder: the public constants of the encoding.
-        weights: the parameters of the network when training ended.
+        weights: the parameters of the network when training ended (on the CPU, as the average).
         average: their moving average, from which fine-tuning starts.
         provenance: where the public rows came from; "none" when there were none.
     """
@@ -73,6 +75,7 @@ def pretrain(
     *,
     seed: int,
     progress: Progress | None = None,
+    device: str = "cpu",
 ) -> Pretrained:
     """Train on public rows as `plan.pretraining` says; with None, return random weights (the ablation "NonPre").
 
@@ -82,9 +85,12 @@ def pretrain(
         columns: public rows (keys as in `Encoder.encode`, first dimension T); None without pre-training.
         seed: of the weights, the batches and the noise. Public: no private row is involved.
         progress: called after each step.
+        device: where the network is trained, `cpu` or an accelerator such as `cuda`. Random numbers are drawn on the
+            CPU, so a seed gives the same numbers everywhere (the weights differ by rounding).
 
     Raises:
         DataError: the plan pre-trains and there are no rows, or the other way round.
+        HardwareError: there is no such device.
     """
     config = plan.pretraining
     if (config is None) != (columns is None):
@@ -94,9 +100,10 @@ def pretrain(
             expected="both, or neither",
             remedy="pass the rows that plan.pretraining declares, or pretraining=None without rows",
         )
-    model = initial_model(plan, encoder, seed=seed)
+    where = torch_device(device, where="synthesis.pretrain")
+    model = initial_model(plan, encoder, seed=seed).to(where)
     if config is None or columns is None:
-        weights = {name: value.detach().clone() for name, value in model.network.named_parameters()}
+        weights = on_cpu(dict(model.network.named_parameters()))
         return Pretrained(encoder, weights, weights, "none")
     return _train(model, plan, config, columns, seed, progress)
 
@@ -110,13 +117,13 @@ def _train(
     progress: Progress | None,
 ) -> Pretrained:
     """AdamW on batches of encoded public rows, some of them generated where curiosity asks for it."""
-    encoder, network = model.encoder, model.network
+    encoder, network, device = model.encoder, model.network, next(model.parameters()).device
     generator = torch.Generator().manual_seed(seed)
     average = MovingAverage(network, decay=config.ema, every=config.ema_every)
     optimizer = torch.optim.AdamW(
         network.parameters(), lr=config.learning_rate, betas=config.betas, weight_decay=config.weight_decay, fused=True
     )
-    total = len(rows["rewards"])
+    total, table = len(rows["rewards"]), {key: torch.tensor(np.asarray(column)) for key, column in rows.items()}
     explore = _explorer(model, plan, config, total, generator) if config.curiosity else None
     for step in range(config.steps):
         optimizer.param_groups[0]["lr"] = scheduled(
@@ -124,12 +131,12 @@ def _train(
         )
         chosen = torch.randint(total, (config.batch,), generator=generator)
         spread = torch.randn(config.batch, encoder.bounded_size, generator=generator)
-        batch = {key: torch.from_numpy(np.asarray(column)[chosen.numpy()]) for key, column in rows.items()}
-        clean = encoder.encode(batch, spread)
+        clean = encoder.encode({key: column[chosen].to(device) for key, column in table.items()}, spread.to(device))
         if explore is not None:
             clean = explore(step, clean)
         draws = draw(generator, len(clean), 1, encoder=encoder, P_mean=plan.P_mean, P_std=plan.P_std)
-        loss = row_losses(model, clean, draws["sigma"][:, 0], draws["noise"][:, 0]).mean()
+        sigma, noise = draws["sigma"][:, 0].to(device), draws["noise"][:, 0].to(device)
+        loss = row_losses(model, clean, sigma, noise).mean()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(network.parameters(), config.clip)
@@ -137,7 +144,7 @@ def _train(
         average.update(network)
         if progress is not None:
             progress(step + 1, config.steps, loss.item())
-    weights = {name: value.detach().clone() for name, value in network.named_parameters()}
+    weights = on_cpu(dict(network.named_parameters()))
     return Pretrained(encoder, weights, average.state(), config.provenance)
 
 
@@ -147,19 +154,14 @@ def _explorer(
     """(step, encoded real batch) -> the batch that curiosity trains on."""
     settings = config.curiosity
     assert settings is not None
-    novelty = curiosity.NoveltyScore(model.encoder.size, learning_rate=settings.learning_rate, generator=generator)
-    sampler = dataclasses.replace(plan.sampler, steps=settings.sampler_steps)
     epoch = math.ceil(total / config.batch)
-    pool = torch.empty(0)
+    if settings.mode == "append_pool":
+        pool = curiosity.Pool(model, settings, plan.sampler, epoch=epoch, generator=generator)
+        return lambda step, batch: torch.cat([batch, pool.draw(step)])
+    novelty = curiosity.NoveltyScore.of(model, settings, generator)
+    sampler = dataclasses.replace(plan.sampler, steps=settings.sampler_steps)
 
-    def explore(step: int, batch: Tensor) -> Tensor:
-        nonlocal pool
-        if settings.mode == "replace":
-            generated = sample_encoded(model, len(batch), sampler, generator)
-            return curiosity.replace(batch, generated, novelty, settings)
-        if step % epoch == 0:
-            generated = sample_encoded(model, settings.pool, sampler, generator)
-            pool = curiosity.most_novel(novelty, generated, int(settings.rate * settings.pool))
-        return curiosity.append(batch, pool, settings, generator)
+    def replace(step: int, batch: Tensor) -> Tensor:
+        return curiosity.replace(batch, sample_encoded(model, len(batch), sampler, generator), novelty, settings)
 
-    return explore
+    return replace

@@ -11,10 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tacit.hardware import torch_device
 from tacit.methods.synthesis.diffusion import Denoiser, sample
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.networks import ResidualMLP, build_network, load_parameters
-from tacit.methods.synthesis.plan import Plan, Sampler
+from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.settings import Sampler
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
@@ -44,27 +46,34 @@ class Synthesizer:
         load_parameters(model.network, self.weights)
         return model
 
-    def sample_columns(self, count: int, *, seed: int, sampler: Sampler | None = None) -> dict[str, np.ndarray]:
+    def sample_columns(
+        self, count: int, *, seed: int, sampler: Sampler | None = None, device: str = "cpu"
+    ) -> dict[str, np.ndarray]:
         """`count` independent transitions as columns of raw units inside the public bounds.
 
         Args:
             count: how many rows.
             seed: of the sampling; public, since sampling is post-processing.
             sampler: another sampler than the plan's.
+            device: where the network runs, `cpu` or an accelerator such as `cuda`. A seed gives the same random
+                numbers everywhere; the rows differ by rounding.
+
+        Raises:
+            HardwareError: there is no such device.
         """
-        generator = torch.Generator().manual_seed(seed)
-        rows = sample(self.model(), count, sampler or self.plan.sampler, generator)
-        columns = {name: column.numpy() for name, column in rows.items()}
+        generator, where = torch.Generator().manual_seed(seed), torch_device(device, where="Synthesizer.sample_columns")
+        rows = sample(self.model().to(where), count, sampler or self.plan.sampler, generator)
+        columns = {name: column.cpu().numpy() for name, column in rows.items()}
         return {**columns, "truncations": np.zeros(count, bool)}
 
-    def sample(self, count: int, *, seed: int = 0, sampler: Sampler | None = None) -> Trajectories:
+    def sample(self, count: int, *, seed: int = 0, sampler: Sampler | None = None, device: str = "cpu") -> Trajectories:
         """`count` independent transitions as a data set that belongs to nobody, one unit a row.
 
         Propensities are not synthesised: no behaviour policy chose these actions.
         """
         from tacit.data.trajectories import Trajectories
 
-        columns = self.sample_columns(count, seed=seed, sampler=sampler)
+        columns = self.sample_columns(count, seed=seed, sampler=sampler, device=device)
         spec = dataclasses.replace(self.encoder.spec, propensities=False)
         return Trajectories.from_arrays(
             observations=columns["observations"],
