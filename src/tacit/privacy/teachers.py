@@ -57,8 +57,8 @@ class TeacherVotes:
     teachers: int
     noise_multiplier: float | None = None
     width: int = 32
-    updates: int = 5
-    batch: int = 32
+    updates: int = 1
+    batch: int = 8
     learning_rate: float = 1e-3
     rows_per_unit: ClassVar[int] = 1
     rows: ClassVar[RowsOf] = "drawn"
@@ -121,34 +121,31 @@ class Teachers:
             for shape in ((part.teachers, fan_in, fan_out), (part.teachers, 1, fan_out)):
                 draws = (2 * torch.rand(shape, generator=generator) - 1) * fan_in**-0.5
                 self._layers.append(draws.requires_grad_())
-        self._adam = torch.optim.Adam(self._layers, lr=part.learning_rate, betas=(0.5, 0.99), fused=True)
+        self._adam = torch.optim.Adam(self._layers, lr=part.learning_rate, betas=(0.9, 0.99), fused=True)
 
-    def votes(self, generated: Tensor, noise: SecretNoise) -> Tensor:
-        """Learn own rows against the public rows [b, D], then vote on these: the noisy share of votes [b]."""
+    def votes(self, generated: Tensor, against: Tensor, noise: SecretNoise) -> Tensor:
+        """Learn own rows against public ones [M, D], then vote on public rows [b, D]: the noisy share of votes [b]."""
         import torch
-        from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
+        from torch.nn.functional import softplus
 
-        part, few = self._part, generated.shape[0]
+        part, shape = self._part, (self._part.teachers, self._part.batch)
         held = torch.from_numpy((self._counts > 0).astype(np.float32))[:, None]
+        own = np.broadcast_to(np.maximum(1, self._counts)[:, None], shape)
         for _ in range(part.updates):
-            high = np.repeat(np.maximum(1, self._counts)[:, None], part.batch, axis=1)
-            places = np.minimum(self._first[:, None] + noise.integers(high), len(self._real) - 1)
-            fake = noise.integers(np.full(part.batch, few))
-            rows = torch.cat([self._real[torch.from_numpy(places)], self._shown(generated[torch.from_numpy(fake)])], 1)
-            labels = torch.zeros(rows.shape[:2])
-            labels[:, : part.batch] = 1
-            losses = cross_entropy(self._logits(rows), labels, reduction="none")
-            loss = (losses[:, : part.batch] * held).mean(1).sum() + losses[:, part.batch :].mean(1).sum()
+            places = np.minimum(self._first[:, None] + noise.integers(own), len(self._real) - 1)
+            others = noise.integers(np.full(shape, len(against)))
+            # Where a teacher has no units the place is another's: nothing of that row may be left, not even a NaN.
+            real = self._real[torch.from_numpy(places)] * held[..., None]
+            logits = self._logits(torch.cat([real, against[torch.from_numpy(others)]], 1))
+            losses = softplus(-logits[:, : part.batch]) * held + softplus(logits[:, part.batch :])
+            loss = losses.mean(1).sum()
             self._adam.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             self._adam.step()
         with torch.no_grad():
-            count = (self._logits(self._shown(generated)) > 0).sum(0).double().numpy()
-        scale = calibrated(part.noise_multiplier, part.name) * math.sqrt(few) * (1 + SLACK)
+            count = (self._logits(generated.expand(part.teachers, *generated.shape)) > 0).sum(0).double().numpy()
+        scale = calibrated(part.noise_multiplier, part.name) * math.sqrt(len(generated)) * (1 + SLACK)
         return torch.from_numpy((add_noise(count, scale, noise) / part.teachers).astype(np.float32))
-
-    def _shown(self, rows: Tensor) -> Tensor:
-        return rows.expand(self._part.teachers, *rows.shape)
 
     def _logits(self, x: Tensor) -> Tensor:
         """[k, N] for rows [k, N, D]: each teacher's own, by its own weights."""
@@ -160,18 +157,19 @@ class Teachers:
         return torch.baddbmm(last[1], x, last[0])[..., 0]
 
 
-def require(part: TeacherVotes, generated: Tensor, width: int) -> None:
+def require(part: TeacherVotes, generated: Tensor, against: Tensor, width: int) -> None:
     """Check the public rows before their votes are paid for.
 
     Raises:
-        DoorError: they are not finite float32 [b, D].
+        DoorError: they are not finite [b, D] and [M, D].
     """
-    shape = (part.queries, width)
-    if tuple(generated.shape) != shape or not bool(generated.isfinite().all()):
+    shapes = tuple(generated.shape), tuple(against.shape)
+    fit = shapes[0] == (part.queries, width) and len(shapes[1]) == 2 and shapes[1][0] >= 1 and shapes[1][1] == width
+    if not fit or not bool(generated.isfinite().all() and against.isfinite().all()):
         raise DoorError(
-            "the rows to vote on have another shape, or are not finite",
+            "the rows to vote on, or to learn against, have another shape or are not finite",
             where=part.name,
-            expected=f"finite rows of shape {shape}, as the encoding of a unit is",
+            expected=f"finite rows [{part.queries}, {width}] to vote on, and [any number, {width}] to learn against",
             remedy="generate rows in the encoding's own units",
         )
 

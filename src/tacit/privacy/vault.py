@@ -191,14 +191,17 @@ class Vault(Paying):
 
         return behind(part, step)
 
-    def teacher_votes(self, run: Run, part: str, encode: Contribution, generated: Tensor) -> Tensor:
+    def teacher_votes(
+        self, run: Run, part: str, encode: Contribution, generated: Tensor, *, against: Tensor | None = None
+    ) -> Tensor:
         """The noisy share of teachers that take each public row for a real one, shape [queries], float32.
 
         Args:
             run: an admitted plan.
             part: the name of a `TeacherVotes` part.
             encode: rows of U units, one each -> vectors [U, D]; that of the first call is kept.
-            generated: the public rows [queries, D], in the encoding's units.
+            generated: the public rows [queries, D] to vote on, in the encoding's units.
+            against: public rows [M, D] that the teachers first learn to tell from their own; None are those above.
 
         Guarantee: one step of the part's event; each unit has taught one teacher, and moves each count by at most 1.
         Which units taught whom is secret, and forgotten with the process: a run that was interrupted stays so.
@@ -210,7 +213,8 @@ class Vault(Paying):
         spec, key = run.votes_part(part), (run.plan_id, part)
         self._require_one(part)
         width = self._trials.contribution(spec, encode, None)
-        teachers.require(spec, generated, width)
+        against = generated if against is None else against
+        teachers.require(spec, generated, against, width)
         self._remember(run, self._trials.foreign)
         if key not in self._teachers and self.ledger.claimed(run.plan_id, part):
             raise exhausted(run, part)
@@ -224,7 +228,7 @@ class Vault(Paying):
                 if len(vectors) != reader.units:
                     raise ValueError("not one vector a unit")
                 self._teachers[key] = Teachers(spec, vectors, self._noise)
-            return self._teachers[key].votes(generated.detach(), self._noise)
+            return self._teachers[key].votes(generated.detach(), against.detach(), self._noise)
 
         return behind(part, step)
 

@@ -1,0 +1,204 @@
+"""The door `measure`: exact counts, laws of noise and choice, what one unit moves, and the budget of quanta."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from door_cases import GivenParts, Silent, open_vault, records, unit_of
+from dp_accounting import GaussianDpEvent
+from scipy import stats
+from scipy.stats import chi2
+
+from tacit.errors import DoorError, PlanError, PlanExhausted
+from tacit.privacy import accounting, concentrated
+from tacit.privacy import plan as plans
+from tacit.privacy.events import flatten
+from tacit.privacy.labels import Label
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.marginals import Choice, Cut, Dependence, Marginal, Marginals
+from tacit.privacy.mechanisms.histogram import Axis
+from tacit.privacy.noise import SecretNoise
+from tacit.privacy.run import Run
+from tacit.privacy.vault import Vault
+
+REWARD = Axis("rewards", 0, (-10.0, 0.0, 5.0, 10.0))
+PLACE = Axis("observations", 0, (-4.0, -0.5, 0.5, 4.0))
+STEP = Axis("differences", 0, (-1.0, -0.1, 0.1, 1.0))
+UNITS = [[-5.0, 7.0], [1.0], [1.0, 1.0, 2.0], [10.0]]
+
+
+def part(**fields: Any) -> Marginals:
+    return Marginals(
+        **{"name": "cells", "steps": 100, "axes": (REWARD, PLACE, STEP), "noise_multiplier": 5.0, **fields}
+    )
+
+
+def opened(
+    folder: Path,
+    units: Sequence[Sequence[float]] = UNITS,
+    *,
+    noise: SecretNoise | None = None,
+    name: str = "a",
+    **fields: Any,
+) -> tuple[Vault, Run]:
+    vault = open_vault(folder, units, noise=noise, unit=unit_of(10), name=name)
+    return vault, vault.reserve(plans.price(GivenParts((part(**fields),)), unit=vault.unit, delta=1e-4))
+
+
+def test_counts_without_noise_are_the_tables(tmp_path: Path) -> None:
+    vault, run = opened(tmp_path, noise=Silent(), rows_per_unit=3)
+    assert vault.measure(run, "cells", Marginal((0,), 1)) == pytest.approx([0.5, 2.0, 1.5], abs=0.01)
+    joint = vault.measure(run, "cells", Marginal((1, 0), 1))
+    assert joint.shape == (3, 3)
+    assert joint.sum(axis=0) == pytest.approx([0.5, 2.0, 1.5], abs=0.01)
+    assert vault.measure(run, "cells", Marginal((2,), 1)) == pytest.approx([0.0, 4.0, 0.0], abs=0.01)  # nobody moves
+
+
+def test_dependence_is_the_distance_from_the_product(tmp_path: Path) -> None:
+    units = [[-5.0]] * 2 + [[1.0]] * 3 + [[7.0]] * 5  # places are spread evenly over -1 .. 1 in this order
+    vault, run = opened(tmp_path, units, noise=Silent())
+    joint = vault.measure(run, "cells", Marginal((0, 1), 1))
+    expected = np.abs(joint - np.outer(joint.sum(1), joint.sum(0)) / joint.sum()).sum()
+    found = vault.measure(run, "cells", Dependence(((0, 1), (0, 2)), 1))
+    assert found == pytest.approx([expected, 0.0], abs=0.05)
+    assert expected > 5
+
+
+@pytest.mark.parametrize("quanta", [1, 25])
+def test_noise_has_the_law_of_its_quanta(tmp_path: Path, quanta: int) -> None:
+    edges = tuple(np.linspace(-4, 4, 4001))
+    axes = (Axis("observations", 0, edges), REWARD)
+    vault, run = opened(tmp_path, [[0.0]], axes=axes, noise_multiplier=30.0)
+    noisy = vault.measure(run, "cells", Marginal((0,), quanta))
+    assert stats.kstest(noisy * math.sqrt(quanta) / 30.0, "norm").pvalue > 1e-4
+    pairs = ((0, 1),) * 400
+    distances = vault.measure(run, "cells", Dependence(pairs, quanta))
+    assert stats.kstest(distances * math.sqrt(quanta) / (30.0 * 4 * 20), "norm").pvalue > 1e-4
+
+
+def test_choices_follow_the_exponential_mechanism(tmp_path: Path) -> None:
+    vault, run = opened(tmp_path, [[-5.0]] * 3 + [[7.0]], steps=12_000, noise_multiplier=8.0)
+    expected = (np.array([1.0, 0.0, 0.0]), np.zeros(3), np.zeros(3))  # distances 3 + 0, 4, 4
+    query = Choice(((0,), (0,), (2,)), (expected[0], expected[1], expected[2]), (1.0, 0.5, 1.0), (0.0, 0.0, 2.0), 4)
+    chosen = np.bincount([vault.measure(run, "cells", query)[0] for _ in range(3_000)], minlength=3)
+    scores = np.array([3.0, 2.0, 2.0])
+    law = np.exp(scores * 2 * math.sqrt(4) / 8.0 / 2)
+    law /= law.sum()
+    assert ((chosen - 3_000 * law) ** 2 / (3_000 * law)).sum() < chi2.ppf(0.9999, 2)
+    assert vault.steps_left(run, "cells") == 0
+
+
+def test_one_unit_moves_counts_by_one_and_distances_by_four(tmp_path: Path) -> None:
+    rng, largest = np.random.default_rng(0), np.zeros(2)
+    cells = part(axes=(REWARD, Axis("observations", 0, (-4.0, 0.0, 4.0))), noise_multiplier=0.0, rows_per_unit=4)
+    for _ in range(300):
+        lengths = rng.integers(1, 5, size=rng.integers(2, 6))
+        mask = np.arange(4) < lengths[:, None]
+        shape = mask.shape
+        rows = {
+            "rewards": rng.choice([-5.0, 1.0, 7.0], size=shape),
+            "observations": rng.choice([-1.0, 1.0], size=shape),
+        }
+        rows = {name: column[..., None] if name == "observations" else column for name, column in rows.items()}
+        answers = []
+        for first in (0, 1):
+            cut = Cut(cells, {**{name: column[first:] for name, column in rows.items()}, "mask": mask[first:]})
+            queries = (Marginal((0, 1), 1), Dependence(((0, 1),), 1))
+            answers.append([cut.answer(cells, query, SecretNoise()) for query in queries])
+        moved = [np.abs(one - other).sum() for one, other in zip(*answers, strict=True)]
+        largest = np.maximum(largest, moved)
+        assert moved[0] <= 1.0
+        assert moved[1] <= 4.0
+    assert largest[0] == 1.0
+    assert largest[1] > 1.0
+
+
+def test_the_budget_is_kept_and_what_is_too_dear_takes_nothing(tmp_path: Path) -> None:
+    vault, run = opened(tmp_path, steps=10)
+    vault.measure(run, "cells", Marginal((0,), 7))
+    with pytest.raises(PlanExhausted, match="3 steps are left"):
+        vault.measure(run, "cells", Marginal((0,), 4))
+    vault.measure(run, "cells", Marginal((0,), 3))
+    with pytest.raises(PlanExhausted):
+        vault.measure(run, "cells", Marginal((0,), 1))
+
+
+def test_with_choices_the_concentration_is_what_is_certified() -> None:
+    free, bound = part(choices=False), part()
+    assert flatten(free.event) == ((GaussianDpEvent(5.0), 100),)
+    assert concentrated.rho(flatten(bound.event)[0][0]) * 100 == pytest.approx(100 / 50)
+    tight, loose = (
+        accounting.epsilon(one.event, delta=1e-6, relation="add_or_remove").epsilon for one in (free, bound)
+    )
+    assert 1.0 < loose / tight < 1.15
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        Marginal((), 1),
+        Marginal((0, 0), 1),
+        Marginal((3,), 1),
+        Marginal((-1,), 1),
+        Marginal((0,), 0),
+        Marginal((0,), 101),
+        Dependence((), 1),
+        Dependence(((0,),), 1),
+        Choice(((0,),), (np.zeros(3),), (1.0,), (0.0,), 1),
+        Choice(((0,), (1,)), (np.zeros(3), np.zeros(2)), (1.0, 1.0), (0.0, 0.0), 1),
+        Choice(((0,), (1,)), (np.zeros(3), np.zeros(3)), (1.0, 0.0), (0.0, 0.0), 1),
+        Choice(((0,), (1,)), (np.zeros(3), np.full(3, np.nan)), (1.0, 1.0), (0.0, 0.0), 1),
+        "all of it",
+    ],
+)
+def test_queries_that_do_not_fit_take_nothing(tmp_path: Path, query: Any) -> None:
+    vault, run = opened(tmp_path)
+    with pytest.raises(DoorError, match="cannot be asked"):
+        vault.measure(run, "cells", query)
+    assert vault.steps_left(run, "cells") == 100
+
+
+def test_without_choices_none_may_be_asked(tmp_path: Path) -> None:
+    vault, run = opened(tmp_path, choices=False)
+    query = Choice(((0,), (1,)), (np.zeros(3), np.zeros(3)), (1.0, 1.0), (0.0, 0.0), 1)
+    with pytest.raises(DoorError, match="choices=True"):
+        vault.measure(run, "cells", query)
+
+
+@pytest.mark.parametrize("fields", [{"steps": 0}, {"axes": ()}, {"noise_multiplier": -1.0}, {"rows_per_unit": 0}])
+def test_parts_out_of_range_are_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(PlanError):
+        part(**fields)
+
+
+def test_replicates_ask_for_vaults_of_their_own(tmp_path: Path) -> None:
+    first, _ = opened(tmp_path)
+    ledgers = [Ledger(tmp_path / f"r{r}.ledger", first.unit, epsilon=1e6, delta=0.05) for r in range(2)]
+    vault = Vault(records(UNITS), ledgers)
+    run = vault.reserve(plans.price(GivenParts((part(),)), unit=vault.unit, delta=1e-4))
+    with pytest.raises(DoorError, match="several ledgers"):
+        vault.measure(run, "cells", Marginal((0,), 1))
+
+
+@pytest.mark.parametrize("choices", [True, False])
+def test_a_certificate_recomputes_its_epsilon(tmp_path: Path, choices: bool) -> None:
+    vault, run = opened(tmp_path, choices=choices)
+    certificate = vault.release(run, 1, label=Label((), (), ())).certificate
+    assert certificate.verify().epsilon == pytest.approx(run.bound.epsilon, rel=1e-5)
+    (words,) = certificate.to_json()["contribution"]
+    assert "at most 1 together" in words
+    assert ("exponential mechanism" in words) == choices
+
+
+def test_axes_in_another_order_are_the_same_counts(tmp_path: Path) -> None:
+    vault, run = opened(tmp_path, noise=Silent())
+    orders = list(itertools.permutations((0, 1, 2)))
+    answers = [vault.measure(run, "cells", Marginal(order, 1)) for order in orders]
+    for order, answer in zip(orders, answers, strict=True):
+        np.testing.assert_array_equal(answer, answers[0].transpose(order))
