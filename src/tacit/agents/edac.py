@@ -1,0 +1,198 @@
+"""EDAC (An et al. 2021, arXiv:2110.01548), several agents trained at once.
+
+As in the paper: soft actor-critic whose value is the smallest of N critics, and critics that are trained to disagree
+outside the data: the cosines between their slopes in the action are penalised at the data's actions (equation 7).
+Choices of our own: standardised states and rewards, fewer critics, a learning rate that falls to 0; what is returned is
+the mean action, tanh(mean), without noise.
+
+The critics are piecewise linear in the action (ReLU, no LayerNorm). So a slope is itself a product of the weights, with
+the units that are off left out, and needs no second differentiation.
+
+How members are stacked: `tacit.agents.offline`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tacit.agents.offline import (
+    Batch,
+    Columns,
+    Layers,
+    Members,
+    Policy,
+    Progress,
+    Watch,
+    approach,
+    detached,
+    in_range,
+    network,
+    scalar,
+)
+
+__all__ = ["EdacConfig", "Policy", "Watch", "train", "train_tables"]
+
+_LOG_STD = (-5.0, 2.0)  # smallest and largest logarithm of the policy's standard deviation
+
+
+@dataclass(frozen=True)
+class EdacConfig:
+    """Hyper-parameters, chosen on public mazes (`experiments.tune_agents`).
+
+    Args:
+        steps: steps; the learning rate falls to 0 along a half cosine.
+        batch: rows per step and member.
+        width: units of the two hidden layers of every network.
+        critics: N.
+        discount: gamma.
+        diversity: eta, weight of the critics' cosines.
+        temperature: first weight of the policy's entropy; it then keeps the entropy near minus the width of an action.
+        learning_rate: of Adam.
+        target_rate: step of the moving averages that the targets are.
+
+    Raises:
+        PlanError: a value is outside its range.
+    """
+
+    steps: int = 6_000
+    batch: int = 128
+    width: int = 128
+    critics: int = 5
+    discount: float = 0.99
+    diversity: float = 1.0
+    temperature: float = 0.1
+    learning_rate: float = 1e-3
+    target_rate: float = 0.02
+
+    def __post_init__(self) -> None:
+        in_range(
+            min(self.steps, self.batch, self.width) >= 1
+            and self.critics >= 2
+            and self.diversity >= 0.0
+            and 0.0 <= self.discount < 1.0
+            and 0.0 < self.target_rate <= 1.0
+            and min(self.temperature, self.learning_rate) > 0.0,
+            where="EdacConfig",
+            expected="counts >= 1, critics >= 2, diversity >= 0, discount in [0, 1), target_rate in (0, 1], others > 0",
+        )
+
+
+def train(
+    columns: Columns,
+    config: EdacConfig,
+    *,
+    seeds: Sequence[int],
+    device: str = "cpu",
+    progress: Progress | None = None,
+    watch: Watch | None = None,
+) -> Policy:
+    """One agent per seed, all on one table: arguments, result and errors are those of `tacit.agents.iql.train`."""
+    return train_tables([columns], config, seeds=seeds, device=device, progress=progress, watch=watch)[0]
+
+
+def train_tables(
+    tables: Sequence[Columns],
+    config: EdacConfig,
+    *,
+    seeds: Sequence[int],
+    device: str = "cpu",
+    progress: Progress | None = None,
+    watch: Watch | None = None,
+) -> list[Policy]:
+    """`train` on several tables of the same widths at once, every seed on every table; one `Policy` per table."""
+    members = Members(tables, seeds, device, "edac.train_tables")
+    d, d_a, hidden = members.observation, members.action, (config.width, config.width)
+    q, policy = members.layers((d + d_a, *hidden, 1), copies=config.critics), members.layers((d, *hidden, 2 * d_a))
+    target = [tensor.detach().clone() for tensor in q]
+    level = torch.full_like(policy[-1][:, 0, :1], math.log(config.temperature)).requires_grad_()
+    noises = members.normal((2, config.batch, d_a))
+
+    def step(number: int, batch: Batch) -> Tensor:
+        now, following = next(noises).unbind(1)
+        temperature = level.detach().exp()
+        loss = critic_loss(q, target, policy, temperature, batch, following, config)
+        gain, log_chance = policy_loss(policy, q, temperature, batch, now)
+        return loss + gain - (level * (log_chance - d_a)).sum()
+
+    mean = [*policy[:-2], policy[-2][..., :d_a], policy[-1][..., :d_a]]
+    return members.train(
+        config,
+        [*q, *policy, level],
+        mean,
+        step,
+        lambda number: approach(target, q, config.target_rate),
+        progress=progress,
+        watch=watch,
+    )
+
+
+def critic_loss(
+    q: Layers, target: Layers, policy: Layers, temperature: Tensor, batch: Batch, noise: Tensor, config: EdacConfig
+) -> Tensor:
+    """Squared errors of all critics [K N] and eta times the cosines of their slopes, summed over members."""
+    s, a, r, s_next, alive = batch
+    with torch.no_grad():
+        following, log_chance = act(policy, s_next, noise)
+        least = _all(target, s_next, following, config.critics).amin(1)
+        goal = torch.addcmul(r, alive, least - temperature * log_chance, value=config.discount)
+    value, slope = values_and_slopes(q, _pairs(s, a, config.critics), a.shape[-1])
+    error = (value.view(len(s), config.critics, -1) - goal[:, None]).square().mean(-1).sum()
+    return error + config.diversity * cosines(slope.view(len(s), config.critics, *a.shape[1:]))
+
+
+def cosines(slope: Tensor) -> Tensor:
+    """Cosines between the slopes [K, N, B, d_a] of each two critics: sum over pairs / (N - 1), mean over the batch.
+
+    sum_{i != j} <u_i, u_j> of unit vectors is |sum_i u_i|^2 - N.
+    """
+    critics = slope.shape[1]
+    unit = slope / (slope.square().sum(-1, keepdim=True) + 1e-12).sqrt()
+    apart = unit.sum(1).square().sum(-1) - unit.square().sum((1, 3))
+    return apart.mean(-1).sum() / (critics - 1)
+
+
+def policy_loss(policy: Layers, q: Layers, temperature: Tensor, batch: Batch, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """temperature log pi(a|s) - min_j Q_j(s, a), summed over members, and the mean log pi(a|s) [K, 1], detached."""
+    s = batch[0]
+    chosen, log_chance = act(policy, s, noise)
+    least = _all(detached(q), s, chosen, len(q[0]) // len(s)).amin(1)
+    return (temperature * log_chance - least).mean(-1).sum(), log_chance.detach().mean(-1, keepdim=True)
+
+
+def act(policy: Layers, s: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Actions [K, B, d_a] of tanh-normal policies for standard normal noise, and their log densities [K, B]."""
+    mean, log_std = network(policy, s, norm=False).chunk(2, -1)
+    log_std = log_std.clamp(*_LOG_STD)
+    before = mean + log_std.exp() * noise
+    slope = 2.0 * (math.log(2.0) - before - F.softplus(-2.0 * before))  # of tanh, its logarithm
+    density = -0.5 * noise.square() - log_std - 0.5 * math.log(2.0 * math.pi) - slope
+    return torch.tanh(before), density.sum(-1)
+
+
+def values_and_slopes(q: Layers, x: Tensor, actions: int) -> tuple[Tensor, Tensor]:
+    """Values [K N, B] for x [K N, B, d + d_a] and their derivatives [K N, B, d_a] in the last inputs."""
+    on = []
+    for weight, bias in zip(q[:-2:2], q[1:-2:2], strict=True):
+        x = F.relu(torch.baddbmm(bias, x, weight))
+        on.append((x > 0).to(x.dtype))
+    last = q[-2].transpose(1, 2)
+    value = (x * last).sum(-1) + q[-1][..., 0]
+    slope = last * on[-1]
+    for weight, below in zip(q[-4:0:-2], on[-2::-1], strict=True):
+        slope = torch.bmm(slope, weight.transpose(1, 2)) * below
+    return value, torch.bmm(slope, q[0][:, -actions:].transpose(1, 2))
+
+
+def _all(q: Layers, s: Tensor, a: Tensor, critics: int) -> Tensor:
+    """Values [K, N, B] of all critics."""
+    return scalar(q, _pairs(s, a, critics), norm=False).view(len(s), critics, -1)
+
+
+def _pairs(s: Tensor, a: Tensor, critics: int) -> Tensor:
+    return torch.cat([s, a], -1).repeat_interleave(critics, dim=0)

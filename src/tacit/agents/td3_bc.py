@@ -1,0 +1,143 @@
+"""TD3+BC (Fujimoto and Gu 2021, arXiv:2106.06860), several agents trained at once.
+
+As in the paper: twin delayed critics with smoothed target actions (TD3, arXiv:1802.09477), and a policy that maximises
+lambda Q(s, pi(s)) - |pi(s) - a|^2 with lambda = alpha / mean |Q| over the batch. Choices of our own: LayerNorm in the
+critics, rewards standardised as states are, and a learning rate that falls to 0.
+
+How members are stacked: `tacit.agents.offline`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tacit.agents.offline import (
+    Batch,
+    Columns,
+    Layers,
+    Members,
+    Policy,
+    Progress,
+    Watch,
+    approach,
+    in_range,
+    network,
+    scalar,
+)
+
+__all__ = ["Policy", "Td3BcConfig", "Watch", "train", "train_tables"]
+
+
+@dataclass(frozen=True)
+class Td3BcConfig:
+    """Hyper-parameters, chosen on public mazes (`experiments.tune_agents`).
+
+    Args:
+        steps: steps; the learning rate falls to 0 along a half cosine.
+        batch: rows per step and member.
+        width: units of the two hidden layers of every network.
+        discount: gamma.
+        alpha: weight of the value against imitation.
+        policy_noise, noise_clip: standard deviation and largest size of the noise on target actions.
+        policy_every: steps between two steps of the policy and the targets.
+        learning_rate: of Adam.
+        target_rate: step of the moving averages that the targets are.
+
+    Raises:
+        PlanError: a value is outside its range.
+    """
+
+    steps: int = 12_000
+    batch: int = 128
+    width: int = 128
+    discount: float = 0.99
+    alpha: float = 5.0
+    policy_noise: float = 0.2
+    noise_clip: float = 0.5
+    policy_every: int = 2
+    learning_rate: float = 1e-3
+    target_rate: float = 0.01
+
+    def __post_init__(self) -> None:
+        in_range(
+            min(self.steps, self.batch, self.width, self.policy_every) >= 1
+            and min(self.policy_noise, self.noise_clip) >= 0.0
+            and 0.0 <= self.discount < 1.0
+            and 0.0 < self.target_rate <= 1.0
+            and min(self.alpha, self.learning_rate) > 0.0,
+            where="Td3BcConfig",
+            expected="counts >= 1, discount in [0, 1), target_rate in (0, 1], noise >= 0, the others > 0",
+        )
+
+
+def train(
+    columns: Columns,
+    config: Td3BcConfig,
+    *,
+    seeds: Sequence[int],
+    device: str = "cpu",
+    progress: Progress | None = None,
+    watch: Watch | None = None,
+) -> Policy:
+    """One agent per seed, all on one table: arguments, result and errors are those of `tacit.agents.iql.train`."""
+    return train_tables([columns], config, seeds=seeds, device=device, progress=progress, watch=watch)[0]
+
+
+def train_tables(
+    tables: Sequence[Columns],
+    config: Td3BcConfig,
+    *,
+    seeds: Sequence[int],
+    device: str = "cpu",
+    progress: Progress | None = None,
+    watch: Watch | None = None,
+) -> list[Policy]:
+    """`train` on several tables of the same widths at once, every seed on every table; one `Policy` per table."""
+    members = Members(tables, seeds, device, "td3_bc.train_tables")
+    d, d_a, hidden = members.observation, members.action, (config.width, config.width)
+    q, policy = members.layers((d + d_a, *hidden, 1), copies=2), members.layers((d, *hidden, d_a))
+    targets = [tensor.detach().clone() for tensor in q + policy]
+    noises = members.normal((config.batch, d_a))
+
+    def step(number: int, batch: Batch) -> Tensor:
+        noise = (config.policy_noise * next(noises)).clamp_(-config.noise_clip, config.noise_clip)
+        loss = critic_loss(q, targets[: len(q)], targets[len(q) :], batch, noise, config)
+        if number % config.policy_every == 0:
+            loss = loss + policy_loss(policy, q, batch, config)
+        return loss
+
+    def follow(number: int) -> None:
+        if number % config.policy_every == 0:
+            approach(targets, q + policy, config.target_rate)
+
+    return members.train(config, q + policy, policy, step, follow, progress=progress, watch=watch)
+
+
+def critic_loss(q: Layers, target: Layers, actor: Layers, batch: Batch, noise: Tensor, config: Td3BcConfig) -> Tensor:
+    """Squared errors of both critics [2K] against the smaller target at a noisy target action, summed over members."""
+    s, a, r, s_next, alive = batch
+    with torch.no_grad():
+        following = (torch.tanh(network(actor, s_next, norm=False)) + noise).clamp_(-1.0, 1.0)
+        least = _twins(target, s_next, following).amin(1)
+        goal = torch.addcmul(r, alive, least, value=config.discount)
+    return (_twins(q, s, a) - goal[:, None]).square().mean(-1).sum()
+
+
+def policy_loss(policy: Layers, q: Layers, batch: Batch, config: Td3BcConfig) -> Tensor:
+    """-lambda Q_1(s, pi(s)) + |pi(s) - a|^2 (equations 3 to 5 of the paper), summed over members."""
+    s, a = batch[:2]
+    chosen = torch.tanh(network(policy, s, norm=False))
+    first = [tensor.detach()[::2] for tensor in q]
+    value = scalar(first, torch.cat([s, chosen], -1), norm=True)
+    weight = config.alpha / value.detach().abs().mean(-1).clamp(min=1e-6)
+    return (chosen - a).square().mean((1, 2)).sum() - (weight * value.mean(-1)).sum()
+
+
+def _twins(q: Layers, s: Tensor, a: Tensor) -> Tensor:
+    """Values [K, 2, B] of both critics of every member."""
+    pairs = torch.cat([s, a], -1).repeat_interleave(2, dim=0)
+    return scalar(q, pairs, norm=True).view(len(s), 2, -1)
