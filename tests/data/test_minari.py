@@ -227,3 +227,31 @@ def test_failed_writes_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(FileError, match="No space left on device"):
         data.to_minari(NAME, root=tmp_path)
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_one_entry_of_dictionary_observations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As PointMaze and FrankaKitchen write them: the goals are no part of the state."""
+    box, far = gymnasium.spaces.Box(-1, 1, (2,)), gymnasium.spaces.Box(-np.inf, np.inf, (1,))
+    space = gymnasium.spaces.Dict({"achieved_goal": far, "observation": box})
+    rng = np.random.default_rng(0)
+    seen = rng.uniform(-1, 1, (3, 2)).astype(np.float32)
+    values = {"achieved_goal": np.full((3, 1), 9.0, np.float32), "observation": seen}
+    dataset = make(tmp_path, monkeypatch, [{"observations": values}], observation_space=space)
+    data = Trajectories.from_minari(dataset, unit=":episode", reward=(0, 1), observation="observation")
+    np.testing.assert_array_equal(data.columns["observations"], seen[:-1])
+    np.testing.assert_array_equal(data.columns["next_observations"], seen[1:])
+    for key, of in (("goal", dataset), ("observation", make(tmp_path / "2", monkeypatch, [{}]))):
+        for bounds in ({"spec": SPEC}, {"reward": (0, 1)}):
+            with pytest.raises(DataError, match=f"there is no observation '{key}'"):
+                Trajectories.from_minari(of, unit=":episode", observation=key, **bounds)  # type: ignore[arg-type]
+
+
+def test_a_robot_of_gymnasium_whose_spaces_have_no_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the datasets mujoco/*: float64 observations without bounds, so they need a declared spec."""
+    space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    dataset = make(tmp_path, monkeypatch, [{}, {}], observation_space=space)
+    data = Trajectories.from_minari(dataset, unit=":transition", spec=SPEC)
+    assert data.columns["observations"].dtype == np.float32
+    assert data._unit_rows[1].tolist() == [0, 1, 2, 3, 4]
+    with pytest.raises(DataError, match="declare a PublicSpec"):
+        Trajectories.from_minari(dataset, unit=":transition", reward=(0, 1))

@@ -30,6 +30,7 @@ def read(
     spec: PublicSpec | None,
     reward: tuple[float, float] | None,
     propensity: str | None,
+    observation: str | None,
     simulated: bool,
     root: str | os.PathLike[str] | None,
     store: str | os.PathLike[str] | None,
@@ -49,7 +50,7 @@ def read(
     if spec is None and "spec" in own:
         spec = PublicSpec.from_json(own["spec"])
     elif spec is None:
-        spaces = (found.observation_space, found.action_space)
+        spaces = (_observations(found.observation_space, observation, where), found.action_space)
         spec = PublicSpec.from_spaces(*spaces, reward=reward, propensities=propensity is not None)
     if propensity is None and spec.propensities and "spec" in own:
         propensity = PROPENSITY
@@ -59,7 +60,7 @@ def read(
         rows = done = 0
         for index, (metadata, episode) in enumerate(_episodes(found, where)):
             place = f"{where}, episode {index + 1}"
-            part = _transitions(episode, metadata, found, own, unit, place)
+            part = _transitions(episode, metadata, found, own, unit, observation, place)
             length = len(part["rewards"])
             if propensity is not None:
                 part["propensities"] = _propensities(episode["infos"] or {}, propensity, length, place)
@@ -104,10 +105,12 @@ def _transitions(
     dataset: minari.MinariDataset,
     own: Mapping[str, Any],
     unit: str,
+    observation: str | None,
     where: str,
 ) -> dict[str, Array]:
     length = len(episode["rewards"])
-    observations = _flat(episode["observations"], dataset.observation_space, where)
+    space, seen = _observations(dataset.observation_space, observation, where), episode["observations"]
+    observations = _flat(seen if observation is None else seen[observation], space, where)
     part = {name: np.asarray(episode[name]) for name in ("rewards", "terminations", "truncations")}
     part["actions"] = _flat(episode["actions"], dataset.action_space, where)
     sizes = {len(part["actions"]), len(part["terminations"]), len(part["truncations"]), length}
@@ -186,6 +189,20 @@ def _lookup(tree: Mapping[str, Any], path: str) -> Any:
             return None
         node = node[key]
     return node
+
+
+def _observations(space: gymnasium.Space[Any], key: str | None, where: str) -> gymnasium.Space[Any]:
+    """The space of the observations that are read: all of it, or one entry of a dictionary."""
+    if key is None:
+        return space
+    if not isinstance(space, gymnasium.spaces.Dict) or key not in space.spaces:
+        raise DataError(
+            f"there is no observation {key!r}",
+            where=where,
+            expected="a dictionary of observations with that key",
+            remedy="name another key with observation=, or leave it out",
+        )
+    return space.spaces[key]
 
 
 def _flat(values: Any, space: gymnasium.Space[Any], where: str) -> Array:

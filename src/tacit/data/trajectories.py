@@ -27,8 +27,8 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 class Trajectories:
     """Ragged episodes as flat columns with one protected unit a row; immutable, clipped to public bounds on entry.
 
-    Build one with `from_arrays`, `from_minari`, `from_csv`, `from_parquet`, `from_npz` or `open`. All of them check the
-    records and raise a `DataError` (never with a cell or an id in it) when
+    Build one with `from_arrays`, `from_minari`, `from_csv`, `from_parquet`, `from_npz`, `from_d4rl` or `open`. All of
+    them check the records and raise a `DataError` (never with a cell or an id in it) when
 
     - a unit id is missing, or is not constant within an episode, or occurs in two files;
     - a value is NaN or infinite, a column is ragged or has other dimensions than the spec, a discrete value is out of
@@ -107,6 +107,7 @@ class Trajectories:
         spec: PublicSpec | None = None,
         reward: tuple[float, float] | None = None,
         propensity: str | None = None,
+        observation: str | None = None,
         simulated: bool = False,
         root: str | os.PathLike[str] | None = None,
         store: str | os.PathLike[str] | None = None,
@@ -121,6 +122,8 @@ class Trajectories:
             reward: public bounds `(low, high)` of the reward, when `spec` is None.
             propensity: key of the propensities in the infos (nested keys joined by `/`), T entries, or T + 1 of which
                 the first belongs to the reset; None reads none, except those that `to_minari` wrote.
+            observation: key of the entry that is read of a dictionary of observations (`observation` in those of goal
+                environments, such as PointMaze and FrankaKitchen); None reads all of them, in their own order.
             simulated: see the class.
             root: folder of the datasets; None follows `MINARI_DATASETS_PATH`, as Minari does.
             store: see `from_arrays`.
@@ -137,6 +140,7 @@ class Trajectories:
             spec=spec,
             reward=reward,
             propensity=propensity,
+            observation=observation,
             simulated=simulated,
             root=root,
             store=store,
@@ -223,6 +227,40 @@ class Trajectories:
         from tacit.data import files
 
         records = files.read_npz(paths, unit=unit, spec=spec, episode=episode, simulated=simulated, store=store)
+        return cls(records, spec, simulated=simulated)
+
+    @classmethod
+    def from_d4rl(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        unit: str,
+        spec: PublicSpec,
+        chunk: int | None = None,
+        horizon: int | None = None,
+        simulated: bool = False,
+        store: str | os.PathLike[str] | None = None,
+    ) -> Trajectories:
+        """From an HDF5 file of D4RL's, read in chunks; `tacit.data.d4rl` says which rows become transitions.
+
+        Args:
+            path: the file.
+            unit: name of a column of the file with one id a row (nested names joined by `/`), or `":transition"`, or
+                `":episode"` (what lies between terminals and timeouts), or `":chunk"`: pieces of the recording of
+                `chunk` rows, which are nobody's and are recorded under that name.
+            spec: public bounds.
+            chunk: rows of a piece, with `":chunk"` alone.
+            horizon: after how many steps the task cuts an episode, for a file that has no timeouts.
+            simulated: see the class.
+            store: see `from_arrays`.
+
+        Raises:
+            DataError: the records break a rule of the class, or a column is missing.
+            FileError: the file is missing, truncated or of another kind, or holds links to other files.
+        """
+        from tacit.data import d4rl
+
+        records = d4rl.read(path, unit=unit, spec=spec, chunk=chunk, horizon=horizon, simulated=simulated, store=store)
         return cls(records, spec, simulated=simulated)
 
     @classmethod

@@ -1,0 +1,139 @@
+"""Public rows that are private rows too."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.data import Box, Discrete, PublicSpec, Trajectories, overlap
+from tacit.data.overlap import Overlap, find, refuse
+from tacit.envs import maze
+from tacit.envs.maze_layouts import LAYOUTS
+from tacit.envs.maze_public import other_rows
+from tacit.errors import DataError
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.vault import Vault
+from tacit.units import Unit
+
+SPEC = PublicSpec(Box((-2.0, 0.0), (2.0, 10.0)), Box((-1.0,), (1.0,)), Box((0.0,), (1.0,)), "declared")
+
+
+def rows(count: int, seed: int) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {
+        "observations": rng.uniform((-2.0, 0.0), (2.0, 10.0), (count, 2)).astype(np.float32),
+        "actions": rng.uniform(-1.0, 1.0, (count, 1)).astype(np.float32),
+        "rewards": rng.random(count).astype(np.float32),
+    }
+
+
+def test_rows_of_others_do_not_overlap() -> None:
+    assert find(rows(5_000, 0), rows(20_000, 1), SPEC) == Overlap(5_000, 0, 0)
+    assert refuse(rows(5_000, 0), rows(20_000, 1), SPEC).share == 0.0
+
+
+def test_counts_against_every_pair() -> None:
+    """With a coarse tolerance, so that all three kinds come up, against all differences."""
+    public, private = rows(400, 0), rows(3_000, 1)
+    for name in ("observations", "actions"):
+        public[name][:30] = private[name][100:130]
+    scaled = [np.concatenate([p["observations"] / [4.0, 10.0], p["actions"] / 2.0], axis=1) for p in (public, private)]
+    gap = np.abs(scaled[0][:, None] - scaled[1]).max(axis=2).min(axis=1)
+    near = int(((gap > 0) & (gap <= 0.02)).sum())
+    assert 20 < near < 200
+    assert find(public, private, SPEC, tolerance=0.02) == Overlap(400, 30, near)
+
+
+def test_the_same_recording_under_other_rewards_is_refused() -> None:
+    """As D4RL's kitchen-mixed and kitchen-partial; in another order, precision and length."""
+    private = rows(2_000, 0)
+    order = np.random.default_rng(1).permutation(2_000)[:500]
+    public = {name: column[order].astype(np.float64) for name, column in private.items()}
+    public["rewards"] = 1.0 - public["rewards"]
+    assert find(public, private, SPEC) == Overlap(500, 500, 0)
+    public["observations"] = np.round(public["observations"], 4)  # as a text file would have them
+    found = find(public, private, SPEC)
+    assert found.exact + found.near == 500
+    assert found.near > 490
+    with pytest.raises(DataError, match="public rows are also among the private records") as caught:
+        refuse(public, private, SPEC)
+    assert "500" not in str(caught.value)
+    assert "pre-train on other people's rows" in caught.value.remedy
+
+
+def test_both_sides_are_clipped_as_records_are() -> None:
+    public = rows(10, 0)
+    public["observations"][:, 0] = 2.5
+    data = Trajectories.from_arrays(
+        **public,
+        next_observations=public["observations"],
+        terminations=np.zeros(10),
+        unit_ids=":transition",
+        spec=SPEC,
+        simulated=True,
+    )
+    assert find(public, data.columns, SPEC).exact == 10
+
+
+def test_a_few_common_first_states_pass() -> None:
+    public, private = rows(2_000, 0), rows(2_000, 1)
+    for name in ("observations", "actions"):
+        public[name][:2] = private[name][:2]
+    assert refuse(public, private, SPEC) == Overlap(2_000, 2, 0)
+    with pytest.raises(DataError, match=r"at most 0\.0% of the public rows"):
+        refuse(public, private, SPEC, share=0.0)
+
+
+def test_discrete_values_must_agree() -> None:
+    spec = dataclasses.replace(SPEC, action=Discrete(3))
+    public = {**rows(90, 0), "actions": np.repeat([0, 1, 2], 30)}
+    private = {**public, "actions": np.zeros(90, dtype=np.int64)}
+    assert find(public, private, spec, tolerance=0.5).exact == 30
+    both = dataclasses.replace(spec, observation=Discrete(5))
+    with pytest.raises(DataError, match="coincide by chance"):
+        find(public, private, both)
+
+
+def test_a_constant_column_neither_hides_nor_makes_an_overlap() -> None:
+    public, private = rows(500, 0), rows(500, 1)
+    public["observations"][:, 1] = private["observations"][:, 1] = 3.0
+    assert find(public, private, SPEC).share == 0.0
+    assert find(public, public, SPEC).share == 1.0
+
+
+def test_the_mazes_that_we_pretrain_on() -> None:
+    layout = LAYOUTS["ring"]
+    private = maze.collect(layout, 20_000, seed=900)
+    assert find(other_rows(layout, 20_000, mazes=4, seed=901), private, maze.spec(layout)) == Overlap(20_000, 0, 0)
+
+
+def test_behind_a_vault(tmp_path: Path) -> None:
+    """Real records are compared by the curator alone, and the ledger notes it."""
+    unit, private, reason = Unit("transition", "add_or_remove", 1_000), rows(50, 0), "overlap with public rows"
+    columns = {**private, "next_observations": private["observations"], "terminations": np.zeros(50)}
+    data = Trajectories.from_arrays(**columns, unit_ids=":transition", spec=SPEC)
+    with Ledger(tmp_path / "a.ledger", unit, epsilon=1.0, delta=1e-6) as ledger:
+        vault = Vault(data, ledger)
+        found: Any = vault.nonprivate(lambda columns: overlap.find(private, columns, SPEC), reason=reason)
+        assert found == Overlap(50, 50, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "message"),
+    [
+        ({"actions": None}, {}, "the public actions are missing"),
+        ({"actions": np.zeros((4, 1))}, {}, "the public actions are missing"),
+        ({"observations": np.zeros((5, 3))}, {}, "the public observations are missing"),
+        ({"observations": np.full((5, 2), np.nan)}, {}, "the public observations are missing, not finite"),
+        ({}, {"tolerance": 1.0}, "the tolerance is out of range"),
+        ({}, {"tolerance": float("nan")}, "the tolerance is out of range"),
+    ],
+)
+def test_refusals(changes: dict[str, Any], options: dict[str, Any], message: str) -> None:
+    public = {name: column for name, column in {**rows(5, 0), **changes}.items() if column is not None}
+    with pytest.raises(DataError, match=message):
+        find(public, rows(5, 1), SPEC, **options)
