@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 
@@ -136,6 +137,80 @@ def test_npz_and_minari_are_imported_too(tmp_path: Path, spec_file: Path) -> Non
     words = ["data", "import", "toy-v0", "--minari-root", str(tmp_path / "sets"), "--unit", ":episode", "--simulated"]
     assert main([*words, "--out", str(tmp_path / "b")]) == 0
     assert np.array_equal(Trajectories.open(tmp_path / "b").columns["actions"], data.columns["actions"])
+
+
+def recording(path: Path, *, timeouts: bool = True) -> None:
+    """Twelve rows as D4RL has them: an episode ends by a timeout after row 5; two people hold six rows each."""
+    with h5py.File(path, "w") as file:
+        file["observations"] = np.arange(12, dtype=np.float32)[:, None] / 12
+        file["actions"] = np.full((12, 1), 0.5, np.float32)
+        file["rewards"] = np.linspace(0, 1, 12, dtype=np.float32)
+        file["terminals"] = np.zeros(12, bool)
+        if timeouts:
+            file["timeouts"] = np.arange(12) == 5
+        file["infos/person"] = np.arange(12) // 6
+
+
+BOUNDS = {
+    "observation": {"kind": "box", "low": [0.0], "high": [1.0]},
+    "action": {"kind": "box", "low": [-1.0], "high": [1.0]},
+    "reward": {"kind": "box", "low": [0.0], "high": [1.0]},
+    "source": "physics",
+    "terminals": False,
+    "difference": [0.1],
+}
+
+
+@pytest.mark.parametrize(
+    ("unit", "more", "counts"),
+    [
+        (":transition", (), {"transitions": 10, "episodes": 10, "units": 10}),
+        ("infos/person", (), {"transitions": 10, "episodes": 2, "units": 2}),
+        (":chunk", ("--chunk", "4"), {"transitions": 8, "episodes": 4, "units": 3}),
+        (":episode", ("--horizon", "3"), {"transitions": 8, "episodes": 4, "units": 4}),
+    ],
+)
+def test_a_d4rl_file_is_imported(
+    tmp_path: Path, unit: str, more: tuple[str, ...], counts: dict[str, int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    recording(tmp_path / "umaze.hdf5", timeouts="--horizon" not in more)
+    (tmp_path / "spec.json").write_text(json.dumps(BOUNDS))
+    words = ["data", "import", str(tmp_path / "umaze.hdf5"), "--unit", unit, "--spec", str(tmp_path / "spec.json")]
+    assert main([*words, *more, "--simulated", "--out", str(tmp_path / "a")]) == 0
+    assert Trajectories.open(tmp_path / "a").counts() == counts
+
+
+def test_a_d4rl_file_with_options_of_others_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recording(tmp_path / "umaze.hdf5")
+    (tmp_path / "spec.json").write_text(json.dumps(BOUNDS))
+    words = ["data", "import", str(tmp_path / "umaze.hdf5"), "--spec", str(tmp_path / "spec.json"), "--unit", ":chunk"]
+    assert main([*words, "--out", str(tmp_path / "a")]) == 2
+    assert "chunk" in capsys.readouterr().err
+    assert main([*words, "--chunk", "4", "--episode", "e", "--out", str(tmp_path / "a")]) == 2
+    told = "--episode has no meaning here; expected no --episode for .hdf5: it is for .csv and .parquet and .npz"
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "a").exists()
+
+
+def test_one_entry_of_a_dictionary_of_observations_is_imported(tmp_path: Path) -> None:
+    """The option reaches the reader, which refuses an entry of observations that are no dictionary."""
+    recording(tmp_path / "umaze.hdf5")
+    (tmp_path / "spec.json").write_text(json.dumps(BOUNDS))
+    words = [
+        "data",
+        "import",
+        str(tmp_path / "umaze.hdf5"),
+        "--unit",
+        ":episode",
+        "--spec",
+        str(tmp_path / "spec.json"),
+    ]
+    assert main([*words, "--simulated", "--out", str(tmp_path / "a")]) == 0
+    (tmp_path / "sets").mkdir()
+    Trajectories.open(tmp_path / "a").to_minari("toy-v0", root=tmp_path / "sets")
+    words = ["data", "import", "toy-v0", "--minari-root", str(tmp_path / "sets"), "--unit", ":episode", "--simulated"]
+    assert main([*words, "--observation", "goal", "--out", str(tmp_path / "b")]) == 2
+    assert main([*words, "--out", str(tmp_path / "b")]) == 0
 
 
 def test_propensities_are_imported_under_their_name(

@@ -18,7 +18,15 @@ from tacit.data.store import read_unit
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, FileError
 
-_READERS = {".csv": "csv", ".parquet": "parquet", ".npz": "npz"}
+_READERS = {".csv": "csv", ".parquet": "parquet", ".npz": "npz", ".hdf5": "d4rl", ".h5": "d4rl"}
+_KINDS = {
+    "csv": (".csv", ("episode", "propensity")),
+    "parquet": (".parquet", ("episode", "propensity")),
+    "npz": (".npz", ("episode",)),
+    "d4rl": (".hdf5", ("chunk", "horizon")),
+    "minari": ("Minari", ("reward", "propensity", "minari_root", "observation")),
+}
+"""Kind -> what its files are called, and which options it has beside those of all."""
 
 
 CHAIN_CHANCE = 0.55
@@ -132,43 +140,28 @@ def import_(command: DataImport) -> None:
         FileError: a file is missing or damaged, or the folder exists.
     """
     kinds = {_READERS.get(Path(name).suffix.lower(), "minari") for name in command.files}
-    if len(kinds) != 1 or (kinds == {"minari"} and len(command.files) != 1):
+    if len(kinds) != 1 or (kinds & {"minari", "d4rl"} and len(command.files) != 1):
         raise FileError(
             "the files are of several kinds, or there is none" if len(kinds) != 1 else "there are several datasets",
             where="data import",
-            expected=".csv, .parquet or .npz files of one kind, or the id of one Minari dataset",
+            expected=".csv, .parquet or .npz files of one kind, one .hdf5 file, or the id of one Minari dataset",
             remedy="import one kind at a time",
         )
     kind = kinds.pop()
+    named, own = _KINDS[kind]
+    for option in dict.fromkeys(option for _, options in _KINDS.values() for option in options):
+        if getattr(command, option) is not None and option not in own:
+            raise _meaningless(option, named)
     spec = None if command.spec is None else read_spec(command.spec)
     options: dict[str, Any] = {"unit": command.unit, "simulated": command.simulated, "store": command.out}
     with progress("Reading and checking the records"):
         if kind == "minari":
-            _refuse(command.episode is not None, "--episode", "Minari datasets, which know their episodes")
             options |= {"reward": command.reward, "propensity": command.propensity, "root": command.minari_root}
-            data = Trajectories.from_minari(command.files[0], spec=spec, **options)
+            data = Trajectories.from_minari(command.files[0], spec=spec, observation=command.observation, **options)
             if not data.spec.propensities:
                 _warn_of_propensities(command)
         else:
-            _refuse(command.reward is not None, "--reward", "files, whose bounds --spec declares")
-            _refuse(command.minari_root is not None, "--minari-root", "files")
-            if spec is None:
-                raise DataError(
-                    "the public bounds are missing",
-                    where="data import",
-                    expected="--spec, a JSON file as PublicSpec.to_json writes it",
-                    remedy="declare bounds that are known without the data",
-                )
-            options |= {"spec": spec, "episode": command.episode}
-            if kind == "npz":
-                _refuse(command.propensity is not None, "--propensity", ".npz files: their array is propensities")
-                Trajectories.from_npz(command.files, **options)
-            else:
-                fields = Fields.of(spec)
-                if command.propensity is not None:
-                    fields = dataclasses.replace(fields, propensity=command.propensity)
-                read = Trajectories.from_csv if kind == "csv" else Trajectories.from_parquet
-                read(command.files, fields=fields, **options)
+            _import_files(command, kind, spec, options)
     what = "simulated records" if command.simulated else "the private records: keep it where they may be"
     say(f"Wrote {command.out} ({what}).")
 
@@ -200,14 +193,36 @@ def _warn_of_propensities(command: DataImport) -> None:
         complain(f"The infos have {key!r}, which was not imported: give --propensity {key} to evaluate other policies.")
 
 
-def _refuse(given: bool, option: str, kind: str) -> None:
-    if given:
+def _import_files(command: DataImport, kind: str, spec: PublicSpec | None, options: dict[str, Any]) -> None:
+    if spec is None:
         raise DataError(
-            f"{option} has no meaning here",
+            "the public bounds are missing",
             where="data import",
-            expected=f"no {option} for {kind}",
-            remedy=f"leave {option} out",
+            expected="--spec, a JSON file as PublicSpec.to_json writes it",
+            remedy="declare bounds that are known without the data",
         )
+    options |= {"spec": spec}
+    if kind == "d4rl":
+        Trajectories.from_d4rl(command.files[0], chunk=command.chunk, horizon=command.horizon, **options)
+    elif kind == "npz":
+        Trajectories.from_npz(command.files, episode=command.episode, **options)
+    else:
+        fields = Fields.of(spec)
+        if command.propensity is not None:
+            fields = dataclasses.replace(fields, propensity=command.propensity)
+        read = Trajectories.from_csv if kind == "csv" else Trajectories.from_parquet
+        read(command.files, fields=fields, episode=command.episode, **options)
+
+
+def _meaningless(option: str, kind: str) -> DataError:
+    name = f"--{option.replace('_', '-')}"
+    found = [named for named, options in _KINDS.values() if option in options]
+    return DataError(
+        f"{name} has no meaning here",
+        where="data import",
+        expected=f"no {name} for {kind}: it is for {' and '.join(found)}",
+        remedy=f"leave {name} out",
+    )
 
 
 def _range(space: dict[str, Any] | None) -> str:

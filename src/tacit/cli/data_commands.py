@@ -59,12 +59,16 @@ class DataImport:
     """Read records into tacit's own format: checked, clipped to the public bounds, one unit for each row.
 
     Args:
-        files: .csv, .parquet or .npz files of one kind, or the id of one local Minari dataset.
+        files: .csv, .parquet or .npz files of one kind, one .hdf5 file of D4RL's, or the id of a local Minari dataset.
         unit: column with the id of the protected unit (Minari: key of the episode metadata or infos), or
-            ":transition" or ":episode" where each is a unit of its own. Its name is kept: whoever promises something to
-            units of another name is refused.
+            ":transition" or ":episode" where each is a unit of its own (D4RL: or ":chunk", pieces of the recording of
+            --chunk rows, which are nobody's). Its name is kept: whoever promises something to units of another name is
+            refused.
         out: folder to write; it must not exist. It holds the private records: keep it where they may be.
         spec: JSON file with the public bounds (`PublicSpec.to_json`); only Minari can do without, from its spaces.
+        chunk: rows of a piece of a D4RL recording, with --unit :chunk alone.
+        horizon: after how many steps the task cuts an episode, for a D4RL file without timeouts.
+        observation: which entry of a Minari dataset's dictionary of observations is read; all of them without it.
         episode: column with the id of the episode; without it, terminations, truncations and units end episodes.
         reward: public bounds LOW HIGH of the reward, for Minari without a spec.
         propensity: column with the behaviour policy's probability of the logged action (Minari: key of the infos);
@@ -77,6 +81,9 @@ class DataImport:
     unit: str
     out: Path
     spec: Path | None = None
+    chunk: int | None = None
+    horizon: int | None = None
+    observation: str | None = None
     episode: str | None = None
     reward: tuple[float, float] | None = None
     propensity: str | None = None
