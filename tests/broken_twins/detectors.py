@@ -20,6 +20,7 @@ from door_cases import GivenParts, Named, Rewards, Silent, open_vault, priced, r
 from federated_detectors import FEDERATED_DETECTORS
 from online_detectors import correlated_noise_law, neighbours_of_meetings
 from scipy import stats
+from table_detectors import TABLE_DETECTORS
 from torch import Tensor, nn
 
 from tacit.errors import BudgetExceeded, DoorError, PlanError, PlanExhausted
@@ -354,4 +355,5 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     correlated_noise_law,
     *CONSENSUS_DETECTORS,
     *FEDERATED_DETECTORS,
+    *TABLE_DETECTORS,
 )

@@ -11,6 +11,7 @@ import federated_twins
 import numpy as np
 import online_twins
 import pytest
+import table_twins
 import torch
 from dp_accounting import dp_event
 
@@ -320,5 +321,5 @@ TWINS = (
     Twin("a meeting released twice", online_twins.a_meeting_released_twice, (MEETINGS,)),
     Twin("divisor counted at the meeting", online_twins.divisor_counted_at_the_meeting, (MEETINGS,)),
     Twin("sensitivity of one step", online_twins.sensitivity_of_one_step, ("correlated_noise_law",)),
-    *(Twin(*twin) for twin in (*consensus_twins.CONSENSUS, *federated_twins.FEDERATED)),
+    *(Twin(*twin) for twin in (*consensus_twins.CONSENSUS, *federated_twins.FEDERATED, *table_twins.TABLE)),
 )
