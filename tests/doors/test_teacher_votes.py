@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,6 +127,22 @@ def test_a_run_has_no_more_than_its_batches(tmp_path: Path) -> None:
         vault.teacher_votes(run, "votes", Encode(), FAKE)
     with pytest.raises(PlanExhausted):
         vault.teacher_votes(run, "votes", Encode(), FAKE)
+
+
+def test_two_threads_deal_the_units_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, real = [], Teachers.__init__
+
+    def slow(self: Teachers, *given: Any) -> None:
+        made.append(self)
+        time.sleep(0.2)
+        real(self, *given)
+
+    monkeypatch.setattr(Teachers, "__init__", slow)
+    vault, run = opened(tmp_path, [[1.0]] * 9)
+    with ThreadPoolExecutor(2) as pool:
+        votes = [pool.submit(vault.teacher_votes, run, "votes", Encode(), FAKE) for _ in range(2)]
+        assert all(vote.result().shape == (8,) for vote in votes)
+    assert len(made) == 1
 
 
 def test_nobody_and_huge_rows_are_survived() -> None:

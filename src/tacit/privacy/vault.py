@@ -216,21 +216,18 @@ class Vault(Paying):
         against = generated if against is None else against
         teachers.require(spec, generated, against, width)
         self._remember(run, self._trials.foreign)
-        if key not in self._teachers and self.ledger.claimed(run.plan_id, part):
-            raise exhausted(run, part)
-        self._take(run, spec)
+        with self._lock:  # two threads would deal the units twice
+            if key not in self._teachers and self.ledger.claimed(run.plan_id, part):
+                raise exhausted(run, part)
+            self._take(run, spec)
 
-        def step() -> Tensor:
-            if key not in self._teachers:
-                reader = self._reader(0)
-                rows = {**reader.rows(np.arange(reader.units), 1, spec.rows), "replicate": np.zeros(reader.units, int)}
-                vectors = np.nan_to_num(np.asarray(encode(rows, None), np.float32)).reshape(-1, width)
-                if len(vectors) != reader.units:
-                    raise ValueError("not one vector a unit")
-                self._teachers[key] = Teachers(spec, vectors, self._noise)
-            return self._teachers[key].votes(generated.detach(), against.detach(), self._noise)
+            def step() -> Tensor:
+                if key not in self._teachers:
+                    vectors = self._one_row_each(spec, encode, width)
+                    self._teachers[key] = Teachers(spec, vectors, self._noise)
+                return self._teachers[key].votes(generated.detach(), against.detach(), self._noise)
 
-        return behind(part, step)
+            return behind(part, step)
 
     def above_threshold(
         self, run: Run, part: str, *, clone: Clone | None = None, world: World | None = None
@@ -356,6 +353,16 @@ class Vault(Paying):
         for part in plan.parts():
             if isinstance(part, AboveThreshold):
                 require_answerable(part, self.spec, asked=self._experts is not None)
+
+    def _one_row_each(self, spec: TeacherVotes, encode: Contribution, width: int) -> np.ndarray:
+        """One row of every unit as a finite vector, [units, width] float32."""
+        reader = self._reader(0)
+        units = np.arange(reader.units)
+        rows = {**reader.rows(units, spec.rows_per_unit, spec.rows), "replicate": np.zeros_like(units)}
+        vectors = np.asarray(encode(rows, None), np.float32)
+        if vectors.shape != (reader.units, width):
+            raise ValueError("not one vector a unit")
+        return np.nan_to_num(vectors)
 
     def _require_one(self, part: str) -> None:
         if len(self.ledgers) != 1:
