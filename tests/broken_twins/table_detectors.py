@@ -21,8 +21,8 @@ from tacit.privacy.mechanisms.histogram import Axis
 from tacit.privacy.noise import SecretNoise
 from tacit.privacy.parts import Part
 from tacit.privacy.run import Run
-from tacit.privacy.teachers import TeacherVotes
 from tacit.privacy.vault import Vault
+from tacit.privacy.votes import TeacherVotes
 
 RARE = 1e-7
 REWARD = Axis("rewards", 0, (-10.0, 0.0, 5.0, 10.0))

@@ -23,8 +23,9 @@ from tacit.privacy.labels import Label
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import SecretNoise
 from tacit.privacy.run import Run
-from tacit.privacy.teachers import Teachers, TeacherVotes
+from tacit.privacy.teachers import Teachers
 from tacit.privacy.vault import Vault
+from tacit.privacy.votes import TeacherVotes
 
 FAKE = torch.linspace(-4, 4, 8)[:, None].repeat(1, 2)
 

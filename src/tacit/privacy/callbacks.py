@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tacit.privacy.above_threshold import AboveThreshold
     from tacit.privacy.device_parts import FederatedSum
     from tacit.privacy.devices import Public, Work
-    from tacit.privacy.teachers import TeacherVotes
+    from tacit.privacy.votes import TeacherVotes
 
 Rows = Mapping[str, np.ndarray]
 Value = TypeVar("Value")

@@ -14,7 +14,7 @@ from dp_accounting import dp_event
 from dp_accounting.dp_event import DpEvent
 
 from tacit.errors import AccountingError
-from tacit.privacy import accounting, certificate_consensus, certificate_devices, certificate_json, marginals, teachers
+from tacit.privacy import accounting, certificate_consensus, certificate_devices, certificate_json, marginals, votes
 from tacit.privacy.events import EpsilonDeltaDpEvent, fixed_size_sampler, flatten, met, parallel
 from tacit.units import Relation, Unit
 
@@ -41,7 +41,7 @@ POISSON = "Poisson: each unit independently, fresh every step"
 OWN_PROOF = ("smooth_sensitivity", "noisy_max")
 """Kinds of part that are (epsilon, delta)-differentially private by a proof page of their own."""
 PREFIXES = certificate_consensus.KIND
-_WHOLE = {"marginals": marginals.EVERY, "teacher_votes": teachers.DEALT}
+_WHOLE = {"marginals": marginals.EVERY, "teacher_votes": votes.DEALT}
 
 
 def numbers(unit: Unit, event: DpEvent, delta: float, fields: Fields) -> dict[str, Any]:
@@ -294,7 +294,7 @@ def _contribution(part: Fields, unit: Unit) -> str:
     if part["kind"] == "marginals":
         return marginals.contribution(part, unit)
     if part["kind"] == "teacher_votes":
-        return teachers.contribution(part, unit)
+        return votes.contribution(part, unit)
     name, rows = f"{part['name']} ({part['kind']})", part["rows_per_unit"]
     made = f"at most {rows:,} of its rows"
     if part.get("rows") == "first":

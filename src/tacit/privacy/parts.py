@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tacit.privacy.above_threshold import AboveThreshold
     from tacit.privacy.device_parts import DeviceSum, LaplaceSum
     from tacit.privacy.marginals import Marginals
-    from tacit.privacy.teachers import TeacherVotes
+    from tacit.privacy.votes import TeacherVotes
 
 RowsOf = Literal["drawn", "first"]
 """Which of a unit's rows a contribution is made from: drawn anew in every step, or its first ones in order of time."""

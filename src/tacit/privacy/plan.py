@@ -21,7 +21,7 @@ from tacit.privacy.device_parts import DeviceSum, LaplaceSum
 from tacit.privacy.events import parallel
 from tacit.privacy.marginals import Marginals
 from tacit.privacy.parts import FixedSizeSum, Once, Part, PoissonSum, UserSum, check, words
-from tacit.privacy.teachers import TeacherVotes
+from tacit.privacy.votes import TeacherVotes
 from tacit.units import Unit
 
 

@@ -11,7 +11,7 @@ from tacit.privacy.device_parts import DeviceSum, LaplaceSum
 from tacit.privacy.marginals import Marginals
 from tacit.privacy.parts import FixedSizeSum, Once, Part, PoissonSum, Sum, UserSum
 from tacit.privacy.plan import Plan
-from tacit.privacy.teachers import TeacherVotes
+from tacit.privacy.votes import TeacherVotes
 
 _SUMS = (PoissonSum, FixedSizeSum, UserSum, DeviceSum, LaplaceSum)
 

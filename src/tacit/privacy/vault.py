@@ -21,7 +21,7 @@ import numpy as np
 
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, DoorError
-from tacit.privacy import clipping, labels, marginals, teachers
+from tacit.privacy import clipping, labels, marginals
 from tacit.privacy.above_threshold import AboveThreshold, Prefixes, rollouts, stable_lengths
 from tacit.privacy.callbacks import Contribution, Objective, Rows, Summary, Trials, Value, behind
 from tacit.privacy.decoys import read_only
@@ -37,10 +37,12 @@ from tacit.privacy.release import Release
 from tacit.privacy.reserves import require_answerable, require_apart, too_few
 from tacit.privacy.run import Run, exhausted
 from tacit.privacy.sampling import poisson_sample
-from tacit.privacy.teachers import Teachers, TeacherVotes
+from tacit.privacy.votes import TeacherVotes
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+    from tacit.privacy.teachers import Teachers
 
 
 class Vault(Paying):
@@ -210,6 +212,8 @@ class Vault(Paying):
             PlanExhausted: no step is left, or another process began. DoorError: the callback couples units, a shape is
             wrong, or there are several ledgers.
         """
+        from tacit.privacy import teachers
+
         spec, key = run.votes_part(part), (run.plan_id, part)
         self._require_one(part)
         width = self._trials.contribution(spec, encode, None)
@@ -224,7 +228,7 @@ class Vault(Paying):
             def step() -> Tensor:
                 if key not in self._teachers:
                     vectors = self._one_row_each(spec, encode, width)
-                    self._teachers[key] = Teachers(spec, vectors, self._noise)
+                    self._teachers[key] = teachers.Teachers(spec, vectors, self._noise)
                 return self._teachers[key].votes(generated.detach(), against.detach(), self._noise)
 
             return behind(part, step)
