@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from tacit.errors import DataError
-from tacit.measure.audit import Counts, audit, epsilon_lower_bound, highest_rate, lowest_rate, mu_lower_bound
+from tacit.measure.audit import Counts, audit, epsilon_lower_bound, highest_rate, lowest_rate, mu_lower_bound, rate
 
 
 def test_clopper_pearson_where_it_has_a_closed_form() -> None:
@@ -108,3 +108,14 @@ def test_invalid_audits_are_refused(change: dict[str, object], message: str) -> 
     arguments = {"without": [0.0, 1.0], "having": [0.0, 1.0], "delta": 1e-5, "confidence": 0.9} | change
     with pytest.raises(DataError, match=message):
         audit(arguments.pop("without"), arguments.pop("having"), **arguments)  # type: ignore[arg-type]
+
+
+def test_a_rate_has_its_exact_interval() -> None:
+    found = rate(7, 50, confidence=0.9)
+    assert found.value == 0.14
+    assert stats.binom.sf(6, 50, found.low) == pytest.approx(0.05)
+    assert stats.binom.cdf(7, 50, found.high) == pytest.approx(0.05)
+    assert str(rate(1, 10)) == "10.0% [0.3%, 44.5%]"
+    for events, trials in ((0, 0), (2, 1), (-1, 1)):
+        with pytest.raises(DataError, match="rate"):
+            rate(events, trials)

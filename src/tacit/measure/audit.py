@@ -65,6 +65,30 @@ class Audit:
     confidence: float
 
 
+@dataclass(frozen=True)
+class Rate:
+    """A share of trials, and its exact interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.1%} [{self.low:.1%}, {self.high:.1%}]"
+
+
+def rate(events: int, trials: int, *, confidence: float = 0.95) -> Rate:
+    """How often something happened, with Clopper & Pearson's two-sided interval for its probability.
+
+    Raises:
+        DataError: there is no trial, more events than trials, or the confidence is out of range.
+    """
+    if not 0 <= events <= trials > 0:
+        raise _bad("the counts of a rate do not fit together", "0 <= events <= trials, with at least one trial")
+    error = _error(confidence) / 2
+    return Rate(events / trials, lowest_rate(events, trials, error), highest_rate(events, trials, error))
+
+
 def highest_rate(events: int, trials: int, error: float) -> float:
     """The largest probability under which at most `events` of `trials` happen with probability >= `error`.
 

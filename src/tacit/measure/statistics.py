@@ -1,0 +1,119 @@
+"""Scores of a few runs in one figure: the interquartile mean and its stratified bootstrap interval.
+
+Source: R. Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice" (arXiv:2108.13264):
+the mean of the middle half of all scores hardly depends on one lucky run and wastes less of them than the median; its
+interval comes from runs drawn again, task by task.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.errors import DataError
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure and its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
+
+def iqm(scores: npt.ArrayLike) -> float:
+    """Interquartile mean of the scores of all runs (and tasks): a quarter of them is left out at either end.
+
+    Of n scores floor(n / 4) go at each end, so that the mean of up to three scores is their plain mean.
+    """
+    return float(_middle(_table(scores)[None])[0])
+
+
+def bootstrap(scores: npt.ArrayLike, *, confidence: float = 0.95, draws: int = 2_000, seed: int = 0) -> Estimate:
+    """The interquartile mean of runs, with percentiles of that of runs drawn again with replacement.
+
+    Args:
+        scores: [runs], or [runs, tasks]: each task's runs are drawn on their own.
+        confidence: of the interval, two-sided, in (0, 1).
+        draws: how often runs are drawn again.
+        seed: of the draws.
+
+    Returns:
+        The estimate. With few runs its interval is too short rather than too long, and a single run's has no width.
+
+    Raises:
+        DataError: there is no score, or one that is not finite, or the confidence is out of range.
+    """
+    own = _table(scores)
+    return _estimate(iqm(own), _again(own, draws, np.random.default_rng(seed)), confidence)
+
+
+def ratio(
+    own: npt.ArrayLike,
+    reference: npt.ArrayLike,
+    *,
+    confidence: float = 0.95,
+    draws: int = 2_000,
+    seed: int = 0,
+) -> Estimate:
+    """The interquartile mean of some runs over that of others, such as returns on synthetic over those on real data.
+
+    Args:
+        own, reference: [runs] or [runs, tasks] each; the two are drawn again independently.
+        confidence, draws, seed: as in `bootstrap`.
+
+    Raises:
+        DataError: as `bootstrap`; or the reference's mean, or that of a draw, is not above 0.
+    """
+    generator = np.random.default_rng(seed)
+    above, below = _table(own), _table(reference)
+    numerators = _again(above, draws, generator)
+    denominators = _again(below, draws, generator)
+    if min(iqm(below), denominators.min()) <= 0:
+        raise _bad("the reference is not above zero", "a reference whose scores are positive")
+    return _estimate(iqm(above) / iqm(below), numerators / denominators, confidence)
+
+
+def apart(one: Estimate, other: Estimate) -> bool:
+    """Whether two intervals have no point in common."""
+    return one.high < other.low or other.high < one.low
+
+
+def _again(scores: Floats, draws: int, generator: np.random.Generator) -> Floats:
+    """[draws] interquartile means of runs drawn with replacement, each task's on its own."""
+    runs, tasks = scores.shape
+    return _middle(scores[generator.integers(runs, size=(draws, runs, tasks)), np.arange(tasks)])
+
+
+def _middle(tables: Floats) -> Floats:
+    """[N, runs, tasks] -> [N], the mean of each table's middle half."""
+    ordered = np.sort(tables.reshape(len(tables), -1), axis=1)
+    cut = ordered.shape[1] // 4
+    return np.asarray(ordered[:, cut : ordered.shape[1] - cut].mean(axis=1))
+
+
+def _estimate(value: float, again: Floats, confidence: float) -> Estimate:
+    if not 0 < confidence < 1:
+        raise _bad("the confidence is not between 0 and 1", "0 < confidence < 1, such as 0.95")
+    low, high = np.quantile(again, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Estimate(value, float(low), float(high))
+
+
+def _table(scores: npt.ArrayLike) -> Floats:
+    table = np.asarray(scores, np.float64)
+    table = table[:, None] if table.ndim == 1 else table
+    if table.ndim != 2 or table.size == 0 or not np.isfinite(table).all():
+        raise _bad("the scores are not finite numbers [runs] or [runs, tasks]", "at least one finite score")
+    return table
+
+
+def _bad(what: str, expected: str) -> DataError:
+    return DataError(what, where="statistics", expected=expected, remedy="pass one score a run, all of them finite")
