@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from tacit.envs.evaluation import Policies
 from tacit.envs.maze import normalised, random_start, rollout
 from tacit.envs.maze_layouts import Layout, far_cells
 
 Starts = Literal["all", "far"]
-
-
-class Policies(Protocol):
-    """K policies that act together (`tacit.agents.iql.Policy`)."""
-
-    @property
-    def members(self) -> int:
-        """K."""
-
-    def act(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """Observations [K, N, d] -> actions [K, N, d_a]."""
 
 
 def evaluate(

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tacit.envs.evaluation import Policies
 from tacit.errors import DataError
 from tacit.measure.statistics import Estimate, bootstrap
-from tacit.measure.utility import Policies
 
 Floats = npt.NDArray[np.float64]
 
@@ -54,7 +54,7 @@ class Recorder:
         if len(policies) != len(self.names):
             raise DataError(
                 f"{len(policies)} sets of policies",
-                where="curves.Recorder",
+                where="learning_curves.Recorder",
                 expected=f"{len(self.names)}, one a name",
                 remedy="name the tables that are trained together, in their order",
             )

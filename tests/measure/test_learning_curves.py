@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import DataError
-from tacit.measure.curves import Recorder
+from tacit.measure.learning_curves import Recorder
 
 
 @dataclass(frozen=True)
