@@ -168,6 +168,7 @@ def test_step_size_from_public_rows() -> None:
         "observations": now,
         "next_observations": now
         + np.array([0.03, 0.7], np.float32) * rng.standard_normal((10_000, 2)).astype(np.float32),
+        "rewards": rng.random(10_000),
     }
     encoder = Encoder.from_public(spec, columns)
     assert encoder.scale[4:] == pytest.approx((0.03, 0.7), rel=0.03)
@@ -179,8 +180,56 @@ def test_step_size_from_public_rows() -> None:
 def test_public_rows_that_never_move_do_not_divide_by_zero() -> None:
     spec = dataclasses.replace(CONTINUOUS, difference=None)
     still = np.ones((10, 2), np.float32)
-    encoder = Encoder.from_public(spec, {"observations": still, "next_observations": still})
+    encoder = Encoder.from_public(spec, {"observations": still, "next_observations": still, "rewards": still[:, 0]})
     assert encoder.scale[4:] == pytest.approx((4e-6, 1e-5))
+
+
+def needles(count: int, seed: int) -> np.ndarray:
+    """Rewards exp(-distance) of far-away states: three quarters lie within a hundredth of the range."""
+    return np.exp(-np.random.default_rng(seed).uniform(0, 12, count)).astype(np.float32)
+
+
+def with_rewards(rewards: np.ndarray) -> dict[str, Any]:
+    seen = np.zeros((len(rewards), 2), np.float32)
+    return {"observations": seen, "next_observations": seen, "actions": np.zeros((len(rewards), 1)), "rewards": rewards}
+
+
+def test_rewards_are_bent_by_public_ones_and_come_back() -> None:
+    encoder = Encoder.from_public(CONTINUOUS, with_rewards(needles(50_000, 0)))
+    rows = {name: torch.as_tensor(column) for name, column in with_rewards(needles(20_000, 1)).items()}
+    encoded = encoder.encode(rows, torch.zeros(20_000, encoder.bounded_size))
+    rewards = encoded[:, 3]
+    assert rewards.abs().max() <= 2.5 + 1e-4
+    assert 0.6 < rewards.std() < 1.2
+    straight = Encoder.from_bounds(CONTINUOUS).encode(rows, torch.zeros(20_000, encoder.bounded_size))
+    near = rows["rewards"] < 0.01
+    assert near.sum() > 10_000
+    assert rewards[near].std() > 8 * straight[near, 3].std()
+    assert torch.equal(encoded[:, [0, 1, 2, 4, 5]], straight[:, [0, 1, 2, 4, 5]])
+    torch.testing.assert_close(encoder.decode(encoded)["rewards"], rows["rewards"], rtol=1e-4, atol=1e-6)
+    assert Encoder.from_json(encoder.to_json()) == encoder
+
+
+def test_bent_rewards_on_a_bound_are_spread_outwards() -> None:
+    encoder = Encoder.from_public(CONTINUOUS, with_rewards(needles(50_000, 0)))
+    rows = {name: torch.as_tensor(column) for name, column in with_rewards(np.float32([0.0, 1.0])).items()}
+    encoded = encoder.encode(rows, torch.ones(2, encoder.bounded_size))
+    assert encoded[:, 3].tolist() == pytest.approx([-2.8, 2.8], abs=1e-5)
+    assert encoder.decode(encoded)["rewards"].tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("values", [[0.5], [0.0, 1.0], [0.0, 0.25, 0.5]])
+def test_rewards_of_a_few_values_are_not_bent(values: list[float]) -> None:
+    rewards = np.random.default_rng(0).choice(np.float32(values), 10_000)
+    assert Encoder.from_public(CONTINUOUS, with_rewards(rewards)) == Encoder.from_bounds(CONTINUOUS)
+
+
+def test_public_rewards_beyond_the_private_bounds_count_as_the_bounds() -> None:
+    rewards = 3 * np.random.default_rng(0).random(10_000) - 1
+    assert Encoder.from_public(CONTINUOUS, with_rewards(rewards)) == Encoder.from_bounds(CONTINUOUS)
+    few = np.concatenate([rewards[:10], needles(10_000, 0)])
+    knots = Encoder.from_public(CONTINUOUS, with_rewards(few)).reward_knots
+    assert (knots[0], knots[-1]) == (0.0, 1.0)
 
 
 def test_undeclared_step_size_is_an_error() -> None:
@@ -194,7 +243,15 @@ def test_constants_that_do_not_fit_are_an_error(center: tuple[float, ...], scale
         Encoder(CONTINUOUS, center, scale)
 
 
+@pytest.mark.parametrize("knots", [(0.0, 1.0), tuple([0.0] * 21), tuple(1.0 + 1e-12 * i for i in range(21))])
+def test_knots_that_do_not_rise_are_an_error(knots: tuple[float, ...]) -> None:
+    with pytest.raises(DataError, match="do not fit"):
+        dataclasses.replace(Encoder.from_bounds(CONTINUOUS), reward_knots=knots)
+
+
 @pytest.mark.parametrize("spec", SPECS)
 def test_json_round_trip(spec: PublicSpec) -> None:
     encoder = Encoder.from_bounds(spec)
     assert Encoder.from_json(encoder.to_json()) == encoder
+    before = {name: value for name, value in encoder.to_json().items() if name != "reward_knots"}
+    assert Encoder.from_json(before) == encoder  # as versions wrote it that bent no rewards

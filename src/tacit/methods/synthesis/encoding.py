@@ -5,6 +5,8 @@ One row becomes `[observation, action, reward, next, terminal]`:
 - Box fields are shifted and scaled by public constants (from the bounds, or from public rows);
 - a Box next observation is written as its *difference* from the observation. In raw form the change of one step is
   lost in the noise of the whole range (it is 80 % wrong on Maze2D at epsilon 10; as a difference, 3 %);
+- a reward may be bent by public rows (`Encoder.from_public`) so that it is spread like a normal variable: a reward such
+  as exp(-distance) is a needle at zero between its bounds, which no few noisy steps resolve;
 - Discrete fields are one-hot, written as -1 and +1;
 - values on a bound (a clipped action) are an atom that no smooth density fits: they are spread outwards by a
   half-normal of 0.3 standard units, and clipped back when decoded;
@@ -13,14 +15,17 @@ One row becomes `[observation, action, reward, next, terminal]`:
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.special import ndtr
 from torch import Tensor
 from torch.nn.functional import one_hot
 
@@ -29,6 +34,12 @@ from tacit.errors import DataError
 
 SPREAD = 0.3
 """Size of the half-normal that values on a bound are moved outwards by, in standard units."""
+
+SCORES = tuple(float(z) for z in np.linspace(-2.5, 2.5, 21))
+"""Normal scores at which a bent reward is pinned to quantiles of public rewards; straight lines in between."""
+
+UNIFORM = 0.25
+"""Share of uniform rewards that are mixed into the public ones, so that no part of the range is squeezed."""
 
 _LEAST_SCALE = 1e-6
 """Public columns that hardly vary are scaled by at least this share of their range."""
@@ -41,18 +52,22 @@ class Encoder:
     Args:
         spec: the public bounds.
         center, scale: constants of the `size` encoded columns: `encoded = (raw - center) / scale`.
+        reward_knots: the rewards whose encoded values are `SCORES`, rising; () encodes rewards as the other columns.
 
     Raises:
-        DataError: the constants do not fit the spec, or a scale is not positive and finite.
+        DataError: the constants do not fit the spec, a scale is not positive and finite, or the knots do not rise.
     """
 
     spec: PublicSpec
     center: tuple[float, ...]
     scale: tuple[float, ...]
+    reward_knots: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         fits = len(self.center) == len(self.scale) == self.size
-        if not fits or not all(map(math.isfinite, self.center + self.scale)) or min(self.scale) <= 0:
+        knots = self.reward_knots
+        fits &= not knots or (len(knots) == len(SCORES) and _rising(knots))
+        if not fits or not all(map(math.isfinite, self.center + self.scale + knots)) or min(self.scale) <= 0:
             raise DataError(
                 "the constants do not fit the public spec",
                 where="Encoder",
@@ -78,12 +93,22 @@ class Encoder:
 
     @classmethod
     def from_public(cls, spec: PublicSpec, columns: Mapping[str, npt.NDArray[Any]]) -> Encoder:
-        """Constants of the bounds, and of public rows where the spec declares no typical step (`spec.difference`).
+        """Constants of the bounds; of public rows for the reward, and where no typical step is declared.
 
         Args:
             spec: the public bounds of the *private* data.
-            columns: public rows, never private ones: `observations`, `next_observations` of shape (T, d).
+            columns: public rows, never private ones: `observations`, `next_observations` of shape (T, d), `rewards`
+                of shape (T,).
         """
+        low, high = spec.reward.low[0], spec.reward.high[0]
+        rewards = np.clip(np.asarray(columns["rewards"], np.float64), low, high)
+        mixed = np.concatenate([rewards, np.linspace(low, high, round(len(rewards) * UNIFORM / (1 - UNIFORM)))])
+        knots = (low, *np.quantile(mixed, ndtr(SCORES[1:-1])).tolist(), high)
+        bent = knots if _rising(knots) else ()  # a few values hold all the rewards: there is nothing to spread
+        return dataclasses.replace(cls._from_steps(spec, columns), reward_knots=bent)
+
+    @classmethod
+    def _from_steps(cls, spec: PublicSpec, columns: Mapping[str, npt.NDArray[Any]]) -> Encoder:
         if isinstance(spec.observation, Discrete) or spec.difference is not None:
             return cls.from_bounds(spec)
         change = np.asarray(columns["next_observations"], np.float64) - np.asarray(columns["observations"], np.float64)
@@ -145,7 +170,7 @@ class Encoder:
         for index, space in enumerate((spec.observation, spec.action, spec.reward)):
             if isinstance(space, Box):
                 outwards = self._outwards(parts[index], space, spread[..., offset : offset + space.size].abs(), index)
-                parts[index] = parts[index] + outwards
+                parts[index] = (self._bent(parts[index]) if index == 2 else parts[index]) + outwards
                 offset += space.size
         if isinstance(spec.observation, Box):
             parts.append(following.to(torch.float32) - observations.to(torch.float32))
@@ -155,6 +180,21 @@ class Encoder:
             parts.append(rows["terminations"].to(torch.float32)[..., None])
         flat = torch.cat(parts, dim=-1)
         return (flat - flat.new_tensor(self.center)) / flat.new_tensor(self.scale)
+
+    def _bent(self, rewards: Tensor) -> Tensor:
+        """Rewards [..., 1] moved so that their column's straight scale gives the scores of the knots."""
+        if not self.reward_knots:
+            return rewards
+        index = sum(self._sizes[:2])
+        scores = _interpolated(rewards, self.reward_knots, SCORES)
+        return self.center[index] + self.scale[index] * scores
+
+    def _straightened(self, rewards: Tensor) -> Tensor:
+        """The inverse of `_bent`."""
+        if not self.reward_knots:
+            return rewards
+        index = sum(self._sizes[:2])
+        return _interpolated((rewards - self.center[index]) / self.scale[index], SCORES, self.reward_knots)
 
     def _outwards(self, values: Tensor, space: Box, size: Tensor, index: int) -> Tensor:
         start = sum(self._sizes[:index])
@@ -177,7 +217,7 @@ class Encoder:
         return {
             "observations": observations,
             "actions": _values(parts[1], spec.action),
-            "rewards": _values(parts[2], spec.reward)[..., 0],
+            "rewards": _values(self._straightened(parts[2]), spec.reward)[..., 0],
             "next_observations": _values(following, spec.observation),
             "terminations": parts[4][..., 0] > 0.5
             if spec.terminals
@@ -186,7 +226,8 @@ class Encoder:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object from which `from_json` builds an equal encoder."""
-        return {"spec": self.spec.to_json(), "center": list(self.center), "scale": list(self.scale)}
+        constants = {"center": self.center, "scale": self.scale, "reward_knots": self.reward_knots}
+        return {"spec": self.spec.to_json(), **{name: list(values) for name, values in constants.items()}}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Encoder:
@@ -195,7 +236,8 @@ class Encoder:
         Raises:
             DataError: the constants do not fit the spec.
         """
-        return cls(PublicSpec.from_json(value["spec"]), tuple(value["center"]), tuple(value["scale"]))
+        knots = tuple(value.get("reward_knots", ()))  # absent in what older versions wrote
+        return cls(PublicSpec.from_json(value["spec"]), tuple(value["center"]), tuple(value["scale"]), knots)
 
 
 _Constants = tuple[list[float], list[float]]
@@ -214,6 +256,18 @@ def _difference(spec: PublicSpec) -> _Constants:
         return _uniform(spec.observation)
     assert spec.difference is not None
     return [0.0] * spec.observation.size, list(spec.difference)
+
+
+def _rising(values: tuple[float, ...]) -> bool:
+    """Whether the values still rise when they are rounded to float32."""
+    return all(a < b for a, b in pairwise(np.asarray(values, np.float32).tolist()))
+
+
+def _interpolated(values: Tensor, xs: tuple[float, ...], ys: tuple[float, ...]) -> Tensor:
+    """The broken line through the points (xs rising, ys), its outer pieces prolonged."""
+    x, y = values.new_tensor(xs), values.new_tensor(ys)
+    left = (torch.searchsorted(x, values.contiguous()) - 1).clamp(0, len(xs) - 2)
+    return y[left] + (values - x[left]) * ((y[1:] - y[:-1]) / (x[1:] - x[:-1]))[left]
 
 
 def _numbers(values: Tensor, space: Box | Discrete) -> Tensor:
