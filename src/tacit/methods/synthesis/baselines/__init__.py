@@ -1,0 +1,10 @@
+"""Synthesizers to compare with, under the same promise and with the same public knowledge as tacit's own.
+
+PGM, MST and AIM need the extra `marginals`; PrivSyn needs NumPy alone.
+"""
+
+from tacit.methods.synthesis.baselines import aim, mst, pgm, privsyn
+from tacit.methods.synthesis.baselines.cut import Cut
+from tacit.methods.synthesis.baselines.released import TableSynthesizer
+
+__all__ = ["Cut", "TableSynthesizer", "aim", "mst", "pgm", "privsyn"]

@@ -1,0 +1,93 @@
+"""Private-PGM on random cliques: the marginals of every column, of random pairs and of random triples.
+
+The baseline "PGM" of the PrivORL paper. Which marginals are measured is drawn from a public seed and not from the data,
+so all noise is Gaussian; a third of the budget each goes to columns, pairs and triples.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import ClassVar, Self
+
+import numpy as np
+
+from tacit.data.spec import PublicSpec
+from tacit.methods.synthesis.baselines import graphical
+from tacit.methods.synthesis.baselines.cut import Cut
+from tacit.methods.synthesis.baselines.plan import Measurements, Progress, TablePlan, label
+from tacit.methods.synthesis.baselines.released import TableSynthesizer
+from tacit.methods.synthesis.baselines.tree import Clique, model_cells
+from tacit.privacy.parts import check
+from tacit.privacy.release import Release
+from tacit.privacy.vault import Vault
+
+
+@dataclass(frozen=True, kw_only=True)
+class PgmPlan(TablePlan):
+    """Private-PGM on random pairs and triples.
+
+    Args:
+        cut, rows_per_unit, noise_multiplier, unit, epsilon, delta: see `TablePlan`.
+        pairs, triples: how many at most; one that would make inference larger than `cells` is passed over.
+        cells: largest model: cells of the cliques of its junction tree.
+        cliques_seed: of the public draw of pairs and triples.
+        iterations: of mirror descent (post-processing).
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    method: ClassVar[str] = "synthesis of transitions (PGM)"
+    source: ClassVar[str] = "Graphical-model based estimation and inference for differential privacy (arXiv:1901.09136)"
+    choices: ClassVar[bool] = False
+
+    pairs: int = 50
+    triples: int = 10
+    cells: int = 2**18
+    cliques_seed: int = 0
+    iterations: int = 500
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, least in (("pairs", 0), ("triples", 0), ("cells", 1), ("cliques_seed", 0), ("iterations", 1)):
+            value = getattr(self, name)
+            check(name, value, type(value) is int and value >= least, f"a whole number >= {least}")
+
+    @classmethod
+    def paper(cls, spec: PublicSpec) -> Self:
+        """The PrivORL paper's own setting: four bins a column that stand for their middles."""
+        return cls(cut=Cut(spec, bins=4, decoding="center"))
+
+    @cached_property
+    def cliques(self) -> tuple[tuple[Clique, ...], ...]:
+        """What is measured: columns, pairs and triples; a group that is empty is left out."""
+        shape, rng = self.cut.shape, np.random.default_rng(self.cliques_seed)
+        groups: list[list[Clique]] = [[(column,) for column in range(len(shape))]]
+        for size, most in ((2, self.pairs), (3, self.triples)):
+            chosen: list[Clique] = []
+            everything = list(combinations(range(len(shape)), size))
+            for index in rng.permutation(len(everything)):
+                present = [clique for group in groups for clique in group]
+                if len(chosen) < most and model_cells(shape, [*present, *chosen, everything[index]]) <= self.cells:
+                    chosen.append(everything[index])
+            groups.append(chosen)
+        return tuple(tuple(group) for group in groups if group)
+
+    @property
+    def quanta(self) -> int:
+        """Equal shares for the groups that their cliques divide evenly."""
+        sizes = [len(group) for group in self.cliques]
+        return len(sizes) * math.lcm(*sizes)
+
+
+def fit(plan: PgmPlan, vault: Vault, *, seed: int = 0, progress: Progress | None = None) -> Release[TableSynthesizer]:
+    """Make a synthesizer under the plan's promise; arguments and errors as of `mst.fit`."""
+    graphical.require_mbi()
+    ask = Measurements(plan, vault, progress)
+    share = plan.quanta // len(plan.cliques)
+    measured = [ask.marginal(clique, share // len(group)) for group in plan.cliques for clique in group]
+    tree = graphical.estimate(plan.cut.shape, measured, iterations=plan.iterations)
+    return vault.release(ask.run, TableSynthesizer(plan, tree), label=label(plan))
