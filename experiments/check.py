@@ -35,6 +35,17 @@ EXPERIMENTS = (
     "mobility_allocation",
     "mobility_ablation",
     "mobility_engine",
+    "table1_transitions",
+    "table3_fidelity",
+    "table4_pretraining",
+    "figure4_ablation",
+    "table5_curiosity",
+    "figure6_curves",
+    "table7_nonprivate",
+    "table11_cost",
+    "table12_size",
+    "table14_accounting",
+    "figure9_learning",
 )
 
 

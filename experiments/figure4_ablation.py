@@ -1,0 +1,57 @@
+"""Figure 4 of PrivORL: what public pre-training, and curiosity in it, are worth.
+
+    python -m experiments.figure4_ablation              # resumable
+    python -m experiments.figure4_ablation --quick      # one small seed; under runs/quick/
+    python -m experiments.check figure4_ablation
+    python -m experiments.synthesis_pages figure4
+
+umaze, IQL, three seeds, at both epsilons. `tacit` is the default: pre-training without curiosity (the paper's NonCur);
+`cur` adds the paper's curiosity (rate 0.3), `non_pre` starts from random weights (the paper's NonPre).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from tacit.measure.statistics import iqm
+
+from experiments import synthesis_variants as variants
+from experiments.check import Figure
+from experiments.store import Store
+from experiments.synthesis_returns import Cell
+
+NAME = "figure4_ablation"
+WAYS, EPSILONS = ("tacit", "non_pre", "cur"), (10.0, 1.0)
+
+
+def store() -> Store:
+    """The result file."""
+    return variants.store(NAME)
+
+
+def wanted() -> list[Cell]:
+    """All cells."""
+    return variants.rows(WAYS, EPSILONS)
+
+
+def figures() -> list[Figure]:
+    """Recomputed from the raw rows."""
+    found = []
+    for epsilon in EPSILONS:
+        for measure, bound in (("return", 0.9), ("marginal", 0.995)):
+            own, bare = (
+                iqm(variants.column(NAME, variants.row(way, epsilon), measure)) for way in ("tacit", "non_pre")
+            )
+            words = f"umaze, epsilon {epsilon:g}: {measure} over that without pre-training"
+            found.append(Figure(words, own / bare, bound))
+    return found
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run what is missing or stale."""
+    variants.main(NAME, __doc__, wanted(), arguments)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,89 @@
+"""Figure 9 of PrivORL: learning curves of agents on the real rows and on synthetic ones.
+
+    python -m experiments.figure9_learning              # resumable
+    python -m experiments.figure9_learning --quick      # one small seed; under runs/quick/
+    python -m experiments.check figure9_learning
+    python -m experiments.synthesis_pages figure9
+
+medium, TD3+BC, three seeds: the return after every tenth of the training. Curves are looked at, no policy is picked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from experiments import synthesis_fits as fits
+from experiments import synthesis_returns as returns
+from experiments import synthesis_ways as ways
+from experiments.check import Figure
+from experiments.store import Store
+from experiments.synthesis_domains import DOMAINS
+from tacit.agents.offline import Policy, Watch
+from tacit.measure.statistics import iqm
+
+NAME, DOMAIN, AGENT, LOOKS = "figure9_learning", "medium", "td3_bc", 10
+SEEDS, TABLES = (0, 1, 2), (("real", 0.0), ("tacit", 10.0), ("tacit", 1.0))
+
+
+def store(*, quick: bool = False) -> Store:
+    """The result file."""
+    return returns.store(NAME, quick=quick)
+
+
+def row(way: str, epsilon: float) -> list[returns.Cell]:
+    """The seeds of one table."""
+    return returns.cells(DOMAIN, (AGENT,), (way,), (epsilon,), SEEDS)
+
+
+def curves(results: Store, way: str, epsilon: float) -> np.ndarray:
+    """Returns [seeds, looks].
+
+    Raises:
+        LookupError: a cell is missing or stale.
+    """
+    return np.array([results.fresh(cell.key)["returns"] for cell in row(way, epsilon)])
+
+
+def figures() -> list[Figure]:
+    """Recomputed from the raw rows: how the second half of the training goes, against the real rows."""
+    later = {one: curves(store(), *one)[:, LOOKS // 2 :].mean(axis=1) for one in TABLES}
+    real = iqm(later[TABLES[0]])
+    return [
+        Figure(f"medium, epsilon {one[1]:g}: mean return of the second half, over the real rows'", iqm(v) / real, 0.6)
+        for one, v in later.items()
+        if one != TABLES[0]
+    ]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run what is missing or stale: the tables of one seed in one stack."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args(arguments).quick
+    torch.set_num_threads(1)
+    scale, results, here = fits.QUICK if quick else fits.FULL, store(quick=quick), DOMAINS[DOMAIN]
+    for seed in SEEDS[:1] if quick else SEEDS:
+        cells = [cell for one in TABLES for cell in row(*one) if cell.seed == seed and not results.has(cell.key)]
+        if cells:
+            seen: list[list[float]] = [[] for _ in cells]
+
+            def look(step: int, policies: list[Policy], seen: list[list[float]] = seen, seed: int = seed) -> None:
+                for found, policy in zip(seen, policies, strict=True):
+                    found.append(float(here.returns(policy, seed)["return"][0]))
+
+            tables = [ways.table(here, cell.way, cell.epsilon, seed, scale)[0] for cell in cells]
+            steps = returns.config(AGENT, scale).steps
+            returns.train(AGENT, tables, seed, scale, watch=Watch(every=steps // LOOKS, call=look))
+            for cell, found in zip(cells, seen, strict=True):
+                dataset = f"{here.words(seed)}; table {cell.way}"
+                results.put(cell.key, dataset=dataset, seed=seed, values={"steps": steps, "returns": found})
+                print(f"{cell.key}: " + " ".join(f"{one:.0f}" for one in found), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,197 @@
+"""How the experiments fit tacit's own method, and what every method's fit shares: a vault, a ledger, notes of costs.
+
+Hyper-parameters are the defaults of the plan, which were chosen on public layouts, and the changes of a domain.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import math
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from experiments.synthesis_cache import Columns, Notes, kept, metered, rows_of
+from experiments.synthesis_domains import Domain, unit
+from tacit.data.trajectories import Trajectories
+from tacit.measure import controls
+from tacit.methods import synthesis
+from tacit.methods.synthesis import ablations
+from tacit.methods.synthesis.pretraining import Pretrained
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.vault import Vault
+
+ROWS = 100_000
+"""Of every synthetic table."""
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+CORE = (
+    "src/tacit/privacy/account*.py",
+    "src/tacit/privacy/noise.py",
+    "src/tacit/privacy/clipping.py",
+    "experiments/synthesis_fits.py",
+)
+DIFFUSION = (
+    "src/tacit/methods/synthesis/[a-z]*.py",
+    "src/tacit/privacy/gradients.py",
+    "src/tacit/privacy/layers.py",
+    "src/tacit/privacy/sampling.py",
+)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is computed: everything, or (`--quick`) just enough to see that it runs."""
+
+    quick: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Of a synthetic table."""
+        return 2_000 if self.quick else ROWS
+
+
+FULL, QUICK = Scale(), Scale(quick=True)
+
+
+class Way(Protocol):
+    """From a domain to a table of rows."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Globs of the code that its tables depend on."""
+
+    @property
+    def private(self) -> bool:
+        """Whether there is a promise, and so an epsilon."""
+
+    def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
+        """The rows, and what they cost."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table that nobody promises anything for: the real rows, or their columns permuted one by one."""
+
+    permuted: bool = False
+    sources: tuple[str, ...] = ("src/tacit/measure/controls.py",)
+    private: bool = False
+
+    def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
+        """The rows."""
+        real = here.private(seed)
+        return (controls.independent_columns(real, seed=seed) if self.permuted else real), {}
+
+
+@dataclass(frozen=True)
+class Diffusion:
+    """tacit's method, or one ablation of it.
+
+    Args:
+        change: an ablation.
+        curiosity: rate in pre-training.
+        rows: private rows at most; 1 shows what noise alone makes, 0 stops after the public rows.
+    """
+
+    change: ablations.Name | None = None
+    curiosity: float | None = None
+    rows: int | None = None
+    sources: tuple[str, ...] = (*CORE, *DIFFUSION)
+
+    @property
+    def private(self) -> bool:
+        """Without private rows there is nothing to promise."""
+        return self.rows != 0 and self.change != "NonPriv"
+
+    def plan(self, here: Domain, scale: Scale) -> synthesis.Plan:
+        """Before calibration, with the pre-training that is run."""
+        plan = base(here, scale)
+        if self.curiosity is not None:
+            plan = ablations.curious(plan, synthesis.Curiosity(rate=self.curiosity))
+        if self.change == "NonPre":
+            return dataclasses.replace(plan, pretraining=None)
+        return ablations.curious(plan, synthesis.Curiosity()) if self.change == "Cur" else plan
+
+    def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
+        """Pre-train (or take what is kept), fit through the doors, sample."""
+        plan = self.plan(here, scale)
+        start, notes = pretrained(plan, here, seed)
+        if self.rows == 0:
+            return drawn(ablations.pretrained_only(plan, start), seed, scale, notes)
+        own = _calibrated(self.change, plan, here, epsilon)
+        rows = {name: column[: self.rows] for name, column in here.private(seed).items()}
+        with vault(here, own, rows) as doors:
+            value, cost = metered(lambda: synthesis.fit(own, doors, pretrained=start).value)
+        return drawn(value, seed, scale, notes | promised(own) | {"fit": cost})
+
+
+@functools.cache
+def _calibrated(change: ablations.Name | None, plan: synthesis.Plan, here: Domain, epsilon: float) -> synthesis.Plan:
+    if change in ("FineCur", "NonPriv"):
+        return ablations.ablation(change, plan, unit=unit(here), epsilon=epsilon, delta=here.delta)
+    return plan.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
+
+
+def base(here: Domain, scale: Scale) -> synthesis.Plan:
+    """The default plan for a domain."""
+    pretraining = synthesis.Pretraining(provenance=here.provenance)
+    if scale.quick:
+        return synthesis.Plan(steps=60, pretraining=dataclasses.replace(pretraining, steps=100))
+    return synthesis.Plan(**here.settings, pretraining=pretraining)
+
+
+def pretrained(plan: synthesis.Plan, here: Domain, seed: int) -> tuple[Pretrained, Notes]:
+    """The public starting point of a seed, shared by every plan that pre-trains alike, and its cost."""
+    if plan.pretraining is None:
+        return synthesis.pretrain(plan, synthesis.Encoder.from_bounds(here.spec), None, seed=seed), {}
+
+    def make() -> tuple[Columns, Notes]:
+        rows = here.public(seed)
+        encoder = synthesis.Encoder.from_public(here.spec, rows)
+        found, cost = metered(lambda: synthesis.pretrain(plan, encoder, rows, seed=seed))
+        sets = {"weights": found.weights, "average": found.average}
+        arrays = {f"{kind}.{name}": tensor.numpy() for kind, one in sets.items() for name, tensor in one.items()}
+        return arrays, {"pretrain": cost, "encoder": encoder.to_json()}
+
+    like = hashlib.sha256(repr(plan.pretraining).encode()).hexdigest()[:8]
+    arrays, notes = kept(f"{here.name}/pretrained/{like}/{seed}", (*DIFFUSION[:1], *here.sources), make)
+    parts: dict[str, dict[str, torch.Tensor]] = {"weights": {}, "average": {}}
+    for key, array in arrays.items():
+        kind, _, name = key.partition(".")
+        parts[kind][name] = torch.from_numpy(array.copy())
+    encoder = synthesis.Encoder.from_json(notes["encoder"])
+    start = Pretrained(encoder, parts["weights"], parts["average"], plan.pretraining.provenance)
+    return start, {"pretrain": notes["pretrain"]}
+
+
+@contextlib.contextmanager
+def vault(here: Domain, plan: Any, rows: Columns) -> Iterator[Vault]:
+    """A vault of these rows with a ledger in a folder that goes away, for one plan."""
+    data = Trajectories.from_arrays(**rows, unit_ids=":transition", spec=here.spec, simulated=True)  # type: ignore[arg-type]
+    budget = plan.epsilon if math.isfinite(plan.epsilon) else 1.0  # which a plan without a promise makes void
+    with (
+        tempfile.TemporaryDirectory(dir=MEMORY) as folder,
+        Ledger(Path(folder) / "one.ledger", unit(here), epsilon=budget, delta=here.delta) as ledger,
+    ):
+        yield Vault(data, ledger)
+
+
+def promised(plan: Any) -> Notes:
+    """What a plan promises, and the noise that it takes."""
+    return {
+        "epsilon": plan.epsilon if math.isfinite(plan.epsilon) else "inf",
+        "noise_multiplier": plan.noise_multiplier,
+    }
+
+
+def drawn(value: Any, seed: int, scale: Scale, notes: Notes) -> tuple[Columns, Notes]:
+    """Rows of a released synthesizer, and all notes."""
+    columns, cost = metered(lambda: value.sample_columns(scale.rows, seed=seed))
+    return rows_of(columns), notes | {"sample": cost}

@@ -1,0 +1,265 @@
+"""Tables and pictures of the experiments on synthesis, from the raw rows: `python -m experiments.synthesis_pages`.
+
+    python -m experiments.synthesis_pages                  # every page; pictures under docs/images/
+    python -m experiments.synthesis_pages table1 figure6   # some
+
+Nothing is run: a row whose cells are missing or stale for some seed is left blank, a dash says that it is not part of
+the experiment. Returns are interquartile means over seeds with 95 % bootstrap intervals.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from tacit.measure.statistics import bootstrap
+
+from experiments import (
+    figure4_ablation,
+    figure6_curves,
+    figure9_learning,
+    table1_transitions,
+    table3_fidelity,
+    table5_curiosity,
+    table7_nonprivate,
+    table11_cost,
+    table12_size,
+)
+from experiments import synthesis_variants as variants
+from experiments import synthesis_ways as ways
+from experiments.dppg_tables import BLANK, NONE, markdown
+from experiments.ope_plots import IMAGES, Curve, Panel, draw
+from tacit.measure.report.svg import Axis
+
+WORDS = {
+    "real": "real rows, no privacy",
+    "tacit": "**tacit**",
+    "mst": "MST",
+    "pgm_paper": "PGM as the paper ran it",
+    "aim": "AIM",
+    "privsyn": "PrivSyn",
+    "pate_gan": "PATE-GAN",
+    "pre_pate_gan": "PrePATE-GAN",
+    "pretraining": "public rows alone",
+    "noise_only": "noise alone",
+    "independent": "real columns, permuted",
+    "non_pre": "without pre-training",
+    "cur": "curious pre-training, rate 0.3",
+    "fine_cur": "curious fine-tuning",
+    "non_priv": "no noise, not private",
+}
+SHORT = {"iql": "IQL", "td3_bc": "TD3+BC", "edac": "EDAC"}
+MEASURES = ("marginal", "correlation", "in_wall", "next_position", "next_velocity", "reward_error")
+Values = Callable[..., np.ndarray]
+
+
+def shown(values: Values, *arguments: Any, digits: int = 1, interval: bool = True) -> str:
+    """A cell of a table: blank where something is missing or stale, a dash where nothing is run."""
+    try:
+        found = values(*arguments)
+    except LookupError:
+        return BLANK
+    if not len(found):
+        return NONE
+    one = bootstrap(found)
+    return f"{one.value:.{digits}f}" + (f" [{one.low:.{digits}f}, {one.high:.{digits}f}]" if interval else "")
+
+
+def table1() -> str:
+    """Returns of every method, one table an epsilon."""
+    results, blocks = table1_transitions.store(), []
+    heads = [(part.domain, agent) for part in table1_transitions.PARTS if part.group == "own" for agent in part.agents]
+    names = [way for group in table1_transitions.GROUPS.values() for way in group]
+    for epsilon in table1_transitions.EPSILONS:
+        rows = []
+        for way in names:
+            at = epsilon if ways.WAYS[way].private else 0.0
+            cells = [shown(table1_transitions.returns, results, domain, agent, way, at) for domain, agent in heads]
+            rows.append([WORDS[way], *cells])
+        head = [f"{domain.replace('_', '-')}, {SHORT[agent]}" for domain, agent in heads]
+        blocks.append(f"epsilon {epsilon:g}\n\n{markdown(head, rows)}")
+    return "\n\n".join(blocks)
+
+
+def table3() -> str:
+    """Closeness and errors of every table, one block a maze and epsilon."""
+    results, blocks = table3_fidelity.store(), []
+    for domain in table3_fidelity.MAZES:
+        for epsilon in table1_transitions.EPSILONS:
+            rows = []
+            for way in dict.fromkeys(way for name, way, *_ in table3_fidelity.tables() if name == domain):
+                at = epsilon if ways.WAYS[way].private else 0.0
+                cells = [
+                    shown(
+                        table3_fidelity.column,
+                        results,
+                        domain,
+                        way,
+                        at,
+                        measure,
+                        digits=3,
+                        interval=False,
+                    )
+                    for measure in MEASURES
+                ]
+                rows.append([WORDS[way], *cells])
+            blocks.append(f"{domain}, epsilon {epsilon:g}\n\n{markdown(MEASURES, rows)}")
+    return "\n\n".join(blocks)
+
+
+def rows_of(name: str, rows: Sequence[tuple[str, float]]) -> str:
+    """One table of variants: return, Marginal, Correlation and the error of the next position."""
+    measures = ("return", "return_far", "marginal", "correlation", "next_position")
+    lines = []
+    for way, epsilon in rows:
+        at = epsilon if ways.WAYS[way].private else 0.0
+        cells = [
+            shown(
+                variants.column,
+                name,
+                variants.row(way, at),
+                measure,
+                digits=1 if measure.startswith("return") else 3,
+                interval=measure.startswith("return"),
+            )
+            for measure in measures
+        ]
+        lines.append([WORDS[way] + (f", epsilon {epsilon:g}" if at else ""), *cells])
+    return markdown(measures, lines)
+
+
+def table4() -> str:
+    """Controls beside tacit."""
+    results, rows = table1_transitions.store(), []
+    for way, epsilon in (("tacit", 10.0), ("tacit", 1.0), *((way, 1.0) for way in table1_transitions.CONTROLS)):
+        at = epsilon if ways.WAYS[way].private else 0.0
+        cells = [shown(table1_transitions.returns, results, domain, "iql", way, at) for domain in ("umaze", "medium")]
+        rows.append([WORDS[way] + (f", epsilon {epsilon:g}" if at else ""), *cells])
+    return markdown(("umaze, IQL", "medium, IQL"), rows)
+
+
+def figure4() -> str:
+    """Ablations of pre-training."""
+    chosen = [(way, epsilon) for epsilon in figure4_ablation.EPSILONS for way in figure4_ablation.WAYS]
+    return rows_of(figure4_ablation.NAME, chosen)
+
+
+def table5() -> str:
+    """Curiosity in fine-tuning."""
+    return rows_of(table5_curiosity.NAME, [(way, table5_curiosity.EPSILON) for way in table5_curiosity.WAYS])
+
+
+def table7() -> str:
+    """What privacy costs."""
+    chosen = [("real", 0.0), ("non_priv", 0.0), ("tacit", 10.0), ("tacit", 1.0)]
+    return rows_of(table7_nonprivate.NAME, chosen)
+
+
+def figure6() -> str:
+    """By curiosity rate and by epsilon, as a picture and its path."""
+    name, panels = figure6_curves.NAME, []
+    rates = [figure6_curves.RATES[rate] for rate in figure6_curves.RATES]
+    for measure, label in (("return", "return (IQL)"), ("marginal", "Marginal")):
+        by_rate = [variants.column(name, variants.row(way, 10.0), measure) for way in rates]
+        by_epsilon = [variants.column(name, variants.row("tacit", e), measure) for e in figure6_curves.EPSILONS]
+        free = variants.column(table7_nonprivate.NAME, variants.row("non_priv", 0.0), measure)
+        at = (*figure6_curves.EPSILONS, math.inf)
+        low, high = _range([*by_rate, *by_epsilon, free])
+        up = Axis(label, low, high)
+        panels += [
+            Panel(
+                f"umaze, {label}, by curiosity rate",
+                "rate",
+                [_curve("IQL", tuple(figure6_curves.RATES), by_rate)],
+                (Axis("curiosity rate", 0.0, 0.5), up),
+            ),
+            Panel(
+                f"umaze, {label}, by epsilon",
+                "epsilon",
+                [_curve("IQL", at, [*by_epsilon, free])],
+                (Axis("epsilon", 0.2, 20.0, log=True, marks=at), up),
+            ),
+        ]
+    draw(panels, "Returns and Marginal by curiosity rate and by epsilon", IMAGES / "synthesis_curves.svg")
+    return str(IMAGES / "synthesis_curves.svg")
+
+
+def table11() -> str:
+    """Seconds and memory of every method."""
+    results = table11_cost.store()
+    heads = [f"{stage}, {unit}" for stage in table11_cost.STAGES for unit in ("CPU s", "MiB")]
+    rows = [
+        [
+            WORDS[way],
+            *(
+                shown(table11_cost.column, results, way, stage, measure, digits=0, interval=False)
+                for stage in table11_cost.STAGES
+                for measure in ("cpu_s", "peak_mib")
+            ),
+        ]
+        for way in table11_cost.METHODS
+    ]
+    return markdown(heads, rows)
+
+
+def table12() -> str:
+    """Returns by rows."""
+    results = table12_size.store()
+    rows = [
+        [WORDS[way], *(shown(table12_size.column, results, way, size) for size in table12_size.SIZES)]
+        for way in table12_size.WAYS
+    ]
+    return markdown([f"{size:,} rows" for size in table12_size.SIZES], rows)
+
+
+def figure9() -> str:
+    """Learning curves, as a picture and its path."""
+    results, steps = figure9_learning.store(), np.arange(1, figure9_learning.LOOKS + 1) / figure9_learning.LOOKS
+    found = [figure9_learning.curves(results, *one) for one in figure9_learning.TABLES]
+    names = ["real rows" if way == "real" else f"tacit, epsilon {e:g}" for way, e in figure9_learning.TABLES]
+    curves = [_curve(name, tuple(steps), list(values.T)) for name, values in zip(names, found, strict=True)]
+    axes = Axis("share of the training", 0.0, 1.0), Axis("return (TD3+BC)", *_range(found))
+    panel = Panel("medium, TD3+BC while it learns", "share of the training", curves, axes)
+    draw([panel], "Learning curves on real and synthetic rows", IMAGES / "synthesis_learning.svg", columns=1, legend=2)
+    return str(IMAGES / "synthesis_learning.svg")
+
+
+def _curve(name: str, x: Sequence[float], values: Sequence[np.ndarray]) -> Curve:
+    found = [bootstrap(one) for one in values]
+    return Curve(name, x, [one.value for one in found], spread=[(one.low, one.high) for one in found])
+
+
+def _range(values: Sequence[np.ndarray]) -> tuple[float, float]:
+    joined = np.concatenate([np.ravel(one) for one in values])
+    room = 0.05 * (np.ptp(joined) or 1.0)
+    return float(joined.min() - room), float(joined.max() + room)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "table1": table1,
+    "table3": table3,
+    "table4": table4,
+    "figure4": figure4,
+    "table5": table5,
+    "figure6": figure6,
+    "table7": table7,
+    "figure9": figure9,
+    "table11": table11,
+    "table12": table12,
+}
+
+
+def main(names: Sequence[str]) -> None:
+    """Print tables; draw pictures of what is complete."""
+    for name in names or PAGES:
+        try:
+            print(f"## {name}\n\n{PAGES[name]()}\n")
+        except LookupError as missing:
+            print(f"## {name}\n\n{missing.args[0]}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,127 @@
+"""Agents on tables: what the experiments on synthesis share between a table of rows and a return.
+
+A cell is one agent: (domain, agent, way, epsilon, seed). The seed is that of the private rows, the public rows, the
+networks, the noise draws that are public, the agent and its evaluation; the noise behind the doors is secret. The last
+policy is judged, none is picked, and states and rewards are standardised by the table that the agent learns from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from experiments import synthesis_fits as fits
+from experiments import synthesis_ways as ways
+from experiments.store import RESULTS, ROOT, Store
+from experiments.synthesis_cache import Columns
+from experiments.synthesis_domains import DOMAINS, Domain
+from tacit.agents import edac, iql, td3_bc
+from tacit.agents.offline import Policy, Watch
+
+TRAINERS: dict[str, tuple[ModuleType, Any]] = {
+    "iql": (iql, iql.IqlConfig()),
+    "td3_bc": (td3_bc, td3_bc.Td3BcConfig()),
+    "edac": (edac, edac.EdacConfig()),
+}
+"""Agents by name, with their settings: chosen on public mazes (`experiments.tune_agents`)."""
+AGENTS = tuple(TRAINERS)
+WORDS = "defaults of methods and agents, chosen on public layouts and seeds"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One agent on one table."""
+
+    domain: str
+    agent: str
+    way: str
+    epsilon: float
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """In a result file."""
+        return f"{self.domain}/{self.agent}/{self.way}/{self.epsilon:g}/{self.seed}"
+
+
+def sources(key: str) -> tuple[str, ...]:
+    """Globs of the code that a cell depends on: its domain, its way to a table and its agent."""
+    domain, agent, way, *_ = key.split("/")
+    here = DOMAINS[domain.removeprefix("own_")]
+    own = ("src/tacit/data/d4rl.py",) if domain.startswith("own_") else ()
+    learner = (f"src/tacit/agents/{agent}.py", "src/tacit/agents/offline.py", "experiments/synthesis_returns.py")
+    return (*here.sources, *here.judges, *own, *ways.WAYS[way].sources, *learner)
+
+
+def store(name: str, *, quick: bool = False) -> Store:
+    """The result file of an experiment."""
+    return Store(folder(quick=quick) / f"{name}.json", sources, hyperparameters=WORDS)
+
+
+def folder(*, quick: bool) -> Path:
+    """Where results go."""
+    return ROOT / "runs" / "quick" if quick else RESULTS
+
+
+def cells(
+    domain: str, agents: Iterable[str], names: Iterable[str], epsilons: Iterable[float], seeds: Iterable[int]
+) -> list[Cell]:
+    """All combinations, those of one seed and agent beside each other; what promises nothing has epsilon 0."""
+    names, epsilons, agents = tuple(names), tuple(epsilons), tuple(agents)
+    return [
+        Cell(domain, agent, way, epsilon, seed)
+        for seed in seeds
+        for agent in agents
+        for way in names
+        for epsilon in (epsilons if ways.WAYS[way].private else (0.0,))
+    ]
+
+
+def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale, domains: Mapping[str, Domain] = DOMAINS) -> None:
+    """Put the cells that are missing or stale: the agents of one domain, seed and kind are trained in one stack."""
+    stacks: dict[tuple[str, int, str], list[Cell]] = {}
+    for cell in wanted:
+        if not results.has(cell.key):
+            stacks.setdefault((cell.domain, cell.seed, cell.agent), []).append(cell)
+    for (name, seed, agent), stack in stacks.items():
+        here, began = domains[name], time.process_time()
+        found = [ways.table(here, cell.way, cell.epsilon, seed, scale) for cell in stack]
+        made = time.process_time() - began
+        policies = train(agent, [table for table, _ in found], seed, scale)
+        spent = round((time.process_time() - began - made) / len(stack), 1)
+        for cell, (_, notes), policy in zip(stack, found, policies, strict=True):
+            values: dict[str, Any] = {key: float(one[0]) for key, one in here.returns(policy, seed).items()}
+            values |= {key: notes[key] for key in ("epsilon", "noise_multiplier") if key in notes}
+            dataset = f"{here.words(seed)}; table {cell.way}"
+            results.put(cell.key, dataset=dataset, seed=seed, values=values | {"agent_cpu_s": spent})
+            print(f"{cell.key}: return {values['return']:.1f}", flush=True)
+        print(f"{name} seed {seed} {agent}: {made:.0f} CPU s of tables, {spent} an agent", flush=True)
+
+
+def config(agent: str, scale: fits.Scale) -> Any:
+    """The settings of an agent."""
+    return dataclasses.replace(TRAINERS[agent][1], steps=100) if scale.quick else TRAINERS[agent][1]
+
+
+def train(
+    agent: str, tables: Sequence[Columns], seed: int, scale: fits.Scale, *, watch: Watch | None = None
+) -> list[Policy]:
+    """One agent on each table, in one stack."""
+    found: list[Policy] = TRAINERS[agent][0].train_tables(tables, config(agent, scale), seeds=[seed], watch=watch)
+    return found
+
+
+def column(results: Store, wanted: Iterable[Cell], name: str = "return") -> np.ndarray:
+    """One value of every cell.
+
+    Raises:
+        LookupError: a cell is missing or stale.
+    """
+    return np.array([results.fresh(cell.key)[name] for cell in wanted], np.float64)

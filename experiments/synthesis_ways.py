@@ -1,0 +1,128 @@
+"""How the experiments make synthetic transitions: tacit's method with its ablations, the baselines, and the controls.
+
+tacit              the default plan of `tacit.synthesis`
+mst, aim, privsyn  marginals at their best public bins; `pgm_paper` as the paper ran PGM (four bins, their centres)
+pate_gan           a GAN behind noisy votes; `pre_pate_gan` with public pre-training that is kept
+non_pre, cur, fine_cur, non_priv    ablations (`tacit.methods.synthesis.ablations`); `cur_10` ... have that rate
+pretraining        public rows alone, without any private one
+noise_only         tacit's plan on a vault that holds a single row
+independent        the real columns, each permuted by itself: marginals without structure, no privacy at all
+real               the private rows
+
+Hyper-parameters are the methods' defaults, which were chosen on public layouts.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from dataclasses import dataclass, replace
+
+from experiments.synthesis_cache import Columns, Notes, kept, metered
+from experiments.synthesis_domains import Domain, unit
+from experiments.synthesis_fits import CORE, FULL, Diffusion, Scale, Shown, Way, drawn, promised, vault
+from tacit.methods.synthesis.baselines import Cut, pate_gan
+from tacit.methods.synthesis.encoding import Encoder
+
+FOLDER = "src/tacit/methods/synthesis/baselines"
+
+
+@dataclass(frozen=True)
+class Marginals:
+    """A baseline that knows the private table by noisy marginals.
+
+    Args:
+        module: in `tacit.methods.synthesis.baselines`.
+        plan: name of its plan.
+        paper: whether the plan is the one that the paper ran.
+    """
+
+    module: str
+    plan: str
+    paper: bool = False
+    private: bool = True
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Its own file, those that all of these share, and their door."""
+        shared = (f"{FOLDER}/{name}.py" for name in ("cut", "plan", "tree", "graphical", "released", self.module))
+        return (*CORE, "experiments/synthesis_ways.py", "src/tacit/privacy/marginals.py", *shared)
+
+    def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
+        """Fit through the doors, sample."""
+        module = importlib.import_module(f"tacit.methods.synthesis.baselines.{self.module}")
+        plan = getattr(module, self.plan)
+        raw = plan.paper(here.spec) if self.paper else plan(cut=Cut(here.spec))
+        own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
+        with vault(here, own, here.private(seed)) as doors:
+            value, cost = metered(lambda: module.fit(own, doors, seed=seed).value)
+        return drawn(value, seed, scale, promised(own) | {"fit": cost})
+
+
+@dataclass(frozen=True)
+class Gan:
+    """PATE-GAN, or with public pre-training PrePATE-GAN."""
+
+    public: bool = False
+    private: bool = True
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Its own files and their door."""
+        doors = ("src/tacit/privacy/teachers.py", "src/tacit/privacy/votes.py")
+        own = (f"{FOLDER}/pate_gan*.py", "src/tacit/methods/synthesis/encoding.py")
+        return (*CORE, "experiments/synthesis_ways.py", *doors, *own)
+
+    def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
+        """Pre-train, fit through the doors, sample."""
+        raw = pate_gan.PateGanPlan(steps=10, warmup=2) if scale.quick else pate_gan.PateGanPlan()
+        if self.public:
+            steps = {"steps": 20} if scale.quick else {}
+            raw = replace(raw, pretraining=pate_gan.GanPretraining(provenance=here.provenance, **steps))
+        start, notes = _begun(raw, here, seed) if self.public else (None, {})
+        own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
+        with vault(here, own, here.private(seed)) as doors:
+            value, cost = metered(lambda: pate_gan.fit(own, doors, pretrained=start, seed=seed).value)
+        return drawn(value, seed, scale, notes | promised(own) | {"fit": cost})
+
+
+@functools.lru_cache(maxsize=1)
+def _begun(plan: pate_gan.PateGanPlan, here: Domain, seed: int) -> tuple[pate_gan.PretrainedGan, Notes]:
+    rows = here.public(seed)
+    encoder = Encoder.from_public(here.spec, rows)
+    found, cost = metered(lambda: pate_gan.pretrain_gan(plan, encoder, rows, seed=seed))
+    return found, {"pretrain": cost}
+
+
+WAYS: dict[str, Way] = {
+    "real": Shown(),
+    "tacit": Diffusion(),
+    "mst": Marginals("mst", "MstPlan"),
+    "pgm_paper": Marginals("pgm", "PgmPlan", paper=True),
+    "aim": Marginals("aim", "AimPlan"),
+    "privsyn": Marginals("privsyn", "PrivSynPlan"),
+    "pate_gan": Gan(),
+    "pre_pate_gan": Gan(public=True),
+    "pretraining": Diffusion(rows=0),
+    "noise_only": Diffusion(rows=1),
+    "independent": Shown(permuted=True),
+    "non_pre": Diffusion("NonPre"),
+    "cur": Diffusion("Cur"),
+    "fine_cur": Diffusion("FineCur"),
+    "non_priv": Diffusion("NonPriv"),
+    **{f"cur_{round(100 * rate)}": Diffusion(curiosity=rate) for rate in (0.1, 0.5)},
+}
+
+
+def key(here: str, way: str, epsilon: float, seed: int) -> str:
+    """Of a table: its epsilon is that of its promise, 0 where there is none."""
+    return f"{here}/{way}/{epsilon:g}/{seed}"
+
+
+def table(here: Domain, way: str, epsilon: float, seed: int, scale: Scale = FULL) -> tuple[Columns, Notes]:
+    """A table of rows and its cost, made once."""
+    found = WAYS[way]
+    if isinstance(found, Shown):
+        return found.table(here, epsilon, seed, scale)
+    name = key(here.name, way, epsilon, seed) + ("/quick" if scale.quick else "")
+    return kept(name, (*here.sources, *found.sources), lambda: found.table(here, epsilon, seed, scale))

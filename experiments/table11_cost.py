@@ -1,0 +1,84 @@
+"""Table XI of PrivORL: what every synthesizer costs, in time and memory.
+
+    python -m experiments.table11_cost              # reads the notes of tables that are kept, makes those that are not
+    python -m experiments.table11_cost --quick      # one small table a method; under runs/quick/
+    python -m experiments.check table11_cost
+    python -m experiments.synthesis_pages table11
+
+Every method on umaze's million rows at epsilon 10, three seeds: CPU seconds of one thread of public pre-training, of
+fitting behind the doors and of sampling 100,000 rows, and the MiB that the process's memory rose by at most in each
+(the private rows themselves, 44 MiB, were there before). Whatever else ran on the machine is in the seconds too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from experiments import synthesis_fits as fits
+from experiments import synthesis_ways as ways
+from experiments import table1_transitions as table1
+from experiments.check import Figure
+from experiments.store import Store
+from experiments.synthesis_domains import DOMAINS
+from experiments.synthesis_returns import WORDS, folder
+
+NAME, DOMAIN, EPSILON, SEEDS = "table11_cost", "umaze", 10.0, (0, 1, 2)
+METHODS = ("tacit", *table1.BASELINES)
+STAGES = ("pretrain", "fit", "sample")
+
+
+def sources(key: str) -> tuple[str, ...]:
+    """Globs of the code that a cell depends on."""
+    domain, way, *_ = key.split("/")
+    return (*DOMAINS[domain].sources, *ways.WAYS[way].sources, "experiments/synthesis_cache.py")
+
+
+def store(*, quick: bool = False) -> Store:
+    """The result file."""
+    return Store(folder(quick=quick) / f"{NAME}.json", sources, hyperparameters=WORDS)
+
+
+def column(results: Store, way: str, stage: str, measure: str) -> np.ndarray:
+    """CPU seconds (`cpu_s`) or MiB (`peak_mib`) of one stage over seeds; zeros where a method has no such stage.
+
+    Raises:
+        LookupError: a cell is missing or stale.
+    """
+    cells = [results.fresh(ways.key(DOMAIN, way, EPSILON, seed)) for seed in SEEDS]
+    return np.array([cell.get(stage, {}).get(measure, 0.0) for cell in cells])
+
+
+def figures() -> list[Figure]:
+    """Recomputed from the raw rows."""
+    results, found = store(), []
+    for way in METHODS:
+        spent = sum(column(results, way, stage, "cpu_s") for stage in STAGES)
+        found.append(Figure(f"{way}: CPU minutes a synthesizer", float(np.mean(spent)) / 60, 10.0, at_least=False))
+    peak = max(column(results, "tacit", stage, "peak_mib").max() for stage in STAGES)
+    return [*found, Figure("tacit: GiB beside the private rows", peak / 1024, 2.0, at_least=False)]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Note what is missing or stale."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args(arguments).quick
+    torch.set_num_threads(1)
+    results, here = store(quick=quick), DOMAINS[DOMAIN]
+    for seed in SEEDS[:1] if quick else SEEDS:
+        for way in METHODS:
+            key = ways.key(DOMAIN, way, EPSILON, seed)
+            if not results.has(key):
+                _, notes = ways.table(here, way, EPSILON, seed, fits.QUICK if quick else fits.FULL)
+                values = {stage: notes[stage] for stage in STAGES if stage in notes}
+                results.put(key, dataset=here.words(seed), seed=seed, values=values)
+                print(f"{key}: {values}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,184 @@
+"""Table I of PrivORL at an honest epsilon: agents trained on synthetic transitions, judged in the real task.
+
+    python -m experiments.table1_transitions                    # all cells, those that matter most first; resumable
+    python -m experiments.table1_transitions --domains umaze --groups own --agents iql    # a part
+    python -m experiments.table1_transitions --quick            # small, one seed; written under runs/quick/
+    python -m experiments.table1_transitions --data umaze=maze2d-umaze-dense-v1.hdf5 --public umaze=other.hdf5
+                                                                # on your own D4RL files (or Minari ids); runs/own/
+    python -m experiments.check table1_transitions
+    python -m experiments.synthesis_pages table1                # the table
+
+Unit: one transition; delta a tenth of one over the population. Five seeds for tacit and the real rows, three for the
+baselines and controls, each with private rows, networks, noise, agent and starts of its own (the half-cheetah's rows
+are the same for all). The last policy is judged. Interquartile means, with bootstrap intervals over seeds.
+
+Own files are benchmarks: their rows may be shown. Bounds, walls and evaluation are those of the task that is named;
+Minari's mazes have other coordinates and are refused by these bounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from experiments import synthesis_fits as fits
+from experiments.check import Figure
+from experiments.store import ROOT, Store
+from experiments.synthesis_domains import DOMAINS, Domain, Own
+from experiments.synthesis_returns import AGENTS, WORDS, Cell, cells, column, fill, sources
+from experiments.synthesis_returns import store as results_of
+from tacit.measure.statistics import Estimate, apart, bootstrap, ratio
+
+NAME = "table1_transitions"
+EPSILONS = (10.0, 1.0)
+BASELINES = ("mst", "aim", "privsyn", "pate_gan", "pre_pate_gan")
+CONTROLS = ("pretraining", "noise_only", "independent")
+GROUPS = {"own": ("real", "tacit"), "baselines": BASELINES, "paper": ("pgm_paper",), "controls": CONTROLS}
+SEEDS = {"own": (0, 1, 2, 3, 4), "baselines": (0, 1, 2), "paper": (0, 1, 2), "controls": (0, 1, 2)}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Cells that are run together.
+
+    Args:
+        domain: where.
+        group: of `GROUPS`.
+        agents: which learn.
+        epsilons: of what is private.
+    """
+
+    domain: str
+    group: str
+    agents: tuple[str, ...]
+    epsilons: tuple[float, ...] = EPSILONS
+
+    def cells(self) -> list[Cell]:
+        """Of the part."""
+        return cells(self.domain, self.agents, GROUPS[self.group], self.epsilons, SEEDS[self.group])
+
+
+PARTS = (
+    Part("umaze", "own", AGENTS),
+    Part("medium", "own", ("iql", "td3_bc")),
+    Part("umaze", "baselines", AGENTS),
+    Part("medium", "baselines", ("iql", "td3_bc")),
+    Part("large", "own", ("td3_bc",)),
+    Part("half_cheetah", "own", ("td3_bc",)),
+    Part("umaze", "controls", ("iql",), (1.0,)),
+    Part("medium", "controls", ("iql",), (1.0,)),
+    Part("large", "baselines", ("td3_bc",)),
+    Part("half_cheetah", "baselines", ("td3_bc",)),
+    Part("umaze", "paper", ("iql",)),
+)
+"""In this order, those that matter most first."""
+
+
+def store() -> Store:
+    """The result file."""
+    return results_of(NAME)
+
+
+def parts(domain: str) -> list[Part]:
+    """Of one domain."""
+    return [part for part in PARTS if part.domain == domain]
+
+
+def returns(results: Store, domain: str, agent: str, way: str, epsilon: float) -> np.ndarray:
+    """Of all seeds of a row; empty where the row is no part of the experiment.
+
+    Raises:
+        LookupError: a cell is missing or stale.
+    """
+    mine = [cell for part in parts(domain) for cell in part.cells()]
+    return column(results, [c for c in mine if (c.agent, c.way, c.epsilon) == (agent, way, epsilon)])
+
+
+def share(results: Store, domain: str, epsilon: float) -> Estimate:
+    """tacit's return over the real rows': interquartile means of all seeds and agents."""
+    agents = next(part.agents for part in parts(domain) if part.group == "own")
+    own, real = (
+        np.stack([returns(results, domain, agent, way, at) for agent in agents], axis=1)
+        for way, at in (("tacit", epsilon), ("real", 0.0))
+    )
+    return ratio(own, real)
+
+
+def duels(results: Store, part: Part) -> dict[str, tuple[Estimate, Estimate]]:
+    """tacit's estimate and the other's for every cell of a part of the table."""
+    return {
+        f"{part.domain}/{agent}/{way}/{epsilon:g}": (
+            bootstrap(returns(results, part.domain, agent, "tacit", epsilon)),
+            bootstrap(returns(results, part.domain, agent, way, epsilon)),
+        )
+        for agent in part.agents
+        for epsilon in part.epsilons
+        for way in GROUPS[part.group]
+    }
+
+
+def figures() -> list[Figure]:
+    """Every promised figure, recomputed from the raw rows."""
+    results, found = store(), []
+    for domain in ("umaze", "medium"):
+        for epsilon, bound in ((10.0, 0.92), (1.0, 0.75)):
+            words = f"{domain}, epsilon {epsilon:g}: tacit's return over that of the real rows"
+            found.append(Figure(words, share(results, domain, epsilon).value, bound))
+    others = [part for part in PARTS if part.group in ("baselines", "paper")]
+    pairs = [pair for part in others for pair in duels(results, part).values()]
+    clear = [own.value - theirs.value for own, theirs in pairs if apart(own, theirs)]
+    words = f"least lead over a baseline in the {len(clear)} cells (of {len(pairs)}) whose intervals are apart"
+    return [*found, Figure(words, min(clear), 0.0)]
+
+
+def run(results: Store, chosen: Sequence[Part], domains: Mapping[str, Domain], scale: fits.Scale) -> None:
+    """Fill the cells of these parts, the seeds of a part one after the other."""
+    for part in chosen:
+        mine = part.cells()
+        for seed in dict.fromkeys(cell.seed for cell in mine):
+            if not (scale.quick and seed):
+                fill(results, [cell for cell in mine if cell.seed == seed], scale, domains)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run what is missing or stale."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--domains", nargs="+", choices=list(DOMAINS))
+    parser.add_argument("--groups", nargs="+", default=list(GROUPS), choices=list(GROUPS))
+    parser.add_argument("--agents", nargs="+", default=list(AGENTS), choices=AGENTS)
+    parser.add_argument("--data", nargs="+", default=[], metavar="TASK=FILE")
+    parser.add_argument("--public", nargs="+", default=[], metavar="TASK=FILE")
+    parser.add_argument("--population", nargs="+", default=[], metavar="TASK=N")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    scale = fits.QUICK if options.quick else fits.FULL
+    if options.data:
+        domains: dict[str, Domain] = {own.name: own for own in owned(options.data, options.public, options.population)}
+        chosen = [Part(name, group, tuple(options.agents)) for group in options.groups for name in domains]
+        run(Store(ROOT / "runs" / "own" / f"{NAME}.json", sources, WORDS), chosen, domains, scale)
+        return
+    chosen = [
+        replace(part, agents=tuple(agent for agent in part.agents if agent in options.agents))
+        for part in PARTS
+        if part.group in options.groups and part.domain in (options.domains or DOMAINS)
+    ]
+    run(results_of(NAME, quick=options.quick), chosen, DOMAINS, scale)
+
+
+def owned(data: Sequence[str], public: Sequence[str], population: Sequence[str]) -> list[Own]:
+    """Tasks with the user's rows, from pairs TASK=FILE and TASK=N."""
+    files, others, sizes = (dict(pair.split("=", 1) for pair in pairs) for pairs in (data, public, population))
+    return [
+        Own(DOMAINS[task], file, others.get(task), int(sizes.get(task, DOMAINS[task].population)))
+        for task, file in files.items()
+    ]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

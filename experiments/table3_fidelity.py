@@ -1,0 +1,120 @@
+"""Table III of PrivORL, and what it leaves out: how close every synthetic table is to the real one.
+
+    python -m experiments.table3_fidelity               # measures tables that are kept, makes those that are not
+    python -m experiments.table3_fidelity --quick       # one small table a way; under runs/quick/
+    python -m experiments.check table3_fidelity
+    python -m experiments.synthesis_pages table3
+
+A cell is one table of `experiments.synthesis_ways`: Marginal and Correlation as the paper has them (against all real
+rows; for `real`, one half against the other), and errors against the simulator, which the paper does not measure:
+`independent` (every real column permuted by itself) has perfect marginals and is of no use to anybody.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+from tacit.measure.statistics import iqm
+
+from experiments import synthesis_fits as fits
+from experiments import synthesis_ways as ways
+from experiments import table1_transitions as table1
+from experiments.check import Figure
+from experiments.store import Store
+from experiments.synthesis_domains import DOMAINS, Domain
+from experiments.synthesis_returns import WORDS, folder
+from tacit.measure.fidelity import ceiling, fidelity
+
+NAME = "table3_fidelity"
+MAZES = ("umaze", "medium", "large")
+Table = tuple[str, str, float, int]
+
+
+def sources(key: str) -> tuple[str, ...]:
+    """Globs of the code that a cell depends on."""
+    domain, way, *_ = key.split("/")
+    here = DOMAINS[domain]
+    return (*here.sources, *here.judges, *ways.WAYS[way].sources, "src/tacit/measure/fidelity.py")
+
+
+def store(*, quick: bool = False) -> Store:
+    """The result file."""
+    return Store(folder(quick=quick) / f"{NAME}.json", sources, hyperparameters=WORDS)
+
+
+def tables() -> list[Table]:
+    """Those of `table1_transitions`, in its order."""
+    found = [(cell.domain, cell.way, cell.epsilon, cell.seed) for part in table1.PARTS for cell in part.cells()]
+    return list(dict.fromkeys(found))
+
+
+def fill(results: Store, wanted: Iterable[Table], scale: fits.Scale) -> None:
+    """Measure the tables whose cells are missing or stale."""
+    for name, way, epsilon, seed in wanted:
+        key = ways.key(name, way, epsilon, seed)
+        if not results.has(key):
+            values = measured(DOMAINS[name], way, epsilon, seed, scale)
+            results.put(key, dataset=DOMAINS[name].words(seed), seed=seed, values=values)
+            print(f"{key}: " + " ".join(f"{one}={value:.3f}" for one, value in values.items()), flush=True)
+
+
+def measured(here: Domain, way: str, epsilon: float, seed: int, scale: fits.Scale) -> dict[str, float]:
+    """Closeness to all real rows and errors against the simulator."""
+    table, _ = ways.table(here, way, epsilon, seed, scale)
+    close = ceiling(table, seed=seed) if way == "real" else fidelity(here.private(seed), table)
+    some = {name: column[: scale.rows] for name, column in table.items()}
+    return {"marginal": close.marginal, "correlation": close.correlation, **here.errors(some)}
+
+
+def column(results: Store, domain: str, way: str, epsilon: float, name: str) -> np.ndarray:
+    """One measure of a way's tables, over seeds.
+
+    Raises:
+        LookupError: a cell is missing or stale.
+    """
+    seeds = [seed for *one, seed in tables() if one == [domain, way, epsilon]]
+    return np.array([results.fresh(ways.key(domain, way, epsilon, seed))[name] for seed in seeds])
+
+
+def figures() -> list[Figure]:
+    """Every promised figure, recomputed from the raw rows."""
+    results, agents, found = store(), table1.store(), []
+    for domain in MAZES:
+        own, theirs = (
+            {
+                name: column(results, domain, way, 10.0, name).mean()
+                for name in ("marginal", "correlation", "next_position")
+            }
+            for way in ("tacit", "aim")
+        )
+        for name, bound in (("marginal", 0.975), ("correlation", 0.99)):
+            found.append(Figure(f"{domain}, epsilon 10: {name}", own[name], bound))
+            found.append(Figure(f"{domain}, epsilon 10: {name} less AIM's", own[name] - theirs[name], -0.02))
+        words = f"{domain}, epsilon 10: error of the next position over AIM's"
+        found.append(Figure(words, own["next_position"] / theirs["next_position"], 1.0, at_least=False))
+        for part in (part for part in table1.parts(domain) if part.group == "baselines"):
+            for agent in part.agents:
+                mine, aim = (iqm(table1.returns(agents, domain, agent, way, 10.0)) for way in ("tacit", "aim"))
+                found.append(Figure(f"{domain}, epsilon 10, {agent}: return less AIM's", mine - aim, 0.0))
+    return found
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure what is missing or stale."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--domains", nargs="+", default=list(DOMAINS), choices=list(DOMAINS))
+    parser.add_argument("--ways", nargs="+", default=list(ways.WAYS), choices=list(ways.WAYS))
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    scale = fits.QUICK if options.quick else fits.FULL
+    wanted = [one for one in tables() if one[0] in options.domains and one[1] in options.ways]
+    fill(store(quick=options.quick), [one for one in wanted if not (options.quick and one[3])], scale)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
