@@ -1,0 +1,145 @@
+"""Lower bounds on epsilon from one training run: many canaries at once, each of them in or out by a coin of its own.
+
+Source: T. Steinke, M. Nasr & M. Jagielski, "Privacy Auditing with One (1) Training Run" (arXiv:2305.08846). The auditor
+sees what was released and guesses, for as many canaries as it likes, whether they were in. A mechanism that is
+epsilon-DP lets each guess be right with probability at most e^epsilon / (1 + e^epsilon), whatever was found out about
+the other canaries, so the number of right guesses is no larger than a binomial one; delta adds what theorem 5.2 there
+allows. What is found bounds privacy from below and proves nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special, stats
+from scipy.optimize import brentq
+
+from tacit.errors import DataError
+
+Columns = Mapping[str, NDArray[Any]]
+SHARES = (1.0, 0.5, 0.25, 0.125)
+"""For which shares of the canaries guesses are tried: sure of few, or less sure of more."""
+LARGEST = 30.0
+"""No audit looks for an epsilon above this: it would take more canaries than there are records."""
+
+
+@dataclass(frozen=True)
+class OneRun:
+    """What an audit found.
+
+    Args:
+        epsilon: lower bound at `delta`, for the relation of adding or removing one unit; 0 if nothing was found.
+        canaries: how many there were, in or out.
+        guesses, right: of the number of guesses that gave the bound.
+        delta, confidence: at which it holds.
+    """
+
+    epsilon: float
+    canaries: int
+    guesses: int
+    right: int
+    delta: float
+    confidence: float
+
+
+def plant(columns: Columns, canaries: Columns, *, seed: int) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
+    """Private rows with a random half of the canaries behind them, each in with probability 1/2.
+
+    Args:
+        columns: rows [T, ...] by name.
+        canaries: rows [m, ...] with (at least) the same names; values are brought to the types of `columns`.
+        seed: of the coins. Whoever audits must not use it for anything that is trained.
+
+    Returns:
+        The rows, and who is in, [m].
+    """
+    present = np.random.default_rng(seed).random(len(canaries["rewards"])) < 0.5
+    rows = {
+        name: np.concatenate([column, canaries[name][present].astype(np.asarray(column).dtype)])
+        for name, column in columns.items()
+    }
+    return rows, present
+
+
+def audit(scores: NDArray[np.generic], present: NDArray[np.bool_], *, delta: float, confidence: float = 0.95) -> OneRun:
+    """A lower bound on epsilon from the scores of canaries, higher where a canary seems to be in.
+
+    The k/2 highest scores are guessed to be in, the k/2 lowest to be out, for the four numbers k of `SHARES`; each is
+    tested at a quarter of the error, so that choosing the best of them costs no confidence.
+
+    Args:
+        scores: [m], made from what was released alone, never from `present`; ties are broken by position.
+        present: [m], who was in, by independent fair coins. Canaries of several independent runs may be joined: each of
+            them is a unit of one run only.
+        delta: at which epsilon is bounded, in [0, 1).
+        confidence: of the bound, in (0, 1).
+
+    Raises:
+        DataError: the shapes differ, there are fewer than 8 canaries or scores that are not finite, or delta or the
+            confidence is out of range.
+    """
+    values, truth = np.asarray(scores, np.float64), np.asarray(present, np.bool_)
+    canaries = len(values)
+    if values.ndim != 1 or truth.shape != values.shape or canaries < 8 or not np.isfinite(values).all():
+        raise _bad("scores and canaries do not fit", "one finite score a canary, of at least 8")
+    if not (0 <= delta < 1 and 0 < confidence < 1):
+        raise _bad("delta or the confidence is out of range", "0 <= delta < 1 and 0 < confidence < 1")
+    order, error = np.argsort(values, kind="stable"), (1 - confidence) / len(SHARES)
+    found = []
+    for share in SHARES:
+        each = max(1, int(share * canaries / 2))
+        right = int((~truth[order[:each]]).sum() + truth[order[-each:]].sum())
+        bound = lower_bound(2 * each, right, canaries, delta=delta, error=error)
+        found.append(OneRun(bound, canaries, 2 * each, right, delta, confidence))
+    return max(found, key=lambda one: one.epsilon)
+
+
+def lower_bound(guesses: int, right: int, canaries: int, *, delta: float, error: float) -> float:
+    """The largest epsilon under which so many right guesses have a probability of at most `error`; 0 if none has."""
+
+    def excess(epsilon: float) -> float:
+        return p_value(guesses, right, canaries, epsilon=epsilon, delta=delta) - error
+
+    if excess(0.0) > 0:
+        return 0.0
+    return float(brentq(excess, 0.0, LARGEST)) if excess(LARGEST) > 0 else LARGEST
+
+
+def p_value(guesses: int, right: int, canaries: int, *, epsilon: float, delta: float) -> float:
+    """An upper bound on the chance of at least `right` right guesses if the mechanism is (epsilon, delta)-DP.
+
+    With f(v) = P[Binomial(guesses, e^epsilon / (1 + e^epsilon)) >= v] it is
+    f(right) + 2 canaries delta max_i (f(right - i) - f(right)) / i (arXiv:2305.08846, theorem 5.2), at most 1.
+
+    Raises:
+        DataError: not 0 <= right <= guesses <= canaries, or epsilon below 0.
+    """
+    if not (0 <= right <= guesses <= canaries and epsilon >= 0):
+        raise _bad("the counts of guesses do not fit together", "0 <= right <= guesses <= canaries, epsilon >= 0")
+    chance = float(special.expit(epsilon))
+    at_least = float(stats.binom.sf(right - 1, guesses, chance))
+    if delta == 0 or right == 0:
+        return min(1.0, at_least)
+    fewer = np.arange(1, right + 1)
+    below = stats.binom.sf(right - fewer - 1, guesses, chance) - at_least
+    return min(1.0, at_least + 2 * canaries * delta * float((below / fewer).max()))
+
+
+def most_that_can_be_found(guesses: int, *, confidence: float = 0.95) -> float:
+    """The bound at delta 0 if all of so many guesses, fixed beforehand, were right: the power of an audit.
+
+    Its likeliest mechanism has error^(1 / guesses) = e^epsilon / (1 + e^epsilon).
+    """
+    if guesses < 1 or not 0 < confidence < 1:
+        raise _bad("there is no guess, or the confidence is out of range", "guesses >= 1 and 0 < confidence < 1")
+    each = math.log1p(-confidence) / guesses
+    return max(0.0, each - math.log(-math.expm1(each)))
+
+
+def _bad(what: str, expected: str) -> DataError:
+    return DataError(what, where="one_run", expected=expected, remedy="correct the arguments of the audit")
