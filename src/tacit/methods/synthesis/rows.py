@@ -21,9 +21,12 @@ def as_trajectories(columns: Mapping[str, NDArray[Any]], spec: PublicSpec) -> Tr
         columns: `observations`, `actions`, `rewards`, `next_observations`, `terminations`, each of T rows.
         spec: the public bounds that they lie in.
     """
-    names = ("observations", "actions", "rewards", "next_observations", "terminations")
     return Trajectories.from_arrays(
-        **{name: columns[name] for name in names},
+        observations=columns["observations"],
+        actions=columns["actions"],
+        rewards=columns["rewards"],
+        next_observations=columns["next_observations"],
+        terminations=columns["terminations"],
         unit_ids=":transition",
         spec=dataclasses.replace(spec, propensities=False),
         simulated=True,

@@ -28,6 +28,9 @@ Codes = NDArray[np.int32]
 _INNER = 2.0
 """Differences of so many typical steps on either side share the narrow bins."""
 
+_EVEN = 0.25
+"""Share of values spread by the bounds alone that are mixed into public ones, so that no part of the range is lost."""
+
 
 @dataclass(frozen=True)
 class Cut:
@@ -39,15 +42,17 @@ class Cut:
             over two typical steps on either side and the rest widen geometrically up to the range of the bounds.
         decoding: what a bin stands for in sampled rows: "uniform", a uniform value in it, and values on a bound (a
             clipped action) have a bin of their own; or "center", its middle.
+        edges: other edges for the continuous columns, in the order of `axes`, from public rows (`from_public`).
 
     Raises:
         PlanError: a value is out of range.
-        DataError: the observation is a Box and `spec.difference` is not declared.
+        DataError: the observation is a Box and `spec.difference` is not declared, or the edges do not fit the spec.
     """
 
     spec: PublicSpec
     bins: int = 32
     decoding: Decoding = "uniform"
+    edges: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self) -> None:
         check("bins", self.bins, type(self.bins) is int and self.bins >= 4, "a whole number >= 4")
@@ -59,21 +64,67 @@ class Cut:
                 expected="spec.difference, one positive number per observation dimension",
                 remedy="declare PublicSpec(difference=...)",
             )
+        ends = [(edges[0], edges[-1]) for _, _, edges in self._continuous()]
+        if self.edges and [(edges[0], edges[-1]) for edges in self.edges] != ends:
+            raise DataError(
+                "the edges do not span the public bounds",
+                where="Cut",
+                expected=f"edges of {len(ends)} continuous columns, from bound to bound",
+                remedy="build the cut with Cut.from_public",
+            )
+
+    @classmethod
+    def from_public(cls, spec: PublicSpec, columns: Mapping[str, NDArray[Any]], *, bins: int = 32) -> Cut:
+        """Bins that hold about as many public rows each, a quarter of them spread as `Cut(spec, bins)` has them.
+
+        Args:
+            spec: the public bounds of the *private* data.
+            columns: public rows, never private ones: `observations`, `actions`, `next_observations` [T, d] (or [T],
+                Discrete), `rewards` [T].
+            bins: of a continuous column; where public values repeat, there are fewer.
+        """
+        by_bounds = cls(spec, bins)
+        edges = []
+        for column, index, even in by_bounds._continuous():
+            if column == DIFFERENCES:
+                values = np.subtract(columns["next_observations"], columns["observations"], dtype=np.float64)
+            else:
+                values = np.asarray(columns[column], np.float64)
+            values = values[:, index] if values.ndim == 2 else values
+            edges.append(_adapted(values, np.asarray(even)))
+        return cls(spec, bins, edges=tuple(edges))
 
     @cached_property
     def axes(self) -> tuple[Axis, ...]:
         """One axis a scalar column, in the order observations, actions, rewards, next, terminations."""
-        spec = self.spec
-        axes = [*self._space("observations", spec.observation), *self._space("actions", spec.action)]
-        axes += self._space("rewards", spec.reward)
+        spec, axes = self.spec, []
+        cuts = iter(self.edges or [edges for _, _, edges in self._continuous()])
+        spaces = {"observations": spec.observation, "actions": spec.action, "rewards": spec.reward}
+        for column, space in spaces.items():
+            if isinstance(space, Discrete):
+                axes.append(_values(column, space.n))
+            else:
+                bounds = enumerate(zip(*space.single(), strict=True))
+                axes += [Axis(column, i, self._with_ends(next(cuts), *bound)) for i, bound in bounds]
+        if isinstance(spec.observation, Box):
+            axes += [Axis(DIFFERENCES, i, next(cuts)) for i in range(spec.observation.size)]
+        else:
+            axes.append(_values("next_observations", spec.observation.n))
+        return (*axes, *([_values("terminations", 2)] if spec.terminals else []))
+
+    def _continuous(self) -> list[tuple[str, int, tuple[float, ...]]]:
+        """Each continuous column: its name, its coordinate and its edges by the bounds alone."""
+        spec, found = self.spec, []
+        for column, space in (("observations", spec.observation), ("actions", spec.action), ("rewards", spec.reward)):
+            if isinstance(space, Box):
+                for i, (low, high) in enumerate(zip(space.low, space.high, strict=True)):
+                    found.append((column, i, tuple(np.linspace(low, high, self.bins + 1).tolist())))
         if isinstance(spec.observation, Box):
             assert spec.difference is not None
-            bounds = zip(spec.observation.low, spec.observation.high, spec.difference, strict=True)
-            edges = [_widening(step, high - low, self.bins) for low, high, step in bounds]
-            axes += [Axis(DIFFERENCES, i, tuple(e.tolist())) for i, e in enumerate(edges)]
-        else:
-            axes += self._space("next_observations", spec.observation)
-        return (*axes, *([_values("terminations", 2)] if spec.terminals else []))
+            extents = np.subtract(spec.observation.high, spec.observation.low).tolist()
+            for i, (step, extent) in enumerate(zip(spec.difference, extents, strict=True)):
+                found.append((DIFFERENCES, i, _widening(step, extent, self.bins)))
+        return found
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -106,21 +157,16 @@ class Cut:
         spaces = ("observation", "action", "reward")
         kinds = {name: "discrete" if "n" in fields["spec"][name] else "box" for name in spaces}
         spec = {**fields["spec"], **{name: {"kind": kinds[name], **fields["spec"][name]} for name in spaces}}
-        return cls(**{**fields, "spec": PublicSpec.from_json(spec)})
+        edges = tuple(tuple(float(edge) for edge in column) for column in fields["edges"])
+        return cls(**{**fields, "spec": PublicSpec.from_json(spec), "edges": edges})
 
-    def _space(self, column: str, space: Box | Discrete) -> list[Axis]:
-        if isinstance(space, Discrete):
-            return [_values(column, space.n)]
-        inner = zip(*space.single(), strict=True)
-        bounds = zip(space.low, space.high, inner, strict=True)
-        return [Axis(column, i, self._even(*bound)) for i, bound in enumerate(bounds)]
-
-    def _even(self, low: float, high: float, inner: tuple[np.float32, np.float32]) -> tuple[float, ...]:
-        edges = np.linspace(low, high, self.bins + 1).tolist()
+    def _with_ends(self, edges: tuple[float, ...], low: np.float32, high: np.float32) -> tuple[float, ...]:
+        """Edges with a bin of their own for values on either bound, if bins stand for ranges."""
         if self.decoding == "center":
-            return tuple(edges)
-        after, before = float(np.nextafter(inner[0], inner[1])), float(inner[1])
-        return (edges[0], after, *edges[1:-1], before, max(high, math.nextafter(before, math.inf)))
+            return edges
+        after, before = float(np.nextafter(low, high)), float(high)
+        last = max(edges[-1], math.nextafter(before, math.inf))
+        return (edges[0], after, *(edge for edge in edges[1:-1] if after < edge < before), before, last)
 
     def _numbers(self, axis: Axis, cell: NDArray[np.int32], rng: np.random.Generator) -> NDArray[np.float64]:
         edges, share = np.asarray(axis.edges), np.full(len(cell), 0.5)
@@ -131,12 +177,22 @@ class Cut:
         return np.asarray(edges[cell] + share * (edges[cell + 1] - edges[cell]))
 
 
-def _widening(step: float, extent: float, bins: int) -> NDArray[np.float64]:
-    """Edges [bins + 1] of a difference of typical size `step`, from -extent to extent."""
+def _widening(step: float, extent: float, bins: int) -> tuple[float, ...]:
+    """The `bins + 1` edges of a difference of typical size `step`, from -extent to extent."""
     inner = min(_INNER * step, extent / 2)
     outer = max(1, bins // 8)
-    tail = np.geomspace(inner, extent, outer + 1)[1:]
-    return np.concatenate([-tail[::-1], np.linspace(-inner, inner, bins - 2 * outer + 1), tail])
+    tail = [*np.geomspace(inner, extent, outer + 1)[1:-1].tolist(), extent]
+    middle = np.linspace(-inner, inner, bins - 2 * outer + 1).tolist()
+    return (*(-edge for edge in reversed(tail)), *middle, *tail)
+
+
+def _adapted(values: NDArray[np.float64], even: NDArray[np.float64]) -> tuple[float, ...]:
+    """Quantiles of public values inside the bounds, mixed with values that are spread as the `even` edges are."""
+    inside = values[(values > even[0]) & (values < even[-1])]
+    shares = np.linspace(0.0, 1.0, len(even))
+    spread = np.interp(np.linspace(0.0, 1.0, 1 + round(len(inside) * _EVEN / (1 - _EVEN))), shares, even)
+    inner = np.unique(np.quantile(np.concatenate([inside, spread]), shares[1:-1]).astype(np.float32))
+    return (float(even[0]), *(edge for edge in inner.tolist() if even[0] < edge < even[-1]), float(even[-1]))
 
 
 def _values(column: str, count: int) -> Axis:
