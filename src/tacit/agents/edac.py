@@ -62,7 +62,7 @@ class EdacConfig:
 
     steps: int = 6_000
     batch: int = 128
-    width: int = 128
+    width: int = 64
     critics: int = 5
     discount: float = 0.99
     diversity: float = 1.0
@@ -177,16 +177,22 @@ def act(policy: Layers, s: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
 
 def values_and_slopes(q: Layers, x: Tensor, actions: int) -> tuple[Tensor, Tensor]:
     """Values [K N, B] for x [K N, B, d + d_a] and their derivatives [K N, B, d_a] in the last inputs."""
-    on = []
+    hidden = []
     for weight, bias in zip(q[:-2:2], q[1:-2:2], strict=True):
         x = F.relu(torch.baddbmm(bias, x, weight))
-        on.append((x > 0).to(x.dtype))
+        hidden.append(x.detach())
     last = q[-2].transpose(1, 2)
     value = (x * last).sum(-1) + q[-1][..., 0]
-    slope = last * on[-1]
-    for weight, below in zip(q[-4:0:-2], on[-2::-1], strict=True):
-        slope = torch.bmm(slope, weight.transpose(1, 2)) * below
+    slope = _where_on(hidden[-1], last.expand_as(x))
+    for weight, below in zip(q[-4:0:-2], hidden[-2::-1], strict=True):
+        slope = _where_on(below, torch.bmm(slope, weight.transpose(1, 2)))
     return value, torch.bmm(slope, q[0][:, -actions:].transpose(1, 2))
+
+
+def _where_on(hidden: Tensor, slope: Tensor) -> Tensor:
+    """`slope` where a unit is on, 0 elsewhere (ReLU's own derivative: one pass)."""
+    masked: Tensor = torch.ops.aten.threshold_backward(slope, hidden, 0.0)
+    return masked
 
 
 def _all(q: Layers, s: Tensor, a: Tensor, critics: int) -> Tensor:

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tacit.errors import DataError, PlanError
+from tacit.hardware import torch_device
 
 __all__ = ["Batch", "Columns", "Layers", "Members", "Policy", "Schedule", "Watch", "in_range"]
 
@@ -115,7 +116,7 @@ class _Table:
     action: int
 
     @classmethod
-    def of(cls, columns: Columns, device: str, where: str) -> Self:
+    def of(cls, columns: Columns, device: torch.device, where: str) -> Self:
         given = {
             name: np.asarray(columns.get(name, ()))
             for name in ("observations", "actions", "rewards", "next_observations", "terminations")
@@ -178,6 +179,7 @@ class Members:
     Raises:
         DataError: a column is missing, empty, of another shape, not finite, an action is discrete or outside [-1, 1],
             or tables differ in their widths.
+        HardwareError: there is no such device here.
         PlanError: no table or no seed.
     """
 
@@ -189,7 +191,8 @@ class Members:
                 expected="at least one table and one seed",
                 remedy="pass seeds= one number per agent",
             )
-        self._tables = [_Table.of(columns, device, where) for columns in tables]
+        self._device = torch_device(device, where=where)
+        self._tables = [_Table.of(columns, self._device, where) for columns in tables]
         if len({(len(table.mean), table.action) for table in self._tables}) > 1:
             raise DataError(
                 "the tables have observations or actions of different widths",
@@ -198,7 +201,7 @@ class Members:
                 remedy="train them one by one",
             )
         self.observation, self.action = len(self._tables[0].mean), self._tables[0].action
-        self._seeds, self._device = len(seeds), device
+        self._seeds = len(seeds)
         self.generators = [torch.Generator().manual_seed(seed) for _ in self._tables for seed in seeds]
 
     def layers(self, sizes: Sequence[int], *, copies: int = 1) -> Layers:
@@ -234,7 +237,7 @@ class Members:
         are `policy`, one `Policy` of all seeds for each table.
         """
         report = progress or (lambda done, total: None)
-        batches = self._batches(config.batch)
+        batches = self.batches(config.batch)
         optimiser = torch.optim.Adam(parameters, fused=True)
         for number in range(config.steps):
             batch = next(batches)
@@ -249,11 +252,11 @@ class Members:
                 report(number, config.steps)
             done = number + 1
             if watch is not None and (done % watch.every == 0 or done == config.steps):
-                watch.call(done, self._policies(policy))
+                watch.call(done, self.policies(policy))
         report(config.steps, config.steps)
-        return self._policies(policy)
+        return self.policies(policy)
 
-    def _batches(self, batch: int) -> Iterator[Batch]:
+    def batches(self, batch: int) -> Iterator[Batch]:
         """Endless batches, each member's rows drawn from its own table by its own generator."""
         d, d_a = self.observation, self.action
         members = [
@@ -268,7 +271,7 @@ class Members:
                 s, a, r, s_next, alive = torch.split(rows, [d, d_a, 1, d, 1], dim=-1)
                 yield s, a, r[..., 0], s_next, alive[..., 0]
 
-    def _policies(self, layers: Layers) -> list[Policy]:
+    def policies(self, layers: Layers) -> list[Policy]:
         policies = []
         for i, table in enumerate(self._tables):
             own = slice(i * self._seeds, (i + 1) * self._seeds)

@@ -53,7 +53,7 @@ class Td3BcConfig:
 
     steps: int = 12_000
     batch: int = 128
-    width: int = 128
+    width: int = 64
     discount: float = 0.99
     alpha: float = 5.0
     policy_noise: float = 0.2

@@ -1,0 +1,75 @@
+"""Five seeds of an offline agent at once against one after the other: process CPU time on one thread.
+
+Run `python -m benchmarks.agents`. The last line is one JSON object. `ratio_loop` is the time of five seeds trained one
+after the other by a single-file implementation (`benchmarks.peers.single_file_agents`: one `nn.Module` and one Adam a
+network) over that of `tacit.agents` training the five at once, with the same sizes, updates and hyper-parameters (the
+defaults) and the same number of steps: the smallest of the three agents. `ratio_own_loop` compares with tacit's own
+code called once a seed: what stacking itself saves.
+"""
+
+from __future__ import annotations
+
+from benchmarks import timing  # isort: skip  (first: it limits the threads)
+
+import argparse
+import statistics
+from dataclasses import replace
+
+from benchmarks.peers import single_file_agents
+from tacit.agents import edac, iql, td3_bc
+from tacit.envs import maze
+
+SEEDS = (0, 1, 2, 3, 4)
+ROWS, STEPS = 20_000, 128
+AGENTS = {
+    "iql": (iql.train, iql.IqlConfig()),
+    "td3_bc": (td3_bc.train, td3_bc.Td3BcConfig()),
+    "edac": (edac.train, edac.EdacConfig()),
+}
+
+
+def compare(name: str, repeats: int) -> dict[str, float]:
+    """Milliseconds a step and seed of the three ways, and the two ratios."""
+    train, defaults = AGENTS[name]
+    config = replace(defaults, steps=STEPS)
+    columns = maze.collect(maze.LAYOUTS["ring"], ROWS, seed=900)
+    peer = single_file_agents.TRAIN[name]
+    seconds = timing.cpu_seconds(
+        {
+            "stacked": lambda: train(columns, config, seeds=SEEDS),  # type: ignore[operator]
+            "own_loop": lambda: [train(columns, config, seeds=[seed]) for seed in SEEDS],  # type: ignore[operator]
+            "loop": lambda: [peer(columns, config, seed) for seed in SEEDS],
+        },
+        repeats=repeats,
+        warmup=1,
+    )
+    milliseconds = {
+        f"{name}_{way}_ms": 1000 * statistics.median(spent) / STEPS / len(SEEDS) for way, spent in seconds.items()
+    }
+    ratios = {
+        f"{name}_ratio_loop": timing.ratio(seconds, "loop", "stacked"),
+        f"{name}_ratio_own_loop": timing.ratio(seconds, "own_loop", "stacked"),
+    }
+    print(f"{name}: " + ", ".join(f"{key} {value:.2f}" for key, value in (milliseconds | ratios).items()), flush=True)
+    return milliseconds | ratios
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=5)
+    repeats = parser.parse_args().repeats
+    figures = {key: value for name in AGENTS for key, value in compare(name, repeats).items()}
+    timing.report(
+        {
+            "benchmark": "agents",
+            **figures,
+            **{
+                ratio: min(figures[f"{name}_{ratio}"] for name in AGENTS) for ratio in ("ratio_loop", "ratio_own_loop")
+            },
+            "at_least": {"ratio_loop": 3},
+        }
+    )
+
+
+if __name__ == "__main__":
+    main()
