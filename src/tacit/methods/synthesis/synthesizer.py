@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from tacit.methods.synthesis.diffusion import Denoiser, sample
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.networks import ResidualMLP, build_network, load_parameters
 from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.rows import as_trajectories
 from tacit.methods.synthesis.settings import Sampler
 
 if TYPE_CHECKING:
@@ -67,21 +67,6 @@ class Synthesizer:
         return {**columns, "truncations": np.zeros(count, bool)}
 
     def sample(self, count: int, *, seed: int = 0, sampler: Sampler | None = None, device: str = "cpu") -> Trajectories:
-        """`count` independent transitions as a data set that belongs to nobody, one unit a row.
-
-        Propensities are not synthesised: no behaviour policy chose these actions.
-        """
-        from tacit.data.trajectories import Trajectories
-
+        """`count` independent transitions as a data set (see `rows.as_trajectories`)."""
         columns = self.sample_columns(count, seed=seed, sampler=sampler, device=device)
-        spec = dataclasses.replace(self.encoder.spec, propensities=False)
-        return Trajectories.from_arrays(
-            observations=columns["observations"],
-            actions=columns["actions"],
-            rewards=columns["rewards"],
-            next_observations=columns["next_observations"],
-            terminations=columns["terminations"],
-            unit_ids=":transition",
-            spec=spec,
-            simulated=True,
-        )
+        return as_trajectories(columns, self.encoder.spec)
