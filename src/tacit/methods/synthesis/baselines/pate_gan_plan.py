@@ -1,0 +1,208 @@
+"""The public parameters of PATE-GAN and PrePATE-GAN: everything that is decided before a record is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+from tacit.errors import PlanError
+from tacit.methods.synthesis.settings import fraction, positive, scheduled, whole
+from tacit.privacy import parts
+from tacit.privacy import plan as plans
+from tacit.privacy.votes import TeacherVotes
+from tacit.units import Unit
+
+Labels = Literal["shares", "majority"]
+
+PART = "votes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GanPretraining:
+    """PrePATE-GAN: generator and student are first an ordinary GAN of public rows, and are kept.
+
+    Args:
+        provenance: where the public rows come from and why they contain no private record. Declared, printed in the
+            certificate, never inferred.
+        steps, batch, learning_rate: of both networks; Adam with cosine decay.
+        penalty: of the student's gradient (see `PateGanPlan`).
+        generator_rate: the generator's in that fit, instead of the plan's: small enough that it keeps what it learned.
+
+    Raises:
+        PlanError: a value is out of range, or the provenance is empty.
+    """
+
+    provenance: str
+    steps: int = 2_000
+    batch: int = 512
+    learning_rate: float = 1e-3
+    penalty: float = 0.05
+    generator_rate: float = 1e-4
+
+    def __post_init__(self) -> None:
+        declared = bool(self.provenance.strip())
+        parts.check("provenance", self.provenance, declared, "a sentence that says where the public rows come from")
+        whole(steps=self.steps, batch=self.batch)
+        positive(learning_rate=self.learning_rate, generator_rate=self.generator_rate)
+        parts.check("penalty", self.penalty, 0 <= self.penalty < float("inf"), "a finite number >= 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PateGanPlan(plans.Promising):
+    """PATE-GAN (Jordon, Yoon and van der Schaar, ICLR 2019) for single transitions.
+
+    Teachers that have each seen other private rows vote on generated rows; a student learns the noisy votes and
+    nothing else; the generator learns from the student. The price is that of the votes' Gaussian noise, whatever the
+    votes are (the paper's own accounting depends on the private votes, so its epsilon may not be published).
+
+    The defaults were chosen on public maze layouts. They differ from the paper's setting (`PateGanPlan.paper`) where
+    that fails on a million rows: many teachers, counts of votes instead of majorities as labels, and a student whose
+    gradient is held back (R1, arXiv:1801.04406).
+
+    Args:
+        steps: number T of batches of votes.
+        queries: b, generated rows that are voted on in a step.
+        teachers: k; each has about population / k units of its own.
+        noise_multiplier: sigma; a count of votes gets N(0, b sigma^2). None until the plan is calibrated.
+        teacher_width, teacher_updates, teacher_batch, teacher_rate: hidden width of a teacher, its steps of Adam before
+            every vote, own rows in one of them, learning rate.
+        opponents: generated rows that the teachers of a step learn to tell from their own.
+        labels: what the student learns of a generated row: the noisy share of votes (`shares`, unbiased) or whether it
+            is above a half (`majority`, the paper).
+        harmonics: octaves of Fourier features of every input of teachers and student.
+        width, depth: hidden layers of the generator.
+        student_width, student_updates, student_batch: two hidden layers of the student; its steps of Adam after every
+            vote and the rows of one of them, drawn from the votes of the last `window` steps.
+        window: see there.
+        penalty: weight of the squared norm of the student's gradient at generated rows.
+        generator_updates, generator_batch: the generator's steps of Adam after every vote, and their rows.
+        hold: steps at the beginning in which the generator stands still, until teachers and student know something.
+        student_rate, generator_rate: learning rates; the generator's falls to 0 as a cosine after these steps.
+        ema: decay of the moving average of the generator's weights, which is what is released.
+        pretraining: None is PATE-GAN, otherwise PrePATE-GAN.
+        unit, epsilon, delta: the promise; None until the plan is calibrated.
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    method: ClassVar[str] = "synthesis of transitions (PATE-GAN)"
+    source: ClassVar[str] = "PATE-GAN: Generating Synthetic Data with Differential Privacy Guarantees"
+
+    steps: int = 600
+    queries: int = 128
+    teachers: int = 1_000
+    noise_multiplier: float | None = None
+    teacher_width: int = 32
+    teacher_updates: int = 1
+    teacher_batch: int = 8
+    teacher_rate: float = 1e-3
+    opponents: int = 1_024
+    labels: Labels = "shares"
+    harmonics: int = 0
+    width: int = 128
+    depth: int = 3
+    student_width: int = 128
+    student_updates: int = 2
+    student_batch: int = 256
+    window: int = 8
+    penalty: float = 0.5
+    generator_updates: int = 1
+    generator_batch: int = 512
+    hold: int = 60
+    student_rate: float = 1e-3
+    generator_rate: float = 1e-3
+    ema: float = 0.98
+    pretraining: GanPretraining | None = None
+    unit: Unit | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        self.parts()
+        whole(opponents=self.opponents, width=self.width, depth=self.depth, window=self.window)
+        whole(student_width=self.student_width, student_updates=self.student_updates, student_batch=self.student_batch)
+        whole(generator_updates=self.generator_updates, generator_batch=self.generator_batch)
+        positive(student_rate=self.student_rate, generator_rate=self.generator_rate)
+        fraction(ema=self.ema)
+        known = type(self.hold) is int and 0 <= self.hold < self.steps
+        parts.check("hold", self.hold, known, "a whole number below the steps")
+        parts.check("labels", self.labels, self.labels in get_args(Labels), "shares or majority")
+        parts.check("harmonics", self.harmonics, self.harmonics in range(9), "a whole number from 0 to 8")
+        parts.check("penalty", self.penalty, 0 <= self.penalty < float("inf"), "a finite number >= 0")
+        if self.unit is not None and self.delta is not None:
+            plans.check_delta(self.delta, self.unit)
+
+    @classmethod
+    def paper(cls, *, pretraining: GanPretraining | None = None) -> PateGanPlan:
+        """The PrivORL paper's setting (its appendix F): 15 teachers, 3 x 141 and 2 x 113 units, majority labels.
+
+        Steps and learning rate are those of its code; the batch is the original's 64 rows a vote.
+        """
+        return cls(
+            steps=3_195,
+            queries=64,
+            teachers=15,
+            teacher_width=113,
+            teacher_batch=64,
+            teacher_rate=7.5e-5,
+            opponents=64,
+            labels="majority",
+            width=141,
+            student_width=113,
+            student_updates=1,
+            student_batch=64,
+            window=1,
+            penalty=0.0,
+            generator_batch=64,
+            hold=0,
+            student_rate=7.5e-5,
+            generator_rate=7.5e-5,
+            ema=0.0,
+            pretraining=pretraining,
+        )
+
+    def generator_rate_at(self, step: int) -> float:
+        """The generator's learning rate in step `step` (0 .. steps-1): a cosine to zero, after standing still."""
+        if step < self.hold:
+            return 0.0
+        peak = self.generator_rate if self.pretraining is None else self.pretraining.generator_rate
+        return scheduled(peak, step - self.hold, self.steps - self.hold, 0, "cosine")
+
+    def parts(self) -> tuple[TeacherVotes, ...]:
+        """The only touch of private rows: T batches of noisy counts of votes."""
+        part = TeacherVotes(
+            name=PART,
+            steps=self.steps,
+            queries=self.queries,
+            teachers=self.teachers,
+            noise_multiplier=self.noise_multiplier,
+            width=self.teacher_width,
+            updates=self.teacher_updates,
+            batch=self.teacher_batch,
+            learning_rate=self.teacher_rate,
+        )
+        return (part,)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> PateGanPlan:
+        """The plan that `privacy.plan.public_fields` wrote.
+
+        Raises:
+            PlanError: a field is missing, unknown or out of range.
+        """
+        try:
+            values = dict(fields)
+            if fields["pretraining"] is not None:
+                values["pretraining"] = GanPretraining(**fields["pretraining"])
+            if fields["unit"] is not None:
+                values |= {"unit": Unit(**fields["unit"]), "epsilon": float(fields["epsilon"])}
+            return cls(**values)
+        except (KeyError, TypeError) as error:
+            raise PlanError(
+                "a field is missing or unknown",
+                where="PateGanPlan.from_json",
+                expected="the fields of this version's plan",
+                remedy="use the version of tacit that wrote it",
+            ) from error
