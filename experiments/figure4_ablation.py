@@ -14,12 +14,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from tacit.measure.statistics import iqm
-
 from experiments import synthesis_variants as variants
 from experiments.check import Figure
 from experiments.store import Store
 from experiments.synthesis_returns import Cell
+from tacit.measure.statistics import iqm
 
 NAME = "figure4_ablation"
 WAYS, EPSILONS = ("tacit", "non_pre", "cur"), (10.0, 1.0)
@@ -40,9 +39,7 @@ def figures() -> list[Figure]:
     found = []
     for epsilon in EPSILONS:
         for measure, bound in (("return", 0.9), ("marginal", 0.995)):
-            own, bare = (
-                iqm(variants.column(NAME, variants.row(way, epsilon), measure)) for way in ("tacit", "non_pre")
-            )
+            own, bare = (iqm(variants.column(variants.row(way, epsilon), measure)) for way in ("tacit", "non_pre"))
             words = f"umaze, epsilon {epsilon:g}: {measure} over that without pre-training"
             found.append(Figure(words, own / bare, bound))
     return found
@@ -50,7 +47,7 @@ def figures() -> list[Figure]:
 
 def main(arguments: Sequence[str]) -> None:
     """Run what is missing or stale."""
-    variants.main(NAME, __doc__, wanted(), arguments)
+    variants.main(__doc__, wanted(), arguments)
 
 
 if __name__ == "__main__":

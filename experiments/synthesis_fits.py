@@ -142,9 +142,10 @@ def _calibrated(change: ablations.Name | None, plan: synthesis.Plan, here: Domai
 def base(here: Domain, scale: Scale) -> synthesis.Plan:
     """The default plan for a domain."""
     pretraining = synthesis.Pretraining(provenance=here.provenance)
+    plan = synthesis.Plan(**here.settings, pretraining=pretraining)
     if scale.quick:
-        return synthesis.Plan(steps=60, pretraining=dataclasses.replace(pretraining, steps=100))
-    return synthesis.Plan(**here.settings, pretraining=pretraining)
+        return dataclasses.replace(plan, steps=60, pretraining=dataclasses.replace(pretraining, steps=100))
+    return plan
 
 
 def pretrained(plan: synthesis.Plan, here: Domain, seed: int) -> tuple[Pretrained, Notes]:
@@ -160,7 +161,8 @@ def pretrained(plan: synthesis.Plan, here: Domain, seed: int) -> tuple[Pretraine
         arrays = {f"{kind}.{name}": tensor.numpy() for kind, one in sets.items() for name, tensor in one.items()}
         return arrays, {"pretrain": cost, "encoder": encoder.to_json()}
 
-    like = hashlib.sha256(repr(plan.pretraining).encode()).hexdigest()[:8]
+    network = plan.width, plan.depth, plan.harmonics, plan.P_mean, plan.P_std
+    like = hashlib.sha256(repr((plan.pretraining, network)).encode()).hexdigest()[:8]
     arrays, notes = kept(f"{here.name}/pretrained/{like}/{seed}", (*DIFFUSION[:1], *here.sources), make)
     parts: dict[str, dict[str, torch.Tensor]] = {"weights": {}, "average": {}}
     for key, array in arrays.items():

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from experiments.synthesis_cache import Columns, rows_of
+from experiments.synthesis_cache import Columns, kept, rows_of
 from tacit.data.spec import PublicSpec
 from tacit.envs import maze
 from tacit.envs.evaluation import Policies
@@ -36,10 +36,14 @@ class Maze:
     name: str
     population: int = 1_000_000
     public_rows: int = 400_000
-    settings: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     provenance = "simulated: random mazes of the same outer size, with walls and goals of their own"
     sources = ("src/tacit/envs/maze*.py", "experiments/synthesis_mazes.py")
     judges = ("src/tacit/envs/maze.py", "src/tacit/measure/utility.py", "src/tacit/measure/dynamics.py")
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """In which its plan differs from the default one: more octaves for a maze of more walls."""
+        return MappingProxyType({"harmonics": 4} if self.name == "large" else {})
 
     @property
     def layout(self) -> Layout:
@@ -65,8 +69,13 @@ class Maze:
         return rows_of(maze.collect(self.layout, self.population, seed=seed))
 
     def public(self, seed: int) -> Columns:
-        """Public rows to pre-train on."""
-        return rows_of(other_rows(self.layout, self.public_rows, seed=1_000 + seed))
+        """Public rows to pre-train on, collected once."""
+        name = f"{self.name}/public/{self.public_rows}/{seed}"
+
+        def make() -> tuple[Columns, dict[str, Any]]:
+            return rows_of(other_rows(self.layout, self.public_rows, seed=1_000 + seed)), {}
+
+        return kept(name, self.sources, make)[0]
 
     def returns(self, policies: Policies, seed: int) -> dict[str, np.ndarray]:
         """From every cell (D4RL's evaluation), and from those far from the goal."""

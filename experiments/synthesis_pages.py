@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from tacit.measure.statistics import bootstrap
 
 from experiments import (
     figure4_ablation,
@@ -24,7 +23,6 @@ from experiments import (
     table1_transitions,
     table3_fidelity,
     table5_curiosity,
-    table7_nonprivate,
     table11_cost,
     table12_size,
 )
@@ -33,6 +31,7 @@ from experiments import synthesis_ways as ways
 from experiments.dppg_tables import BLANK, NONE, markdown
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from tacit.measure.report.svg import Axis
+from tacit.measure.statistics import bootstrap
 
 WORDS = {
     "real": "real rows, no privacy",
@@ -110,7 +109,7 @@ def table3() -> str:
     return "\n\n".join(blocks)
 
 
-def rows_of(name: str, rows: Sequence[tuple[str, float]]) -> str:
+def rows_of(rows: Sequence[tuple[str, float]]) -> str:
     """One table of variants: return, Marginal, Correlation and the error of the next position."""
     measures = ("return", "return_far", "marginal", "correlation", "next_position")
     lines = []
@@ -119,7 +118,6 @@ def rows_of(name: str, rows: Sequence[tuple[str, float]]) -> str:
         cells = [
             shown(
                 variants.column,
-                name,
                 variants.row(way, at),
                 measure,
                 digits=1 if measure.startswith("return") else 3,
@@ -144,28 +142,27 @@ def table4() -> str:
 def figure4() -> str:
     """Ablations of pre-training."""
     chosen = [(way, epsilon) for epsilon in figure4_ablation.EPSILONS for way in figure4_ablation.WAYS]
-    return rows_of(figure4_ablation.NAME, chosen)
+    return rows_of(chosen)
 
 
 def table5() -> str:
     """Curiosity in fine-tuning."""
-    return rows_of(table5_curiosity.NAME, [(way, table5_curiosity.EPSILON) for way in table5_curiosity.WAYS])
+    return rows_of([(way, table5_curiosity.EPSILON) for way in table5_curiosity.WAYS])
 
 
 def table7() -> str:
     """What privacy costs."""
-    chosen = [("real", 0.0), ("non_priv", 0.0), ("tacit", 10.0), ("tacit", 1.0)]
-    return rows_of(table7_nonprivate.NAME, chosen)
+    return rows_of([("real", 0.0), ("non_priv", 0.0), ("tacit", 10.0), ("tacit", 1.0)])
 
 
 def figure6() -> str:
     """By curiosity rate and by epsilon, as a picture and its path."""
-    name, panels = figure6_curves.NAME, []
+    panels = []
     rates = [figure6_curves.RATES[rate] for rate in figure6_curves.RATES]
     for measure, label in (("return", "return (IQL)"), ("marginal", "Marginal")):
-        by_rate = [variants.column(name, variants.row(way, 10.0), measure) for way in rates]
-        by_epsilon = [variants.column(name, variants.row("tacit", e), measure) for e in figure6_curves.EPSILONS]
-        free = variants.column(table7_nonprivate.NAME, variants.row("non_priv", 0.0), measure)
+        by_rate = [variants.column(variants.row(way, 10.0), measure) for way in rates]
+        by_epsilon = [variants.column(variants.row("tacit", e), measure) for e in figure6_curves.EPSILONS]
+        free = variants.column(variants.row("non_priv", 0.0), measure)
         at = (*figure6_curves.EPSILONS, math.inf)
         low, high = _range([*by_rate, *by_epsilon, free])
         up = Axis(label, low, high)

@@ -1,7 +1,7 @@
 """What the experiments on other plans share (figure 4 and 6, tables V and VII): IQL on umaze, three seeds.
 
-Cells of `tacit` are those of `table1_transitions`, closeness to the real rows is kept by `table3_fidelity`: nothing is
-run twice.
+Every cell has one home: `tacit` is that of `table1_transitions`, closeness to the real rows is kept by
+`table3_fidelity`. So nothing is run twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from experiments.synthesis_returns import Cell
 
 DOMAIN, AGENT, SEEDS = "umaze", "iql", (0, 1, 2)
 SHARED = ("real", "tacit", "pretraining")
-"""Ways whose agents belong to `table1_transitions`."""
+"""Ways whose agents belong to `table1_transitions`, at its epsilons."""
+HOMES = {
+    "non_pre": "figure4_ablation",
+    "cur": "figure4_ablation",
+    "fine_cur": "table5_curiosity",
+    "non_priv": "table7_nonprivate",
+}
+"""The experiments that other ways belong to; what is left belongs to figure 6."""
 
 
 def row(way: str, epsilon: float) -> list[Cell]:
@@ -37,19 +44,26 @@ def rows(names: Iterable[str], epsilons: Sequence[float]) -> list[Cell]:
     return list(dict.fromkeys(found))
 
 
-def fill(name: str, wanted: Sequence[Cell], *, quick: bool) -> None:
-    """Put the cells that are missing or stale, each in its own file, seed by seed."""
+def home(cell: Cell) -> str:
+    """The experiment that keeps a cell."""
+    if cell.way in SHARED and cell.epsilon in (0.0, *table1.EPSILONS):
+        return table1.NAME
+    return HOMES.get(cell.way, "figure6_curves")
+
+
+def fill(wanted: Sequence[Cell], *, quick: bool) -> None:
+    """Put the cells that are missing or stale, each at its home, seed by seed."""
     scale = fits.QUICK if quick else fits.FULL
-    files = {name: returns.store(name, quick=quick), table1.NAME: returns.store(table1.NAME, quick=quick)}
+    files = {name: returns.store(name, quick=quick) for name in dict.fromkeys(map(home, wanted))}
     measures = table3.store(quick=quick)
     for seed in SEEDS[:1] if quick else SEEDS:
         mine = [cell for cell in wanted if cell.seed == seed]
         for file, results in files.items():
-            returns.fill(results, [cell for cell in mine if _file(name, cell) == file], scale)
+            returns.fill(results, [cell for cell in mine if home(cell) == file], scale)
         table3.fill(measures, [(cell.domain, cell.way, cell.epsilon, cell.seed) for cell in mine], scale)
 
 
-def column(name: str, wanted: Iterable[Cell], measure: str = "return") -> np.ndarray:
+def column(wanted: Iterable[Cell], measure: str = "return") -> np.ndarray:
     """A return, or a measure of the tables, of these cells.
 
     Raises:
@@ -59,8 +73,8 @@ def column(name: str, wanted: Iterable[Cell], measure: str = "return") -> np.nda
     if not measure.startswith("return"):
         kept = table3.store()
         return np.array([kept.fresh(ways.key(c.domain, c.way, c.epsilon, c.seed))[measure] for c in cells])
-    files = {file: returns.store(file) for file in {_file(name, cell) for cell in cells}}
-    return np.array([files[_file(name, cell)].fresh(cell.key)[measure] for cell in cells])
+    files = {file: returns.store(file) for file in set(map(home, cells))}
+    return np.array([files[home(cell)].fresh(cell.key)[measure] for cell in cells])
 
 
 def store(name: str) -> Store:
@@ -68,13 +82,9 @@ def store(name: str) -> Store:
     return returns.store(name)
 
 
-def main(name: str, words: str | None, wanted: Sequence[Cell], arguments: Sequence[str]) -> None:
+def main(words: str | None, wanted: Sequence[Cell], arguments: Sequence[str]) -> None:
     """Run what is missing or stale."""
     parser = argparse.ArgumentParser(description=words, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     torch.set_num_threads(1)
-    fill(name, wanted, quick=parser.parse_args(arguments).quick)
-
-
-def _file(name: str, cell: Cell) -> str:
-    return table1.NAME if cell.way in SHARED and cell.epsilon in (0.0, *table1.EPSILONS) else name
+    fill(wanted, quick=parser.parse_args(arguments).quick)

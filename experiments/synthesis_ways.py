@@ -3,7 +3,7 @@
 tacit              the default plan of `tacit.synthesis`
 mst, aim, privsyn  marginals at their best public bins; `pgm_paper` as the paper ran PGM (four bins, their centres)
 pate_gan           a GAN behind noisy votes; `pre_pate_gan` with public pre-training that is kept
-non_pre, cur, fine_cur, non_priv    ablations (`tacit.methods.synthesis.ablations`); `cur_10` ... have that rate
+non_pre, cur, fine_cur, non_priv    ablations (`tacit.methods.synthesis.ablations`); `cur_50` has a rate of 0.5
 pretraining        public rows alone, without any private one
 noise_only         tacit's plan on a vault that holds a single row
 independent        the real columns, each permuted by itself: marginals without structure, no privacy at all
@@ -24,8 +24,6 @@ from experiments.synthesis_fits import CORE, FULL, Diffusion, Scale, Shown, Way,
 from tacit.methods.synthesis.baselines import Cut, pate_gan
 from tacit.methods.synthesis.encoding import Encoder
 
-FOLDER = "src/tacit/methods/synthesis/baselines"
-
 
 @dataclass(frozen=True)
 class Marginals:
@@ -34,29 +32,38 @@ class Marginals:
     Args:
         module: in `tacit.methods.synthesis.baselines`.
         plan: name of its plan.
+        parts: other files of `baselines` that it is made of, beside those that all of these share.
         paper: whether the plan is the one that the paper ran.
     """
 
     module: str
     plan: str
+    parts: tuple[str, ...] = ("graphical",)
     paper: bool = False
     private: bool = True
 
     @property
     def sources(self) -> tuple[str, ...]:
         """Its own file, those that all of these share, and their door."""
-        shared = (f"{FOLDER}/{name}.py" for name in ("cut", "plan", "tree", "graphical", "released", self.module))
-        return (*CORE, "experiments/synthesis_ways.py", "src/tacit/privacy/marginals.py", *shared)
+        names = ("cut", "plan", "tree", "counts", "released", *self.parts, self.module)
+        files = (f"src/tacit/methods/synthesis/baselines/{name}.py" for name in names)
+        return (*CORE, "experiments/synthesis_ways.py", "src/tacit/privacy/marginals.py", *files)
 
     def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
         """Fit through the doors, sample."""
         module = importlib.import_module(f"tacit.methods.synthesis.baselines.{self.module}")
         plan = getattr(module, self.plan)
-        raw = plan.paper(here.spec) if self.paper else plan(cut=Cut(here.spec))
+        raw = plan.paper(here.spec) if self.paper else plan(cut=_cut(here, seed))
         own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
         with vault(here, own, here.private(seed)) as doors:
             value, cost = metered(lambda: module.fit(own, doors, seed=seed).value)
         return drawn(value, seed, scale, promised(own) | {"fit": cost})
+
+
+@functools.lru_cache(maxsize=1)
+def _cut(here: Domain, seed: int) -> Cut:
+    """Bins of the public rows that tacit is pre-trained on."""
+    return Cut.from_public(here.spec, here.public(seed))
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,8 @@ class Gan:
     def sources(self) -> tuple[str, ...]:
         """Its own files and their door."""
         doors = ("src/tacit/privacy/teachers.py", "src/tacit/privacy/votes.py")
-        own = (f"{FOLDER}/pate_gan*.py", "src/tacit/methods/synthesis/encoding.py")
+        folder = "src/tacit/methods/synthesis"
+        own = (f"{folder}/baselines/pate_gan*.py", f"{folder}/encoding.py")
         return (*CORE, "experiments/synthesis_ways.py", *doors, *own)
 
     def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
@@ -100,7 +108,7 @@ WAYS: dict[str, Way] = {
     "mst": Marginals("mst", "MstPlan"),
     "pgm_paper": Marginals("pgm", "PgmPlan", paper=True),
     "aim": Marginals("aim", "AimPlan"),
-    "privsyn": Marginals("privsyn", "PrivSynPlan"),
+    "privsyn": Marginals("privsyn", "PrivSynPlan", parts=("consistency", "gum")),
     "pate_gan": Gan(),
     "pre_pate_gan": Gan(public=True),
     "pretraining": Diffusion(rows=0),
@@ -110,7 +118,7 @@ WAYS: dict[str, Way] = {
     "cur": Diffusion("Cur"),
     "fine_cur": Diffusion("FineCur"),
     "non_priv": Diffusion("NonPriv"),
-    **{f"cur_{round(100 * rate)}": Diffusion(curiosity=rate) for rate in (0.1, 0.5)},
+    "cur_50": Diffusion(curiosity=0.5),
 }
 
 

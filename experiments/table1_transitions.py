@@ -66,14 +66,15 @@ class Part:
 PARTS = (
     Part("umaze", "own", AGENTS),
     Part("medium", "own", ("iql", "td3_bc")),
-    Part("umaze", "baselines", AGENTS),
+    Part("umaze", "baselines", ("iql", "td3_bc")),
+    Part("umaze", "baselines", ("edac",), (10.0,)),
     Part("medium", "baselines", ("iql", "td3_bc")),
     Part("large", "own", ("td3_bc",)),
     Part("half_cheetah", "own", ("td3_bc",)),
     Part("umaze", "controls", ("iql",), (1.0,)),
     Part("medium", "controls", ("iql",), (1.0,)),
-    Part("large", "baselines", ("td3_bc",)),
-    Part("half_cheetah", "baselines", ("td3_bc",)),
+    Part("large", "baselines", ("td3_bc",), (10.0,)),
+    Part("half_cheetah", "baselines", ("td3_bc",), (10.0,)),
     Part("umaze", "paper", ("iql",)),
 )
 """In this order, those that matter most first."""

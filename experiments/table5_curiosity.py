@@ -14,12 +14,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from tacit.measure.statistics import iqm
-
 from experiments import synthesis_variants as variants
 from experiments.check import Figure
 from experiments.store import Store
 from experiments.synthesis_returns import Cell
+from tacit.measure.statistics import iqm
 
 NAME = "table5_curiosity"
 WAYS, EPSILON = ("tacit", "fine_cur"), 10.0
@@ -37,13 +36,13 @@ def wanted() -> list[Cell]:
 
 def figures() -> list[Figure]:
     """Recomputed from the raw rows: the paper's claim that curiosity in fine-tuning does harm."""
-    own, theirs = (iqm(variants.column(NAME, variants.row(way, EPSILON), "marginal")) for way in WAYS)
+    own, theirs = (iqm(variants.column(variants.row(way, EPSILON), "marginal")) for way in WAYS)
     return [Figure("umaze, epsilon 10: Marginal of the default less that of curious fine-tuning", own - theirs, 0.0)]
 
 
 def main(arguments: Sequence[str]) -> None:
     """Run what is missing or stale."""
-    variants.main(NAME, __doc__, wanted(), arguments)
+    variants.main(__doc__, wanted(), arguments)
 
 
 if __name__ == "__main__":

@@ -14,12 +14,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from tacit.measure.statistics import iqm
-
 from experiments import synthesis_variants as variants
 from experiments.check import Figure
 from experiments.store import Store
 from experiments.synthesis_returns import Cell
+from tacit.measure.statistics import iqm
 
 NAME = "table7_nonprivate"
 WAYS, EPSILONS = ("real", "non_priv", "tacit"), (10.0, 1.0)
@@ -40,7 +39,7 @@ def figures() -> list[Figure]:
     found = []
     for measure, bound in (("marginal", -0.03), ("return", -7.0)):
         own, free = (
-            iqm(variants.column(NAME, variants.row(way, epsilon), measure))
+            iqm(variants.column(variants.row(way, epsilon), measure))
             for way, epsilon in (("tacit", 10.0), ("non_priv", 0.0))
         )
         found.append(Figure(f"umaze, epsilon 10: {measure} less that without privacy", own - free, bound))
@@ -49,7 +48,7 @@ def figures() -> list[Figure]:
 
 def main(arguments: Sequence[str]) -> None:
     """Run what is missing or stale."""
-    variants.main(NAME, __doc__, wanted(), arguments)
+    variants.main(__doc__, wanted(), arguments)
 
 
 if __name__ == "__main__":
