@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
+import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +18,10 @@ from dp_accounting import GaussianDpEvent
 from scipy import stats
 from scipy.stats import chi2
 
-from tacit.errors import DoorError, PlanError, PlanExhausted
+from tacit.errors import AccountingError, CertificateError, DoorError, PlanError, PlanExhausted
 from tacit.privacy import accounting, concentrated
 from tacit.privacy import plan as plans
+from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import flatten
 from tacit.privacy.labels import Label
 from tacit.privacy.ledger import Ledger
@@ -154,6 +158,7 @@ def test_with_choices_the_concentration_is_what_is_certified() -> None:
         Choice(((0,), (1,)), (np.zeros(3), np.zeros(2)), (1.0, 1.0), (0.0, 0.0), 1),
         Choice(((0,), (1,)), (np.zeros(3), np.zeros(3)), (1.0, 0.0), (0.0, 0.0), 1),
         Choice(((0,), (1,)), (np.zeros(3), np.full(3, np.nan)), (1.0, 1.0), (0.0, 0.0), 1),
+        Marginal([0], 1),  # type: ignore[arg-type]
         "all of it",
     ],
 )
@@ -171,7 +176,18 @@ def test_without_choices_none_may_be_asked(tmp_path: Path) -> None:
         vault.measure(run, "cells", query)
 
 
-@pytest.mark.parametrize("fields", [{"steps": 0}, {"axes": ()}, {"noise_multiplier": -1.0}, {"rows_per_unit": 0}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"steps": 0},
+        {"axes": ()},
+        {"noise_multiplier": -1.0},
+        {"rows_per_unit": 0},
+        {"rows_per_unit": 1.5},
+        {"choices": "no"},
+        {"axes": (Axis("rewards", -1, (0.0, 1.0)),)},
+    ],
+)
 def test_parts_out_of_range_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(PlanError):
         part(**fields)
@@ -192,7 +208,7 @@ def test_a_certificate_recomputes_its_epsilon(tmp_path: Path, choices: bool) -> 
     certificate = vault.release(run, 1, label=Label((), (), ())).certificate
     assert certificate.verify().epsilon == pytest.approx(run.bound.epsilon, rel=1e-5)
     (words,) = certificate.to_json()["contribution"]
-    assert "at most 1 together" in words
+    assert "at most 1 to the counts" in words
     assert ("exponential mechanism" in words) == choices
 
 
@@ -202,3 +218,69 @@ def test_axes_in_another_order_are_the_same_counts(tmp_path: Path) -> None:
     answers = [vault.measure(run, "cells", Marginal(order, 1)) for order in orders]
     for order, answer in zip(orders, answers, strict=True):
         np.testing.assert_array_equal(answer, answers[0].transpose(order))
+
+
+LARGE = np.array([0.0, -(2.0**17) + 4.0, 0.0])
+
+
+@pytest.mark.parametrize("units", [4, 5, 6])
+@pytest.mark.parametrize(
+    "query",
+    [
+        Choice(((0,), (0,)), (np.zeros(3), np.zeros(3)), (1.7e308, 1e300), (4.0, 0.0), 1),  # w q overflows at 6 units
+        Choice(((0,), (0,)), (np.zeros(3), np.zeros(3)), (5e-324, 5e-324), (5.0, 4.0), 400),  # max w / s is 0
+        Choice(((0,), (0,)), (LARGE, np.zeros(3)), (1.0, 1.0), (-(2.0**70), -(2.0**70)), 1),  # the offset's digits
+    ],
+    ids=["overflow", "underflow", "offset"],
+)
+def test_no_public_number_drowns_the_randomness_of_a_choice(tmp_path: Path, units: int, query: Choice) -> None:
+    sigma = 10.0 * math.sqrt(query.quanta)
+    vault, run = opened(tmp_path, [[1.0]] * units, noise_multiplier=sigma, steps=200 * query.quanta)
+    with contextlib.suppress(DoorError):  # refused, which is as good
+        drawn = {int(vault.measure(run, "cells", query)[0]) for _ in range(200)}
+        assert drawn == {0, 1}  # each has a probability of more than a tenth, whatever the units
+
+
+def test_estimates_in_float32_leave_counts_in_float64(tmp_path: Path) -> None:
+    jax = pytest.importorskip("jax")
+    expected = jax.numpy.array([0.0, 2.0**31, 0.0], dtype="float32")  # has numbers 128 apart
+    query = Choice(((0,), (0,)), (expected, np.asarray(expected, np.float64)), (1.0, 1.0), (0.0, 0.0), 1)
+    for units in (63, 65):  # both candidates have the same score
+        vault = open_vault(tmp_path, [[1.0]] * units, unit=unit_of(100), name=f"{units}")
+        parts = GivenParts((part(noise_multiplier=5.0, steps=200),))
+        run = vault.reserve(plans.price(parts, unit=vault.unit, delta=1e-4))
+        drawn = [int(vault.measure(run, "cells", query)[0]) for _ in range(200)]
+        assert 50 < sum(drawn) < 150
+
+
+@pytest.mark.parametrize("choices", [True, False])
+@pytest.mark.parametrize("sigma", [1e-200, 1e200])
+def test_a_noise_beyond_float64_is_an_error_of_tacit(tmp_path: Path, sigma: float, choices: bool) -> None:
+    with pytest.raises(AccountingError):
+        plans.price(GivenParts((part(noise_multiplier=sigma, choices=choices),)), unit=unit_of(10), delta=1e-4)
+    vault, run = opened(tmp_path, choices=choices)
+    fields = vault.release(run, 1, label=Label((), (), ())).certificate.to_json()
+    fields["parts"][0]["noise_multiplier"] = sigma
+    with pytest.raises(CertificateError):
+        Certificate.from_json(fields).verify()
+
+
+def test_words_hold_for_replacement_too(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, UNITS, unit=unit_of(10, "replace_one"))
+    run = vault.reserve(plans.price(GivenParts((part(),)), unit=vault.unit, delta=1e-4))
+    (words,) = vault.release(run, 1, label=Label((), (), ())).certificate.to_json()["contribution"]
+    assert "moves the counts of one measurement by at most 1" not in words  # a replaced unit moves them by 2
+
+
+def test_threads_share_what_was_counted(tmp_path: Path) -> None:
+    axes = tuple(Axis("rewards", 0, (-10.0, i / 100, 10.0)) for i in range(30))
+    vault, run = opened(tmp_path, axes=axes, steps=1_600, noise_multiplier=200.0, choices=False)
+    queries = [Marginal(axes, 1) for axes in itertools.permutations(range(30), 2)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(lambda query: vault.measure(run, "cells", query), queries))
+    finally:
+        sys.setswitchinterval(interval)
+    assert all(answer.shape == (2, 2) for answer in answers)

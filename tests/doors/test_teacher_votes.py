@@ -16,8 +16,9 @@ from door_cases import GivenParts, Silent, open_vault, records, unit_of
 from dp_accounting import GaussianDpEvent
 from scipy import stats
 
-from tacit.errors import DoorError, PlanError, PlanExhausted
+from tacit.errors import CertificateError, DoorError, PlanError, PlanExhausted
 from tacit.privacy import plan as plans
+from tacit.privacy.certificate import Certificate
 from tacit.privacy.events import flatten
 from tacit.privacy.labels import Label
 from tacit.privacy.ledger import Ledger
@@ -184,3 +185,27 @@ def test_a_certificate_recomputes_its_epsilon(tmp_path: Path) -> None:
     assert certificate.verify().epsilon == pytest.approx(run.bound.epsilon, rel=1e-5)
     (words,) = certificate.to_json()["contribution"]
     assert "teaches one of 3 teachers" in words
+
+
+@pytest.mark.parametrize("fake", [FAKE.double(), FAKE.long()])
+def test_numbers_of_another_type_take_nothing(tmp_path: Path, fake: torch.Tensor) -> None:
+    vault, run = opened(tmp_path, [[1.0]] * 9)
+    for given, against in ((fake, None), (FAKE, fake)):
+        with pytest.raises(DoorError, match="rows to vote on"):
+            vault.teacher_votes(run, "votes", Encode(), given, against=against)
+    assert not vault.touched(run)
+
+
+def test_teachers_learn_where_nobody_else_does(tmp_path: Path) -> None:
+    vault, run = opened(tmp_path, [[1.0]] * 9)
+    with torch.no_grad():
+        assert vault.teacher_votes(run, "votes", Encode(), FAKE).shape == (8,)
+
+
+@pytest.mark.parametrize("field", ["queries", "teachers", "width"])
+def test_a_certificate_of_absurd_size_is_refused(tmp_path: Path, field: str) -> None:
+    vault, run = opened(tmp_path, [[1.0]] * 9)
+    fields = vault.release(run, 1, label=Label((), (), ())).certificate.to_json()
+    fields["parts"][0][field] = 10**400
+    with pytest.raises(CertificateError):
+        Certificate.from_json(fields).verify()

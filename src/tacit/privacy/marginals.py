@@ -39,6 +39,9 @@ MAX_CELLS = 2**24
 HELD_CELLS = 2**26
 """Cells of exact marginals that stay in the vault's memory between two measurements."""
 
+LARGEST = 2.0**32
+"""Largest offset, and largest sum of an estimate's counts: beyond, float64 would round away what a choice must hide."""
+
 GRID = 2**20
 """A unit's rows weigh floor(GRID / rows) / GRID each, so that sums over units are exact whatever their order."""
 
@@ -79,9 +82,13 @@ class Marginals:
         sigma = self.noise_multiplier
         valid = sigma is None or (math.isfinite(sigma) and sigma >= 0)
         check(f"{self.name}.noise_multiplier", sigma, valid, "a finite number >= 0, or None until calibrated")
-        own = len(self.axes) >= 1 and all(type(axis) is Axis for axis in self.axes)
-        check(f"{self.name}.axes", len(self.axes), own, "at least one Axis")
-        check(f"{self.name}.rows_per_unit", self.rows_per_unit, 1 <= self.rows_per_unit <= GRID, f"from 1 to {GRID:,}")
+        own = type(self.axes) is tuple and len(self.axes) >= 1 and all(type(axis) is Axis for axis in self.axes)
+        own = own and all(type(axis.edges) is tuple and axis.index >= 0 for axis in self.axes)
+        check(f"{self.name}.axes", len(self.axes), own, "a tuple of Axis, at least one")
+        check(f"{self.name}.choices", self.choices, type(self.choices) is bool, "True or False")
+        rows = self.rows_per_unit
+        whole = type(rows) is int and 1 <= rows <= GRID
+        check(f"{self.name}.rows_per_unit", rows, whole, f"a whole number from 1 to {GRID:,}")
 
     @property
     def event(self) -> DpEvent:
@@ -108,7 +115,7 @@ def marginals_event(sigma: float, steps: int, choices: bool) -> DpEvent:
     """T quanta of multiplier sigma; with choices, of which no dominating pair is known, by their concentration."""
     if sigma == 0:
         return NonPrivateDpEvent()
-    return SelfComposedDpEvent(ZCDpEvent(0.5 / sigma**2) if choices else GaussianDpEvent(sigma), steps)
+    return SelfComposedDpEvent(ZCDpEvent(0.5 / sigma / sigma) if choices else GaussianDpEvent(sigma), steps)
 
 
 @dataclass(frozen=True)
@@ -194,14 +201,14 @@ class Cut:
             distances = np.array([self._dependence(pair) for pair in query.pairs])
             return add_noise(distances, 4 * math.sqrt(len(distances)) * scale, noise)
         weights = np.asarray(query.weights, np.float64)
-        scores = np.array(
-            [np.abs(self._exact(a) - e).sum() for a, e in zip(query.candidates, query.expected, strict=True)]
-        )
+        weights = weights / weights.max()
+        pairs = zip(query.candidates, query.expected, strict=True)
+        scores = np.array([np.abs(self._exact(axes) - np.asarray(e, np.float64)).sum() for axes, e in pairs])
         scores = weights * (scores - np.asarray(query.offsets, np.float64))
         if scale == 0:
             return np.array([scores.argmax()], np.int64)
         gumbel = -np.log(noise.exponential(scores.size))
-        return np.array([np.argmax(scores / (weights.max() * scale) + gumbel)], np.int64)
+        return np.array([np.argmax((scores - scores.max()) / scale + gumbel)], np.int64)
 
     def _exact(self, axes: Axes) -> Float64:
         kept = self._kept.get(axes)
@@ -241,20 +248,21 @@ def require(part: Marginals, query: Query) -> None:
         _must(
             count >= 2 and lengths == {count}, part, "two candidates or more, with an estimate, weight and offset each"
         )
-        numbers = np.array([*query.weights, *query.offsets], np.float64)
-        _must(bool(np.isfinite(numbers).all() and (numbers[:count] > 0).all()), part, "finite numbers, weights > 0")
+        weights, offsets = (np.array(numbers, np.float64) for numbers in (query.weights, query.offsets))
+        held = bool((weights > 0).all()) and weights.max() / LARGEST <= min(1.0, weights.min())
+        _must(held and bool((np.abs(offsets) <= LARGEST).all()), part, f"weights > 0 and offsets within {LARGEST:g}")
     elif not isinstance(query, Marginal):
         _must(False, part, "a Marginal, a Dependence or a Choice")
     _must(type(query.quanta) is int and 1 <= query.quanta <= part.steps, part, f"from 1 to {part.steps:,} quanta")
     bins = [len(axis.edges) - 1 for axis in part.axes]
     for i, axes in enumerate(groups):
-        known = all(type(axis) is int and 0 <= axis < len(bins) for axis in axes)
+        known = type(axes) is tuple and all(type(axis) is int and 0 <= axis < len(bins) for axis in axes)
         _must(known and 1 <= len(axes) == len(set(axes)), part, "axes of the part, each once")
         _must(math.prod(bins[axis] for axis in axes) <= MAX_CELLS, part, f"at most {MAX_CELLS:,} cells")
         if isinstance(query, Choice):
-            estimate = np.asarray(query.expected[i])
-            fits = estimate.shape == tuple(bins[axis] for axis in axes) and bool(np.isfinite(estimate).all())
-            _must(fits, part, "finite estimates of the marginals' own shapes")
+            estimate = np.asarray(query.expected[i], np.float64)
+            fits = estimate.shape == tuple(bins[axis] for axis in axes) and bool(np.abs(estimate).sum() <= LARGEST)
+            _must(fits, part, f"estimates of the marginals' own shapes that sum to at most {LARGEST:g}")
 
 
 def contribution(part: Mapping[str, Any], unit: Unit) -> str:
@@ -262,9 +270,9 @@ def contribution(part: Mapping[str, Any], unit: Unit) -> str:
     chosen = "; which marginals is chosen by the exponential mechanism" if part["choices"] else ""
     return (
         f"{part['name']} (marginals): noisy counts of public bins over every {unit.name} that take {part['steps']:,} "
-        f"steps in all; one {unit.name} moves the counts of one measurement by at most 1 together, with at most "
+        f"steps in all; one {unit.name} adds at most 1 to the counts of one measurement together, with at most "
         f"{part['rows_per_unit']:,} of its rows, under noise of standard deviation {part['noise_multiplier']:.6g} / "
-        f"sqrt(c) a count where it takes c steps{chosen}"
+        f"sqrt(c) a count where it takes c steps (4 sqrt(P) times as much on P distances from independence){chosen}"
     )
 
 

@@ -45,6 +45,16 @@ class Teachers:
 
     def votes(self, generated: Tensor, against: Tensor, noise: SecretNoise) -> Tensor:
         """Learn own rows against public ones [M, D], then vote on public rows [b, D]: the noisy share of votes [b]."""
+        part = self._part
+        with torch.enable_grad():
+            self._learn(against, noise)
+        with torch.no_grad():
+            count = (self._logits(generated.expand(part.teachers, *generated.shape)) > 0).sum(0).double().numpy()
+        scale = calibrated(part.noise_multiplier, part.name) * math.sqrt(len(generated)) * (1 + SLACK)
+        return torch.from_numpy((add_noise(count, scale, noise) / part.teachers).astype(np.float32))
+
+    def _learn(self, against: Tensor, noise: SecretNoise) -> None:
+        """A few steps of Adam, every teacher on its own rows and on public ones."""
         part, shape = self._part, (self._part.teachers, self._part.batch)
         held = torch.from_numpy((self._counts > 0).astype(np.float32))[:, None]
         own = np.broadcast_to(np.maximum(1, self._counts)[:, None], shape)
@@ -59,10 +69,6 @@ class Teachers:
             self._adam.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             self._adam.step()
-        with torch.no_grad():
-            count = (self._logits(generated.expand(part.teachers, *generated.shape)) > 0).sum(0).double().numpy()
-        scale = calibrated(part.noise_multiplier, part.name) * math.sqrt(len(generated)) * (1 + SLACK)
-        return torch.from_numpy((add_noise(count, scale, noise) / part.teachers).astype(np.float32))
 
     def _logits(self, x: Tensor) -> Tensor:
         """[k, N] for rows [k, N, D]: each teacher's own, by its own weights."""
@@ -79,11 +85,18 @@ def require(part: TeacherVotes, generated: Tensor, against: Tensor, width: int) 
         DoorError: they are not finite [b, D] and [M, D].
     """
     shapes = tuple(generated.shape), tuple(against.shape)
-    fit = shapes[0] == (part.queries, width) and len(shapes[1]) == 2 and shapes[1][0] >= 1 and shapes[1][1] == width
+    single = generated.dtype == against.dtype == torch.float32
+    fit = (
+        single
+        and shapes[0] == (part.queries, width)
+        and len(shapes[1]) == 2
+        and shapes[1][0] >= 1
+        and shapes[1][1] == width
+    )
     if not fit or not bool(generated.isfinite().all() and against.isfinite().all()):
         raise DoorError(
             "the rows to vote on, or to learn against, have another shape or are not finite",
             where=part.name,
-            expected=f"finite rows [{part.queries}, {width}] to vote on, and [any number, {width}] to learn against",
+            expected=f"finite float32 rows [{part.queries}, {width}] to vote on, [any number, {width}] to learn against",
             remedy="generate rows in the encoding's own units",
         )

@@ -183,15 +183,17 @@ class Vault(Paying):
         spec = run.marginals_part(part)
         self._require_one(part)
         marginals.require(spec, query)
-        self._take(run, spec, query.quanta)
+        with self._lock:
+            self._take(run, spec, query.quanta)
 
-        def step() -> np.ndarray:
-            if spec not in self._cuts:
-                reader = self._reader(0)
-                self._cuts[spec] = Cut(spec, reader.rows(np.arange(reader.units), spec.rows_per_unit, spec.rows))
-            return self._cuts[spec].answer(spec, query, self._noise)
+            def step() -> np.ndarray:
+                if spec not in self._cuts:
+                    reader = self._reader(0)
+                    rows = reader.rows(np.arange(reader.units), spec.rows_per_unit, spec.rows)
+                    self._cuts[spec] = Cut(spec, rows)
+                return self._cuts[spec].answer(spec, query, self._noise)
 
-        return behind(part, step)
+            return behind(part, step)
 
     def teacher_votes(
         self, run: Run, part: str, encode: Contribution, generated: Tensor, *, against: Tensor | None = None
