@@ -55,10 +55,10 @@ class AimPlan(TablePlan):
     iterations: int = 500
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         for name, least in (("degree", 2), ("rounds", 2), ("cells", 1), ("iterations", 1)):
             value = getattr(self, name)
             check(name, value, type(value) is int and value >= least, f"a whole number >= {least}")
+        super().__post_init__()
 
     @property
     def quanta(self) -> int:

@@ -75,7 +75,9 @@ class Cut:
 
     @classmethod
     def from_public(cls, spec: PublicSpec, columns: Mapping[str, NDArray[Any]], *, bins: int = 32) -> Cut:
-        """Bins that hold about as many public rows each, a quarter of them spread as `Cut(spec, bins)` has them.
+        """Bins that hold about as many public rows each, with a quarter of rows spread as `Cut(spec, bins)` mixed in.
+
+        The widening bins of a difference stay as they are.
 
         Args:
             spec: the public bounds of the *private* data.
@@ -91,7 +93,9 @@ class Cut:
             else:
                 values = np.asarray(columns[column], np.float64)
             values = values[:, index] if values.ndim == 2 else values
-            edges.append(_adapted(values, np.asarray(even)))
+            tail = _tail(bins) if column == DIFFERENCES else 0
+            stop = len(even) - tail
+            edges.append((*even[:tail], *_adapted(values, np.asarray(even[tail:stop])), *even[stop:]))
         return cls(spec, bins, edges=tuple(edges))
 
     @cached_property
@@ -177,10 +181,15 @@ class Cut:
         return np.asarray(edges[cell] + share * (edges[cell + 1] - edges[cell]))
 
 
+def _tail(bins: int) -> int:
+    """How many bins of a difference widen, on either side."""
+    return max(1, bins // 8)
+
+
 def _widening(step: float, extent: float, bins: int) -> tuple[float, ...]:
     """The `bins + 1` edges of a difference of typical size `step`, from -extent to extent."""
     inner = min(_INNER * step, extent / 2)
-    outer = max(1, bins // 8)
+    outer = _tail(bins)
     tail = [*np.geomspace(inner, extent, outer + 1)[1:-1].tolist(), extent]
     middle = np.linspace(-inner, inner, bins - 2 * outer + 1).tolist()
     return (*(-edge for edge in reversed(tail)), *middle, *tail)
@@ -190,7 +199,8 @@ def _adapted(values: NDArray[np.float64], even: NDArray[np.float64]) -> tuple[fl
     """Quantiles of public values inside the bounds, mixed with values that are spread as the `even` edges are."""
     inside = values[(values > even[0]) & (values < even[-1])]
     shares = np.linspace(0.0, 1.0, len(even))
-    spread = np.interp(np.linspace(0.0, 1.0, 1 + round(len(inside) * _EVEN / (1 - _EVEN))), shares, even)
+    count = max(4 * len(even), round(len(inside) * _EVEN / (1 - _EVEN)))
+    spread = np.interp(np.linspace(0.0, 1.0, count), shares, even)
     inner = np.unique(np.quantile(np.concatenate([inside, spread]), shares[1:-1]).astype(np.float32))
     return (float(even[0]), *(edge for edge in inner.tolist() if even[0] < edge < even[-1]), float(even[-1]))
 

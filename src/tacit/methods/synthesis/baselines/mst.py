@@ -43,8 +43,8 @@ class MstPlan(TablePlan):
     iterations: int = 1_000
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         check("iterations", self.iterations, type(self.iterations) is int and self.iterations >= 1, "at least 1")
+        super().__post_init__()
 
     @property
     def quanta(self) -> int:

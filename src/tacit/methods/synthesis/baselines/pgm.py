@@ -51,10 +51,10 @@ class PgmPlan(TablePlan):
     iterations: int = 500
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         for name, least in (("pairs", 0), ("triples", 0), ("cells", 1), ("cliques_seed", 0), ("iterations", 1)):
             value = getattr(self, name)
             check(name, value, type(value) is int and value >= least, f"a whole number >= {least}")
+        super().__post_init__()
 
     @classmethod
     def paper(cls, spec: PublicSpec) -> Self:

@@ -50,10 +50,10 @@ class PrivSynPlan(TablePlan):
     rounds: int = 60
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         for name in ("cells", "records", "rounds"):
             value = getattr(self, name)
             check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
+        super().__post_init__()
 
     @property
     def quanta(self) -> int:
