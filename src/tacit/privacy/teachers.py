@@ -97,6 +97,6 @@ def require(part: TeacherVotes, generated: Tensor, against: Tensor, width: int) 
         raise DoorError(
             "the rows to vote on, or to learn against, have another shape or are not finite",
             where=part.name,
-            expected=f"finite float32 rows [{part.queries}, {width}] to vote on, [any number, {width}] to learn against",
+            expected=f"finite float32 rows [{part.queries}, {width}] to vote on, [any, {width}] to learn against",
             remedy="generate rows in the encoding's own units",
         )
