@@ -1,10 +1,11 @@
 """The defaults of `synthesis.Plan`, chosen on public layouts alone: `python -m experiments.tune_synthesis`.
 
 One public maze at a time plays the private data (a million transitions); others of its outer size are pre-trained on.
-The evaluation's mazes (umaze, medium) are never used. The cell "default" is `Plan()` as it stands; "short" has 250
-steps at half its rate, and the other cells change "short" in one respect. As all rows are simulated and public, the
-gradients are clipped and noised here directly, from a seed, without a vault or a ledger: the law of the result is that
-of `Vault.noisy_gradient`.
+The evaluation's mazes (umaze, medium, large) are never used; "halls" is a maze of the outer size of large. The cell
+"default" is `Plan()` as it stands; "short" has 250 steps at half its rate, and the other cells change "short" in one
+respect ("bent": rewards are encoded by the quantiles of the public ones, `Encoder.from_public`). As all rows are
+simulated and public, the gradients are clipped and noised here directly, from a seed, without a vault or a ledger: the
+law of the result is that of `Vault.noisy_gradient`.
 
 Prints one line a cell and writes `experiments/results/tuning_synthesis.json`; goes on where it was interrupted.
 """
@@ -44,7 +45,14 @@ UNIT = Unit("transition", "add_or_remove", POPULATION)
 DELTA = 1e-7
 PUBLIC_ROWS = 400_000
 SAMPLES = 50_000
-RESERVED = ("umaze", "medium")
+RESERVED = ("umaze", "medium", "large")
+HALLS = (
+    "############ #OOO#OOOOOO# #O#O#O##O#O# #O#OOO#OO#O# #O###O#O##O# #OOO#OOO#OO# ##O##O#O#O## #OOOOO#OOOO# "
+    "############"
+)
+PUBLIC = {name: layout for name, layout in LAYOUTS.items() if name not in RESERVED} | {
+    "halls": Layout("halls", tuple(HALLS.split()), (7, 10), 800, (0.0, 100.0))  # no return is measured here
+}
 SOURCES = (
     "src/tacit/methods/synthesis/[cden]*.py",
     "src/tacit/methods/synthesis/pretraining.py",
@@ -103,6 +111,7 @@ class Cell:
     name: str
     plan: Plan
     epsilon: float
+    bent: bool = False
     seed: int = 0
 
     @property
@@ -131,6 +140,9 @@ def cells(quick: bool) -> Iterator[Cell]:
         "pretraining=none",
     ):
         yield Cell("ring", name, CHANGES[name], 1.0)
+    for name, bent in (("short", False), ("short, bent", True), ("harmonics=4, bent", True)):
+        plan = replace(SHORT, harmonics=4) if "harmonics" in name else SHORT
+        yield Cell("halls", name, plan, 10.0, bent=bent)
     for layout in ("tee", "comb"):
         for epsilon in (10.0, 1.0):
             yield Cell(layout, "default", DEFAULT, epsilon)
@@ -139,16 +151,16 @@ def cells(quick: bool) -> Iterator[Cell]:
 @lru_cache(maxsize=1)
 def private_rows(layout: str) -> Columns:
     """The million rows that play the private data."""
-    assert layout not in RESERVED
-    rows = maze.collect(LAYOUTS[layout], POPULATION, seed=1)
+    rows = maze.collect(PUBLIC[layout], POPULATION, seed=1)
     return {name: rows[name] for name in ("observations", "actions", "rewards", "next_observations", "terminations")}
 
 
 @lru_cache(maxsize=2)
-def start(layout: str, plan: Plan, seed: int) -> Pretrained:
+def start(layout: str, plan: Plan, bent: bool, seed: int) -> Pretrained:
     """The pre-trained (or random) starting point of a plan."""
-    encoder = Encoder.from_bounds(maze.spec(LAYOUTS[layout]))
-    columns = None if plan.pretraining is None else other_rows(LAYOUTS[layout], PUBLIC_ROWS, seed=1_000 + seed)
+    spec = maze.spec(PUBLIC[layout])
+    columns = None if plan.pretraining is None else other_rows(PUBLIC[layout], PUBLIC_ROWS, seed=1_000 + seed)
+    encoder = Encoder.from_public(spec, columns) if bent and columns is not None else Encoder.from_bounds(spec)
     return pretrain(plan, encoder, columns, seed=seed)
 
 
@@ -209,10 +221,10 @@ def measure(model: Denoiser, sampler: Sampler, layout: Layout, real: Columns) ->
 
 def run(cell: Cell, store: Store) -> None:
     """Measure a cell (and, for the default plan on rooms at epsilon 10, the samplers) and keep it."""
-    real, layout, plan = private_rows(cell.layout), LAYOUTS[cell.layout], cell.plan
+    real, layout, plan = private_rows(cell.layout), PUBLIC[cell.layout], cell.plan
     sigma = noise_multiplier(plan.steps, plan.rate, cell.epsilon)
     began = time.process_time()
-    pretrained = start(cell.layout, _as_pretrained(plan), cell.seed)
+    pretrained = start(cell.layout, _as_pretrained(plan), cell.bent, cell.seed)
     pretrain_s = time.process_time() - began
     began = time.process_time()
     model = fine_tune(pretrained, plan, real, sigma, seed=cell.seed)
@@ -244,11 +256,15 @@ def main(arguments: list[str]) -> None:
     """Run what is missing or stale."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one short cell, written to runs/quick/")
-    quick = parser.parse_args(arguments).quick
+    parser.add_argument("--layouts", nargs="+", choices=list(PUBLIC), default=list(PUBLIC))
+    options = parser.parse_args(arguments)
+    quick = options.quick
     torch.set_num_threads(1)
     path = ROOT / "runs" / "quick" / "tuning_synthesis.json" if quick else RESULTS / "tuning_synthesis.json"
     store = Store(path, SOURCES, hyperparameters="each cell holds its plan")
     for cell in cells(quick):
+        if cell.layout not in options.layouts:
+            continue
         if not store.has(cell.key) or store.fresh(cell.key)["plan"] != public_fields(cell.plan):
             run(cell, store)
 
