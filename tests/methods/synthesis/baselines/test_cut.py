@@ -20,6 +20,7 @@ from tacit.privacy.plan import public_fields
 MAZE = maze.spec(LAYOUTS["ring"])
 ROWS = maze.collect(LAYOUTS["ring"], 5_000, agents=50, seed=901)
 PUBLIC = maze.collect(LAYOUTS["tee"], 5_000, agents=50, seed=902)
+WHERE = "simulated: another maze"
 RNG = np.random.default_rng(0)
 
 
@@ -33,7 +34,9 @@ def codes_of(cut: Cut, rows: dict[str, np.ndarray]) -> np.ndarray:
     return np.stack(cells, axis=1).astype(np.int32)
 
 
-@pytest.mark.parametrize("cut", [Cut(MAZE, 16), Cut.from_public(MAZE, PUBLIC, bins=16)], ids=["bounds", "public"])
+@pytest.mark.parametrize(
+    "cut", [Cut(MAZE, 16), Cut.from_public(MAZE, PUBLIC, provenance=WHERE, bins=16)], ids=["bounds", "public"]
+)
 def test_rows_come_back_inside_their_bins_and_on_their_bounds(cut: Cut) -> None:
     codes = codes_of(cut, ROWS)
     rows = cut.decode(codes, RNG)
@@ -74,7 +77,7 @@ def test_discrete_columns_and_terminations_are_kept_exactly() -> None:
 
 
 def test_bins_of_public_rows_hold_about_equally_many_of_them() -> None:
-    even, public = Cut(MAZE, 16), Cut.from_public(MAZE, PUBLIC, bins=16)
+    even, public = Cut(MAZE, 16), Cut.from_public(MAZE, PUBLIC, provenance=WHERE, bins=16)
     for axis in (6, 7, 9):  # the reward, a position's and a velocity's change
         heaviest = [np.bincount(codes_of(cut, PUBLIC)[:, axis]).max() / 5_000 for cut in (even, public)]
         assert heaviest[1] < 0.13 < heaviest[0]
@@ -82,12 +85,12 @@ def test_bins_of_public_rows_hold_about_equally_many_of_them() -> None:
 
 def test_a_column_without_public_values_is_cut_by_its_bounds() -> None:
     flat = {**PUBLIC, "rewards": np.zeros_like(PUBLIC["rewards"])}
-    edges = Cut.from_public(MAZE, flat, bins=16).axes[6].edges
+    edges = Cut.from_public(MAZE, flat, provenance=WHERE, bins=16).axes[6].edges
     np.testing.assert_allclose(edges, Cut(MAZE, 16).axes[6].edges, atol=1e-6)
 
 
 def test_a_cut_survives_the_certificates_json() -> None:
-    for cut in (Cut(MAZE, 8), Cut.from_public(MAZE, PUBLIC, bins=8), Cut(SPEC, 4, "center")):
+    for cut in (Cut(MAZE, 8), Cut.from_public(MAZE, PUBLIC, provenance=WHERE, bins=8), Cut(SPEC, 4, "center")):
         plan = MstPlan(cut=cut)
         assert MstPlan.from_json(json.loads(json.dumps(public_fields(plan)))) == plan
 
@@ -97,8 +100,12 @@ def test_what_does_not_fit_is_refused() -> None:
         Cut(MAZE, 3)
     with pytest.raises(PlanError, match="decoding"):
         Cut(MAZE, 8, "left")  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="provenance"):
+        Cut.from_public(MAZE, PUBLIC, provenance=" ")
+    with pytest.raises(PlanError, match="provenance"):
+        Cut(MAZE, 8, provenance=WHERE)
     with pytest.raises(DataError, match="do not span"):
-        Cut(MAZE, 8, edges=((0.0, 1.0),))
+        Cut(MAZE, 8, edges=((0.0, 1.0),), provenance=WHERE)
     unknown = PublicSpec(Box((0.0,), (1.0,)), Discrete(2), Box((0.0,), (1.0,)), source="declared")
     with pytest.raises(DataError, match="difference"):
         Cut(unknown, 8)

@@ -43,6 +43,8 @@ class Cut:
         decoding: what a bin stands for in sampled rows: "uniform", a uniform value in it, and values on a bound (a
             clipped action) have a bin of their own; or "center", its middle.
         edges: other edges for the continuous columns, in the order of `axes`, from public rows (`from_public`).
+        provenance: where those rows come from and why they contain no private record. Declared, printed in the
+            certificate, never inferred.
 
     Raises:
         PlanError: a value is out of range.
@@ -53,10 +55,13 @@ class Cut:
     bins: int = 32
     decoding: Decoding = "uniform"
     edges: tuple[tuple[float, ...], ...] = ()
+    provenance: str = ""
 
     def __post_init__(self) -> None:
         check("bins", self.bins, type(self.bins) is int and self.bins >= 4, "a whole number >= 4")
         check("decoding", self.decoding, self.decoding in get_args(Decoding), " or ".join(get_args(Decoding)))
+        declared = bool(self.provenance.strip()) == bool(self.edges)
+        check("provenance", self.provenance, declared, "a sentence that says where public rows come from, if any do")
         if isinstance(self.spec.observation, Box) and self.spec.difference is None:
             raise DataError(
                 "the typical size of a step is not declared",
@@ -74,7 +79,9 @@ class Cut:
             )
 
     @classmethod
-    def from_public(cls, spec: PublicSpec, columns: Mapping[str, NDArray[Any]], *, bins: int = 32) -> Cut:
+    def from_public(
+        cls, spec: PublicSpec, columns: Mapping[str, NDArray[Any]], *, provenance: str, bins: int = 32
+    ) -> Cut:
         """Bins that hold about as many public rows each, with a quarter of rows spread as `Cut(spec, bins)` mixed in.
 
         The widening bins of a difference stay as they are.
@@ -83,6 +90,7 @@ class Cut:
             spec: the public bounds of the *private* data.
             columns: public rows, never private ones: `observations`, `actions`, `next_observations` [T, d] (or [T],
                 Discrete), `rewards` [T].
+            provenance: where these rows come from and why they contain no private record.
             bins: of a continuous column; where public values repeat, there are fewer.
         """
         by_bounds = cls(spec, bins)
@@ -96,7 +104,7 @@ class Cut:
             tail = _tail(bins) if column == DIFFERENCES else 0
             stop = len(even) - tail
             edges.append((*even[:tail], *_adapted(values, np.asarray(even[tail:stop])), *even[stop:]))
-        return cls(spec, bins, edges=tuple(edges))
+        return cls(spec, bins, edges=tuple(edges), provenance=provenance)
 
     @cached_property
     def axes(self) -> tuple[Axis, ...]:

@@ -142,12 +142,15 @@ class Measurements:
 
 def label(plan: TablePlan) -> Label:
     """The certificate's words for a table that is known by its noisy marginals."""
+    cut = plan.cut
+    bins = f"public rows that shaped the bins: {cut.provenance} (declared by the user, not checked here)"
     return Label(
         covered=(
             f"all noisy marginals{' and choices between them' if plan.choices else ''}, within {plan.quanta:,} quanta",
             "everything sampled from the released tables, and everything trained or computed on the samples",
         ),
         not_covered=(
+            *([bins] if cut.provenance else []),
             "the bins and all other settings: they must have been chosen without looking at the private records",
             "whatever the curator computes from the records outside the doors (see the ledger's notes)",
         ),
