@@ -114,7 +114,7 @@ def words(unit: Unit, event: DpEvent, fields: Fields) -> dict[str, Any]:
         "private": not reasons,
         "reasons": reasons,
         "sentence": _sentence(unit, epsilon, delta, reasons, fields),
-        "mu_range": _mu_range(event, epsilon, delta),
+        "mu_range": _mu_range(event, epsilon, delta, sharp=unit.relation == "add_or_remove" or not _loose(fields)),
         "unit": {
             "name": unit.name,
             "relation": unit.relation,
@@ -258,12 +258,17 @@ def _samplers(part: Fields) -> tuple[str, ...]:
     return (POISSON,) if part["kind"] not in OWN_PROOF and part["rate"] < 1 else EVERY_UNIT
 
 
-def _mu_range(event: DpEvent, epsilon: float, delta: float) -> str:
+def _loose(fields: Fields) -> bool:
+    """Whether a part has units that move an answer by less than twice its bound when one replaces another."""
+    return any(part["kind"] in _WHOLE for part in fields["parts"])
+
+
+def _mu_range(event: DpEvent, epsilon: float, delta: float, *, sharp: bool) -> str:
     if math.isinf(epsilon):
         return "none: epsilon is infinite"
     leaves = [leaf for leaf, _ in flatten(event)]
     if all(isinstance(leaf, dp_event.GaussianDpEvent) for leaf in leaves):
-        return "exact, for every epsilon"
+        return "exact, for every epsilon" if sharp else "upper bound, for every epsilon"
     if all(isinstance(leaf, EpsilonDeltaDpEvent) and leaf.delta == 0 for leaf in leaves):
         return "upper bound, for every epsilon"
     return f"upper bound, for every epsilon from 0 to {epsilon:.6g}, that is for every delta down to {delta:.3g}"
