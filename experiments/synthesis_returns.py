@@ -26,7 +26,7 @@ from tacit.agents import edac, iql, td3_bc
 from tacit.agents.offline import Policy, Watch
 
 TRAINERS: dict[str, tuple[ModuleType, Any]] = {
-    "iql": (iql, iql.IqlConfig()),
+    "iql": (iql, iql.IqlConfig(steps=6_000, batch=128, width=64)),
     "td3_bc": (td3_bc, td3_bc.Td3BcConfig()),
     "edac": (edac, edac.EdacConfig()),
 }

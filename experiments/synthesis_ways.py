@@ -63,7 +63,7 @@ class Marginals:
 @functools.lru_cache(maxsize=1)
 def _cut(here: Domain, seed: int) -> Cut:
     """Bins of the public rows that tacit is pre-trained on."""
-    return Cut.from_public(here.spec, here.public(seed))
+    return Cut.from_public(here.spec, here.public(seed), provenance=here.provenance)
 
 
 @dataclass(frozen=True)
