@@ -46,6 +46,7 @@ class IqlConfig:
         weight_cap: largest weight of one row in the policy's loss.
         learning_rate: of Adam.
         target_rate: step of the moving averages that the targets of Q are.
+        layer_norm: LayerNorm before every ReLU of Q and V; the paper has none.
 
     Raises:
         PlanError: a value is outside its range.
@@ -60,6 +61,7 @@ class IqlConfig:
     weight_cap: float = 100.0
     learning_rate: float = 1e-3
     target_rate: float = 0.01
+    layer_norm: bool = True
 
     def __post_init__(self) -> None:
         in_range(
@@ -123,7 +125,7 @@ def train_tables(
         config,
         q + value + policy,
         policy,
-        lambda number, batch: losses(q, target, value, policy, batch, config),
+        lambda number, batch: losses(q, target, value, policy, batch, config).sum(),
         lambda number: approach(target, q, config.target_rate),
         progress=progress,
         watch=watch,
@@ -131,17 +133,18 @@ def train_tables(
 
 
 def losses(q: Layers, target: Layers, value: Layers, policy: Layers, batch: Batch, config: IqlConfig) -> Tensor:
-    """IQL's three losses (equations 5 to 7), summed over members."""
+    """IQL's losses of V, Q and the policy (equations 5 to 7), [3], each summed over members."""
     s, a, r, s_next, alive = batch
+    norm = config.layer_norm
     pairs = torch.cat([s, a], -1).repeat_interleave(2, dim=0)
     with torch.no_grad():
-        least = network(target, pairs, norm=True).view(len(s), 2, -1).amin(1)
-        goal = r + config.discount * alive * network(value, s_next, norm=True)[..., 0]
-    surplus = least - network(value, s, norm=True)[..., 0]
+        least = network(target, pairs, norm=norm).view(len(s), 2, -1).amin(1)
+        goal = r + config.discount * alive * network(value, s_next, norm=norm)[..., 0]
+    surplus = least - network(value, s, norm=norm)[..., 0]
     above = torch.where(surplus > 0, config.expectile, 1.0 - config.expectile)
-    error = network(q, pairs, norm=True).view(len(s), 2, -1) - goal[:, None]
+    error = network(q, pairs, norm=norm).view(len(s), 2, -1) - goal[:, None]
     advantage = surplus.detach() / (surplus.detach().std(-1, keepdim=True) + 1e-6)
     weight = (config.inverse_temperature * advantage).exp().clamp(max=config.weight_cap)
     distance = (torch.tanh(network(policy, s, norm=False)) - a).square().sum(-1)
     parts = (above * surplus.square()).mean(-1), error.square().mean((1, 2)) * 2, (weight * distance).mean(-1)
-    return torch.stack([loss.sum() for loss in parts]).sum()
+    return torch.stack([loss.sum() for loss in parts])

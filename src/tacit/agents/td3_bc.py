@@ -46,6 +46,7 @@ class Td3BcConfig:
         policy_every: steps between two steps of the policy and the targets.
         learning_rate: of Adam.
         target_rate: step of the moving averages that the targets are.
+        layer_norm: LayerNorm before every ReLU of the critics; the paper has none.
 
     Raises:
         PlanError: a value is outside its range.
@@ -61,6 +62,7 @@ class Td3BcConfig:
     policy_every: int = 2
     learning_rate: float = 1e-3
     target_rate: float = 0.01
+    layer_norm: bool = True
 
     def __post_init__(self) -> None:
         in_range(
@@ -122,9 +124,9 @@ def critic_loss(q: Layers, target: Layers, actor: Layers, batch: Batch, noise: T
     s, a, r, s_next, alive = batch
     with torch.no_grad():
         following = (torch.tanh(network(actor, s_next, norm=False)) + noise).clamp_(-1.0, 1.0)
-        least = _twins(target, s_next, following).amin(1)
+        least = _twins(target, s_next, following, config.layer_norm).amin(1)
         goal = torch.addcmul(r, alive, least, value=config.discount)
-    return (_twins(q, s, a) - goal[:, None]).square().mean(-1).sum()
+    return (_twins(q, s, a, config.layer_norm) - goal[:, None]).square().mean(-1).sum()
 
 
 def policy_loss(policy: Layers, q: Layers, batch: Batch, config: Td3BcConfig) -> Tensor:
@@ -132,12 +134,12 @@ def policy_loss(policy: Layers, q: Layers, batch: Batch, config: Td3BcConfig) ->
     s, a = batch[:2]
     chosen = torch.tanh(network(policy, s, norm=False))
     first = [tensor.detach()[::2] for tensor in q]
-    value = scalar(first, torch.cat([s, chosen], -1), norm=True)
+    value = scalar(first, torch.cat([s, chosen], -1), norm=config.layer_norm)
     weight = config.alpha / value.detach().abs().mean(-1).clamp(min=1e-6)
     return (chosen - a).square().mean((1, 2)).sum() - (weight * value.mean(-1)).sum()
 
 
-def _twins(q: Layers, s: Tensor, a: Tensor) -> Tensor:
+def _twins(q: Layers, s: Tensor, a: Tensor, norm: bool) -> Tensor:
     """Values [K, 2, B] of both critics of every member."""
     pairs = torch.cat([s, a], -1).repeat_interleave(2, dim=0)
-    return scalar(q, pairs, norm=True).view(len(s), 2, -1)
+    return scalar(q, pairs, norm=norm).view(len(s), 2, -1)
