@@ -16,6 +16,7 @@ from tacit.privacy.certificate import Certificate
 from tacit.privacy.ledger import Ledger
 
 WORDS = ("demo", "--quick", "--epsilon", "8", "--out")
+SETTINGS = {"epsilon": 8.0, "seed": 0, "quick": True, "compare": [], "audit": False}
 
 
 def test_a_demo_writes_everything_that_it_names(demo: Path) -> None:
@@ -23,7 +24,7 @@ def test_a_demo_writes_everything_that_it_names(demo: Path) -> None:
     assert names == {"run.json", "report.html", "certificate.json", "certificate.md", "model", "minari"}
     stored = json.loads((demo / "run.json").read_text())
     assert (stored["command"], stored["finished"]) == ("demo", True)
-    assert stored["settings"] == {"epsilon": 8.0, "seed": 0, "quick": True}
+    assert stored["settings"] == SETTINGS
     certificate = Certificate.load(demo / "certificate.json")
     assert certificate.verify().private
     assert certificate.simulated
@@ -61,6 +62,41 @@ def test_the_report_compares_with_the_simulated_truth(demo: Path) -> None:
     scores = {score["measure"]: score for score in report["scores"]}
     assert scores["Marginal"]["ceiling"] > 0.97
     assert dict(scores["Correlation"]["controls"])["Noise only"] < scores["Correlation"]["ceiling"]
+
+
+def test_the_report_looks_at_single_rows_and_costs(demo: Path) -> None:
+    report = json.loads((demo / "run.json").read_text())["report"]
+    assert [(points["label"], len(points["positions"])) for points in report["embedding"]] in (
+        [],  # without scikit-learn
+        [("Protected rows", 60), ("Synthetic rows", 60)],
+    )
+    nearest = report["nearest"]
+    assert len(nearest["protected"]) == len(nearest["others"]) == 101
+    assert nearest["nearer"][0] == pytest.approx(0.5, abs=0.08)  # seven standard deviations
+    (cost,) = report["synthesizers"]
+    assert cost["label"] == "privorl"
+    assert {name for name, _ in cost["seconds"]} <= {"Training with privacy", "Sampling"}
+    assert "Whether anybody was copied" in (demo / "report.html").read_text()
+
+
+def test_other_synthesizers_and_attacks_on_demand(tmp_path: Path) -> None:
+    assert main([*WORDS, str(tmp_path / "run"), "--compare", "privsyn", "--audit"]) == 0
+    report = json.loads((tmp_path / "run" / "run.json").read_text())["report"]
+    marginal = next(score for score in report["scores"] if score["measure"] == "Marginal")
+    assert [name for name, _ in marginal["controls"]] == ["privsyn", "Independent columns", "Noise only"]
+    assert "privsyn" in {row["label"] for row in report["returns"]}
+    assert [cost["label"] for cost in report["synthesizers"]] == ["privorl", "privsyn"]
+    (audit,) = report["audits"]
+    assert audit["lower"] <= audit["certified"] == 8.0
+    assert 0 <= audit["correct"] <= audit["guesses"] <= 40
+    (attack,) = report["attacks"]
+    assert [caught["false_alarms"] for caught in attack["caught"]] == [0.1, 0.01]
+    view = Ledger.read(tmp_path / "run" / "ledger")  # that of the release alone
+    assert [(plan.claimed, plan.steps) for plan in view.plans()] == [(10, 10)]
+    assert view.void_reason is None
+    page = (tmp_path / "run" / "report.html").read_text()
+    for words in ("Attacked, to see whether the promise stands", "What synthesizers take", "the promise stands"):
+        assert words in page
 
 
 def test_a_folder_in_use_is_refused(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,8 +160,7 @@ def test_a_link_that_leads_out_of_the_run_is_refused(tmp_path: Path, capsys: pyt
     folder, outside = tmp_path / "run", tmp_path / "outside"
     outside.mkdir()
     folder.mkdir()
-    settings = {"epsilon": 8.0, "seed": 0, "quick": True}
-    (folder / "run.json").write_text(json.dumps({"command": "demo", "settings": settings, "finished": False}))
+    (folder / "run.json").write_text(json.dumps({"command": "demo", "settings": SETTINGS, "finished": False}))
     (folder / "ledger").symlink_to(outside / "ledger")
     assert main([*WORDS, str(folder), "--resume"]) == 6
     assert "'ledger' leads out of the folder of the run" in capsys.readouterr().err

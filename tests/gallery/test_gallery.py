@@ -17,6 +17,7 @@ from evaluation_calls import EVALUATION_CALLS
 from expert_calls import EXPERT_CALLS, EXPERT_VOIDED
 from movement_calls import MOVEMENT_CALLS
 from policy_calls import POLICY_CALLS, POLICY_NOTHING_SPENT, POLICY_RESERVED_ONLY
+from synthesis_calls import SYNTHESIS_CALLS
 from wrong_calls import NO_LEDGER_LEFT, NOTHING_SPENT, PRIVATE_ID, PRIVATE_VALUE, RESERVED_ONLY, WRONG_CALLS, WrongCall
 
 from tacit.errors import TacitError
@@ -24,7 +25,7 @@ from tacit.privacy.ledger import Ledger
 
 MESSAGES = Path(__file__).with_name("messages.txt")
 UPDATE = bool(os.environ.get("TACIT_UPDATE_GALLERY"))
-CALLS = (*WRONG_CALLS, *EVALUATION_CALLS, *POLICY_CALLS, *EXPERT_CALLS, *MOVEMENT_CALLS)
+CALLS = (*WRONG_CALLS, *EVALUATION_CALLS, *POLICY_CALLS, *EXPERT_CALLS, *MOVEMENT_CALLS, *SYNTHESIS_CALLS)
 WORDS = [re.sub("_", " ", call.__name__) for call in CALLS]
 
 
@@ -86,7 +87,8 @@ def test_nothing_is_spent(call: WrongCall, ram_path: Path) -> None:
         assert view.void_reason is not None
         return
     assert view.void_reason is None
-    if call in (*NOTHING_SPENT, *EVALUATION_CALLS, *POLICY_NOTHING_SPENT, *EXPERT_CALLS, *MOVEMENT_CALLS):
+    free = (*EVALUATION_CALLS, *EXPERT_CALLS, *MOVEMENT_CALLS, *SYNTHESIS_CALLS)
+    if call in (*NOTHING_SPENT, *POLICY_NOTHING_SPENT, *free):
         assert view.spent() == (0.0, 0.0)
         assert [entry.kind for entry in view.entries()] in (["create"], ["create", "note"])
     elif call in (*RESERVED_ONLY, *POLICY_RESERVED_ONLY):

@@ -45,7 +45,7 @@ def evidence(text: str = "Synthetic rows") -> Report:
             Points("Real", "reference", generator.normal(0, 20, (60, 2))),
             Points(text, "synthetic", generator.normal(0, 20, (60, 2))),
         ),
-        nearest=Nearest(near, 1.02 * near, (0.503, 0.491, 0.515), text),
+        nearest=Nearest(near, 1.02 * near, (0.503, 0.491, 0.515), 0, 5_000, text),
         returns=tuple(
             Return(label, kind, starts, 50.0 + shift, 40.0, 70.0, 5, agent)
             for shift, agent in enumerate(("IQL", text))
@@ -125,10 +125,11 @@ def test_distances_are_told_with_their_share() -> None:
     page = Page(render(evidence()))
     assert "50.3 % of the rows are nearer to a record that was learned from." in page.text
     assert "The 95 % interval is 49.1 % to 51.5 %" in page.text
+    assert "Rows that equal a record: none of 5,000." in page.text
     nothing = np.zeros(3)
     with pytest.raises(DataError, match="quantiles of the distances"):
-        Nearest(nothing, nothing[:2], (0.5, 0.4, 0.6), "")
-    copied = dataclasses.replace(evidence(), nearest=Nearest(nothing, nothing, (0.5, 0.4, 0.6), ""))
+        Nearest(nothing, nothing[:2], (0.5, 0.4, 0.6), 1, 3, "")
+    copied = dataclasses.replace(evidence(), nearest=Nearest(nothing, nothing, (0.5, 0.4, 0.6), 1, 3, ""))
     assert "nan" not in re.sub(r"<style>.*?</style>", "", render(copied), flags=re.S).lower()
 
 

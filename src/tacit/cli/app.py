@@ -12,7 +12,15 @@ from typing import Any, Union, get_args, get_origin
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from tacit.cli import INTERRUPTED, commands, data_commands, expert_commands, movement_commands, policy_commands
+from tacit.cli import (
+    INTERRUPTED,
+    commands,
+    data_commands,
+    expert_commands,
+    movement_commands,
+    policy_commands,
+    synthesis_commands,
+)
 from tacit.cli.console import Interrupted, complain
 from tacit.errors import TacitError
 
@@ -33,6 +41,9 @@ _OPTIONAL = {
     "onnx": "onnx",
     "tensorboard": "tensorboard",
     "h3": "h3",
+    "mbi": "marginals",
+    "sklearn": "tsne",
+    "gymnasium_robotics": "kitchen",
 }
 """Package -> the extra of tacit that installs it."""
 
@@ -118,7 +129,7 @@ def _guarded(command: object) -> int:
 def _run(command: object) -> None:
     """One command, one function; its module, with whatever it needs, is loaded only here."""
     match command:
-        case commands.Demo():
+        case synthesis_commands.Demo():
             from tacit.cli.demo import demo
 
             demo(command)
@@ -131,7 +142,7 @@ def _run(command: object) -> None:
             from tacit.cli import data
 
             data.run(command)
-        case commands.Synthesize():
+        case synthesis_commands.Synthesize():
             from tacit.cli.synthesize import synthesize
 
             synthesize(command)
@@ -167,7 +178,7 @@ def _run(command: object) -> None:
             from tacit.cli.play import export
 
             export(command)
-        case commands.Sample():
+        case synthesis_commands.Sample():
             from tacit.cli.sample import sample
 
             sample(command)

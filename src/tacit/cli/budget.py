@@ -121,7 +121,7 @@ def open_ledger(command: Budget, unit: Unit) -> Iterator[Ledger]:
                 raise Interrupted(f"what was charged stays charged (see tacit ledger show {path})") from None
             raise
         finally:
-            if begun and [entry.kind for entry in ledger.entries()] == ["create"]:
+            if begun and all(entry.kind in ("create", "note") for entry in ledger.entries()):
                 _remove(path)
 
 

@@ -8,14 +8,15 @@ from typing import Any
 import torch
 
 from tacit.agents.iql import IqlConfig, train_tables
-from tacit.cli import outcome, runs
-from tacit.cli.commands import Demo
+from tacit.cli import demo_evidence, outcome, runs
 from tacit.cli.console import progress, say
 from tacit.cli.data import simulate
 from tacit.cli.folders import RunFolder, require_free
+from tacit.cli.synthesis_commands import Demo
+from tacit.cli.synthesis_methods import PRIVORL
 from tacit.data.trajectories import Trajectories
 from tacit.envs.maze import LAYOUTS
-from tacit.measure.report import tables
+from tacit.measure.report import records, tables
 from tacit.measure.report.content import Kind
 from tacit.methods.synthesis import Plan, Synthesizer
 from tacit.privacy.ledger import Ledger
@@ -35,6 +36,10 @@ class Size:
         seeds: agents for each table.
         agents: how they are trained.
         episodes: of their evaluation.
+        pictured: rows of each table in the t-SNE picture.
+        canaries: planted records of an audit.
+        attacked: rows that were learned from, and others, that an attack tells apart.
+        bins: of a column, in other synthesizers; None for their own.
     """
 
     population: int
@@ -43,10 +48,25 @@ class Size:
     seeds: int
     agents: IqlConfig
     episodes: int
+    pictured: int
+    canaries: int
+    attacked: int
+    bins: int | None
 
 
 LAYOUT, DELTA = "umaze", 1e-7
-FULL = Size(1_000_000, 100_000, Plan(steps=800), 3, IqlConfig(steps=6_000, batch=128), episodes=300)
+FULL = Size(
+    1_000_000,
+    100_000,
+    Plan(steps=800),
+    3,
+    IqlConfig(steps=6_000, batch=128),
+    episodes=300,
+    pictured=500,
+    canaries=500,
+    attacked=1_000,
+    bins=None,
+)
 QUICK = Size(
     20_000,
     2_000,
@@ -54,6 +74,10 @@ QUICK = Size(
     2,
     IqlConfig(steps=10, width=8),
     episodes=5,
+    pictured=60,
+    canaries=40,
+    attacked=100,
+    bins=4,
 )
 
 
@@ -64,7 +88,7 @@ def demo(command: Demo) -> None:
         TacitError: see the exit codes of `tacit.cli.app.main`.
     """
     watch, size = outcome.Stopwatch(), QUICK if command.quick else FULL
-    settings = {"epsilon": command.epsilon, "seed": command.seed, "quick": command.quick}
+    settings = {k: v for k, v in dataclasses.asdict(command).items() if k not in ("resume", "out")}
     unit = Unit("transition", "add_or_remove", size.population)
     torch.set_num_threads(1)  # networks this small lose more to the hand-over between threads than they gain
     require_free(command.out, resume=command.resume)
@@ -77,46 +101,71 @@ def demo(command: Demo) -> None:
     else:
         with progress(f"Simulating {size.population:,} transitions of the {LAYOUT} maze"):
             data = simulate(LAYOUT, size.population, seed=command.seed)
-        release = _release(run, plan, data, resume=command.resume)
-        sections = _sections(run, release, data, size, command.seed)
+        release = _release(run, plan, data, watch, resume=command.resume)
+        sections = _sections(command, run, release, data, size, watch)
         costs = (runs.size_of(release), *watch.costs())
         outcome.finish(run, runs.report(release, f"{LAYOUT} maze, synthetic", {**sections, "costs": costs}))
     runs.closing(run)
 
 
-def _release(run: RunFolder, plan: Plan, data: Trajectories, *, resume: bool) -> Release[Synthesizer]:
+def _release(
+    run: RunFolder, plan: Plan, data: Trajectories, watch: outcome.Stopwatch, *, resume: bool
+) -> Release[Synthesizer]:
     if runs.trained(run):
         return runs.load(run)
-    with Ledger(run.inside("ledger"), plan.unit, epsilon=plan.epsilon, delta=plan.delta) as ledger:
+    ledger = Ledger(run.inside("ledger"), plan.unit, epsilon=plan.epsilon, delta=plan.delta)
+    with ledger, watch.phase("Training with privacy"):
         return runs.train(run, plan, Vault(data, ledger), pretrained=None, resume=resume)
 
 
 def _sections(
-    run: RunFolder, release: Release[Synthesizer], data: Trajectories, size: Size, seed: int
+    command: Demo,
+    run: RunFolder,
+    release: Release[Synthesizer],
+    data: Trajectories,
+    size: Size,
+    watch: outcome.Stopwatch,
 ) -> dict[str, Any]:
     """Everything that the report shows besides the promise; real rows too, since they are simulated."""
-    layout, real = LAYOUTS[LAYOUT], data.columns
-    synthetic = runs.publish(run, release, size.rows, seed=seed)
-    controls = tables.controls(data.spec, real, size.rows, seed)
-    with progress("Comparing columns and dynamics"):
-        sections = tables.sections(data.spec, synthetic, real, seed=seed, names=tables.MAZE_COLUMNS)
+    layout, real, seed = LAYOUTS[LAYOUT], data.columns, command.seed
+    with watch.phase("Sampling"):
+        synthetic = runs.publish(run, release, size.rows, seed=seed)
+    others, costs = demo_evidence.compared(
+        command.compare, release.value.plan, data, size.rows, bins=size.bins, seed=seed
+    )
+    controls = [*others, *tables.ignorant(data.spec, real, size.rows, seed)]
+    fresh = simulate(LAYOUT, size.population, seed=seed + 1).columns
+    with progress("Comparing columns, dynamics and single rows"):
+        sections = tables.sections(data.spec, synthetic, real, controls=controls, seed=seed, names=tables.MAZE_COLUMNS)
         sections["scores"] += tables.physics(layout, synthetic, controls)
+        sections["embedding"] = records.picture(real, synthetic, seed=seed, rows=size.pictured)
+        sections["nearest"] = records.nearest(synthetic, real, fresh, seed=seed)
     shown: list[tuple[str, Kind, tables.Table]] = [
         ("Protected rows", "reference", real),
         ("Synthetic rows", "synthetic", synthetic),
     ]
     sections["map"] = tables.maze_map(layout, shown, seed=seed)
-    shown += [(label, "control", table) for label, table in controls]
-    seeds = range(seed, seed + size.seeds)
-    stages = {}
+    sections |= _agents(shown, controls, size, seed)
+    if command.audit:
+        sections["attacks"] = demo_evidence.attacks(release.value, real, fresh, rows=size.attacked, seed=seed)
+        sections["audits"] = demo_evidence.audits(release.value.plan, data, fresh, canaries=size.canaries, seed=seed)
+    sections["synthesizers"] = (records.cost(PRIVORL, "synthetic", watch.phases, None), *costs)
+    return sections
+
+
+def _agents(
+    shown: list[tuple[str, Kind, tables.Table]], controls: tables.Named, size: Size, seed: int
+) -> dict[str, Any]:
+    """What agents learn from each table, and how they get there."""
+    layout, seeds, stages = LAYOUTS[LAYOUT], range(seed, seed + size.seeds), {}
+    every = [*shown, *((label, "control", table) for label, table in controls)]
     for steps in sorted({max(1, size.agents.steps // 4), max(1, size.agents.steps // 2), size.agents.steps}):
-        taught = shown if steps == size.agents.steps else shown[:2]  # controls are trained in full only
+        taught = every if steps == size.agents.steps else shown  # controls are trained in full only
         config = dataclasses.replace(size.agents, steps=steps)
         with progress(f"Training {len(taught) * size.seeds} agents for {steps:,} steps") as advance:
             policies = train_tables([table for _, _, table in taught], config, seeds=seeds, progress=advance)
         stages[steps] = [(label, kind, policy) for (label, kind, _), policy in zip(taught, policies, strict=True)]
     with progress("Evaluating the agents in the maze"):
-        sections["returns"] = tables.returns(layout, stages[size.agents.steps], seed=seed, episodes=size.episodes)
-        told = {steps: agents[:2] for steps, agents in stages.items()}
-        sections["curves"] = tables.curves(layout, told, seed=seed, episodes=size.episodes)
-    return sections
+        returns = tables.returns(layout, stages[size.agents.steps], seed=seed, episodes=size.episodes)
+        told = {steps: agents[: len(shown)] for steps, agents in stages.items()}
+        return {"returns": returns, "curves": tables.curves(layout, told, seed=seed, episodes=size.episodes)}

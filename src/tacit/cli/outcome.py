@@ -5,6 +5,8 @@ from __future__ import annotations
 import resource
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tacit.cli.folders import RunFolder
 from tacit.measure.report import render, storage
@@ -12,6 +14,7 @@ from tacit.privacy.certificate import Certificate
 
 CERTIFICATE, REPORT = "certificate.json", "report.html"
 VERIFY = (f"tacit certificate verify {CERTIFICATE}",)
+_SHORTEST = 0.05
 
 
 def certify(run: RunFolder, certificate: Certificate) -> None:
@@ -31,12 +34,26 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self._wall, self._cpu = time.perf_counter(), time.process_time()
+        self.phases: dict[str, float] = {}
+        """Processor seconds of each phase."""
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time a phase; one that is over at once is left out."""
+        begun = time.process_time()
+        yield
+        if (took := time.process_time() - begun) >= _SHORTEST:
+            self.phases[name] = took
+
+    @staticmethod
+    def memory() -> int:
+        """The most memory that this process ever had, in bytes."""
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
     def costs(self) -> tuple[tuple[str, str], ...]:
         """(name, value) pairs for a report; times of less than a second are left out."""
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
         times = {"Wall time": time.perf_counter() - self._wall, "Processor time": time.process_time() - self._cpu}
         return (
             *((name, f"{seconds:.0f} s") for name, seconds in times.items() if seconds >= 1),
-            ("Peak memory", f"{peak / 1e9:.1f} GB"),
+            ("Peak memory", f"{self.memory() / 1e9:.1f} GB"),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,16 +21,29 @@ from tacit.privacy.vault import Vault
 MODEL, DATASETS, CHECKPOINT = "model", "minari", "checkpoint"
 DATASET = "synthetic-v0"
 """Id of the synthetic dataset inside the run's folder of Minari datasets."""
+Value = TypeVar("Value")
 
 
 def train(
-    run: RunFolder, plan: synthesis.Plan, vault: Vault, *, pretrained: Pretrained | None, resume: bool
+    run: RunFolder,
+    plan: synthesis.Plan,
+    vault: Vault,
+    *,
+    pretrained: Pretrained | None,
+    resume: bool,
+    device: str = "cpu",
 ) -> Release[synthesis.Synthesizer]:
     """Fine-tune behind the vault and save the release in the run's folder."""
+    folder = run.inside(CHECKPOINT)
     with progress("Training with privacy") as advance:
         release = synthesis.fit(
-            plan, vault, pretrained=pretrained, folder=run.inside(CHECKPOINT), resume=resume, progress=advance
+            plan, vault, pretrained=pretrained, folder=folder, resume=resume, progress=advance, device=device
         )
+    return keep(run, release)
+
+
+def keep(run: RunFolder, release: Release[Value]) -> Release[Value]:
+    """Save the release in the run's folder, which needs no checkpoint from then on."""
     hub.save(release, run.inside(MODEL))
     run.remove(CHECKPOINT)
     return release
@@ -41,27 +54,35 @@ def trained(run: RunFolder) -> bool:
     return run.inside(MODEL).exists()
 
 
-def load(run: RunFolder) -> Release[synthesis.Synthesizer]:
-    """The release that `train` saved."""
+def load(run: RunFolder) -> Release[Any]:
+    """The release that `keep` saved."""
     return hub.load(run.inside(MODEL))
 
 
 def publish(
-    run: RunFolder, release: Release[synthesis.Synthesizer], rows: int, *, seed: int
+    run: RunFolder, release: Release[Any], rows: int, *, seed: int, **sampling: Any
 ) -> Mapping[str, NDArray[Any]]:
-    """Write certificate and synthetic dataset into the run's folder, and return the dataset's columns."""
+    """Write certificate and synthetic dataset into the run's folder, and return the dataset's columns.
+
+    Args:
+        run: the folder.
+        release: of a synthesizer.
+        rows, seed: how many are sampled, and how.
+        sampling: what else this synthesizer's `sample` takes.
+    """
     certificate = release.certificate
     certify(run, certificate)
     with progress(f"Sampling {rows:,} rows and writing the dataset"):
-        data = release.value.sample(rows, seed=seed)
+        data = release.value.sample(rows, seed=seed, **sampling)
         root = run.inside(DATASETS)
         if not (root / DATASET).exists():
             root.mkdir(exist_ok=True)
             data.to_minari(DATASET, root=root, certificate=certificate.to_json(), description=certificate.sentence)
-    return data.columns
+    columns: Mapping[str, NDArray[Any]] = data.columns
+    return columns
 
 
-def report(release: Release[synthesis.Synthesizer], title: str, sections: Mapping[str, Any]) -> Report:
+def report(release: Release[Any], title: str, sections: Mapping[str, Any]) -> Report:
     """The report of a release: its certificate, and whatever sections were measured."""
     return Report(title=title, certificate=release.certificate.to_json(), verify=VERIFY, **sections)
 
@@ -76,6 +97,9 @@ def closing(run: RunFolder) -> None:
     say(f"More     tacit sample --model {folder / MODEL} --count 1000000 --out ROWS")
 
 
-def size_of(release: Release[synthesis.Synthesizer]) -> tuple[str, str]:
-    """The model's size, for a report."""
-    return "Parameters", f"{sum(int(np.prod(weight.shape)) for weight in release.value.weights.values()):,}"
+def size_of(release: Release[Any]) -> tuple[str, str]:
+    """How many numbers the release holds, for a report."""
+    value = release.value
+    if isinstance(value, synthesis.Synthesizer):
+        return "Parameters", f"{sum(int(np.prod(weight.shape)) for weight in value.weights.values()):,}"
+    return "Released numbers", f"{sum(array.size for array in value.arrays().values()):,}"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tacit import hub
-from tacit.cli.commands import Sample
 from tacit.cli.console import progress, say
+from tacit.cli.synthesis_commands import Sample
 from tacit.errors import DataError, FileError
-from tacit.methods.synthesis.synthesizer import Synthesizer
 
 
 def sample(command: Sample) -> None:
@@ -32,7 +31,7 @@ def sample(command: Sample) -> None:
             remedy="leave --root out",
         )
     release = hub.load(command.model)
-    if not isinstance(release.value, Synthesizer):
+    if not hasattr(release.value, "sample_columns"):
         moves = hasattr(release.value, "generate")
         raise FileError(
             f"the release is a {'simulator of movement' if moves else 'policy'}, and rows come from a synthesizer",

@@ -1,9 +1,9 @@
 """Save and load releases: safetensors, JSON, the certificate and a card; never pickle.
 
-Four kinds of release have a folder: a synthesizer (`tacit.synthesis`), a policy that people taught
-(`tacit.policy_gradient`), one that experts taught (`tacit.experts`) and a simulator of movement
-(`tacit.methods.imitation`). Beside them there are folders of the experts' own policies, one file each (`save_experts`,
-`load_experts`), which are no release.
+Five kinds of release have a folder: a synthesizer (`tacit.synthesis`), one of its baselines
+(`tacit.methods.synthesis.baselines`), a policy that people taught (`tacit.policy_gradient`), one that experts taught
+(`tacit.experts`) and a simulator of movement (`tacit.methods.imitation`). Beside them there are folders of the experts'
+own policies, one file each (`save_experts`, `load_experts`), which are no release.
 """
 
 from __future__ import annotations
@@ -50,6 +50,10 @@ _LARGEST_CONFIG = 1_000_000
 _COMMON = frozenset({"kind", "plan", "sha256"})
 _KINDS = {
     "synthesis": ("tacit.methods.synthesis.synthesizer.Synthesizer",),
+    "baselines": (
+        "tacit.methods.synthesis.baselines.released.TableSynthesizer",
+        "tacit.methods.synthesis.baselines.pate_gan.GanSynthesizer",
+    ),
     "policy": ("tacit.methods.policy_gradient.learned.Learned",),
     "experts": ("tacit.methods.experts.learned.Learned",),
     "imitation": (
@@ -122,7 +126,7 @@ def save(release: Release[Any], folder: str | os.PathLike[str], *, notes: Mappin
 
 
 def load(folder: str | os.PathLike[str]) -> Release[Any]:
-    """Read what `save` wrote: a `Synthesizer`, a `Learned` policy or a `Simulator`; the certificate is verified.
+    """Read what `save` wrote: a synthesizer, a `Learned` policy or a `Simulator`; the certificate is verified.
 
     Raises:
         FileError: a file is missing, truncated, edited, of another kind, or a link to outside the folder.

@@ -23,12 +23,15 @@ class Nearest:
         others: [Q] quantiles of its distance to the nearest of as many records that nothing was learned from.
         nearer: share of rows nearer to one of the former (a tie counts half), and the low and high end of its interval;
             a half is what rows have that copy nobody.
-        unit: what a distance of 1 is.
+        copies, rows: how many synthetic rows equal a record that was learned from, and how many were looked at.
+        unit: what distances are measured in.
     """
 
     protected: Array
     others: Array
     nearer: tuple[float, float, float]
+    copies: int
+    rows: int
     unit: str
 
     def __post_init__(self) -> None:

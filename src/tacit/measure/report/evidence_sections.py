@@ -102,11 +102,12 @@ def _nearest(found: Nearest) -> dict[str, Any]:
         "chart": line_chart(
             lines,
             title=f"Distance to the nearest record: {ends}",
-            x=Axis(f"distance to the nearest record, {found.unit}", _CLOSEST * top, top, log=True),
+            x=Axis(f"distance, {found.unit}", _CLOSEST * top, top, log=True),
             y=Axis("synthetic rows within it, %", 0.0, 100.0),
         ),
         "legend": [("to a record that was learned from", "synthetic"), ("to one that was not", "control-0")],
         "share": f"{share} of the rows are nearer to a record that was learned from.",
+        "copies": f"Rows that equal a record: {found.copies or 'none'} of {found.rows:,}.",
         "words": f"The 95 % interval is {low} to {high}; 50 % is what rows have that copy nobody.",
     }
 

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.spec import Box, PublicSpec
+from tacit.envs.evaluation import Policies
 from tacit.measure.controls import independent_columns, uniform_table
 from tacit.measure.dynamics import Dynamics, dynamics
 from tacit.measure.fidelity import ceiling, correlations, fidelity, flatten
 from tacit.measure.report.content import Correlation, Curve, Histogram, Kind, Map, Points, Return, Score, histogram
-from tacit.measure.utility import Policies, Starts, evaluate, interval
+from tacit.measure.utility import Starts, evaluate, interval
 
 if TYPE_CHECKING:
     from tacit.envs.maze import Layout
@@ -45,6 +46,7 @@ def sections(
     reference: Table | None,
     *,
     seed: int,
+    controls: Named | None = None,
     names: Sequence[tuple[str, str]] | None = None,
 ) -> dict[str, Any]:
     """A report's fields on columns and closeness.
@@ -54,6 +56,7 @@ def sections(
         synthetic: the released rows.
         reference: simulated rows to compare with, or None (private records are never compared with).
         seed: of the controls and of the split for the ceiling.
+        controls: (label, table) to compare with; None makes those of `ignorant`.
         names: (name, unit) of each scalar column; None makes them from the fields' names.
     """
     found: dict[str, Any] = {
@@ -61,12 +64,12 @@ def sections(
         "correlation": correlation(synthetic, reference, names=names),
     }
     if reference is not None:
-        scores = closeness(synthetic, reference, controls(spec, reference, len(synthetic["rewards"]), seed), seed=seed)
-        found |= {"reference": "simulated", "scores": scores}
+        others = ignorant(spec, reference, len(synthetic["rewards"]), seed) if controls is None else controls
+        found |= {"reference": "simulated", "scores": closeness(synthetic, reference, others, seed=seed)}
     return found
 
 
-def controls(spec: PublicSpec, reference: Table, rows: int, seed: int) -> Named:
+def ignorant(spec: PublicSpec, reference: Table, rows: int, seed: int) -> Named:
     """Tables that know less than the synthetic one: the reference's columns on their own, and the bounds alone."""
     chosen = np.random.default_rng(seed).integers(len(reference["rewards"]), size=rows)
     some = {name: np.asarray(reference[name])[chosen] for name in reference}

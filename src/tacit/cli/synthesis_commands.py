@@ -1,0 +1,134 @@
+"""The commands about synthetic transitions, as `commands` has the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tyro.conf import Positional
+
+from tacit.units import Relation
+
+Baseline = Literal["mst", "aim", "pgm", "privsyn", "pate-gan"]
+"""Methods that learn from private records alone, to compare with."""
+SynthesisMethod = Literal["privorl", "mst", "aim", "pgm", "privsyn", "pate-gan", "pre-pate-gan"]
+"""Methods of `tacit synthesize`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """The whole library in a few minutes: simulated private maze data, a synthetic dataset, its report and certificate.
+
+    Args:
+        out: folder of the run; everything is written there.
+        epsilon: the promise to every transition, at delta 1e-7.
+        seed: of the simulated data, of sampling and of the agents (never of the privacy noise, which is secret).
+        quick: a tiny run of seconds, to see that everything works; its figures mean nothing.
+        compare: other synthesizers to learn from the same data at the same epsilon: mst, aim, pgm, privsyn, pate-gan.
+        audit: also attack the release, and train once more with planted records for a lower bound on epsilon.
+        resume: go on with a run that was interrupted.
+    """
+
+    out: Path
+    epsilon: float = 1.0
+    seed: int = 0
+    quick: bool = False
+    compare: tuple[Baseline, ...] = ()
+    audit: bool = False
+    resume: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Synthesize:
+    """Learn a synthesizer of transitions with differential privacy, and write a synthetic dataset and its certificate.
+
+    Args:
+        data: folder of the private records (`tacit data import` writes one).
+        out: folder of the run; it will hold nothing private.
+        unit: what one protected unit is, in the singular ("patient").
+        relation: what neighbouring data sets differ in: a unit is present or absent, or exchanged for another.
+        population: how many units there could be, as the public knows; never counted from the data.
+        epsilon: the promise to every unit.
+        delta: its slack; it must be below 1 / population.
+        method: "privorl" (a diffusion model), or to compare with: "mst", "aim" and "pgm" (graphical models of noisy
+            marginals), "privsyn" (noisy marginals, gradually adapted), "pate-gan" and "pre-pate-gan" (a generator that
+            learns from noisy votes of teachers; the latter begins with public records).
+        ledger: file of the budget of these records; by default beside the data folder (DATA.ledger).
+        budget_epsilon: the whole budget of the records, when the ledger is new (by default: this release alone).
+        budget_delta: likewise.
+        public: folder of public records of the same shape to pre-train on. Before that it is checked that none of them
+            is a private one; the look is noted in the ledger.
+        provenance: where the public records come from and why they hold no private one; it is printed in the
+            certificate.
+        steps: number of noisy gradients, or of batches of noisy votes.
+        batch: expected number of units in a noisy gradient.
+        clip: bound on the norm of a unit's gradient.
+        rows_per_unit: rows of one unit in a noisy gradient.
+        noise_draws: diffusion noise draws averaged for each row.
+        width: width of the network.
+        depth: depth of the network.
+        learning_rate: of Adam on the noisy gradients.
+        bins: bins of a column, for the methods of marginals.
+        teachers: how many there are, for the methods of votes.
+        device: where the diffusion model is trained and sampled: cpu, or an accelerator such as cuda.
+        rows: how many synthetic transitions to write.
+        holdout: folder of records of the same kind that nothing is learned from, to see whether records were copied.
+        nonprivate_diagnostics: also compute closeness to the records WITHOUT privacy for the curator, under
+            OUT/private/.
+        seed: of sampling and public pre-training (never of the privacy noise, which is secret).
+        resume: go on with a run that was interrupted; give the same options.
+        dry_run: print the promise and stop: no file is opened and nothing is spent.
+    """
+
+    data: Positional[Path]
+    out: Path
+    unit: str
+    relation: Relation
+    population: int
+    epsilon: float
+    delta: float
+    method: SynthesisMethod = "privorl"
+    ledger: Path | None = None
+    budget_epsilon: float | None = None
+    budget_delta: float | None = None
+    public: Path | None = None
+    provenance: str | None = None
+    steps: int | None = None
+    batch: float | None = None
+    clip: float | None = None
+    rows_per_unit: int | None = None
+    noise_draws: int | None = None
+    width: int | None = None
+    depth: int | None = None
+    learning_rate: float | None = None
+    bins: int | None = None
+    teachers: int | None = None
+    device: str = "cpu"
+    rows: int = 100_000
+    holdout: Path | None = None
+    nonprivate_diagnostics: bool = False
+    seed: int = 0
+    resume: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """Draw more synthetic transitions from a released model; this costs no privacy.
+
+    Args:
+        model: folder of the model (RUN/model).
+        count: how many transitions.
+        seed: of the sampling.
+        out: folder to write, in tacit's own format; it must not exist.
+        minari: write a Minari dataset of this id instead (name-v0).
+        root: folder of the Minari datasets; otherwise Minari's own.
+    """
+
+    model: Path
+    count: int
+    seed: int = 0
+    out: Path | None = None
+    minari: str | None = None
+    root: Path | None = None

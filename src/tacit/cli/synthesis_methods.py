@@ -1,0 +1,189 @@
+"""What `tacit synthesize --method` means: which options a method has, its plan, and how it learns."""
+
+from __future__ import annotations
+
+import dataclasses
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tacit.cli.console import Interrupted, progress
+from tacit.cli.folders import RunFolder
+from tacit.cli.synthesis_commands import SynthesisMethod, Synthesize
+from tacit.data.spec import PublicSpec
+from tacit.data.store import read_spec
+from tacit.errors import PlanError
+from tacit.methods import synthesis
+from tacit.methods.synthesis import Plan, Pretraining
+from tacit.methods.synthesis.baselines.cut import Cut
+from tacit.privacy.release import Release
+from tacit.units import Unit
+
+if TYPE_CHECKING:
+    from tacit.cli.outcome import Stopwatch
+    from tacit.data.trajectories import Trajectories
+    from tacit.privacy.vault import Vault
+
+PRIVORL: SynthesisMethod = "privorl"
+_HOMES = {"pate-gan": "pate_gan", "pre-pate-gan": "pate_gan"}
+"""Modules of the baselines that are not called like the method."""
+
+
+_SHARED = ("rows_per_unit",)
+_OURS = (*_SHARED, "steps", "clip", "noise_draws", "width", "depth", "learning_rate")
+_MARGINALS = (*_SHARED, "bins")
+_VOTES = ("steps", "teachers")
+_PUBLIC = ("public", "provenance")
+_OPTIONS: dict[SynthesisMethod, tuple[str, ...]] = {
+    PRIVORL: (*_OURS, "batch", *_PUBLIC),
+    "mst": _MARGINALS,
+    "aim": _MARGINALS,
+    "privsyn": _MARGINALS,
+    "pgm": _SHARED,
+    "pate-gan": _VOTES,
+    "pre-pate-gan": (*_VOTES, *_PUBLIC),
+}
+"""Options that set fields of the method's plan."""
+
+
+def require_sound(command: Synthesize) -> None:
+    """Refuse options that the method does not have, and public records without their provenance.
+
+    Raises:
+        PlanError: the first such option.
+    """
+    for name in dict.fromkeys(option for options in _OPTIONS.values() for option in options):
+        if getattr(command, name) is not None and name not in _OPTIONS[command.method]:
+            raise _meaningless(f"--{name.replace('_', '-')}", f"a method that has it, not {command.method}")
+    if command.device != "cpu" and command.method != PRIVORL:
+        raise _meaningless("--device", f"{PRIVORL}, the method that an accelerator makes faster")
+    if (command.public is None) != (command.provenance is None):
+        raise PlanError(
+            "public records and their provenance do not go together",
+            where="synthesize",
+            expected="--public and --provenance, or neither",
+            remedy="say where the public records come from and why they hold no private one",
+        )
+    if command.method == "pre-pate-gan" and command.public is None:
+        raise PlanError(
+            "pre-pate-gan begins with public records, and there are none",
+            where="synthesize",
+            expected="--public and --provenance",
+            remedy="name them, or take pate-gan",
+        )
+
+
+def planned(command: Synthesize) -> Any:
+    """The calibrated plan of a command.
+
+    No file is touched, but for the public bounds of the records where the method cuts columns by them (`cuts`).
+
+    Raises:
+        PlanError: an option is out of range, or one is missing that another needs.
+        DataError: the bounds do not say how large a step is.
+        FileError: the folder holds no records.
+    """
+    require_sound(command)
+    unit = Unit(command.unit, command.relation, command.population)
+    plan = _ours(command, unit) if command.method == PRIVORL else _theirs(command)
+    return plan.calibrate(unit=unit, epsilon=command.epsilon, delta=command.delta)
+
+
+def learner(method: SynthesisMethod) -> Any:
+    """The module with the method's `fit`."""
+    if method == PRIVORL:
+        return synthesis
+    return import_module(f"tacit.methods.synthesis.baselines.{_HOMES.get(method, method)}")
+
+
+def cuts(method: SynthesisMethod) -> bool:
+    """Whether the plan of the method cuts columns by the public bounds of the records."""
+    return "teachers" not in _OPTIONS[method] and method != PRIVORL
+
+
+def baseline_plan(method: SynthesisMethod, spec: PublicSpec | None, *, bins: int | None = None) -> Any:
+    """The plan of a baseline with its own settings, not calibrated; the bounds are for a method that `cuts`."""
+    home = learner(method)
+    if spec is None or not cuts(method):
+        return home.PateGanPlan()
+    if method == "pgm":
+        return home.PgmPlan.paper(spec)
+    cut = Cut(spec) if bins is None else Cut(spec, bins=bins)
+    return getattr(home, {"mst": "MstPlan", "aim": "AimPlan", "privsyn": "PrivSynPlan"}[method])(cut=cut)
+
+
+def fitted(
+    command: Synthesize, plan: Any, vault: Vault, public: Trajectories | None, run: RunFolder, watch: Stopwatch
+) -> Release[Any]:
+    """The release of the method, saved in the run's folder; public records come first.
+
+    Raises:
+        Interrupted: a method that keeps no checkpoint was stopped after the ledger was charged.
+    """
+    from tacit.cli import runs
+
+    learns = learner(command.method)
+    with watch.phase("Public pre-training"):
+        start = None if public is None else _start(command, learns, plan, public, vault.spec)
+    with watch.phase("Training with privacy"):
+        if command.method == PRIVORL:
+            return runs.train(run, plan, vault, pretrained=start, resume=command.resume, device=command.device)
+        before = len(vault.ledger.entries())
+        try:
+            with progress("Training with privacy") as advance:
+                begun = {} if start is None else {"pretrained": start}
+                release: Release[Any] = learns.fit(plan, vault, seed=command.seed, progress=advance, **begun)
+        except KeyboardInterrupt:
+            if len(vault.ledger.entries()) > before:
+                path = vault.ledger.path
+                raise Interrupted(f"what was charged stays charged (see tacit ledger show {path})") from None
+            raise
+        return runs.keep(run, release)
+
+
+def _start(command: Synthesize, learns: Any, plan: Any, public: Trajectories, spec: PublicSpec) -> Any:
+    """The starting point from public records that the plan declares."""
+    encoder = synthesis.Encoder.from_public(spec, public.columns)
+    with progress("Training on the public records") as advance:
+        if command.method == PRIVORL:
+            return synthesis.pretrain(
+                plan, encoder, public.columns, seed=command.seed, progress=advance, device=command.device
+            )
+        return learns.pretrain_gan(plan, encoder, public.columns, seed=command.seed, progress=advance)
+
+
+def _ours(command: Synthesize, unit: Unit) -> Plan:
+    plan = Plan()
+    changes = _given(command, plan, _OURS)
+    if command.batch is not None:
+        changes["rate"] = command.batch / unit.size
+    if command.provenance is not None:
+        changes["pretraining"] = Pretraining(provenance=command.provenance)
+    return dataclasses.replace(plan, **changes)
+
+
+def _theirs(command: Synthesize) -> Any:
+    spec = read_spec(command.data)[0] if cuts(command.method) else None
+    plan = baseline_plan(command.method, spec, bins=command.bins)
+    options = tuple(name for name in _OPTIONS[command.method] if name not in ("bins", *_PUBLIC))
+    changes = _given(command, plan, options)
+    if command.provenance is not None:
+        changes["pretraining"] = learner(command.method).GanPretraining(provenance=command.provenance)
+    return dataclasses.replace(plan, **changes)
+
+
+def _given(command: Synthesize, plan: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    """Fields of a plan that the command sets; fewer steps have a shorter beginning."""
+    changes = {name: value for name in names if (value := getattr(command, name)) is not None}
+    if "steps" in changes:
+        begins = "warmup" if command.method == PRIVORL else "hold"
+        changes[begins] = min(getattr(plan, begins), changes["steps"] // 10)
+    return changes
+
+
+def _meaningless(option: str, expected: str) -> PlanError:
+    return PlanError(
+        f"{option} has no meaning here",
+        where="synthesize",
+        expected=f"it with {expected}",
+        remedy=f"leave {option} out",
+    )

@@ -1,0 +1,200 @@
+"""`tacit synthesize --method`: every synthesizer keeps the same promises, and options that one has not are refused."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_synthesize import CANARY, PROMISE, SPEC, write_records
+
+from tacit import hub
+from tacit.cli import main
+from tacit.data.trajectories import Trajectories
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.ledger import Ledger
+
+METHODS = {
+    "mst": ("--bins", "4"),
+    "aim": ("--bins", "4"),
+    "pgm": (),
+    "privsyn": ("--bins", "4"),
+    "pate-gan": ("--teachers", "2", "--steps", "3"),
+}
+FEW = ("--rows", "40")
+
+
+@pytest.fixture
+def folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """Imported records: `visits` and `others` of private patients, `toys` and `more` that are declared simulated."""
+    (tmp_path / "spec.json").write_text(json.dumps(SPEC))
+    for seed, (name, words) in enumerate(
+        (("visits", ()), ("others", ()), ("toys", ("--simulated",)), ("more", ("--simulated",)))
+    ):
+        write_records(tmp_path / f"{name}.csv", seed=seed)
+        line = ["data", "import", str(tmp_path / f"{name}.csv"), "--unit", "patient", *words]
+        assert main([*line, "--spec", str(tmp_path / "spec.json"), "--out", str(tmp_path / name)]) == 0
+    capsys.readouterr()
+    return tmp_path
+
+
+def synthesize(folders: Path, data: str, *words: str) -> int:
+    return main(["synthesize", str(folders / data), *PROMISE, *FEW, *words, "--out", str(folders / "run")])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_releases_rows_with_a_certificate(
+    method: str, folders: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if method in ("mst", "aim", "pgm"):
+        pytest.importorskip("mbi")
+    assert synthesize(folders, "visits", "--method", method, *METHODS[method]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.index("promises (4, 0.0001)") < captured.out.index("Open ")
+    certificate = Certificate.load(folders / "run" / "certificate.json")
+    assert certificate.verify().private
+    assert 3.5 < certificate.epsilon <= 4.0
+    assert Ledger.read(folders / "visits.ledger").spent()[0] == pytest.approx(certificate.epsilon, rel=1e-5)
+    report = json.loads((folders / "run" / "run.json").read_text())["report"]
+    assert report["reference"] is None
+    assert [name for name, _ in report["costs"]] == ["Released numbers"]  # times could depend on records
+    for path in (folders / "run").rglob("*"):
+        assert path.is_dir() or CANARY.encode() not in path.read_bytes(), path.name
+
+    value = hub.load(folders / "run" / "model").value
+    ours = value.sample_columns(40, seed=0)
+    assert set(np.unique(ours["actions"])) <= {0, 1, 2}
+    assert main(["sample", "--model", str(folders / "run" / "model"), "--count", "7", "--out", str(folders / "x")]) == 0
+    assert Trajectories.open(folders / "x").counts()["transitions"] == 7
+    assert synthesize(folders, "visits", "--method", method, *METHODS[method], "--resume") == 0
+    assert "The run was finished already." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--method", "privsyn", "--steps", "3"), "--steps has no meaning here"),
+        (("--method", "pate-gan", "--bins", "4"), "--bins has no meaning here"),
+        (("--method", "pgm", "--bins", "4"), "--bins has no meaning here"),
+        (("--bins", "4"), "--bins has no meaning here; expected it with a method that has it, not privorl"),
+        (("--teachers", "4"), "--teachers has no meaning here"),
+        (("--method", "privsyn", "--public", "more", "--provenance", "made up"), "--public has no meaning here"),
+        (("--method", "privsyn", "--device", "cuda"), "--device has no meaning here"),
+        (("--method", "pre-pate-gan"), "pre-pate-gan begins with public records, and there are none"),
+        (("--method", "privsyn", "--bins", "1"), "bins is 1; expected a whole number >= 4"),
+        (("--method", "pate-gan", "--teachers", "0"), "teachers is 0"),
+        (("--device", "cuda:77"), "there is no device 'cuda:77'"),
+        (("--holdout", "others"), "distances to private records are not differentially private"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused_and_cost_nothing(
+    words: tuple[str, ...],
+    message: str,
+    folders: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(folders)
+    before = sorted(folders.rglob("*"))
+    assert synthesize(folders, "visits", *words) != 0
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert message in error
+    assert error.startswith("tacit: ")
+    assert sorted(folders.rglob("*")) == before
+
+
+def test_the_promise_of_marginals_needs_the_public_bounds_alone(
+    folders: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folders / "visits" / "rewards.npy").unlink()
+    assert synthesize(folders, "visits", "--method", "privsyn", "--dry-run") == 0
+    assert capsys.readouterr().out.endswith("Dry run: no record was read and nothing was spent.\n")
+
+
+def test_public_records_that_are_private_ones_are_refused(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same visits under another name, with other rewards; the look leaves no ledger where nothing was promised."""
+    lines = (folders / "visits.csv").read_text().replace(",0.5,", ",0.25,")
+    (folders / "copies.csv").write_text(lines)
+    line = ["data", "import", str(folders / "copies.csv"), "--unit", "patient", "--spec", str(folders / "spec.json")]
+    assert main([*line, "--out", str(folders / "copies")]) == 0
+    public = ("--public", str(folders / "copies"), "--provenance", "Invented for a test.")
+    tiny = ("--steps", "2", "--batch", "200", "--width", "8", "--depth", "1")
+    assert synthesize(folders, "visits", *public, *tiny) == 2
+    error = capsys.readouterr().err
+    assert "public rows are also among the private records" in error
+    assert CANARY not in error
+    assert not (folders / "visits.ledger").exists()
+    assert not (folders / "run").exists()
+
+
+def test_a_look_for_overlap_is_noted_in_the_ledger(folders: Path) -> None:
+    public = ("--public", str(folders / "others"), "--provenance", "Invented for a test.")
+    gan = ("--method", "pre-pate-gan", "--teachers", "2", "--steps", "2")
+    with shortened():
+        assert synthesize(folders, "visits", *public, *gan) == 0
+    notes = [entry.payload for entry in Ledger.read(folders / "visits.ledger").entries() if entry.kind == "note"]
+    assert notes == [{"kind": "nonprivate", "text": "overlap of public and private rows"}]
+    certificate = Certificate.load(folders / "run" / "certificate.json")
+    assert any("Invented for a test." in line for line in certificate.not_covered)
+
+
+@contextmanager
+def shortened() -> Iterator[None]:
+    """Public pre-training of a GAN in two steps."""
+    home = importlib.import_module("tacit.methods.synthesis.baselines.pate_gan")
+    whole = home.GanPretraining
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(home, "GanPretraining", lambda provenance: whole(provenance=provenance, steps=2, batch=8))
+        yield
+
+
+def test_a_run_on_simulated_records_compares_with_them(folders: Path) -> None:
+    words = ("--method", "privsyn", "--bins", "4", "--holdout", str(folders / "more"))
+    assert synthesize(folders, "toys", *words) == 0
+    report = json.loads((folders / "run" / "run.json").read_text())["report"]
+    assert report["reference"] == "simulated"
+    nearest = report["nearest"]
+    assert nearest["nearer"][1] < nearest["nearer"][0] < nearest["nearer"][2]
+    assert nearest["rows"] == 40
+    assert [cost["label"] for cost in report["synthesizers"]] == ["privsyn"]
+    assert report["synthesizers"][0]["memory"] > 1e7
+    page = (folders / "run" / "report.html").read_text()
+    assert "Whether anybody was copied" in page
+
+
+def test_the_curators_figures_stay_under_private(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--method", "privsyn", "--bins", "4", "--holdout", str(folders / "others"), "--nonprivate-diagnostics")
+    assert synthesize(folders, "visits", *words) == 0
+    assert "NOT PRIVATE" in capsys.readouterr().out
+    (written,) = (folders / "run" / "private").iterdir()
+    found = json.loads(written.read_text())
+    assert found["banner"].startswith("PRIVATE")
+    assert set(found["result"]) == {"marginal", "correlation", "nearer to a record that was learned from, from", "to"}
+    notes = [
+        entry.payload["kind"] for entry in Ledger.read(folders / "visits.ledger").entries() if entry.kind == "note"
+    ]
+    assert notes == ["nonprivate"]
+    assert json.loads((folders / "run" / "run.json").read_text())["report"]["nearest"] is None
+
+
+def test_an_interrupted_baseline_says_what_is_lost(
+    folders: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = importlib.import_module("tacit.methods.synthesis.baselines.privsyn")
+    fit = home.fit
+
+    def interrupted(plan: object, vault: object, **options: object) -> None:
+        def stop(done: int, total: int) -> None:
+            raise KeyboardInterrupt
+
+        fit(plan, vault, **{**options, "progress": stop})
+
+    monkeypatch.setattr(home, "fit", interrupted)
+    assert synthesize(folders, "visits", "--method", "privsyn", "--bins", "4") == 130
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.startswith("tacit: Interrupted; what was charged stays charged (see tacit ledger show ")
+    assert Ledger.read(folders / "visits.ledger").spent()[0] > 3.9
