@@ -155,3 +155,30 @@ def test_a_units_rows_are_drawn_inside_it(tmp_path: Path) -> None:
     counts = [(np.abs(means - value) < 1e-3).sum() for value in expected]
     assert sum(counts) == 600
     assert max(abs(count - 100) for count in counts) < 5 * math.sqrt(100)
+
+
+def _watch_module(model: nn.Sequential, seen: list[object]) -> Any:
+    return model[0].register_forward_hook(lambda module, given, out: seen.append(given))
+
+
+def _watch_parameter(model: nn.Sequential, seen: list[object]) -> Any:
+    return model[0].weight.register_hook(seen.append)
+
+
+def _watch_everything(model: nn.Sequential, seen: list[object]) -> Any:
+    return nn.modules.module.register_module_forward_pre_hook(lambda module, given: seen.append(given))
+
+
+@pytest.mark.parametrize("watch", [_watch_module, _watch_parameter, _watch_everything])
+def test_a_watched_model_is_refused_before_a_step_is_claimed(tmp_path: Path, watch: Any) -> None:
+    vault = open_vault(tmp_path, [[1.0], [2.0]])
+    run = vault.reserve(priced(vault, noise_multiplier=1.0))
+    model, seen = model_of(), list[object]()
+    vault.noisy_gradient(run, "sum", [model], Plain())
+    handle = watch(model, seen)
+    with pytest.raises(DoorError, match="hooks"):
+        vault.noisy_gradient(run, "sum", [model], Plain())
+    handle.remove()
+    assert seen == []
+    assert vault.steps_left(run, "sum") == 9
+    vault.noisy_gradient(run, "sum", [model], Plain())

@@ -99,6 +99,28 @@ def clipped_sum(
     return flat
 
 
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+_TENSOR_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+
+
+def require_unwatched(model: nn.Module) -> None:
+    """Refuse a model on which somebody else's hooks are: they would be called with private rows.
+
+    Raises:
+        DoorError: a module, a parameter or PyTorch as a whole has hooks.
+    """
+    everywhere = any(getattr(nn.modules.module, f"_global{name}", None) for name in _HOOKS)
+    modules = (getattr(module, name, None) for module in model.modules() for name in _HOOKS)
+    tensors = (getattr(tensor, name, None) for tensor in model.parameters() for name in _TENSOR_HOOKS)
+    if everywhere or any(modules) or any(tensors):
+        raise DoorError(
+            "the model has hooks, which would see private rows",
+            where="noisy_gradient",
+            expected="a model that nobody watches, as a profiler or logger does",
+            remedy="remove the hooks (handle.remove()) before the door is called",
+        )
+
+
 def assign_gradient(model: nn.Module, flat: Tensor) -> None:
     """Let every trainable parameter's `.grad` be its view of `flat` [P], without a copy.
 

@@ -137,12 +137,13 @@ class Vault(Paying):
 
         Raises:
             PlanExhausted: no step is left.
-            DoorError: the model or the objective mixes units, or a trainable parameter got no fresh norm.
+            DoorError: the model or the objective mixes units, a trainable parameter got no fresh norm, or somebody's
+            hooks are on the model.
         """
         import torch
 
         from tacit.privacy.generator import secret_generator
-        from tacit.privacy.gradients import clipped_sum
+        from tacit.privacy.gradients import clipped_sum, require_unwatched
 
         spec = run.sum_part(part)
         sizes = {sum(p.numel() for p in model.parameters() if p.requires_grad) for model in models}
@@ -150,6 +151,7 @@ class Vault(Paying):
             expected = f"{len(self.ledgers)} of one size: one a ledger"
             raise DoorError(f"{len(models)} models", where=part, expected=expected, remedy="pass [model]")
         for model in models:
+            require_unwatched(model)
             self._trials.objective(spec, model, objective)
         self._remember(run, self._trials.foreign)
         self._take(run, spec)
