@@ -83,7 +83,7 @@ class Gan:
 
     def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
         """Pre-train, fit through the doors, sample."""
-        raw = pate_gan.PateGanPlan(steps=10, warmup=2) if scale.quick else pate_gan.PateGanPlan()
+        raw = pate_gan.PateGanPlan(steps=10, hold=2) if scale.quick else pate_gan.PateGanPlan()
         if self.public:
             steps = {"steps": 20} if scale.quick else {}
             raw = replace(raw, pretraining=pate_gan.GanPretraining(provenance=here.provenance, **steps))
