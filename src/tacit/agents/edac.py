@@ -60,12 +60,12 @@ class EdacConfig:
         PlanError: a value is outside its range.
     """
 
-    steps: int = 6_000
+    steps: int = 5_000
     batch: int = 128
     width: int = 64
     critics: int = 5
     discount: float = 0.99
-    diversity: float = 1.0
+    diversity: float = 0.2
     temperature: float = 0.1
     learning_rate: float = 1e-3
     target_rate: float = 0.02

@@ -52,11 +52,11 @@ class Td3BcConfig:
         PlanError: a value is outside its range.
     """
 
-    steps: int = 12_000
+    steps: int = 10_000
     batch: int = 128
     width: int = 64
     discount: float = 0.99
-    alpha: float = 5.0
+    alpha: float = 20.0
     policy_noise: float = 0.2
     noise_clip: float = 0.5
     policy_every: int = 2
