@@ -234,17 +234,24 @@ LARGE = np.array([0.0, -(2.0**17) + 4.0, 0.0])
 
 @pytest.mark.parametrize("units", [4, 5, 6])
 @pytest.mark.parametrize(
-    "query",
+    ("sigma", "expected", "weights", "offsets"),
     [
-        Choice(((0,), (0,)), (np.zeros(3), np.zeros(3)), (1.7e308, 1e300), (4.0, 0.0), 1),  # w q overflows at 6 units
-        Choice(((0,), (0,)), (np.zeros(3), np.zeros(3)), (5e-324, 5e-324), (5.0, 5.0), 900),  # max w s is 0
-        Choice(((0,), (0,)), (LARGE, np.zeros(3)), (1.0, 1.0), (-(2.0**70), -(2.0**70)), 1),  # the offset's digits
+        (10.0, np.zeros(3), (1.7e308, 1e300), (4.0, 0.0)),  # w q overflows at 6 units
+        (1 / 3, np.zeros(3), (5e-324, 5e-324), (5.0, 5.0)),  # max w sigma is 0
+        (10.0, LARGE, (1.0, 1.0), (-(2.0**70), -(2.0**70))),  # the offset's digits
     ],
     ids=["overflow", "underflow", "offset"],
 )
-def test_no_public_number_drowns_the_randomness_of_a_choice(tmp_path: Path, units: int, query: Choice) -> None:
-    sigma = 10.0 * math.sqrt(query.quanta)
-    vault, run = opened(tmp_path, [[1.0]] * units, noise_multiplier=sigma, steps=200 * query.quanta)
+def test_no_public_number_drowns_the_randomness_of_a_choice(
+    tmp_path: Path,
+    units: int,
+    sigma: float,
+    expected: np.ndarray,
+    weights: tuple[float, float],
+    offsets: tuple[float, float],
+) -> None:
+    query = Choice(((0,), (0,)), (expected, np.zeros(3)), weights, offsets, 1)
+    vault, run = opened(tmp_path, [[1.0]] * units, noise_multiplier=sigma, steps=60)
     with contextlib.suppress(DoorError):  # refused, which is as good
         drawn = {int(vault.measure(run, "cells", query)[0]) for _ in range(60)}
         assert drawn == {0, 1}  # each has a probability of more than a tenth, whatever the units
