@@ -225,3 +225,14 @@ def test_a_device_that_is_not_there_costs_nothing(call: str, tmp_path: Path) -> 
     with pytest.raises(HardwareError, match="cuda:99"):
         calls[call]()
     assert vault.ledger.spent() == (0.0, 0.0)
+
+
+def test_constants_of_rows_that_nobody_declared_are_refused(tmp_path: Path) -> None:
+    vault, plan = vault_in(tmp_path), plan_of()
+    encoder = synthesis.Encoder.from_public(vault.spec, COLUMNS)
+    start = synthesis.pretrain(plan, encoder, None, seed=0)
+    if encoder == synthesis.Encoder.from_bounds(vault.spec):
+        pytest.fail("public rows make no difference here, so that this test would show nothing")
+    with pytest.raises(PlanError, match="no pre-training declares"):
+        synthesis.fit(plan, vault, pretrained=start)
+    assert vault.ledger.spent()[0] == 0

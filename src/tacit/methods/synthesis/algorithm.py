@@ -213,6 +213,13 @@ def _start(plan: Plan, vault: Vault, pretrained: Pretrained | None) -> Denoiser:
             expected="an encoder of the private data's own public spec",
             remedy="build the encoder with Encoder.from_bounds(vault.spec)",
         )
+    if declared == "none" and start.encoder != Encoder.from_bounds(vault.spec):
+        raise PlanError(
+            "the encoder's constants come from rows that no pre-training declares",
+            where="synthesis.fit",
+            expected="an encoder made from the bounds alone, where the plan has no pre-training",
+            remedy="use Encoder.from_bounds(vault.spec), or declare the public rows in plan.pretraining",
+        )
     return start.model(plan)
 
 
