@@ -38,7 +38,7 @@ class GanPretraining:
     batch: int = 512
     learning_rate: float = 1e-3
     penalty: float = 0.05
-    generator_rate: float = 1e-4
+    generator_rate: float = 8e-6
 
     def __post_init__(self) -> None:
         declared = bool(self.provenance.strip())
