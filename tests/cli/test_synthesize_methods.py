@@ -82,7 +82,8 @@ def test_every_method_releases_rows_with_a_certificate(
         (("--method", "pgm", "--bins", "4"), "--bins has no meaning here"),
         (("--bins", "4"), "--bins has no meaning here; expected it with a method that has it, not privorl"),
         (("--teachers", "4"), "--teachers has no meaning here"),
-        (("--method", "privsyn", "--public", "more", "--provenance", "made up"), "--public has no meaning here"),
+        (("--method", "pgm", "--public", "more", "--provenance", "made up"), "--public has no meaning here"),
+        (("--method", "privsyn", "--public", "visits", "--provenance", "made up"), "records are the private ones"),
         (("--method", "privsyn", "--device", "cuda"), "--device has no meaning here"),
         (("--method", "pre-pate-gan"), "pre-pate-gan begins with public records, and there are none"),
         (("--method", "privsyn", "--bins", "1"), "bins is 1; expected a whole number >= 4"),
@@ -112,7 +113,7 @@ def test_the_promise_of_marginals_needs_the_public_bounds_alone(
 ) -> None:
     (folders / "visits" / "rewards.npy").unlink()
     assert synthesize(folders, "visits", "--method", "privsyn", "--dry-run") == 0
-    assert capsys.readouterr().out.endswith("Dry run: no record was read and nothing was spent.\n")
+    assert capsys.readouterr().out.endswith("Dry run: no private record was read and nothing was spent.\n")
 
 
 def test_public_records_that_are_private_ones_are_refused(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,6 +141,21 @@ def test_a_look_for_overlap_is_noted_in_the_ledger(folders: Path) -> None:
     assert notes == [{"kind": "nonprivate", "text": "overlap of public and private rows"}]
     certificate = Certificate.load(folders / "run" / "certificate.json")
     assert any("Invented for a test." in line for line in certificate.not_covered)
+
+
+def test_bins_are_chosen_by_public_records(folders: Path) -> None:
+    public = ("--public", str(folders / "others"), "--provenance", "Invented for a test.")
+    assert synthesize(folders, "visits", *public, "--method", "privsyn", "--bins", "4") == 0
+    certificate = Certificate.load(folders / "run" / "certificate.json")
+    cut = certificate.to_json()["plan"]["cut"]
+    assert cut["provenance"] == "Invented for a test."
+    assert cut["edges"]
+    assert any("Invented for a test." in line for line in certificate.not_covered)
+    notes = [
+        entry.payload["kind"] for entry in Ledger.read(folders / "visits.ledger").entries() if entry.kind == "note"
+    ]
+    assert notes == ["nonprivate"]
+    assert hub.load(folders / "run" / "model").value.plan.cut.provenance == "Invented for a test."
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from tacit.measure.report import Attack, Audit, Cost, records
 from tacit.measure.report.tables import Table
 from tacit.methods import synthesis
 from tacit.methods.synthesis import Plan, Synthesizer
+from tacit.methods.synthesis.baselines import Cut
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.vault import Vault
 
@@ -48,8 +49,8 @@ def compared(
     costs = []
     for method in methods:
         watch = Stopwatch()
-        plan = baseline_plan(method, data.spec, bins=bins)
-        plan = plan.calibrate(unit=like.unit, epsilon=like.epsilon, delta=like.delta)
+        cut = Cut(data.spec) if bins is None else Cut(data.spec, bins=bins)
+        plan = baseline_plan(method, cut).calibrate(unit=like.unit, epsilon=like.epsilon, delta=like.delta)
         told, phase = progress(f"Training {method} with privacy"), watch.phase("Training with privacy")
         with _vault(data.columns, data.spec, plan) as vault, told as advance, phase:
             release = learner(method).fit(plan, vault, seed=seed, progress=advance)

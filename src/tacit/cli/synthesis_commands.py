@@ -57,8 +57,8 @@ class Synthesize:
         ledger: file of the budget of these records; by default beside the data folder (DATA.ledger).
         budget_epsilon: the whole budget of the records, when the ledger is new (by default: this release alone).
         budget_delta: likewise.
-        public: folder of public records of the same shape to pre-train on. Before that it is checked that none of them
-            is a private one; the look is noted in the ledger.
+        public: folder of public records of the same shape to pre-train on, or to choose bins by. Before anything is
+            learned it is checked that none of them is a private one; the look is noted in the ledger.
         provenance: where the public records come from and why they hold no private one; it is printed in the
             certificate.
         steps: number of noisy gradients, or of batches of noisy votes.

@@ -28,11 +28,11 @@ _HOMES = {"pate-gan": "pate_gan", "pre-pate-gan": "pate_gan"}
 """Modules of the baselines that are not called like the method."""
 
 
+_PUBLIC = ("public", "provenance")
 _SHARED = ("rows_per_unit",)
 _OURS = (*_SHARED, "steps", "clip", "noise_draws", "width", "depth", "learning_rate")
-_MARGINALS = (*_SHARED, "bins")
+_MARGINALS = (*_SHARED, "bins", *_PUBLIC)
 _VOTES = ("steps", "teachers")
-_PUBLIC = ("public", "provenance")
 _OPTIONS: dict[SynthesisMethod, tuple[str, ...]] = {
     PRIVORL: (*_OURS, "batch", *_PUBLIC),
     "mst": _MARGINALS,
@@ -75,7 +75,8 @@ def require_sound(command: Synthesize) -> None:
 def planned(command: Synthesize) -> Any:
     """The calibrated plan of a command.
 
-    No file is touched, but for the public bounds of the records where the method cuts columns by them (`cuts`).
+    No file is touched, but for the public bounds of the records, and public records, where the method cuts columns by
+    them (`cuts`).
 
     Raises:
         PlanError: an option is out of range, or one is missing that another needs.
@@ -100,14 +101,13 @@ def cuts(method: SynthesisMethod) -> bool:
     return "teachers" not in _OPTIONS[method] and method != PRIVORL
 
 
-def baseline_plan(method: SynthesisMethod, spec: PublicSpec | None, *, bins: int | None = None) -> Any:
-    """The plan of a baseline with its own settings, not calibrated; the bounds are for a method that `cuts`."""
+def baseline_plan(method: SynthesisMethod, cut: Cut | None) -> Any:
+    """The plan of a baseline with its own settings, not calibrated; `cut` is for a method that `cuts`."""
     home = learner(method)
-    if spec is None or not cuts(method):
+    if cut is None or not cuts(method):
         return home.PateGanPlan()
     if method == "pgm":
-        return home.PgmPlan.paper(spec)
-    cut = Cut(spec) if bins is None else Cut(spec, bins=bins)
+        return home.PgmPlan.paper(cut.spec)
     return getattr(home, {"mst": "MstPlan", "aim": "AimPlan", "privsyn": "PrivSynPlan"}[method])(cut=cut)
 
 
@@ -123,7 +123,9 @@ def fitted(
 
     learns = learner(command.method)
     with watch.phase("Public pre-training"):
-        start = None if public is None else _start(command, learns, plan, public, vault.spec)
+        start = (
+            None if public is None or not _begins(command.method) else _start(command, learns, plan, public, vault.spec)
+        )
     with watch.phase("Training with privacy"):
         if command.method == PRIVORL:
             return runs.train(run, plan, vault, pretrained=start, resume=command.resume, device=command.device)
@@ -162,13 +164,29 @@ def _ours(command: Synthesize, unit: Unit) -> Plan:
 
 
 def _theirs(command: Synthesize) -> Any:
-    spec = read_spec(command.data)[0] if cuts(command.method) else None
-    plan = baseline_plan(command.method, spec, bins=command.bins)
+    plan = baseline_plan(command.method, _cut(command) if cuts(command.method) else None)
     options = tuple(name for name in _OPTIONS[command.method] if name not in ("bins", *_PUBLIC))
     changes = _given(command, plan, options)
-    if command.provenance is not None:
+    if command.provenance is not None and _begins(command.method):
         changes["pretraining"] = learner(command.method).GanPretraining(provenance=command.provenance)
     return dataclasses.replace(plan, **changes)
+
+
+def _cut(command: Synthesize) -> Cut:
+    """Public bins of the records' columns: by the bounds, or such that each holds about as many public rows."""
+    from tacit.cli.synthesis_sources import others
+
+    spec = read_spec(command.data)[0]
+    bins: dict[str, Any] = {} if command.bins is None else {"bins": command.bins}
+    public = others(command, spec, "public")
+    if public is None or command.provenance is None:
+        return Cut(spec, **bins)
+    return Cut.from_public(spec, public.columns, provenance=command.provenance, **bins)
+
+
+def _begins(method: SynthesisMethod) -> bool:
+    """Whether the method can begin with public records: its networks are trained on them first."""
+    return method in (PRIVORL, "pre-pate-gan")
 
 
 def _given(command: Synthesize, plan: Any, names: tuple[str, ...]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -56,8 +56,7 @@ def opened(command: Synthesize) -> Sources:
                 expected="it with simulated records, or with --nonprivate-diagnostics, for the curator alone",
                 remedy="leave --holdout out, or add --nonprivate-diagnostics",
             )
-        public, holdout = (_others(command, data, name) for name in ("public", "holdout"))
-    return Sources(data, public, holdout)
+        return Sources(data, others(command, data.spec, "public"), others(command, data.spec, "holdout"))
 
 
 def require_apart(sources: Sources, vault: Vault) -> None:
@@ -81,13 +80,23 @@ def require_apart(sources: Sources, vault: Vault) -> None:
             vault.nonprivate(look, reason=OVERLAP)
 
 
-def _others(command: Synthesize, data: Trajectories, option: str) -> Trajectories | None:
-    """The records of another option, of the same fields as the private ones."""
+def others(command: Synthesize, spec: PublicSpec, option: Literal["public", "holdout"]) -> Trajectories | None:
+    """The records of another option, if it was given.
+
+    Args:
+        command: the options.
+        spec: public bounds of the private records.
+        option: which.
+
+    Raises:
+        DataError: they are the private ones, or of other fields.
+        FileError: the folder holds no records.
+    """
     path: Path | None = getattr(command, option)
     if path is None:
         return None
     found = Trajectories.open(path)
-    if _shape(found.spec) != _shape(data.spec) or path.resolve() == command.data.resolve():
+    if _shape(found.spec) != _shape(spec) or path.resolve() == command.data.resolve():
         raise DataError(
             f"the {'public' if option == 'public' else 'other'} records are the private ones, or of other fields",
             where=str(path),
