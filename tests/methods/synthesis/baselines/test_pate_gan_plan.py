@@ -76,6 +76,11 @@ def test_the_generator_stands_still_and_then_moves_slowly_if_pretrained() -> Non
     assert dataclasses.replace(plan, pretraining=None).generator_rate_at(2) == 3.0
 
 
+def test_the_paper_goes_on_as_fast_after_pretraining() -> None:
+    start = GanPretraining(provenance="simulated")
+    assert PateGanPlan.paper(pretraining=start).generator_rate_at(0) == PateGanPlan.paper().generator_rate_at(0)
+
+
 def test_delta_must_be_below_one_over_the_population() -> None:
     with pytest.raises(PlanError, match="delta"):
         PateGanPlan().calibrate(unit=UNIT, epsilon=1.0, delta=1e-4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, get_args
 
 from tacit.errors import PlanError
@@ -27,7 +27,7 @@ class GanPretraining:
             certificate, never inferred.
         steps, batch, learning_rate: of both networks; Adam with cosine decay.
         penalty: of the student's gradient (see `PateGanPlan`).
-        generator_rate: the generator's in that fit, instead of the plan's: small enough that it keeps what it learned.
+        generator_rate: the generator's in the fit that follows, instead of the plan's: small enough that it keeps what it learned.
 
     Raises:
         PlanError: a value is out of range, or the provenance is empty.
@@ -56,9 +56,9 @@ class PateGanPlan(plans.Promising):
     nothing else; the generator learns from the student. The price is that of the votes' Gaussian noise, whatever the
     votes are (the paper's own accounting depends on the private votes, so its epsilon may not be published).
 
-    The defaults were chosen on public maze layouts. They differ from the paper's setting (`PateGanPlan.paper`) where
-    that fails on a million rows: many teachers, counts of votes instead of majorities as labels, and a student whose
-    gradient is held back (R1, arXiv:1801.04406).
+    The defaults were chosen on public maze layouts. They differ from the paper's setting (`PateGanPlan.paper`) in
+    many teachers, shares of votes instead of majorities as labels, and a student whose gradient is held back (R1,
+    arXiv:1801.04406).
 
     Args:
         steps: number T of batches of votes.
@@ -160,7 +160,7 @@ class PateGanPlan(plans.Promising):
             student_rate=7.5e-5,
             generator_rate=7.5e-5,
             ema=0.0,
-            pretraining=pretraining,
+            pretraining=None if pretraining is None else replace(pretraining, generator_rate=7.5e-5),
         )
 
     def generator_rate_at(self, step: int) -> float:
