@@ -27,7 +27,7 @@ class GanPretraining:
             certificate, never inferred.
         steps, batch, learning_rate: of both networks; Adam with cosine decay.
         penalty: of the student's gradient (see `PateGanPlan`).
-        generator_rate: the generator's in the fit that follows, instead of the plan's: small enough that it keeps what it learned.
+        generator_rate: the generator's in the fit that follows, instead of the plan's: it should keep what it learned.
 
     Raises:
         PlanError: a value is out of range, or the provenance is empty.
