@@ -33,12 +33,16 @@ class Marginals:
         module: in `tacit.methods.synthesis.baselines`.
         plan: name of its plan.
         parts: other files of `baselines` that it is made of, beside those that all of these share.
+        bins: of a continuous column.
+        settings: in which the plan differs from its defaults.
         paper: whether the plan is the one that the paper ran.
     """
 
     module: str
     plan: str
     parts: tuple[str, ...] = ("graphical",)
+    bins: int = 32
+    settings: tuple[tuple[str, int], ...] = ()
     paper: bool = False
     private: bool = True
 
@@ -53,17 +57,17 @@ class Marginals:
         """Fit through the doors, sample."""
         module = importlib.import_module(f"tacit.methods.synthesis.baselines.{self.module}")
         plan = getattr(module, self.plan)
-        raw = plan.paper(here.spec) if self.paper else plan(cut=_cut(here, seed))
+        raw = plan.paper(here.spec) if self.paper else plan(cut=_cut(here, seed, self.bins), **dict(self.settings))
         own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
         with vault(here, own, here.private(seed)) as doors:
             value, cost = metered(lambda: module.fit(own, doors, seed=seed).value)
         return drawn(value, seed, scale, promised(own) | {"fit": cost})
 
 
-@functools.lru_cache(maxsize=1)
-def _cut(here: Domain, seed: int) -> Cut:
+@functools.lru_cache(maxsize=2)
+def _cut(here: Domain, seed: int, bins: int) -> Cut:
     """Bins of the public rows that tacit is pre-trained on."""
-    return Cut.from_public(here.spec, here.public(seed), provenance=here.provenance)
+    return Cut.from_public(here.spec, here.public(seed), provenance=here.provenance, bins=bins)
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,7 @@ WAYS: dict[str, Way] = {
     "tacit": Diffusion(),
     "mst": Marginals("mst", "MstPlan"),
     "pgm_paper": Marginals("pgm", "PgmPlan", paper=True),
-    "aim": Marginals("aim", "AimPlan"),
+    "aim": Marginals("aim", "AimPlan", bins=40, settings=(("cells", 2**20),)),
     "privsyn": Marginals("privsyn", "PrivSynPlan", parts=("consistency", "gum")),
     "pate_gan": Gan(),
     "pre_pate_gan": Gan(public=True),
