@@ -140,9 +140,11 @@ def cells(quick: bool) -> Iterator[Cell]:
         "pretraining=none",
     ):
         yield Cell("ring", name, CHANGES[name], 1.0)
-    for name, bent in (("short", False), ("short, bent", True), ("harmonics=4, bent", True)):
-        plan = replace(SHORT, harmonics=4) if "harmonics" in name else SHORT
-        yield Cell("halls", name, plan, 10.0, bent=bent)
+    yield Cell("halls", "short", SHORT, 10.0)
+    for name, plan in (("short", SHORT), ("default", DEFAULT)):
+        for harmonics in (2, 4):
+            changed = replace(plan, harmonics=harmonics)
+            yield Cell("halls", f"{name}, harmonics={harmonics}, bent", changed, 10.0, bent=True)
     for layout in ("tee", "comb"):
         for epsilon in (10.0, 1.0):
             yield Cell(layout, "default", DEFAULT, epsilon)
