@@ -197,9 +197,9 @@ def test_teachers_see_rows_as_the_generator_makes_them() -> None:
 
 
 def test_a_value_survives_saving() -> None:
-    plan = plan_of(pretraining=PRETRAINING)
-    start = pate_gan.pretrain_gan(plan, ENCODER, COLUMNS, seed=0)
-    value = GanSynthesizer(plan, ENCODER, start.generator)
+    plan, encoder = plan_of(pretraining=PRETRAINING), Encoder.from_public(SPEC, COLUMNS)
+    start = pate_gan.pretrain_gan(plan, encoder, COLUMNS, seed=0)
+    value = GanSynthesizer(plan, encoder, start.generator)
     fields, arrays = json.loads(json.dumps([public_fields(plan), value.to_json()])), value.arrays()
     again = GanSynthesizer.from_saved(*fields, arrays)
     assert again.plan == plan
