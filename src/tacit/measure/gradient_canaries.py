@@ -17,6 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from tacit.data.spec import Box, PublicSpec
+from tacit.errors import DataError
+from tacit.measure.controls import uniform_table
 from tacit.methods.synthesis.diffusion import Denoiser, draw, row_losses
 from tacit.methods.synthesis.plan import Plan
 
@@ -26,14 +29,40 @@ RIDGE = 0.03
 """Share of a direction's own length that is added to keep the least squares of nearly equal directions tame."""
 
 
+def leaps(spec: PublicSpec, count: int, *, seed: int, size: float = 30.0) -> dict[str, NDArray[np.generic]]:
+    """Canaries inside the public bounds that no world produces: single steps as long as many.
+
+    Their gradients are far above any sensible clip, depend little on the noise draw, and nobody else's look alike.
+
+    Args:
+        spec: public bounds, and typical differences of a step.
+        count: how many rows, uniform but for the next observation.
+        seed: of the rows.
+        size: standard deviation of a leap in typical differences; ends are clipped to the bounds.
+
+    Raises:
+        DataError: the spec declares no typical difference.
+    """
+    if not isinstance(spec.observation, Box) or spec.difference is None:
+        raise DataError(
+            "the typical size of a step is not declared",
+            where="gradient_canaries.leaps",
+            expected="observations in a Box, and spec.difference",
+            remedy="declare PublicSpec(difference=...), or pass canaries of your own",
+        )
+    rows = uniform_table(spec, rows=count, seed=seed)
+    steps = np.random.default_rng([seed, 1]).standard_normal((count, spec.observation.size))
+    low, high = spec.observation.single()
+    following = rows["observations"] + (size * np.array(spec.difference) * steps).astype(np.float32)
+    return {**rows, "next_observations": np.clip(following, low, high)}
+
+
 class GradientScores:
     """Sees every noisy gradient of `synthesis.fit(observe=...)` and scores canaries by it.
 
     Args:
         plan: whose noise law the auditor draws from; it does not know the draws of the run.
-        canaries: the m rows in question, in or out. The best ones are rows that no world produces, such as
-            `controls.uniform_table` draws: a step that leads anywhere has a gradient far above any sensible clip, which
-            hardly depends on the noise draw, and nobody else's look alike.
+        canaries: the m rows in question, in or out.
         public: rows that owe nothing to private ones and look like most of them; a few hundred.
         seed: of the auditor's own draws.
     """
@@ -69,14 +98,16 @@ class GradientScores:
         return total
 
     def peaks(self) -> Floats:
-        """[m], each canary's largest coefficient, in units of the other canaries' spread in the same step.
+        """[m], the sum of each canary's three largest coefficients, of either sign, over the step's typical one.
 
-        The best for few large traces, as where nothing clips them.
+        The best for few large traces, as where nothing clips them: what a canary pulls at depends on the noise level
+        that was drawn, so that its sign says little.
         """
         seen = np.array(self._found, np.float64)
-        seen -= np.median(seen, axis=0)
-        spread = np.median(np.abs(seen), axis=1, keepdims=True)
-        return np.asarray((seen / np.maximum(spread, np.finfo(np.float64).tiny)).max(axis=0))
+        seen = np.abs(seen - np.median(seen, axis=0))
+        seen /= np.maximum(np.median(seen, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        largest: Floats = np.sort(seen, axis=0)[-3:].sum(axis=0)
+        return largest
 
 
 def inner_products(
