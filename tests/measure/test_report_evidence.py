@@ -40,7 +40,7 @@ def evidence(text: str = "Synthetic rows") -> Report:
     full = full_report(text)
     return dataclasses.replace(
         full,
-        scores=(*full.scores, Score("Next position", text, 0.012, True, None, (("Noise only", 1.8),))),
+        scores=(*full.scores, Score("Next position", text, 0.012, True, None, (("Noise only", 1.8),), (("AIM", 0.4),))),
         embedding=(
             Points("Real", "reference", generator.normal(0, 20, (60, 2))),
             Points(text, "synthetic", generator.normal(0, 20, (60, 2))),
@@ -112,6 +112,13 @@ def test_attacks_and_costs_are_told_with_their_intervals() -> None:
     assert numbers(text, "other") == ["11.2 % (9.2 % to 13.5 %)", "–"]
     assert numbers(text, "AIM") == ["30.0 min", "–", "–"]
     assert re.findall(r"65 s|2\.0 s|1\.2 GB", text) == ["65 s", "2.0 s", "1.2 GB"]
+
+
+def test_other_synthesizers_are_no_controls() -> None:
+    text = render(evidence())
+    assert numbers(text, "Next position") == ["0.0120", "0.4000", "1.8000"]
+    assert "AIM: other synthesizers, on the same rows under the same promise." in Page(text).text
+    assert "other synthesizers" not in Page(render(private_report())).text
 
 
 def test_returns_of_several_agents_have_charts_and_columns_of_their_own() -> None:

@@ -130,14 +130,14 @@ def _sections(
     layout, real, seed = LAYOUTS[LAYOUT], data.columns, command.seed
     with watch.phase("Sampling"):
         synthetic = runs.publish(run, release, size.rows, seed=seed)
-    others, costs = demo_evidence.compared(
+    rivals, costs = demo_evidence.compared(
         command.compare, release.value.plan, data, size.rows, bins=size.bins, seed=seed
     )
-    controls = [*others, *tables.ignorant(data.spec, real, size.rows, seed)]
+    controls = tables.ignorant(data.spec, real, size.rows, seed)
     fresh = simulate(LAYOUT, size.population, seed=seed + 1).columns
     with progress("Comparing columns, dynamics and single rows"):
-        sections = tables.sections(data.spec, synthetic, real, controls=controls, seed=seed, names=tables.MAZE_COLUMNS)
-        sections["scores"] += tables.physics(layout, synthetic, controls)
+        sections = tables.sections(data.spec, synthetic, real, rivals=rivals, seed=seed, names=tables.MAZE_COLUMNS)
+        sections["scores"] += tables.physics(layout, synthetic, controls, rivals)
         sections["embedding"] = records.picture(real, synthetic, seed=seed, rows=size.pictured)
         sections["nearest"] = records.nearest(synthetic, real, fresh, seed=seed)
     shown: list[tuple[str, Kind, tables.Table]] = [
@@ -145,7 +145,7 @@ def _sections(
         ("Synthetic rows", "synthetic", synthetic),
     ]
     sections["map"] = tables.maze_map(layout, shown, seed=seed)
-    sections |= _agents(shown, controls, size, seed)
+    sections |= _agents(shown, [*rivals, *controls], size, seed)
     if command.audit:
         sections["attacks"] = demo_evidence.attacks(release.value, real, fresh, rows=size.attacked, seed=seed)
         sections["audits"] = demo_evidence.audits(release.value.plan, data, fresh, canaries=size.canaries, seed=seed)
@@ -153,14 +153,12 @@ def _sections(
     return sections
 
 
-def _agents(
-    shown: list[tuple[str, Kind, tables.Table]], controls: tables.Named, size: Size, seed: int
-) -> dict[str, Any]:
+def _agents(shown: list[tuple[str, Kind, tables.Table]], others: tables.Named, size: Size, seed: int) -> dict[str, Any]:
     """What agents learn from each table, and how they get there."""
     layout, seeds, stages = LAYOUTS[LAYOUT], range(seed, seed + size.seeds), {}
-    every = [*shown, *((label, "control", table) for label, table in controls)]
+    every = [*shown, *((label, "control", table) for label, table in others)]
     for steps in sorted({max(1, size.agents.steps // 4), max(1, size.agents.steps // 2), size.agents.steps}):
-        taught = every if steps == size.agents.steps else shown  # controls are trained in full only
+        taught = every if steps == size.agents.steps else shown  # others are trained in full only
         config = dataclasses.replace(size.agents, steps=steps)
         with progress(f"Training {len(taught) * size.seeds} agents for {steps:,} steps") as advance:
             policies = train_tables([table for _, _, table in taught], config, seeds=seeds, progress=advance)

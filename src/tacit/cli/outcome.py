@@ -14,7 +14,6 @@ from tacit.privacy.certificate import Certificate
 
 CERTIFICATE, REPORT = "certificate.json", "report.html"
 VERIFY = (f"tacit certificate verify {CERTIFICATE}",)
-_SHORTEST = 0.05
 
 
 def certify(run: RunFolder, certificate: Certificate) -> None:
@@ -39,11 +38,10 @@ class Stopwatch:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Time a phase; one that is over at once is left out."""
+        """Time a phase."""
         begun = time.process_time()
         yield
-        if (took := time.process_time() - begun) >= _SHORTEST:
-            self.phases[name] = took
+        self.phases[name] = time.process_time() - begun
 
     @staticmethod
     def memory() -> int:

@@ -122,10 +122,10 @@ def fitted(
     from tacit.cli import runs
 
     learns = learner(command.method)
-    with watch.phase("Public pre-training"):
-        start = (
-            None if public is None or not _begins(command.method) else _start(command, learns, plan, public, vault.spec)
-        )
+    start = None
+    if public is not None and _begins(command.method):
+        with watch.phase("Public pre-training"):
+            start = _start(command, learns, plan, public, vault.spec)
     with watch.phase("Training with privacy"):
         if command.method == PRIVORL:
             return runs.train(run, plan, vault, pretrained=start, resume=command.resume, device=command.device)

@@ -119,6 +119,7 @@ class Score:
         public: computed from synthetic rows and public facts alone (a public simulator, say), without reference rows.
         ceiling: the value of one half of the reference rows against the other half, or None if that makes no sense.
         controls: (name, value) of each control table.
+        rivals: (name, value) of other synthesizers' tables.
     """
 
     measure: str
@@ -127,6 +128,7 @@ class Score:
     public: bool
     ceiling: float | None = None
     controls: tuple[tuple[str, float], ...] = ()
+    rivals: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)

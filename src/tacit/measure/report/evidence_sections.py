@@ -94,9 +94,9 @@ def _nearest(found: Nearest) -> dict[str, Any]:
         f"half of the rows have a {name} within {number(float(distances[middle]))}"
         for name, distances in (("protected one", found.protected), ("different one", found.others))
     )
-    lines = [
-        Line("control-0", np.maximum(found.others, _CLOSEST * top), levels),
+    lines = [  # the dashed one on top, so that both are seen where they are one
         Line("synthetic", np.maximum(found.protected, _CLOSEST * top), levels),
+        Line("control-0", np.maximum(found.others, _CLOSEST * top), levels),
     ]
     return {
         "chart": line_chart(
@@ -145,13 +145,16 @@ def _caught(one: Caught | None) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{number(100.0 * share)} %" if share < 0.1 else f"{100.0 * share:.1f} %"
+    percent = 100.0 * share
+    return f"{percent:.1f} %" if percent >= 1 else f"{percent:.2g} %"
 
 
 def _seconds(seconds: float | None) -> str:
     if seconds is None:
         return "–"
-    return f"{seconds / 60:.1f} min" if seconds >= 600 else f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    if seconds < 10:
+        return "< 0.1 s" if seconds < 0.1 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds >= 600 else f"{seconds:.0f} s"
 
 
 def _memory(size: float | None) -> str:

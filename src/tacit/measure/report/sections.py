@@ -108,21 +108,27 @@ def _table(scores: list[Score]) -> dict[str, Any] | None:
     if not scores:
         return None
     ceiling = any(score.ceiling is not None for score in scores)
-    controls = list(dict.fromkeys(control for score in scores for control, _ in score.controls))
+    rivals, controls = (
+        list(dict.fromkeys(name for score in scores for name, _ in getattr(score, kind)))
+        for kind in ("rivals", "controls")
+    )
     lead = ""
     if ceiling:
         lead += " Real against real compares two halves of the reference rows: no table can be expected to do better."
+    if rivals:
+        lead += f" {', '.join(rivals)}: other synthesizers, on the same rows under the same promise."
     if controls:
         lead += " Controls know less than the synthetic table and must score worse on at least one measure."
     return {
         "lead": lead,
-        "columns": ["Synthetic", *(["Real against real"] if ceiling else []), *controls],
-        "rows": [_score(score, ceiling, controls) for score in scores],
+        "columns": ["Synthetic", *(["Real against real"] if ceiling else []), *rivals, *controls],
+        "rows": [_score(score, ceiling, [*rivals, *controls]) for score in scores],
     }
 
 
-def _score(score: Score, ceiling: bool, controls: list[str]) -> dict[str, Any]:
-    values = [score.synthetic, *([score.ceiling] if ceiling else []), *(dict(score.controls).get(c) for c in controls)]
+def _score(score: Score, ceiling: bool, others: list[str]) -> dict[str, Any]:
+    known = dict((*score.rivals, *score.controls))
+    values = [score.synthetic, *([score.ceiling] if ceiling else []), *(known.get(name) for name in others)]
     cells = ["–" if v is None else f"{v:.4f}" if 0 <= v < 10 else number(v) for v in values]
     return {"label": score.measure, "note": score.meaning, "kind": "", "cells": cells}
 

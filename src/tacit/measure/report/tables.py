@@ -46,7 +46,7 @@ def sections(
     reference: Table | None,
     *,
     seed: int,
-    controls: Named | None = None,
+    rivals: Named = (),
     names: Sequence[tuple[str, str]] | None = None,
 ) -> dict[str, Any]:
     """A report's fields on columns and closeness.
@@ -56,7 +56,7 @@ def sections(
         synthetic: the released rows.
         reference: simulated rows to compare with, or None (private records are never compared with).
         seed: of the controls and of the split for the ceiling.
-        controls: (label, table) to compare with; None makes those of `ignorant`.
+        rivals: (label, table) of other synthesizers.
         names: (name, unit) of each scalar column; None makes them from the fields' names.
     """
     found: dict[str, Any] = {
@@ -64,8 +64,8 @@ def sections(
         "correlation": correlation(synthetic, reference, names=names),
     }
     if reference is not None:
-        others = ignorant(spec, reference, len(synthetic["rewards"]), seed) if controls is None else controls
-        found |= {"reference": "simulated", "scores": closeness(synthetic, reference, others, seed=seed)}
+        controls = ignorant(spec, reference, len(synthetic["rewards"]), seed)
+        found |= {"reference": "simulated", "scores": closeness(synthetic, reference, controls, rivals, seed=seed)}
     return found
 
 
@@ -119,16 +119,18 @@ def correlation(
     return Correlation(tuple(labels[i] for i in kept), matrix(synthetic), real)
 
 
-def closeness(synthetic: Table, reference: Table, others: Named, *, seed: int) -> tuple[Score, ...]:
-    """Marginal and Correlation of the synthetic table and of the controls, with the real-vs-real ceiling.
+def closeness(
+    synthetic: Table, reference: Table, controls: Named, rivals: Named = (), *, seed: int
+) -> tuple[Score, ...]:
+    """Marginal and Correlation of the synthetic table and of others, with the real-vs-real ceiling.
 
     Args:
         synthetic, reference: the tables; the reference must be simulated or public.
-        others: (label, table) of the controls.
+        controls, rivals: (label, table) each.
         seed: of the split for the ceiling.
     """
     own, best = fidelity(reference, synthetic), ceiling(reference, seed=seed)
-    worse = [(label, fidelity(reference, table)) for label, table in others]
+    worse, others = ([(name, fidelity(reference, table)) for name, table in some] for some in (controls, rivals))
     words = {
         "marginal": "each column on its own: mean of 1 - KS distance; 1 is equal",
         "correlation": "pairs of columns: mean of 1 - |difference of correlations| / 2; 1 is equal",
@@ -141,21 +143,22 @@ def closeness(synthetic: Table, reference: Table, others: Named, *, seed: int) -
             public=False,
             ceiling=getattr(best, measure),
             controls=tuple((label, getattr(other, measure)) for label, other in worse),
+            rivals=tuple((label, getattr(other, measure)) for label, other in others),
         )
         for measure, meaning in words.items()
     )
 
 
-def physics(layout: Layout, synthetic: Table, others: Named) -> tuple[Score, ...]:
+def physics(layout: Layout, synthetic: Table, controls: Named, rivals: Named = ()) -> tuple[Score, ...]:
     """Errors against the maze's own simulator, and the share of rows inside walls.
 
     Args:
         layout: the maze.
         synthetic: the released rows.
-        others: (label, table) of the controls.
+        controls, rivals: (label, table) each.
     """
     own = maze_dynamics(layout, synthetic)
-    worse = [(label, maze_dynamics(layout, table)) for label, table in others]
+    worse, others = ([(name, maze_dynamics(layout, table)) for name, table in some] for some in (controls, rivals))
     words = {
         "next_position": ("Next position", "error in steps of the true displacement; 0 is exact, 1 is no movement"),
         "next_velocity": ("Next velocity", "error in mean true changes of velocity; 0 is exact"),
@@ -169,6 +172,7 @@ def physics(layout: Layout, synthetic: Table, others: Named) -> tuple[Score, ...
             getattr(own, name),
             public=True,
             controls=tuple((label, getattr(other, name)) for label, other in worse),
+            rivals=tuple((label, getattr(other, name)) for label, other in others),
         )
         for name, (measure, meaning) in words.items()
     )
