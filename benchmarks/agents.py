@@ -2,8 +2,8 @@
 
 Run `python -m benchmarks.agents`. The last line is one JSON object. `ratio_loop` is the time of five seeds trained one
 after the other by a single-file implementation (`benchmarks.peers.single_file_agents`: one `nn.Module` and one Adam a
-network) over that of `tacit.agents` training the five at once, with the same sizes, updates, hyper-parameters and number
-of steps: the smallest of the three agents, at the experiments' batches of 128 and width of 64. `ratio_own_loop` compares
+network) over that of `tacit.agents` training the five at once, with the same sizes, updates and number of steps: the
+smallest of the three agents, at the experiments' batches of 128 rows and networks 64 wide. `ratio_own_loop` compares
 with tacit's own code called once a seed: what stacking itself saves.
 """
 
