@@ -32,7 +32,7 @@ def rows(count: int, seed: int) -> dict[str, Any]:
 
 
 def test_rows_of_others_do_not_overlap() -> None:
-    assert find(rows(5_000, 0), rows(20_000, 1), SPEC) == Overlap(5_000, 0, 0)
+    assert find(rows(5_000, 0), rows(20_000, 1), SPEC) == Overlap(5_000, 0, 0, 0.0)
     assert refuse(rows(5_000, 0), rows(20_000, 1), SPEC).share == 0.0
 
 
@@ -45,7 +45,17 @@ def test_counts_against_every_pair() -> None:
     gap = np.abs(scaled[0][:, None] - scaled[1]).max(axis=2).min(axis=1)
     near = int(((gap > 0) & (gap <= 0.02)).sum())
     assert 20 < near < 200
-    assert find(public, private, SPEC, tolerance=0.02) == Overlap(400, 30, near)
+    covered = float((np.abs(scaled[0][:, None] - scaled[1]).max(axis=2).min(axis=0) <= 0.02).mean())
+    assert find(public, private, SPEC, tolerance=0.02) == Overlap(400, 30, near, covered)
+
+
+def test_few_private_rows_among_many_public_ones_are_refused() -> None:
+    public, private = rows(50_000, 0), rows(20, 1)
+    for name, column in private.items():
+        public[name][1_000:1_020] = column
+    assert find(public, private, SPEC) == Overlap(50_000, 20, 0, 1.0)
+    with pytest.raises(DataError, match="also among the private records"):
+        refuse(public, private, SPEC)
 
 
 def test_the_same_recording_under_other_rewards_is_refused() -> None:
@@ -54,7 +64,7 @@ def test_the_same_recording_under_other_rewards_is_refused() -> None:
     order = np.random.default_rng(1).permutation(2_000)[:500]
     public = {name: column[order].astype(np.float64) for name, column in private.items()}
     public["rewards"] = 1.0 - public["rewards"]
-    assert find(public, private, SPEC) == Overlap(500, 500, 0)
+    assert find(public, private, SPEC) == Overlap(500, 500, 0, 0.25)
     public["observations"] = np.round(public["observations"], 4)  # as a text file would have them
     found = find(public, private, SPEC)
     assert found.exact + found.near == 500
@@ -83,8 +93,8 @@ def test_a_few_common_first_states_pass() -> None:
     public, private = rows(2_000, 0), rows(2_000, 1)
     for name in ("observations", "actions"):
         public[name][:2] = private[name][:2]
-    assert refuse(public, private, SPEC) == Overlap(2_000, 2, 0)
-    with pytest.raises(DataError, match=r"at most 0\.0% of the public rows"):
+    assert refuse(public, private, SPEC) == Overlap(2_000, 2, 0, 0.001)
+    with pytest.raises(DataError, match=r"at most 0\.0% of either"):
         refuse(public, private, SPEC, share=0.0)
 
 
@@ -108,7 +118,7 @@ def test_a_constant_column_neither_hides_nor_makes_an_overlap() -> None:
 def test_the_mazes_that_we_pretrain_on() -> None:
     layout = LAYOUTS["ring"]
     private = maze.collect(layout, 20_000, seed=900)
-    assert find(other_rows(layout, 20_000, mazes=4, seed=901), private, maze.spec(layout)) == Overlap(20_000, 0, 0)
+    assert find(other_rows(layout, 20_000, mazes=4, seed=901), private, maze.spec(layout)) == Overlap(20_000, 0, 0, 0.0)
 
 
 def test_behind_a_vault(tmp_path: Path) -> None:
@@ -119,7 +129,7 @@ def test_behind_a_vault(tmp_path: Path) -> None:
     with Ledger(tmp_path / "a.ledger", unit, epsilon=1.0, delta=1e-6) as ledger:
         vault = Vault(data, ledger)
         found: Any = vault.nonprivate(lambda columns: overlap.find(private, columns, SPEC), reason=reason)
-        assert found == Overlap(50, 50, 0)
+        assert found == Overlap(50, 50, 0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ Columns = Mapping[str, npt.NDArray[Any]]
 TOLERANCE = 1e-4
 """Of a column's range; a million random rows in four dimensions have no two so near by chance."""
 SHARE = 1e-3
-"""Of the public rows: as many may coincide (first states that a simulator always starts from do)."""
+"""Of either side's rows: as many may coincide (first states that a simulator always starts from do)."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,14 @@ class Overlap:
         rows: public rows.
         exact: those whose observation and action are bit for bit those of a private row.
         near: those that are only near to one.
+        covered: share of the private rows that are exact or near to a public one: few private rows can all be among
+            many public ones.
     """
 
     rows: int
     exact: int
     near: int
+    covered: float
 
     @property
     def share(self) -> float:
@@ -82,17 +85,15 @@ def find(public: Columns, private: Columns, spec: PublicSpec, *, tolerance: floa
             remedy=f"leave it out for {TOLERANCE:g}",
         )
     points, others = (_points(columns, spec, which) for columns, which in ((public, "public"), (private, "private")))
-    tree = cKDTree(others, balanced_tree=False, compact_nodes=False)
-    bound = float(np.nextafter(tolerance, np.inf))  # the tree's own bound is strict
-    distance, _ = tree.query(points, p=np.inf, distance_upper_bound=bound)
-    exact = int((distance == 0.0).sum())
-    return Overlap(len(points), exact, int(np.isfinite(distance).sum()) - exact)
+    there, back = _nearest(points, others, tolerance), _nearest(others, points, tolerance)
+    exact = int((there == 0.0).sum())
+    return Overlap(len(points), exact, int(np.isfinite(there).sum()) - exact, float(np.isfinite(back).mean()))
 
 
 def refuse(
     public: Columns, private: Columns, spec: PublicSpec, *, tolerance: float = TOLERANCE, share: float = SHARE
 ) -> Overlap:
-    """`find`, and an error if more than `share` of the public rows are private ones.
+    """`find`, and an error if more than `share` of the public rows are private ones, or of the private rows public.
 
     The error gives no count, because it may end in a log that others read; `find` does.
 
@@ -100,14 +101,21 @@ def refuse(
         DataError: the datasets overlap; or as `find`.
     """
     found = find(public, private, spec, tolerance=tolerance)
-    if found.share > share:
+    if max(found.share, found.covered) > share:
         raise DataError(
             "public rows are also among the private records (the same observations and actions, whatever the rewards)",
             where="overlap",
-            expected=f"at most {share:.1%} of the public rows so near to a private one",
+            expected=f"at most {share:.1%} of either side's rows so near to one of the other side",
             remedy="pre-train on other people's rows, or on none: what is learned from these is not protected",
         )
     return found
+
+
+def _nearest(points: npt.NDArray[np.float64], among: npt.NDArray[np.float64], most: float) -> npt.NDArray[np.float64]:
+    """Largest difference of each point from the nearest one of the others; infinite beyond `most`."""
+    tree = cKDTree(among, balanced_tree=False, compact_nodes=False)
+    bound = float(np.nextafter(most, np.inf))  # the tree's own bound is strict
+    return np.asarray(tree.query(points, p=np.inf, distance_upper_bound=bound)[0])
 
 
 def _points(columns: Columns, spec: PublicSpec, which: str) -> npt.NDArray[np.float64]:
