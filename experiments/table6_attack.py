@@ -1,0 +1,249 @@
+"""Table VI of PrivORL, on what is really released: attacks with the network in hand, and a bound on epsilon from below.
+
+    python -m experiments.table6_attack             # resumable, a fit a cell; about 15 minutes of CPU
+    python -m experiments.table6_attack --quick     # umaze at epsilon 1 and its twin, small; under runs/quick/
+    python -m experiments.check table6_attack       # recompute the promised figures from the raw rows
+
+Each cell is one run of the default plan, with all its steps, on a million private rows of which up to 300 are canaries:
+steps as long as thirty, each in with probability 1/2.
+
+- Membership: 6,000 ordinary private rows against as many fresh ones, by minus the denoising loss at six noise levels
+  and by how much training lowered it. One half of the rows chooses level and threshold, the other is counted.
+- Audit: which canaries are in? By the loss of the released network (`loss`), and by every noisy gradient of the run, in
+  many small traces (`sums`) or few large ones (`peaks`); each gives a lower bound on epsilon at 95 %.
+
+`no clipping` is the broken twin: the same code and the same certificate, but nothing is clipped. `no privacy` has
+neither noise nor clip, at equally many steps, and `memorised` the same on 1,000 rows, as the published attack was run:
+they show what the attacks can see.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+
+from experiments import synthesis_fits as fits
+from experiments.check import Figure
+from experiments.store import RESULTS, ROOT, Store
+from experiments.synthesis_cache import Columns
+from experiments.synthesis_domains import unit
+from experiments.synthesis_mazes import Maze
+from tacit.measure.audit import Rate, rate
+from tacit.measure.gradient_canaries import GradientScores, leaps
+from tacit.measure.membership import LEVELS, attack, losses
+from tacit.measure.one_run import OneRun, audit, plant
+from tacit.methods import synthesis
+from tacit.methods.synthesis import ablations
+from tacit.privacy import clipping
+
+CANARIES, PUBLIC, TOLD, CONFIDENCE = 300, 150, 6_000, 0.95
+FPRS = (0.1, 0.01)
+SCORES = ("loss", "sums", "peaks")
+TWIN = "peaks"
+"""The score that is to refute the twin's certificate: decided on public mazes."""
+SOURCES = (
+    *fits.CORE,
+    *fits.DIFFUSION,
+    *Maze.sources,
+    "src/tacit/measure/attacks.py",
+    "src/tacit/measure/audit.py",
+    "src/tacit/measure/controls.py",
+    "src/tacit/measure/gradient_canaries.py",
+    "src/tacit/measure/membership.py",
+    "src/tacit/measure/one_run.py",
+    "experiments/table6_attack.py",
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run: the maze, how it is fitted, and at which epsilon (0: none is promised)."""
+
+    maze: str
+    way: str
+    epsilon: float = 0.0
+    seed: int = 0
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+        return f"{self.maze}/{self.way}/{self.epsilon:g}/{self.seed}"
+
+
+CELLS = (
+    Cell("umaze", "no clipping", 1.0),
+    Cell("umaze", "tacit", 1.0),
+    Cell("umaze", "tacit", 10.0),
+    Cell("medium", "tacit", 1.0),
+    Cell("medium", "tacit", 10.0),
+    Cell("umaze", "no privacy"),
+    Cell("umaze", "memorised"),
+)
+
+
+@contextlib.contextmanager
+def unclipped() -> Iterator[None]:
+    """The broken twin: nobody's contribution is scaled."""
+    with mock.patch.object(clipping, "coefficients", lambda norms, clip: norms * 0 + 1):
+        yield
+
+
+def domain(cell: Cell, scale: fits.Scale) -> Maze:
+    """The cell's private rows: few where they are memorised."""
+    here = Maze(cell.maze)
+    if cell.way == "memorised":
+        return replace(here, population=1_000)
+    return replace(here, population=20_000, public_rows=10_000) if scale.quick else here
+
+
+def plan_of(cell: Cell, here: Maze, scale: fits.Scale) -> synthesis.Plan:
+    """The default plan, priced or calibrated; where rows are memorised, in batches of 128 as published."""
+    plan = fits.base(here, scale)
+    if cell.way == "memorised":
+        plan = replace(plan, rate=0.128)
+    if cell.epsilon:
+        return plan.calibrate(unit=unit(here), epsilon=cell.epsilon, delta=here.delta)
+    return ablations.ablation("NonPriv", plan, unit=unit(here), epsilon=math.inf, delta=here.delta)
+
+
+def run(cell: Cell, scale: fits.Scale) -> dict[str, Any]:
+    """Plant, fit, attack: counts of membership, and every canary's scores."""
+    began, here = time.process_time(), domain(cell, scale)
+    plan = plan_of(cell, here, scale)
+    start, _ = fits.pretrained(plan, here, cell.seed)
+    private, own = here.private(cell.seed), 1_000 + cell.seed
+    count = CANARIES if here.population > 10 * CANARIES else CANARIES // 10
+    canaries = leaps(here.spec, count, seed=own)
+    kept = {name: column[count:] for name, column in private.items()}  # so that the population covers everybody
+    rows, present = plant(kept, canaries, seed=own)
+    seen = GradientScores(plan, canaries, some(here.public(cell.seed), PUBLIC, own), seed=own)
+    broken = unclipped() if cell.way == "no clipping" else contextlib.nullcontext()
+    with fits.vault(here, plan, rows) as vault, broken:
+        value = synthesis.fit(plan, vault, pretrained=start, observe=seen).value
+    before = ablations.pretrained_only(plan, start)
+
+    def told(columns: Mapping[str, np.ndarray]) -> np.ndarray:
+        """[2 S, T]: minus the loss at each level, and by how much it fell."""
+        after = losses(value, columns, levels=LEVELS, seed=own)
+        return np.concatenate([-after, losses(before, columns, levels=LEVELS, seed=own) - after])
+
+    fresh = replace(here, population=max(here.population, TOLD)).private(own)
+    found = attack(told(some(kept, TOLD, own)), told(some(fresh, TOLD, own)), fprs=FPRS, seed=own)
+    of_canaries = told(canaries)
+    scores = {
+        "loss": np.log1p(of_canaries[len(LEVELS) :] / -of_canaries[: len(LEVELS)]).sum(axis=0),
+        "sums": seen.sums(),
+        "peaks": seen.peaks(),
+    }
+    chosen = "loss" if found.chosen < len(LEVELS) else "fall of the loss"
+    return {
+        "noise_multiplier": plan.noise_multiplier,
+        "delta": here.delta,
+        "auc": found.auc,
+        "chosen": f"{chosen} at {LEVELS[found.chosen % len(LEVELS)]:g}",
+        "hits": [
+            [h.fpr, *counts(h.tpr, min(TOLD, len(kept["rewards"]))), *counts(h.false_alarms, TOLD)] for h in found.hits
+        ],
+        "present": "".join("01"[int(p)] for p in present),
+        "scores": {name: [float(f"{x:.6g}") for x in one] for name, one in scores.items()},
+        "cpu_s": round(time.process_time() - began, 1),
+    }
+
+
+def counts(share: Rate, rows: int) -> tuple[int, int]:
+    """(events, trials) of a rate over the rows that did not choose."""
+    trials = rows - rows // 2
+    return round(share.value * trials), trials
+
+
+def some(columns: Mapping[str, np.ndarray], count: int, seed: int) -> Columns:
+    """Random rows, at most `count`."""
+    order = np.random.default_rng(seed).permutation(len(columns["rewards"]))[:count]
+    return {name: column[order] for name, column in columns.items()}
+
+
+def store(path: Path = RESULTS / "table6_attack.json") -> Store:
+    """The result file."""
+    return Store(path, SOURCES, hyperparameters="defaults of the plan; those of the attacks: public mazes alone")
+
+
+def audited(values: Mapping[str, Any], score: str) -> OneRun:
+    """The lower bound that one score gives."""
+    present = np.array([bit == "1" for bit in values["present"]])
+    return audit(np.array(values["scores"][score]), present, delta=values["delta"], confidence=CONFIDENCE)
+
+
+def rates(values: Mapping[str, Any]) -> dict[float, tuple[Rate, Rate]]:
+    """By nominal rate of false alarms: the rates of hits and of false alarms, with exact intervals."""
+    return {
+        fpr: (rate(hits, having, confidence=CONFIDENCE), rate(alarms, without, confidence=CONFIDENCE))
+        for fpr, hits, having, alarms, without in values["hits"]
+    }
+
+
+def figures() -> list[Figure]:
+    """Every promised figure, recomputed from the raw rows."""
+    results, out = store(), []
+    for cell in CELLS:
+        values = results.fresh(cell.key)
+        words = f"{cell.maze}, {cell.way}" + (f", epsilon {cell.epsilon:g}" if cell.epsilon else "")
+        if cell.way == "tacit":
+            for score in SCORES:
+                found = audited(values, score).epsilon
+                out.append(Figure(f"{words}: audited epsilon ({score})", found, cell.epsilon, at_least=False))
+            for fpr, (hits, alarms) in rates(values).items():
+                most = min(1.0, math.exp(cell.epsilon) * alarms.high + values["delta"])
+                out.append(Figure(f"{words}: TPR at {fpr:.0%} FPR, lower end", hits.low, most, at_least=False))
+        elif cell.way == "no clipping":
+            out.append(Figure(f"{words}: audited epsilon ({TWIN})", audited(values, TWIN).epsilon, cell.epsilon))
+        elif cell.way == "memorised":
+            hits, alarms = rates(values)[FPRS[0]]
+            out.append(Figure(f"{words}: TPR at {FPRS[0]:.0%} FPR, lower end", hits.low, alarms.high))
+    return out
+
+
+COLUMNS = (
+    *("maze", "way", "epsilon", "AUC", "best score", "TPR at 10 % FPR", "TPR at 1 % FPR"),
+    *(f"epsilon >= ({score})" for score in SCORES),
+)
+HEAD = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
+
+
+def line(cell: Cell, values: Mapping[str, Any]) -> str:
+    """A cell's row of the table, in Markdown."""
+    hits = " | ".join(str(own) for own, _ in rates(values).values())
+    bounds = " | ".join(
+        f"{one.epsilon:.2f} ({one.right}/{one.guesses})" for one in (audited(values, s) for s in SCORES)
+    )
+    promise = f"{cell.epsilon:g}" if cell.epsilon else "none"
+    return f"| {cell.maze} | {cell.way} | {promise} | {values['auc']:.3f} | {values['chosen']} | {hits} | {bounds} |"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run what is missing or stale."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    scale = fits.QUICK if options.quick else fits.FULL
+    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "table6_attack.json")
+    print(HEAD, flush=True)
+    for cell in CELLS[:2] if options.quick else CELLS:
+        if not results.has(cell.key):
+            results.put(cell.key, dataset=domain(cell, scale).words(cell.seed), seed=cell.seed, values=run(cell, scale))
+        print(line(cell, results.fresh(cell.key)), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

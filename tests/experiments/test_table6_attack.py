@@ -1,0 +1,75 @@
+"""The experiment of attacks: one small run of a cell, and figures from rows whose answers are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from experiments.table6_attack import CELLS, SCORES, Cell
+
+from experiments import synthesis_cache
+from experiments import synthesis_fits as fits
+from experiments import table6_attack as table6
+from tacit.methods import synthesis
+from tacit.privacy import clipping
+
+
+def test_a_cell_is_run_attacked_and_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synthesis_cache, "KEPT", tmp_path)
+    monkeypatch.setattr(table6, "TOLD", 60)
+    domain, base = table6.domain, fits.base
+    monkeypatch.setattr(table6, "domain", lambda *given: replace(domain(*given), public_rows=1_000))
+    shorter = {"steps": 25, "pretraining": synthesis.Pretraining(provenance="simulated", steps=25, batch=128)}
+    monkeypatch.setattr(fits, "base", lambda *given: replace(base(*given), width=16, **shorter))
+    cell = Cell("umaze", "memorised")
+    values = table6.run(cell, fits.QUICK)
+    assert len(values["present"]) == table6.CANARIES // 10
+    assert {name: len(one) for name, one in values["scores"].items()} == dict.fromkeys(SCORES, 30)
+    for hits, alarms in table6.rates(values).values():
+        assert 0 <= hits.low <= hits.value <= hits.high <= 1
+        assert 0 <= alarms.value <= 1
+    row = table6.line(cell, values)
+    assert row.count("|") == table6.HEAD.partition("\n")[0].count("|")
+    assert row.startswith("| umaze | memorised | none |")
+
+
+def values_of(right: float, hits: int) -> dict[str, Any]:
+    """200 canaries of whom a share is told by every score, and so many hits of 1,000 rows at 100 and 10 alarms."""
+    present = np.arange(200) % 2 == 0
+    told = np.where(np.arange(200) < 200 * right, present, ~present)
+    scores = dict.fromkeys(SCORES, (told + np.linspace(0, 0.1, 200)).tolist())
+    counts = [[0.1, hits, 1_000, 100, 1_000], [0.01, hits // 10, 1_000, 10, 1_000]]
+    return {"delta": 1e-7, "present": "".join("01"[int(p)] for p in present), "scores": scores, "hits": counts}
+
+
+def test_figures_refuse_what_tells_too_much_and_a_twin_that_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Kept:
+        def __init__(self, right: float, hits: int) -> None:
+            self.values = values_of(right, hits)
+
+        def fresh(self, key: str) -> dict[str, Any]:
+            assert key in {cell.key for cell in CELLS}
+            return self.values
+
+    monkeypatch.setattr(table6, "store", lambda: Kept(1.0, 600))
+    broken = {figure.name: figure.holds for figure in table6.figures()}
+    assert not broken["umaze, tacit, epsilon 1: audited epsilon (sums)"]
+    assert not broken["umaze, tacit, epsilon 1: TPR at 10% FPR, lower end"]
+    assert broken["umaze, tacit, epsilon 10: TPR at 10% FPR, lower end"]
+    assert broken["umaze, no clipping, epsilon 1: audited epsilon (peaks)"]
+    assert broken["umaze, memorised: TPR at 10% FPR, lower end"]
+    monkeypatch.setattr(table6, "store", lambda: Kept(0.5, 100))
+    blind = {figure.name: figure.holds for figure in table6.figures()}
+    assert blind["umaze, tacit, epsilon 1: audited epsilon (sums)"]
+    assert not blind["umaze, no clipping, epsilon 1: audited epsilon (peaks)"]
+    assert not blind["umaze, memorised: TPR at 10% FPR, lower end"]
+
+
+def test_the_twin_clips_nothing_and_only_inside() -> None:
+    real = clipping.coefficients
+    with table6.unclipped():
+        np.testing.assert_array_equal(clipping.coefficients(np.array([0.5, 1e6]), 1.0), [1.0, 1.0])
+    assert clipping.coefficients is real
