@@ -41,6 +41,7 @@ EXPERIMENTS = (
     "figure4_ablation",
     "table5_curiosity",
     "figure6_curves",
+    "table6_attack",
     "table7_nonprivate",
     "table11_cost",
     "table12_size",

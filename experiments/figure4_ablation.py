@@ -3,7 +3,7 @@
     python -m experiments.figure4_ablation              # resumable
     python -m experiments.figure4_ablation --quick      # one small seed; under runs/quick/
     python -m experiments.check figure4_ablation
-    python -m experiments.synthesis_pages figure4
+    python -m experiments.synthesis_pages figure4_ablation
 
 umaze, IQL, three seeds, at both epsilons. `tacit` is the default: pre-training without curiosity (the paper's NonCur);
 `cur` adds the paper's curiosity (rate 0.3), `non_pre` starts from random weights (the paper's NonPre).

@@ -3,7 +3,7 @@
     python -m experiments.figure6_curves                # resumable
     python -m experiments.figure6_curves --quick        # one small seed; under runs/quick/
     python -m experiments.check figure6_curves
-    python -m experiments.synthesis_pages figure6
+    python -m experiments.synthesis_pages figure6_curves
 
 umaze, IQL, three seeds. Rates at epsilon 10: 0 (the default), 0.3 (the paper's) and 0.5 of every public batch are novel
 generated rows. Epsilons of the default: 1, 3, 10 and none (no noise, not private).

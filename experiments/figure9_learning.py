@@ -3,7 +3,7 @@
     python -m experiments.figure9_learning              # resumable
     python -m experiments.figure9_learning --quick      # one small seed; under runs/quick/
     python -m experiments.check figure9_learning
-    python -m experiments.synthesis_pages figure9
+    python -m experiments.synthesis_pages figure9_learning
 
 medium, TD3+BC, three seeds: the return after every tenth of the training. Curves are looked at, no policy is picked.
 """

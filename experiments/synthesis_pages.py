@@ -1,7 +1,8 @@
 """Tables and pictures of the experiments on synthesis, from the raw rows: `python -m experiments.synthesis_pages`.
 
-    python -m experiments.synthesis_pages                  # every page; pictures under docs/images/
-    python -m experiments.synthesis_pages table1 figure6   # some
+    python -m experiments.synthesis_pages                              # every page; pictures under docs/images/
+    python -m experiments.synthesis_pages table11_cost figure6_curves  # some
+    python -m experiments.synthesis_pages --fill docs/synthesis.md     # in their places, `<!-- results: NAME -->`
 
 Nothing is run: a row whose cells are missing or stale for some seed is left blank, a dash says that it is not part of
 the experiment. Returns are interquartile means over seeds with 95 % bootstrap intervals.
@@ -9,9 +10,12 @@ the experiment. Returns are interquartile means over seeds with 95 % bootstrap i
 
 from __future__ import annotations
 
+import argparse
 import math
+import re
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -236,26 +240,47 @@ def _range(values: Sequence[np.ndarray]) -> tuple[float, float]:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "table1": table1,
-    "table3": table3,
-    "table4": table4,
-    "figure4": figure4,
-    "table5": table5,
-    "figure6": figure6,
-    "table7": table7,
-    "figure9": figure9,
-    "table11": table11,
-    "table12": table12,
+    "table1_transitions": table1,
+    "table3_fidelity": table3,
+    "table4_pretraining": table4,
+    "figure4_ablation": figure4,
+    "table5_curiosity": table5,
+    "figure6_curves": figure6,
+    "table7_nonprivate": table7,
+    "figure9_learning": figure9,
+    "table11_cost": table11,
+    "table12_size": table12,
 }
 
 
-def main(names: Sequence[str]) -> None:
-    """Print tables; draw pictures of what is complete."""
-    for name in names or PAGES:
-        try:
-            print(f"## {name}\n\n{PAGES[name]()}\n")
-        except LookupError as missing:
-            print(f"## {name}\n\n{missing.args[0]}\n")
+def page(name: str) -> str:
+    """What an experiment shows, or which cell a picture lacks."""
+    try:
+        return PAGES[name]()
+    except LookupError as missing:
+        return str(missing.args[0])
+
+
+def filled(text: str) -> str:
+    """The text with every table in its place: after `<!-- results: NAME -->`, up to `<!-- end -->` if there is one."""
+    place = re.compile(r"(<!-- results: (\w+) -->\n)(?:(?:(?!<!-- results).)*?<!-- end -->\n)?", re.DOTALL)
+
+    def table(found: re.Match[str]) -> str:
+        return f"{found[1]}\n{page(found[2])}\n\n<!-- end -->\n" if found[2] in PAGES else found[0]
+
+    return place.sub(table, text)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print tables, or put them in their places; draw pictures of what is complete."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=[])
+    parser.add_argument("--fill", nargs="+", type=Path, default=[], metavar="FILE", help="Markdown files to write into")
+    options = parser.parse_args(arguments)
+    for path in options.fill:
+        path.write_text(filled(path.read_text()))
+    for name in options.names or ([] if options.fill else PAGES):
+        print(f"## {name}\n\n{page(name)}\n")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m experiments.table11_cost              # reads the notes of tables that are kept, makes those that are not
     python -m experiments.table11_cost --quick      # one small table a method; under runs/quick/
     python -m experiments.check table11_cost
-    python -m experiments.synthesis_pages table11
+    python -m experiments.synthesis_pages table11_cost
 
 Every method on umaze's million rows at epsilon 10, three seeds: CPU seconds of one thread of public pre-training, of
 fitting behind the doors and of sampling 100,000 rows, and the MiB that the process's memory rose by at most in each

@@ -3,7 +3,7 @@
     python -m experiments.table12_size              # resumable
     python -m experiments.table12_size --quick      # one small seed; under runs/quick/
     python -m experiments.check table12_size
-    python -m experiments.synthesis_pages table12
+    python -m experiments.synthesis_pages table12_size
 
 umaze, IQL, three seeds, epsilon 10: the first rows of the tables of `table1_transitions` (rows are independent, so that
 they are a smaller table), and as many of the real ones, drawn at random. Sampling costs no privacy.

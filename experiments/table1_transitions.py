@@ -6,7 +6,7 @@
     python -m experiments.table1_transitions --data umaze=maze2d-umaze-dense-v1.hdf5 --public umaze=other.hdf5
                                                                 # on your own D4RL files (or Minari ids); runs/own/
     python -m experiments.check table1_transitions
-    python -m experiments.synthesis_pages table1                # the table
+    python -m experiments.synthesis_pages table1_transitions                # the table
 
 Unit: one transition; delta a tenth of one over the population. Five seeds for tacit and the real rows, three for the
 baselines and controls, each with private rows, networks, noise, agent and starts of its own (the half-cheetah's rows

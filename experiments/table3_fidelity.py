@@ -3,7 +3,7 @@
     python -m experiments.table3_fidelity               # measures tables that are kept, makes those that are not
     python -m experiments.table3_fidelity --quick       # one small table a way; under runs/quick/
     python -m experiments.check table3_fidelity
-    python -m experiments.synthesis_pages table3
+    python -m experiments.synthesis_pages table3_fidelity
 
 A cell is one table of `experiments.synthesis_ways`: Marginal and Correlation as the paper has them (against all real
 rows; for `real`, one half against the other), and errors against the simulator, which the paper does not measure:

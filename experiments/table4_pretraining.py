@@ -2,7 +2,7 @@
 
     python -m experiments.table4_pretraining            # the cells are those of table1_transitions
     python -m experiments.check table4_pretraining
-    python -m experiments.synthesis_pages table4
+    python -m experiments.synthesis_pages table4_pretraining
 
 umaze and medium, IQL, three seeds, beside tacit at epsilon 10 and 1 and the plan of epsilon 1 on a vault of a single
 row, where noise is all that is learned.

@@ -3,7 +3,7 @@
     python -m experiments.table5_curiosity              # resumable
     python -m experiments.table5_curiosity --quick      # one small seed; under runs/quick/
     python -m experiments.check table5_curiosity
-    python -m experiments.synthesis_pages table5
+    python -m experiments.synthesis_pages table5_curiosity
 
 umaze, IQL, three seeds, epsilon 10. `fine_cur` appends novel generated rows to every step, outside the private sum and
 its divisor, so that sigma and epsilon are those of `tacit`; `cur` has the paper's curiosity in pre-training.

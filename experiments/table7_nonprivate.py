@@ -3,7 +3,7 @@
     python -m experiments.table7_nonprivate             # resumable
     python -m experiments.table7_nonprivate --quick     # one small seed; under runs/quick/
     python -m experiments.check table7_nonprivate
-    python -m experiments.synthesis_pages table7
+    python -m experiments.synthesis_pages table7_nonprivate
 
 umaze, IQL, three seeds. `non_priv` is the default plan without noise and without a bound that is ever met (through the
 same doors, which make the ledger void); `real` the agents on the real rows.

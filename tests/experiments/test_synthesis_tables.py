@@ -96,6 +96,15 @@ def test_pages_say_what_is_missing_and_what_is_no_part_of_the_experiment(table1:
     assert "| noise alone, epsilon 1 | -14.0 [-15.0, -13.0] |" in synthesis_pages.table4()
 
 
+def test_tables_find_their_places_once_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(synthesis_pages.PAGES, "table11_cost", lambda: "| a |")
+    text = "x\n<!-- results: table11_cost -->\n\n<!-- results: other -->\ny\n<!-- end -->\n"
+    once = synthesis_pages.filled(text)
+    assert once.splitlines()[1:6] == ["<!-- results: table11_cost -->", "", "| a |", "", "<!-- end -->"]
+    assert once.endswith("<!-- results: other -->\ny\n<!-- end -->\n")
+    assert synthesis_pages.filled(once) == once
+
+
 def test_cells_are_each_named_once_and_what_promises_nothing_has_no_epsilon() -> None:
     keys = [cell.key for part in table1_transitions.PARTS for cell in part.cells()]
     assert len(keys) == len(set(keys))
