@@ -18,7 +18,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
-from tacit.measure.statistics import iqm
 
 from experiments import synthesis_fits as fits
 from experiments import synthesis_ways as ways
@@ -28,6 +27,7 @@ from experiments.store import Store
 from experiments.synthesis_domains import DOMAINS, Domain
 from experiments.synthesis_returns import WORDS, folder
 from tacit.measure.fidelity import ceiling, fidelity
+from tacit.measure.statistics import iqm
 
 NAME = "table3_fidelity"
 MAZES = ("umaze", "medium", "large")
