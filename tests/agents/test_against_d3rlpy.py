@@ -2,8 +2,8 @@
 
 Skipped where d3rlpy is not installed (2.8 asks for an old Gymnasium but runs with ours:
 `pip install --no-deps d3rlpy structlog colorama dataclasses-json gym gym_notices click`). Both sides get the same
-standardised rows and networks without LayerNorm, since d3rlpy has it in another place. Two losses differ by design and are not
-compared: d3rlpy's IQL policy has a standard deviation of its own, and does not scale advantages by their spread.
+standardised rows, and networks without LayerNorm, since d3rlpy puts it elsewhere. One loss differs by design and is not
+compared: d3rlpy's IQL policy has a standard deviation of its own, and its advantages are not scaled by their spread.
 """
 
 from __future__ import annotations
