@@ -85,6 +85,8 @@ def test_every_method_releases_rows_with_a_certificate(
         (("--method", "pgm", "--public", "more", "--provenance", "made up"), "--public has no meaning here"),
         (("--method", "privsyn", "--public", "visits", "--provenance", "made up"), "records are the private ones"),
         (("--method", "privsyn", "--device", "cuda"), "--device has no meaning here"),
+        (("--paper", "--steps", "3"), "--steps has no meaning here; expected it with our settings, not --paper"),
+        (("--paper", "--method", "privsyn"), "--paper has no meaning here"),
         (("--method", "pre-pate-gan"), "pre-pate-gan begins with public records, and there are none"),
         (("--method", "privsyn", "--bins", "1"), "bins is 1; expected a whole number >= 4"),
         (("--method", "pate-gan", "--teachers", "0"), "teachers is 0"),
@@ -114,6 +116,16 @@ def test_the_promise_of_marginals_needs_the_public_bounds_alone(
     (folders / "visits" / "rewards.npy").unlink()
     assert synthesize(folders, "visits", "--method", "privsyn", "--dry-run") == 0
     assert capsys.readouterr().out.endswith("Dry run: no private record was read and nothing was spent.\n")
+
+
+def test_the_papers_settings_keep_the_promise_too(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    public = ("--public", str(folders / "others"), "--provenance", "Invented for a test.")
+    large = ["synthesize", str(folders / "visits"), "--unit", "patient", "--relation", "add_or_remove"]
+    promise = ("--population", "100000", "--epsilon", "10", "--delta", "1e-6", "--out", str(folders / "run"))
+    assert main([*large, *promise, *public, "--paper", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "3,907 noisy sum(s) over Poisson samples at rate 0.00128 (about 128 of 100,000)" in out
+    assert out.endswith("Dry run: no private record was read and nothing was spent.\n")
 
 
 def test_public_records_that_are_private_ones_are_refused(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:

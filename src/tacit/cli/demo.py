@@ -149,7 +149,8 @@ def _sections(
     if command.audit:
         sections["attacks"] = demo_evidence.attacks(release.value, real, fresh, rows=size.attacked, seed=seed)
         sections["audits"] = demo_evidence.audits(release.value.plan, data, fresh, canaries=size.canaries, seed=seed)
-    sections["synthesizers"] = (records.cost(PRIVORL, "synthetic", watch.phases, None), *costs)
+    memory = None if costs else watch.memory()  # of a process that trained several, nobody knows which took it
+    sections["synthesizers"] = (records.cost(PRIVORL, "synthetic", watch.phases, memory), *costs)
     return sections
 
 

@@ -61,6 +61,7 @@ class Synthesize:
             learned it is checked that none of them is a private one; the look is noted in the ledger.
         provenance: where the public records come from and why they hold no private one; it is printed in the
             certificate.
+        paper: PrivORL's published settings, with six million parameters and many steps (for an accelerator), not ours.
         steps: number of noisy gradients, or of batches of noisy votes.
         batch: expected number of units in a noisy gradient.
         clip: bound on the norm of a unit's gradient.
@@ -94,6 +95,7 @@ class Synthesize:
     budget_delta: float | None = None
     public: Path | None = None
     provenance: str | None = None
+    paper: bool = False
     steps: int | None = None
     batch: float | None = None
     clip: float | None = None

@@ -56,6 +56,12 @@ def require_sound(command: Synthesize) -> None:
             raise _meaningless(f"--{name.replace('_', '-')}", f"a method that has it, not {command.method}")
     if command.device != "cpu" and command.method != PRIVORL:
         raise _meaningless("--device", f"{PRIVORL}, the method that an accelerator makes faster")
+    if command.paper:
+        for name in (*_OURS, "batch"):
+            if getattr(command, name) is not None:
+                raise _meaningless(f"--{name.replace('_', '-')}", "our settings, not --paper, whose are published")
+        if command.method != PRIVORL:
+            raise _meaningless("--paper", f"{PRIVORL}, whose settings are published")
     if (command.public is None) != (command.provenance is None):
         raise PlanError(
             "public records and their provenance do not go together",
@@ -154,6 +160,12 @@ def _start(command: Synthesize, learns: Any, plan: Any, public: Trajectories, sp
 
 
 def _ours(command: Synthesize, unit: Unit) -> Plan:
+    if command.paper:
+        from tacit.cli.synthesis_sources import others
+
+        public = others(command, read_spec(command.data)[0], "public")
+        epoch = None if public is None else len(public.columns["rewards"])
+        return Plan.paper(population=unit.size, provenance=command.provenance, epoch=epoch)
     plan = Plan()
     changes = _given(command, plan, _OURS)
     if command.batch is not None:

@@ -38,7 +38,7 @@ def synthesize(command: Synthesize) -> None:
         plan = planned(command)
     say(str(plan))
     if command.dry_run:
-        opened_none = "no private record was read" if cuts(command.method) else "no file was opened"
+        opened_none = "no private record was read" if cuts(command.method) or command.paper else "no file was opened"
         say(f"Dry run: {opened_none} and nothing was spent.")
         return
     from tacit.cli.synthesis_sources import opened
