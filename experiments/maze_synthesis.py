@@ -61,6 +61,7 @@ SOURCES = (
     "src/tacit/methods/synthesis/[acdenps]*.py",
     "src/tacit/envs/maze*.py",
     "src/tacit/agents/iql.py",
+    "src/tacit/agents/offline.py",
     "src/tacit/measure/[cdfu]*.py",
     "src/tacit/privacy/vault.py",
     "src/tacit/privacy/gradients.py",
