@@ -36,13 +36,19 @@ def fingerprint(sources: Iterable[str]) -> str:
         if not paths:
             raise FileNotFoundError(f"no source matches {pattern}")
         for path in paths:
-            tree = ast.parse(path.read_text())
-            for node in ast.walk(tree):
-                body = getattr(node, "body", None)
-                if isinstance(body, list) and body and _is_docstring(body[0]):
-                    body[0] = ast.Pass()
-            digest.update(path.relative_to(ROOT).as_posix().encode() + ast.dump(tree).encode())
+            digest.update(path.relative_to(ROOT).as_posix().encode() + _deeds(path.read_text()))
     return digest.hexdigest()[:16]
+
+
+@functools.lru_cache(maxsize=1_024)
+def _deeds(text: str) -> bytes:
+    """A source's syntax tree without its docstrings."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and _is_docstring(body[0]):
+            body[0] = ast.Pass()
+    return ast.dump(tree).encode()
 
 
 def _is_docstring(node: ast.AST) -> bool:

@@ -25,12 +25,13 @@ from experiments import table1_transitions as table1
 from experiments.check import Figure
 from experiments.store import Store
 from experiments.synthesis_domains import DOMAINS, Domain
+from experiments.synthesis_mazes import Maze
 from experiments.synthesis_returns import WORDS, folder
 from tacit.measure.fidelity import ceiling, fidelity
 from tacit.measure.statistics import iqm
 
 NAME = "table3_fidelity"
-MAZES = ("umaze", "medium", "large")
+MAZES = tuple(dict.fromkeys(part.domain for part in table1.PARTS if isinstance(DOMAINS[part.domain], Maze)))
 Table = tuple[str, str, float, int]
 
 
@@ -83,7 +84,7 @@ def column(results: Store, domain: str, way: str, epsilon: float, name: str) -> 
 def figures() -> list[Figure]:
     """Every promised figure, recomputed from the raw rows."""
     results, agents, found = store(), table1.store(), []
-    for domain in MAZES:
+    for domain in table1.PROMISED:
         own, theirs = (
             {
                 name: column(results, domain, way, 10.0, name).mean()

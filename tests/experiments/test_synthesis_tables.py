@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +74,13 @@ def test_promises_of_table_1_are_recomputed_from_all_seeds(table1: Store) -> Non
 def test_promises_of_tables_3_and_4(table1: Store, table3: Store) -> None:
     found = table3_fidelity.figures()
     assert all(figure.holds for figure in found)
-    assert len(found) == 5 * 3 + 3 + 2 + 1
+    assert len(found) == 5 * 2 + 3 + 2
     assert all(figure.holds for figure in table4_pretraining.figures())
     for seed in range(5):
-        table3.cells[f"large/tacit/10/{seed}"]["values"]["marginal"] = 0.955
+        table3.cells[f"medium/tacit/10/{seed}"]["values"]["marginal"] = 0.955
     assert [figure.name for figure in table3_fidelity.figures() if not figure.holds] == [
-        "large, epsilon 10: marginal",
-        "large, epsilon 10: marginal less AIM's",
+        "medium, epsilon 10: marginal",
+        "medium, epsilon 10: marginal less AIM's",
     ]
 
 
@@ -167,6 +168,9 @@ def test_one_stack_for_each_agent_and_seed_and_nothing_twice(tmp_path: Path, mon
         return real(agent, tables, seed, scale)
 
     monkeypatch.setattr(synthesis_returns, "train", train)
+    monkeypatch.setattr(
+        synthesis_returns, "config", lambda agent, scale: replace(synthesis_returns.TRAINERS[agent][1], steps=3)
+    )
     domains = {"umaze": Small("umaze", population=2_000, public_rows=2_000)}
     wanted = synthesis_returns.cells("umaze", ("iql", "td3_bc"), ("real", "independent"), (), (0, 1))
     synthesis_returns.fill(store, wanted[:6], synthesis_fits.QUICK, domains)
