@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from wrong_calls import DELTA, PRIVATE_VALUE, SPEC, UNIT, WrongCall, columns, data, ledger
@@ -13,6 +15,7 @@ from wrong_calls import DELTA, PRIVATE_VALUE, SPEC, UNIT, WrongCall, columns, da
 from tacit.data import Discrete, overlap
 from tacit.data.d4rl import read_columns
 from tacit.hardware import torch_device
+from tacit.measure import embedding
 from tacit.methods.synthesis import Plan, ablations
 from tacit.methods.synthesis.baselines.cut import Cut
 from tacit.privacy.vault import Vault
@@ -64,6 +67,19 @@ def ablation_of_pretraining_without_one(folder: Path) -> None:
     ablations.ablation("NonCur", Plan(), unit=UNIT, epsilon=1.0, delta=DELTA)
 
 
+def marginals_without_their_package(folder: Path) -> None:
+    home: Any = import_module(f"{BASELINES}.mst")
+    plan = home.MstPlan(cut=Cut(SPEC, bins=4)).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
+    with ledger(folder) as book, mock.patch.dict(sys.modules, {"mbi": None, "jax": None}):
+        home.fit(plan, Vault(data(), book))
+
+
+def picture_without_its_package(folder: Path) -> None:
+    rows = {name: np.asarray(value) for name, value in data(simulated=True).columns.items()}
+    with mock.patch.dict(sys.modules, {"sklearn": None, "sklearn.manifold": None}):
+        embedding.tsne({"rows": rows})
+
+
 def teachers_that_are_missing(folder: Path) -> None:
     import_module(f"{BASELINES}.pate_gan").PateGanPlan(teachers=0)
 
@@ -89,6 +105,8 @@ SYNTHESIS_CALLS: tuple[WrongCall, ...] = (
     too_few_bins,
     bins_without_the_size_of_a_step,
     ablation_of_pretraining_without_one,
+    marginals_without_their_package,
+    picture_without_its_package,
     teachers_that_are_missing,
     gan_that_was_not_pretrained,
     d4rl_file_that_is_none,

@@ -16,8 +16,7 @@ from tacit.cli.synthesis_commands import Baseline
 from tacit.cli.synthesis_methods import baseline_plan, learner
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.measure.controls import uniform_table
-from tacit.measure.gradient_canaries import GradientScores
+from tacit.measure.gradient_canaries import GradientScores, leaps
 from tacit.measure.membership import attack, losses
 from tacit.measure.one_run import audit, plant
 from tacit.measure.report import Attack, Audit, Cost, records
@@ -88,7 +87,7 @@ def audits(plan: Plan, data: Trajectories, others: Table, *, canaries: int, seed
     """
     assert plan.epsilon is not None
     assert plan.delta is not None
-    planted = uniform_table(data.spec, rows=canaries, seed=seed)  # steps that lead anywhere: nobody else's are alike
+    planted = leaps(data.spec, canaries, seed=seed)
     columns, present = plant({name: column[canaries:] for name, column in data.columns.items()}, planted, seed=seed)
     scores = GradientScores(plan, planted, _some(others, PUBLIC, seed), seed=seed)
     told = "Training once more, with planted records"

@@ -55,6 +55,7 @@ class Audit:
         confidence: of `lower`, in (0, 1).
         certified: what the attacked run promises (or, if it is broken, would have promised).
         guesses, correct: whether canaries were in or not, and how many of these guesses were right.
+        reach: what `lower` would be if every guess about every canary were right: no audit of this size shows more.
     """
 
     label: str
@@ -64,6 +65,7 @@ class Audit:
     certified: float
     guesses: int
     correct: int
+    reach: float
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ def tried(report: Report) -> dict[str, Any]:
             }
             for audit in report.audits
         ],
-        "audit_columns": ["Right guesses", "ε at least", "ε promised"],
+        "audit_columns": ["Right guesses", "ε at least", "Most it could show", "ε promised"],
         "audit_rows": [_audit_row(audit) for audit in report.audits],
         "attack_columns": [f"Caught at {100 * level:g} % false alarms" for level in levels],
         "attack_rows": [
@@ -134,7 +134,7 @@ def _audit_row(audit: Audit) -> dict[str, Any]:
         "label": audit.label,
         "note": note,
         "kind": audit.kind,
-        "cells": [guessed, number(audit.lower), upward(audit.certified)],
+        "cells": [guessed, number(audit.lower), number(audit.reach), upward(audit.certified)],
     }
 
 

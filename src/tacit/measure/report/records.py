@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from tacit.measure.fidelity import fidelity
 from tacit.measure.neighbours import nearest_records
+from tacit.measure.one_run import OneRun, most_that_can_be_found
 from tacit.measure.report.content import Points
 from tacit.measure.report.evidence import Attack, Attacked, Audit, Caught, Cost, Nearest
 
 if TYPE_CHECKING:
     from tacit.measure.membership import LossAttack
-    from tacit.measure.one_run import OneRun
 
 Table = Mapping[str, NDArray[Any]]
 _LEVELS = np.linspace(0.0, 1.0, 101)
@@ -81,7 +81,8 @@ def closeness(synthetic: Table, real: Table, holdout: Table | None, *, seed: int
 
 def audited(found: OneRun, label: str, kind: Attacked, *, certified: float) -> Audit:
     """An audit by planted records beside what the attacked run promises."""
-    return Audit(label, kind, found.epsilon, found.confidence, certified, found.guesses, found.right)
+    reach = most_that_can_be_found(found.canaries, confidence=found.confidence)
+    return Audit(label, kind, found.epsilon, found.confidence, certified, found.guesses, found.right, reach)
 
 
 def attacked(found: LossAttack) -> Attack:
