@@ -129,7 +129,7 @@ def test_the_papers_settings_keep_the_promise_too(folders: Path, capsys: pytest.
 
 
 def test_public_records_that_are_private_ones_are_refused(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same visits under another name, with other rewards; the look leaves no ledger where nothing was promised."""
+    """The same visits under another name, with other rewards; the look stays on record."""
     lines = (folders / "visits.csv").read_text().replace(",0.5,", ",0.25,")
     (folders / "copies.csv").write_text(lines)
     line = ["data", "import", str(folders / "copies.csv"), "--unit", "patient", "--spec", str(folders / "spec.json")]
@@ -140,8 +140,10 @@ def test_public_records_that_are_private_ones_are_refused(folders: Path, capsys:
     error = capsys.readouterr().err
     assert "public rows are also among the private records" in error
     assert CANARY not in error
-    assert not (folders / "visits.ledger").exists()
     assert not (folders / "run").exists()
+    with Ledger(folders / "visits.ledger") as ledger:
+        assert [entry.kind for entry in ledger.entries()] == ["create", "note"]
+        assert ledger.spent() == (0, 0)
 
 
 def test_a_look_for_overlap_is_noted_in_the_ledger(folders: Path) -> None:

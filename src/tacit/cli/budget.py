@@ -96,8 +96,8 @@ def require_only(command: Budget) -> None:
 def open_ledger(command: Budget, unit: Unit) -> Iterator[Ledger]:
     """The budget of the records: opened, or begun with what this run needs unless more was declared.
 
-    A ledger that was begun here is removed again if the command fails before a plan was admitted to it: a slip of the
-    pen does not bind the records for good.
+    A ledger that was begun here is removed again if the command fails before anything was entered in it: a slip of the
+    pen does not bind the records for good. A look at the records is an entry: it stays on record.
 
     Raises:
         LedgerError: the ledger is bound to another unit or budget, damaged, held by another process, or not the one
@@ -121,7 +121,7 @@ def open_ledger(command: Budget, unit: Unit) -> Iterator[Ledger]:
                 raise Interrupted(f"what was charged stays charged (see tacit ledger show {path})") from None
             raise
         finally:
-            if begun and all(entry.kind in ("create", "note") for entry in ledger.entries()):
+            if begun and [entry.kind for entry in ledger.entries()] == ["create"]:
                 _remove(path)
 
 

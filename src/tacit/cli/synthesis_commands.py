@@ -45,7 +45,7 @@ class Synthesize:
 
     Args:
         data: folder of the private records (`tacit data import` writes one).
-        out: folder of the run; it will hold nothing private.
+        out: folder of the run; it will hold nothing private, but for what --nonprivate-diagnostics puts into private/.
         unit: what one protected unit is, in the singular ("patient").
         relation: what neighbouring data sets differ in: a unit is present or absent, or exchanged for another.
         population: how many units there could be, as the public knows; never counted from the data.
@@ -58,7 +58,8 @@ class Synthesize:
         budget_epsilon: the whole budget of the records, when the ledger is new (by default: this release alone).
         budget_delta: likewise.
         public: folder of public records of the same shape to pre-train on, or to choose bins by. Before anything is
-            learned it is checked that none of them is a private one; the look is noted in the ledger.
+            learned it is checked that hardly any of them is a private one, nor the other way round; the look is noted
+            in the ledger.
         provenance: where the public records come from and why they hold no private one; it is printed in the
             certificate.
         paper: PrivORL's published settings, with six million parameters and many steps (for an accelerator), not ours.
