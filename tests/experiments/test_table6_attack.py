@@ -27,7 +27,7 @@ def test_a_cell_is_run_attacked_and_told_in_one_line(tmp_path: Path, monkeypatch
     cell = Cell("umaze", "memorised")
     values = table6.run(cell, fits.QUICK)
     assert len(values["present"]) == table6.CANARIES // 10
-    assert {name: len(one) for name, one in values["scores"].items()} == dict.fromkeys(SCORES, 30)
+    assert {name: len(one) for name, one in values["scores"].items()} == dict.fromkeys(SCORES, table6.CANARIES // 10)
     for hits, alarms in table6.rates(values).values():
         assert 0 <= hits.low <= hits.value <= hits.high <= 1
         assert 0 <= alarms.value <= 1
@@ -59,12 +59,12 @@ def test_figures_refuse_what_tells_too_much_and_a_twin_that_tells_nothing(monkey
     assert not broken["umaze, tacit, epsilon 1: audited epsilon (sums)"]
     assert not broken["umaze, tacit, epsilon 1: TPR at 10% FPR, lower end"]
     assert broken["umaze, tacit, epsilon 10: TPR at 10% FPR, lower end"]
-    assert broken["umaze, no clipping, epsilon 1: audited epsilon (peaks)"]
+    assert broken["umaze, no clipping, epsilon 1: audited epsilon (pursuit)"]
     assert broken["umaze, memorised: TPR at 10% FPR, lower end"]
     monkeypatch.setattr(table6, "store", lambda: Kept(0.5, 100))
     blind = {figure.name: figure.holds for figure in table6.figures()}
     assert blind["umaze, tacit, epsilon 1: audited epsilon (sums)"]
-    assert not blind["umaze, no clipping, epsilon 1: audited epsilon (peaks)"]
+    assert not blind["umaze, no clipping, epsilon 1: audited epsilon (pursuit)"]
     assert not blind["umaze, memorised: TPR at 10% FPR, lower end"]
 
 

@@ -13,7 +13,7 @@ from tacit.envs import maze
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import DataError
 from tacit.measure.attacks import area
-from tacit.measure.gradient_canaries import GradientScores, inner_products, leaps
+from tacit.measure.gradient_canaries import PICKS, GradientScores, inner_products, leaps, pursued
 from tacit.methods import synthesis
 from tacit.methods.synthesis.diffusion import Denoiser, draw, row_losses
 from tacit.methods.synthesis.pretraining import initial_model
@@ -51,7 +51,7 @@ def test_inner_products_are_those_of_autograd() -> None:
     assert not any(module._forward_hooks for module in model.modules())
 
 
-def test_who_adds_a_clipped_gradient_now_and_then_is_found_by_sums_and_by_peaks() -> None:
+def test_who_adds_a_clipped_gradient_now_and_then_is_found_by_sums_and_by_pursuit() -> None:
     """Steps of unit gradients of canaries that are in, drawn with other noise than the auditor's, and of fresh rows.
 
     With little noise both scores tell most canaries; with a lot of it neither knows anything.
@@ -81,8 +81,23 @@ def test_who_adds_a_clipped_gradient_now_and_then_is_found_by_sums_and_by_peaks(
         quiet(step, model, total + 1e-3 * noise)
         loud(step, model, total + 1e3 * noise)
 
-    assert min(area(quiet.sums(), present), area(quiet.peaks(), present)) > 0.8
-    assert max(area(loud.sums(), present), area(loud.peaks(), present)) < 0.75
+    assert min(area(quiet.sums(), present), area(quiet.pursuit(), present)) > 0.8
+    assert max(area(loud.sums(), present), area(loud.pursuit(), present)) < 0.75
+
+
+def test_pursuit_finds_who_a_vector_is_made_of_although_directions_overlap() -> None:
+    """Six canaries of two directions each, all leaning on one: two of them make the vector, others seem to."""
+    generator = torch.Generator().manual_seed(0)
+    directions = torch.randn(12, 40, generator=generator) + 2 * torch.randn(40, generator=generator)
+    directions /= directions.norm(dim=1, keepdim=True)
+    vector = 9 * directions[2] - 2 * directions[3] - 5 * directions[8]
+    kernel, products = directions @ directions.T, directions @ vector
+    found = pursued(products, kernel, 2)
+    alone = products.view(6, 2).square().sum(1)
+    assert set(found.argsort()[-2:].tolist()) == {1, 4}
+    assert set(alone.argsort()[-2:].tolist()) != {1, 4}
+    assert int((found > 0).sum()) <= PICKS
+    assert found.sum() <= vector.square().sum()
 
 
 def test_leaps_stay_inside_the_bounds_and_go_far() -> None:

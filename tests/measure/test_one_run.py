@@ -62,9 +62,32 @@ def test_a_confident_few_are_worth_more_than_many_coins() -> None:
     present = rng.random(2_000) < 0.5
     scores = rng.normal(size=2_000) + np.where(np.arange(2_000) % 5 == 0, np.where(present, 10.0, -10.0), 0.0)
     found = audit(scores, present, delta=1e-6)
-    assert found.guesses == found.right == 250
+    assert (found.kind, found.guesses) == ("both", found.right) == ("both", 250)
     assert 3.5 < found.epsilon < most_that_can_be_found(250)
     assert (found.canaries, found.delta, found.confidence) == (2_000, 1e-6, 0.95)
+
+
+def test_a_trace_that_is_seen_or_not_is_told_by_guesses_of_in_alone() -> None:
+    """A quarter of those that are in leave a trace that is always seen; of all others nothing is known."""
+    rng = np.random.default_rng(4)
+    present = rng.random(400) < 0.5
+    scores = rng.random(400) + 10.0 * (present & (np.arange(400) % 2 == 0))
+    found = audit(scores, present, delta=1e-6)
+    assert (found.kind, found.right) == ("in", found.guesses)
+    halved = lower_bound(2 * found.guesses, int(1.5 * found.guesses), 400, delta=1e-6, error=0.05 / 8)
+    assert found.epsilon > 2 * halved > 0
+
+
+def test_at_an_error_of_a_fifth_no_more_than_a_fifth_of_blind_scores_find_something() -> None:
+    """And no more than a fifth find above 1 under a response of 1 whose answer "in" alone says much."""
+    rng, found, above = np.random.default_rng(5), 0, 0
+    for _ in range(200):
+        present = rng.random(60) < 0.5
+        found += audit(rng.random(60), present, delta=0.0, confidence=0.8).epsilon > 0
+        told = rng.random(60) < np.where(present, 0.5, 0.5 * math.exp(-1.0))
+        above += audit(told + rng.random(60), present, delta=0.0, confidence=0.8).epsilon > 1.0
+    assert max(found, above) <= stats.binom.ppf(0.999, 200, 0.2)
+    assert found > 0
 
 
 def test_scores_that_know_nothing_find_nothing() -> None:

@@ -1,10 +1,10 @@
 """White-box scores of canaries from the noisy gradients of a run, which are public as soon as they leave the door.
 
 A canary that is in adds its clipped gradient to the steps that draw it. The auditor knows the weights of every step, so
-it computes each canary's gradient there and asks how much of it the noisy gradient holds: the least-squares coefficient
-of its direction next to those of all other canaries and of public rows, which stand for what everybody else adds.
-Nothing that is formed has a parameter's size but the gradient itself: for layers that are linear, all inner products
-of per-row gradients come from activations and output gradients (arXiv:2210.00038). For `measure.one_run`.
+it computes each canary's gradients there, for noise draws of its own, and asks how much of them the noisy gradient
+holds, next to those of all other canaries and of public rows, which stand for what everybody else adds. Nothing that is
+formed has a parameter's size but the gradient itself: for layers that are linear, all inner products of per-row
+gradients come from activations and output gradients (arXiv:2210.00038). For `measure.one_run`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,17 @@ from tacit.data.spec import Box, PublicSpec
 from tacit.errors import DataError
 from tacit.measure.controls import uniform_table
 from tacit.methods.synthesis.diffusion import Denoiser, draw, row_losses
+from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import Plan
 
 Columns = Mapping[str, NDArray[Any]]
 Floats = NDArray[np.float64]
 RIDGE = 0.03
 """Share of a direction's own length that is added to keep the least squares of nearly equal directions tame."""
+DRAWS = 4
+"""Gradients a canary and step: they span most of what the run's own draw of the noise can have made of it."""
+PICKS = 3
+"""How many canaries are picked a step: of a hundred, hardly ever more are drawn at once."""
 
 
 def leaps(spec: PublicSpec, count: int, *, seed: int, size: float = 30.0) -> dict[str, NDArray[np.generic]]:
@@ -72,42 +77,87 @@ class GradientScores:
         names = ("observations", "actions", "rewards", "next_observations", "terminations")
         self._rows = {
             name: torch.from_numpy(
-                np.concatenate([canaries[name], np.asarray(public[name]).astype(canaries[name].dtype)])
+                np.concatenate([canaries[name].repeat(DRAWS, 0), np.asarray(public[name]).astype(canaries[name].dtype)])
             )
             for name in names
         }
         self._generator = torch.Generator().manual_seed(seed)
-        self._found: list[NDArray[np.float32]] = []
+        self._shares: list[NDArray[np.float32]] = []
+        self._picked: list[NDArray[np.float32]] = []
 
     def __call__(self, step: int, model: nn.Module, gradient: Tensor) -> None:
         """One step: the noisy gradient [P] that was taken at the weights of `model`."""
         assert isinstance(model, Denoiser)
-        count, encoder = len(self._rows["rewards"]), model.encoder
-        draws = draw(self._generator, count, 1, encoder=encoder, P_mean=self._plan.P_mean, P_std=self._plan.P_std)
-        rows = {name: tensor.to(gradient.device) for name, tensor in {**self._rows, **draws}.items()}
-        clean = encoder.encode(rows, rows["spread"][:, 0])
-        products, kernel = inner_products(model, clean, rows["sigma"][:, 0], rows["noise"][:, 0], gradient)
+        encoder, own = model.encoder, self.canaries * DRAWS
+        draws = [self._draw(encoder, self.canaries, DRAWS), self._draw(encoder, len(self._rows["rewards"]) - own, 1)]
+        sigma, noise, spread = (torch.cat(pair).to(gradient.device) for pair in zip(*draws, strict=True))
+        clean = encoder.encode({name: tensor.to(gradient.device) for name, tensor in self._rows.items()}, spread)
+        products, kernel = inner_products(model, clean, sigma, noise, gradient)
         lengths = kernel.diagonal().sqrt().clamp(min=torch.finfo(kernel.dtype).tiny)
-        kernel = kernel / lengths / lengths[:, None] + RIDGE * torch.eye(count, device=kernel.device)
-        share = torch.linalg.solve(kernel, products / lengths)[: self.canaries]
-        self._found.append(share.cpu().numpy())
+        products, kernel = products / lengths, kernel / lengths / lengths[:, None]
+        shares = _solve(kernel, products[:, None])[:own, 0].view(-1, DRAWS).sum(1)
+        self._shares.append(shares.cpu().numpy())
+        rest = _without(slice(own, None), products, kernel)
+        picked = pursued(rest[0][:own], rest[1][:own, :own], DRAWS)
+        self._picked.append((picked / gradient.square().sum()).cpu().numpy())
+
+    def _draw(self, encoder: Encoder, rows: int, draws: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Noise levels [rows draws, 1], noises and spreads, spread evenly over the levels within a row."""
+        law = {"P_mean": self._plan.P_mean, "P_std": self._plan.P_std}
+        found = draw(self._generator, rows, 1, encoder=encoder, noise_draws=draws, **law)
+        sigma, noise = found["sigma"].view(-1, 1), found["noise"].view(-1, 1, encoder.size)
+        return sigma, noise, found["spread"][:, 0].repeat_interleave(draws, 0)
 
     def sums(self) -> Floats:
-        """[m], each canary's coefficient summed over the steps: the best for many small traces."""
-        total: Floats = np.array(self._found, np.float64).sum(axis=0)
+        """[m], each canary's least-squares coefficients summed over draws and steps: the best for many small traces."""
+        total: Floats = np.array(self._shares, np.float64).sum(axis=0)
         return total
 
-    def peaks(self) -> Floats:
-        """[m], the sum of each canary's three largest coefficients, of either sign, over the step's typical one.
+    def pursuit(self) -> Floats:
+        """[m], the share of the squared gradient for which a canary was picked (`pursued`), summed over the steps.
 
-        The best for few large traces, as where nothing clips them: what a canary pulls at depends on the noise level
-        that was drawn, so that its sign says little.
+        The best for few large traces, as where nothing clips them: each is put down to one canary alone, of whatever
+        sign it is, and however much the gradients of others resemble it.
         """
-        seen = np.array(self._found, np.float64)
-        seen = np.abs(seen - np.median(seen, axis=0))
-        seen /= np.maximum(np.median(seen, axis=1, keepdims=True), np.finfo(np.float64).tiny)
-        largest: Floats = np.sort(seen, axis=0)[-3:].sum(axis=0)
-        return largest
+        total: Floats = np.array(self._picked, np.float64).sum(axis=0)
+        return total
+
+
+def pursued(products: Tensor, kernel: Tensor, draws: int) -> Tensor:
+    """Which canaries a vector is made of, one after the other: matching pursuit in blocks.
+
+    Source: S. Mallat & Z. Zhang, IEEE Transactions on Signal Processing 41 (1993) 3397, with the orthogonal steps of
+    Y. Pati et al. (1993) and a block of directions for each canary.
+
+    Args:
+        products: [m draws], inner products of the vector with every direction.
+        kernel: [m draws, m draws], of the directions with one another, each about as long as 1.
+        draws: directions of each canary, next to one another.
+
+    Returns:
+        [m], the squared length of what a canary's directions explained when it was picked; 0 for those that never were.
+    """
+    found = products.new_zeros(len(products) // draws)
+    for _ in range(PICKS):
+        blocks = kernel.view(len(found), draws, len(found), draws).diagonal(dim1=0, dim2=2).permute(2, 0, 1)
+        of_block = products.view(-1, draws, 1)
+        explained = (of_block * _solve(blocks, of_block)).sum((1, 2))
+        best = int(explained.argmax())
+        found[best] = torch.maximum(found[best], explained[best])
+        products, kernel = _without(slice(best * draws, (best + 1) * draws), products, kernel)
+    return found
+
+
+def _without(some: slice, products: Tensor, kernel: Tensor) -> tuple[Tensor, Tensor]:
+    """Inner products of what is left when the span of some directions is taken out of the vector and of all others."""
+    weights = _solve(kernel[some, some], kernel[some])
+    return products - products[some] @ weights, kernel - kernel[:, some] @ weights
+
+
+def _solve(kernel: Tensor, right: Tensor) -> Tensor:
+    """Least squares of directions with these inner products, held tame by `RIDGE`."""
+    solution: Tensor = torch.linalg.solve(kernel + RIDGE * torch.eye(kernel.shape[-1], device=kernel.device), right)
+    return solution
 
 
 def inner_products(

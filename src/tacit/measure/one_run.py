@@ -5,6 +5,14 @@ sees what was released and guesses, for as many canaries as it likes, whether th
 epsilon-DP lets each guess be right with probability at most e^epsilon / (1 + e^epsilon), whatever was found out about
 the other canaries, so the number of right guesses is no larger than a binomial one; delta adds what theorem 5.2 there
 allows. What is found bounds privacy from below and proves nothing.
+
+Guesses may all say "in". Let S_i be 1 where canary i is in and -1 where it is out, and T any function of the output
+into {-1, 0, 1}^m with at most k values that are not 0 (0: no guess). Given the output, and given the coins before the
+i-th, (epsilon, 0)-DP bounds the odds of S_i by e^epsilon *either way*, for the coin was fair. So a guess is right with
+probability at most e^epsilon / (1 + e^epsilon) whichever sign it has, whether or not the guesses before were, and by
+induction over i the number of right ones is at most a Binomial(k, .) one, stochastically. The output alone decides who
+is guessed and with which sign; nothing asks for as many "out" as "in". Kind and number of the guesses are chosen later,
+by how many were right: each of them is tested at an error of its own, and these add up to the whole (union bound).
 """
 
 from __future__ import annotations
@@ -24,6 +32,8 @@ from tacit.errors import DataError
 Columns = Mapping[str, NDArray[Any]]
 SHARES = (1.0, 0.5, 0.25, 0.125)
 """For which shares of the canaries guesses are tried: sure of few, or less sure of more."""
+KINDS = ("both", "in")
+"""Of what guesses are: as many "in" as "out"; or "in" alone, as where a trace is either seen or not."""
 LARGEST = 30.0
 """No audit looks for an epsilon above this: it would take more canaries than there are records."""
 
@@ -35,12 +45,14 @@ class OneRun:
     Args:
         epsilon: lower bound at `delta`, for the relation of adding or removing one unit; 0 if nothing was found.
         canaries: how many there were, in or out.
-        guesses, right: of the number of guesses that gave the bound.
+        kind: of the guesses that gave the bound, one of `KINDS`.
+        guesses, right: how many they were.
         delta, confidence: at which it holds.
     """
 
     epsilon: float
     canaries: int
+    kind: str
     guesses: int
     right: int
     delta: float
@@ -69,8 +81,9 @@ def plant(columns: Columns, canaries: Columns, *, seed: int) -> tuple[dict[str, 
 def audit(scores: NDArray[np.generic], present: NDArray[np.bool_], *, delta: float, confidence: float = 0.95) -> OneRun:
     """A lower bound on epsilon from the scores of canaries, higher where a canary seems to be in.
 
-    The k/2 highest scores are guessed to be in, the k/2 lowest to be out, for the four numbers k of `SHARES`; each is
-    tested at a quarter of the error, so that choosing the best of them costs no confidence.
+    For each share of `SHARES`, half of it, those with the highest scores, are guessed to be in; and for the kind "both"
+    as many, those with the lowest, to be out. Each of these eight ways to guess is tested at an eighth of the error, so
+    that choosing the best of them costs no confidence.
 
     Args:
         scores: [m], made from what was released alone, never from `present`; ties are broken by position.
@@ -89,13 +102,14 @@ def audit(scores: NDArray[np.generic], present: NDArray[np.bool_], *, delta: flo
         raise _bad("scores and canaries do not fit", "one finite score a canary, of at least 8")
     if not (0 <= delta < 1 and 0 < confidence < 1):
         raise _bad("delta or the confidence is out of range", "0 <= delta < 1 and 0 < confidence < 1")
-    order, error = np.argsort(values, kind="stable"), (1 - confidence) / len(SHARES)
+    order, error = np.argsort(values, kind="stable"), (1 - confidence) / (len(SHARES) * len(KINDS))
     found = []
     for share in SHARES:
         each = max(1, int(share * canaries / 2))
-        right = int((~truth[order[:each]]).sum() + truth[order[-each:]].sum())
-        bound = lower_bound(2 * each, right, canaries, delta=delta, error=error)
-        found.append(OneRun(bound, canaries, 2 * each, right, delta, confidence))
+        inside, outside = int(truth[order[-each:]].sum()), int((~truth[order[:each]]).sum())
+        for kind, guesses, right in zip(KINDS, (2 * each, each), (inside + outside, inside), strict=True):
+            bound = lower_bound(guesses, right, canaries, delta=delta, error=error)
+            found.append(OneRun(bound, canaries, kind, guesses, right, delta, confidence))
     return max(found, key=lambda one: one.epsilon)
 
 
