@@ -47,7 +47,7 @@ from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations
 from tacit.privacy import clipping
 
-POPULATION, CANARIES, PUBLIC, TOLD, CONFIDENCE = 20_000, 100, 100, 4_000, 0.95
+POPULATION, CANARIES, DRAWS, PUBLIC, TOLD, CONFIDENCE = 20_000, 100, 4, 100, 4_000, 0.95
 FPRS = (0.1, 0.01)
 SCORES = ("loss", "sums", "pursuit")
 TWIN = "pursuit"
@@ -125,7 +125,7 @@ def run(cell: Cell, scale: fits.Scale) -> dict[str, Any]:
     canaries = leaps(here.spec, count, seed=own)
     kept = {name: column[count:] for name, column in private.items()}  # so that the population covers everybody
     rows, present = plant(kept, canaries, seed=own)
-    seen = GradientScores(plan, canaries, some(here.public(cell.seed), PUBLIC, own), seed=own)
+    seen = GradientScores(plan, canaries, some(here.public(cell.seed), PUBLIC, own), seed=own, draws=DRAWS)
     broken = unclipped() if cell.way == "no clipping" else contextlib.nullcontext()
     with fits.vault(here, plan, rows) as vault, broken:
         value = synthesis.fit(plan, vault, pretrained=start, observe=seen).value

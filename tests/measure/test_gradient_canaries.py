@@ -51,7 +51,8 @@ def test_inner_products_are_those_of_autograd() -> None:
     assert not any(module._forward_hooks for module in model.modules())
 
 
-def test_who_adds_a_clipped_gradient_now_and_then_is_found_by_sums_and_by_pursuit() -> None:
+@pytest.mark.parametrize("draws", [1, 3])
+def test_who_adds_a_clipped_gradient_now_and_then_is_found_by_sums_and_by_pursuit(draws: int) -> None:
     """Steps of unit gradients of canaries that are in, drawn with other noise than the auditor's, and of fresh rows.
 
     With little noise both scores tell most canaries; with a lot of it neither knows anything.
@@ -71,7 +72,7 @@ def test_who_adds_a_clipped_gradient_now_and_then_is_found_by_sums_and_by_pursui
 
     few = {name: np.asarray(column)[:30] for name, column in public.items()}
     rest = {name: np.asarray(column)[200:204] for name, column in public.items()}
-    quiet, loud = (GradientScores(PLAN, canaries, few, seed=8) for _ in range(2))
+    quiet, loud = (GradientScores(PLAN, canaries, few, seed=8, draws=draws) for _ in range(2))
     for step in range(16):
         drawn = present & (np.random.default_rng([9, step]).random(16) < 0.25)
         total = unit_gradients(rest).sum(0)

@@ -28,8 +28,6 @@ Columns = Mapping[str, NDArray[Any]]
 Floats = NDArray[np.float64]
 RIDGE = 0.03
 """Share of a direction's own length that is added to keep the least squares of nearly equal directions tame."""
-DRAWS = 4
-"""Gradients a canary and step: they span most of what the run's own draw of the noise can have made of it."""
 PICKS = 3
 """How many canaries are picked a step: of a hundred, hardly ever more are drawn at once."""
 
@@ -70,14 +68,16 @@ class GradientScores:
         canaries: the m rows in question, in or out.
         public: rows that owe nothing to private ones and look like most of them; a few hundred.
         seed: of the auditor's own draws.
+        draws: gradients a canary and step. A few (4) span most of what the run's own draw of the noise can have made of
+            it, at up to the square of their number in time.
     """
 
-    def __init__(self, plan: Plan, canaries: Columns, public: Columns, *, seed: int) -> None:
-        self._plan, self.canaries = plan, len(canaries["rewards"])
+    def __init__(self, plan: Plan, canaries: Columns, public: Columns, *, seed: int, draws: int = 1) -> None:
+        self._plan, self.canaries, self.draws = plan, len(canaries["rewards"]), draws
         names = ("observations", "actions", "rewards", "next_observations", "terminations")
         self._rows = {
             name: torch.from_numpy(
-                np.concatenate([canaries[name].repeat(DRAWS, 0), np.asarray(public[name]).astype(canaries[name].dtype)])
+                np.concatenate([canaries[name].repeat(draws, 0), np.asarray(public[name]).astype(canaries[name].dtype)])
             )
             for name in names
         }
@@ -88,17 +88,20 @@ class GradientScores:
     def __call__(self, step: int, model: nn.Module, gradient: Tensor) -> None:
         """One step: the noisy gradient [P] that was taken at the weights of `model`."""
         assert isinstance(model, Denoiser)
-        encoder, own = model.encoder, self.canaries * DRAWS
-        draws = [self._draw(encoder, self.canaries, DRAWS), self._draw(encoder, len(self._rows["rewards"]) - own, 1)]
+        encoder, own = model.encoder, self.canaries * self.draws
+        draws = [
+            self._draw(encoder, self.canaries, self.draws),
+            self._draw(encoder, len(self._rows["rewards"]) - own, 1),
+        ]
         sigma, noise, spread = (torch.cat(pair).to(gradient.device) for pair in zip(*draws, strict=True))
         clean = encoder.encode({name: tensor.to(gradient.device) for name, tensor in self._rows.items()}, spread)
         products, kernel = inner_products(model, clean, sigma, noise, gradient)
         lengths = kernel.diagonal().sqrt().clamp(min=torch.finfo(kernel.dtype).tiny)
         products, kernel = products / lengths, kernel / lengths / lengths[:, None]
-        shares = _solve(kernel, products[:, None])[:own, 0].view(-1, DRAWS).sum(1)
+        shares = _solve(kernel, products[:, None])[:own, 0].view(-1, self.draws).sum(1)
         self._shares.append(shares.cpu().numpy())
         rest = _without(slice(own, None), products, kernel)
-        picked = pursued(rest[0][:own], rest[1][:own, :own], DRAWS)
+        picked = pursued(rest[0][:own], rest[1][:own, :own], self.draws)
         self._picked.append((picked / gradient.square().sum()).cpu().numpy())
 
     def _draw(self, encoder: Encoder, rows: int, draws: int) -> tuple[Tensor, Tensor, Tensor]:
