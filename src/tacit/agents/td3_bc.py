@@ -34,7 +34,7 @@ __all__ = ["Policy", "Td3BcConfig", "Watch", "train", "train_tables"]
 
 @dataclass(frozen=True)
 class Td3BcConfig:
-    """Hyper-parameters, chosen on public mazes (`experiments.tune_agents`).
+    """First settings, from the smallest public mazes alone: on larger ones they do not beat a constant push yet.
 
     Args:
         steps: steps; the learning rate falls to 0 along a half cosine.
