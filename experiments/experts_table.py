@@ -76,6 +76,7 @@ SOURCES = (
     "src/tacit/privacy/gradients.py",
     "src/tacit/privacy/noise.py",
     "src/tacit/privacy/reader.py",
+    "src/tacit/privacy/records.py",
     "src/tacit/privacy/thresholds.py",
     "src/tacit/privacy/vault.py",
     "experiments/experts_recipes.py",

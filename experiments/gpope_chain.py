@@ -50,6 +50,7 @@ SOURCES = (
     "src/tacit/envs/rollouts.py",
     "src/tacit/privacy/vault.py",
     "src/tacit/privacy/reader.py",
+    "src/tacit/privacy/records.py",
     "src/tacit/privacy/clipping.py",
     "src/tacit/privacy/noise.py",
     "src/tacit/privacy/account*.py",

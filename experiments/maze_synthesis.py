@@ -64,6 +64,7 @@ SOURCES = (
     "src/tacit/agents/offline.py",
     "src/tacit/measure/[cdfu]*.py",
     "src/tacit/privacy/vault.py",
+    "src/tacit/privacy/records.py",
     "src/tacit/privacy/gradients.py",
     "src/tacit/privacy/bookkeeping.py",
     "src/tacit/privacy/layers.py",

@@ -86,7 +86,7 @@ def everywhere(path: Path) -> bool:
 
 
 def outside_the_vault(path: Path) -> bool:
-    vault = [SOURCE / "privacy" / name for name in ("vault.py", "reader.py")]
+    vault = [SOURCE / "privacy" / name for name in ("vault.py", "records.py", "reader.py")]
     return path not in vault and path.parent != SOURCE / "data"
 
 
@@ -130,6 +130,7 @@ def test_no_file_breaks_the_rule(rule: Callable[[ast.AST], Iterator[Finding]], a
         (unsafe_loading, "subprocess.run(line, shell=True)"),
         (touched_records, "rows = data._columns['rewards']"),
         (touched_records, "getattr(data, '_records')"),
+        (touched_records, "vault._records.columns"),
         (touched_secrets, "vault._data"),
         (output, "print(loss)"),
         (output, "import logging"),

@@ -89,12 +89,12 @@ def consensus_reserve(folder: Path) -> None:
 
     own = [r] * 100 + [40] * 50
     uneven = logs(150, episodes=own, length=2, tell_expert=True)
-    reader = _vault(folder, uneven, Steppers(np.full(150, 1e6)), name="uneven")._reader(0)
+    reader = _vault(folder, uneven, Steppers(np.full(150, 1e6)), name="uneven")._records.reader()
     drawn = np.concatenate([reader.reserved(r, 2, "key", 4)[0]["rewards"][:, 0] for _ in range(75)])
     many = int((np.rint(drawn * 1000) >= 100).sum())
     assert stats.binomtest(many, len(drawn), 1 / 3).pvalue > RARE, "experts with many trajectories are drawn more often"
 
-    again = _vault(folder, logs(1, episodes=4), Steppers(np.full(1, 1e6)), name="again")._reader(0)
+    again = _vault(folder, logs(1, episodes=4), Steppers(np.full(1, 1e6)), name="again")._records.reader()
     numbers = np.rint(again.reserved(4, 20, "key", 4)[0]["rewards"][:, 0] * 100)
     assert len(set(numbers)) == 4, "a trajectory is used for two draws"
 

@@ -16,7 +16,7 @@ import torch
 from dp_accounting import dp_event
 
 from tacit.data.trajectories import Trajectories
-from tacit.privacy import accounting, callbacks, clipping, ledger_state, noise, vault
+from tacit.privacy import accounting, callbacks, clipping, ledger_state, noise, records, vault
 from tacit.privacy import plan as plans
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import SecretNoise
@@ -95,14 +95,14 @@ def noise_without_clip(patch: pytest.MonkeyPatch) -> None:
 
 
 def _count_samples(patch: pytest.MonkeyPatch) -> list[int]:
-    real, sizes = vault.poisson_sample, [1]
+    real, sizes = records.poisson_sample, [1]
 
     def counted(*arguments: Any) -> np.ndarray:
         drawn = real(*arguments)
         sizes[0] = len(drawn)
         return drawn
 
-    patch.setattr(vault, "poisson_sample", counted)
+    patch.setattr(records, "poisson_sample", counted)
     return sizes
 
 
@@ -125,7 +125,7 @@ def population_from_data(patch: pytest.MonkeyPatch) -> None:
         real = getattr(Vault, door)
 
         def broken(self: Vault, *rest: Any, real: Any = real) -> Any:
-            return real(self, *rest) * (self.unit.size / self._reader(0).units)
+            return real(self, *rest) * (self.unit.size / self._records.reader().units)
 
         patch.setattr(Vault, door, broken)
 
@@ -159,7 +159,7 @@ def one_noise_for_all_coordinates(patch: pytest.MonkeyPatch) -> None:
 
 def _sampler(patch: pytest.MonkeyPatch, draw: Callable[[int, float, np.random.Generator], np.ndarray]) -> None:
     rng = np.random.default_rng()
-    patch.setattr(vault, "poisson_sample", lambda population, rate, noise: draw(population, rate, rng))
+    patch.setattr(records, "poisson_sample", lambda population, rate, noise: draw(population, rate, rng))
 
 
 def shuffled_batches(patch: pytest.MonkeyPatch) -> None:
@@ -173,13 +173,13 @@ def sampling_with_replacement(patch: pytest.MonkeyPatch) -> None:
 
 def higher_rate(patch: pytest.MonkeyPatch) -> None:
     """Units join with 1.4 times the rate that is accounted for."""
-    real = vault.poisson_sample
-    patch.setattr(vault, "poisson_sample", lambda n, rate, noise: real(n, min(1.0, 1.4 * rate), noise))
+    real = records.poisson_sample
+    patch.setattr(records, "poisson_sample", lambda n, rate, noise: real(n, min(1.0, 1.4 * rate), noise))
 
 
 def same_sample_every_step(patch: pytest.MonkeyPatch) -> None:
-    real = vault.poisson_sample
-    patch.setattr(vault, "poisson_sample", lambda n, rate, _: real(n, rate, SecretNoise.for_tests(3)))
+    real = records.poisson_sample
+    patch.setattr(records, "poisson_sample", lambda n, rate, _: real(n, rate, SecretNoise.for_tests(3)))
 
 
 def row_for_a_unit(patch: pytest.MonkeyPatch) -> None:

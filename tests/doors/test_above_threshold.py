@@ -162,7 +162,7 @@ def test_an_expert_with_too_few_episodes_is_not_counted_either(tmp_path: Path) -
     vault = vault_of(tmp_path, logs(190, episodes=[r] * 100 + [r - 1] * 90), Steppers(np.full(190, 1e6)), noise=Still())
     assert one.thresholds.threshold <= 100
     run = vault.reserve(plan_of(part(experts=100)))
-    usable = vault._reader(0).reserved(r, 20, "k", 4)[1]
+    usable = vault._records.reader().reserved(r, 20, "k", 4)[1]
     assert usable.sum() == 100
     (prefixes,) = vault.above_threshold(run, "consensus")
     assert prefixes.lengths.tolist() == [20] * 4

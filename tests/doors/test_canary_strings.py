@@ -32,9 +32,8 @@ from tacit.data import store as stores
 from tacit.errors import DataError, DoorError, SealedError, TacitError
 from tacit.methods.synthesis import algorithm
 from tacit.methods.synthesis.plan import Plan
-from tacit.privacy import checkpoint, clipping, reader
+from tacit.privacy import checkpoint, clipping, reader, records
 from tacit.privacy import plan as plans
-from tacit.privacy import vault as vaults
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.vault import Vault
 from tacit.units import Unit
@@ -287,7 +286,7 @@ def test_a_failure_in_the_middle_of_training_is_not_heard(
     tmp_path: Path, nothing_leaks: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.set_printoptions(precision=8, threshold=200)
-    for owner, name in ((clipping, "coefficients"), (vaults, "poisson_sample"), (reader, "rows_within_units")):
+    for owner, name in ((clipping, "coefficients"), (records, "poisson_sample"), (reader, "rows_within_units")):
         with monkeypatch.context() as patch, open_ledger(tmp_path) as ledger:
             vault = Vault(people(tmp_path), ledger)
             plan = dataclasses.replace(small_plan(), learning_rate=0.01 + 1e-3 * len(ledger.plans()))
@@ -346,7 +345,7 @@ def test_the_command_line_tells_a_failure_by_its_kind(
 # -- poisoned records ---------------------------------------------------------------------------------------------
 
 
-VAULT = (os.path.join("privacy", "vault.py"), os.path.join("privacy", "reader.py"))
+READERS = (os.path.join("privacy", "records.py"), os.path.join("privacy", "reader.py"))
 
 
 def caller_outside_data(frame: FrameType | None) -> str:
@@ -357,7 +356,7 @@ def caller_outside_data(frame: FrameType | None) -> str:
 
 
 def test_after_sealing_only_the_vault_reads_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every access is poisoned unless the line that makes it is in `privacy/vault.py` or its `reader.py`."""
+    """Every access is poisoned unless the line that makes it is in the vault's `records.py` or `reader.py`."""
     read = []
 
     def poisoned(name: str) -> property:
@@ -366,7 +365,7 @@ def test_after_sealing_only_the_vault_reads_the_records(tmp_path: Path, monkeypa
         def access(self: Trajectories) -> Any:
             file = caller_outside_data(sys._getframe(1))
             read.append(file)
-            if self._sealed and not self.simulated and not file.endswith(VAULT):
+            if self._sealed and not self.simulated and not file.endswith(READERS):
                 raise AssertionError(f"{name} is read in {file}")
             return real(self)
 

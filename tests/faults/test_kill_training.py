@@ -24,6 +24,7 @@ from tacit.privacy import noise
 from tacit.privacy import plan as plans
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import SecretNoise
+from tacit.privacy.records import Records
 from tacit.privacy.vault import Vault
 
 forking = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked children")
@@ -154,14 +155,14 @@ def test_two_resumes_of_one_checkpoint_draw_different_noise_and_samples(
     """A copy of the whole folder cannot be noticed; at least it never draws the same noise."""
     begun(ram_path / "one", plan)
     shutil.copytree(ram_path / "one", ram_path / "two")
-    real, samples = Vault._sample, []
+    real, samples = Records.sample, []
 
-    def sample(self: Vault, spec: Any) -> Any:
-        rows = real(self, spec)
+    def sample(self: Records, part: Any) -> Any:
+        rows = real(self, part)
         samples[-1].append(rows["rewards"].tobytes())
         return rows
 
-    monkeypatch.setattr(Vault, "_sample", sample)
+    monkeypatch.setattr(Records, "sample", sample)
     for name in ("one", "two"):
         samples.append([])
         with pytest.raises(Stop):

@@ -1,6 +1,6 @@
 """How the vault reads: rows of units as padded arrays, summaries that are computed once, and the two fixed halves.
 
-Only `vault.py` uses this module, always inside a door and after the step was claimed.
+Only the vault's `records.py` and the devices use this module, always after the step was claimed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The vault: the only file that reads private records.
+"""The vault: the doors through which private records are read, and what is claimed before each.
 
 Records and ledger live behind one object with few kinds of door: noisy sums, noisy marginals, votes of teachers,
 prefixes above a threshold, and single releases. A door claims its steps from the ledger *before* it reads a record,
@@ -11,8 +11,6 @@ Proof pages: `proofs/noisy_sum.md`, `proofs/marginals.md`, `proofs/teachers.md`,
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,23 +18,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.data.trajectories import Trajectories
-from tacit.errors import DataError, DoorError
-from tacit.privacy import clipping, labels, marginals
+from tacit.errors import DoorError
+from tacit.privacy import clipping, labels, looks, marginals
 from tacit.privacy.above_threshold import AboveThreshold, Prefixes, rollouts, stable_lengths
-from tacit.privacy.callbacks import Contribution, Objective, Rows, Summary, Trials, Value, behind
+from tacit.privacy.callbacks import Contribution, Objective, Rows, Trials, Value, behind
 from tacit.privacy.decoys import read_only
 from tacit.privacy.experts import Clone, Experts, World
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.marginals import Cut, Marginals, Query
+from tacit.privacy.marginals import Marginals, Query
 from tacit.privacy.noise import SecretNoise, add_noise
 from tacit.privacy.parts import FixedSizeSum, Once, PoissonSum, Sum
 from tacit.privacy.paying import Paying
 from tacit.privacy.plan import Plan
-from tacit.privacy.reader import Reader
+from tacit.privacy.records import Records
 from tacit.privacy.release import Release
 from tacit.privacy.reserves import require_answerable, require_apart, too_few
 from tacit.privacy.run import Run, exhausted
-from tacit.privacy.sampling import poisson_sample
 from tacit.privacy.votes import TeacherVotes
 
 if TYPE_CHECKING:
@@ -75,28 +72,10 @@ class Vault(Paying):
         kinds = (PoissonSum, FixedSizeSum, Once, AboveThreshold, Marginals, TeacherVotes)
         super().__init__(ledger, simulated=data.simulated, kinds=kinds, noise=noise)
         self.spec = data.spec
-        units = len(data._unit_rows[1]) - 1
-        if units > self.unit.size:
-            raise DataError(
-                f"the data hold more {self.unit.name}s than the declared population",
-                where="Vault",
-                expected=f"at most {self.unit.size:,}",
-                remedy="declare a population that covers everybody, in a new ledger",
-            )
-        if experts is not None and (experts.count, experts.actions) != (units, getattr(data.spec.action, "n", None)):
-            raise DataError(
-                f"there is not one policy for each {self.unit.name} of the records, over the same actions",
-                where="Vault(experts=)",
-                expected="one policy a unit, in the order in which the units appear in the records",
-                remedy="leave out whoever has no trajectories, or no policy",
-            )
-        data._seal()
-        self._data = data
+        keys = [one.dataset_id for one in self.ledgers]
+        self._records = Records(data, experts, unit=self.unit, keys=keys, noise=self._noise)
         self._void_if_seeded()
         self._trials = Trials(data.spec)
-        self._experts = experts
-        self._readers = {0: Reader(data, self._noise)}
-        self._cuts: dict[Marginals, Cut] = {}
         self._teachers: dict[tuple[str, str], Teachers] = {}
 
     # -- the doors ------------------------------------------------------------------------------------------------
@@ -117,7 +96,7 @@ class Vault(Paying):
         self._take(run, spec)
 
         def step() -> np.ndarray:
-            rows = self._sample(spec, getattr(contribution, "summary", None))
+            rows = self._records.sample(spec, getattr(contribution, "summary", None))
             vectors = np.asarray(contribution(rows, state), np.float64)
             if vectors.shape != (len(rows["replicate"]), d):
                 raise ValueError("not one vector a unit")
@@ -161,7 +140,7 @@ class Vault(Paying):
         flat = flat.to(next(models[0].parameters()).device)
 
         def step() -> Tensor:
-            rows = self._sample(spec)
+            rows = self._records.sample(spec)
             starts = np.searchsorted(rows["replicate"], np.arange(len(models) + 1)).tolist()
             generator = secret_generator(self._noise)
             for model, noisy, start, stop in zip(models, flat, starts, starts[1:], strict=False):
@@ -182,20 +161,12 @@ class Vault(Paying):
             PlanExhausted: fewer quanta are left. DoorError: the query does not fit the part, or there are several
             ledgers: replicates would be asked different questions.
         """
-        spec = run.marginals_part(part)
+        spec = run.part(part, Marginals)
         self._require_one(part)
         marginals.require(spec, query)
         with self._lock:
             self._take(run, spec, query.quanta)
-
-            def step() -> np.ndarray:
-                if spec not in self._cuts:
-                    reader = self._reader(0)
-                    rows = reader.rows(np.arange(reader.units), spec.rows_per_unit, spec.rows)
-                    self._cuts[spec] = Cut(spec, rows)
-                return self._cuts[spec].answer(spec, query, self._noise)
-
-            return behind(part, step)
+            return behind(part, lambda: self._records.cut(spec).answer(spec, query, self._noise))
 
     def teacher_votes(
         self, run: Run, part: str, encode: Contribution, generated: Tensor, *, against: Tensor | None = None
@@ -218,7 +189,7 @@ class Vault(Paying):
         """
         from tacit.privacy import teachers
 
-        spec, key = run.votes_part(part), (run.plan_id, part)
+        spec, key = run.part(part, TeacherVotes), (run.plan_id, part)
         self._require_one(part)
         width = self._trials.contribution(spec, encode, None)
         against = generated if against is None else against
@@ -231,7 +202,7 @@ class Vault(Paying):
 
             def step() -> Tensor:
                 if key not in self._teachers:
-                    vectors = self._one_row_each(spec, encode, width)
+                    vectors = self._records.vectors(spec, encode, width)
                     self._teachers[key] = teachers.Teachers(spec, vectors, self._noise)
                 return self._teachers[key].votes(generated.detach(), against.detach(), self._noise)
 
@@ -256,27 +227,23 @@ class Vault(Paying):
             "logs"; the clone couples units; policies lie below the declared floor; or, after the claim, there are fewer
             experts than the plan takes for granted.
         """
-        spec = run.threshold_part(part)
+        spec = run.part(part, AboveThreshold)
         if (clone is not None, world is not None) != (spec.source == "clones",) * 2:
             expected = "a clone and a world" if spec.source == "clones" else "neither a clone nor a world"
             raise DoorError(f"the source is {spec.source!r}", where=part, expected=expected, remedy="change the call")
         if clone is not None:
             self._trials.clone(spec, clone)
             self._remember(run, self._trials.foreign)
-        elif self._experts is not None:
-            spec.require_floor(self._experts.floor)
+        elif self._records.experts is not None:
+            spec.require_floor(self._records.experts.floor)
         self._take(run, spec)
-        reader = self._reader(0)
-        if np.count_nonzero(reader.episodes_per_unit() >= max(spec.reserve, 1)) < spec.experts:
+        if self._records.owners(max(spec.reserve, 1)) < spec.experts:
             for ledger in self.ledgers:
                 ledger.void(f"fewer {self.unit.name}s than a plan took for granted, and the error that said so")
             raise too_few(spec, self.unit)
 
         def step() -> list[Prefixes]:
-            experts = self._experts
-            if clone is not None:
-                made = reader.summaries(clone, np.arange(reader.units), spec.rows_per_unit)
-                experts = clone.experts(made["parameters"])
+            experts = self._records.experts if clone is None else self._records.clones(clone, spec.rows_per_unit)
             assert experts is not None
             spec.require_floor(experts.floor)
             released = []
@@ -284,8 +251,7 @@ class Vault(Paying):
                 if world is not None:
                     drawn, usable = rollouts(spec, experts, world, self.spec, self._noise), None
                 else:
-                    key, size = self.ledger.dataset_id, spec.trajectories
-                    drawn, usable = reader.reserved(spec.reserve, spec.horizon, key, size)
+                    drawn, usable = self._records.reserved(spec)
                 released.append(Prefixes.of(drawn, stable_lengths(spec, experts, drawn, self._noise, usable)))
             return released
 
@@ -299,7 +265,7 @@ class Vault(Paying):
         Raises:
             DoorError: the mechanism is not one of tacit's. PlanExhausted: it has been released already.
         """
-        spec = run.once_part(part)
+        spec = run.part(part, Once)
         mechanism: Any = spec.mechanism
         if not type(mechanism).__module__.startswith("tacit.privacy.mechanisms."):
             raise DoorError(
@@ -317,9 +283,7 @@ class Vault(Paying):
         def step() -> np.ndarray:
             values = []
             for _ in self.ledgers:
-                reader = self._reader(0)
-                units = (np.arange(s, min(s + size, reader.units)) for s in range(0, reader.units, size))
-                chunks = (reader.rows(some, rows_per_unit, rows_of) for some in units)
+                chunks = self._records.everybody(rows_per_unit, rows_of, units_at_once=size)
                 values.append(mechanism.release(chunks, self._noise, self.unit))
             return np.stack(values)
 
@@ -327,7 +291,7 @@ class Vault(Paying):
 
     def release(self, run: Run, value: Value, *, label: labels.Label) -> Release[Value]:
         """Put a value that came out of the run's doors together with its certificate."""
-        kind, name = self._data.unit_kind, self.unit.name
+        kind, name = self._records.unit_kind, self.unit.name
         made = f"each {kind} counts as one {name}: the records were imported without unit ids"
         return self._certified(run, value, label, () if kind in ("id", name) else (made,))
 
@@ -340,15 +304,9 @@ class Vault(Paying):
             folder: if given, the result is also written as JSON under `folder/private/`, with a banner.
         """
         self.ledger.note("nonprivate", reason)
-        result = fn(self._data._columns)
+        result = fn(self._records.columns)
         if folder is not None:
-            name = re.sub(r"[^a-z0-9]+", "-", reason.lower()).strip("-")[:60] or "look"
-            path = folder / "private" / f"{name}.json"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            banner = "PRIVATE: computed from the records without noise; do not publish"
-            path.write_text(
-                json.dumps({"banner": banner, "reason": reason, "result": result}, indent=1, default=_plain)
-            )
+            looks.keep(result, reason, folder)
         return result
 
     # -- inside ---------------------------------------------------------------------------------------------------
@@ -360,60 +318,14 @@ class Vault(Paying):
             require_apart(plan, ledger)
         for part in plan.parts():
             if isinstance(part, AboveThreshold):
-                require_answerable(part, self.spec, asked=self._experts is not None)
-
-    def _one_row_each(self, spec: TeacherVotes, encode: Contribution, width: int) -> np.ndarray:
-        """One row of every unit as a finite vector, [units, width] float32."""
-        reader = self._reader(0)
-        units = np.arange(reader.units)
-        rows = {**reader.rows(units, spec.rows_per_unit, spec.rows), "replicate": np.zeros_like(units)}
-        vectors = np.asarray(encode(rows, None), np.float32)
-        if vectors.shape != (reader.units, width):
-            raise ValueError("not one vector a unit")
-        return np.nan_to_num(vectors)
+                require_answerable(part, self.spec, asked=self._records.experts is not None)
 
     def _require_one(self, part: str) -> None:
         if len(self.ledgers) != 1:
             expected = "one ledger: each replicate asks questions of its own"
             raise DoorError("there are several ledgers", where=part, expected=expected, remedy="open a vault for each")
 
-    def _reader(self, reserve: int) -> Reader:
-        """The records without the reserve of so many episodes of each unit; the first ledger's id decides which."""
-        if reserve not in self._readers:
-            self._readers[reserve] = self._readers[0].pool(reserve, self.ledger.dataset_id)
-        return self._readers[reserve]
-
-    def _sample(self, spec: Sum, summary: Summary | None = None) -> dict[str, np.ndarray]:
-        """A fresh sample for every replicate: its units' rows, or what the summary made of them."""
-        replicate, units = self._drawn(spec)
-        reader = self._reader(spec.reserve)
-        if summary is None:
-            return {**reader.rows(units, spec.rows_per_unit, spec.rows), "replicate": replicate}
-        return {**reader.summaries(summary, units, spec.rows_per_unit), "replicate": replicate}
-
-    def _drawn(self, spec: Sum) -> tuple[np.ndarray, np.ndarray]:
-        """(replicate, unit) pairs, sorted: trial r * units + u decides about unit u in replicate r."""
-        count, reader = len(self.ledgers), self._reader(spec.reserve)
-        if isinstance(spec, FixedSizeSum):
-            places = reader.places(spec.population, spec.batch, count)
-            replicate, units = np.repeat(np.arange(count), spec.batch), places.ravel()
-            held = units < reader.units
-            return replicate[held], units[held]
-        assert isinstance(spec, PoissonSum)
-        replicate, units = np.divmod(poisson_sample(reader.units * count, spec.rate, self._noise), max(1, reader.units))
-        if spec.fold is None:
-            return replicate, units
-        folds = np.stack([reader.folds(ledger.dataset_id) for ledger in self.ledgers])
-        inside = folds[replicate, units] == spec.fold
-        return replicate[inside], units[inside]
-
 
 def _sigma(spec: Sum) -> float:
     assert spec.noise_multiplier is not None
     return spec.noise_multiplier
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
