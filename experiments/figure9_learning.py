@@ -77,8 +77,8 @@ def main(arguments: Sequence[str]) -> None:
                     found.append(float(here.returns(policy, seed)["return"][0]))
 
             tables = [ways.table(here, cell.way, cell.epsilon, seed, scale)[0] for cell in cells]
-            steps = returns.config(AGENT, scale).steps
-            returns.train(AGENT, tables, seed, scale, watch=Watch(every=steps // LOOKS, call=look))
+            steps = returns.config(DOMAIN, AGENT, scale).steps
+            returns.train(DOMAIN, AGENT, tables, seed, scale, watch=Watch(every=steps // LOOKS, call=look))
             for cell, found in zip(cells, seen, strict=True):
                 dataset = f"{here.words(seed)}; table {cell.way}"
                 results.put(cell.key, dataset=dataset, seed=seed, values={"steps": steps, "returns": found})

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,19 +19,19 @@ import numpy as np
 from experiments import synthesis_fits as fits
 from experiments import synthesis_ways as ways
 from experiments.store import RESULTS, ROOT, Store
+from experiments.synthesis_agents import LOCOMOTION, MAZE
 from experiments.synthesis_cache import Columns
 from experiments.synthesis_domains import DOMAINS, Domain
-from tacit.agents import edac, iql, td3_bc
-from tacit.agents.offline import Policy, Watch
+from tacit.agents.offline import Policy, Watch, train_tables
+from tacit.envs.maze_layouts import LAYOUTS
 
-TRAINERS: dict[str, tuple[ModuleType, Any]] = {
-    "iql": (iql, iql.IqlConfig(steps=6_000, batch=128, width=64)),
-    "td3_bc": (td3_bc, td3_bc.Td3BcConfig()),
-    "edac": (edac, edac.EdacConfig()),
-}
-"""Agents by name, with their settings: chosen on public mazes (`experiments.tune_agents`)."""
-AGENTS = tuple(TRAINERS)
-WORDS = "defaults of methods and agents, chosen on public layouts and seeds"
+AGENTS = tuple(MAZE)
+WORDS = "defaults of methods, settings of experiments.synthesis_agents, chosen on public layouts and seeds"
+LEARNERS = (
+    *(f"src/tacit/agents/{name}.py" for name in ("offline", "perceptrons", "random_features", "tables")),
+    "experiments/synthesis_agents.py",
+    "experiments/synthesis_returns.py",
+)
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,7 @@ def sources(key: str) -> tuple[str, ...]:
     domain, agent, way, *_ = key.split("/")
     here = DOMAINS[domain.removeprefix("own_")]
     own = ("src/tacit/data/d4rl.py",) if domain.startswith("own_") else ()
-    learner = (f"src/tacit/agents/{agent}.py", "src/tacit/agents/offline.py", "experiments/synthesis_returns.py")
-    return (*here.sources, *here.judges, *own, *ways.WAYS[way].sources, *learner)
+    return (*here.sources, *here.judges, *own, *ways.WAYS[way].sources, f"src/tacit/agents/{agent}.py", *LEARNERS)
 
 
 def store(name: str, *, quick: bool = False) -> Store:
@@ -94,7 +92,7 @@ def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale, domains: Map
         here, began = domains[name], time.process_time()
         found = [ways.table(here, cell.way, cell.epsilon, seed, scale) for cell in stack]
         made = time.process_time() - began
-        policies = train(agent, [table for table, _ in found], seed, scale)
+        policies = train(name, agent, [table for table, _ in found], seed, scale)
         spent = round((time.process_time() - began - made) / len(stack), 1)
         for cell, (_, notes), policy in zip(stack, found, policies, strict=True):
             values: dict[str, Any] = {key: float(one[0]) for key, one in here.returns(policy, seed).items()}
@@ -105,17 +103,17 @@ def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale, domains: Map
         print(f"{name} seed {seed} {agent}: {made:.0f} CPU s of tables, {spent} an agent", flush=True)
 
 
-def config(agent: str, scale: fits.Scale) -> Any:
+def config(domain: str, agent: str, scale: fits.Scale) -> Any:
     """The settings of an agent."""
-    return dataclasses.replace(TRAINERS[agent][1], steps=100) if scale.quick else TRAINERS[agent][1]
+    chosen = (MAZE if domain.removeprefix("own_") in LAYOUTS else LOCOMOTION)[agent]
+    return dataclasses.replace(chosen, steps=100) if scale.quick else chosen
 
 
 def train(
-    agent: str, tables: Sequence[Columns], seed: int, scale: fits.Scale, *, watch: Watch | None = None
+    domain: str, agent: str, tables: Sequence[Columns], seed: int, scale: fits.Scale, *, watch: Watch | None = None
 ) -> list[Policy]:
     """One agent on each table, in one stack."""
-    found: list[Policy] = TRAINERS[agent][0].train_tables(tables, config(agent, scale), seeds=[seed], watch=watch)
-    return found
+    return train_tables(tables, config(domain, agent, scale), seeds=[seed], watch=watch)
 
 
 def column(results: Store, wanted: Iterable[Cell], name: str = "return") -> np.ndarray:

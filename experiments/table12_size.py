@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> None:
             if missing:
                 table, _ = ways.table(here, way, epsilon, seed, scale)
                 parts = [part(table, rows, seed) for rows in missing]
-                for rows, policy in zip(missing, returns.train(AGENT, parts, seed, scale), strict=True):
+                for rows, policy in zip(missing, returns.train(DOMAIN, AGENT, parts, seed, scale), strict=True):
                     values = {name: float(one[0]) for name, one in here.returns(policy, seed).items()}
                     dataset = f"{here.words(seed)}; {rows} rows of table {way}"
                     results.put(key(way, seed, rows), dataset=dataset, seed=seed, values=values)

@@ -56,7 +56,7 @@ def of_agent(key: str) -> str:
     here = small(domain)
     with seeded():
         table = _table(here, way, float(epsilon))
-        (policy,) = synthesis_returns.train(agent, [table], 7, synthesis_fits.QUICK)
+        (policy,) = synthesis_returns.train(domain, agent, [table], 7, synthesis_fits.QUICK)
         returns = {name: one.tolist() for name, one in here.returns(policy, 11).items()}
     return _hash({**table, **policy.arrays}, returns)
 

@@ -19,7 +19,8 @@ import torch
 from torch import nn
 
 from tacit.agents import iql, td3_bc
-from tacit.agents.offline import Batch, Layers, Members
+from tacit.agents.offline import Batch, Members
+from tacit.agents.perceptrons import Layers
 from tacit.envs import maze
 from tacit.measure.utility import evaluate
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from experiments.store import ROOT, Store
+from experiments.synthesis_agents import MAZE
 
 from experiments import (
     dppg_tables,
@@ -169,14 +170,12 @@ def test_one_stack_for_each_agent_and_seed_and_nothing_twice(tmp_path: Path, mon
     stacks: list[tuple[str, int, int]] = []
     real = synthesis_returns.train
 
-    def train(agent: str, tables: Any, seed: int, scale: Any) -> Any:
+    def train(domain: str, agent: str, tables: Any, seed: int, scale: Any) -> Any:
         stacks.append((agent, len(tables), seed))
-        return real(agent, tables, seed, scale)
+        return real(domain, agent, tables, seed, scale)
 
     monkeypatch.setattr(synthesis_returns, "train", train)
-    monkeypatch.setattr(
-        synthesis_returns, "config", lambda agent, scale: replace(synthesis_returns.TRAINERS[agent][1], steps=3)
-    )
+    monkeypatch.setattr(synthesis_returns, "config", lambda domain, agent, scale: replace(MAZE[agent], steps=3))
     domains = {"umaze": Small("umaze", population=2_000, public_rows=2_000)}
     wanted = synthesis_returns.cells("umaze", ("iql", "td3_bc"), ("real", "independent"), (), (0, 1))
     synthesis_returns.fill(store, wanted[:6], synthesis_fits.QUICK, domains)

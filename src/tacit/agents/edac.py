@@ -2,8 +2,8 @@
 
 As in the paper: soft actor-critic whose value is the smallest of N critics, and critics that are trained to disagree
 outside the data: the cosines between their slopes in the action are penalised at the data's actions (equation 7).
-Choices of our own: standardised states and rewards, fewer critics, a learning rate that falls to 0; what is returned is
-the mean action, tanh(mean), without noise.
+Choices of our own: standardised states and rewards, fewer critics, a learning rate that falls to 0 at the end; what is
+returned is the mean action, tanh(mean), without noise.
 
 The critics are piecewise linear in the action (ReLU, no LayerNorm). So a slope is itself a product of the weights, with
 the units that are off left out, and needs no second differentiation.
@@ -14,27 +14,16 @@ How members are stacked: `tacit.agents.offline`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tacit.agents.offline import (
-    Batch,
-    Columns,
-    Layers,
-    Members,
-    Policy,
-    Progress,
-    Watch,
-    approach,
-    detached,
-    in_range,
-    network,
-    scalar,
-)
+from tacit.agents.offline import Batch, Learner, Members, Policy, Watch, train, train_tables
+from tacit.agents.perceptrons import Layers, approach, detached, network, scalar
+from tacit.agents.random_features import Fourier
+from tacit.agents.tables import in_range
 
 __all__ = ["EdacConfig", "Policy", "Watch", "train", "train_tables"]
 
@@ -46,15 +35,17 @@ class EdacConfig:
     """First settings, from the smallest public mazes alone: on larger ones they do not beat a constant push yet.
 
     Args:
-        steps: steps; the learning rate falls to 0 along a half cosine.
+        steps: number of steps.
         batch: rows per step and member.
         width: units of the two hidden layers of every network.
         critics: N.
         discount: gamma.
         diversity: eta, weight of the critics' cosines.
         temperature: first weight of the policy's entropy; it then keeps the entropy near minus the width of an action.
-        learning_rate: of Adam.
+        learning_rate: of Adam, until it falls.
+        fall: share of the steps, at the end, in which the learning rate falls to 0 along a half cosine.
         target_rate: step of the moving averages that the targets are.
+        features: Fourier features of the states, for values that are cut by walls; the paper has none.
 
     Raises:
         PlanError: a value is outside its range.
@@ -65,10 +56,12 @@ class EdacConfig:
     width: int = 64
     critics: int = 5
     discount: float = 0.99
-    diversity: float = 0.2
+    diversity: float = 1.0
     temperature: float = 0.1
     learning_rate: float = 1e-3
+    fall: float = 0.3
     target_rate: float = 0.02
+    features: Fourier | None = None
 
     def __post_init__(self) -> None:
         in_range(
@@ -76,60 +69,32 @@ class EdacConfig:
             and self.critics >= 2
             and self.diversity >= 0.0
             and 0.0 <= self.discount < 1.0
+            and 0.0 < self.fall <= 1.0
             and 0.0 < self.target_rate <= 1.0
             and min(self.temperature, self.learning_rate) > 0.0,
             where="EdacConfig",
-            expected="counts >= 1, critics >= 2, diversity >= 0, discount in [0, 1), target_rate in (0, 1], others > 0",
+            expected="counts >= 1, critics >= 2, diversity >= 0, discount in [0, 1), fall and target_rate in (0, 1], "
+            "the others > 0",
         )
 
+    def learner(self, members: Members) -> Learner:
+        """N critics with their targets, the policy and the weight of its entropy."""
+        d, d_a, hidden = members.observation, members.action, (self.width, self.width)
+        q = members.layers((d + d_a, *hidden, 1), copies=self.critics)
+        policy = members.layers((d, *hidden, 2 * d_a))
+        target = [tensor.detach().clone() for tensor in q]
+        level = torch.full_like(policy[-1][:, 0, :1], math.log(self.temperature)).requires_grad_()
+        noises = members.normal((2, self.batch, d_a))
 
-def train(
-    columns: Columns,
-    config: EdacConfig,
-    *,
-    seeds: Sequence[int],
-    device: str = "cpu",
-    progress: Progress | None = None,
-    watch: Watch | None = None,
-) -> Policy:
-    """One agent per seed, all on one table: arguments, result and errors are those of `tacit.agents.iql.train`."""
-    return train_tables([columns], config, seeds=seeds, device=device, progress=progress, watch=watch)[0]
+        def step(number: int, batch: Batch) -> Tensor:
+            now, following = next(noises).unbind(1)
+            temperature = level.detach().exp()
+            loss = critic_loss(q, target, policy, temperature, batch, following, self)
+            gain, log_chance = policy_loss(policy, q, temperature, batch, now)
+            return loss + gain - (level * (log_chance - d_a)).sum()
 
-
-def train_tables(
-    tables: Sequence[Columns],
-    config: EdacConfig,
-    *,
-    seeds: Sequence[int],
-    device: str = "cpu",
-    progress: Progress | None = None,
-    watch: Watch | None = None,
-) -> list[Policy]:
-    """`train` on several tables of the same widths at once, every seed on every table; one `Policy` per table."""
-    members = Members(tables, seeds, device, "edac.train_tables")
-    d, d_a, hidden = members.observation, members.action, (config.width, config.width)
-    q, policy = members.layers((d + d_a, *hidden, 1), copies=config.critics), members.layers((d, *hidden, 2 * d_a))
-    target = [tensor.detach().clone() for tensor in q]
-    level = torch.full_like(policy[-1][:, 0, :1], math.log(config.temperature)).requires_grad_()
-    noises = members.normal((2, config.batch, d_a))
-
-    def step(number: int, batch: Batch) -> Tensor:
-        now, following = next(noises).unbind(1)
-        temperature = level.detach().exp()
-        loss = critic_loss(q, target, policy, temperature, batch, following, config)
-        gain, log_chance = policy_loss(policy, q, temperature, batch, now)
-        return loss + gain - (level * (log_chance - d_a)).sum()
-
-    mean = [*policy[:-2], policy[-2][..., :d_a], policy[-1][..., :d_a]]
-    return members.train(
-        config,
-        [*q, *policy, level],
-        mean,
-        step,
-        lambda number: approach(target, q, config.target_rate),
-        progress=progress,
-        watch=watch,
-    )
+        mean = [*policy[:-2], policy[-2][..., :d_a], policy[-1][..., :d_a]]
+        return Learner([*q, *policy, level], mean, step, lambda number: approach(target, q, self.target_rate))
 
 
 def critic_loss(

@@ -10,24 +10,16 @@ How members are stacked: `tacit.agents.offline`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from tacit.agents.offline import (
-    Batch,
-    Columns,
-    Layers,
-    Members,
-    Policy,
-    Progress,
-    Watch,
-    approach,
-    in_range,
-    network,
-)
+from tacit.agents.offline import Batch, Learner, Members, Policy, Watch, train, train_tables
+from tacit.agents.perceptrons import Layers, approach, network
+from tacit.agents.random_features import Fourier
+from tacit.agents.tables import in_range
 
 __all__ = ["IqlConfig", "Policy", "Watch", "train", "train_tables"]
 
@@ -37,16 +29,21 @@ class IqlConfig:
     """Hyper-parameters, chosen on public mazes (never on those of an evaluation).
 
     Args:
-        steps: steps; the learning rate falls to 0 along a half cosine.
-        batch: rows per step and member.
+        steps: number of steps.
+        batch: rows per step and member; at least two, since advantages have a standard deviation.
         width: units of the two hidden layers of every network.
         discount: gamma.
         expectile: IQL's tau, the expectile of Q that V is.
         inverse_temperature: IQL's beta, for advantages in units of their standard deviation.
+        advantage: of an action, min Q(s, a) - V(s) as in the paper ("critic"), or r + gamma V(s') - V(s) of the row
+            itself ("one_step"): where one action changes little, as at a hundred actions a second, no critic is as
+            exact about it as the next state.
         weight_cap: largest weight of one row in the policy's loss.
-        learning_rate: of Adam.
+        learning_rate: of Adam, until it falls.
+        fall: share of the steps, at the end, in which the learning rate falls to 0 along a half cosine.
         target_rate: step of the moving averages that the targets of Q are.
         layer_norm: LayerNorm before every ReLU of Q and V; the paper has none.
+        features: Fourier features of the states, for values that are cut by walls; the paper has none.
 
     Raises:
         PlanError: a value is outside its range.
@@ -58,78 +55,41 @@ class IqlConfig:
     discount: float = 0.99
     expectile: float = 0.7
     inverse_temperature: float = 3.0
+    advantage: Literal["critic", "one_step"] = "critic"
     weight_cap: float = 100.0
     learning_rate: float = 1e-3
+    fall: float = 1.0
     target_rate: float = 0.01
     layer_norm: bool = True
+    features: Fourier | None = None
 
     def __post_init__(self) -> None:
         in_range(
-            min(self.steps, self.batch, self.width) >= 1
+            min(self.steps, self.width) >= 1
+            and self.batch >= 2
             and all(0.0 < value < 1.0 for value in (self.expectile, self.target_rate))
             and 0.0 <= self.discount < 1.0
+            and 0.0 < self.fall <= 1.0
+            and self.advantage in ("critic", "one_step")
             and self.inverse_temperature >= 0.0
             and min(self.learning_rate, self.weight_cap) > 0.0,
             where="IqlConfig",
-            expected="counts >= 1, expectile and target_rate in (0, 1), discount in [0, 1), the others > 0",
+            expected="counts >= 1, batch >= 2, expectile and target_rate in (0, 1), discount in [0, 1), "
+            "fall in (0, 1], the others > 0",
         )
 
-
-def train(
-    columns: Columns,
-    config: IqlConfig,
-    *,
-    seeds: Sequence[int],
-    device: str = "cpu",
-    progress: Progress | None = None,
-    watch: Watch | None = None,
-) -> Policy:
-    """One agent per seed, all on one table.
-
-    Args:
-        columns: observations [T, d], actions [T, d_a] in [-1, 1], rewards [T], next_observations [T, d] and
-            terminations [T]; standardised by their own statistics (`tacit.agents.offline.Members`).
-        config: hyper-parameters.
-        seeds: one per member: of its first weights and its batches.
-        device: where torch computes.
-        progress: called as progress(done, total) every 64 steps.
-        watch: looks at the policies while they learn.
-
-    Returns:
-        The policies of the K = len(seeds) members, after the last step.
-
-    Raises:
-        DataError: a column is missing, empty, of another shape, not finite, or an action is discrete or outside
-            [-1, 1].
-        PlanError: no seed.
-    """
-    return train_tables([columns], config, seeds=seeds, device=device, progress=progress, watch=watch)[0]
-
-
-def train_tables(
-    tables: Sequence[Columns],
-    config: IqlConfig,
-    *,
-    seeds: Sequence[int],
-    device: str = "cpu",
-    progress: Progress | None = None,
-    watch: Watch | None = None,
-) -> list[Policy]:
-    """`train` on several tables of the same widths at once, every seed on every table; one `Policy` per table."""
-    members = Members(tables, seeds, device, "iql.train_tables")
-    d, d_a, hidden = members.observation, members.action, (config.width, config.width)
-    q, value = members.layers((d + d_a, *hidden, 1), copies=2), members.layers((d, *hidden, 1))
-    policy = members.layers((d, *hidden, d_a))
-    target = [tensor.detach().clone() for tensor in q]
-    return members.train(
-        config,
-        q + value + policy,
-        policy,
-        lambda number, batch: losses(q, target, value, policy, batch, config).sum(),
-        lambda number: approach(target, q, config.target_rate),
-        progress=progress,
-        watch=watch,
-    )
+    def learner(self, members: Members) -> Learner:
+        """Two critics with their targets, V and the policy."""
+        d, d_a, hidden = members.observation, members.action, (self.width, self.width)
+        q, value = members.layers((d + d_a, *hidden, 1), copies=2), members.layers((d, *hidden, 1))
+        policy = members.layers((d, *hidden, d_a))
+        target = [tensor.detach().clone() for tensor in q]
+        return Learner(
+            q + value + policy,
+            policy,
+            lambda number, batch: losses(q, target, value, policy, batch, self).sum(),
+            lambda number: approach(target, q, self.target_rate),
+        )
 
 
 def losses(q: Layers, target: Layers, value: Layers, policy: Layers, batch: Batch, config: IqlConfig) -> Tensor:
@@ -140,10 +100,12 @@ def losses(q: Layers, target: Layers, value: Layers, policy: Layers, batch: Batc
     with torch.no_grad():
         least = network(target, pairs, norm=norm).view(len(s), 2, -1).amin(1)
         goal = r + config.discount * alive * network(value, s_next, norm=norm)[..., 0]
-    surplus = least - network(value, s, norm=norm)[..., 0]
+    now = network(value, s, norm=norm)[..., 0]
+    surplus = least - now
     above = torch.where(surplus > 0, config.expectile, 1.0 - config.expectile)
     error = network(q, pairs, norm=norm).view(len(s), 2, -1) - goal[:, None]
-    advantage = surplus.detach() / (surplus.detach().std(-1, keepdim=True) + 1e-6)
+    gain = (surplus if config.advantage == "critic" else goal - now).detach()
+    advantage = gain / (gain.std(-1, keepdim=True) + 1e-6)
     weight = (config.inverse_temperature * advantage).exp().clamp(max=config.weight_cap)
     distance = (torch.tanh(network(policy, s, norm=False)) - a).square().sum(-1)
     parts = (above * surplus.square()).mean(-1), error.square().mean((1, 2)) * 2, (weight * distance).mean(-1)

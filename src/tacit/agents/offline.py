@@ -10,21 +10,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from tacit.agents.perceptrons import Layers
+from tacit.agents.random_features import Fourier, with_waves, with_waves_of_arrays
+from tacit.agents.tables import Columns, Table, in_range
 from tacit.errors import DataError, PlanError
 from tacit.hardware import torch_device
 
-__all__ = ["Batch", "Columns", "Layers", "Members", "Policy", "Schedule", "Watch", "in_range"]
+__all__ = ["Batch", "Columns", "Config", "Learner", "Members", "Policy", "Watch", "train", "train_tables"]
 
-Columns = Mapping[str, npt.NDArray[Any]]
-Layers = list[Tensor]  # weight [K, in, out], bias [K, 1, out], weight, ...
 Batch = tuple[
     Tensor, Tensor, Tensor, Tensor, Tensor
 ]  # s [K, B, d], a [K, B, d_a], r [K, B], s' [K, B, d], alive [K, B]
@@ -38,7 +38,8 @@ class Policy:
     """Deterministic policies of K members, tanh(network((observation - mean) / scale)).
 
     Args:
-        arrays: `mean` and `scale` [K, 1, d], `weight0`, `bias0`, ... [K, in, out] and [K, 1, out], float32.
+        arrays: `mean` and `scale` [K, 1, d], `weight0`, `bias0`, ... [K, in, out] and [K, 1, out], float32; with
+            Fourier features `frequencies` [K, d, F] too.
     """
 
     arrays: Mapping[str, npt.NDArray[np.float32]]
@@ -52,7 +53,9 @@ class Policy:
         """Actions [K, N, d_a] in [-1, 1] of all members for observations [N, d], or [K, N, d] with one set for each."""
         arrays = self.arrays
         x = (np.asarray(observations, dtype=np.float32) - arrays["mean"]) / arrays["scale"]
-        depth = (len(arrays) - 2) // 2
+        if "frequencies" in arrays:
+            x = with_waves_of_arrays(np.broadcast_to(x, (self.members, *x.shape[-2:])), arrays["frequencies"])
+        depth = sum(name.startswith("weight") for name in arrays)
         for i in range(depth):
             x = x @ arrays[f"weight{i}"] + arrays[f"bias{i}"]
             x = np.tanh(x) if i == depth - 1 else np.maximum(x, 0.0)
@@ -78,12 +81,29 @@ class Watch:
         in_range(self.every >= 1, where="Watch", expected="every >= 1")
 
 
-class Schedule(Protocol):
-    """What the loop needs to know of an agent's configuration."""
+@dataclass(frozen=True)
+class Learner:
+    """What an agent brings to the loop.
+
+    Args:
+        parameters: all that Adam moves.
+        policy: of these, the layers of the policy.
+        step: step(number, batch) -> loss, summed over members.
+        follow: follow(number), after Adam's step.
+    """
+
+    parameters: Layers
+    policy: Layers
+    step: Callable[[int, Batch], Tensor]
+    follow: Callable[[int], None]
+
+
+class Config(Protocol):
+    """Hyper-parameters of an agent, from which it is built."""
 
     @property
     def steps(self) -> int:
-        """Steps; the learning rate falls to 0 along a half cosine."""
+        """Number of steps."""
 
     @property
     def batch(self) -> int:
@@ -91,77 +111,18 @@ class Schedule(Protocol):
 
     @property
     def learning_rate(self) -> float:
-        """Of Adam, at the first step."""
+        """Of Adam, until it falls."""
 
+    @property
+    def fall(self) -> float:
+        """Share of the steps, at the end, in which the learning rate falls to 0 along a half cosine."""
 
-def in_range(sound: bool, *, where: str, expected: str) -> None:
-    """Refuse a hyper-parameter that is outside its range.
+    @property
+    def features(self) -> Fourier | None:
+        """Of the states."""
 
-    Raises:
-        PlanError: `sound` is false.
-    """
-    if not sound:
-        raise PlanError(
-            "a hyper-parameter is outside its range", where=where, expected=expected, remedy="correct the value"
-        )
-
-
-@dataclass(frozen=True)
-class _Table:
-    """A table's rows as one tensor [T, d + d_a + 1 + d + 1], standardised, and what standardised it."""
-
-    rows: Tensor
-    mean: npt.NDArray[np.float32]
-    scale: npt.NDArray[np.float32]
-    action: int
-
-    @classmethod
-    def of(cls, columns: Columns, device: torch.device, where: str) -> Self:
-        given = {
-            name: np.asarray(columns.get(name, ()))
-            for name in ("observations", "actions", "rewards", "next_observations", "terminations")
-        }
-        if given["actions"].size and given["actions"].dtype.kind in "biu":
-            raise DataError(
-                "the actions are whole numbers, of a discrete space",
-                where=where,
-                expected="continuous actions [T, d_a] in [-1, 1]",
-                remedy="train a discrete agent instead (tacit.agents.discrete_offline)",
-            )
-        s, a, r, s_next, end = (column.astype(np.float32, copy=False) for column in given.values())
-        rows = len(r) if r.ndim else 0
-        sound = (
-            rows > 0
-            and s.ndim == a.ndim == 2
-            and r.shape == end.shape == (rows,)
-            and len(s) == len(a) == rows
-            and s_next.shape == s.shape
-            and all(np.isfinite(column).all() for column in (s, a, r, s_next))
-            and np.abs(a).max() <= 1.0
-        )
-        if not sound:
-            raise DataError(
-                "a column is missing, empty, of another shape, not finite, or an action is outside [-1, 1]",
-                where=where,
-                expected="observations [T, d], actions [T, d_a] in [-1, 1], rewards [T], next_observations [T, d], "
-                "terminations [T]",
-                remedy="pass the columns of one Trajectories with continuous observations and actions",
-            )
-        mean, scale = s.mean(axis=0, dtype=np.float64), _scale(s)
-        level = 0.0 if end.any() else r.mean(dtype=np.float64)
-        table = np.concatenate(
-            [(s - mean) / scale, a, ((r - level) / _scale(r))[:, None], (s_next - mean) / scale, 1.0 - end[:, None]],
-            axis=1,
-            dtype=np.float32,
-        )
-        return cls(torch.from_numpy(table).to(device), mean.astype(np.float32), scale.astype(np.float32), a.shape[1])
-
-
-def _scale(column: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """Standard deviations over the rows; 1 for a constant column, which another value may meet later."""
-    spread = np.asarray(column.std(axis=0, dtype=np.float64))
-    floor = 1e-6 * (1.0 + np.abs(column.mean(axis=0, dtype=np.float64)))
-    return np.where(spread > floor, spread, 1.0) + 1e-6
+    def learner(self, members: Members) -> Learner:
+        """The agent's networks and losses."""
 
 
 class Members:
@@ -175,15 +136,23 @@ class Members:
         seeds: one per member of a table: of its first weights, its batches and its noise.
         device: where torch computes.
         where: the caller, for errors.
+        features: of the states, drawn before the weights.
 
     Raises:
         DataError: a column is missing, empty, of another shape, not finite, an action is discrete or outside [-1, 1],
             or tables differ in their widths.
         HardwareError: there is no such device here.
-        PlanError: no table or no seed.
+        PlanError: no table, no seed, or features of states of another width.
     """
 
-    def __init__(self, tables: Sequence[Columns], seeds: Sequence[int], device: str, where: str) -> None:
+    def __init__(
+        self,
+        tables: Sequence[Columns],
+        seeds: Sequence[int],
+        device: str,
+        where: str,
+        features: Fourier | None = None,
+    ) -> None:
         if not seeds or not tables:
             raise PlanError(
                 "there is nothing to train",
@@ -192,7 +161,7 @@ class Members:
                 remedy="pass seeds= one number per agent",
             )
         self._device = torch_device(device, where=where)
-        self._tables = [_Table.of(columns, self._device, where) for columns in tables]
+        self._tables = [Table.of(columns, self._device, where) for columns in tables]
         if len({(len(table.mean), table.action) for table in self._tables}) > 1:
             raise DataError(
                 "the tables have observations or actions of different widths",
@@ -200,9 +169,13 @@ class Members:
                 expected="tables of one task",
                 remedy="train them one by one",
             )
-        self.observation, self.action = len(self._tables[0].mean), self._tables[0].action
+        self._width, self.action = len(self._tables[0].mean), self._tables[0].action
         self._seeds = len(seeds)
         self.generators = [torch.Generator().manual_seed(seed) for _ in self._tables for seed in seeds]
+        self._frequencies = (
+            None if features is None else features.frequencies(self._width, self.generators).to(self._device)
+        )
+        self.observation = self._width + (0 if features is None else 2 * features.count)
 
     def layers(self, sizes: Sequence[int], *, copies: int = 1) -> Layers:
         """Weights and biases of K x `copies` networks, U(-1, 1) / sqrt(fan in), each from its member's generator."""
@@ -220,45 +193,36 @@ class Members:
             draws = torch.stack([torch.randn(_BLOCK, *shape, generator=g) for g in self.generators], 1)
             yield from draws.to(self._device)
 
-    def train(
-        self,
-        config: Schedule,
-        parameters: Layers,
-        policy: Layers,
-        step: Callable[[int, Batch], Tensor],
-        follow: Callable[[int], None],
-        *,
-        progress: Progress | None,
-        watch: Watch | None,
-    ) -> list[Policy]:
-        """The loop of all agents: Adam down the loss that step(number, batch) returns, then follow(number).
+    def train(self, config: Config, *, progress: Progress | None, watch: Watch | None) -> list[Policy]:
+        """The loop of all agents: Adam down the learner's loss.
 
-        Where a loss leaves out some of the parameters, they keep still in that step. Returns the policies whose layers
-        are `policy`, one `Policy` of all seeds for each table.
+        Where a loss leaves out some of the parameters, they keep still in that step. Returns one `Policy` of all seeds
+        for each table.
         """
+        learner = config.learner(self)
         report = progress or (lambda done, total: None)
         batches = self.batches(config.batch)
-        optimiser = torch.optim.Adam(parameters, fused=True)
+        optimiser = torch.optim.Adam(learner.parameters, fused=True)
         for number in range(config.steps):
             batch = next(batches)
             for group in optimiser.param_groups:
-                group["lr"] = 0.5 * config.learning_rate * (1.0 + float(np.cos(np.pi * (number / config.steps))))
-            loss = step(number, batch)
+                group["lr"] = learning_rate(config, number)
+            loss = learner.step(number, batch)
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
-            follow(number)
+            learner.follow(number)
             if number % _BLOCK == 0:
                 report(number, config.steps)
             done = number + 1
             if watch is not None and (done % watch.every == 0 or done == config.steps):
-                watch.call(done, self.policies(policy))
+                watch.call(done, self.policies(learner.policy))
         report(config.steps, config.steps)
-        return self.policies(policy)
+        return self.policies(learner.policy)
 
     def batches(self, batch: int) -> Iterator[Batch]:
         """Endless batches, each member's rows drawn from its own table by its own generator."""
-        d, d_a = self.observation, self.action
+        d, d_a = self._width, self.action
         members = [
             (table, self.generators[i * self._seeds + j])
             for i, table in enumerate(self._tables)
@@ -269,7 +233,8 @@ class Members:
             for i in range(_BLOCK):
                 rows = torch.stack([table.rows[block[i]] for (table, _), block in zip(members, blocks, strict=True)])
                 s, a, r, s_next, alive = torch.split(rows, [d, d_a, 1, d, 1], dim=-1)
-                yield s, a, r[..., 0], s_next, alive[..., 0]
+                waves = (with_waves(states, self._frequencies) for states in (s, s_next))
+                yield next(waves), a, r[..., 0], next(waves), alive[..., 0]
 
     def policies(self, layers: Layers) -> list[Policy]:
         policies = []
@@ -279,36 +244,60 @@ class Members:
                 name: np.repeat(values[None, None], self._seeds, axis=0)
                 for name, values in (("mean", table.mean), ("scale", table.scale))
             }
+            if self._frequencies is not None:
+                arrays["frequencies"] = self._frequencies[own].cpu().numpy()
             for j, tensor in enumerate(layers):
                 arrays[f"{'bias' if j % 2 else 'weight'}{j // 2}"] = tensor.detach()[own].cpu().numpy().copy()
             policies.append(Policy(arrays))
         return policies
 
 
-def network(layers: Layers, x: Tensor, *, norm: bool) -> Tensor:
-    """Outputs [K, B, out] of K multilayer perceptrons for x [K, B, in]; `norm` puts a LayerNorm before every ReLU."""
-    return torch.baddbmm(layers[-1], _hidden(layers, x, norm), layers[-2])
+def learning_rate(config: Config, step: int) -> float:
+    """Of a step: held, then falling to 0 along a half cosine."""
+    fallen = max(0.0, step / config.steps - (1.0 - config.fall)) / config.fall
+    return 0.5 * config.learning_rate * (1.0 + float(np.cos(np.pi * fallen)))
 
 
-def scalar(layers: Layers, x: Tensor, *, norm: bool) -> Tensor:
-    """`network` with one output, [K, B]: a product and a sum, five times as fast as a batched product of one column."""
-    return (_hidden(layers, x, norm) * layers[-2].transpose(1, 2)).sum(-1) + layers[-1][..., 0]
+def train(
+    columns: Columns,
+    config: Config,
+    *,
+    seeds: Sequence[int],
+    device: str = "cpu",
+    progress: Progress | None = None,
+    watch: Watch | None = None,
+) -> Policy:
+    """One agent per seed, all on one table.
+
+    Args:
+        columns: observations [T, d], actions [T, d_a] in [-1, 1], rewards [T], next_observations [T, d] and
+            terminations [T]; standardised by their own statistics (`Members`).
+        config: which agent, and its hyper-parameters.
+        seeds: one per member: of its first weights and its batches.
+        device: where torch computes.
+        progress: called as progress(done, total) every 64 steps.
+        watch: looks at the policies while they learn.
+
+    Returns:
+        The policies of the K = len(seeds) members, after the last step.
+
+    Raises:
+        DataError: a column is missing, empty, of another shape, not finite, or an action is discrete or outside
+            [-1, 1].
+        PlanError: no seed, or features of states of another width.
+    """
+    return train_tables([columns], config, seeds=seeds, device=device, progress=progress, watch=watch)[0]
 
 
-def _hidden(layers: Layers, x: Tensor, norm: bool) -> Tensor:
-    for weight, bias in zip(layers[:-2:2], layers[1:-2:2], strict=True):
-        x = torch.baddbmm(bias, x, weight)
-        if norm:
-            x = F.layer_norm(x, x.shape[-1:])
-        x = F.relu(x)
-    return x
-
-
-def detached(layers: Layers) -> Layers:
-    """The same numbers (no copy) where no gradient arrives."""
-    return [tensor.detach() for tensor in layers]
-
-
-def approach(target: Layers, source: Layers, rate: float) -> None:
-    """One step of a moving average: target += rate (source - target), in place."""
-    torch._foreach_lerp_(target, detached(source), rate)
+def train_tables(
+    tables: Sequence[Columns],
+    config: Config,
+    *,
+    seeds: Sequence[int],
+    device: str = "cpu",
+    progress: Progress | None = None,
+    watch: Watch | None = None,
+) -> list[Policy]:
+    """`train` on several tables of the same widths at once, every seed on every table; one `Policy` per table."""
+    where = f"{type(config).__module__.rpartition('.')[2]}.train_tables"
+    return Members(tables, seeds, device, where, config.features).train(config, progress=progress, watch=watch)

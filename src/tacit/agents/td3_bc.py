@@ -1,33 +1,23 @@
 """TD3+BC (Fujimoto and Gu 2021, arXiv:2106.06860), several agents trained at once.
 
 As in the paper: twin delayed critics with smoothed target actions (TD3, arXiv:1802.09477), and a policy that maximises
-lambda Q(s, pi(s)) - |pi(s) - a|^2 with lambda = alpha / mean |Q| over the batch. Choices of our own: LayerNorm in the
-critics, rewards standardised as states are, and a learning rate that falls to 0.
+lambda Q(s, pi(s)) - |pi(s) - a|^2 with lambda = alpha / mean |Q| over the batch. Choices of our own: rewards
+standardised as states are, and a learning rate that falls to 0 at the end.
 
 How members are stacked: `tacit.agents.offline`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from tacit.agents.offline import (
-    Batch,
-    Columns,
-    Layers,
-    Members,
-    Policy,
-    Progress,
-    Watch,
-    approach,
-    in_range,
-    network,
-    scalar,
-)
+from tacit.agents.offline import Batch, Learner, Members, Policy, Watch, train, train_tables
+from tacit.agents.perceptrons import Layers, approach, network, scalar
+from tacit.agents.random_features import Fourier
+from tacit.agents.tables import in_range
 
 __all__ = ["Policy", "Td3BcConfig", "Watch", "train", "train_tables"]
 
@@ -37,16 +27,18 @@ class Td3BcConfig:
     """First settings, from the smallest public mazes alone: on larger ones they do not beat a constant push yet.
 
     Args:
-        steps: steps; the learning rate falls to 0 along a half cosine.
+        steps: number of steps.
         batch: rows per step and member.
         width: units of the two hidden layers of every network.
         discount: gamma.
         alpha: weight of the value against imitation.
         policy_noise, noise_clip: standard deviation and largest size of the noise on target actions.
         policy_every: steps between two steps of the policy and the targets.
-        learning_rate: of Adam.
+        learning_rate: of Adam, until it falls.
+        fall: share of the steps, at the end, in which the learning rate falls to 0 along a half cosine.
         target_rate: step of the moving averages that the targets are.
         layer_norm: LayerNorm before every ReLU of the critics; the paper has none.
+        features: Fourier features of the states, for values that are cut by walls; the paper has none.
 
     Raises:
         PlanError: a value is outside its range.
@@ -61,62 +53,42 @@ class Td3BcConfig:
     noise_clip: float = 0.5
     policy_every: int = 2
     learning_rate: float = 1e-3
+    fall: float = 0.3
     target_rate: float = 0.01
-    layer_norm: bool = True
+    layer_norm: bool = False
+    features: Fourier | None = None
 
     def __post_init__(self) -> None:
         in_range(
             min(self.steps, self.batch, self.width, self.policy_every) >= 1
             and min(self.policy_noise, self.noise_clip) >= 0.0
             and 0.0 <= self.discount < 1.0
+            and 0.0 < self.fall <= 1.0
             and 0.0 < self.target_rate <= 1.0
             and min(self.alpha, self.learning_rate) > 0.0,
             where="Td3BcConfig",
-            expected="counts >= 1, discount in [0, 1), target_rate in (0, 1], noise >= 0, the others > 0",
+            expected="counts >= 1, discount in [0, 1), fall and target_rate in (0, 1], noise >= 0, the others > 0",
         )
 
+    def learner(self, members: Members) -> Learner:
+        """Two critics and the policy, with the targets of both."""
+        d, d_a, hidden = members.observation, members.action, (self.width, self.width)
+        q, policy = members.layers((d + d_a, *hidden, 1), copies=2), members.layers((d, *hidden, d_a))
+        targets = [tensor.detach().clone() for tensor in q + policy]
+        noises = members.normal((self.batch, d_a))
 
-def train(
-    columns: Columns,
-    config: Td3BcConfig,
-    *,
-    seeds: Sequence[int],
-    device: str = "cpu",
-    progress: Progress | None = None,
-    watch: Watch | None = None,
-) -> Policy:
-    """One agent per seed, all on one table: arguments, result and errors are those of `tacit.agents.iql.train`."""
-    return train_tables([columns], config, seeds=seeds, device=device, progress=progress, watch=watch)[0]
+        def step(number: int, batch: Batch) -> Tensor:
+            noise = (self.policy_noise * next(noises)).clamp_(-self.noise_clip, self.noise_clip)
+            loss = critic_loss(q, targets[: len(q)], targets[len(q) :], batch, noise, self)
+            if number % self.policy_every == 0:
+                loss = loss + policy_loss(policy, q, batch, self)
+            return loss
 
+        def follow(number: int) -> None:
+            if number % self.policy_every == 0:
+                approach(targets, q + policy, self.target_rate)
 
-def train_tables(
-    tables: Sequence[Columns],
-    config: Td3BcConfig,
-    *,
-    seeds: Sequence[int],
-    device: str = "cpu",
-    progress: Progress | None = None,
-    watch: Watch | None = None,
-) -> list[Policy]:
-    """`train` on several tables of the same widths at once, every seed on every table; one `Policy` per table."""
-    members = Members(tables, seeds, device, "td3_bc.train_tables")
-    d, d_a, hidden = members.observation, members.action, (config.width, config.width)
-    q, policy = members.layers((d + d_a, *hidden, 1), copies=2), members.layers((d, *hidden, d_a))
-    targets = [tensor.detach().clone() for tensor in q + policy]
-    noises = members.normal((config.batch, d_a))
-
-    def step(number: int, batch: Batch) -> Tensor:
-        noise = (config.policy_noise * next(noises)).clamp_(-config.noise_clip, config.noise_clip)
-        loss = critic_loss(q, targets[: len(q)], targets[len(q) :], batch, noise, config)
-        if number % config.policy_every == 0:
-            loss = loss + policy_loss(policy, q, batch, config)
-        return loss
-
-    def follow(number: int) -> None:
-        if number % config.policy_every == 0:
-            approach(targets, q + policy, config.target_rate)
-
-    return members.train(config, q + policy, policy, step, follow, progress=progress, watch=watch)
+        return Learner(q + policy, policy, step, follow)
 
 
 def critic_loss(q: Layers, target: Layers, actor: Layers, batch: Batch, noise: Tensor, config: Td3BcConfig) -> Tensor:

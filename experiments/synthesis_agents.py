@@ -1,0 +1,65 @@
+"""The agents that learn from synthetic transitions, with their settings, and policies that need no learning.
+
+Settings of the mazes were chosen on public ones (`experiments.tune_agents`): Fourier features of the position, whose
+value the walls cut, for the agents that climb a critic; advantages of one step for IQL. The half-cheetah's are the
+agents' defaults with the weight of TD3+BC's paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.agents.edac import EdacConfig
+from tacit.agents.iql import IqlConfig
+from tacit.agents.random_features import Fourier
+from tacit.agents.td3_bc import Td3BcConfig
+from tacit.envs.maze_layouts import Layout
+
+_WALLS = Fourier(64, bandwidth=(2.0, 2.0, 0.5, 0.5))
+MAZE: Mapping[str, Any] = {
+    "iql": IqlConfig(steps=12_000, batch=128, width=64, advantage="one_step", layer_norm=False, fall=0.3),
+    "td3_bc": Td3BcConfig(steps=8_000, target_rate=0.02, features=_WALLS),
+    "edac": EdacConfig(steps=8_000, features=_WALLS),
+}
+LOCOMOTION: Mapping[str, Any] = {
+    "iql": IqlConfig(batch=128, width=64, layer_norm=False, fall=0.3),
+    "td3_bc": Td3BcConfig(alpha=2.5),
+    "edac": EdacConfig(),
+}
+
+
+@dataclass(frozen=True)
+class Push:
+    """Always the same action: K = 8 of them, the eight directions."""
+
+    members = 8
+
+    def act(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """[8, N, 2]."""
+        directions = np.array([(x, y) for x in (-1, 0, 1) for y in (-1, 0, 1) if x or y], np.float32)
+        return np.broadcast_to(directions[:, None], (8, np.asarray(observations).shape[-2], 2))
+
+
+@dataclass(frozen=True)
+class Straight:
+    """A controller that runs at the goal as if there were no walls."""
+
+    goal: tuple[int, int]
+    members = 1
+
+    def act(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """[1, N, 2]."""
+        states = np.asarray(observations, np.float32)
+        wanted = 10.0 * (np.array(self.goal, np.float32) - states[..., :2]) - 1.5 * states[..., 2:]
+        return np.clip(wanted, -1.0, 1.0).reshape(1, -1, 2)
+
+
+TRIVIAL: Mapping[str, Callable[[Layout], Push | Straight]] = {
+    "push": lambda layout: Push(),
+    "straight": lambda layout: Straight(layout.goal),
+}
