@@ -51,8 +51,8 @@ SOURCES = (
 TABLES = ROOT / "runs" / "tune_agents"
 
 CHANGES: dict[str, tuple[dict[str, Any], ...]] = {
-    "iql": ({"advantage": "critic"}, {"inverse_temperature": 10.0}, {"layer_norm": True}),
-    "td3_bc": ({"features": None}, {"layer_norm": True}, {"alpha": 5.0}, {"fall": 1.0}),
+    "iql": ({"features": None}, {"inverse_temperature": 3.0}, {"layer_norm": True}),
+    "td3_bc": ({"features": None}, {"layer_norm": True}, {"alpha": 8.0}, {"steps": 8_000}),
     "edac": ({"features": None}, {"diversity": 0.0}),
 }
 

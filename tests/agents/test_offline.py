@@ -236,3 +236,10 @@ def test_noise_belongs_to_members() -> None:
     other = offline.Members([bandit(0.5)], [4], "cpu", "test").normal((2, 5))
     torch.testing.assert_close(drawn[:, 1], torch.stack([next(other)[0] for _ in range(70)]))
     assert 0.9 < float(drawn.std()) < 1.1
+
+
+def test_the_rate_is_held_and_then_falls() -> None:
+    held = td3_bc.Td3BcConfig(steps=100, learning_rate=0.01, fall=0.5)
+    assert [offline.learning_rate(held, step) for step in (0, 50, 75, 100)] == pytest.approx([0.01, 0.01, 0.005, 0.0])
+    falling = iql.IqlConfig(steps=100, learning_rate=0.01)
+    assert offline.learning_rate(falling, 50) == pytest.approx(0.005)

