@@ -38,8 +38,12 @@ SPREAD = 0.3
 SCORES = tuple(float(z) for z in np.linspace(-2.5, 2.5, 21))
 """Normal scores at which a bent reward is pinned to quantiles of public rewards; straight lines in between."""
 
-UNIFORM = 0.25
-"""Share of uniform rewards that are mixed into the public ones, so that no part of the range is squeezed."""
+UNIFORM = 0.5
+"""Share of uniform rewards that are mixed into the public ones, so that no part of the range is squeezed.
+
+On public mazes at epsilon 10, .25 has larger errors of high rewards (.128 against .103) and a lower Marginal (.972
+against .976, and .983 against .984).
+"""
 
 _LEAST_SCALE = 1e-6
 """Public columns that hardly vary are scaled by at least this share of their range."""
