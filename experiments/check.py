@@ -36,6 +36,7 @@ EXPERIMENTS = (
     "mobility_ablation",
     "mobility_engine",
     "table1_transitions",
+    "table1_trivial",
     "table3_fidelity",
     "table4_pretraining",
     "figure4_ablation",

@@ -25,6 +25,7 @@ from experiments import (
     figure6_curves,
     figure9_learning,
     table1_transitions,
+    table1_trivial,
     table3_fidelity,
     table5_curiosity,
     table11_cost,
@@ -54,6 +55,7 @@ WORDS = {
     "fine_cur": "curious fine-tuning",
     "non_priv": "no noise, not private",
 }
+TRIVIAL = {"push": "best constant push, nothing learned", "straight": "straight at the goal, nothing learned"}
 SHORT = {"iql": "IQL", "td3_bc": "TD3+BC", "edac": "EDAC"}
 MEASURES = ("marginal", "correlation", "in_wall", "next_position", "next_velocity", "reward_error")
 Values = Callable[..., np.ndarray]
@@ -73,7 +75,7 @@ def shown(values: Values, *arguments: Any, digits: int = 1, interval: bool = Tru
 
 def table1() -> str:
     """Returns of every method, one table an epsilon."""
-    results, blocks = table1_transitions.store(), []
+    results, control, blocks = table1_transitions.store(), table1_trivial.store(), []
     heads = [(part.domain, agent) for part in table1_transitions.PARTS if part.group == "own" for agent in part.agents]
     names = [way for group in table1_transitions.GROUPS.values() for way in group]
     for epsilon in table1_transitions.EPSILONS:
@@ -82,6 +84,10 @@ def table1() -> str:
             at = epsilon if ways.WAYS[way].private else 0.0
             cells = [shown(table1_transitions.returns, results, domain, agent, way, at) for domain, agent in heads]
             rows.append([WORDS[way], *cells])
+        for policy, words in TRIVIAL.items():
+            mazes = [domain if domain in table1_trivial.MAZES else None for domain, _ in heads]
+            cells = [shown(table1_trivial.returns, control, maze, policy) if maze else NONE for maze in mazes]
+            rows.append([words, *cells])
         head = [f"{domain.replace('_', '-')}, {SHORT[agent]}" for domain, agent in heads]
         blocks.append(f"epsilon {epsilon:g}\n\n{markdown(head, rows)}")
     return "\n\n".join(blocks)

@@ -1,0 +1,77 @@
+"""What policies return that learned nothing: the control beside every return in a maze.
+
+    python -m experiments.table1_trivial            # seconds
+    python -m experiments.check table1_trivial
+
+`push` is the best of eight constant actions, chosen by what it returns; `straight` runs at the goal as if there were no
+walls. They know the goal, which no agent of `table1_transitions` does; same starts. An agent below the push has learned
+nothing of its maze, whatever its share of the real rows' return. `far` starts tell more, since walls lie on their way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+
+from experiments import table1_transitions as table1
+from experiments.check import Figure
+from experiments.store import Store
+from experiments.synthesis_agents import TRIVIAL
+from experiments.synthesis_domains import DOMAINS
+from experiments.synthesis_mazes import Maze
+from experiments.synthesis_returns import folder
+from tacit.measure.statistics import iqm
+
+NAME, SEEDS = "table1_trivial", (0, 1, 2, 3, 4)
+MAZES = {name: here for name, here in DOMAINS.items() if isinstance(here, Maze)}
+
+
+def store(*, quick: bool = False) -> Store:
+    """The result file."""
+    sources = ("src/tacit/envs/maze.py", "src/tacit/measure/utility.py", "experiments/synthesis_agents.py")
+    return Store(folder(quick=quick) / f"{NAME}.json", (*sources, f"experiments/{NAME}.py"), "none: nothing is learned")
+
+
+def returns(results: Store, domain: str, policy: str) -> np.ndarray:
+    """Of all seeds.
+
+    Raises:
+        LookupError: a cell is missing or stale.
+    """
+    return np.array([results.fresh(f"{domain}/{policy}/{seed}")["return"] for seed in SEEDS])
+
+
+def figures() -> list[Figure]:
+    """Recomputed from the raw rows: what tacit's agents return above the best push."""
+    results, kept, found = store(), table1.store(), []
+    for domain in table1.PROMISED:
+        agents = next(part.agents for part in table1.parts(domain) if part.group == "own")
+        own = np.stack([table1.returns(kept, domain, agent, "tacit", 10.0) for agent in agents], axis=1)
+        lead = iqm(own) - iqm(returns(results, domain, "push"))
+        found.append(Figure(f"{domain}, epsilon 10: tacit's return less that of the best constant push", lead, 0.0))
+    return found
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run what is missing or stale."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    quick = parser.parse_args(arguments).quick
+    results = store(quick=quick)
+    for domain, here in MAZES.items():
+        for seed in SEEDS[:1] if quick else SEEDS:
+            for policy, make in TRIVIAL.items():
+                key = f"{domain}/{policy}/{seed}"
+                if not results.has(key):
+                    found = here.returns(make(here.layout), seed)
+                    best = int(found["return"].argmax())
+                    values = {name: round(float(one[best]), 2) for name, one in found.items()}
+                    results.put(key, dataset=f"starts in {domain}, seed {seed}", seed=seed, values=values)
+                    print(f"{key}: " + " ".join(f"{name} {one:.1f}" for name, one in values.items()), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
