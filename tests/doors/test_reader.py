@@ -224,3 +224,61 @@ def test_units_with_equal_rows_are_told_apart_and_one_of_them_less_changes_one_h
     many, one_less = (Reader(told_apart_by_rewards([[1.0]] * k), SecretNoise()).folds("a") for k in (1_000, 999))
     assert 420 < many.sum() < 580
     np.testing.assert_array_equal(many[:999], one_less)
+
+
+def test_a_fragment_is_what_follows_a_drawn_row_in_its_units_episode() -> None:
+    reader = Reader(episodes(), SecretNoise())
+    rows = reader.rows(np.array([0, 1]), 5, "drawn", horizon=3)
+    assert rows["rewards"].shape == rows["mask"].shape == rows["time"].shape == (2, 5, 3)
+    assert rows["observations"].shape == (2, 5, 3, 1)
+    padded = [[[0, 1, 0], [1, 1, 1], [3, 4, 5], [4, 5, 4], [5, 5, 5]], [[2, 2, 2]] * 5]
+    np.testing.assert_array_equal(rows["rewards"], padded)
+    first = [[1, 1, 0], [1, 0, 0], [1, 1, 1], [1, 1, 0], [1, 0, 0]]
+    np.testing.assert_array_equal(rows["mask"], [first, [[1, 0, 0], *[[0, 0, 0]] * 4]])
+    np.testing.assert_array_equal(rows["time"][0, :, 0], [0, 1, 0, 1, 2])
+
+
+def test_where_every_row_is_a_unit_a_fragment_is_that_row() -> None:
+    alone = Trajectories.from_arrays(
+        observations=np.zeros((6, 1)),
+        actions=np.zeros(6, int),
+        rewards=np.arange(6.0),
+        next_observations=np.zeros((6, 1)),
+        terminations=np.zeros(6, bool),
+        unit_ids=":transition",
+        spec=SPEC,
+        simulated=True,
+    )
+    rows = Reader(alone, SecretNoise()).rows(np.arange(6), 1, "drawn", horizon=4)
+    assert rows["mask"].sum() == 6
+    assert not rows["time"][..., 0].any()
+
+
+def test_fragments_of_a_long_unit_are_drawn_uniformly() -> None:
+    long = Trajectories.from_arrays(
+        observations=np.zeros((40, 1)),
+        actions=np.zeros(40, int),
+        rewards=np.arange(40.0),
+        next_observations=np.zeros((40, 1)),
+        terminations=np.zeros(40, bool),
+        unit_ids=["one"] * 40,
+        episode_ids=np.zeros(40, int),
+        spec=SPEC,
+        simulated=True,
+    )
+    reader = Reader(long, SecretNoise.for_tests(0))
+    firsts = np.concatenate([reader.rows(np.array([0]), 2, "drawn", horizon=8)["time"][0, :, 0] for _ in range(2_000)])
+    counts = np.bincount(firsts.astype(int), minlength=40)
+    assert abs(counts - 100).max() < 60  # six standard deviations
+
+
+@pytest.mark.parametrize("fields", [{"horizon": 0}, {"horizon": 2.0}, {"horizon": 2, "rows": "first"}])
+def test_a_horizon_is_a_whole_number_and_of_drawn_rows(fields: dict[str, Any]) -> None:
+    with pytest.raises(PlanError, match="horizon"):
+        summed(**fields)
+
+
+def test_a_horizon_of_one_changes_no_plan() -> None:
+    assert "horizon" not in summed().certified()
+    assert "horizon" not in fixed().certified()
+    assert summed(horizon=4).certified()["horizon"] == 4

@@ -22,6 +22,7 @@ HALVES = tuple(
 )
 FIXED = FixedSizeSum(name="gradient", steps=9, batch=7, population=5_000, clip=1.0, noise_multiplier=3.0)
 POISSON = PoissonSum(name="sum", steps=9, rate=0.01, clip=1.0, noise_multiplier=3.0)
+FRAGMENTS = PoissonSum(name="windows", steps=9, rate=0.01, clip=1.0, noise_multiplier=3.0, rows_per_unit=4, horizon=8)
 REGRESSION = WeightedStates(
     name="regression",
     visits=Visits(AXES, 0.9, 10, 0.0, 1.0),
@@ -33,6 +34,7 @@ REGRESSION = WeightedStates(
 )
 PARTS: dict[str, tuple[Part, ...]] = {
     "fixed size": (FIXED,),
+    "fragments": (FRAGMENTS,),
     "halves": HALVES,
     "all sums": (
         POISSON,

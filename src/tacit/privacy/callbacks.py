@@ -51,7 +51,11 @@ class Objective(Protocol):
         """Random tensors for one step, each with leading axis `units` (secret, independent of the records)."""
 
     def loss(self, model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
-        """Columns [U, L, ...], `mask` [U, L] and the draws -> one loss a unit [U]."""
+        """Columns [U, L, ...], `mask` [U, L] and the draws -> one loss a unit [U].
+
+        Of fragments the columns are [U, L, H, ...], with `mask` [U, L, H] and `time` [U, L, H], steps since the episode
+        began.
+        """
 
 
 class Trials:
@@ -91,11 +95,13 @@ class Trials:
             seen = rows if summary is None else summary(rows)
             return np.asarray(contribution({**seen, "replicate": np.zeros(len(rows["mask"]), np.int64)}, state))
 
-        shape = vectors(decoy_rows(self._spec, 1, part.rows_per_unit, seed=2, rows_of=part.rows)).shape
+        shape = vectors(
+            decoy_rows(self._spec, 1, part.rows_per_unit, seed=2, rows_of=part.rows, horizon=part.horizon)
+        ).shape
         if len(shape) != 2:
             raise DoorError(f"shape {shape}", where=part.name, expected="[units, d]", remedy="return a vector a unit")
-        try_on_decoys(vectors, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows)
-        try_on_fewer(vectors, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows)
+        try_on_decoys(vectors, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows, horizon=part.horizon)
+        try_on_fewer(vectors, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows, horizon=part.horizon)
         self.foreign |= foreign(contribution)
         self._widths[part, contribution] = int(shape[1])
         return int(shape[1])
@@ -179,8 +185,8 @@ class Trials:
             return result
 
         before = [buffer.clone() for buffer in model.buffers()]
-        try_on_decoys(losses, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows)
-        try_on_fewer(losses, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows)
+        try_on_decoys(losses, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows, horizon=part.horizon)
+        try_on_fewer(losses, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows, horizon=part.horizon)
         if any(not torch.equal(old, new) for old, new in zip(before, model.buffers(), strict=True)):
             raise DoorError(
                 "the model's buffers change when rows pass through it",
@@ -188,7 +194,7 @@ class Trials:
                 expected="a model without running statistics",
                 remedy="use LayerNorm or GroupNorm instead of BatchNorm",
             )
-        rows = decoy_rows(self._spec, 5, part.rows_per_unit, seed=2, rows_of=part.rows)
+        rows = decoy_rows(self._spec, 5, part.rows_per_unit, seed=2, rows_of=part.rows, horizon=part.horizon)
         clipped_sum(model, objective.loss, tensors(rows), part.clip)
         self.foreign |= foreign(objective)
         kinds = {type(module) for module in model.modules()}

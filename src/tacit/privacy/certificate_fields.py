@@ -233,6 +233,8 @@ def contradictions(record: Fields) -> Iterator[tuple[str, str]]:
             yield f"parts[{i}].steps", "is not 1"
         if part.get("fold") is not None and part["kind"] != "poisson_sum":
             yield f"parts[{i}].fold", "belongs to sums alone"
+        if "horizon" in part and (part["kind"] not in ("poisson_sum", "fixed_size_sum") or part.get("rows") == "first"):
+            yield f"parts[{i}].horizon", "belongs to sums of drawn rows alone"
         if part.get("fold") is not None and part.get("reserve"):
             yield f"parts[{i}].reserve", "is not left out by halves"
     if not {*STANDARD_ASSUMPTIONS, *part_assumptions(record["parts"])} <= set(record["assumptions"]):
@@ -302,6 +304,8 @@ def _contribution(part: Fields, unit: Unit) -> str:
         return votes.contribution(part, unit)
     name, rows = f"{part['name']} ({part['kind']})", part["rows_per_unit"]
     made = f"at most {rows:,} of its rows"
+    if "horizon" in part:
+        made = f"at most {rows:,} fragments of its episodes, of {part['horizon']:,} rows each"
     if part.get("rows") == "first":
         made = f"its first {rows:,} rows in order of time"
     if part.get("reserve"):

@@ -104,13 +104,16 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def decoy_rows(spec: PublicSpec, units: int, rows_per_unit: int, seed: int, rows_of: RowsOf = "drawn") -> Rows:
+def decoy_rows(
+    spec: PublicSpec, units: int, rows_per_unit: int, seed: int, rows_of: RowsOf = "drawn", horizon: int = 1
+) -> Rows:
     """Random rows inside the public bounds, shape [units, rows_per_unit, ...] a column, with their mask.
 
-    With `rows_of="first"` the rows of a unit are a few episodes, one after another, and "starts" tells where.
+    With `rows_of="first"` the rows of a unit are a few episodes, one after another, and "starts" tells where. With a
+    horizon above 1 they are fragments, [units, rows_per_unit, horizon, ...], with the column "time".
     """
     rng = np.random.default_rng(seed)
-    shape = (units, rows_per_unit)
+    shape: tuple[int, ...] = (units, rows_per_unit) if horizon == 1 else (units, rows_per_unit, horizon)
     rows = {
         "observations": _draw(spec.observation, shape, rng),
         "actions": _draw(spec.action, shape, rng),
@@ -121,7 +124,10 @@ def decoy_rows(spec: PublicSpec, units: int, rows_per_unit: int, seed: int, rows
         "mask": np.ones(shape, bool),
     }
     if rows_per_unit > 1:
-        rows["mask"][:, 1:] = rng.random((units, rows_per_unit - 1)) < 0.7
+        rows["mask"][:, 1:] = rng.random((units, rows_per_unit - 1, *[1] * (len(shape) - 2))) < 0.7
+    if horizon > 1:
+        rows["mask"] &= np.arange(horizon) < rng.integers(1, horizon + 1, size=(units, rows_per_unit, 1))
+        rows["time"] = rng.integers(0, 1_000, size=(units, rows_per_unit, 1)) + np.arange(horizon)
     if rows_of == "first":
         rows["mask"] = np.arange(rows_per_unit) < rng.integers(1, rows_per_unit + 1, size=(units, 1))
         rows["terminations"] &= rng.random(shape) < 0.2
@@ -132,9 +138,11 @@ def decoy_rows(spec: PublicSpec, units: int, rows_per_unit: int, seed: int, rows
     return rows
 
 
-def edge_rows(spec: PublicSpec, units: int, rows_per_unit: int, rows_of: RowsOf = "drawn") -> Iterator[Rows]:
+def edge_rows(
+    spec: PublicSpec, units: int, rows_per_unit: int, rows_of: RowsOf = "drawn", horizon: int = 1
+) -> Iterator[Rows]:
     """Decoys at the ends of the public bounds, in the middle and at 0, and with every value of a discrete space."""
-    rows = decoy_rows(spec, units, rows_per_unit, seed=3, rows_of=rows_of)
+    rows = decoy_rows(spec, units, rows_per_unit, seed=3, rows_of=rows_of, horizon=horizon)
     rows["mask"] = np.ones_like(rows["mask"])
     cells = rows["mask"].size
     columns = {"observations": spec.observation, "actions": spec.action, "rewards": spec.reward}
@@ -153,6 +161,7 @@ def try_on_decoys(
     rows_per_unit: int,
     where: str,
     rows_of: RowsOf = "drawn",
+    horizon: int = 1,
     units: int = 5,
 ) -> None:
     """Run `contributions` (rows -> one vector or scalar a unit) on decoys and refuse any coupling between units.
@@ -166,8 +175,8 @@ def try_on_decoys(
         DoorError: the result has no leading unit axis, is not finite on ordinary rows, differs between two calls on
             the same rows, or changes for a unit whose own rows did not change.
     """
-    rows = decoy_rows(spec, units, rows_per_unit, seed=0, rows_of=rows_of)
-    others = decoy_rows(spec, units, rows_per_unit, seed=1, rows_of=rows_of)
+    rows = decoy_rows(spec, units, rows_per_unit, seed=0, rows_of=rows_of, horizon=horizon)
+    others = decoy_rows(spec, units, rows_per_unit, seed=1, rows_of=rows_of, horizon=horizon)
     base = contributions(rows)
     if base.ndim == 0 or base.shape[0] != units or not np.isfinite(base).all():
         raise _refusal(f"the callback returned shape {base.shape}, or values that are not finite", where)
@@ -185,7 +194,7 @@ def try_on_decoys(
         if not same:
             raise _refusal("one unit's contribution changes when another unit's rows do", where)
     with quiet():
-        for edge in edge_rows(spec, units, rows_per_unit, rows_of):
+        for edge in edge_rows(spec, units, rows_per_unit, rows_of, horizon):
             if contributions(edge).shape != base.shape:
                 raise _refusal("the callback's shape is another one on rows at the edges of the public bounds", where)
 
@@ -196,6 +205,7 @@ def try_on_fewer(
     rows_per_unit: int,
     where: str,
     rows_of: RowsOf = "drawn",
+    horizon: int = 1,
     units: int = 5,
 ) -> None:
     """Take one decoy unit out at a time: what the others contribute must stay, up to rounding.
@@ -208,7 +218,7 @@ def try_on_fewer(
     Raises:
         DoorError: the others' contributions change.
     """
-    rows = decoy_rows(spec, units, rows_per_unit, seed=0, rows_of=rows_of)
+    rows = decoy_rows(spec, units, rows_per_unit, seed=0, rows_of=rows_of, horizon=horizon)
     base = contributions(rows, np.arange(units))
     for unit in range(units):
         kept = np.flatnonzero(np.arange(units) != unit)
@@ -236,7 +246,7 @@ def _refusal(what: str, where: str) -> DoorError:
     )
 
 
-def _draw(space: Box | Discrete, shape: tuple[int, int], rng: np.random.Generator) -> Any:
+def _draw(space: Box | Discrete, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
     if isinstance(space, Discrete):
         return rng.integers(space.n, size=shape)
     low, high = np.asarray(space.low), np.asarray(space.high)

@@ -69,6 +69,7 @@ class DeviceSum:
     bits: int = 16
     rows_per_unit: int = 1
     rows: ClassVar[RowsOf] = "first"
+    horizon: ClassVar[int] = 1
     fold: ClassVar[None] = None
     reserve: ClassVar[int] = 0
 
@@ -155,6 +156,7 @@ class LaplaceSum:
     noise_multiplier: float | None = None
     rows_per_unit: int = 1
     rows: ClassVar[RowsOf] = "first"
+    horizon: ClassVar[int] = 1
     fold: ClassVar[None] = None
     reserve: ClassVar[int] = 0
 

@@ -42,6 +42,8 @@ class PoissonSum:
         noise_multiplier: sigma; the sum gets noise N(0, (sigma C)^2) per coordinate. None until calibrated.
         rows_per_unit: L, of how many of a unit's rows one contribution is made at most.
         rows: which rows these are (see `RowsOf`).
+        horizon: H; above 1, each of the L is a fragment: H rows of one episode, one after another, from a row that is
+            drawn anew in every step; what lies behind the episode's end is masked out.
         fold: only units of this half take part (with rate 1). A unit's half is fixed for the ledger's life by a keyed
             hash of its own rows, so the two halves share no unit and cost no more than the dearer one.
         reserve: how many of a unit's episodes are left out, because the same data serve an `AboveThreshold` release
@@ -58,6 +60,7 @@ class PoissonSum:
     noise_multiplier: float | None = None
     rows_per_unit: int = 1
     rows: RowsOf = "drawn"
+    horizon: int = 1
     fold: Literal[0, 1] | None = None
     reserve: int = 0
 
@@ -87,6 +90,8 @@ class PoissonSum:
         fields = dataclasses.asdict(self)
         if not self.reserve:
             del fields["reserve"]
+        if self.horizon == 1:
+            del fields["horizon"]
         return {"kind": "poisson_sum", "sampler": sampler, **fields}
 
     def expected(self, unit: Unit) -> float:
@@ -103,7 +108,7 @@ class FixedSizeSum:
     Args:
         batch: B, how many places one step draws.
         population: the public number of places, that of the unit.
-        name, steps, clip, noise_multiplier, rows_per_unit, rows: as for `PoissonSum`.
+        name, steps, clip, noise_multiplier, rows_per_unit, rows, horizon: as for `PoissonSum`.
 
     Raises:
         PlanError: a parameter is outside its range.
@@ -117,6 +122,7 @@ class FixedSizeSum:
     noise_multiplier: float | None = None
     rows_per_unit: int = 1
     rows: RowsOf = "drawn"
+    horizon: int = 1
     fold: ClassVar[None] = None
     reserve: ClassVar[int] = 0
 
@@ -133,7 +139,10 @@ class FixedSizeSum:
     def certified(self) -> dict[str, Any]:
         """The part's parameters as the certificate states them."""
         sampler = fixed_size_sampler(self.batch, self.population)
-        return {"kind": "fixed_size_sum", "sampler": sampler, **dataclasses.asdict(self)}
+        fields = dataclasses.asdict(self)
+        if self.horizon == 1:
+            del fields["horizon"]
+        return {"kind": "fixed_size_sum", "sampler": sampler, **fields}
 
     def expected(self, unit: Unit) -> float:
         """How many places one step draws: what a sum is divided by."""
@@ -174,6 +183,7 @@ class UserSum:
     correlation: Correlation = "toeplitz"
     decay: tuple[float, ...] = (1.0,)
     rows: ClassVar[RowsOf] = "first"
+    horizon: ClassVar[int] = 1
     fold: ClassVar[None] = None
     reserve: ClassVar[int] = 0
 
@@ -280,7 +290,8 @@ def words(part: Part, unit: Unit) -> str:
         sampled = f"Poisson samples at rate {part.rate:.4g} (about {part.expected(unit):,.0f} of {unit.size:,})"
     return (
         f"{part.steps:,} noisy sum(s) over {sampled}, each {unit.name} bounded to norm {part.clip:g} with "
-        f"{'its first ' if part.rows == 'first' else ''}{part.rows_per_unit:,} row(s) a step, "
+        f"{'its first ' if part.rows == 'first' else ''}{part.rows_per_unit:,} "
+        f"{'row(s)' if part.horizon == 1 else f'fragment(s) of {part.horizon:,} rows'} a step, "
         f"{f'{part.reserve} episode(s) of each left out, ' if isinstance(part, PoissonSum) and part.reserve else ''}"
         f"noise multiplier {calibrated(part.noise_multiplier, part.name):.4g}"
     )
@@ -298,6 +309,8 @@ def check_sum(part: Sum) -> None:
     check(f"{name}.clip times noise", scale, held, "a scale of the noise that float32 holds")
     check(f"{name}.rows_per_unit", part.rows_per_unit, part.rows_per_unit >= 1, "a whole number >= 1")
     check(f"{name}.rows", part.rows, part.rows in get_args(RowsOf), " or ".join(get_args(RowsOf)))
+    long = type(part.horizon) is int and (part.horizon == 1 or (part.horizon > 1 and part.rows == "drawn"))
+    check(f"{name}.horizon", part.horizon, long, 'a whole number >= 1, and 1 with rows="first"')
 
 
 def calibrated(sigma: float | None, name: str) -> float:

@@ -40,17 +40,20 @@ class Reader:
         self._summaries: dict[tuple[Summary, int], dict[str, np.ndarray]] = {}
         self._digests: list[bytes] = []
         self._starts: np.ndarray | None = None
+        self._bounds: np.ndarray | None = None
 
     @property
     def units(self) -> int:
         """How many units there are."""
         return len(self._offsets) - 1
 
-    def rows(self, units: np.ndarray, rows_per_unit: int, rows_of: RowsOf) -> dict[str, np.ndarray]:
+    def rows(self, units: np.ndarray, rows_per_unit: int, rows_of: RowsOf, horizon: int = 1) -> dict[str, np.ndarray]:
         """Rows of the units, each column [U, L, ...], with `mask` [U, L].
 
         `rows_of="first"` gives the first L rows of each unit in order of time, and the column "starts" [U, L], True
-        where an episode begins; "drawn" gives L rows drawn without replacement.
+        where an episode begins; "drawn" gives L rows drawn without replacement. With a horizon H above 1 each of these
+        rows begins a fragment, [U, L, H, ...]: itself and those that follow in its unit's episode, with the column
+        "time" [U, L, H], steps since the episode (of what the unit owns of it) began.
         """
         if rows_of == "drawn":
             where, mask = rows_within_units(self._offsets, units, rows_per_unit, self._noise)
@@ -58,11 +61,28 @@ class Reader:
             first, count = self._offsets[units], self._offsets[units + 1] - self._offsets[units]
             mask = np.arange(rows_per_unit) < count[:, None]
             where = first[:, None] + np.where(mask, np.arange(rows_per_unit), 0)
+        time = np.zeros(0)
+        if horizon > 1:
+            where, mask, time = self._fragments(where, mask, horizon)
         positions = self._order[where]
         rows = {**{name: column[positions] for name, column in self._data._columns.items()}, "mask": mask}
+        if horizon > 1:
+            rows["time"] = time
         if rows_of == "first":
             rows["starts"] = self._episode_starts()[positions] & mask
         return rows
+
+    def _fragments(
+        self, where: np.ndarray, mask: np.ndarray, horizon: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Places [U, L, H] of the rows from `where` on, padded by the first one; the mask; steps since the start."""
+        if self._bounds is None:
+            self._bounds = np.union1d(np.flatnonzero(self._episode_starts()[self._order]), self._offsets)
+        after = np.searchsorted(self._bounds, where, side="right")
+        places = where[..., None] + np.arange(horizon)
+        inside = places < self._bounds[after][..., None]
+        time = places - self._bounds[after - 1][..., None]
+        return np.where(inside, places, where[..., None]), inside & mask[..., None], time
 
     def summaries(self, summary: Summary, units: np.ndarray, rows_per_unit: int) -> dict[str, np.ndarray]:
         """What the summary makes of each unit's first rows, [U, ...] an array; read-only where it is the whole."""
@@ -92,7 +112,7 @@ class Reader:
         rest = copy.copy(self)
         rest._order = self._order[kept]
         rest._offsets = np.unique(np.concatenate([[0], np.cumsum(kept)])[self._offsets])
-        rest._summaries, rest._digests = {}, []
+        rest._summaries, rest._digests, rest._bounds = {}, [], None
         return rest
 
     def reserved(self, reserve: int, horizon: int, key: str, size: int) -> tuple[Columns, np.ndarray]:

@@ -77,7 +77,7 @@ class Records:
         replicate, units = self._drawn(part)
         reader = self.reader(part.reserve)
         if summary is None:
-            return {**reader.rows(units, part.rows_per_unit, part.rows), "replicate": replicate}
+            return {**reader.rows(units, part.rows_per_unit, part.rows, part.horizon), "replicate": replicate}
         return {**reader.summaries(summary, units, part.rows_per_unit), "replicate": replicate}
 
     def _drawn(self, part: Sum) -> tuple[np.ndarray, np.ndarray]:

@@ -53,6 +53,7 @@ class TeacherVotes:
     learning_rate: float = 1e-3
     rows_per_unit: ClassVar[int] = 1
     rows: ClassVar[RowsOf] = "drawn"
+    horizon: ClassVar[int] = 1
     fold: ClassVar[None] = None
     reserve: ClassVar[int] = 0
 
