@@ -130,6 +130,10 @@ def test_values_that_cannot_be_drawn_are_refused() -> None:
     for points in (np.zeros((3, 3)), np.zeros((0, 2))):
         with pytest.raises(DataError, match="no positions"):
             Way(points)
+    with pytest.raises(DataError, match="no such columns"):
+        ways_of(TABLE, columns=(0, 3))
+    with pytest.raises(DataError, match="no such columns"):
+        time_lines_of(Sequences({**TABLE.columns, "observations": np.arange(4)}, TABLE.episodes), column=0, label="")
     with pytest.raises(DataError, match="not finite"):
         Way(np.full((2, 2), np.nan))
     with pytest.raises(DataError, match="do not fit"):

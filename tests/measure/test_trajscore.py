@@ -140,6 +140,9 @@ def test_too_few_trajectories_and_bad_settings_are_refused(encoder: TrajectoryEn
     for real, synthetic in ((7, 50), (50, 3)):
         with pytest.raises(DataError, match="too few trajectories"):
             traj_score(encoder, waves(real, 1), waves(synthetic, 2))
+    for points, k in ((3, 3), (5, 0)):
+        with pytest.raises(DataError, match="too few points"):
+            precision_recall(np.zeros((5, 1)), np.zeros((points, 1)), neighbours=k)
     with pytest.raises(DataError, match="below 1"):
         train_encoder(waves(5, 0), horizon=0)
     continuous = waves(20, 1)

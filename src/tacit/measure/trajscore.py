@@ -210,7 +210,12 @@ def precision_recall(reference: Floats, found: Floats, *, neighbours: int = 3) -
 
     Returns:
         precision, the share of `found` in the manifold of `reference`; and recall, the other way round.
+
+    Raises:
+        DataError: a set has no more than k points, or k is below 1.
     """
+    if not 1 <= neighbours < min(len(reference), len(found)):
+        raise _bad("a manifold has too few points", f"more than {neighbours} points in both sets, and k of at least 1")
     return _covered(found, reference, neighbours), _covered(reference, found, neighbours)
 
 

@@ -76,9 +76,12 @@ class TimeLine:
 
 
 def ways_of(sequences: Sequences, *, columns: tuple[int, int] = (0, 1)) -> tuple[Way, ...]:
-    """The ways of all trajectories (choose some by `Sequences.some`), in two columns of the observation [T, d]."""
-    positions = np.asarray(sequences.columns["observations"], np.float64)[:, list(columns)]
-    lasts = np.asarray(sequences.columns["next_observations"], np.float64)[:, list(columns)]
+    """The ways of all trajectories (choose some by `Sequences.some`), in two columns of the observation [T, d].
+
+    Raises:
+        DataError: there are no such columns.
+    """
+    positions, lasts = (_entries(sequences, name, columns) for name in ("observations", "next_observations"))
     return tuple(
         Way(np.concatenate([positions[first:stop], lasts[stop - 1 : stop]]), _inside(sequences.seams, first, stop))
         for first, stop in zip(sequences.episodes[:-1].tolist(), sequences.episodes[1:].tolist(), strict=True)
@@ -94,9 +97,9 @@ def time_lines_of(sequences: Sequences, *, column: int, label: str) -> tuple[Tim
         label: what a line is called, before its number.
 
     Raises:
-        DataError: the actions are not discrete.
+        DataError: there is no such column, or the actions are not discrete.
     """
-    states = np.asarray(sequences.columns["observations"], np.float64)[:, column]
+    states = _entries(sequences, "observations", (column,))[:, 0]
     treatments, ends = np.asarray(sequences.columns["actions"]), np.asarray(sequences.columns["terminations"])
     return tuple(
         TimeLine(
@@ -224,6 +227,14 @@ def _lane(svg: Element, plot: Plot, line: TimeLine, style: str) -> None:
 def _dots(svg: Element, plot: Plot, points: Array, attributes: dict[str, str]) -> None:
     for x, y in points.tolist():
         SubElement(svg, "circle", {**attributes, "cx": fmt(plot.x_of(x)), "cy": fmt(plot.y_of(y))})
+
+
+def _entries(sequences: Sequences, name: str, entries: tuple[int, ...]) -> Array:
+    """[T, len(entries)] of the columns [T, d]."""
+    values = np.asarray(sequences.columns[name], np.float64)
+    if values.ndim != 2 or not set(entries) <= set(range(values.shape[1])):
+        raise _bad("the observations have no such columns", "[T, d] observations, and columns below d")
+    return values[:, list(entries)]
 
 
 def _inside(seams: NDArray[np.int64], first: int, stop: int) -> NDArray[np.int64]:
