@@ -136,6 +136,7 @@ def _run(command: object) -> None:
         case (
             data_commands.DataMaze()
             | data_commands.DataChain()
+            | data_commands.DataClinic()
             | data_commands.DataInspect()
             | data_commands.DataImport()
         ):

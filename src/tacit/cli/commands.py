@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, subcommand
 
-from tacit.cli.data_commands import DataChain, DataImport, DataInspect, DataMaze
+from tacit.cli.data_commands import DataChain, DataClinic, DataImport, DataInspect, DataMaze
 from tacit.cli.expert_commands import Learn
 from tacit.cli.movement_commands import Generate, Imitate, Map
 from tacit.cli.policy_commands import Export, Play, Train
@@ -164,6 +164,7 @@ class LedgerVerify:
 Data = (
     Annotated[DataMaze, subcommand("maze")]
     | Annotated[DataChain, subcommand("chain")]
+    | Annotated[DataClinic, subcommand("clinic")]
     | Annotated[DataInspect, subcommand("inspect")]
     | Annotated[DataImport, subcommand("import")]
 )

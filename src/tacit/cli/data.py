@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.cli.console import complain, progress, say
-from tacit.cli.data_commands import DataChain, DataImport, DataInspect, DataMaze
+from tacit.cli.data_commands import DataChain, DataClinic, DataImport, DataInspect, DataMaze
 from tacit.data.files import Fields
 from tacit.data.spec import PublicSpec
 from tacit.data.store import read_unit
@@ -33,13 +33,15 @@ CHAIN_CHANCE = 0.55
 """Of the second action in the logs of the chain: a uniform policy's importance weights are neither 1 nor wild."""
 
 
-def run(command: DataMaze | DataChain | DataInspect | DataImport) -> None:
-    """Dispatch to `maze`, `chain`, `inspect` or `import_`."""
+def run(command: DataMaze | DataChain | DataClinic | DataInspect | DataImport) -> None:
+    """Dispatch to `maze`, `chain`, `clinic`, `inspect` or `import_`."""
     match command:
         case DataMaze():
             maze(command)
         case DataChain():
             chain(command)
+        case DataClinic():
+            clinic(command)
         case DataInspect():
             inspect(command)
         case DataImport():
@@ -83,6 +85,29 @@ def chain(command: DataChain) -> None:
         columns: dict[str, Any] = collect(behaviour, command.people, seed=command.seed)
         Trajectories.from_arrays(**columns, spec=spec(), simulated=True).save(command.out)
     say(f"Wrote {command.out}: simulated records of the chain, one unit per person, with propensities.")
+
+
+def clinic(command: DataClinic) -> None:
+    """Simulate the histories of a clinic's patients.
+
+    Raises:
+        DataError: there are no patients or no doctors.
+        FileError: the folder exists or cannot be written.
+    """
+    from tacit.envs.clinic import collect, doctors, spec
+
+    if min(command.patients, command.doctors) < 1:
+        raise DataError(
+            "there are no patients, or no doctors",
+            where="data clinic",
+            expected="--patients and --doctors of at least 1",
+            remedy="choose another number",
+        )
+    with progress(f"Simulating {command.patients:,} patients of {command.doctors:,} doctor(s)"):
+        staff = doctors(command.doctors, seed=command.seed)
+        columns: dict[str, Any] = collect(command.patients, seed=command.seed, staff=staff, unit=command.unit)
+        Trajectories.from_arrays(**columns, spec=spec(), simulated=True).save(command.out)
+    say(f"Wrote {command.out}: simulated records of the clinic, one unit per {command.unit}, with propensities.")
 
 
 def simulate(layout: str, steps: int, *, seed: int, unit: str = "transition") -> Trajectories:

@@ -44,6 +44,25 @@ class DataChain:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DataClinic:
+    """Simulate the histories of a clinic's patients, one to four courses of treatment each, with propensities.
+
+    Args:
+        out: folder to write, in tacit's own format; it must not exist.
+        patients: how many.
+        doctors: how many treat them, each with habits of their own.
+        seed: of the simulation and the habits.
+        unit: whose history one protected unit is.
+    """
+
+    out: Path
+    patients: int = 5_000
+    doctors: int = 8
+    seed: int = 0
+    unit: Literal["patient", "doctor"] = "patient"
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataInspect:
     """Show what is public about a dataset: fields, bounds and their source (counts only if it is simulated).
 

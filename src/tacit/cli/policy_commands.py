@@ -24,7 +24,7 @@ class Train:
 
     Args:
         environment: any id that Gymnasium knows, one of your own as "module:Dose-v0" (importing the module registers
-            it), or tacit's: river-swim, dosing-0, dosing-1.
+            it), or tacit's: river-swim, dosing-0, dosing-1, clinic.
         out: folder of the run; the key of its register of contributions lies beside it (OUT.key).
         epsilon: the promise to every person.
         delta: its slack; it must be below 1 / population, which is --users / --participations.

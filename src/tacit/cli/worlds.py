@@ -13,7 +13,7 @@ import numpy as np
 from tacit.agents.heads import Gaussian
 from tacit.cli.own_domain import OwnDomain
 from tacit.data.spec import Box, PublicSpec
-from tacit.envs import acrobot, cart_pole, dosing, locomotion, populations, river_swim
+from tacit.envs import acrobot, cart_pole, clinic, dosing, locomotion, populations, river_swim
 from tacit.envs.gym_domain import GymDomain
 from tacit.envs.rollouts import Domain
 from tacit.envs.serving import Actor, returns
@@ -22,7 +22,7 @@ from tacit.errors import DataError, PlanError
 from tacit.methods.policy_gradient import OneHot, Plan, Policy
 from tacit.methods.policy_gradient.recipes import Recipe
 
-TACITS_OWN = ("river-swim", "dosing-0", "dosing-1")
+TACITS_OWN = ("river-swim", "dosing-0", "dosing-1", "clinic")
 """Environments that Gymnasium does not know."""
 ROBOTS = ("HalfCheetah-v5", "Hopper-v5")
 LONGEST = 1_000
@@ -153,6 +153,8 @@ def own(name: str) -> tuple[Domain, PublicSpec, int] | None:
             return river_swim.RiverSwim(), river_swim.spec(), river_swim.HORIZON
         case "dosing-0" | "dosing-1":
             return dosing.Dosing(personal=name == "dosing-1"), dosing.spec(), dosing.HORIZON
+        case "clinic":
+            return clinic.Clinic(), clinic.spec(), clinic.HORIZON
         case "HalfCheetah-v5" | "Hopper-v5":
             return locomotion.Locomotion(name), locomotion.spec(name), locomotion.HORIZON
     return None
