@@ -1,9 +1,10 @@
 """IQL, TD3+BC and EDAC as a single-file implementation has them: one agent, an `nn.Module` and an Adam per network.
 
-The updates, sizes and hyper-parameters are those of `tacit.agents` (LayerNorm, half cosine, normalised rows), so that
-the time is compared and nothing else. The style is the field's: twin critics as two modules that are called one after
-the other, EDAC's ensemble as one module with a leading axis, its slopes by `torch.autograd.grad` with a graph of the
-graph, targets moved parameter by parameter, a buffer of columns that are indexed one by one.
+The updates, sizes and hyper-parameters are those of `tacit.agents` (Fourier features, LayerNorm, falling rates,
+normalised rows), so that the time is compared and nothing else. The style is the field's: twin critics as two modules
+that are called one after the other, EDAC's ensemble as one module with a leading axis, its slopes by
+`torch.autograd.grad` with a graph of the graph, targets moved parameter by parameter, a buffer of columns that are
+indexed one by one.
 """
 
 from __future__ import annotations
@@ -16,19 +17,20 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import CosineAnnealingLR
+from torch.optim.lr_scheduler import LambdaLR
 
 from tacit.agents.edac import EdacConfig
 from tacit.agents.iql import IqlConfig
+from tacit.agents.offline import Config
 from tacit.agents.td3_bc import Td3BcConfig
 
 Columns = Mapping[str, np.ndarray]
 
 
 class Buffer:
-    """Normalised columns, and batches of them."""
+    """Normalised columns, and batches of them, with random Fourier features of the states."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, config: Config) -> None:
         s, r = columns["observations"], columns["rewards"]
         mean, scale = s.mean(0), s.std(0) + 1e-6
         given = (
@@ -39,21 +41,38 @@ class Buffer:
             1.0 - columns["terminations"],
         )
         self.columns = [torch.as_tensor(column, dtype=torch.float32) for column in given]
+        self.frequencies = torch.zeros(s.shape[1], 0)
+        if config.features is not None:
+            width = torch.tensor(config.features.bandwidth)[:, None]
+            self.frequencies = torch.randn(s.shape[1], config.features.count) * width
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Of states with their features, and of actions."""
+        return self.columns[0].shape[1] + 2 * self.frequencies.shape[1], self.columns[1].shape[1]
+
+    def embed(self, states: Tensor) -> Tensor:
+        """States beside their features."""
+        angles = states @ self.frequencies
+        return torch.cat([states, torch.sin(angles), torch.cos(angles)], -1)
 
     def sample(self, batch: int) -> list[Tensor]:
         """s, a, r, s', alive."""
         rows = np.random.randint(0, len(self.columns[0]), size=batch)  # noqa: NPY002 (the style under comparison)
-        return [column[rows] for column in self.columns]
+        s, a, r, s_next, alive = (column[rows] for column in self.columns)
+        return [self.embed(s), a, r, self.embed(s_next), alive]
 
 
 class Critic(nn.Module):
     """Q(s, a), or V(s) where no action is given."""
 
-    def __init__(self, inputs: int, width: int) -> None:
+    def __init__(self, inputs: int, width: int, norm: bool) -> None:
         super().__init__()
         layers: list[nn.Module] = []
         for fan_in in (inputs, width):
             layers += [nn.Linear(fan_in, width), nn.LayerNorm(width, elementwise_affine=False), nn.ReLU()]
+        if not norm:
+            layers = [layer for layer in layers if not isinstance(layer, nn.LayerNorm)]
         self.net = nn.Sequential(*layers, nn.Linear(width, 1))
 
     def forward(self, *parts: Tensor) -> Tensor:
@@ -81,9 +100,13 @@ class Actor(nn.Module):
 class Optimiser:
     """Adam with its schedule."""
 
-    def __init__(self, module: nn.Module, rate: float, steps: int) -> None:
-        self.adam = torch.optim.Adam(module.parameters(), lr=rate)
-        self.schedule = CosineAnnealingLR(self.adam, steps)
+    def __init__(self, module: nn.Module, config: Config) -> None:
+        self.adam = torch.optim.Adam(module.parameters(), lr=config.learning_rate)
+        held = (1 - config.fall) * config.steps
+        self.schedule = LambdaLR(
+            self.adam,
+            lambda step: 0.5 * (1 + math.cos(math.pi * max(0.0, step - held) / (config.steps - held))),
+        )
 
     def step(self, loss: Tensor) -> None:
         self.adam.zero_grad()
@@ -101,13 +124,14 @@ def soft_update(target: nn.Module, source: nn.Module, rate: float) -> None:
 def iql(columns: Columns, config: IqlConfig, seed: int) -> nn.Module:
     """Implicit Q-learning."""
     torch.manual_seed(seed)
-    buffer, (d, d_a) = Buffer(columns), widths(columns)
-    first, second = Critic(d + d_a, config.width), Critic(d + d_a, config.width)
+    buffer = Buffer(columns, config)
+    d, d_a = buffer.widths
+    first, second = (Critic(d + d_a, config.width, config.layer_norm) for _ in range(2))
     targets = copy.deepcopy(first), copy.deepcopy(second)
-    value, actor = Critic(d, config.width), Actor(d, d_a, config.width)
-    q_optimiser = Optimiser(nn.ModuleList([first, second]), config.learning_rate, config.steps)
-    v_optimiser = Optimiser(value, config.learning_rate, config.steps)
-    a_optimiser = Optimiser(actor, config.learning_rate, config.steps)
+    value, actor = Critic(d, config.width, config.layer_norm), Actor(d, d_a, config.width)
+    q_optimiser = Optimiser(nn.ModuleList([first, second]), config)
+    v_optimiser = Optimiser(value, config)
+    a_optimiser = Optimiser(actor, config)
     for _ in range(config.steps):
         s, a, r, s_next, alive = buffer.sample(config.batch)
         with torch.no_grad():
@@ -128,12 +152,13 @@ def iql(columns: Columns, config: IqlConfig, seed: int) -> nn.Module:
 def td3_bc(columns: Columns, config: Td3BcConfig, seed: int) -> nn.Module:
     """TD3+BC."""
     torch.manual_seed(seed)
-    buffer, (d, d_a) = Buffer(columns), widths(columns)
-    first, second = Critic(d + d_a, config.width), Critic(d + d_a, config.width)
+    buffer = Buffer(columns, config)
+    d, d_a = buffer.widths
+    first, second = (Critic(d + d_a, config.width, config.layer_norm) for _ in range(2))
     actor = Actor(d, d_a, config.width)
     sources = (first, second, actor)
     targets = tuple(copy.deepcopy(module) for module in sources)
-    optimisers = [Optimiser(module, config.learning_rate, config.steps) for module in sources]
+    optimisers = [Optimiser(module, config) for module in sources]
     for step in range(config.steps):
         s, a, r, s_next, alive = buffer.sample(config.batch)
         with torch.no_grad():
@@ -197,13 +222,12 @@ class TanhNormal(nn.Module):
 def edac(columns: Columns, config: EdacConfig, seed: int) -> nn.Module:
     """EDAC."""
     torch.manual_seed(seed)
-    buffer, (d, d_a) = Buffer(columns), widths(columns)
+    buffer = Buffer(columns, config)
+    d, d_a = buffer.widths
     critics, actor = Ensemble(d + d_a, config.width, config.critics), TanhNormal(d, d_a, config.width)
     target = copy.deepcopy(critics)
     level = nn.ParameterList([nn.Parameter(torch.tensor(math.log(config.temperature)))])
-    q_optimiser, a_optimiser, t_optimiser = (
-        Optimiser(module, config.learning_rate, config.steps) for module in (critics, actor, level)
-    )
+    q_optimiser, a_optimiser, t_optimiser = (Optimiser(module, config) for module in (critics, actor, level))
     for _ in range(config.steps):
         s, a, r, s_next, alive = buffer.sample(config.batch)
         chosen, log_chance = actor(s)
@@ -229,11 +253,6 @@ def diversity(critics: Ensemble, s: Tensor, a: Tensor, count: int) -> Tensor:
     matrix = torch.einsum("bik,bjk->bij", slope, slope)
     masks = torch.eye(count).unsqueeze(0)
     return ((1 - masks) * matrix).sum(dim=(1, 2)).mean() / (count - 1)
-
-
-def widths(columns: Columns) -> tuple[int, int]:
-    """Of observations and actions."""
-    return columns["observations"].shape[1], columns["actions"].shape[1]
 
 
 TRAIN: Mapping[str, Callable[..., nn.Module]] = {"iql": iql, "td3_bc": td3_bc, "edac": edac}
