@@ -162,7 +162,7 @@ def test_the_references_are_exact() -> None:
 
 
 def test_nothing_simple_comes_near_the_optimum() -> None:
-    """Constant treatments reach 22 of 100, the best treatment of the moment 0, the right drug all the time 48."""
+    """Constant treatments reach 22 of 100, the best treatment of the moment -2, the right drug all the time 48."""
     constant = [score(np.broadcast_to(row, (*model.PATIENTS, 6))) for row in np.eye(6)]
     assert constant == pytest.approx([18.7, 22.0, 12.8, 6.4, -3.1, 21.7], abs=0.1)
     moment = np.eye(6)[model.action_values(np.zeros(model.PATIENTS)).argmax(axis=-1)]
@@ -191,20 +191,20 @@ def test_exact_values_are_those_of_simulated_people() -> None:
 
 
 def test_doctors_differ_and_learning_from_their_records_beats_them() -> None:
-    """2,000 histories: fitted Q iteration is worth more than the best of the eight doctors who made them."""
+    """5,000 histories: fitted Q iteration (70 to 74) beats the best of the eight doctors who made them (56)."""
     staff = clinic.doctors()
     worth = np.array([clinic.normalised(model.value(p, draws=8, repeats=2)[0]) for p in clinic.each(staff)])
     assert 40.0 < worth.mean() < 50.0
     assert worth.max() - worth.min() > 10.0
     assert np.array_equal(clinic.doctors(3).weights[0][0], staff.weights[0][0][:3])
-    columns = clinic.collect(2_000, seed=0)
+    columns = clinic.collect(5_000, seed=0)
     q = fit(
         [columns], actions=6, low=clinic.LOW, high=clinic.HIGH, order=3, coupled=False,
         gamma=1.0, value=(-15.0, 6.0), iterations=30,
     )  # fmt: skip
     learned = clinic.normalised(model.value(epsilon_greedy(q, 0.0), draws=8, repeats=2)[0])
-    assert learned > worth.mean() + 10.0
-    assert learned > worth.max()
+    assert learned > worth.mean() + 15.0
+    assert learned > worth.max() + 5.0
 
 
 def test_rows_are_histories() -> None:
