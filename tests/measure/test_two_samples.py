@@ -70,10 +70,10 @@ def test_the_seed_and_the_number_of_rows_decide() -> None:
 
 
 def test_features_are_standard_or_one_hot() -> None:
-    fitted = Features.fit({"a": np.array([1, 3], np.float32), "b": np.array([5, 7]), "c": np.ones(2, np.float32)})
+    fitted = Features.fit({"a": np.array([0, 4], np.float32), "b": np.array([5, 7]), "c": np.ones(2, np.float32)})
     new = {"a": np.array([2, 4, 0], np.float32), "b": np.array([7, 5, 6]), "c": np.full(3, 1.5, np.float32)}
     assert fitted.size == 4
-    assert fitted.apply(new).tolist() == [[0.0, 0.5, 0.0, 1.0], [2.0, 0.5, 1.0, 0.0], [-2.0, 0.5, 0.0, 0.0]]
+    assert fitted.apply(new).tolist() == [[0.0, 0.5, 0.0, 1.0], [1.0, 0.5, 1.0, 0.0], [-1.0, 0.5, 0.0, 0.0]]
     with pytest.raises(DataError, match="different columns"):
         fitted.apply({"a": new["a"], "b": new["b"]})
 

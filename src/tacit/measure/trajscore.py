@@ -103,22 +103,32 @@ def train_encoder(
     seen = _seen(public)
     features = Features.fit(seen)
     padded = _padded(seen, public, features, horizon, stride)
-    inside = padded.view(len(padded), -1, features.size + 1)[:, :, -1:]
-    counted = torch.cat([inside.expand(-1, -1, features.size), torch.ones_like(inside)], dim=2).flatten(1)
     network = perceptron(padded.shape[1], width, width, size, seed=seed)
     decoder = perceptron(size, width, width, padded.shape[1], seed=seed + 1)
     optimiser = torch.optim.Adam([*network.parameters(), *decoder.parameters()], lr=1e-3)
     generator = np.random.default_rng(seed)
     for batch in torch.from_numpy(generator.integers(len(padded), size=(steps, min(BATCH, len(padded))))):
-        rows, weights = padded[batch], counted[batch]
-        loss = (weights * (decoder(network(rows)) - rows).square()).sum() / weights.sum()
+        rows = padded[batch]
+        loss = reconstruction_error(decoder(network(rows)), rows, features.size)
         optimiser.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     plain = TrajectoryEncoder(features, horizon, stride, network, np.zeros(size), np.ones(size))
     codes = plain.codes(public)
     spread = codes.std(axis=0)
     return TrajectoryEncoder(features, horizon, stride, network, codes.mean(axis=0), np.where(spread > 0, spread, 1.0))
+
+
+def reconstruction_error(found: Tensor, padded: Tensor, size: int) -> Tensor:
+    """Mean squared error of reconstructed trajectories; of padding, only the entry that says that it is padding counts.
+
+    Args:
+        found, padded: [N, H' (D + 1)]; in `padded`, the last entry of a step is 1, or 0 where there is none.
+        size: D.
+    """
+    inside = padded.view(len(padded), -1, size + 1)[:, :, -1:]
+    weights = torch.cat([inside.expand(-1, -1, size), torch.ones_like(inside)], dim=2).flatten(1)
+    return (weights * (found - padded).square()).sum() / weights.sum()
 
 
 @dataclass(frozen=True)
