@@ -1,7 +1,8 @@
 """Agents on tables: what the experiments on synthesis share between a table of rows and a return.
 
 A cell is one agent: (domain, agent, way, epsilon, seed). The seed is that of the private rows, the public rows, the
-networks, the noise draws that are public, the agent and its evaluation; the noise behind the doors is secret. The last
+networks, the noise draws that are public, the agent and its evaluation; the noise behind the doors is secret. Where a
+table teaches several agents, these differ in their own seeds alone, and their mean is what the table is worth. The last
 policy is judged, none is picked, and states and rewards are standardised by the table that the agent learns from.
 """
 
@@ -36,18 +37,20 @@ LEARNERS = (
 
 @dataclass(frozen=True)
 class Cell:
-    """One agent on one table."""
+    """One agent on one table; `again` counts the agents before it on the same table."""
 
     domain: str
     agent: str
     way: str
     epsilon: float
     seed: int
+    again: int = 0
 
     @property
     def key(self) -> str:
         """In a result file."""
-        return f"{self.domain}/{self.agent}/{self.way}/{self.epsilon:g}/{self.seed}"
+        first = f"{self.domain}/{self.agent}/{self.way}/{self.epsilon:g}/{self.seed}"
+        return f"{first}/{self.again}" if self.again else first
 
 
 def sources(key: str) -> tuple[str, ...]:
@@ -69,12 +72,19 @@ def folder(*, quick: bool) -> Path:
 
 
 def cells(
-    domain: str, agents: Iterable[str], names: Iterable[str], epsilons: Iterable[float], seeds: Iterable[int]
+    domain: str,
+    agents: Iterable[str],
+    names: Iterable[str],
+    epsilons: Iterable[float],
+    seeds: Iterable[int],
+    *,
+    each: int = 1,
 ) -> list[Cell]:
-    """All combinations, those of one seed and agent beside each other; what promises nothing has epsilon 0."""
-    names, epsilons, agents = tuple(names), tuple(epsilons), tuple(agents)
+    """All combinations, `each` agents a table, those of one stack beside each other; no promise is epsilon 0."""
+    names, epsilons, agents, seeds = tuple(names), tuple(epsilons), tuple(agents), tuple(seeds)
     return [
-        Cell(domain, agent, way, epsilon, seed)
+        Cell(domain, agent, way, epsilon, seed, again)
+        for again in range(each)
         for seed in seeds
         for agent in agents
         for way in names
@@ -84,15 +94,15 @@ def cells(
 
 def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale, domains: Mapping[str, Domain] = DOMAINS) -> None:
     """Put the cells that are missing or stale: the agents of one domain, seed and kind are trained in one stack."""
-    stacks: dict[tuple[str, int, str], list[Cell]] = {}
+    stacks: dict[tuple[str, int, int, str], list[Cell]] = {}
     for cell in wanted:
         if not results.has(cell.key):
-            stacks.setdefault((cell.domain, cell.seed, cell.agent), []).append(cell)
-    for (name, seed, agent), stack in stacks.items():
+            stacks.setdefault((cell.domain, cell.seed, cell.again, cell.agent), []).append(cell)
+    for (name, seed, again, agent), stack in stacks.items():
         here, began = domains[name], time.process_time()
         found = [ways.table(here, cell.way, cell.epsilon, seed, scale) for cell in stack]
         made = time.process_time() - began
-        policies = train(name, agent, [table for table, _ in found], seed, scale)
+        policies = train(name, agent, [table for table, _ in found], seed + 1_000 * again, scale)
         spent = round((time.process_time() - began - made) / len(stack), 1)
         for cell, (_, notes), policy in zip(stack, found, policies, strict=True):
             values: dict[str, Any] = {key: float(one[0]) for key, one in here.returns(policy, seed).items()}

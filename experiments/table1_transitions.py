@@ -10,7 +10,9 @@
 
 Unit: one transition; delta a tenth of one over the population. Five seeds for tacit and the real rows, three for the
 baselines and controls, each with private rows, networks, noise, agent and starts of its own (the half-cheetah's rows
-are the same for all). The last policy is judged. Interquartile means, with bootstrap intervals over seeds.
+are the same for all). On umaze and medium three agents of a kind learn from every table of tacit and of real rows,
+since agents differ more than tables do. The last policy is judged. Interquartile means, with bootstrap intervals over
+seeds.
 
 Own files are benchmarks: their rows may be shown. Bounds, walls and evaluation are those of the task that is named;
 Minari's mazes have other coordinates and are refused by these bounds.
@@ -51,21 +53,24 @@ class Part:
         group: of `GROUPS`.
         agents: which learn.
         epsilons: of what is private.
+        each: agents of every kind on one table, whose mean is the table's return.
     """
 
     domain: str
     group: str
     agents: tuple[str, ...]
     epsilons: tuple[float, ...] = EPSILONS
+    each: int = 1
 
     def cells(self) -> list[Cell]:
         """Of the part."""
-        return cells(self.domain, self.agents, GROUPS[self.group], self.epsilons, SEEDS[self.group])
+        names, seeds = GROUPS[self.group], SEEDS[self.group]
+        return cells(self.domain, self.agents, names, self.epsilons, seeds, each=self.each)
 
 
 PARTS = (
-    Part("umaze", "own", AGENTS),
-    Part("medium", "own", ("iql", "td3_bc")),
+    Part("umaze", "own", AGENTS, each=3),
+    Part("medium", "own", ("iql", "td3_bc"), each=3),
     Part("umaze", "baselines", ("iql", "td3_bc")),
     Part("umaze", "baselines", ("edac",), (10.0,)),
     Part("medium", "baselines", ("iql", "td3_bc")),
@@ -99,7 +104,9 @@ def returns(results: Store, domain: str, agent: str, way: str, epsilon: float) -
         LookupError: a cell is missing or stale.
     """
     mine = [cell for part in parts(domain) for cell in part.cells()]
-    return column(results, [c for c in mine if (c.agent, c.way, c.epsilon) == (agent, way, epsilon)])
+    mine = [cell for cell in mine if (cell.agent, cell.way, cell.epsilon) == (agent, way, epsilon)]
+    seeds = dict.fromkeys(cell.seed for cell in mine)
+    return np.array([column(results, [cell for cell in mine if cell.seed == seed]).mean() for seed in seeds])
 
 
 def share(results: Store, domain: str, epsilon: float) -> Estimate:
