@@ -238,34 +238,29 @@ def test_a_fragment_is_what_follows_a_drawn_row_in_its_units_episode() -> None:
     np.testing.assert_array_equal(rows["time"][0, :, 0], [0, 1, 0, 1, 2])
 
 
-def test_where_every_row_is_a_unit_a_fragment_is_that_row() -> None:
-    alone = Trajectories.from_arrays(
-        observations=np.zeros((6, 1)),
-        actions=np.zeros(6, int),
-        rewards=np.arange(6.0),
-        next_observations=np.zeros((6, 1)),
-        terminations=np.zeros(6, bool),
-        unit_ids=":transition",
+def in_a_row(rows: int, **ids: Any) -> Trajectories:
+    """Rows without an end, whose rewards count them."""
+    return Trajectories.from_arrays(
+        observations=np.zeros((rows, 1)),
+        actions=np.zeros(rows, int),
+        rewards=np.arange(float(rows)),
+        next_observations=np.zeros((rows, 1)),
+        terminations=np.zeros(rows, bool),
         spec=SPEC,
         simulated=True,
+        **ids,
     )
+
+
+def test_where_every_row_is_a_unit_a_fragment_is_that_row() -> None:
+    alone = in_a_row(6, unit_ids=":transition")
     rows = Reader(alone, SecretNoise()).rows(np.arange(6), 1, "drawn", horizon=4)
     assert rows["mask"].sum() == 6
     assert not rows["time"][..., 0].any()
 
 
 def test_fragments_of_a_long_unit_are_drawn_uniformly() -> None:
-    long = Trajectories.from_arrays(
-        observations=np.zeros((40, 1)),
-        actions=np.zeros(40, int),
-        rewards=np.arange(40.0),
-        next_observations=np.zeros((40, 1)),
-        terminations=np.zeros(40, bool),
-        unit_ids=["one"] * 40,
-        episode_ids=np.zeros(40, int),
-        spec=SPEC,
-        simulated=True,
-    )
+    long = in_a_row(40, unit_ids=["one"] * 40, episode_ids=np.zeros(40, int))
     reader = Reader(long, SecretNoise.for_tests(0))
     firsts = np.concatenate([reader.rows(np.array([0]), 2, "drawn", horizon=8)["time"][0, :, 0] for _ in range(2_000)])
     counts = np.bincount(firsts.astype(int), minlength=40)
