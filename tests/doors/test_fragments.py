@@ -94,7 +94,7 @@ def test_whatever_somebody_owns_adds_at_most_the_clip(tmp_path: Path, lengths: t
         part = part_of(clip=clip)
         vault, run = opened(tmp_path, [lengths], part, f"{clip}")
         norm = float(vault.noisy_gradient(run, "sum", [net()], Sequences())[0].norm()) * 100
-        assert norm == pytest.approx(0.01, rel=1e-4) if clip == 0.01 else 0.01 < norm < 1e4
+        assert norm == pytest.approx(0.01, rel=2e-4) if clip == 0.01 else 0.01 < norm < 1e4
 
 
 @pytest.mark.parametrize("clip", [0.01, 1.0])
