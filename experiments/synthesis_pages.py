@@ -28,8 +28,10 @@ from experiments import (
     table1_trivial,
     table3_fidelity,
     table5_curiosity,
+    table6_attack,
     table11_cost,
     table12_size,
+    table14_accounting,
 )
 from experiments import synthesis_variants as variants
 from experiments import synthesis_ways as ways
@@ -166,7 +168,7 @@ def table7() -> str:
 
 
 def figure6() -> str:
-    """By curiosity rate and by epsilon, as a picture and its path."""
+    """By curiosity rate and by epsilon, as a picture."""
     panels = []
     rates = [figure6_curves.RATES[rate] for rate in figure6_curves.RATES]
     for measure, label in (("return", "return (IQL)"), ("marginal", "Marginal")):
@@ -190,8 +192,7 @@ def figure6() -> str:
                 (Axis("epsilon", 0.2, 20.0, log=True, marks=at), up),
             ),
         ]
-    draw(panels, "Returns and Marginal by curiosity rate and by epsilon", IMAGES / "synthesis_curves.svg")
-    return str(IMAGES / "synthesis_curves.svg")
+    return picture(panels, "Returns and Marginal by curiosity rate and by epsilon", "synthesis_curves.svg")
 
 
 def table11() -> str:
@@ -223,15 +224,40 @@ def table12() -> str:
 
 
 def figure9() -> str:
-    """Learning curves, as a picture and its path."""
+    """Learning curves, as a picture."""
     results, steps = figure9_learning.store(), np.arange(1, figure9_learning.LOOKS + 1) / figure9_learning.LOOKS
     found = [figure9_learning.curves(results, *one) for one in figure9_learning.TABLES]
     names = ["real rows" if way == "real" else f"tacit, epsilon {e:g}" for way, e in figure9_learning.TABLES]
     curves = [_curve(name, tuple(steps), list(values.T)) for name, values in zip(names, found, strict=True)]
     axes = Axis("share of the training", 0.0, 1.0), Axis("return (TD3+BC)", *_range(found))
     panel = Panel("medium, TD3+BC while it learns", "share of the training", curves, axes)
-    draw([panel], "Learning curves on real and synthetic rows", IMAGES / "synthesis_learning.svg", columns=1, legend=2)
-    return str(IMAGES / "synthesis_learning.svg")
+    title = "Learning curves on real and synthetic rows"
+    return picture([panel], title, "synthesis_learning.svg", columns=1, legend=2)
+
+
+def table6() -> str:
+    """Attacks on releases, as far as their cells are complete."""
+    results = table6_attack.store()
+    found = [(cell, results.fresh(cell.key)) for cell in table6_attack.CELLS if results.has(cell.key)]
+    return "\n".join([table6_attack.HEAD, *(table6_attack.line(cell, values) for cell, values in found)])
+
+
+def table14() -> str:
+    """Noise multipliers by both accountants, and what the paper's own numbers mean."""
+    results, rows = table14_accounting.store(), []
+    for name in table14_accounting.SETTINGS:
+        noise = [results.fresh(f"{name}/epsilon={epsilon:g}") for epsilon in table14_accounting.EPSILONS]
+        printed = results.fresh(f"{name}/table X")
+        pairs = [f"{one['renyi']:.3f} / {one['certified']:.3f}" for one in noise]
+        rows.append([name, *pairs, *(f"{printed[key]:.2f}" for key in ("sigma", "printed", "as run"))])
+    heads = [f"noise at epsilon {epsilon:g}, Rényi / certified" for epsilon in table14_accounting.EPSILONS]
+    return markdown([*heads, "noise in table X", "its epsilon as printed", "its epsilon over the steps run"], rows)
+
+
+def picture(panels: Sequence[Panel], title: str, name: str, **settings: int) -> str:
+    """Draw under docs/images/; the link to it from a page in docs/."""
+    draw(panels, title, IMAGES / name, **settings)
+    return f"![{title}](images/{name})"
 
 
 def _curve(name: str, x: Sequence[float], values: Sequence[np.ndarray]) -> Curve:
@@ -252,10 +278,12 @@ PAGES: dict[str, Callable[[], str]] = {
     "figure4_ablation": figure4,
     "table5_curiosity": table5,
     "figure6_curves": figure6,
+    "table6_attack": table6,
     "table7_nonprivate": table7,
     "figure9_learning": figure9,
     "table11_cost": table11,
     "table12_size": table12,
+    "table14_accounting": table14,
 }
 
 
