@@ -27,7 +27,7 @@ from tacit.agents.offline import Policy, Watch
 from tacit.measure.statistics import iqm
 
 NAME, DOMAIN, AGENT, LOOKS = "figure9_learning", "medium", "td3_bc", 10
-SEEDS, TABLES = (0, 1, 2), (("real", 0.0), ("tacit", 10.0), ("tacit", 1.0))
+SEEDS, TABLES = (0, 1, 2), (("real", 0.0), ("raked", 10.0), ("raked", 1.0))
 
 
 def store(*, quick: bool = False) -> Store:

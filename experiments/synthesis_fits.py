@@ -97,11 +97,13 @@ class Diffusion:
     Args:
         change: an ablation.
         curiosity: rate in pre-training.
+        raking: whether noisy histograms are released besides, by which its rows are weighted.
         rows: private rows at most; 1 shows what noise alone makes, 0 stops after the public rows.
     """
 
     change: ablations.Name | None = None
     curiosity: float | None = None
+    raking: bool = False
     rows: int | None = None
     sources: tuple[str, ...] = (*CORE, *DIFFUSION)
 
@@ -113,6 +115,8 @@ class Diffusion:
     def plan(self, here: Domain, scale: Scale) -> synthesis.Plan:
         """Before calibration, with the pre-training that is run."""
         plan = base(here, scale)
+        if self.raking:
+            plan = dataclasses.replace(plan, raking=raking(here, scale))
         if self.curiosity is not None:
             plan = ablations.curious(plan, synthesis.Curiosity(rate=self.curiosity))
         if self.change == "NonPre":
@@ -146,6 +150,14 @@ def base(here: Domain, scale: Scale) -> synthesis.Plan:
     if scale.quick:
         return dataclasses.replace(plan, steps=60, pretraining=dataclasses.replace(pretraining, steps=100))
     return plan
+
+
+@functools.cache
+def raking(here: Domain, scale: Scale) -> synthesis.Raking:
+    """The tables of a domain, with bins by the quantiles of one set of public rows."""
+    make = synthesis.Raking.plane if here.spec.observation.size == 4 else synthesis.Raking.of
+    found = make(here.spec, population=here.population, public=here.public(0), provenance=here.provenance)
+    return dataclasses.replace(found, pool=2 * scale.rows) if scale.quick else found
 
 
 def pretrained(plan: synthesis.Plan, here: Domain, seed: int) -> tuple[Pretrained, Notes]:

@@ -42,7 +42,9 @@ from tacit.measure.statistics import bootstrap
 
 WORDS = {
     "real": "real rows, no privacy",
-    "tacit": "**tacit**",
+    "raked": "**tacit**",
+    "tacit": "tacit without raking",
+    "raking_alone": "raking without a model",
     "mst": "MST",
     "pgm_paper": "PGM as the paper ran it",
     "aim": "AIM",
@@ -59,7 +61,7 @@ WORDS = {
 }
 TRIVIAL = {"push": "best constant push, nothing learned", "straight": "straight at the goal, nothing learned"}
 SHORT = {"iql": "IQL", "td3_bc": "TD3+BC", "edac": "EDAC"}
-MEASURES = ("marginal", "correlation", "in_wall", "next_position", "next_velocity", "reward_error")
+MEASURES = ("marginal", "correlation", "told_apart", "in_wall", "next_position", "next_velocity", "reward_error")
 Values = Callable[..., np.ndarray]
 
 
@@ -144,7 +146,7 @@ def rows_of(rows: Sequence[tuple[str, float]]) -> str:
 def table4() -> str:
     """Controls beside tacit."""
     results, rows = table1_transitions.store(), []
-    for way, epsilon in (("tacit", 10.0), ("tacit", 1.0), *((way, 1.0) for way in table1_transitions.CONTROLS)):
+    for way, epsilon in (("raked", 10.0), ("raked", 1.0), *((way, 1.0) for way in table1_transitions.CONTROLS)):
         at = epsilon if ways.WAYS[way].private else 0.0
         cells = [shown(table1_transitions.returns, results, domain, "iql", way, at) for domain in ("umaze", "medium")]
         rows.append([WORDS[way] + (f", epsilon {epsilon:g}" if at else ""), *cells])
@@ -164,7 +166,7 @@ def table5() -> str:
 
 def table7() -> str:
     """What privacy costs."""
-    return rows_of([("real", 0.0), ("non_priv", 0.0), ("tacit", 10.0), ("tacit", 1.0)])
+    return rows_of([("real", 0.0), ("non_priv", 0.0), *((way, e) for way in ("tacit", "raked") for e in (10.0, 1.0))])
 
 
 def figure6() -> str:
@@ -173,22 +175,29 @@ def figure6() -> str:
     rates = [figure6_curves.RATES[rate] for rate in figure6_curves.RATES]
     for measure, label in (("return", "return (IQL)"), ("marginal", "Marginal")):
         by_rate = [variants.column(variants.row(way, 10.0), measure) for way in rates]
-        by_epsilon = [variants.column(variants.row("tacit", e), measure) for e in figure6_curves.EPSILONS]
+        by_epsilon = {
+            way: [variants.column(variants.row(way, e), measure) for e in figure6_curves.EPSILONS]
+            for way in figure6_curves.CURVES
+        }
         free = variants.column(variants.row("non_priv", 0.0), measure)
+        by_epsilon["tacit"].append(free)
         at = (*figure6_curves.EPSILONS, math.inf)
-        low, high = _range([*by_rate, *by_epsilon, free])
+        low, high = _range([*by_rate, *(one for found in by_epsilon.values() for one in found)])
         up = Axis(label, low, high)
         panels += [
             Panel(
                 f"umaze, {label}, by curiosity rate",
                 "rate",
-                [_curve("IQL", tuple(figure6_curves.RATES), by_rate)],
+                [_curve("without raking", tuple(figure6_curves.RATES), by_rate)],
                 (Axis("curiosity rate", 0.0, 0.5), up),
             ),
             Panel(
                 f"umaze, {label}, by epsilon",
                 "epsilon",
-                [_curve("IQL", at, [*by_epsilon, free])],
+                [
+                    _curve("tacit" if way == "raked" else "without raking", at[: len(found)], found)
+                    for way, found in by_epsilon.items()
+                ],
                 (Axis("epsilon", 0.2, 20.0, log=True, marks=at), up),
             ),
         ]

@@ -21,7 +21,7 @@ from experiments.store import Store
 from experiments.synthesis_returns import Cell
 
 DOMAIN, AGENT, SEEDS = "umaze", "iql", (0, 1, 2)
-SHARED = ("real", "tacit", "pretraining")
+SHARED = ("real", "raked", "tacit", "pretraining")
 """Ways whose agents belong to `table1_transitions`, at its epsilons."""
 HOMES = {
     "non_pre": "figure4_ablation",

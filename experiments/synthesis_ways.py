@@ -1,11 +1,13 @@
 """How the experiments make synthetic transitions: tacit's method with its ablations, the baselines, and the controls.
 
-tacit              the default plan of `tacit.synthesis`
+raked              tacit's method: the default plan of `tacit.synthesis`, and raking by noisy histograms
+raking_alone       the histograms without a model
+tacit              the default plan without raking, as all ablations are
 mst, aim, privsyn  marginals at their best public bins; `pgm_paper` as the paper ran PGM (four bins, their centres)
 pate_gan           a GAN behind noisy votes; `pre_pate_gan` with public pre-training that is kept
 non_pre, cur, fine_cur, non_priv    ablations (`tacit.methods.synthesis.ablations`); `cur_50` has a rate of 0.5
 pretraining        public rows alone, without any private one
-noise_only         tacit's plan on a vault that holds a single row
+noise_only         the default plan, without raking, on a vault that holds a single row
 independent        the real columns, each permuted by itself: marginals without structure, no privacy at all
 real               the private rows
 
@@ -20,8 +22,8 @@ from dataclasses import dataclass, replace
 
 from experiments.synthesis_cache import Columns, Notes, kept, metered
 from experiments.synthesis_domains import Domain, unit
-from experiments.synthesis_fits import CORE, FULL, Diffusion, Scale, Shown, Way, drawn, promised, vault
-from tacit.methods.synthesis.baselines import Cut, pate_gan
+from experiments.synthesis_fits import CORE, FULL, Diffusion, Scale, Shown, Way, drawn, promised, raking, vault
+from tacit.methods.synthesis.baselines import Cut, pate_gan, raking_alone
 from tacit.methods.synthesis.encoding import Encoder
 
 
@@ -106,8 +108,31 @@ def _begun(plan: pate_gan.PateGanPlan, here: Domain, seed: int) -> tuple[pate_ga
     return found, {"pretrain": cost}
 
 
+@dataclass(frozen=True)
+class Histograms:
+    """Raking without a model."""
+
+    private: bool = True
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Its own files and the sampling of units."""
+        names = ("raking", "histograms", "baselines/raking_alone", "baselines/cut", "baselines/counts")
+        own = (f"src/tacit/methods/synthesis/{name}.py" for name in names)
+        return (*CORE, "experiments/synthesis_ways.py", "src/tacit/privacy/sampling.py", *own)
+
+    def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
+        """Fit through the doors, sample."""
+        raw = raking_alone.RakingPlan(raking=raking(here, scale))
+        own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
+        with vault(here, own, here.private(seed)) as doors:
+            value, cost = metered(lambda: raking_alone.fit(own, doors).value)
+        return drawn(value, seed, scale, promised(own) | {"fit": cost})
+
+
 WAYS: dict[str, Way] = {
     "real": Shown(),
+    "raked": Diffusion(raking=True),
     "tacit": Diffusion(),
     "mst": Marginals("mst", "MstPlan"),
     "pgm_paper": Marginals("pgm", "PgmPlan", paper=True),
@@ -115,6 +140,7 @@ WAYS: dict[str, Way] = {
     "privsyn": Marginals("privsyn", "PrivSynPlan", parts=("consistency", "gum")),
     "pate_gan": Gan(),
     "pre_pate_gan": Gan(public=True),
+    "raking_alone": Histograms(),
     "pretraining": Diffusion(rows=0),
     "noise_only": Diffusion(rows=1),
     "independent": Shown(permuted=True),

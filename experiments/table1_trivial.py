@@ -49,7 +49,7 @@ def figures() -> list[Figure]:
     results, kept, found = store(), table1.store(), []
     for domain in table1.PROMISED:
         agents = next(part.agents for part in table1.parts(domain) if part.group == "own")
-        own = np.stack([table1.returns(kept, domain, agent, "tacit", 10.0) for agent in agents], axis=1)
+        own = np.stack([table1.returns(kept, domain, agent, table1.OWN, 10.0) for agent in agents], axis=1)
         lead = iqm(own) - iqm(returns(results, domain, "push"))
         found.append(Figure(f"{domain}, epsilon 10: tacit's return less that of the best constant push", lead, 0.0))
     return found

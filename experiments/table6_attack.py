@@ -10,7 +10,9 @@ that one row stands out more) of which up to 100 are canaries: steps as long as 
 - Membership: 4,000 ordinary private rows against as many fresh ones, by minus the denoising loss at six noise levels
   and by how much training lowered it. One half of the rows chooses level and threshold, the other is counted.
 - Audit: which canaries are in? By the loss of the released network (`loss`), and by every noisy gradient of the run, in
-  many small traces (`sums`) or few large ones (`pursuit`); each gives a lower bound on epsilon at 95 %.
+  many small traces (`sums`) or few large ones (`pursuit`); each gives a lower bound on epsilon at 95 %. Where noisy
+  histograms are released too (`raked`), a fourth: by how much more they hold than the model's own rows where the
+  canary would be counted (`histograms`).
 
 `no clipping` is the broken twin: the same code and the same certificate, but nothing is clipped. `no privacy` has
 neither noise nor clip, at equally many steps, and `memorised` the same on 1,000 rows, as the published attack was run:
@@ -45,11 +47,12 @@ from tacit.measure.membership import LEVELS, attack, losses
 from tacit.measure.one_run import OneRun, audit, plant
 from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations
+from tacit.methods.synthesis.histograms import codes_of
 from tacit.privacy import clipping
 
 POPULATION, CANARIES, DRAWS, PUBLIC, TOLD, CONFIDENCE = 20_000, 100, 4, 100, 4_000, 0.95
 FPRS = (0.1, 0.01)
-SCORES = ("loss", "sums", "pursuit")
+SCORES = ("loss", "sums", "pursuit", "histograms")
 TWIN = "pursuit"
 """The score that is to refute the twin's certificate: decided on public mazes."""
 SOURCES = (
@@ -87,6 +90,8 @@ CELLS = (
     Cell("umaze", "tacit", 10.0),
     Cell("medium", "tacit", 1.0),
     Cell("medium", "tacit", 10.0),
+    Cell("umaze", "raked", 1.0),
+    Cell("umaze", "raked", 10.0),
     Cell("umaze", "no privacy"),
     Cell("umaze", "memorised"),
 )
@@ -110,6 +115,8 @@ def plan_of(cell: Cell, here: Maze, scale: fits.Scale) -> synthesis.Plan:
     plan = fits.base(here, scale)
     if cell.way == "memorised":
         plan = replace(plan, rate=0.128)
+    if cell.way == "raked":
+        plan = replace(plan, raking=fits.raking(here, scale))
     if cell.epsilon:
         return plan.calibrate(unit=unit(here), epsilon=cell.epsilon, delta=here.delta)
     return ablations.ablation("NonPriv", plan, unit=unit(here), epsilon=math.inf, delta=here.delta)
@@ -144,6 +151,8 @@ def run(cell: Cell, scale: fits.Scale) -> dict[str, Any]:
         "sums": seen.sums(),
         "pursuit": seen.pursuit(),
     }
+    if plan.raking is not None:
+        scores["histograms"] = counted(value, canaries, seed=own)
     chosen = "loss" if found.chosen < len(LEVELS) else "fall of the loss"
     return {
         "noise_multiplier": plan.noise_multiplier,
@@ -157,6 +166,20 @@ def run(cell: Cell, scale: fits.Scale) -> dict[str, Any]:
         "scores": {name: [float(f"{x:.6g}") for x in one] for name, one in scores.items()},
         "cpu_s": round(time.process_time() - began, 1),
     }
+
+
+def counted(value: synthesis.Synthesizer, canaries: Columns, *, seed: int) -> np.ndarray:
+    """[canaries]: how much more the released histograms hold in their cells than the model's own rows, summed up."""
+    raking, histograms, unit = value.plan.raking, value.histograms, value.plan.unit
+    assert raking is not None
+    assert histograms is not None
+    assert unit is not None
+    unweighted = synthesis.Synthesizer(value.plan, value.encoder, value.weights)
+    rows = codes_of(raking.tables, unweighted.sample_columns(20_000, seed=seed))
+    own = [np.bincount(code, minlength=size) / len(code) for code, size in zip(rows, raking.sizes, strict=True)]
+    tables, _ = raking.shares(histograms, value.plan.parts()[-1], unit)
+    theirs = codes_of(raking.tables, canaries)
+    return np.asarray(sum((table - ours)[code] for table, ours, code in zip(tables, own, theirs, strict=True)))
 
 
 def counts(share: Rate, rows: int) -> tuple[int, int]:
@@ -196,8 +219,8 @@ def figures() -> list[Figure]:
     for cell in CELLS:
         values = results.fresh(cell.key)
         words = f"{cell.maze}, {cell.way}" + (f", epsilon {cell.epsilon:g}" if cell.epsilon else "")
-        if cell.way == "tacit":
-            for score in SCORES:
+        if cell.way in ("tacit", "raked"):
+            for score in values["scores"]:
                 found = audited(values, score).epsilon
                 out.append(Figure(f"{words}: audited epsilon ({score})", found, cell.epsilon, at_least=False))
             for fpr, (hits, alarms) in rates(values).items():
@@ -221,9 +244,8 @@ HEAD = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
 def line(cell: Cell, values: Mapping[str, Any]) -> str:
     """A cell's row of the table, in Markdown."""
     hits = " | ".join(str(own) for own, _ in rates(values).values())
-    bounds = " | ".join(
-        f"{one.epsilon:.2f} ({one.right}/{one.guesses})" for one in (audited(values, s) for s in SCORES)
-    )
+    found = [audited(values, score) if score in values["scores"] else None for score in SCORES]
+    bounds = " | ".join("–" if one is None else f"{one.epsilon:.2f} ({one.right}/{one.guesses})" for one in found)
     promise = f"{cell.epsilon:g}" if cell.epsilon else "none"
     return f"| {cell.maze} | {cell.way} | {promise} | {values['auc']:.3f} | {values['chosen']} | {hits} | {bounds} |"
 

@@ -5,8 +5,8 @@
     python -m experiments.check table7_nonprivate
     python -m experiments.synthesis_pages table7_nonprivate
 
-umaze, IQL, three seeds. `non_priv` is the default plan without noise and without a bound that is ever met (through the
-same doors, which make the ledger void); `real` the agents on the real rows.
+umaze, IQL, three seeds. `non_priv` is the default plan (`tacit`, without raking) without noise and without a bound that
+is ever met (through the same doors, which make the ledger void); `real` the agents on the real rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from experiments.synthesis_returns import Cell
 from tacit.measure.statistics import iqm
 
 NAME = "table7_nonprivate"
-WAYS, EPSILONS = ("real", "non_priv", "tacit"), (10.0, 1.0)
+WAYS, EPSILONS = ("real", "non_priv", "tacit", "raked"), (10.0, 1.0)
 
 
 def store() -> Store:
