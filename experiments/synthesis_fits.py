@@ -40,9 +40,11 @@ CORE = (
 )
 DIFFUSION = (
     "src/tacit/methods/synthesis/[a-z]*.py",
-    "src/tacit/privacy/gradients.py",
-    "src/tacit/privacy/layers.py",
-    "src/tacit/privacy/sampling.py",
+    *(f"src/tacit/methods/synthesis/baselines/{name}.py" for name in ("cut", "counts")),
+    *(
+        f"src/tacit/privacy/{name}.py"
+        for name in ("gradients", "bookkeeping", "layers", "sampling", "records", "reader", "vault")
+    ),
 )
 
 

@@ -7,7 +7,7 @@ mst, aim, privsyn  marginals at their best public bins; `pgm_paper` as the paper
 pate_gan           a GAN behind noisy votes; `pre_pate_gan` with public pre-training that is kept
 non_pre, cur, fine_cur, non_priv    ablations (`tacit.methods.synthesis.ablations`); `cur_50` has a rate of 0.5
 pretraining        public rows alone, without any private one
-noise_only         the default plan, without raking, on a vault that holds a single row
+noise_only         tacit's plan on a vault that holds a single row
 independent        the real columns, each permuted by itself: marginals without structure, no privacy at all
 real               the private rows
 
@@ -142,7 +142,7 @@ WAYS: dict[str, Way] = {
     "pre_pate_gan": Gan(public=True),
     "raking_alone": Histograms(),
     "pretraining": Diffusion(rows=0),
-    "noise_only": Diffusion(rows=1),
+    "noise_only": Diffusion(raking=True, rows=1),
     "independent": Shown(permuted=True),
     "non_pre": Diffusion("NonPre"),
     "cur": Diffusion("Cur"),

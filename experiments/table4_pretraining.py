@@ -4,8 +4,8 @@
     python -m experiments.check table4_pretraining
     python -m experiments.synthesis_pages table4_pretraining
 
-umaze and medium, IQL, three seeds, beside tacit at epsilon 10 and 1, the plan of epsilon 1 on a vault of a single
-row, where noise is all that is learned, and raking without a model.
+umaze and medium, IQL, seeds as in Table I, beside tacit at epsilon 10 and 1, the plan of epsilon 1 on a vault of a
+single row, where noise is all that is learned, and raking without a model.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str]) -> None:
     quick = parser.parse_args(arguments).quick
     torch.set_num_threads(1)
     chosen = [
-        table1.Part(part.domain, part.group, (AGENT,), part.epsilons)
+        replace(part, agents=(AGENT,))
         for part in table1.PARTS
         if part.domain in MAZES and part.group in ("own", "controls")
     ]

@@ -8,7 +8,8 @@ Each cell is one run of the default plan, with all its steps and its rate, on 20
 that one row stands out more) of which up to 100 are canaries: steps as long as thirty, each in with probability 1/2.
 
 - Membership: 4,000 ordinary private rows against as many fresh ones, by minus the denoising loss at six noise levels
-  and by how much training lowered it. One half of the rows chooses level and threshold, the other is counted.
+  and by how much training lowered it. One half of the rows chooses level and threshold, the other is counted. The
+  same rows are told by the loss of the network before it met them: whoever is told by that is told by what he is.
 - Audit: which canaries are in? By the loss of the released network (`loss`), and by every noisy gradient of the run, in
   many small traces (`sums`) or few large ones (`pursuit`); each gives a lower bound on epsilon at 95 %. Where noisy
   histograms are released too (`raked`), a fourth: by how much more they hold than the model's own rows where the
@@ -43,7 +44,7 @@ from experiments.synthesis_domains import unit
 from experiments.synthesis_mazes import Maze
 from tacit.measure.audit import Rate, rate
 from tacit.measure.gradient_canaries import GradientScores, leaps
-from tacit.measure.membership import LEVELS, attack, losses
+from tacit.measure.membership import LEVELS, LossAttack, attack, losses
 from tacit.measure.one_run import OneRun, audit, plant
 from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations
@@ -51,6 +52,8 @@ from tacit.methods.synthesis.histograms import codes_of
 from tacit.privacy import clipping
 
 POPULATION, CANARIES, DRAWS, PUBLIC, TOLD, CONFIDENCE = 20_000, 100, 4, 100, 4_000, 0.95
+STRANGERS = 2_000_000
+"""Where the seeds of canaries, coins and fresh rows begin, away from those of public rows."""
 FPRS = (0.1, 0.01)
 SCORES = ("loss", "sums", "pursuit", "histograms")
 TWIN = "pursuit"
@@ -127,7 +130,7 @@ def run(cell: Cell, scale: fits.Scale) -> dict[str, Any]:
     began, here = time.process_time(), domain(cell, scale)
     plan = plan_of(cell, here, scale)
     start, _ = fits.pretrained(plan, here, cell.seed)
-    private, own = here.private(cell.seed), 1_000 + cell.seed
+    private, own = here.private(cell.seed), STRANGERS + cell.seed
     count = CANARIES if here.population > 10 * CANARIES else CANARIES // 10
     canaries = leaps(here.spec, count, seed=own)
     kept = {name: column[count:] for name, column in private.items()}  # so that the population covers everybody
@@ -143,8 +146,11 @@ def run(cell: Cell, scale: fits.Scale) -> dict[str, Any]:
         after = losses(value, columns, levels=LEVELS, seed=own)
         return np.concatenate([-after, losses(before, columns, levels=LEVELS, seed=own) - after])
 
-    fresh = replace(here, population=max(here.population, TOLD)).private(own)
-    found = attack(told(some(kept, TOLD, own)), told(some(fresh, TOLD, own)), fprs=FPRS, seed=own)
+    sets = [here.private(own + i) for i in range(math.ceil(TOLD / here.population))]  # of the same size: the same law
+    fresh = {name: np.concatenate([one[name] for one in sets]) for name in private}
+    sides = told(some(kept, TOLD, own)), told(some(fresh, TOLD, own))
+    found = attack(*sides, fprs=FPRS, seed=own)
+    bare = attack(*(side[: len(LEVELS)] - side[len(LEVELS) :] for side in sides), fprs=FPRS, seed=own)
     of_canaries = told(canaries)
     scores = {
         "loss": np.log1p(of_canaries[len(LEVELS) :] / -of_canaries[: len(LEVELS)]).sum(axis=0),
@@ -159,9 +165,8 @@ def run(cell: Cell, scale: fits.Scale) -> dict[str, Any]:
         "delta": here.delta,
         "auc": found.auc,
         "chosen": f"{chosen} at {LEVELS[found.chosen % len(LEVELS)]:g}",
-        "hits": [
-            [h.fpr, *counts(h.tpr, min(TOLD, len(kept["rewards"]))), *counts(h.false_alarms, TOLD)] for h in found.hits
-        ],
+        "hits": told_by(found, min(TOLD, len(kept["rewards"]))),
+        "bare_hits": told_by(bare, min(TOLD, len(kept["rewards"]))),
         "present": "".join("01"[int(p)] for p in present),
         "scores": {name: [float(f"{x:.6g}") for x in one] for name, one in scores.items()},
         "cpu_s": round(time.process_time() - began, 1),
@@ -180,6 +185,11 @@ def counted(value: synthesis.Synthesizer, canaries: Columns, *, seed: int) -> np
     tables, _ = raking.shares(histograms, value.plan.parts()[-1], unit)
     theirs = codes_of(raking.tables, canaries)
     return np.asarray(sum((table - ours)[code] for table, ours, code in zip(tables, own, theirs, strict=True)))
+
+
+def told_by(found: LossAttack, members: int) -> list[list[float]]:
+    """Of each nominal rate of false alarms: itself, hits of how many, and false alarms of how many."""
+    return [[one.fpr, *counts(one.tpr, members), *counts(one.false_alarms, TOLD)] for one in found.hits]
 
 
 def counts(share: Rate, rows: int) -> tuple[int, int]:
@@ -205,11 +215,11 @@ def audited(values: Mapping[str, Any], score: str) -> OneRun:
     return audit(np.array(values["scores"][score]), present, delta=values["delta"], confidence=CONFIDENCE)
 
 
-def rates(values: Mapping[str, Any]) -> dict[float, tuple[Rate, Rate]]:
+def rates(values: Mapping[str, Any], kind: str = "hits") -> dict[float, tuple[Rate, Rate]]:
     """By nominal rate of false alarms: the rates of hits and of false alarms, with exact intervals."""
     return {
         fpr: (rate(hits, having, confidence=CONFIDENCE), rate(alarms, without, confidence=CONFIDENCE))
-        for fpr, hits, having, alarms, without in values["hits"]
+        for fpr, hits, having, alarms, without in values[kind]
     }
 
 
@@ -231,6 +241,8 @@ def figures() -> list[Figure]:
         elif cell.way == "memorised":
             hits, alarms = rates(values)[FPRS[0]]
             out.append(Figure(f"{words}: TPR at {FPRS[0]:.0%} FPR, lower end", hits.low, alarms.high))
+            hits, alarms = rates(values, "bare_hits")[FPRS[0]]
+            out.append(Figure(f"{words}, before training: the same", hits.low, alarms.high, at_least=False))
     return out
 
 

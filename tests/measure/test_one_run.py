@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
+from tacit.data.spec import Box, PublicSpec
 from tacit.errors import DataError
+from tacit.measure.gradient_canaries import leaps
 from tacit.measure.one_run import LARGEST, audit, lower_bound, most_that_can_be_found, p_value, plant
 
 
@@ -33,8 +35,9 @@ def test_the_bound_is_where_the_p_value_meets_the_error() -> None:
 
 
 def test_all_right_guesses_give_what_can_be_found_at_most() -> None:
-    assert most_that_can_be_found(100) == pytest.approx(lower_bound(100, 100, 100, delta=0.0, error=0.05), abs=1e-6)
-    assert most_that_can_be_found(100) == pytest.approx(math.log(100 / -math.log(0.05)), abs=0.02)
+    sure = audit(np.arange(100.0), np.arange(100) >= 50, delta=0.0)
+    assert most_that_can_be_found(100) == pytest.approx(sure.epsilon, abs=1e-6)
+    assert most_that_can_be_found(100) == pytest.approx(math.log(100 / -math.log(0.05 / 8)), abs=0.03)
     assert most_that_can_be_found(1) == pytest.approx(0.0)
     assert lower_bound(10**15, 10**15, 10**15, delta=0.0, error=0.05) == LARGEST
 
@@ -104,6 +107,19 @@ def test_planting_puts_a_fair_half_behind_the_rows_in_their_own_types() -> None:
     assert planted["rewards"].dtype == np.float32
     np.testing.assert_array_equal(planted["rewards"][5:], canaries["rewards"][present])
     assert not np.array_equal(present, plant(rows, canaries, seed=4)[1])
+
+
+def test_canaries_of_the_same_seed_say_nothing_of_the_coins() -> None:
+    one = Box((0.0,), (1.0,))
+    spec = PublicSpec(one, one, one, source="physics", difference=(0.1,))
+    canaries = leaps(spec, 400, seed=7)
+    rows = {name: column[:0] for name, column in canaries.items()}
+    present = plant(rows, canaries, seed=7)[1]
+    assert not np.array_equal(present, np.random.default_rng(7).random(400) < 0.5)
+    for name in ("observations", "actions", "rewards"):
+        values = np.asarray(canaries[name], np.float64).reshape(400, -1)[:, 0]
+        for shift in range(5):
+            assert abs(np.corrcoef(np.roll(values, shift), present)[0, 1]) < 0.25
 
 
 def test_bad_arguments_are_named() -> None:

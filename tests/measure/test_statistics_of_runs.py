@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from tacit.errors import DataError
-from tacit.measure.statistics import Estimate, apart, bootstrap, iqm, ratio
+from tacit.measure.statistics import Estimate, apart, bootstrap, iqm, ratio, welch
 
 
 def test_a_quarter_is_left_out_at_either_end() -> None:
@@ -66,3 +67,15 @@ def test_a_reference_at_zero_and_a_bad_confidence_are_refused() -> None:
         ratio([1.0, 2.0], [-1.0, 1.0])
     with pytest.raises(DataError, match="confidence"):
         bootstrap([1.0, 2.0], confidence=1.0)
+
+
+def test_welch_is_scipys_one_sided_test_and_knows_runs_without_spread() -> None:
+    rng = np.random.default_rng(0)
+    for sizes in ((3, 5), (5, 3), (2, 9)):
+        first, second = rng.normal(1.0, 1.0, sizes[0]), rng.normal(0.0, 3.0, sizes[1])
+        expected = stats.ttest_ind(first, second, equal_var=False, alternative="greater").pvalue
+        assert welch(first, second) == pytest.approx(expected, rel=1e-9)
+        assert welch(first, second) + welch(second, first) == pytest.approx(1.0)
+    assert (welch([2.0, 2.0], [1.0, 1.0]), welch([1.0, 1.0], [1.0, 1.0])) == (0.0, 1.0)
+    with pytest.raises(DataError, match="too few runs"):
+        welch([1.0], [1.0, 2.0])

@@ -168,7 +168,9 @@ def audit(without: npt.ArrayLike, having: npt.ArrayLike, *, delta: float, confid
         sides.append((chosen, epsilon_at(_count(_oriented(test, swap), threshold))))
     threshold = _best(train, lambda counts: mu_lower_bound(counts, confidence=confidence))
     mu = mu_lower_bound(_count(test, threshold), confidence=confidence)
-    return Audit(max(sides)[1], mu, gaussian_epsilon(delta, mu) if mu else 0.0, delta, confidence)
+    return Audit(
+        max(sides, key=lambda side: side[0])[1], mu, gaussian_epsilon(delta, mu) if mu else 0.0, delta, confidence
+    )
 
 
 def _best(scores: tuple[Scores, Scores], bound: Callable[[Counts], float], grid: int = 200) -> float:

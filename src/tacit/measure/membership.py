@@ -3,7 +3,8 @@
 White-box, after T. Matsumoto, T. Miura & N. Yanai, "Membership Inference Attacks against Diffusion Models"
 (arXiv:2302.03262), which PrivORL's table VI uses: a row's weighted denoising loss at a fixed noise level, averaged over
 draws, is low where the row was trained on. Noise level and thresholds are chosen on one half of the rows and counted on
-the other, so that rates and intervals are those of a test that was fixed beforehand.
+the other, so that rates and intervals are those of a test that was fixed beforehand. They hold for independent rows:
+where rows come from few trajectories, members and others differ without any model, and intervals are too short.
 
 Looks at real rows and is not differentially private: outside `vault.nonprivate` only for simulated data. What an attack
 finds bounds privacy from below and proves nothing.

@@ -34,6 +34,7 @@ SHARES = (1.0, 0.5, 0.25, 0.125)
 """For which shares of the canaries guesses are tried: sure of few, or less sure of more."""
 KINDS = ("both", "in")
 """Of what guesses are: as many "in" as "out"; or "in" alone, as where a trace is either seen or not."""
+_COINS = 0x636F696E
 LARGEST = 30.0
 """No audit looks for an epsilon above this: it would take more canaries than there are records."""
 
@@ -65,12 +66,13 @@ def plant(columns: Columns, canaries: Columns, *, seed: int) -> tuple[dict[str, 
     Args:
         columns: rows [T, ...] by name.
         canaries: rows [m, ...] with (at least) the same names; values are brought to the types of `columns`.
-        seed: of the coins. Whoever audits must not use it for anything that is trained.
+        seed: of the coins, which are a stream of their own: whoever crafts canaries from the same seed learns nothing
+            of them. Whoever audits must not use it for anything that is trained.
 
     Returns:
         The rows, and who is in, [m].
     """
-    present = np.random.default_rng(seed).random(len(canaries["rewards"])) < 0.5
+    present = np.random.default_rng([seed, _COINS]).random(len(canaries["rewards"])) < 0.5
     rows = {
         name: np.concatenate([column, canaries[name][present].astype(np.asarray(column).dtype)])
         for name, column in columns.items()
@@ -145,13 +147,14 @@ def p_value(guesses: int, right: int, canaries: int, *, epsilon: float, delta: f
 
 
 def most_that_can_be_found(guesses: int, *, confidence: float = 0.95) -> float:
-    """The bound at delta 0 if all of so many guesses, fixed beforehand, were right: the power of an audit.
+    """What `audit` says at delta 0 where all of so many guesses are right: its power.
 
-    Its likeliest mechanism has error^(1 / guesses) = e^epsilon / (1 + e^epsilon).
+    Each of its ways to guess is tested at its share of the error, and the likeliest mechanism has
+    error^(1 / guesses) = e^epsilon / (1 + e^epsilon).
     """
     if guesses < 1 or not 0 < confidence < 1:
         raise _bad("there is no guess, or the confidence is out of range", "guesses >= 1 and 0 < confidence < 1")
-    each = math.log1p(-confidence) / guesses
+    each = math.log((1 - confidence) / (len(SHARES) * len(KINDS))) / guesses
     return max(0.0, each - math.log(-math.expm1(each)))
 
 

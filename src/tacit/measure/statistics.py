@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
 from tacit.errors import DataError
 
@@ -85,6 +86,25 @@ def ratio(
 def apart(one: Estimate, other: Estimate) -> bool:
     """Whether two intervals have no point in common."""
     return one.high < other.low or other.high < one.low
+
+
+def welch(higher: npt.ArrayLike, lower: npt.ArrayLike) -> float:
+    """The p-value of means as far apart, if that of the first were no higher (B. Welch, Biometrika 34 (1947) 28).
+
+    Args:
+        higher, lower: [runs] each, of at least two; their variances may differ.
+
+    Raises:
+        DataError: fewer than two runs, or a score that is not finite.
+    """
+    (first, second) = (_table(scores)[:, 0] for scores in (higher, lower))
+    if min(len(first), len(second)) < 2:
+        raise _bad("there are too few runs for a test", "at least two on each side")
+    gap, parts = first.mean() - second.mean(), [one.var(ddof=1) / len(one) for one in (first, second)]
+    if not sum(parts):
+        return 0.0 if gap > 0 else 1.0
+    freedom = sum(parts) ** 2 / sum(part**2 / (len(one) - 1) for part, one in zip(parts, (first, second), strict=True))
+    return float(special.stdtr(freedom, -gap / np.sqrt(sum(parts))))
 
 
 def _again(scores: Floats, draws: int, generator: np.random.Generator) -> Floats:
