@@ -13,5 +13,5 @@ def test_long_reasons_that_begin_alike_have_files_of_their_own(tmp_path: Path) -
     for value, reason in enumerate(("A look!", long + "first", long + "later", long + "later")):
         keep(value, reason, tmp_path)
     files = sorted((tmp_path / "private").iterdir())
-    assert [path.name for path in files][0] == "a-look.json"
+    assert next(path.name for path in files) == "a-look.json"
     assert [json.loads(path.read_text())["result"] for path in files] in ([0, 1, 3], [0, 3, 1])
