@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -26,7 +26,6 @@ from experiments import synthesis_ways as ways
 from experiments import table1_transitions as table1
 from experiments.check import Figure
 from experiments.store import Store
-from experiments.synthesis_cache import Columns
 from experiments.synthesis_domains import DOMAINS, Domain
 from experiments.synthesis_mazes import Maze
 from experiments.synthesis_returns import WORDS, folder
@@ -91,7 +90,7 @@ def measured(here: Domain, way: str, epsilon: float, seed: int, scale: fits.Scal
     }
 
 
-def repeated(table: Columns) -> np.ndarray:
+def repeated(table: Mapping[str, np.ndarray]) -> np.ndarray:
     """[T] of each row, the same number for rows that are alike, as weighting makes them."""
     flat = np.concatenate([np.asarray(values).reshape(len(values), -1) for values in table.values()], axis=1)
     return np.asarray(np.unique(flat, axis=0, return_inverse=True)[1])

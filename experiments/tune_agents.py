@@ -1,15 +1,15 @@
 """The settings of the offline agents, chosen on public layouts alone: `python -m experiments.tune_agents`.
 
 Three public mazes play the private data, one after the other. A cell trains an agent on a million real rows of each and
-on rows of tacit's synthesizer at epsilon 10 (its default plan, fitted to that maze), stacked, and holds the normalised
-returns of the policies after the last step, from all cells and from those far from the goal, and the CPU seconds a
-member. The cell "default" is what the experiments use (`experiments.synthesis_agents`), with three seeds; the others
-change it in one respect, with one. "trivial" are policies that know nothing of the walls: the best constant push, and a
-controller that runs straight at the goal. An agent that does not beat them has learned nothing of its maze. The
-evaluation's mazes and seeds are never used.
+on rows of tacit's synthesizer at epsilon 10 (fitted to that maze: `experiments.tune_raking`), stacked, and holds the
+normalised returns of the policies after the last step, from all cells and from those far from the goal, and the CPU
+seconds a member. The cell "default" is what the experiments use (`experiments.synthesis_agents`), with three seeds; the
+others change it in one respect, with one. "trivial" are policies that know nothing of the walls: the best constant
+push, and a controller that runs straight at the goal. An agent that does not beat them has learned nothing of its maze.
+The evaluation's mazes and seeds are never used. Rows of other synthesizers are not looked at: the settings may suit
+tacit's rows better than theirs.
 
-Prints one line a cell and writes `experiments/results/tuning_agents.json`; goes on where it was interrupted. Synthetic
-tables are kept under runs/tune_agents/.
+Prints one line a cell and writes `experiments/results/tuning_agents.json`; goes on where it was interrupted.
 """
 
 from __future__ import annotations
@@ -17,24 +17,21 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from experiments import tune_synthesis
 from experiments.store import RESULTS, ROOT, Store
 from experiments.synthesis_agents import MAZE, TRIVIAL
+from experiments.tune_raking import LAYOUTS, raked
 from tacit.agents import offline
 from tacit.envs.evaluation import Policies
 from tacit.measure.utility import evaluate
-from tacit.methods.synthesis.diffusion import sample
 
-HALLS = replace(tune_synthesis.PUBLIC["halls"], reference=(33.1, 561.3))  # means of a thousand episodes each
-LAYOUTS = {layout.name: layout for layout in (tune_synthesis.PUBLIC["rooms"], tune_synthesis.PUBLIC["comb"], HALLS)}
-SEEDS, START_SEED, EPSILON, ROWS, EPISODES = (900, 901, 902), 950, 10.0, 200_000, 100
+SEEDS, START_SEED, EPSILON, EPISODES = (900, 901, 902), 950, 10.0, 100
 SOURCES = (
     "src/tacit/agents/iql.py",
     "src/tacit/agents/td3_bc.py",
@@ -47,8 +44,8 @@ SOURCES = (
     "src/tacit/measure/utility.py",
     "experiments/synthesis_agents.py",
     "experiments/tune_agents.py",
+    "experiments/tune_raking.py",
 )
-TABLES = ROOT / "runs" / "tune_agents"
 
 CHANGES: dict[str, tuple[dict[str, Any], ...]] = {
     "iql": ({"features": None}, {"inverse_temperature": 3.0}, {"layer_norm": True}),
@@ -64,23 +61,6 @@ def cells(quick: bool) -> Iterator[tuple[str, str, dict[str, Any], Sequence[int]
     for agent, changes in CHANGES.items() if not quick else ():
         for change in changes:
             yield ",".join(f"{key}={value}" for key, value in change.items()), agent, change, SEEDS[:1]
-
-
-def synthetic(layout: str, quick: bool) -> Mapping[str, np.ndarray]:
-    """Rows of a synthesizer that was fitted to the public maze."""
-    path = TABLES / f"{layout}{'_quick' if quick else ''}.npz"
-    if not path.exists():
-        plan = tune_synthesis.DEFAULT
-        if quick:
-            plan = replace(plan, steps=30, pretraining=replace(tune_synthesis.PRETRAINING, steps=60))
-        start = tune_synthesis.start(layout, plan, True, SEEDS[0])
-        sigma = tune_synthesis.noise_multiplier(plan.steps, plan.rate, EPSILON)
-        model = tune_synthesis.fine_tune(start, plan, tune_synthesis.private_rows(layout), sigma, seed=SEEDS[0])
-        drawn = sample(model, ROWS // (20 if quick else 1), plan.sampler, torch.Generator().manual_seed(SEEDS[0]))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(path, **{name: column.numpy() for name, column in drawn.items()})  # type: ignore[arg-type]
-    with np.load(path, allow_pickle=False) as kept:
-        return dict(kept)
 
 
 def returns(layout: str, policies: Policies) -> dict[str, list[float]]:
@@ -99,7 +79,8 @@ def run(agent: str, change: dict[str, Any], seeds: Sequence[int], quick: bool) -
     config = replace(MAZE[agent], **change)
     names = [(layout, kind) for layout in LAYOUTS for kind in ("real", "synthetic")]
     tables = [
-        tune_synthesis.private_rows(layout) if kind == "real" else synthetic(layout, quick) for layout, kind in names
+        tune_synthesis.private_rows(layout) if kind == "real" else raked(layout, "plane", EPSILON, quick)[0]
+        for layout, kind in names
     ]
     began = time.process_time()
     policies = offline.train_tables(tables, config, seeds=seeds)
