@@ -47,6 +47,10 @@ class Plan(Protocol):
         """Every touch of records that the plan allows, in any order; charged as a whole."""
 
 
+LATER = {"later": True}
+"""Metadata of a plan's field that came with a later version: while it is None, the plan's public fields and id are as
+they were without it."""
+
 SMALLEST_DELTA = min(accounting.PROFILE_DELTAS)
 _SAFE_MU = 25.0  # even a Gaussian of this mu has epsilon 462 at the smallest delta
 
@@ -169,8 +173,9 @@ def public_fields(plan: Plan) -> dict[str, Any]:
     """The plan's fields as plain JSON values (dataclasses nested, tuples as lists, an infinite epsilon as "inf")."""
     assert dataclasses.is_dataclass(plan)
     assert not isinstance(plan, type)
+    unused = {f.name for f in dataclasses.fields(plan) if f.metadata == LATER and getattr(plan, f.name) is None}
     fields: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(plan), default=str))
-    return {name: "inf" if value == math.inf else value for name, value in fields.items()}
+    return {name: "inf" if value == math.inf else value for name, value in fields.items() if name not in unused}
 
 
 def plan_id(plan: Plan) -> str:

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import Curiosity, Pretraining, Sampler
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 _HOMES = {"Encoder": "encoding", "Synthesizer": "synthesizer", "fit": "algorithm", "pretrain": "pretraining"}
 
-__all__ = ["Curiosity", "Encoder", "Plan", "Pretraining", "Sampler", "Synthesizer", "fit", "pretrain"]
+__all__ = ["Curiosity", "Encoder", "Plan", "Pretraining", "Raking", "Sampler", "Synthesizer", "fit", "pretrain"]
 
 
 def __getattr__(name: str) -> Any:

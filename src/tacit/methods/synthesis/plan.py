@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from tacit.errors import PlanError
+from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import (
     Curiosity,
     Pretraining,
@@ -51,6 +52,8 @@ class Plan(plans.Promising):
             `appended` of them are drawn in each step, and their gradients, clipped like a unit's, are added to the
             noisy sum of the units after it has left the vault. The units' sampling, clip, noise and public divisor
             stay as they are, so it costs no privacy. None: the units' rows only.
+        raking: noisy histograms of the units' rows, released after the last gradient, with which sampled rows are
+            weighted to agree; None: rows as the model draws them.
         unit, epsilon, delta: the promise; None until the plan is calibrated.
 
     Raises:
@@ -80,6 +83,7 @@ class Plan(plans.Promising):
     sampler: Sampler = field(default_factory=Sampler)
     pretraining: Pretraining | None = None
     curiosity: Curiosity | None = None
+    raking: Raking | None = field(default=None, metadata=plans.LATER)
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
@@ -143,17 +147,16 @@ class Plan(plans.Promising):
         )
 
     def parts(self) -> tuple[PoissonSum, ...]:
-        """The only touch of private rows: T noisy sums of clipped gradients."""
-        return (
-            PoissonSum(
-                name="denoiser",
-                steps=self.steps,
-                rate=self.rate,
-                clip=self.clip,
-                noise_multiplier=self.noise_multiplier,
-                rows_per_unit=self.rows_per_unit,
-            ),
+        """The only touches of private rows: T noisy sums of clipped gradients, and the histograms if there are any."""
+        gradients = PoissonSum(
+            name="denoiser",
+            steps=self.steps,
+            rate=self.rate,
+            clip=self.clip,
+            noise_multiplier=self.noise_multiplier,
+            rows_per_unit=self.rows_per_unit,
         )
+        return (gradients,) if self.raking is None else (gradients, self.raking.beside(gradients))
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Plan:
@@ -171,6 +174,8 @@ class Plan(plans.Promising):
                 values["pretraining"] = Pretraining(**inner)
             if fields.get("curiosity") is not None:
                 values["curiosity"] = Curiosity(**fields["curiosity"])
+            if fields.get("raking") is not None:
+                values["raking"] = Raking.from_json(fields["raking"])
             if fields["unit"] is not None:
                 values |= {"unit": Unit(**fields["unit"]), "epsilon": float(fields["epsilon"])}
             return cls(**values)

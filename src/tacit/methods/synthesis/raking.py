@@ -1,0 +1,327 @@
+"""Raking: noisy histograms of people's rows on public bins, and weights under which synthetic rows agree with them.
+
+Every unit gives, for each table, the mean one-hot vector of its rows; all tables together are clipped once and released
+by one noisy sum. Weights of synthetic rows that match the tables come from iterative proportional fitting ("raking",
+Deming & Stephan 1940, doi:10.1214/aoms/1177731829), after each table was drawn towards the synthetic rows' own one by
+as much as its noise explains of their difference (James & Stein 1961). Both are post-processing of what was released.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.spec import PublicSpec
+from tacit.methods.synthesis.baselines.counts import simplex
+from tacit.methods.synthesis.baselines.cut import Cut
+from tacit.methods.synthesis.settings import positive, whole
+from tacit.privacy.marginals import DIFFERENCES
+from tacit.privacy.mechanisms.histogram import Axis
+from tacit.privacy.parts import PoissonSum, check
+from tacit.units import Unit
+
+PART = "histograms"
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+Columns = Mapping[str, NDArray[Any]]
+Table = tuple[Axis, ...]
+"""Columns that are counted together."""
+
+MOST_TABLES = 48
+"""Pairs of columns are counted by default as long as there are no more tables than this: the noise grows with them."""
+
+_KEPT_BELOW = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Raking:
+    """Which histograms are released besides the model, and how synthetic rows are weighted to agree with them.
+
+    Args:
+        cut: public bins of every column: the tables of one column each.
+        joint: tables of several columns.
+        rows_per_unit: rows of one unit that count at most; which ones is drawn.
+        clip: bound on the L2 norm of one unit's tables together, over the square root of their number. (One row has a
+            norm of exactly that root; a mean over many different rows a far smaller one.)
+        noise: how much noisier the histograms are than the gradients: the ratio of noise multipliers, each over what
+            its steps and rate leave of it, sigma / (rate sqrt(steps)). At 3 the gradients get about 5 % more noise for
+            a promise than without histograms.
+        steps, rate: sums of the histograms, each over a Poisson sample at this rate. One sum over everybody is the
+            least noisy; with very many units several small samples need less memory.
+        pool: synthetic rows to be weighted, at least; never fewer than twice those asked for.
+        sweeps: of proportional fitting over all tables.
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    cut: Cut
+    joint: tuple[Table, ...] = ()
+    rows_per_unit: int = 64
+    clip: float = 0.3
+    noise: float = 3.0
+    steps: int = 1
+    rate: float = 1.0
+    pool: int = 250_000
+    sweeps: int = 20
+
+    def __post_init__(self) -> None:
+        whole(steps=self.steps, rows_per_unit=self.rows_per_unit, pool=self.pool, sweeps=self.sweeps)
+        positive(clip=self.clip, noise=self.noise)
+        check("rate", self.rate, 0 < self.rate <= 1, "a probability in (0, 1]")
+        own = all(type(axis) is Axis and self._known(axis) for table in self.joint for axis in table)
+        check("joint", len(self.joint), own and all(self.joint), "tables of columns that the records have")
+
+    @classmethod
+    def of(
+        cls,
+        spec: PublicSpec,
+        *,
+        bins: int = 32,
+        coarse: int = 8,
+        public: Columns | None = None,
+        provenance: str = "",
+        **settings: Any,
+    ) -> Raking:
+        """The default tables: every column, and pairs that matter.
+
+        These are, as far as there are at most `MOST_TABLES`: every two coordinates of the observation, every one of
+        them with every one of the action, with the reward, and every action with every change of the observation.
+
+        Args:
+            spec: the public bounds of the private data.
+            bins: of a continuous column by itself.
+            coarse: of each continuous column of a pair.
+            public: public rows, never private ones, by whose quantiles columns are cut; None cuts by the bounds alone.
+            provenance: where these rows come from and why they contain no private record.
+            settings: other fields of `Raking`.
+
+        Raises:
+            DataError: the observation is a Box and `spec.difference` is not declared.
+            PlanError: a value is out of range.
+        """
+        fine, axes = _cuts(spec, bins, coarse, public, provenance)
+        observation, action, reward, change = (_axes(axes, *names) for names in _COLUMNS)
+        kinds = (
+            list(combinations(observation, 2)),
+            list(product(observation, action)),
+            list(product(observation, reward)),
+            list(product(action, change)),
+        )
+        joint: list[Table] = []
+        for pairs in kinds:
+            if len(fine.axes) + len(joint) + len(pairs) > MOST_TABLES:
+                break
+            joint += pairs
+        return cls(cut=fine, joint=tuple(joint), **settings)
+
+    @classmethod
+    def plane(
+        cls,
+        spec: PublicSpec,
+        *,
+        bins: int = 32,
+        coarse: int = 8,
+        cells: int = 4,
+        public: Columns | None = None,
+        provenance: str = "",
+        **settings: Any,
+    ) -> Raking:
+        """Tables for a point that moves in the plane: observations (x, y, v_x, v_y), two actions or more.
+
+        Besides every column: positions, velocities, positions with the reward, each velocity with its change and with
+        each action; and on a plane of `cells` x `cells`, places with velocities and places with actions.
+
+        Args:
+            spec, bins, coarse, public, provenance, settings: as of `of`.
+            cells: of either coordinate where places meet velocities or actions.
+
+        Raises:
+            DataError: the observation has other than four coordinates, or as `of`.
+        """
+        check("observation", spec.observation.size, spec.observation.size == 4, "(x, y, v_x, v_y)")
+        fine, axes = _cuts(spec, bins, coarse, public, provenance)
+        x, y, vx, vy = _axes(axes, "observations")
+        action, reward, change = (_axes(axes, *names) for names in _COLUMNS[1:])
+        broad = _cuts(spec, bins, cells, public, provenance)[1]
+        place, motion, act = _axes(broad, "observations")[:2], _axes(broad, "observations")[2:], _axes(broad, "actions")
+        joint = [(x, y), (vx, vy), (x, y, *reward), (*place, *motion), (*place, *act)]
+        joint += [*zip((vx, vy), change[2:], strict=True), *product((vx, vy), action), *zip(action, change[2:])]
+        return cls(cut=fine, joint=tuple(joint), **settings)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """All tables: those of one column each first."""
+        return (*((axis,) for axis in self.cut.axes), *self.joint)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Bins of each table."""
+        return tuple(math.prod(len(axis.edges) - 1 for axis in table) for table in self.tables)
+
+    def part(self, noise_multiplier: float | None) -> PoissonSum:
+        """The touch of private rows."""
+        return PoissonSum(
+            name=PART,
+            steps=self.steps,
+            rate=self.rate,
+            clip=self.clip * math.sqrt(len(self.tables)),
+            noise_multiplier=noise_multiplier,
+            rows_per_unit=self.rows_per_unit,
+        )
+
+    def beside(self, gradients: PoissonSum) -> PoissonSum:
+        """The touch of private rows, its noise tied to that of the gradients."""
+        sigma = gradients.noise_multiplier
+        if sigma is None:
+            return self.part(None)
+        left = (self.rate * math.sqrt(self.steps)) / (gradients.rate * math.sqrt(gradients.steps))
+        return self.part(self.noise * sigma * left)
+
+    def weights(self, released: Floats, columns: Columns, part: PoissonSum, unit: Unit) -> Floats:
+        """Weights [M], adding up to 1, under which public rows agree with the released histograms.
+
+        Args:
+            released: [sum of `sizes`], the mean of the noisy sums of `part`.
+            columns: M synthetic rows in raw units.
+            part: the touch that they were released by.
+            unit: whom it protects.
+        """
+        codes = codes_of(self.tables, columns)
+        tables, deviation = self.shares(released, part, unit)
+        own = [np.bincount(code, minlength=size) / len(code) for code, size in zip(codes, self.sizes, strict=True)]
+        goals = [simplex(shrunk(table, ours, deviation), 1.0) for table, ours in zip(tables, own, strict=True)]
+        return raked(codes, goals, self.sweeps)
+
+    def shares(self, released: Floats, part: PoissonSum, unit: Unit) -> tuple[list[Floats], float]:
+        """The released tables as noisy shares of the rows, and the standard deviation of a share's noise.
+
+        What all units add to one table is the same for every table, clipped as they are together; it is estimated from
+        all of them.
+        """
+        assert part.noise_multiplier is not None
+        tables = np.split(np.asarray(released, np.float64), np.cumsum(self.sizes)[:-1])
+        deviation = part.noise_multiplier * part.clip / part.expected(unit) / math.sqrt(part.steps)
+        total = float(np.average([table.sum() for table in tables], weights=1 / np.array(self.sizes)))
+        total = max(total, deviation, np.finfo(np.float64).tiny)
+        return [table / total for table in tables], deviation / total
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Raking:
+        """The settings whose nested fields `privacy.plan.public_fields` wrote.
+
+        Raises:
+            KeyError, TypeError: a field is missing or unknown.
+            PlanError: a field is out of range.
+        """
+        joint = tuple(
+            tuple(Axis(axis["column"], axis["index"], tuple(axis["edges"])) for axis in table)
+            for table in fields["joint"]
+        )
+        return cls(**{**fields, "cut": Cut.from_json(fields["cut"]), "joint": joint})
+
+    def _known(self, axis: Axis) -> bool:
+        return any((axis.column, axis.index) == (one.column, one.index) for one in self.cut.axes)
+
+
+@dataclass(frozen=True)
+class Histograms:
+    """What one unit adds: the mean one-hot vectors of its rows, table after table."""
+
+    tables: tuple[Table, ...]
+
+    def __call__(self, rows: Columns, state: None) -> Floats:
+        """Columns [U, L, ...] with `mask` [U, L] -> [U, bins of all tables]."""
+        mask = rows["mask"]
+        share = (mask / np.maximum(1, mask.sum(axis=1, keepdims=True))).ravel()
+        found = []
+        for table, codes in zip(self.tables, codes_of(self.tables, rows), strict=True):
+            size = math.prod(len(axis.edges) - 1 for axis in table)
+            flat = (np.arange(len(mask))[:, None] * size + codes).ravel()
+            found.append(np.bincount(flat, share, len(mask) * size).reshape(len(mask), size))
+        return np.concatenate(found, axis=1)
+
+
+def codes_of(tables: Sequence[Table], rows: Columns) -> list[Codes]:
+    """The cell of every row in each table, in the shape of the rewards; what lies outside falls into outer bins."""
+    bins = {axis: _bins(axis, rows) for table in tables for axis in table}
+    codes = []
+    for table in tables:
+        code = np.zeros(rows["rewards"].shape, np.int64)
+        for axis in table:
+            code = code * (len(axis.edges) - 1) + bins[axis]
+        codes.append(code)
+    return codes
+
+
+def shrunk(table: Floats, own: Floats, deviation: float) -> Floats:
+    """A noisy table, drawn towards the synthetic rows' own by the share of their difference that is noise."""
+    difference = np.asarray(table - own)
+    squares = float(np.square(difference).sum())
+    kept = 0.0 if squares == 0 else max(0.0, 1 - difference.size * deviation**2 / squares)
+    return np.asarray(own + kept * difference)
+
+
+def raked(codes: Sequence[Codes], goals: Sequence[Floats], sweeps: int) -> Floats:
+    """Weights [M] of rows that bring table after table to its goal, `sweeps` times.
+
+    Args:
+        codes: of each table, the cell [M] of every row.
+        goals: of each table, the share of each cell; what no row lies in is shared by the others.
+        sweeps: over all tables.
+    """
+    weights = np.full(len(codes[0]), 1 / len(codes[0]))
+    for _ in range(sweeps):
+        for code, goal in zip(codes, goals, strict=True):
+            present = np.bincount(code, weights, len(goal))
+            factor = np.where(present > _KEPT_BELOW, goal / np.maximum(present, _KEPT_BELOW), 0.0)
+            moved = weights * factor[code]
+            if (total := moved.sum()) > 0:  # else no row at all lies where this table has its shares
+                weights = moved / total
+    return np.asarray(weights)
+
+
+def effective(weights: Floats) -> float:
+    """How many equally weighted rows are as good as these (Kish 1965): 1 / sum of squared weights."""
+    return float(1 / np.square(weights).sum())
+
+
+def resampled(weights: Floats, count: int, rng: np.random.Generator) -> Codes:
+    """Indices [count] of rows, each as often as its weight says up to one, in random order."""
+    heights = np.cumsum(weights)
+    at = (rng.random() + np.arange(count)) / count * heights[-1]
+    return rng.permutation(np.minimum(np.searchsorted(heights, at, side="right"), len(weights) - 1))
+
+
+_COLUMNS = (("observations",), ("actions",), ("rewards",), (DIFFERENCES, "next_observations"))
+
+
+def _cuts(
+    spec: PublicSpec, bins: int, coarse: int, public: Columns | None, provenance: str
+) -> tuple[Cut, tuple[Axis, ...]]:
+    """The cut into fine bins, and the axes of one into coarse bins."""
+    if public is None:
+        return Cut(spec, bins), Cut(spec, coarse, "center").axes
+    edges = [Cut.from_public(spec, public, provenance=provenance, bins=count) for count in (bins, coarse)]
+    return edges[0], Cut(spec, coarse, "center", edges[1].edges, provenance).axes
+
+
+def _axes(axes: Sequence[Axis], *columns: str) -> list[Axis]:
+    return [axis for axis in axes if axis.column in columns]
+
+
+def _bins(axis: Axis, rows: Columns) -> Codes:
+    if axis.column == DIFFERENCES:
+        values = np.subtract(rows["next_observations"], rows["observations"])
+    else:
+        values = rows[axis.column]
+    if values.ndim > rows["rewards"].ndim:
+        values = values[..., axis.index]
+    return np.searchsorted(axis.edges[1:-1], values, side="right")
