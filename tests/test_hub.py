@@ -6,6 +6,7 @@ import json
 import shutil
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,10 @@ from tacit import hub
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import CertificateError, FileError
-from tacit.methods.synthesis import Plan, Synthesizer, fit
+from tacit.hub import synthesis
+from tacit.methods.synthesis import Plan, Raking, Synthesizer, fit
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.plan import public_fields
 from tacit.privacy.release import Release
 from tacit.privacy.vault import Vault
 from tacit.units import Unit
@@ -167,3 +170,22 @@ def test_a_link_to_elsewhere_is_not_followed(folder: Path, tmp_path: Path, name:
     (folder / name).symlink_to(outside)
     with pytest.raises(FileError, match="missing, truncated"):
         hub.load(folder)
+
+
+def test_released_histograms_come_back_and_those_of_another_plan_are_refused(release: Release[Synthesizer]) -> None:
+    raking = Raking.of(SPEC, bins=4, coarse=4, pool=500)
+    unit = Unit("person", "add_or_remove", 1_000)
+    plan = replace(release.value.plan, raking=raking).price(unit=unit, delta=1e-5)
+    histograms = np.full(sum(raking.sizes), 0.01)
+    value = replace(release.value, plan=plan, histograms=histograms)
+    arrays = synthesis.pack(value)[1]
+    config = {"plan": public_fields(plan), "encoder": value.encoder.to_json()}
+    loaded = synthesis.unpack(config, arrays)
+    assert loaded.histograms is not None
+    np.testing.assert_array_equal(loaded.histograms, histograms)
+    ours, theirs = value.sample_columns(20, seed=1), loaded.sample_columns(20, seed=1)
+    assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+    with pytest.raises(ValueError, match="another plan"):
+        synthesis.unpack(config, {**arrays, synthesis.HISTOGRAMS: histograms[1:]})
+    with pytest.raises(ValueError, match="another plan"):
+        synthesis.unpack({**config, "plan": public_fields(release.value.plan)}, arrays)

@@ -86,6 +86,8 @@ def test_every_method_releases_rows_with_a_certificate(
         (("--method", "privsyn", "--public", "visits", "--provenance", "made up"), "records are the private ones"),
         (("--method", "privsyn", "--device", "cuda"), "--device has no meaning here"),
         (("--paper", "--steps", "3"), "--steps has no meaning here; expected it with our settings, not --paper"),
+        (("--rake", "--method", "privsyn"), "--rake has no meaning here"),
+        (("--rake", "--paper"), "--rake has no meaning here"),
         (("--paper", "--method", "privsyn"), "--paper has no meaning here"),
         (("--method", "pre-pate-gan"), "pre-pate-gan begins with public records, and there are none"),
         (("--method", "privsyn", "--bins", "1"), "bins is 1; expected a whole number >= 4"),
@@ -228,3 +230,16 @@ def test_an_interrupted_baseline_says_what_is_lost(
     told = capsys.readouterr().err.splitlines()[-1]
     assert told.startswith("tacit: Interrupted; what was charged stays charged (see tacit ledger show ")
     assert Ledger.read(folders / "visits.ledger").spent()[0] > 3.9
+
+
+def test_raking_is_paid_within_the_same_promise(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--steps", "3", "--batch", "200", "--width", "8", "--depth", "1", "--rake")
+    assert synthesize(folders, "visits", *words, "--dry-run") == 0
+    promise = capsys.readouterr().out
+    assert "histograms: 1 noisy sum(s) over every patient" in promise
+    assert "no private record was read" in promise
+    assert synthesize(folders, "visits", *words) == 0
+    certificate = Certificate.load(folders / "run" / "certificate.json")
+    assert [part["name"] for part in certificate.parts] == ["denoiser", "histograms"]
+    assert certificate.epsilon <= 4.0
+    assert hub.load(folders / "run" / "model").value.histograms is not None

@@ -68,6 +68,8 @@ class Synthesize:
         clip: bound on the norm of a unit's gradient.
         rows_per_unit: rows of one unit in a noisy gradient.
         noise_draws: diffusion noise draws averaged for each row.
+        rake: also release noisy histograms of the rows, within the same promise, and weight sampled rows to agree with
+            them; with --public, their bins are cut by the public records.
         width: width of the network.
         depth: depth of the network.
         learning_rate: of Adam on the noisy gradients.
@@ -102,6 +104,7 @@ class Synthesize:
     clip: float | None = None
     rows_per_unit: int | None = None
     noise_draws: int | None = None
+    rake: bool = False
     width: int | None = None
     depth: int | None = None
     learning_rate: float | None = None

@@ -13,7 +13,7 @@ from tacit.data.spec import PublicSpec
 from tacit.data.store import read_spec
 from tacit.errors import PlanError
 from tacit.methods import synthesis
-from tacit.methods.synthesis import Plan, Pretraining
+from tacit.methods.synthesis import Plan, Pretraining, Raking
 from tacit.methods.synthesis.baselines.cut import Cut
 from tacit.privacy.release import Release
 from tacit.units import Unit
@@ -62,6 +62,8 @@ def require_sound(command: Synthesize) -> None:
                 raise _meaningless(f"--{name.replace('_', '-')}", "our settings, not --paper, whose are published")
         if command.method != PRIVORL:
             raise _meaningless("--paper", f"{PRIVORL}, whose settings are published")
+    if command.rake and (command.method != PRIVORL or command.paper):
+        raise _meaningless("--rake", f"our settings of {PRIVORL}, whose model draws what is weighted")
     if (command.public is None) != (command.provenance is None):
         raise PlanError(
             "public records and their provenance do not go together",
@@ -81,8 +83,8 @@ def require_sound(command: Synthesize) -> None:
 def planned(command: Synthesize) -> Any:
     """The calibrated plan of a command.
 
-    No file is touched, but for the public bounds of the records, and public records, where the method cuts columns by
-    them (`cuts`).
+    No file is touched, but for the public bounds of the records, and public records, where columns are cut by them
+    (`reads`).
 
     Raises:
         PlanError: an option is out of range, or one is missing that another needs.
@@ -105,6 +107,11 @@ def learner(method: SynthesisMethod) -> Any:
 def cuts(method: SynthesisMethod) -> bool:
     """Whether the plan of the method cuts columns by the public bounds of the records."""
     return "teachers" not in _OPTIONS[method] and method != PRIVORL
+
+
+def reads(command: Synthesize) -> bool:
+    """Whether the plan of the command needs the public bounds of the records, or public records."""
+    return cuts(command.method) or command.paper or command.rake
 
 
 def baseline_plan(method: SynthesisMethod, cut: Cut | None) -> Any:
@@ -172,7 +179,20 @@ def _ours(command: Synthesize, unit: Unit) -> Plan:
         changes["rate"] = command.batch / unit.size
     if command.provenance is not None:
         changes["pretraining"] = Pretraining(provenance=command.provenance)
+    if command.rake:
+        changes["raking"] = _raking(command)
     return dataclasses.replace(plan, **changes)
+
+
+def _raking(command: Synthesize) -> Raking:
+    """The default tables on the records' bounds, cut by public records if there are any."""
+    from tacit.cli.synthesis_sources import others
+
+    spec = read_spec(command.data)[0]
+    public = others(command, spec, "public")
+    if public is None or command.provenance is None:
+        return Raking.of(spec)
+    return Raking.of(spec, public=public.columns, provenance=command.provenance)
 
 
 def _theirs(command: Synthesize) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from tacit.cli.console import progress, say
 from tacit.cli.folders import RunFolder, require_free
 from tacit.cli.synthesis_commands import Synthesize
-from tacit.cli.synthesis_methods import PRIVORL, cuts, fitted, planned
+from tacit.cli.synthesis_methods import PRIVORL, fitted, planned, reads
 from tacit.hardware import torch_device
 from tacit.methods.synthesis import Encoder
 
@@ -38,7 +38,7 @@ def synthesize(command: Synthesize) -> None:
         plan = planned(command)
     say(str(plan))
     if command.dry_run:
-        opened_none = "no private record was read" if cuts(command.method) or command.paper else "no file was opened"
+        opened_none = "no private record was read" if reads(command) else "no file was opened"
         say(f"Dry run: {opened_none} and nothing was spent.")
         return
     from tacit.cli.synthesis_sources import opened

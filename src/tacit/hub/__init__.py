@@ -53,6 +53,7 @@ _KINDS = {
     "baselines": (
         "tacit.methods.synthesis.baselines.released.TableSynthesizer",
         "tacit.methods.synthesis.baselines.pate_gan.GanSynthesizer",
+        "tacit.methods.synthesis.baselines.raking_alone.RakedColumns",
     ),
     "policy": ("tacit.methods.policy_gradient.learned.Learned",),
     "experts": ("tacit.methods.experts.learned.Learned",),

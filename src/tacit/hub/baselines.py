@@ -12,7 +12,7 @@ from tacit.privacy.release import Release
 
 FIELDS = frozenset({"synthesizer"})
 _HOME = "tacit.methods.synthesis.baselines"
-_CLASSES = {"TableSynthesizer": "released", "GanSynthesizer": "pate_gan"}
+_CLASSES = {"TableSynthesizer": "released", "GanSynthesizer": "pate_gan", "RakedColumns": "raking_alone"}
 """Name of a class -> its module."""
 
 

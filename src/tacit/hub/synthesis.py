@@ -14,24 +14,32 @@ from tacit.methods.synthesis.synthesizer import Synthesizer
 from tacit.privacy.release import Release
 
 FIELDS = frozenset({"encoder"})
+HISTOGRAMS = "raking.histograms"
+"""Name of the released histograms among the arrays."""
 
 
 def pack(value: Synthesizer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The configuration's own fields, and the weights."""
-    return {"encoder": value.encoder.to_json()}, {name: part.numpy() for name, part in value.weights.items()}
+    """The configuration's own fields; the weights, and the histograms if there are any."""
+    arrays = {name: part.numpy() for name, part in value.weights.items()}
+    if value.histograms is not None:
+        arrays[HISTOGRAMS] = value.histograms
+    return {"encoder": value.encoder.to_json()}, arrays
 
 
 def unpack(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Synthesizer:
     """What `pack` was given.
 
     Raises:
-        ValueError: the weights are those of another network.
+        ValueError: the weights are those of another network, or the histograms those of another plan.
     """
-    tensors = {name: torch.from_numpy(part) for name, part in weights.items()}
-    value = Synthesizer(Plan.from_json(config["plan"]), Encoder.from_json(config["encoder"]), tensors)
+    plan, histograms = Plan.from_json(config["plan"]), weights.get(HISTOGRAMS)
+    tensors = {name: torch.from_numpy(part) for name, part in weights.items() if name != HISTOGRAMS}
+    value = Synthesizer(plan, Encoder.from_json(config["encoder"]), tensors, histograms)
     shapes = {name: part.shape for name, part in value.network().named_parameters()}
     if shapes != {name: part.shape for name, part in tensors.items()}:
         raise ValueError("weights of another network")
+    if histograms is not None and (plan.raking is None or histograms.shape != (sum(plan.raking.sizes),)):
+        raise ValueError("histograms of another plan")
     return value
 
 

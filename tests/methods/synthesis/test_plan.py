@@ -147,3 +147,15 @@ def test_paper_ablation_without_pretraining() -> None:
 def test_plans_need_no_torch() -> None:
     code = "import sys, tacit.methods.synthesis.plan; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_plan_for_people_fits_the_network_to_their_number_and_epsilon() -> None:
+    many = Plan.for_people(population=10_000, epsilon=10.0)
+    assert (many.rate, many.width, many.rows_per_unit) == (0.4, 128, 16)
+    few = Plan.for_people(population=2_000, epsilon=10.0, rows_per_unit=32)
+    assert (few.rate, few.width, few.rows_per_unit) == (1.0, 64, 32)
+    unit = Unit("person", "add_or_remove", 2_000)
+    assert few.calibrate(unit=unit, epsilon=10.0, delta=1e-6).epsilon == 10.0
+    for wrong in ({"population": 0, "epsilon": 1.0}, {"population": 10, "epsilon": 0.0}):
+        with pytest.raises(PlanError, match="population and epsilon"):
+            Plan.for_people(**wrong)  # type: ignore[arg-type]

@@ -7,7 +7,8 @@ Input: public rows, private rows behind a vault, a calibrated plan (T, q, C, sig
           averaged over its L rows and K noise draws, clipped to C; their sum gets N(0, (sigma C)^2)
        (with curiosity in fine-tuning, "FineCur": g_t <- g_t + the clipped gradients of novel generated rows)
 4.     theta <- Adam(theta, g_t);  average <- EMA(theta)
-5. release the average; sampling from it is post-processing                (synthesizer.py)
+5. with raking: h <- vault.noisy_sum: every unit gives the mean histograms of its rows, clipped together (histograms.py)
+6. release the average (and h); sampling, and weighting samples to agree with h, is post-processing   (synthesizer.py)
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tacit.errors import PlanError
@@ -25,9 +28,11 @@ from tacit.hardware import torch_device
 from tacit.methods.synthesis.curiosity import Pool
 from tacit.methods.synthesis.diffusion import Denoiser, denoising_loss, draw, generated_loss
 from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.histograms import Histograms
 from tacit.methods.synthesis.networks import MovingAverage
 from tacit.methods.synthesis.plan import Plan
 from tacit.methods.synthesis.pretraining import Pretrained, pretrain
+from tacit.methods.synthesis.raking import PART as HISTOGRAMS
 from tacit.methods.synthesis.settings import Curiosity
 from tacit.methods.synthesis.synthesizer import Synthesizer
 from tacit.privacy import checkpoint
@@ -103,7 +108,7 @@ def fit(
 
     Raises:
         HardwareError: there is no such device.
-        PlanError: the pre-training is not the one that the plan declares.
+        PlanError: the pre-training is not the one that the plan declares, or its raking cuts other bounds.
         PlanExhausted: the plan was begun or finished already, and this is not a resumption.
         BudgetExceeded: the ledger cannot pay for the plan.
     """
@@ -134,7 +139,15 @@ def fit(
         if progress is not None:
             progress(step + 1, plan.steps)
 
-    value = Synthesizer(plan, model.encoder, state.average.state())
+    if plan.raking is not None:
+        contribution = Histograms(plan.raking.tables)
+        while vault.steps_left(run, HISTOGRAMS):
+            state.histograms.append(vault.noisy_sum(run, HISTOGRAMS, contribution)[0])
+            if path is not None and vault.at_block_end(run, HISTOGRAMS):
+                checkpoint.save(path, state.tensors(), plan_id=run.plan_id, ledger=vault.ledger)
+
+    histograms = np.mean(state.histograms, axis=0) if state.histograms else None
+    value = Synthesizer(plan, model.encoder, state.average.state(), histograms)
     return vault.release(run, value, label=_label(plan, run, pretrained))
 
 
@@ -145,6 +158,7 @@ class _State:
         self.network = model.network
         self.average = MovingAverage(model.network, decay=plan.ema, every=plan.ema_every)
         self.parameters = list(model.network.parameters())
+        self.histograms: list[NDArray[np.float64]] = []
         self.adam = torch.optim.Adam(self.parameters, lr=plan.learning_rate, betas=plan.betas, fused=True)
 
     def update(self, gradient: Tensor, *, learning_rate: float) -> None:
@@ -160,12 +174,15 @@ class _State:
         for name, p, mean in zip(self.average.names, self.parameters, self.average.values, strict=True):
             tensors |= {f"weights.{name}": p, f"average.{name}": mean}
             tensors |= {f"adam.{key}.{name}": value for key, value in self.adam.state[p].items()}
+        if self.histograms:
+            tensors["histograms"] = torch.from_numpy(np.stack(self.histograms))
         return tensors
 
     @torch.no_grad()
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Take up the state that `tensors` wrote."""
         self.average.calls = int(tensors["average.calls"])
+        self.histograms = list(tensors["histograms"].numpy()) if "histograms" in tensors else []
         for name, p, mean in zip(self.average.names, self.parameters, self.average.values, strict=True):
             p.copy_(tensors[f"weights.{name}"])
             mean.copy_(tensors[f"average.{name}"])
@@ -195,6 +212,8 @@ class _Generated:
 
 
 def _start(plan: Plan, vault: Vault, pretrained: Pretrained | None) -> Denoiser:
+    if plan.raking is not None:
+        plan.raking.require(vault.spec)
     declared = "none" if plan.pretraining is None else plan.pretraining.provenance
     start = pretrained
     if start is None and plan.pretraining is None:
@@ -225,13 +244,16 @@ def _start(plan: Plan, vault: Vault, pretrained: Pretrained | None) -> Denoiser:
 
 def _label(plan: Plan, run: Run, pretrained: Pretrained | None) -> Label:
     provenance = "none: the network began with random weights" if pretrained is None else pretrained.provenance
+    raking = plan.raking
     return Label(
         covered=(
             f"all {plan.steps:,} noisy gradients of fine-tuning, whether or not a run was interrupted",
+            *([] if raking is None else [raking.words()]),
             "everything sampled from the released model, and everything trained or computed on the samples",
         ),
         not_covered=(
             f"public pre-training: {provenance} (declared by the user, not checked here)",
+            *([] if raking is None else raking.shaped()),
             "the choice of hyper-parameters: it must have been made without looking at the private records",
             "whatever the curator computes from the records outside the doors (see the ledger's notes)",
         ),

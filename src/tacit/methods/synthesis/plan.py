@@ -24,6 +24,9 @@ from tacit.privacy import plan as plans
 from tacit.privacy.parts import PoissonSum
 from tacit.units import Unit
 
+PEOPLE_A_STEP = 4_000
+"""Expected units in a step of `Plan.for_people`, where there are so many."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan(plans.Promising):
@@ -144,6 +147,51 @@ class Plan(plans.Promising):
             ema_every=10,
             sampler=Sampler.paper(),
             pretraining=pretraining,
+        )
+
+    @classmethod
+    def for_people(
+        cls,
+        *,
+        population: int,
+        epsilon: float,
+        rows_per_unit: int = 16,
+        pretraining: Pretraining | None = None,
+        raking: Raking | None = None,
+    ) -> Plan:
+        """Settings for units that own many rows each: thousands of people rather than a million transitions.
+
+        Of each of about `PEOPLE_A_STEP` people a step takes the mean gradient over many rows, and clips all of them:
+        the noise then depends on the number of people alone. Where this is large beside the people's number times
+        epsilon, a smaller network has the better share of signal. Chosen on public mazes (rooms, comb and halls)
+        with episodes of 100 to 300 steps as units.
+
+        Args:
+            population: of the unit.
+            epsilon: of the promise to come; call `calibrate` for it.
+            rows_per_unit: rows of one unit in a noisy gradient; more cost time, no privacy.
+            pretraining: public pre-training, which must be made with this plan's network.
+            raking: histograms, `Raking.of(spec)` for one; advisable wherever units are few.
+
+        Raises:
+            PlanError: a value is out of range.
+        """
+        check_people = math.isfinite(epsilon) and epsilon > 0 and population >= 1
+        parts.check("population and epsilon", (population, epsilon), check_people, "positive numbers")
+        large = population * epsilon >= 50_000
+        return cls(
+            steps=100,
+            rate=min(1.0, PEOPLE_A_STEP / population),
+            clip=0.05,
+            rows_per_unit=rows_per_unit,
+            width=128 if large else 64,
+            depth=4 if large else 2,
+            learning_rate=2.4e-2 if large else 1.6e-2,
+            warmup=5,
+            P_mean=-0.5,
+            P_std=1.0,
+            pretraining=pretraining,
+            raking=raking,
         )
 
     def parts(self) -> tuple[PoissonSum, ...]:

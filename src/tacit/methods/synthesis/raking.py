@@ -1,9 +1,7 @@
-"""Raking: noisy histograms of people's rows on public bins, and weights under which synthetic rows agree with them.
+"""Raking: which noisy histograms are released beside a model, and weights under which its rows agree with them.
 
 Every unit gives, for each table, the mean one-hot vector of its rows; all tables together are clipped once and released
-by one noisy sum. Weights of synthetic rows that match the tables come from iterative proportional fitting ("raking",
-Deming & Stephan 1940, doi:10.1214/aoms/1177731829), after each table was drawn towards the synthetic rows' own one by
-as much as its noise explains of their difference (James & Stein 1961). Both are post-processing of what was released.
+by one noisy sum (`histograms.py`). What follows is post-processing of what was released.
 """
 
 from __future__ import annotations
@@ -15,11 +13,12 @@ from itertools import combinations, product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tacit.data.spec import PublicSpec
+from tacit.data.spec import Box, PublicSpec
+from tacit.errors import PlanError
 from tacit.methods.synthesis.baselines.counts import simplex
 from tacit.methods.synthesis.baselines.cut import Cut
+from tacit.methods.synthesis.histograms import Columns, Floats, Table, codes_of, raked, shrunk
 from tacit.methods.synthesis.settings import positive, whole
 from tacit.privacy.marginals import DIFFERENCES
 from tacit.privacy.mechanisms.histogram import Axis
@@ -28,16 +27,8 @@ from tacit.units import Unit
 
 PART = "histograms"
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
-Columns = Mapping[str, NDArray[Any]]
-Table = tuple[Axis, ...]
-"""Columns that are counted together."""
-
 MOST_TABLES = 48
 """Pairs of columns are counted by default as long as there are no more tables than this: the noise grows with them."""
-
-_KEPT_BELOW = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,17 +135,43 @@ class Raking:
             cells: of either coordinate where places meet velocities or actions.
 
         Raises:
-            DataError: the observation has other than four coordinates, or as `of`.
+            PlanError: the observation has other than four coordinates, the action fewer than two, or as `of`.
+            DataError: as `of`.
         """
-        check("observation", spec.observation.size, spec.observation.size == 4, "(x, y, v_x, v_y)")
+        flat = isinstance(spec.observation, Box) and spec.observation.size == 4
+        check("observation", spec.observation.size, flat, "(x, y, v_x, v_y)")
+        pushed = isinstance(spec.action, Box) and spec.action.size >= 2
+        check("action", spec.action.size, pushed, "one along x, one along y, and any others")
         fine, axes = _cuts(spec, bins, coarse, public, provenance)
         x, y, vx, vy = _axes(axes, "observations")
         action, reward, change = (_axes(axes, *names) for names in _COLUMNS[1:])
         broad = _cuts(spec, bins, cells, public, provenance)[1]
         place, motion, act = _axes(broad, "observations")[:2], _axes(broad, "observations")[2:], _axes(broad, "actions")
-        joint = [(x, y), (vx, vy), (x, y, *reward), (*place, *motion), (*place, *act)]
-        joint += [*zip((vx, vy), change[2:], strict=True), *product((vx, vy), action), *zip(action, change[2:])]
+        joint: list[Table] = [(x, y), (vx, vy), (x, y, *reward), (*place, *motion), (*place, *act)]
+        joint += [*product((vx, vy), action), *zip((vx, vy), change[2:], strict=True)]
+        joint += zip(action[:2], change[2:], strict=True)
         return cls(cut=fine, joint=tuple(joint), **settings)
+
+    def require(self, spec: PublicSpec) -> None:
+        """Raise a PlanError unless the bins were cut by these public bounds of the private data."""
+        if self.cut.spec != spec:
+            raise PlanError(
+                "the histograms cut columns by other public bounds than the private data declare",
+                where="Raking",
+                expected="bins of the private data's own public spec",
+                remedy="build it with Raking.of(vault.spec)",
+            )
+
+    def words(self) -> str:
+        """The certificate's words for what the promise covers."""
+        return f"the noisy histograms in {len(self.tables):,} tables, with which sampled rows are weighted to agree"
+
+    def shaped(self) -> tuple[str, ...]:
+        """The certificate's words for what it does not cover: public rows that shaped the bins, if any did."""
+        provenance = self.cut.provenance
+        if not provenance:
+            return ()
+        return (f"public rows that shaped the bins: {provenance} (declared by the user, not checked here)",)
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -231,75 +248,6 @@ class Raking:
         return any((axis.column, axis.index) == (one.column, one.index) for one in self.cut.axes)
 
 
-@dataclass(frozen=True)
-class Histograms:
-    """What one unit adds: the mean one-hot vectors of its rows, table after table."""
-
-    tables: tuple[Table, ...]
-
-    def __call__(self, rows: Columns, state: None) -> Floats:
-        """Columns [U, L, ...] with `mask` [U, L] -> [U, bins of all tables]."""
-        mask = rows["mask"]
-        share = (mask / np.maximum(1, mask.sum(axis=1, keepdims=True))).ravel()
-        found = []
-        for table, codes in zip(self.tables, codes_of(self.tables, rows), strict=True):
-            size = math.prod(len(axis.edges) - 1 for axis in table)
-            flat = (np.arange(len(mask))[:, None] * size + codes).ravel()
-            found.append(np.bincount(flat, share, len(mask) * size).reshape(len(mask), size))
-        return np.concatenate(found, axis=1)
-
-
-def codes_of(tables: Sequence[Table], rows: Columns) -> list[Codes]:
-    """The cell of every row in each table, in the shape of the rewards; what lies outside falls into outer bins."""
-    bins = {axis: _bins(axis, rows) for table in tables for axis in table}
-    codes = []
-    for table in tables:
-        code = np.zeros(rows["rewards"].shape, np.int64)
-        for axis in table:
-            code = code * (len(axis.edges) - 1) + bins[axis]
-        codes.append(code)
-    return codes
-
-
-def shrunk(table: Floats, own: Floats, deviation: float) -> Floats:
-    """A noisy table, drawn towards the synthetic rows' own by the share of their difference that is noise."""
-    difference = np.asarray(table - own)
-    squares = float(np.square(difference).sum())
-    kept = 0.0 if squares == 0 else max(0.0, 1 - difference.size * deviation**2 / squares)
-    return np.asarray(own + kept * difference)
-
-
-def raked(codes: Sequence[Codes], goals: Sequence[Floats], sweeps: int) -> Floats:
-    """Weights [M] of rows that bring table after table to its goal, `sweeps` times.
-
-    Args:
-        codes: of each table, the cell [M] of every row.
-        goals: of each table, the share of each cell; what no row lies in is shared by the others.
-        sweeps: over all tables.
-    """
-    weights = np.full(len(codes[0]), 1 / len(codes[0]))
-    for _ in range(sweeps):
-        for code, goal in zip(codes, goals, strict=True):
-            present = np.bincount(code, weights, len(goal))
-            factor = np.where(present > _KEPT_BELOW, goal / np.maximum(present, _KEPT_BELOW), 0.0)
-            moved = weights * factor[code]
-            if (total := moved.sum()) > 0:  # else no row at all lies where this table has its shares
-                weights = moved / total
-    return np.asarray(weights)
-
-
-def effective(weights: Floats) -> float:
-    """How many equally weighted rows are as good as these (Kish 1965): 1 / sum of squared weights."""
-    return float(1 / np.square(weights).sum())
-
-
-def resampled(weights: Floats, count: int, rng: np.random.Generator) -> Codes:
-    """Indices [count] of rows, each as often as its weight says up to one, in random order."""
-    heights = np.cumsum(weights)
-    at = (rng.random() + np.arange(count)) / count * heights[-1]
-    return rng.permutation(np.minimum(np.searchsorted(heights, at, side="right"), len(weights) - 1))
-
-
 _COLUMNS = (("observations",), ("actions",), ("rewards",), (DIFFERENCES, "next_observations"))
 
 
@@ -315,13 +263,3 @@ def _cuts(
 
 def _axes(axes: Sequence[Axis], *columns: str) -> list[Axis]:
     return [axis for axis in axes if axis.column in columns]
-
-
-def _bins(axis: Axis, rows: Columns) -> Codes:
-    if axis.column == DIFFERENCES:
-        values = np.subtract(rows["next_observations"], rows["observations"])
-    else:
-        values = rows[axis.column]
-    if values.ndim > rows["rewards"].ndim:
-        values = values[..., axis.index]
-    return np.searchsorted(axis.edges[1:-1], values, side="right")

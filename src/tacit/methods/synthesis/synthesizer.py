@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.hardware import torch_device
 from tacit.methods.synthesis.diffusion import Denoiser, sample
 from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.histograms import resampled
 from tacit.methods.synthesis.networks import ResidualMLP, build_network, load_parameters
 from tacit.methods.synthesis.plan import Plan
 from tacit.methods.synthesis.rows import as_trajectories
@@ -30,11 +32,14 @@ class Synthesizer:
         plan: the public parameters it was trained with.
         encoder: the public constants of its rows.
         weights: the averaged parameters of its network, by name.
+        histograms: the released tables of `plan.raking`, one after another, [sum of its sizes]; None where the plan has
+            none, or where an interruption lost them after they were paid for: then rows are not weighted.
     """
 
     plan: Plan
     encoder: Encoder
     weights: Mapping[str, Tensor]
+    histograms: NDArray[np.float64] | None = None
 
     def network(self) -> ResidualMLP:
         """A network of the plan's size, with random weights."""
@@ -49,7 +54,10 @@ class Synthesizer:
     def sample_columns(
         self, count: int, *, seed: int, sampler: Sampler | None = None, device: str = "cpu"
     ) -> dict[str, np.ndarray]:
-        """`count` independent transitions as columns of raw units inside the public bounds.
+        """`count` transitions as columns of raw units inside the public bounds.
+
+        They are independent, or, with released histograms, rows of a larger sample that are drawn by their weights
+        (`Raking.weights`), so that some occur repeatedly.
 
         Args:
             count: how many rows.
@@ -61,12 +69,21 @@ class Synthesizer:
         Raises:
             HardwareError: there is no such device.
         """
-        generator, where = torch.Generator().manual_seed(seed), torch_device(device, where="Synthesizer.sample_columns")
-        rows = sample(self.model().to(where), count, sampler or self.plan.sampler, generator)
+        where = torch_device(device, where="Synthesizer.sample_columns")
+        raking, drawn = self.plan.raking, count
+        if raking is not None and self.histograms is not None:
+            drawn = max(raking.pool, 2 * count)
+        generator = torch.Generator().manual_seed(seed)
+        rows = sample(self.model().to(where), drawn, sampler or self.plan.sampler, generator)
         columns = {name: column.cpu().numpy() for name, column in rows.items()}
+        if raking is not None and self.histograms is not None:
+            assert self.plan.unit is not None
+            weights = raking.weights(self.histograms, columns, self.plan.parts()[-1], self.plan.unit)
+            chosen = resampled(weights, count, np.random.default_rng(seed))
+            columns = {name: column[chosen] for name, column in columns.items()}
         return {**columns, "truncations": np.zeros(count, bool)}
 
     def sample(self, count: int, *, seed: int = 0, sampler: Sampler | None = None, device: str = "cpu") -> Trajectories:
-        """`count` independent transitions as a data set (see `rows.as_trajectories`)."""
+        """`count` transitions as a data set (see `sample_columns` and `rows.as_trajectories`)."""
         columns = self.sample_columns(count, seed=seed, sampler=sampler, device=device)
         return as_trajectories(columns, self.encoder.spec)

@@ -1,0 +1,179 @@
+"""Raking without a model: independent columns, weighted to agree with noisy histograms of several columns.
+
+Every column is drawn by itself from its own released histogram; the rows are then weighted as those of a diffusion
+model would be. Without tables of several columns these are "independent columns", the plainest synthesizer of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.trajectories import Trajectories
+from tacit.errors import PlanError
+from tacit.methods.synthesis.baselines.counts import simplex
+from tacit.methods.synthesis.histograms import Histograms, resampled
+from tacit.methods.synthesis.raking import PART, Raking
+from tacit.methods.synthesis.rows import as_trajectories
+from tacit.privacy import plan as plans
+from tacit.privacy.labels import Label
+from tacit.privacy.parts import PoissonSum
+from tacit.privacy.release import Release
+from tacit.privacy.run import exhausted
+from tacit.privacy.vault import Vault
+from tacit.units import Unit
+
+
+@dataclass(frozen=True, kw_only=True)
+class RakingPlan(plans.Promising):
+    """The public parameters of raking without a model.
+
+    Args:
+        raking: the tables; its `noise` has no meaning here.
+        noise_multiplier: sigma of the histograms; None until the plan is calibrated.
+        unit, epsilon, delta: the promise; None until the plan is calibrated.
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    method: ClassVar[str] = "synthesis of transitions (raking alone)"
+    source: ClassVar[str] = "Deming & Stephan 1940, doi:10.1214/aoms/1177731829"
+
+    raking: Raking
+    noise_multiplier: float | None = None
+    unit: Unit | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        self.parts()
+        if self.unit is not None and self.delta is not None:
+            plans.check_delta(self.delta, self.unit)
+
+    def parts(self) -> tuple[PoissonSum]:
+        """The only touch of private rows."""
+        return (self.raking.part(self.noise_multiplier),)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """The plan that `privacy.plan.public_fields` wrote.
+
+        Raises:
+            PlanError: a field is missing or unknown.
+        """
+        try:
+            values = dict(fields) | {"raking": Raking.from_json(fields["raking"])}
+            if fields["unit"] is not None:
+                values |= {"unit": Unit(**fields["unit"]), "epsilon": float(fields["epsilon"])}
+            return cls(**values)
+        except (KeyError, TypeError) as error:
+            raise PlanError(
+                "a field is missing or unknown",
+                where="RakingPlan.from_json",
+                expected="the fields of this version's plan",
+                remedy="use the version of tacit that wrote it",
+            ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class RakedColumns:
+    """Histograms that have left the vault, and the rows that can be drawn from them.
+
+    Args:
+        plan: the public parameters that they were made with.
+        histograms: [sum of `plan.raking.sizes`].
+
+    Raises:
+        ValueError: there are not as many numbers.
+    """
+
+    plan: RakingPlan
+    histograms: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        if self.histograms.shape != (sum(self.plan.raking.sizes),):
+            raise ValueError("the histograms have other bins than the plan")
+
+    def sample_columns(self, count: int, *, seed: int) -> dict[str, NDArray[Any]]:
+        """`count` rows of a larger sample, drawn by their weights, as columns of raw units inside the public bounds.
+
+        Args:
+            count: how many rows.
+            seed: of the sampling; public, since sampling is post-processing.
+        """
+        raking, (part,), unit = self.plan.raking, self.plan.parts(), self.plan.unit
+        assert unit is not None
+        rng, drawn = np.random.default_rng(seed), max(raking.pool, 2 * count)
+        shares = raking.shares(self.histograms, part, unit)[0][: len(raking.cut.axes)]
+        codes = [rng.choice(share.size, drawn, p=simplex(share, 1.0)) for share in shares]
+        rows = raking.cut.decode(np.stack(codes, axis=1).astype(np.int32), rng)
+        chosen = resampled(raking.weights(self.histograms, rows, part, unit), count, rng)
+        return {name: column[chosen] for name, column in rows.items()}
+
+    def sample(self, count: int, *, seed: int = 0) -> Trajectories:
+        """`count` rows as a data set that belongs to nobody, one unit a row."""
+        return as_trajectories(self.sample_columns(count, seed=seed), self.plan.raking.cut.spec)
+
+    def to_json(self) -> dict[str, Any]:
+        """What `arrays` and the plan do not hold: nothing."""
+        return {}
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All numbers, by name."""
+        return {PART: self.histograms}
+
+    @classmethod
+    def from_saved(
+        cls, plan: Mapping[str, Any], fields: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    ) -> RakedColumns:
+        """The synthesizer of which `privacy.plan.public_fields(plan)`, `to_json` and `arrays` were kept.
+
+        Raises:
+            KeyError, ValueError, TacitError: something is missing or does not fit.
+        """
+        return cls(RakingPlan.from_json(plan), np.asarray(arrays[PART], np.float64))
+
+
+def fit(plan: RakingPlan, vault: Vault) -> Release[RakedColumns]:
+    """Make a synthesizer under the plan's promise.
+
+    Args:
+        plan: calibrated for the vault's unit.
+        vault: the private rows and their ledger.
+
+    Raises:
+        PlanError: the plan cuts by other bounds than the private data declare.
+        PlanExhausted: the plan was begun before.
+        BudgetExceeded: the ledger cannot pay for the plan.
+    """
+    plan.raking.require(vault.spec)
+    run = vault.reserve(plan)
+    if vault.touched(run):
+        raise exhausted(run, PART)
+    contribution = Histograms(plan.raking.tables)
+    sums = [vault.noisy_sum(run, PART, contribution)[0] for _ in range(plan.raking.steps)]
+    return vault.release(run, RakedColumns(plan, np.mean(sums, axis=0)), label=_label(plan))
+
+
+def _label(plan: RakingPlan) -> Label:
+    return Label(
+        covered=(
+            plan.raking.words(),
+            "everything sampled from the released histograms, and everything trained or computed on the samples",
+        ),
+        not_covered=(
+            *plan.raking.shaped(),
+            "the bins and all other settings: they must have been chosen without looking at the private records",
+            "whatever the curator computes from the records outside the doors (see the ledger's notes)",
+        ),
+        not_protected=(
+            f"what is true of the population rather than of one {plan.unit.name if plan.unit else 'unit'}",
+            "that these records were used at all, by whom, and every public parameter of the plan",
+            "several units that belong to one person, where the declared unit is less than a person",
+        ),
+    )
