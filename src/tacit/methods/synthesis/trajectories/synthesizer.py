@@ -1,0 +1,100 @@
+"""The released synthesizer of trajectories: public weights that are sampled from at no further cost."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tacit.hardware import torch_device
+from tacit.methods.synthesis.diffusion import Denoiser
+from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.settings import Sampler
+from tacit.methods.synthesis.trajectories.diffusion import chains
+from tacit.methods.synthesis.trajectories.objective import FragmentModel
+from tacit.methods.synthesis.trajectories.plan import Plan
+from tacit.methods.synthesis.trajectories.pretraining import Pretrained
+from tacit.methods.synthesis.trajectories.stitching import Stitched, stitch
+
+if TYPE_CHECKING:
+    from tacit.data.trajectories import Trajectories
+
+BATCH = 2_000
+"""Trajectories that are stitched at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Synthesizer:
+    """Models of first observations and of fragments that have left the vault.
+
+    Args:
+        plan: the public parameters they were trained with.
+        encoder: the public constants of their rows.
+        starts, fragments: the averaged parameters of their networks, by name.
+    """
+
+    plan: Plan
+    encoder: Encoder
+    starts: Mapping[str, Tensor]
+    fragments: Mapping[str, Tensor]
+
+    def models(self) -> tuple[Denoiser, FragmentModel]:
+        """The models of first observations and of fragments with their released weights."""
+        return Pretrained(self.encoder, self.starts, self.fragments, "released").models(self.plan)
+
+    def sample_trajectories(
+        self, count: int, *, seed: int, sampler: Sampler | None = None, device: str = "cpu"
+    ) -> Stitched:
+        """`count` independent trajectories as columns of raw units inside the public bounds.
+
+        Args:
+            count: how many trajectories; at least 1.
+            seed: of the sampling; public, since sampling is post-processing.
+            sampler: another sampler than the plan's.
+            device: where the networks run. A seed gives the same random numbers everywhere; rows differ by rounding.
+
+        Raises:
+            HardwareError: there is no such device.
+            PlanError: the model gives values that are not finite.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        where = torch_device(device, where="Synthesizer.sample_trajectories")
+        starts, fragments = self.models()
+        starts.to(where), fragments.to(where)
+        sampler, parts = sampler or self.plan.sampler, []
+        for begun in range(0, count, BATCH):
+            shape = (min(BATCH, count - begun), fragments.codec.state_size)
+            first = fragments.codec.seen(chains(starts, shape, sampler, generator, where))
+            parts.append(stitch(fragments, first, sampler, generator))
+        return _together(parts)
+
+    def sample(self, count: int, *, seed: int = 0, sampler: Sampler | None = None, device: str = "cpu") -> Trajectories:
+        """`count` independent trajectories as a data set that belongs to nobody, one unit a trajectory."""
+        return as_trajectories(self.sample_trajectories(count, seed=seed, sampler=sampler, device=device), self.encoder)
+
+
+def as_trajectories(stitched: Stitched, encoder: Encoder) -> Trajectories:
+    """Sampled trajectories as a data set; propensities are not synthesised: no behaviour policy chose these actions."""
+    from tacit.data.trajectories import Trajectories
+
+    owner = np.repeat(np.arange(len(stitched.episodes) - 1), np.diff(stitched.episodes))
+    columns: dict[str, Any] = stitched.columns
+    spec = dataclasses.replace(encoder.spec, propensities=False)
+    return Trajectories.from_arrays(**columns, unit_ids=owner, episode_ids=owner, spec=spec, simulated=True)
+
+
+def _together(parts: list[Stitched]) -> Stitched:
+    offsets = np.cumsum([0, *(part.episodes[-1] for part in parts)])
+    names = parts[0].columns
+    return Stitched(
+        columns={name: np.concatenate([part.columns[name] for part in parts]) for name in names},
+        episodes=np.concatenate(
+            [[0], *(part.episodes[1:] + offset for part, offset in zip(parts, offsets, strict=False))]
+        ),
+        seams=np.concatenate([part.seams + offset for part, offset in zip(parts, offsets, strict=False)]),
+    )
