@@ -48,7 +48,9 @@ class RowByRow(nn.Module):
         """Minus the log-density of each row over the S columns, [B, H], for `clean` [B, H, S]; no noise has a part."""
         law = self._law(condition, clean)
         total, start = law[..., 0].log_softmax(-1), 1
-        for (size, kind), part in zip(self.fields, torch.split(clean, list(self.codec.step_sizes), dim=-1), strict=True):
+        for (size, kind), part in zip(
+            self.fields, torch.split(clean, list(self.codec.step_sizes), dim=-1), strict=True
+        ):
             part = part[..., None, :]
             if kind:
                 scores = law[..., start : start + size].log_softmax(-1)

@@ -220,6 +220,14 @@ class Plan(plans.Promising):
             ),
         )
 
+    def __str__(self) -> str:
+        """The promise in plain words, and whether fragments are longer than any trajectory."""
+        promise = super().__str__()
+        if self.horizon <= self.longest:
+            return promise
+        padded = f"Fragments of {self.horizon:,} rows are longer than every trajectory ({self.longest:,} steps):"
+        return f"{promise}\n{padded} the rest is padding, which costs time; choose a shorter horizon."
+
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Plan:
         """The plan that `privacy.plan.public_fields` wrote.
