@@ -19,6 +19,7 @@ from tacit.methods.synthesis.settings import Sampler
 from tacit.methods.synthesis.trajectories.fragments import FragmentEncoder, windows
 from tacit.methods.synthesis.trajectories.plan import Plan
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise import SecretNoise
 from tacit.privacy.vault import Vault
 from tacit.units import Unit
 
@@ -87,7 +88,7 @@ def cut_of(data: Trajectories, codec: FragmentEncoder, rows: list[int]) -> tuple
     return codec.cut(found, spread)
 
 
-def vault_of(folder: Path, data: Trajectories, name: str = "run", epsilon: float = 20.0) -> Vault:
-    path = folder / f"{name}.ledger"
+def vault_of(folder: Path, data: Trajectories, epsilon: float = 20.0, noise: SecretNoise | None = None) -> Vault:
+    path = folder / "run.ledger"
     ledger = Ledger(path) if path.exists() else Ledger(path, PEOPLE, epsilon=epsilon, delta=2e-4)
-    return Vault(data, ledger)
+    return Vault(data, ledger, noise=noise)

@@ -9,7 +9,8 @@ Input: public trajectories, private ones behind a vault, a calibrated plan (T, T
 6.     g_t <- vault.noisy_gradient: every unit of a Poisson(q) sample gives the gradient of its mean loss over L
           fragments of H rows and K noise draws, clipped to C; their sum gets N(0, (sigma C)^2)
 7.     theta <- Adam(theta, g_t)
-8. release the moving averages; stitching samples of them is post-processing  (stitching.py, synthesizer.py)
+8. with raking: h <- vault.noisy_sum: every unit gives the mean histograms of its rows, clipped together
+9. release the averages and h; stitching trajectories and weighting them is post-processing (stitching.py, weighting.py)
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
 from torch import Tensor
 
 from tacit.errors import PlanError
@@ -24,6 +26,8 @@ from tacit.hardware import torch_device
 from tacit.methods.synthesis.algorithm import Progress, _State
 from tacit.methods.synthesis.diffusion import Denoiser
 from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.histograms import Histograms
+from tacit.methods.synthesis.raking import PART as HISTOGRAMS
 from tacit.methods.synthesis.trajectories.objective import FragmentLoss, FragmentModel, StartLoss
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, STARTS, Plan
 from tacit.methods.synthesis.trajectories.pretraining import Pretrained, pretrain
@@ -108,8 +112,17 @@ def fit(
             if progress is not None:
                 progress(done, total)
 
+    if plan.raking is not None:
+        contribution = Histograms(plan.raking.tables)
+        while vault.steps_left(run, HISTOGRAMS):
+            states[FRAGMENTS].histograms.append(vault.noisy_sum(run, HISTOGRAMS, contribution)[0])
+            if path is not None and vault.at_block_end(run, HISTOGRAMS):
+                checkpoint.save(path, _tensors(states), plan_id=run.plan_id, ledger=vault.ledger)
+
     averages = {part: state.average.state() for part, state in states.items()}
-    value = Synthesizer(plan, begins.encoder, averages[STARTS], averages[FRAGMENTS])
+    histograms = states[FRAGMENTS].histograms
+    released = np.mean(histograms, axis=0) if histograms else None
+    value = Synthesizer(plan, begins.encoder, averages[STARTS], averages[FRAGMENTS], released)
     return vault.release(run, value, label=_label(plan, run, pretrained))
 
 
@@ -120,6 +133,8 @@ def _tensors(states: Mapping[str, _State]) -> dict[str, Tensor]:
 
 
 def _start(plan: Plan, vault: Vault, pretrained: Pretrained | None) -> Pretrained:
+    if plan.raking is not None:
+        plan.raking.require(vault.spec)
     declared = "none" if plan.pretraining is None else plan.pretraining.provenance
     start = pretrained
     if start is None and plan.pretraining is None:
@@ -144,15 +159,17 @@ def _start(plan: Plan, vault: Vault, pretrained: Pretrained | None) -> Pretraine
 
 def _label(plan: Plan, run: Run, pretrained: Pretrained | None) -> Label:
     provenance = "none: the networks began with random weights" if pretrained is None else pretrained.provenance
-    unit = run.plan.unit.name if run.plan.unit else "unit"
+    raking, unit = plan.raking, run.plan.unit.name if run.plan.unit else "unit"
     return Label(
         covered=(
             f"all {plan.start_steps + plan.steps:,} noisy gradients of fine-tuning, interrupted or not",
             f"everything that one {unit} owns, however many episodes and rows that is",
+            *([] if raking is None else [raking.words()]),
             "every trajectory sampled from the released models, and everything trained or computed on the samples",
         ),
         not_covered=(
             f"public pre-training: {provenance} (declared by the user, not checked here)",
+            *([] if raking is None else raking.shaped()),
             "the choice of hyper-parameters: it must have been made without looking at the private records",
             "whatever the curator computes from the records outside the doors (see the ledger's notes)",
         ),

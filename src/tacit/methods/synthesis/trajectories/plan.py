@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
 from tacit.errors import PlanError
+from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import (
     Curiosity,
     Pretraining,
@@ -70,6 +71,8 @@ class Plan(plans.Promising):
         P_mean, P_std: log-normal law of the training noise level of both models.
         sampler: how fragments and first observations are drawn.
         pretraining: public pre-training on trajectories, or None.
+        raking: noisy histograms of the units' rows, released after the last gradient, under which candidate
+            trajectories are weighted; None for none.
         unit, epsilon, delta: the promise; None until the plan is calibrated.
 
     Raises:
@@ -111,6 +114,7 @@ class Plan(plans.Promising):
     P_std: float = 1.4
     sampler: Sampler = field(default_factory=lambda: Sampler(sigma_max=40.0))
     pretraining: Pretraining | None = None
+    raking: Raking | None = None
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
@@ -199,7 +203,7 @@ class Plan(plans.Promising):
         )
 
     def parts(self) -> tuple[PoissonSum, ...]:
-        """Every touch of private rows: noisy sums of clipped gradients, of fragments and of first rows.
+        """Every touch of private rows: noisy sums of clipped gradients, of first rows and of fragments; histograms.
 
         A fragment is drawn with the row before it, its condition, and the row behind it, which tells whether it is the
         episode's last.
@@ -209,16 +213,15 @@ class Plan(plans.Promising):
             "clip": self.clip,
             "noise_multiplier": self.noise_multiplier,
         }
-        return (
-            PoissonSum(name=STARTS, steps=self.start_steps, rows="first", rows_per_unit=self.start_rows, **same),
-            PoissonSum(
-                name=FRAGMENTS,
-                steps=self.steps,
-                rows_per_unit=self.fragments_per_unit,
-                horizon=self.horizon + 2,
-                **same,
-            ),
+        starts = PoissonSum(name=STARTS, steps=self.start_steps, rows="first", rows_per_unit=self.start_rows, **same)
+        fragments = PoissonSum(
+            name=FRAGMENTS,
+            steps=self.steps,
+            rows_per_unit=self.fragments_per_unit,
+            horizon=self.horizon + 2,
+            **same,
         )
+        return (starts, fragments) if self.raking is None else (starts, fragments, self.raking.beside(fragments))
 
     def __str__(self) -> str:
         """The promise in plain words, and whether fragments are longer than any trajectory."""
@@ -242,6 +245,8 @@ class Plan(plans.Promising):
                 if inner["curiosity"] is not None:
                     inner["curiosity"] = Curiosity(**inner["curiosity"])
                 values["pretraining"] = Pretraining(**inner)
+            if fields["raking"] is not None:
+                values["raking"] = Raking.from_json(fields["raking"])
             if fields["unit"] is not None:
                 values |= {"unit": Unit(**fields["unit"]), "epsilon": float(fields["epsilon"])}
             return cls(**values)

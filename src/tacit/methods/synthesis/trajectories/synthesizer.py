@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.hardware import torch_device
 from tacit.methods.synthesis.diffusion import Denoiser
 from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.histograms import resampled
 from tacit.methods.synthesis.settings import Sampler
 from tacit.methods.synthesis.trajectories.diffusion import chains
 from tacit.methods.synthesis.trajectories.objective import FragmentModel
 from tacit.methods.synthesis.trajectories.plan import Plan
 from tacit.methods.synthesis.trajectories.pretraining import Pretrained
 from tacit.methods.synthesis.trajectories.stitching import Stitched, stitch
+from tacit.methods.synthesis.trajectories.weighting import picked, weights_of
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
@@ -36,12 +39,15 @@ class Synthesizer:
         plan: the public parameters they were trained with.
         encoder: the public constants of their rows.
         starts, fragments: the averaged parameters of their networks, by name.
+        histograms: the released tables of `plan.raking`, one after another; None where the plan has none, or where an
+            interruption lost them after they were paid for: then trajectories are not weighted.
     """
 
     plan: Plan
     encoder: Encoder
     starts: Mapping[str, Tensor]
     fragments: Mapping[str, Tensor]
+    histograms: NDArray[np.float64] | None = None
 
     def models(self) -> tuple[Denoiser, FragmentModel]:
         """The models of first observations and of fragments with their released weights."""
@@ -50,7 +56,10 @@ class Synthesizer:
     def sample_trajectories(
         self, count: int, *, seed: int, sampler: Sampler | None = None, device: str = "cpu"
     ) -> Stitched:
-        """`count` independent trajectories as columns of raw units inside the public bounds.
+        """`count` trajectories as columns of raw units inside the public bounds.
+
+        They are independent, or, with released histograms, trajectories of a larger sample that are drawn by their
+        weights (`weighting.py`), so that some occur repeatedly.
 
         Args:
             count: how many trajectories; at least 1.
@@ -66,12 +75,24 @@ class Synthesizer:
         where = torch_device(device, where="Synthesizer.sample_trajectories")
         starts, fragments = self.models()
         starts.to(where), fragments.to(where)
-        sampler, parts = sampler or self.plan.sampler, []
-        for begun in range(0, count, BATCH):
-            shape = (min(BATCH, count - begun), fragments.codec.state_size)
-            first = fragments.codec.seen(chains(starts, shape, sampler, generator, where))
+        sampler, raking = sampler or self.plan.sampler, self.plan.raking
+        weighted = raking is not None and self.histograms is not None
+        parts, wanted, rows = (
+            list[Stitched](),
+            2 * count if weighted else count,
+            raking.pool if raking and weighted else 0,
+        )
+        while wanted > 0 or rows > 0:
+            size = min(BATCH, wanted) if wanted > 0 else BATCH
+            first = fragments.codec.seen(chains(starts, (size, fragments.codec.state_size), sampler, generator, where))
             parts.append(stitch(fragments, first, sampler, generator))
-        return _together(parts)
+            wanted, rows = wanted - size, rows - int(parts[-1].episodes[-1])
+        found = _together(parts)
+        if raking is None or self.histograms is None:
+            return found
+        assert self.plan.unit is not None
+        weights = weights_of(raking, self.histograms, self.plan.parts()[-1], self.plan.unit, found)
+        return picked(found, resampled(weights, count, np.random.default_rng(seed)))
 
     def sample(self, count: int, *, seed: int = 0, sampler: Sampler | None = None, device: str = "cpu") -> Trajectories:
         """`count` independent trajectories as a data set that belongs to nobody, one unit a trajectory."""
