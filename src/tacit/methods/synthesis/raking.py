@@ -30,6 +30,9 @@ PART = "histograms"
 MOST_TABLES = 48
 """Pairs of columns are counted by default as long as there are no more tables than this: the noise grows with them."""
 
+AT_ONCE = 10_000
+"""Units that are read for one sum by default."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Raking:
@@ -45,7 +48,7 @@ class Raking:
             its steps and rate leave of it, sigma / (rate sqrt(steps)). At 3 the gradients get about 5 % more noise for
             a promise than without histograms.
         steps, rate: sums of the histograms, each over a Poisson sample at this rate. One sum over everybody is the
-            least noisy; with very many units several small samples need less memory.
+            least noisy, and holds a number for every unit and bin; with very many units several small samples do.
         pool: synthetic rows to be weighted, at least; never fewer than twice those asked for.
         sweeps: of proportional fitting over all tables.
 
@@ -77,6 +80,7 @@ class Raking:
         *,
         bins: int = 32,
         coarse: int = 8,
+        population: int | None = None,
         public: Columns | None = None,
         provenance: str = "",
         **settings: Any,
@@ -90,6 +94,8 @@ class Raking:
             spec: the public bounds of the private data.
             bins: of a continuous column by itself.
             coarse: of each continuous column of a pair.
+            population: public number of units. Where there are more than `AT_ONCE`, sums are over Poisson samples of so
+                many, as many sums as would meet everybody once on average. None: one sum over everybody.
             public: public rows, never private ones, by whose quantiles columns are cut; None cuts by the bounds alone.
             provenance: where these rows come from and why they contain no private record.
             settings: other fields of `Raking`.
@@ -111,7 +117,7 @@ class Raking:
             if len(fine.axes) + len(joint) + len(pairs) > MOST_TABLES:
                 break
             joint += pairs
-        return cls(cut=fine, joint=tuple(joint), **settings)
+        return cls(cut=fine, joint=tuple(joint), **_sums(population), **settings)
 
     @classmethod
     def plane(
@@ -121,6 +127,7 @@ class Raking:
         bins: int = 32,
         coarse: int = 8,
         cells: int = 4,
+        population: int | None = None,
         public: Columns | None = None,
         provenance: str = "",
         **settings: Any,
@@ -131,7 +138,7 @@ class Raking:
         each action; and on a plane of `cells` x `cells`, places with velocities and places with actions.
 
         Args:
-            spec, bins, coarse, public, provenance, settings: as of `of`.
+            spec, bins, coarse, population, public, provenance, settings: as of `of`.
             cells: of either coordinate where places meet velocities or actions.
 
         Raises:
@@ -150,7 +157,7 @@ class Raking:
         joint: list[Table] = [(x, y), (vx, vy), (x, y, *reward), (*place, *motion), (*place, *act)]
         joint += [*product((vx, vy), action), *zip((vx, vy), change[2:], strict=True)]
         joint += zip(action[:2], change[2:], strict=True)
-        return cls(cut=fine, joint=tuple(joint), **settings)
+        return cls(cut=fine, joint=tuple(joint), **_sums(population), **settings)
 
     def require(self, spec: PublicSpec) -> None:
         """Raise a PlanError unless the bins were cut by these public bounds of the private data."""
@@ -259,6 +266,13 @@ def _cuts(
         return Cut(spec, bins), Cut(spec, coarse, "center").axes
     edges = [Cut.from_public(spec, public, provenance=provenance, bins=count) for count in (bins, coarse)]
     return edges[0], Cut(spec, coarse, "center", edges[1].edges, provenance).axes
+
+
+def _sums(population: int | None) -> dict[str, Any]:
+    """How many sums, and at which rate."""
+    if population is None or population <= AT_ONCE:
+        return {}
+    return {"steps": math.ceil(population / AT_ONCE), "rate": AT_ONCE / population}
 
 
 def _axes(axes: Sequence[Axis], *columns: str) -> list[Axis]:
