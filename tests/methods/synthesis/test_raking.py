@@ -51,7 +51,7 @@ def rows_of(observations: Any, actions: Any, mask: Any) -> dict[str, np.ndarray]
 def test_a_unit_adds_the_mean_of_its_rows_whatever_their_number() -> None:
     rows = rows_of([[0.1, 0.2, 0.9], [0.9, 0.0, 0.0]], [[0, 1, 1], [1, 0, 0]], [[True] * 3, [True, False, False]])
     added = Histograms(((HALVES,), (HALVES, ACTIONS)))(rows, None)
-    np.testing.assert_allclose(added, [[2 / 3, 1 / 3, 1 / 3, 1 / 3, 0, 1 / 3], [0, 1, 0, 0, 0, 1]])
+    np.testing.assert_allclose(added, np.array([[2, 1, 1, 1, 0, 1], [0, 3, 0, 0, 0, 3]]) / 3)
     assert (
         Histograms(((HALVES,),))(rows_of(np.zeros((1, 2)), np.zeros((1, 2)), np.zeros((1, 2), bool)), None).sum() == 0
     )
@@ -136,7 +136,8 @@ def test_very_many_units_are_met_in_samples() -> None:
     assert (many.steps, many.rate) == (100, 0.01)
     gradients = synthesis.Plan(noise_multiplier=4.0).parts()[0]
     one, sampled = few.beside(gradients).noise_multiplier, many.beside(gradients).noise_multiplier
-    assert one == pytest.approx(10 * sampled)  # both over rate * sqrt(steps)
+    assert one is not None
+    assert sampled == pytest.approx(one / 10)  # the rate * sqrt(steps) of either
 
 
 def test_weights_bring_the_tables_to_their_goals() -> None:
