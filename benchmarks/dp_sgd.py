@@ -11,7 +11,7 @@ noise on all parameters and fused Adam; the step without privacy, the same forwa
   is the same for a unit of any length: its gradient is written once and read twice.
 - `ratio_tokens`: 6-layer causal transformer (width 128, 4 heads, 192 tokens), 4 units of 4 fragments.
 - `peak_mib`: by how much a step of that denoiser raises the peak of the process's memory above what model and rows
-  take, for 512 units of 8 and of 64 fragments under a cap of 64 MiB, each in a process of its own (Linux alone).
+  take, for 480 units of 8 and of 64 fragments under a cap of 64 MiB, each in a process of its own (Linux alone).
 
 On glibc the benchmark starts itself again with `MALLOC_MMAP_MAX_=0` and no trimming (for all variants alike), so that
 page faults of freshly mapped buffers, which depend on the neighbours' load, are not what is measured;
@@ -53,7 +53,7 @@ from tacit.privacy.reader import Reader
 Step = Callable[[], object]
 MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "-1"}
 CLIP, NOISE_MULTIPLIER = 1.0, 1.0
-CAP_MIB, PEAK_UNITS, PEAK_FRAGMENTS = 64, 512, (8, 64)
+CAP_MIB, PEAK_UNITS, PEAK_FRAGMENTS = 64, 480, (8, 64)
 
 
 class Block(nn.Module):

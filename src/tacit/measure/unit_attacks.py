@@ -105,14 +105,14 @@ class UnitScores:
     """Sees every noisy gradient of `fit(observe=...)` and scores canary units by it.
 
     Each canary's direction is the mean of the clipped gradients that it would have added with draws of the auditor's;
-    its score the least-squares coefficient of that direction, next to those of all other canaries and of what everybody
-    else is expected to add, summed over the steps.
+    its score the least-squares coefficient of that direction, next to those of all other canaries and of public units,
+    which span much of what everybody else adds, summed over the steps.
 
     Args:
         part: whose noisy gradients are seen.
         objective: the method's.
         canaries: simulated units, in or out by coins of their own.
-        public: units that owe nothing to private ones and look like most of them; None if there are hardly any others.
+        public: a few units that owe nothing to private ones and look like most of them; None if there are no others.
         expected: what the door divides its sums by (`PoissonSum.expected`).
         seed: of the auditor's own draws.
         draws: gradients a canary and step; their mean is nearer to what the run's own draw gave.
@@ -138,8 +138,7 @@ class UnitScores:
         own = torch.stack([torch.stack(list(self._canaries.gradients(model))) for _ in range(self._draws)]).mean(0)
         directions = own
         if self._public is not None:
-            everybody = torch.stack(list(self._public.gradients(model))).mean(0)
-            directions = torch.cat([own, everybody[None]])
+            directions = torch.cat([own, torch.stack(list(self._public.gradients(model)))])
         lengths = directions.norm(dim=1).clamp(min=torch.finfo(directions.dtype).tiny)
         unit = directions / lengths[:, None]
         shares = tame(unit @ unit.T, (unit @ (gradient * self._expected))[:, None])[: len(own), 0]

@@ -37,7 +37,7 @@ class Layer:
         return next(iter(self.parameters.values()))
 
 
-_IN_FLIGHT = 1.125
+_IN_FLIGHT = 1.25
 """Memory of a backward pass over what it saves or keeps: the gradients on their way between two layers."""
 
 Collect = Callable[[Layer, Tensor, Tensor], None]
