@@ -8,6 +8,8 @@ import torch
 from trajectory_cases import clinic_courses, codec_of, cut_of, maze_episodes, waiting_rooms
 
 from tacit.data.trajectories import Trajectories
+from tacit.methods.synthesis.trajectories import public_encoder
+from tacit.methods.synthesis.trajectories.fragments import FragmentEncoder
 
 
 def test_a_fragment_begins_with_the_episode_or_behind_its_condition() -> None:
@@ -71,3 +73,14 @@ def test_seen_undoes_observed() -> None:
         codec = codec_of(data)
         raw = torch.tensor(np.asarray(data.columns["observations"])[:10])
         torch.testing.assert_close(codec.seen(codec.observed(raw)), raw, atol=1e-5, rtol=1e-5)
+
+
+def test_public_steps_have_a_usual_size_even_where_they_are_constant() -> None:
+    for data in (maze_episodes(20), clinic_courses(), waiting_rooms()):
+        codec = FragmentEncoder(public_encoder(data.spec, data), 4, 30)
+        assert codec.encoder.spec == data.spec
+        _, steps, mask = cut_of(data, codec, data.episodes[:-1].tolist())
+        assert float(steps[mask].abs().max()) < 20
+        if data.spec.observation.size == 6:  # the clinic: no addiction changes, every visit is the next one
+            assert not steps[mask][:, -2].any()
+            torch.testing.assert_close(steps[mask][:, -1], torch.ones(int(mask.sum())))

@@ -13,11 +13,12 @@ from tacit.methods.synthesis.trajectories.plan import Plan
 if TYPE_CHECKING:
     from tacit.methods.synthesis.trajectories.algorithm import fit as fit
     from tacit.methods.synthesis.trajectories.pretraining import pretrain as pretrain
+    from tacit.methods.synthesis.trajectories.pretraining import public_encoder as public_encoder
     from tacit.methods.synthesis.trajectories.synthesizer import Synthesizer as Synthesizer
 
-_HOMES = {"Synthesizer": "synthesizer", "fit": "algorithm", "pretrain": "pretraining"}
+_HOMES = {"Synthesizer": "synthesizer", "fit": "algorithm", "pretrain": "pretraining", "public_encoder": "pretraining"}
 
-__all__ = ["Plan", "Synthesizer", "fit", "pretrain"]
+__all__ = ["Plan", "Synthesizer", "fit", "pretrain", "public_encoder"]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tacit.data.spec import Box, PublicSpec
 from tacit.errors import DataError, PlanError
 from tacit.hardware import torch_device
 from tacit.methods.synthesis.curiosity import NoveltyScore
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
 
 Rows = dict[str, Tensor]
+
+LEAST_STEP = 1e-6
+"""Smallest typical step, as a share of the range: of columns that never change."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,27 @@ class Pretrained:
         return models
 
 
+def public_encoder(spec: PublicSpec, public: Trajectories) -> Encoder:
+    """An encoder whose constants come from public trajectories, the typical steps among them.
+
+    These are root mean squares, in the place of those that the spec may declare: a physical limit of a step is often
+    far above what is usual, and whatever is small beside its scale is lost in the model's error. A column that changes
+    by a constant, such as the number of a visit, has a scale too.
+
+    Args:
+        spec: the public bounds of the private data.
+        public: of nobody who is among the private ones.
+    """
+    declared = spec
+    if isinstance(spec.observation, Box):
+        columns = public.columns
+        change = np.subtract(columns["next_observations"], columns["observations"], dtype=np.float64)
+        least = LEAST_STEP * np.subtract(spec.observation.high, spec.observation.low)
+        steps = np.maximum(np.sqrt(np.square(change).mean(axis=0)), least)
+        declared = dataclasses.replace(spec, difference=tuple(steps.tolist()))
+    return dataclasses.replace(Encoder.from_public(declared, public.columns), spec=spec)
+
+
 def pretrain(
     plan: Plan,
     encoder: Encoder,
@@ -83,7 +108,7 @@ def pretrain(
 
     Args:
         plan: its networks, noise law and pre-training.
-        encoder: the public constants, of the private data's own bounds.
+        encoder: the public constants, of the private data's own bounds (`public_encoder`).
         public: whole trajectories of nobody who is among the private ones; None without pre-training.
         seed: of the weights, the batches and the noise. Public: no private row is involved.
         progress: called after each step of the model of fragments.

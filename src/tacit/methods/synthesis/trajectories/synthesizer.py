@@ -16,7 +16,7 @@ from tacit.hardware import torch_device
 from tacit.methods.synthesis.diffusion import Denoiser
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.histograms import resampled
-from tacit.methods.synthesis.settings import Sampler
+from tacit.methods.synthesis.settings import Sampler, whole
 from tacit.methods.synthesis.trajectories.diffusion import chains
 from tacit.methods.synthesis.trajectories.objective import FragmentModel
 from tacit.methods.synthesis.trajectories.plan import Plan
@@ -69,8 +69,9 @@ class Synthesizer:
 
         Raises:
             HardwareError: there is no such device.
-            PlanError: the model gives values that are not finite.
+            PlanError: there is nothing to sample, or the model gives values that are not finite.
         """
+        whole(count=count)
         generator = torch.Generator().manual_seed(seed)
         where = torch_device(device, where="Synthesizer.sample_trajectories")
         starts, fragments = self.models()
