@@ -74,26 +74,27 @@ class Synthesizer:
         whole(count=count)
         generator = torch.Generator().manual_seed(seed)
         where = torch_device(device, where="Synthesizer.sample_trajectories")
-        starts, fragments = self.models()
-        starts.to(where), fragments.to(where)
         sampler, raking = sampler or self.plan.sampler, self.plan.raking
-        weighted = raking is not None and self.histograms is not None
-        parts, wanted, rows = (
-            list[Stitched](),
-            2 * count if weighted else count,
-            raking.pool if raking and weighted else 0,
-        )
-        while wanted > 0 or rows > 0:
-            size = min(BATCH, wanted) if wanted > 0 else BATCH
-            first = fragments.codec.seen(chains(starts, (size, fragments.codec.state_size), sampler, generator, where))
-            parts.append(stitch(fragments, first, sampler, generator))
-            wanted, rows = wanted - size, rows - int(parts[-1].episodes[-1])
-        found = _together(parts)
         if raking is None or self.histograms is None:
-            return found
+            return self._stitched(count, 0, sampler, generator, where)
         assert self.plan.unit is not None
+        found = self._stitched(2 * count, raking.pool, sampler, generator, where)
         weights = weights_of(raking, self.histograms, self.plan.parts()[-1], self.plan.unit, found)
         return picked(found, resampled(weights, count, np.random.default_rng(seed)))
+
+    def _stitched(
+        self, count: int, rows: int, sampler: Sampler, generator: torch.Generator, device: torch.device
+    ) -> Stitched:
+        """Independent trajectories, at least so many, with at least so many rows in all."""
+        starts, fragments = self.models()
+        starts.to(device), fragments.to(device)
+        parts: list[Stitched] = []
+        while count > 0 or rows > 0:
+            size = min(BATCH, count) if count > 0 else BATCH
+            first = chains(starts, (size, fragments.codec.state_size), sampler, generator, device)
+            parts.append(stitch(fragments, fragments.codec.seen(first), sampler, generator))
+            count, rows = count - size, rows - int(parts[-1].episodes[-1])
+        return _together(parts)
 
     def sample(self, count: int, *, seed: int = 0, sampler: Sampler | None = None, device: str = "cpu") -> Trajectories:
         """`count` independent trajectories as a data set that belongs to nobody, one unit a trajectory."""
