@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,8 @@ class Moves:
 
     def loss(self, model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
         moves = rows["next_observations"] - rows["observations"] + 0.1 * rows["noise"]
-        return ((model(rows["observations"]) - moves).square().mean(-1) * rows["share"]).sum((1, 2))
+        error: Tensor = model(rows["observations"]) - moves
+        return (error.square().mean(-1) * rows["share"]).sum((1, 2))
 
 
 def people(columns: Mapping[str, np.ndarray], chosen: np.ndarray | None = None) -> Trajectories:
@@ -87,7 +88,9 @@ def test_canary_people_are_told_as_well_as_the_noise_allows_and_not_better() -> 
     for sigma in (0.5, 2.0):
         values, present = [], rng.random((16, 6)) < 0.5
         for run, chosen in enumerate(present):
-            seen = UnitScores(PART, objective, people(columns), public, expected=50.0, seed=run, draws=2)
+            seen = UnitScores(
+                replace(PART, noise_multiplier=sigma), objective, people(columns), public, expected=50.0, seed=run
+            )
             for step in range(PART.steps):
                 total = torch.zeros(size)
                 for known in (others, people(columns, chosen)):

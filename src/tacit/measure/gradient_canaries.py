@@ -98,7 +98,7 @@ class GradientScores:
         products, kernel = inner_products(model, clean, sigma, noise, gradient)
         lengths = kernel.diagonal().sqrt().clamp(min=torch.finfo(kernel.dtype).tiny)
         products, kernel = products / lengths, kernel / lengths / lengths[:, None]
-        shares = tame(kernel, products[:, None])[:own, 0].view(-1, self.draws).sum(1)
+        shares = _solve(kernel, products[:, None])[:own, 0].view(-1, self.draws).sum(1)
         self._shares.append(shares.cpu().numpy())
         rest = _without(slice(own, None), products, kernel)
         picked = pursued(rest[0][:own], rest[1][:own, :own], self.draws)
@@ -144,7 +144,7 @@ def pursued(products: Tensor, kernel: Tensor, draws: int) -> Tensor:
     for _ in range(PICKS):
         blocks = kernel.view(len(found), draws, len(found), draws).diagonal(dim1=0, dim2=2).permute(2, 0, 1)
         of_block = products.view(-1, draws, 1)
-        explained = (of_block * tame(blocks, of_block)).sum((1, 2))
+        explained = (of_block * _solve(blocks, of_block)).sum((1, 2))
         best = int(explained.argmax())
         found[best] = torch.maximum(found[best], explained[best])
         products, kernel = _without(slice(best * draws, (best + 1) * draws), products, kernel)
@@ -153,12 +153,12 @@ def pursued(products: Tensor, kernel: Tensor, draws: int) -> Tensor:
 
 def _without(some: slice, products: Tensor, kernel: Tensor) -> tuple[Tensor, Tensor]:
     """Inner products of what is left when the span of some directions is taken out of the vector and of all others."""
-    weights = tame(kernel[some, some], kernel[some])
+    weights = _solve(kernel[some, some], kernel[some])
     return products - products[some] @ weights, kernel - kernel[:, some] @ weights
 
 
-def tame(kernel: Tensor, right: Tensor) -> Tensor:
-    """Least squares of directions with these inner products [m, m] for the right sides [m, ...], held by `RIDGE`."""
+def _solve(kernel: Tensor, right: Tensor) -> Tensor:
+    """Least squares of directions with these inner products, held tame by `RIDGE`."""
     solution: Tensor = torch.linalg.solve(kernel + RIDGE * torch.eye(kernel.shape[-1], device=kernel.device), right)
     return solution
 

@@ -20,15 +20,19 @@ from torch import Tensor, nn
 
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.measure.gradient_canaries import leaps, tame
+from tacit.measure.gradient_canaries import leaps
 from tacit.privacy.callbacks import Objective
 from tacit.privacy.gradients import clipped_sum
 from tacit.privacy.noise import SecretNoise
-from tacit.privacy.parts import PoissonSum
+from tacit.privacy.parts import PoissonSum, calibrated
 from tacit.privacy.reader import Reader
 
 Columns = dict[str, NDArray[Any]]
 Floats = NDArray[np.float64]
+COIN = 0.25
+"""Variance of whether a canary is in."""
+LEAST = 0.01
+"""Squared noise, in clips, that is reckoned with where there is less."""
 
 
 class Drawn:
@@ -104,12 +108,13 @@ def unit_losses(
 class UnitScores:
     """Sees every noisy gradient of `fit(observe=...)` and scores canary units by it.
 
-    Each canary's direction is the mean of the clipped gradients that it would have added with draws of the auditor's;
-    its score the least-squares coefficient of that direction, next to those of all other canaries and of public units,
-    which span much of what everybody else adds, summed over the steps.
+    Each canary's direction is the mean of the clipped gradients that it would have added with draws of the auditor's.
+    Its score is how much of that direction a step's gradient seems to hold, given the noise, that each canary is in
+    with probability 1/2, and that everybody else adds something along the directions of public units: the posterior
+    mean of a linear Gaussian model, summed over the steps.
 
     Args:
-        part: whose noisy gradients are seen.
+        part: whose noisy gradients are seen, with its clip and noise.
         objective: the method's.
         canaries: simulated units, in or out by coins of their own.
         public: a few units that owe nothing to private ones and look like most of them; None if there are no others.
@@ -132,20 +137,21 @@ class UnitScores:
         self._canaries = Drawn(part, objective, canaries, seed=seed)
         self._public = None if public is None else Drawn(part, objective, public, seed=seed + 1)
         self._expected, self._draws, self._total = expected, draws, np.zeros(self._canaries.units)
+        self._clip, self._noise = part.clip, max(LEAST, calibrated(part.noise_multiplier, part.name) ** 2)
 
     def __call__(self, step: int, model: nn.Module, gradient: Tensor) -> None:
         """One step: the noisy mean gradient [P] that was taken at the weights of `model`."""
         own = torch.stack([torch.stack(list(self._canaries.gradients(model))) for _ in range(self._draws)]).mean(0)
-        directions = own
-        if self._public is not None:
-            directions = torch.cat([own, torch.stack(list(self._public.gradients(model)))])
-        lengths = directions.norm(dim=1).clamp(min=torch.finfo(directions.dtype).tiny)
-        unit = directions / lengths[:, None]
-        shares = tame(unit @ unit.T, (unit @ (gradient * self._expected))[:, None])[: len(own), 0]
-        self._total += shares.double().numpy()
+        others = [] if self._public is None else list(self._public.gradients(model))
+        directions = torch.stack([*own, *others]) / self._clip
+        seen = gradient * (self._expected / self._clip) - directions[: len(own)].sum(0) / 2
+        variance = torch.full((len(directions),), self._noise)
+        variance[: len(own)] *= 1 / COIN
+        posterior = torch.linalg.solve(directions @ directions.T + variance.diag(), directions @ seen)
+        self._total += posterior[: len(own)].double().numpy()
 
     def sums(self) -> Floats:
-        """[m], each canary's coefficients summed over the steps: near steps * clip for who is in, near 0 for others."""
+        """[m], each canary's score, higher where it seems to be in: about 0 in the middle between the two."""
         return self._total.copy()
 
 

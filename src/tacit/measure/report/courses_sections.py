@@ -35,7 +35,7 @@ def courses(shown: Courses | None, reference: str) -> dict[str, Any]:
         "courses": {
             "pictures": pictures,
             "seams": any(len(way.seams) for drawing in shown.drawings for way in drawing.trajectories),
-            "figures": [marginal(figure) for figure in shown.figures],
+            "figures": [marginal(figure, "trajectories") for figure in shown.figures],
             "legend": legend,
             "errors": _errors(shown, style),
             "errors_legend": [(label, style[label]) for label, _, _ in shown.errors],
@@ -65,7 +65,7 @@ def _errors(shown: Courses, style: dict[str, str]) -> Any:
     lines = []
     for label, _, along in shown.errors:
         known = np.flatnonzero(np.isfinite(along))
-        lines.append(Line(style[label], known + 1.0, along[known]))
+        lines.append(Line(style[label], (known + 1).astype(np.float64), along[known]))
     lines = [line for line in lines if len(line.x) > 1]
     if not lines:
         return None

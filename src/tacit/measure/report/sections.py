@@ -133,12 +133,14 @@ def _score(score: Score, ceiling: bool, others: list[str]) -> dict[str, Any]:
     return {"label": score.measure, "note": score.meaning, "kind": "", "cells": cells}
 
 
-def marginal(item: Histogram) -> dict[str, Any]:
-    """A labelled chart of one distribution."""
+def marginal(item: Histogram, counted: str = "rows") -> dict[str, Any]:
+    """A labelled chart of one distribution, and what is counted in it."""
     similarity = "" if item.similarity is None else f"1 − KS = {item.similarity:.3f}"
     title = f"Distribution of {item.column}" + (f", {similarity}" if similarity else "")
     label = f"{item.column}, {item.unit}" if item.unit else item.column
-    chart = histogram_chart(item.edges, item.reference, item.synthetic, title=title, x_label=label)
+    chart = histogram_chart(
+        item.edges, item.reference, item.synthetic, title=title, x_label=label, y_label=f"{counted}, %"
+    )
     return {"label": item.column, "note": similarity, "chart": chart}
 
 
