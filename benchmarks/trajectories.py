@@ -58,7 +58,9 @@ def main() -> None:
     plan = Plan(longest=STEPS)
     ancestral = dataclasses.replace(plan.sampler, method="dpm_solver", steps=ANCESTRAL)
     own, seconds = drawn(plan, plan.sampler, count)
-    paper, paper_seconds = drawn(plan, ancestral, max(1, count // PART))
+    _, own_part = drawn(plan, plan.sampler, max(1, count // PART))
+    paper, paper_part = drawn(plan, ancestral, max(1, count // PART))
+    ratio = paper_part / own_part
     timing.report(
         {
             "benchmark": "trajectories",
@@ -66,8 +68,8 @@ def main() -> None:
             "paper_evaluations": paper,
             "evaluation_ratio": paper / own,
             "seconds_a_thousand": 1_000 * seconds,
-            "paper_seconds_a_thousand": 1_000 * paper_seconds,
-            "time_ratio": paper_seconds / seconds,
+            "paper_seconds_a_thousand": 1_000 * seconds * ratio,
+            "time_ratio": ratio,
             "at_least": {"evaluation_ratio": 6, "time_ratio": 4},
         }
     )
