@@ -6,7 +6,12 @@ noise on all parameters and fused Adam; the step without privacy, the same forwa
 - `ratio_b128`, `ratio_b1024`: residual MLP of 6.5M parameters (6 blocks of LayerNorm, ReLU, Linear 1024^2, time
   embedding), one row a unit.
 - `opacus_hooks_over_tacit`, `opacus_ghost_over_tacit`: the same at B = 128; Opacus with `torch.normal` noise.
-- `ratio_trajectory`: 6-layer transformer (width 128, 4 heads, 192 tokens), 4 units of 4 fragments.
+- `ratio_trajectory`: the default denoiser of trajectories (`synthesis.trajectories.Plan()`: a small transformer over
+  fragments of 32 rows in a maze), 64 units of 16 fragments; `ratio_few_fragments`: 256 units of 4. What clipping adds
+  is the same for a unit of any length: its gradient is written once and read twice.
+- `ratio_tokens`: 6-layer causal transformer (width 128, 4 heads, 192 tokens), 4 units of 4 fragments.
+- `peak_mib`: by how much a step of that denoiser raises the peak of the process's memory above what model and rows
+  take, for 480 units of 8 and of 64 fragments under a cap of 64 MiB, each in a process of its own (Linux alone).
 
 On glibc the benchmark starts itself again with `MALLOC_MMAP_MAX_=0` and no trimming (for all variants alike), so that
 page faults of freshly mapped buffers, which depend on the neighbours' load, are not what is measured;
@@ -22,23 +27,33 @@ import math
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tacit.envs.goal_episodes import goal_episodes
+from tacit.envs.maze_layouts import LAYOUTS
+from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.trajectories.objective import FragmentLoss, fragment_model
+from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, Plan
 from tacit.privacy.bookkeeping import Loss
 from tacit.privacy.box_muller import box_muller_compiled
 from tacit.privacy.gradients import assign_gradient, clipped_sum
 from tacit.privacy.layers import Table
 from tacit.privacy.noise import SecretNoise
+from tacit.privacy.reader import Reader
 
 Step = Callable[[], object]
 MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "-1"}
 CLIP, NOISE_MULTIPLIER = 1.0, 1.0
+CAP_MIB, PEAK_UNITS, PEAK_FRAGMENTS = 64, 480, (8, 64)
 
 
 class Block(nn.Module):
@@ -118,12 +133,55 @@ def denoising_loss(model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
     return (model(noised, rows["level"]) - rows["x"]).square().mean(1)
 
 
-def fragment_loss(model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
+def token_loss(model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
     """Mean cross entropy of each unit's fragments: tokens [U, K, T + 1] -> [U]."""
     tokens = rows["tokens"].flatten(0, 1)
     logits = model(tokens[:, :-1])
     losses = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none")
     return losses.view(len(rows["tokens"]), -1).mean(1)
+
+
+def maze_fragments(units: int, fragments: int) -> tuple[Callable[[], nn.Module], Loss, dict[str, Tensor]]:
+    """The default model of trajectories, its loss, and what a step reads and draws of so many simulated people."""
+    plan = Plan(fragments_per_unit=fragments)
+    data = goal_episodes(LAYOUTS["ring"], units, seed=1)
+    part = next(part for part in plan.parts() if part.name == FRAGMENTS)
+    found = Reader(data, SecretNoise()).rows(np.arange(units), part.rows_per_unit, part.rows, part.horizon)
+    encoder = Encoder.from_bounds(data.spec)
+    objective = FragmentLoss.of(plan, fragment_model(plan, encoder).codec)
+    rows = {name: torch.from_numpy(column) for name, column in found.items()}
+    rows |= objective.draw(torch.Generator().manual_seed(2), units, fragments)
+    return lambda: fragment_model(plan, encoder), objective.loss, rows
+
+
+def peak_mib(fragments: int) -> float:
+    """By how many MiB a step raises the peak of this process's memory (`VmHWM`) above what it holds before."""
+    model, loss, rows = maze_fragments(PEAK_UNITS, fragments)
+    net, few = model(), {name: tensor[:2, :2] for name, tensor in rows.items()}
+    clipped_sum(net, loss, few, CLIP)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _memory_kib("VmRSS")
+    clipped_sum(net, loss, rows, CLIP, memory_bytes=CAP_MIB << 20)
+    return (_memory_kib("VmHWM") - before) / 1024
+
+
+def _memory_kib(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(name)).split()[1])
+
+
+def peaks() -> dict[str, object]:
+    """`peak_mib` for both numbers of fragments, by child processes, and the second over the first."""
+    own = {name: value for name, value in os.environ.items() if name not in MALLOC}
+    own["MALLOC_MMAP_THRESHOLD_"] = str(1 << 16)  # what is freed goes back at once
+    found = {}
+    for fragments in PEAK_FRAGMENTS:
+        command = [sys.executable, "-m", "benchmarks.dp_sgd", "--peak", str(fragments), "--default-malloc"]
+        done = subprocess.run(command, env=own, capture_output=True, text=True, check=True)
+        found[fragments] = float(done.stdout)
+        print(f"peak, {fragments} fragments of {PEAK_UNITS} units: {found[fragments]:.1f} MiB", flush=True)
+    few, many = (found[fragments] for fragments in PEAK_FRAGMENTS)
+    return {"peak_mib": {str(count): round(peak, 1) for count, peak in found.items()}, "peak_ratio": many / few}
 
 
 def steps(
@@ -193,11 +251,15 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--without-opacus", action="store_true")
     parser.add_argument("--default-malloc", action="store_true")
+    parser.add_argument("--peak", type=int, metavar="FRAGMENTS", help="print the peak of one step alone, and end")
     arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    if arguments.peak is not None:
+        print(peak_mib(arguments.peak))
+        return
     if platform.libc_ver()[0] == "glibc" and not arguments.default_malloc and not MALLOC.items() <= os.environ.items():
         os.execve(sys.executable, [sys.executable, "-m", "benchmarks.dp_sgd", *sys.argv[1:]], {**os.environ, **MALLOC})
     torch.manual_seed(0)
-    torch.set_num_threads(1)
     noise, figures = SecretNoise(), dict[str, object]()
 
     def measure(label: str, variants: dict[str, Step], repeats: int) -> dict[str, list[float]]:
@@ -218,15 +280,22 @@ def main() -> None:
         figures["opacus_hooks_over_tacit"] = timing.ratio(seconds, "opacus_hooks", "tacit")
         figures["opacus_ghost_over_tacit"] = timing.ratio(seconds, "opacus_ghost", "tacit")
     tokens = {"tokens": torch.randint(256, (4, 4, 193))}
-    seconds = measure(
-        "transformer, 4x4", steps(Transformer, fragment_loss, tokens, noise), max(3, arguments.repeats // 2)
-    )
-    figures["ratio_trajectory"] = timing.ratio(seconds, "tacit", "plain")
+    for name, variants in (
+        ("trajectory", steps(*maze_fragments(64, 16), noise)),
+        ("few_fragments", steps(*maze_fragments(256, 4), noise)),
+        ("tokens", steps(Transformer, token_loss, tokens, noise)),
+    ):
+        seconds = measure(name, variants, max(3, arguments.repeats // 2))
+        figures[f"ratio_{name}"] = timing.ratio(seconds, "tacit", "plain")
+    if Path("/proc/self/clear_refs").exists():
+        figures |= peaks()
     compiled = box_muller_compiled is not None
     at_most = {
         "ratio_b128": 1.25 if compiled else 1.45,
         "ratio_b1024": 1.12 if compiled else 1.2,
         "ratio_trajectory": 1.15,
+        "ratio_tokens": 1.15,
+        "peak_ratio": 1.3,
     }
     timing.report(
         {

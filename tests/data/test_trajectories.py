@@ -54,6 +54,16 @@ def test_grouped_whole_number_units_keep_their_order() -> None:
     assert offsets.tolist() == [0, 3, 4, 5]
 
 
+def test_where_episodes_end_is_told_by_a_flag_by_ids_or_by_the_units() -> None:
+    """One person's rows without flags could be any number of episodes, as those of the second could."""
+    none = {"terminations": [False] * 5, "truncations": None}
+    Trajectories.from_arrays(**arrays()).require_ends()
+    Trajectories.from_arrays(**arrays(**none)).require_ends()  # the first one's episodes have ids
+    Trajectories.from_arrays(**arrays(**none, unit_ids=":episode")).require_ends()
+    with pytest.raises(DataError, match="where an episode ends"):
+        Trajectories.from_arrays(**arrays(**none, episode_ids=None, unit_ids=[1, 1, 1, 1, 2])).require_ends()
+
+
 def test_units_in_place_of_ids() -> None:
     each_row = Trajectories.from_arrays(**arrays(unit_ids=":transition"))
     assert each_row._unit_rows[1].tolist() == [0, 1, 2, 3, 4, 5]

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DoorError
 from tacit.privacy import plan as plans
+from tacit.privacy import records
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.parts import PoissonSum
 from tacit.privacy.run import Run
@@ -117,6 +118,15 @@ def test_rows_behind_an_end_teach_nothing(tmp_path: Path) -> None:
     error = (model(torch.tensor([[0.0, 0.0]])) + 9.5).square().sum()
     expected = torch.cat([slope.flatten() for slope in torch.autograd.grad(error, list(model.parameters()))])
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_sample_that_is_read_in_parts_adds_up_to_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for name, size in (("whole", records.READ_BYTES), ("parts", 1)):
+        monkeypatch.setattr(records, "READ_BYTES", size)
+        vault, run = opened(tmp_path, [(3,), (12, 1), (7, 7)], part_of(rows_per_unit=30, clip=1.0), name)
+        found.append(vault.noisy_gradient(run, "sum", [net()], Sequences()))
+    torch.testing.assert_close(*found)
 
 
 def test_callbacks_see_fragments_and_are_tried_on_them(tmp_path: Path) -> None:

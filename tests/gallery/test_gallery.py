@@ -18,6 +18,7 @@ from expert_calls import EXPERT_CALLS, EXPERT_VOIDED
 from movement_calls import MOVEMENT_CALLS
 from policy_calls import POLICY_CALLS, POLICY_NOTHING_SPENT, POLICY_RESERVED_ONLY
 from synthesis_calls import SYNTHESIS_CALLS
+from trajectory_calls import TRAJECTORY_CALLS
 from wrong_calls import NO_LEDGER_LEFT, NOTHING_SPENT, PRIVATE_ID, PRIVATE_VALUE, RESERVED_ONLY, WRONG_CALLS, WrongCall
 
 from tacit.errors import TacitError
@@ -25,7 +26,15 @@ from tacit.privacy.ledger import Ledger
 
 MESSAGES = Path(__file__).with_name("messages.txt")
 UPDATE = bool(os.environ.get("TACIT_UPDATE_GALLERY"))
-CALLS = (*WRONG_CALLS, *EVALUATION_CALLS, *POLICY_CALLS, *EXPERT_CALLS, *MOVEMENT_CALLS, *SYNTHESIS_CALLS)
+CALLS = (
+    *WRONG_CALLS,
+    *EVALUATION_CALLS,
+    *POLICY_CALLS,
+    *EXPERT_CALLS,
+    *MOVEMENT_CALLS,
+    *SYNTHESIS_CALLS,
+    *TRAJECTORY_CALLS,
+)
 WORDS = [re.sub("_", " ", call.__name__) for call in CALLS]
 
 
@@ -87,7 +96,7 @@ def test_nothing_is_spent(call: WrongCall, ram_path: Path) -> None:
         assert view.void_reason is not None
         return
     assert view.void_reason is None
-    free = (*EVALUATION_CALLS, *EXPERT_CALLS, *MOVEMENT_CALLS, *SYNTHESIS_CALLS)
+    free = (*EVALUATION_CALLS, *EXPERT_CALLS, *MOVEMENT_CALLS, *SYNTHESIS_CALLS, *TRAJECTORY_CALLS)
     if call in (*NOTHING_SPENT, *POLICY_NOTHING_SPENT, *free):
         assert view.spent() == (0.0, 0.0)
         assert [entry.kind for entry in view.entries()] in (["create"], ["create", "note"])

@@ -66,6 +66,17 @@ def masked_loss(model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
     return (each * mask).sum(1) / mask.sum(1).clamp(min=1.0)
 
 
+def mask_shares(rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Each row's share of the rows of its unit's `mask` [U, L, H]."""
+    counted = rows["mask"].float()
+    return {"share": counted / counted.sum((1, 2), keepdim=True).clamp(min=1.0)}
+
+
+def shared_loss(model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
+    """Mean over the rows of `mask` [U, L, H], as a sum over their shares."""
+    return ((model(rows["x"]) - rows["y"]).square().mean(-1) * rows["share"]).sum((1, 2))
+
+
 def token_loss(model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
     """tokens [U, K, T] -> mean cross entropy of each token given its fragment, the model seeing [U * K, T]."""
     tokens = rows["tokens"].flatten(0, 1)

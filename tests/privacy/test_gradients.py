@@ -11,10 +11,12 @@ from gradient_cases import (
     Loss,
     Mlp,
     Tokens,
+    mask_shares,
     masked_loss,
     middle_clip,
     reference,
     relative,
+    shared_loss,
     squared_loss,
     token_loss,
     unit_gradients,
@@ -109,6 +111,53 @@ def test_chunks_follow_the_memory() -> None:
     assert largest(1) == 1
     assert largest(1 << 30) == 9
     assert 1 <= largest(9 * 4 * 48 * 4 * 4) <= 6
+
+
+def fragments(units: int = 6, count: int = 8) -> dict[str, Tensor]:
+    """Fragments of four rows, some of which do not count; one unit has none that does."""
+    rows = vectors(units, count, 4)
+    rows["mask"] = torch.rand(units, count, 4, generator=torch.Generator().manual_seed(3)) < 0.6
+    rows["mask"][2] = False
+    return rows | {"unit": torch.arange(units)}
+
+
+@pytest.mark.parametrize("model", [Mlp(), nn.Sequential(Mlp(), nn.PReLU())], ids=["book-keeping", "fallback"])
+def test_units_above_the_memory_go_through_part_by_part(model: nn.Module) -> None:
+    rows, lengths = fragments(), list[int]()
+
+    def loss(model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
+        lengths.append(rows["x"].shape[1])
+        return shared_loss(model, rows)
+
+    clip = middle_clip(model, shared_loss, rows | mask_shares(rows))
+    expected = reference(model, shared_loss, rows | mask_shares(rows), clip)
+    for memory_bytes, longest in ((1, 1), (1 << 30, 8)):
+        lengths.clear()
+        found = clipped_sum(model, loss, rows, clip, shares=mask_shares, memory_bytes=memory_bytes)
+        assert relative(found, expected) <= 5e-6
+        assert max(lengths) == max(longest, 2)  # the probe sees two at most
+        assert lengths.count(longest) >= (6 * 8 if longest == 1 else 1)
+    assert not clipped_sum(model, shared_loss, rows, 0.0, shares=mask_shares, memory_bytes=1).any()
+
+
+@pytest.mark.parametrize("hostile", [math.nan, math.inf, 1e30])
+def test_a_hostile_part_costs_its_unit_at_most_the_clip(hostile: float) -> None:
+    model, rows, clip = Mlp(), fragments(), 0.3
+    rows["x"][1, 5, 0, 0] = hostile
+    rows["mask"][1] = True
+    others = torch.arange(6) != 1
+    whole = clipped_sum(model, shared_loss, rows, clip, shares=mask_shares, memory_bytes=1)
+    kept = {name: tensor[others] for name, tensor in rows.items()}
+    without = clipped_sum(model, shared_loss, kept, clip, shares=mask_shares, memory_bytes=1)
+    assert whole.isfinite().all()
+    assert float((whole.double() - without.double()).norm()) <= clip
+
+
+def test_what_cannot_be_divided_alike_is_refused() -> None:
+    rows = fragments()
+    rows["draws"] = torch.zeros(6, 3)
+    with pytest.raises(DoorError, match="no common second axis"):
+        clipped_sum(Mlp(), shared_loss, rows, 1.0, shares=mask_shares)
 
 
 def test_no_unit_adds_nothing_and_runs_nothing() -> None:

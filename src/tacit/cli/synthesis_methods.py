@@ -191,8 +191,8 @@ def _raking(command: Synthesize) -> Raking:
     spec = read_spec(command.data)[0]
     public = others(command, spec, "public")
     if public is None or command.provenance is None:
-        return Raking.of(spec)
-    return Raking.of(spec, public=public.columns, provenance=command.provenance)
+        return Raking.of(spec, population=command.population)
+    return Raking.of(spec, population=command.population, public=public.columns, provenance=command.provenance)
 
 
 def _theirs(command: Synthesize) -> Any:

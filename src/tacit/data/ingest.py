@@ -105,6 +105,13 @@ class Ingest:
         missing = [name for name in layout(self._spec) if name not in given]
         if missing:
             raise self._error(f"the field {missing[0]} is missing", "every field of a transition")
+        mixed = [name for name, array in given.items() if array.dtype == object and not array.shape]
+        if mixed:
+            raise self._error(
+                f"the entries of {mixed[0]} have different shapes",
+                "entries of one shape, the spec's",
+                remedy="bring them to one shape, or make a data set for each kind of record",
+            )
         lengths = {name: (array.shape or (-1,))[0] for name, array in given.items()}
         ids = {"units": units, "episodes": episodes}
         lengths |= {name: (v.shape or (-1,))[0] for name, v in ids.items() if isinstance(v, np.ndarray)}
@@ -363,5 +370,5 @@ def _round(values: Sequence[float]) -> bool:
 def _array(values: Any) -> Array:
     try:
         return np.asarray(values)
-    except ValueError:  # rows of unequal length: reported as ragged by the caller
+    except ValueError:  # rows of unequal length: reported by the caller
         return np.empty((), dtype=object)

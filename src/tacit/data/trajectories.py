@@ -363,6 +363,22 @@ class Trajectories:
                 remedy="check the column of the unit's id, or gather the records of more units",
             )
 
+    def require_ends(self) -> None:
+        """Refuse records that do not tell where episodes end, before a vault exists: fragments would run across them.
+
+        Raises:
+            DataError: no row terminates or truncates an episode, and nobody has several episodes.
+        """
+        columns, kind = self._records.columns, self._records.owner
+        flagged = columns["terminations"].any() or columns["truncations"].any()
+        if not flagged and kind == "id" and len(self._records.episodes) == len(self._records.offsets):
+            raise DataError(
+                "no record says where an episode ends",
+                where="Trajectories",
+                expected="a termination or a truncation in the last row of each episode, or episode ids",
+                remedy="pass truncations= that are True where an episode was cut off or its recording ends",
+            )
+
     def counts(self) -> dict[str, int]:
         """Numbers of transitions, episodes and units of a simulated set.
 

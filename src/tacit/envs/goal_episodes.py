@@ -43,7 +43,7 @@ def goal_episodes(layout: Layout, episodes: int, *, episodes_per_person: int = 1
             remedy="ask for more",
         )
     chunks = [_chunk(layout, min(_AT_ONCE, episodes - first), [seed, first]) for first in range(0, episodes, _AT_ONCE)]
-    columns = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+    columns: dict[str, Any] = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
     ends = columns["truncations"]
     ids = np.concatenate([[0], np.cumsum(ends[:-1])])
     return Trajectories.from_arrays(

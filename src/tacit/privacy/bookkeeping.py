@@ -37,6 +37,9 @@ class Layer:
         return next(iter(self.parameters.values()))
 
 
+_IN_FLIGHT = 1.25
+"""Memory of a backward pass over what it saves or keeps: the gradients on their way between two layers."""
+
 Collect = Callable[[Layer, Tensor, Tensor], None]
 
 
@@ -98,6 +101,7 @@ def probe(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], layers: list
     perturbed = {f"model.{name}": _perturbed(p, seed) for seed, (name, p) in enumerate(model.named_parameters())}
     own = {p.untyped_storage().data_ptr() for p in perturbed.values()}
     held: dict[int, int] = {}
+    inputs: dict[int, int] = {}
     evidence: set[Layer] = set()
     extra = 0
 
@@ -107,7 +111,7 @@ def probe(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], layers: list
 
     def collect(layer: Layer, a: Tensor, g: Tensor) -> None:
         nonlocal extra
-        pack(a)
+        inputs[a.untyped_storage().data_ptr()] = a.untyped_storage().nbytes()
         extra += contribution(layer.module, a, g, units, frozenset(layer.parameters)).bytes
         by_unit = g.reshape(units, -1)
         others = by_unit[1::2]
@@ -122,8 +126,9 @@ def probe(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], layers: list
         weights = torch.zeros_like(checked_losses(losses, units))
         weights[::2] = 1.0
         _differentiate(losses, weights, [anchor])
-    total = extra + sum(size for pointer, size in held.items() if pointer not in own)
-    return max(1, total // units), len(evidence) == len(layers)
+    before = sum(size for pointer, size in {**held, **inputs}.items() if pointer not in own)
+    after = extra + sum(inputs.values())  # what autograd saved is freed while contributions are made
+    return max(1, int(_IN_FLIGHT * max(before, after)) // units), len(evidence) == len(layers)
 
 
 def checked_losses(losses: Tensor, units: int) -> Tensor:

@@ -45,7 +45,10 @@ class Summary(Protocol):
 
 
 class Objective(Protocol):
-    """A loss whose clipped per-unit gradients are summed: a frozen dataclass whose fields are public."""
+    """A loss whose clipped per-unit gradients are summed: a frozen dataclass whose fields are public.
+
+    One that has `shares` (`gradients.Shares`) gets these with the rows, and its units may be divided to save memory.
+    """
 
     def draw(self, generator: torch.Generator, units: int, rows_per_unit: int) -> dict[str, Tensor]:
         """Random tensors for one step, each with leading axis `units` (secret, independent of the records)."""
@@ -179,9 +182,13 @@ class Trials:
             both = {name: torch.from_numpy(np.asarray(column)) for name, column in rows.items()} | own
             return {name: tensor.to(device) for name, tensor in both.items()}
 
+        shares = getattr(objective, "shares", None)
+
         def losses(rows: Rows, kept: np.ndarray | None = None) -> np.ndarray:
             with torch.no_grad():
-                result: np.ndarray = objective.loss(model, tensors(rows, kept)).cpu().numpy()
+                own = tensors(rows, kept)
+                whole = own if shares is None else {**own, **shares(own)}
+                result: np.ndarray = objective.loss(model, whole).cpu().numpy()
             return result
 
         before = [buffer.clone() for buffer in model.buffers()]
@@ -195,7 +202,7 @@ class Trials:
                 remedy="use LayerNorm or GroupNorm instead of BatchNorm",
             )
         rows = decoy_rows(self._spec, 5, part.rows_per_unit, seed=2, rows_of=part.rows, horizon=part.horizon)
-        clipped_sum(model, objective.loss, tensors(rows), part.clip)
+        clipped_sum(model, objective.loss, tensors(rows), part.clip, shares=shares)
         self.foreign |= foreign(objective)
         kinds = {type(module) for module in model.modules()}
         self.foreign |= {k.__qualname__ for k in kinds if not k.__module__.startswith(("tacit.", "torch."))}

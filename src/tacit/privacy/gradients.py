@@ -7,21 +7,23 @@ through `torch.func` (`fallback.py`). Both give the same sum.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import suppress
 from types import FunctionType, MethodType
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
-from torch.nn.utils.parametrizations import _SpectralNorm
-from torch.nn.utils.spectral_norm import SpectralNorm
 
 from tacit.errors import DoorError
 from tacit.privacy import bookkeeping, clipping, fallback
 from tacit.privacy.bookkeeping import Layer, Loss
-from tacit.privacy.layers import Contribution, supported
+from tacit.privacy.layers import Contribution, Dense, supported
+from tacit.privacy.model_checks import mixing, require_apart, trainable
+
+Shares = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
+"""Rows of U units -> tensors [U, L, ...] of what must be known of a whole unit, such as each row's share of the rows
+that count. With these among the rows, a unit's loss is the sum of the losses of its parts along the second axis."""
 
 _PROBE_UNITS = (4, 64)
 _probed: WeakKeyDictionary[nn.Module, dict[Hashable, int]] = WeakKeyDictionary()
@@ -34,6 +36,7 @@ def clipped_sum(
     clip: float,
     *,
     memory_bytes: int = 1 << 30,
+    shares: Shares | None = None,
     scale: float = 1.0,
     add_to: Tensor | None = None,
 ) -> Tensor:
@@ -48,7 +51,10 @@ def clipped_sum(
             called with leading axes [U, ...] or [U * R, ...], unit-major.
         clip: bound of one unit's gradient norm.
         memory_bytes: units are processed in chunks whose stored activations and per-unit buffers stay below this; a
-            single unit is never split.
+            single unit is never split, unless there are shares.
+        shares: of each unit alone, for a loss that adds up over the second axis [U, L, ...] of all rows (but those
+            [U]): a unit above `memory_bytes` then goes through a few of its L at a time, and at least one. Wrong shares
+            change what is learned, not the guarantee: whatever the parts' gradients are, their sum is clipped as one.
         scale: public constant that multiplies the sum, such as 1 / (rate * population).
         add_to: [P] float32, contiguous: the sum is added to it in place (draw the noise there first, and no pass over P
             floats is wasted). None: start from zeros.
@@ -74,51 +80,30 @@ def clipped_sum(
     Raises:
         DoorError: a trainable parameter is unused, used twice, tied or used outside its layer; a layer mixes units or
             keeps running statistics; parameters are not float32, or float32 products are set to lower precision;
-            `rows` or `add_to` have the wrong shape.
+            `rows`, `shares` or `add_to` have the wrong shape.
     """
     clip = clipping.checked_clip(clip)
     units = _units(rows)
-    parameters = _trainable(model)
-    _check_modules(model)
+    parameters = trainable(model)
+    require_apart(model)
     layers = _layers(model)
     flat = _buffer(parameters, add_to)
     if units == 0:
         return flat
-    rows = {name: tensor.detach() for name, tensor in rows.items()}
-    size = units if units == 1 else max(1, memory_bytes // _probe(model, loss, rows, units, layers))
-    chunks = -(-units // size)
+    rows = {name: tensor.detach() for name, tensor in {**rows, **(shares(rows) if shares else {})}.items()}
     views = _views(parameters, flat)
     buffers = [(name, buffer, buffer._version) for name, buffer in model.named_buffers()]
-    for chunk in range(chunks):
-        part = slice(units * chunk // chunks, units * (chunk + 1) // chunks)
-        piece = {name: tensor[part] for name, tensor in rows.items()}
-        _add_chunk(views, list(_contributions(model, loss, piece, layers)), clip, scale)
+    need = 0 if units == 1 and shares is None else _bytes_a_unit(model, loss, rows, units, layers, shares is not None)
+    if shares is not None and need > memory_bytes:
+        for unit in _pieces(rows, units, units):
+            _add_chunk(views, [_in_parts(model, loss, unit, -(-need // memory_bytes), layers)], clip, scale)
+    else:
+        for piece in _pieces(rows, units, -(-units // max(1, memory_bytes // max(1, need)))):
+            _add_chunk(views, list(_contributions(model, loss, piece, layers)), clip, scale)
     for name, buffer, version in buffers:
         if buffer._version != version:
-            raise _mixing(name, "a buffer that changes when rows pass through")
+            raise mixing(name, "a buffer that changes when rows pass through")
     return flat
-
-
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_TENSOR_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
-
-
-def require_unwatched(model: nn.Module) -> None:
-    """Refuse a model on which somebody else's hooks are: they would be called with private rows.
-
-    Raises:
-        DoorError: a module, a parameter or PyTorch as a whole has hooks.
-    """
-    everywhere = any(getattr(nn.modules.module, f"_global{name}", None) for name in _HOOKS)
-    modules = (getattr(module, name, None) for module in model.modules() for name in _HOOKS)
-    tensors = (getattr(tensor, name, None) for tensor in model.parameters() for name in _TENSOR_HOOKS)
-    if everywhere or any(modules) or any(tensors):
-        raise DoorError(
-            "the model has hooks, which would see private rows",
-            where="noisy_gradient",
-            expected="a model that nobody watches, as a profiler or logger does",
-            remedy="remove the hooks (handle.remove()) before the door is called",
-        )
 
 
 def assign_gradient(model: nn.Module, flat: Tensor) -> None:
@@ -127,7 +112,7 @@ def assign_gradient(model: nn.Module, flat: Tensor) -> None:
     Raises:
         DoorError: `flat` has another size than the trainable parameters.
     """
-    parameters = _trainable(model)
+    parameters = trainable(model)
     for name, view in _views(parameters, _buffer(parameters, flat)).items():
         parameters[name].grad = view
 
@@ -157,6 +142,59 @@ def _add_chunk(
     weights = (factors * scale).float()
     for names, one in found:
         one.add({own: views[name] for own, name in names.items()}, weights, keep)
+
+
+@torch.no_grad()
+def _in_parts(
+    model: nn.Module, loss: Loss, unit: Mapping[str, Tensor], parts: int, layers: list[Layer] | None
+) -> tuple[Mapping[str, str], Contribution]:
+    """One unit's gradient, as `_contributions` gives it, from so many parts of its second axis, one after another."""
+    parameters = trainable(model)
+    flat = _buffer(parameters, None)
+    views, weight = _views(parameters, flat), flat.new_ones(1)
+    length = _second_axis(unit)
+    for part in _slices(length, min(parts, length)):
+        for names, one in _contributions(model, loss, _along(unit, part), layers):
+            one.add({own: views[name] for own, name in names.items()}, weight, None)
+    return {name: name for name in views}, Dense({name: view[None] for name, view in views.items()})
+
+
+def _bytes_a_unit(
+    model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], units: int, layers: list[Layer] | None, divisible: bool
+) -> int:
+    """Bytes of one unit; of one that can be divided, as a straight line through those of its first and two first."""
+    if not divisible:
+        return _probe(model, loss, rows, units, layers)
+    length = _second_axis(rows)
+    one, two = (_probe(model, loss, _along(rows, slice(0, n)), units, layers) for n in (1, min(2, length)))
+    return one + max(0, two - one) * (length - 1)
+
+
+def _second_axis(rows: Mapping[str, Tensor]) -> int:
+    sizes = {tensor.shape[1] for tensor in rows.values() if tensor.dim() > 1}
+    if len(sizes) != 1:
+        raise DoorError(
+            "the rows have no common second axis, along which units could be divided",
+            where="clipped_sum(rows)",
+            expected="tensors [units, L, ...] or [units], where the objective has shares",
+            remedy="give every tensor, random draws included, one entry a fragment",
+        )
+    return sizes.pop()
+
+
+def _along(rows: Mapping[str, Tensor], part: slice) -> dict[str, Tensor]:
+    """Of each unit's second axis, a part."""
+    return {name: tensor[:, part] if tensor.dim() > 1 else tensor for name, tensor in rows.items()}
+
+
+def _pieces(rows: Mapping[str, Tensor], units: int, count: int) -> Iterator[dict[str, Tensor]]:
+    """All units, in so many pieces of nearly equal size."""
+    for part in _slices(units, count):
+        yield {name: tensor[part] for name, tensor in rows.items()}
+
+
+def _slices(length: int, count: int) -> Iterator[slice]:
+    return (slice(length * i // count, length * (i + 1) // count) for i in range(count))
 
 
 def _probe(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], units: int, layers: list[Layer] | None) -> int:
@@ -205,23 +243,6 @@ def _units(rows: Mapping[str, Tensor]) -> int:
     return sizes.pop()
 
 
-def _trainable(model: nn.Module) -> dict[str, nn.Parameter]:
-    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    for name, parameter in parameters.items():
-        if parameter.dtype != torch.float32 or isinstance(parameter, nn.UninitializedParameter):
-            raise DoorError(
-                f"the parameter is {parameter.dtype}, or not initialised yet",
-                where=name,
-                expected="initialised float32 parameters: coarser rounding exceeds the slack of the clip",
-                remedy="call model.float() and run lazy modules once on public rows; autocast inside the loss is fine",
-            )
-    if not parameters:
-        raise DoorError(
-            "no parameter requires a gradient", where="model", expected="at least one", remedy="unfreeze a layer"
-        )
-    return parameters
-
-
 def _buffer(parameters: Mapping[str, nn.Parameter], flat: Tensor | None) -> Tensor:
     first = next(iter(parameters.values()))
     size = sum(p.numel() for p in parameters.values())
@@ -263,43 +284,3 @@ def _layers(model: nn.Module) -> list[Layer] | None:
             seen.add(id(parameter))
         layers.append(Layer(module, {name: names[id(p)] for name, p in own.items()}))
     return layers
-
-
-def _check_modules(model: nn.Module) -> None:
-    if torch.get_float32_matmul_precision() != "highest":
-        raise DoorError(
-            "float32 matrix products are set to a lower precision",
-            where="torch.get_float32_matmul_precision()",
-            expected="'highest': sums must be rounded by less than the slack of the clip",
-            remedy="call torch.set_float32_matmul_precision('highest'); use autocast inside the loss for speed",
-        )
-    devices = {"cpu", next(model.parameters()).device.type}
-    if any(torch.is_autocast_enabled(device) for device in devices):
-        raise DoorError(
-            "autocast is on around the door",
-            where="torch.autocast",
-            expected="gradients in float32: coarser rounding exceeds the slack of the clip",
-            remedy="leave the autocast region; use autocast inside the loss for speed",
-        )
-    for name, module in model.named_modules():
-        kind = type(module).__name__
-        if isinstance(module, _NormBase):
-            statistics = module.training or (isinstance(module, _BatchNorm) and module.running_mean is None)
-            if statistics and (isinstance(module, _BatchNorm) or module.track_running_stats):
-                raise _mixing(name, f"{kind}, which computes statistics over units")
-        hooked = any(isinstance(hook, SpectralNorm) for hook in module._forward_pre_hooks.values())
-        if isinstance(module, _SpectralNorm) or hooked:
-            raise _mixing(name, "spectral normalisation, whose buffers change in every pass")
-        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and (
-            module.max_norm is not None or module.scale_grad_by_freq
-        ):
-            raise _mixing(name, f"{kind} with max_norm or scale_grad_by_freq, which look at all units' rows")
-
-
-def _mixing(name: str, what: str) -> DoorError:
-    return DoorError(
-        what,
-        where=name or "model",
-        expected="layers that treat every unit on its own and keep nothing",
-        remedy="use LayerNorm or GroupNorm, drop the option, or put the layer in eval mode",
-    )

@@ -6,9 +6,10 @@ arXiv:2210.00038) keeps `a` and `g` of the one backward pass, reads the norm fro
 units by one weighted matrix product. Per Linear layer:
 
 - R = 1: |g a^T|^2 = |g|^2 |a|^2, exact and without a product;
-- R (d_in + d_out) < d_in d_out: Gram matrices, sum_rs (a_r . a_s)(g_r . g_s) (Goodfellow, arXiv:1510.01799; Li et al.,
-  arXiv:2110.05679);
-- otherwise the per-unit gradients themselves, by one batched product; they are then also what is summed.
+- R^2 (d_in + d_out) < 8 d_in d_out: Gram matrices, sum_rs (a_r . a_s)(g_r . g_s) (Goodfellow, arXiv:1510.01799; Li et
+  al., arXiv:2110.05679), on top of the weighted product;
+- otherwise the per-unit gradients themselves, by one batched product that takes the weighted one's place; they are then
+  also what is summed. Their norm and their sum read them twice, which takes as long as some 8 products an entry.
 
 Guarantee: `squares` is an upper bound, up to float32 rounding covered by `clipping.SLACK`, of the squared norm of
 exactly what `add` would add for that unit with coefficient 1. It is NaN or infinite if that holds a NaN or an infinity.
@@ -36,6 +37,8 @@ from torch import Tensor, nn
 from tacit.privacy.clipping import TINY
 
 _CANCELLATION = 1e-3
+_READING = 8
+"""Products in the time that norm and sum take to read an entry of a per-unit gradient (measured on a CPU)."""
 
 
 class Table(nn.Module):
@@ -170,7 +173,7 @@ def contribution(module: nn.Module, a: Tensor, g: Tensor, units: int, trainable:
         shape = module.normalized_shape
         terms = {"bias": g}
         if "weight" in trainable:
-            terms["weight"] = g * nn.functional.layer_norm(a.float(), shape, None, None, module.eps)
+            terms["weight"] = _normalised(a.float().reshape(g.shape), len(shape), module.eps).mul_(g)
         return Dense({name: _per_unit(term, units, shape) for name, term in terms.items() if name in trainable})
     assert isinstance(module, Table)
     return Dense({"weight": _per_unit(g, units, module.weight.shape)})
@@ -180,6 +183,13 @@ def row_squares(x: Tensor) -> Tensor:
     """Squared norms over the last axis, [..., d] float32 -> [...] float64, never below the true ones by underflow."""
     norms: Tensor = torch.linalg.vector_norm(x, dim=-1)
     return norms.double().square_().add_(x.shape[-1] * TINY)
+
+
+def _normalised(x: Tensor, axes: int, eps: float) -> Tensor:
+    """`layer_norm` of float32 over the last axes, without weight and bias; PyTorch's own takes twice as long."""
+    last = tuple(range(-axes, 0))
+    centred = x - x.mean(last, keepdim=True)
+    return centred.mul_(centred.square().mean(last, keepdim=True).add_(eps).rsqrt_())
 
 
 def _per_unit(term: Tensor, units: int, shape: tuple[int, ...]) -> Tensor:
@@ -196,7 +206,7 @@ def _linear(a: Tensor, g: Tensor, trainable: frozenset[str]) -> Contribution:
     if rows == 1:
         squares = (row_squares(a) + bias) * row_squares(g)
         return Outer(squares[:, 0], a, g)
-    if rows * (d_in + d_out) < d_in * d_out:
+    if rows**2 * (d_in + d_out) < _READING * d_in * d_out:
         return Outer(_gram_squares(a, g, bias), a, g)
     gradients = {"weight": torch.bmm(g.transpose(1, 2), a)}
     return Dense(gradients | {"bias": g.sum(1)} if bias else gradients)

@@ -307,7 +307,10 @@ def check_sum(part: Sum) -> None:
     scale = part.clip * (sigma or 1.0)
     held = 2.0**-40 <= scale <= 2.0**40
     check(f"{name}.clip times noise", scale, held, "a scale of the noise that float32 holds")
-    check(f"{name}.rows_per_unit", part.rows_per_unit, part.rows_per_unit >= 1, "a whole number >= 1")
+    read = type(part.rows_per_unit) is int and part.rows_per_unit >= 1
+    check(
+        f"{name}.rows_per_unit", part.rows_per_unit, read, "a whole number >= 1: nobody teaches anything without a row"
+    )
     check(f"{name}.rows", part.rows, part.rows in get_args(RowsOf), " or ".join(get_args(RowsOf)))
     long = type(part.horizon) is int and (part.horizon == 1 or (part.horizon > 1 and part.rows == "drawn"))
     check(f"{name}.horizon", part.horizon, long, 'a whole number >= 1, and 1 with rows="first"')

@@ -1,6 +1,7 @@
 """How the vault reads: rows of units as padded arrays, summaries that are computed once, and the two fixed halves.
 
-Only the vault's `records.py` and the devices use this module, always after the step was claimed.
+Only the vault's `records.py` and the devices use this module on private records, always after the step was claimed;
+`measure.unit_attacks` on records of the attacker's own.
 """
 
 from __future__ import annotations
@@ -46,6 +47,11 @@ class Reader:
     def units(self) -> int:
         """How many units there are."""
         return len(self._offsets) - 1
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of all columns of one row."""
+        return sum(column.dtype.itemsize * int(np.prod(column.shape[1:])) for column in self._data._columns.values())
 
     def rows(self, units: np.ndarray, rows_per_unit: int, rows_of: RowsOf, horizon: int = 1) -> dict[str, np.ndarray]:
         """Rows of the units, each column [U, L, ...], with `mask` [U, L].

@@ -22,6 +22,9 @@ from tacit.privacy.sampling import poisson_sample
 from tacit.privacy.votes import TeacherVotes
 from tacit.units import Unit
 
+READ_BYTES = 1 << 26
+"""Bytes of rows that a gradient's sample is read in at a time."""
+
 
 class Records:
     """Sealed records, and the policies of their units if these can be asked.
@@ -79,6 +82,16 @@ class Records:
         if summary is None:
             return {**reader.rows(units, part.rows_per_unit, part.rows, part.horizon), "replicate": replicate}
         return {**reader.summaries(summary, units, part.rows_per_unit), "replicate": replicate}
+
+    def samples(self, part: Sum) -> Iterator[Columns]:
+        """A fresh sample for every replicate, read so many units at a time that their rows stay below `READ_BYTES`."""
+        replicate, units = self._drawn(part)
+        reader = self.reader(part.reserve)
+        size = max(1, READ_BYTES // (reader.row_bytes * part.rows_per_unit * part.horizon))
+        for start in range(0, max(1, len(units)), size):
+            some = slice(start, start + size)
+            rows = reader.rows(units[some], part.rows_per_unit, part.rows, part.horizon)
+            yield {**rows, "replicate": replicate[some]}
 
     def _drawn(self, part: Sum) -> tuple[np.ndarray, np.ndarray]:
         """(replicate, unit) pairs, sorted: trial r * units + u decides about unit u in replicate r."""

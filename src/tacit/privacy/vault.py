@@ -122,7 +122,8 @@ class Vault(Paying):
         import torch
 
         from tacit.privacy.generator import secret_generator
-        from tacit.privacy.gradients import clipped_sum, require_unwatched
+        from tacit.privacy.gradients import clipped_sum
+        from tacit.privacy.model_checks import require_unwatched
 
         spec = run.sum_part(part)
         sizes = {sum(p.numel() for p in model.parameters() if p.requires_grad) for model in models}
@@ -140,14 +141,16 @@ class Vault(Paying):
         flat = flat.to(next(models[0].parameters()).device)
 
         def step() -> Tensor:
-            rows = self._records.sample(spec)
-            starts = np.searchsorted(rows["replicate"], np.arange(len(models) + 1)).tolist()
-            generator = secret_generator(self._noise)
-            for model, noisy, start, stop in zip(models, flat, starts, starts[1:], strict=False):
-                tensors = {name: torch.from_numpy(column[start:stop]) for name, column in rows.items()}
-                tensors |= objective.draw(generator, stop - start, spec.rows_per_unit)
-                tensors = {name: tensor.to(flat.device) for name, tensor in tensors.items()}
-                clipped_sum(model, objective.loss, tensors, spec.clip, add_to=noisy)
+            generator = None
+            for rows in self._records.samples(spec):
+                generator = generator or secret_generator(self._noise)
+                starts = np.searchsorted(rows["replicate"], np.arange(len(models) + 1)).tolist()
+                for model, noisy, start, stop in zip(models, flat, starts, starts[1:], strict=False):
+                    tensors = {name: torch.from_numpy(column[start:stop]) for name, column in rows.items()}
+                    tensors |= objective.draw(generator, stop - start, spec.rows_per_unit)
+                    tensors = {name: tensor.to(flat.device) for name, tensor in tensors.items()}
+                    shares = getattr(objective, "shares", None)
+                    clipped_sum(model, objective.loss, tensors, spec.clip, shares=shares, add_to=noisy)
             return flat
 
         return behind(part, step).div_(spec.expected(self.unit))

@@ -152,6 +152,8 @@ def test_plans_need_no_torch() -> None:
 def test_a_plan_for_people_fits_the_network_to_their_number_and_epsilon() -> None:
     many = Plan.for_people(population=10_000, epsilon=10.0)
     assert (many.rate, many.width, many.rows_per_unit) == (0.4, 128, 16)
+    begun = Plan.for_people(population=10_000, epsilon=10.0, pretraining=Pretraining(provenance="simulated"))
+    assert begun.learning_rate < many.learning_rate
     few = Plan.for_people(population=2_000, epsilon=10.0, rows_per_unit=32)
     assert (few.rate, few.width, few.rows_per_unit) == (1.0, 64, 32)
     unit = Unit("person", "add_or_remove", 2_000)

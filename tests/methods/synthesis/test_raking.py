@@ -51,7 +51,7 @@ def rows_of(observations: Any, actions: Any, mask: Any) -> dict[str, np.ndarray]
 def test_a_unit_adds_the_mean_of_its_rows_whatever_their_number() -> None:
     rows = rows_of([[0.1, 0.2, 0.9], [0.9, 0.0, 0.0]], [[0, 1, 1], [1, 0, 0]], [[True] * 3, [True, False, False]])
     added = Histograms(((HALVES,), (HALVES, ACTIONS)))(rows, None)
-    np.testing.assert_allclose(added, [[2 / 3, 1 / 3, 1 / 3, 1 / 3, 0, 1 / 3], [0, 1, 0, 0, 0, 1]])
+    np.testing.assert_allclose(added, np.array([[2, 1, 1, 1, 0, 1], [0, 3, 0, 0, 0, 3]]) / 3)
     assert (
         Histograms(((HALVES,),))(rows_of(np.zeros((1, 2)), np.zeros((1, 2)), np.zeros((1, 2), bool)), None).sum() == 0
     )
@@ -107,7 +107,7 @@ def test_settings_out_of_range_are_refused(change: dict[str, Any]) -> None:
 
 
 def test_the_noise_of_the_histograms_is_tied_to_that_of_the_gradients() -> None:
-    raking = dataclasses.replace(Raking.of(LINE), noise=3.0)
+    raking = Raking.of(LINE, noise=3.0)
     plan = synthesis.Plan(steps=100, rate=0.2, warmup=0, noise_multiplier=4.0, raking=raking)
     gradients, histograms = plan.parts()
     assert (histograms.name, histograms.steps, histograms.rate) == (PART, 1, 1.0)
@@ -128,6 +128,16 @@ def test_a_plan_without_raking_has_the_fields_and_the_id_that_it_always_had() ->
     assert "raking" not in public_fields(plan)
     assert "raking" in public_fields(dataclasses.replace(plan, raking=Raking.of(LINE)))
     assert plan_id(plan) == "ca1de2a4cba3ebcc"
+
+
+def test_very_many_units_are_met_in_samples() -> None:
+    few, many = (Raking.of(LINE, population=population) for population in (10_000, 1_000_000))
+    assert (few.steps, few.rate) == (1, 1.0)
+    assert (many.steps, many.rate) == (100, 0.01)
+    gradients = synthesis.Plan(noise_multiplier=4.0).parts()[0]
+    one, sampled = few.beside(gradients).noise_multiplier, many.beside(gradients).noise_multiplier
+    assert one is not None
+    assert sampled == pytest.approx(one / 10)  # the rate * sqrt(steps) of either
 
 
 def test_weights_bring_the_tables_to_their_goals() -> None:

@@ -15,6 +15,15 @@ from tacit.measure.report.content import (
     Score,
     histogram,
 )
+from tacit.measure.report.courses import (
+    Courses,
+    Drawing,
+    Plane,
+    course_scores,
+    drawn_lines,
+    drawn_ways,
+    lengths_and_returns,
+)
 from tacit.measure.report.evaluation import EvaluationReport
 from tacit.measure.report.evidence import Attack, Audit, Caught, Cost, Nearest
 from tacit.measure.report.experts import Consensus, ExpertsReport, Played, Votes
@@ -29,7 +38,9 @@ __all__ = [
     "Consensus",
     "Correlation",
     "Cost",
+    "Courses",
     "Curve",
+    "Drawing",
     "EvaluationReport",
     "ExpertsReport",
     "Histogram",
@@ -39,6 +50,7 @@ __all__ = [
     "Nearest",
     "Outcome",
     "Picture",
+    "Plane",
     "Played",
     "Points",
     "PolicyReport",
@@ -46,7 +58,11 @@ __all__ = [
     "Return",
     "Score",
     "Votes",
+    "course_scores",
+    "drawn_lines",
+    "drawn_ways",
     "histogram",
+    "lengths_and_returns",
     "picture",
     "render",
 ]

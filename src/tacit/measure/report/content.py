@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 from tacit.measure.fidelity import kolmogorov_smirnov
+from tacit.measure.report.courses import Courses
 from tacit.measure.report.evidence import Attack, Audit, Cost, Nearest
 
 Array = NDArray[np.float64]
@@ -144,6 +145,7 @@ class Report:
             protected rows are simulated: no person is in them), "public", or None if there are none. A report on
             private people's records has none: such figures would not be differentially private.
         map, scores, marginals, correlation, returns, curves: the sections; None or () leaves one out.
+        courses: trajectories as wholes.
         embedding: tables as points of one t-SNE picture.
         nearest: how near synthetic rows come to single records.
         audits, attacks: what was tried against the promise, with planted or simulated records.
@@ -166,6 +168,7 @@ class Report:
     correlation: Correlation | None = None
     returns: tuple[Return, ...] = ()
     curves: tuple[Curve, ...] = ()
+    courses: Courses | None = None
     embedding: tuple[Points, ...] = ()
     nearest: Nearest | None = None
     audits: tuple[Audit, ...] = ()
@@ -189,6 +192,7 @@ class Report:
             "correlation": self.correlation is not None and self.correlation.reference is not None,
             "returns": any(row.kind == "reference" for row in self.returns),
             "curves": any(curve.kind == "reference" for curve in self.curves),
+            "courses": self.courses is not None and self.courses.compared,
             "embedding": any(points.kind == "reference" for points in self.embedding),
             "nearest": self.nearest is not None,
             "attacks": bool(self.audits or self.attacks),

@@ -16,6 +16,7 @@ from markupsafe import Markup
 from tacit.errors import CertificateError
 from tacit.measure.report.charts import Line, line_chart
 from tacit.measure.report.content import Report
+from tacit.measure.report.courses_sections import courses
 from tacit.measure.report.evaluation import EvaluationReport
 from tacit.measure.report.evaluation_sections import answer
 from tacit.measure.report.evidence_sections import tried
@@ -25,7 +26,7 @@ from tacit.measure.report.learning import PolicyReport
 from tacit.measure.report.learning_sections import learned
 from tacit.measure.report.movement import MovementReport
 from tacit.measure.report.movement_sections import moved
-from tacit.measure.report.sections import likeness, usefulness
+from tacit.measure.report.sections import NAMES, likeness, usefulness
 from tacit.measure.report.svg import Axis, number, upward
 from tacit.privacy import certificate_consensus, power
 from tacit.privacy.events import event_from_json
@@ -64,7 +65,7 @@ def render(report: Report | EvaluationReport | PolicyReport | ExpertsReport | Mo
         template, own = "movement.html", {"heading": "h2", **moved(report)}
     else:
         template, own = "report.html", {"heading": "h1", **likeness(report), **usefulness(report), **tried(report)}
-        own["reference"] = report.reference
+        own |= {"reference": report.reference, **courses(report.courses, NAMES[report.reference])}
     return environment.get_template(template).render(
         **promise,
         **own,

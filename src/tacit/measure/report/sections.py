@@ -23,7 +23,7 @@ def likeness(report: Report) -> dict[str, Any]:
         "maps": _maps(report),
         "closeness": _table([score for score in report.scores if not score.public]),
         "world": _table([score for score in report.scores if score.public]),
-        "marginals": [_marginal(h) for h in report.marginals],
+        "marginals": [marginal(h) for h in report.marginals],
         "marginals_legend": legend,
         "correlations": _correlations(report, name),
     }
@@ -31,7 +31,7 @@ def likeness(report: Report) -> dict[str, Any]:
 
 def usefulness(report: Report) -> dict[str, Any]:
     """Returns and learning curves for the template."""
-    styles = _styles([(row.label, row.kind) for row in report.returns] + [(c.label, c.kind) for c in report.curves])
+    style_of = styles([(row.label, row.kind) for row in report.returns] + [(c.label, c.kind) for c in report.curves])
     evaluations = list(dict.fromkeys((row.agent, row.starts) for row in report.returns))
     charts = []
     for agent, starts in evaluations:
@@ -39,14 +39,14 @@ def usefulness(report: Report) -> dict[str, Any]:
         told = "; ".join(f"{r.label} {number(r.mean)} ({number(r.low)} to {number(r.high)})" for r in rows)
         shared = [np.array([r.low, r.mean, r.high]) for r in report.returns if r.agent == agent]
         chart = interval_chart(
-            [(r.label, styles[r.label], r.mean, r.low, r.high) for r in rows],
+            [(r.label, style_of[r.label], r.mean, r.low, r.high) for r in rows],
             title=f"Return, {_evaluation(agent, starts)}: {told}",
             x=span(report.return_unit, np.zeros(1), *shared),
         )
         charts.append({"label": _evaluation(agent, starts), "chart": chart})
     return {
         "returns": charts,
-        "curves": [_curves(report, agent, styles) for agent in dict.fromkeys(curve.agent for curve in report.curves)],
+        "curves": [_curves(report, agent, style_of) for agent in dict.fromkeys(curve.agent for curve in report.curves)],
         "return_columns": [*(_evaluation(*evaluation) for evaluation in evaluations), "Seeds"],
         "return_rows": [
             _return_row(report, label, evaluations) for label in dict.fromkeys(r.label for r in report.returns)
@@ -59,17 +59,17 @@ def _evaluation(agent: str, starts: str) -> str:
     return f"{agent}, from {starts}" if agent else f"From {starts}"
 
 
-def _curves(report: Report, agent: str, styles: dict[str, str]) -> dict[str, Any]:
+def _curves(report: Report, agent: str, style_of: dict[str, str]) -> dict[str, Any]:
     """The learning curves of one way to learn."""
     curves = [curve for curve in report.curves if curve.agent == agent]
     told = "; ".join(f"{curve.label} ends at {number(float(curve.mean[-1]))}" for curve in curves)
     chart = line_chart(
-        [Line(styles[c.label], c.steps, c.mean, c.low, c.high) for c in reversed(curves)],
+        [Line(style_of[c.label], c.steps, c.mean, c.low, c.high) for c in reversed(curves)],
         title=f"{agent or 'Return'} over training: {told}",
         x=span("training steps", *(c.steps for c in curves)),
         y=span(report.return_unit, *(part for c in curves for part in (c.low, c.high))),
     )
-    legend = [(curve.label, styles[curve.label]) for curve in curves]
+    legend = [(curve.label, style_of[curve.label]) for curve in curves]
     return {"label": f"{agent}, while training" if agent else "While training", "legend": legend, "chart": chart}
 
 
@@ -84,7 +84,7 @@ def _return_row(report: Report, label: str, evaluations: list[tuple[str, str]]) 
 def _maps(report: Report) -> list[dict[str, Any]]:
     if report.map is None:
         return []
-    styles = _styles([(panel.label, panel.kind) for panel in report.map.panels])
+    style_of = styles([(panel.label, panel.kind) for panel in report.map.panels])
     goal = None if report.map.goal is None else np.array(report.map.goal, dtype=np.float64)
     return [
         {
@@ -92,7 +92,7 @@ def _maps(report: Report) -> list[dict[str, Any]]:
             "note": f"{len(panel.positions):,} rows",
             "chart": map_chart(
                 np.asarray(panel.positions, dtype=np.float64),
-                styles[panel.label],
+                style_of[panel.label],
                 title=f"{panel.label}: positions of {len(panel.positions):,} rows in the maze",
                 cells=report.map.cells,
                 origin=report.map.origin,
@@ -133,11 +133,14 @@ def _score(score: Score, ceiling: bool, others: list[str]) -> dict[str, Any]:
     return {"label": score.measure, "note": score.meaning, "kind": "", "cells": cells}
 
 
-def _marginal(item: Histogram) -> dict[str, Any]:
+def marginal(item: Histogram, counted: str = "rows") -> dict[str, Any]:
+    """A labelled chart of one distribution, and what is counted in it."""
     similarity = "" if item.similarity is None else f"1 − KS = {item.similarity:.3f}"
     title = f"Distribution of {item.column}" + (f", {similarity}" if similarity else "")
     label = f"{item.column}, {item.unit}" if item.unit else item.column
-    chart = histogram_chart(item.edges, item.reference, item.synthetic, title=title, x_label=label)
+    chart = histogram_chart(
+        item.edges, item.reference, item.synthetic, title=title, x_label=label, y_label=f"{counted}, %"
+    )
     return {"label": item.column, "note": similarity, "chart": chart}
 
 
@@ -160,11 +163,11 @@ def _correlations(report: Report, name: str) -> list[dict[str, Any]]:
     ]
 
 
-def _styles(series: list[tuple[str, Kind]]) -> dict[str, str]:
+def styles(series: list[tuple[str, Kind]]) -> dict[str, str]:
     """A style for each label: the kind itself, or the next of the four styles of controls."""
-    styles: dict[str, str] = {}
+    found: dict[str, str] = {}
     for label, kind in series:
-        if label not in styles:
-            controls = sum(style.startswith("control") for style in styles.values())
-            styles[label] = kind if kind != "control" else f"control-{controls % 4}"
-    return styles
+        if label not in found:
+            controls = sum(style.startswith("control") for style in found.values())
+            found[label] = kind if kind != "control" else f"control-{controls % 4}"
+    return found

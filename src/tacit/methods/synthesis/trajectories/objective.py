@@ -1,0 +1,115 @@
+"""What is trained behind the doors: the loss of a unit's fragments, and that of its episodes' first observations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from tacit.methods.synthesis.diffusion import Denoiser, draw, row_losses
+from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.networks import ResidualMLP
+from tacit.methods.synthesis.trajectories.autoregressive import RowByRow
+from tacit.methods.synthesis.trajectories.diffusion import FragmentDenoiser
+from tacit.methods.synthesis.trajectories.fragments import FragmentEncoder
+from tacit.methods.synthesis.trajectories.plan import Plan
+
+FragmentModel = FragmentDenoiser | RowByRow
+
+
+@dataclass(frozen=True)
+class FragmentLoss:
+    """Mean loss of a unit's rows, and of how its fragments end: a pure function of that unit's rows and draws."""
+
+    codec: FragmentEncoder
+    noise_draws: int
+    P_mean: float
+    P_std: float
+    ending_weight: float
+
+    @classmethod
+    def of(cls, plan: Plan, codec: FragmentEncoder) -> FragmentLoss:
+        """The plan's; where rows are drawn one by one there is no noise."""
+        draws = 0 if plan.network == "autoregressive" else plan.noise_draws
+        return cls(codec, draws, plan.P_mean, plan.P_std, plan.ending_weight)
+
+    def draw(self, generator: torch.Generator, units: int, rows_per_unit: int) -> dict[str, Tensor]:
+        """Independent between units: `sigma` [U, L, K], `noise` [U, L, K, H, S], `spread` [U, L, H + 2, ...]."""
+        horizon, size = self.codec.horizon, self.codec.step_size
+        sigma = draw(
+            generator,
+            units,
+            rows_per_unit,
+            encoder=self.codec.encoder,
+            noise_draws=self.noise_draws,
+            P_mean=self.P_mean,
+            P_std=self.P_std,
+        )["sigma"]
+        spread = (units, rows_per_unit, horizon + 2, self.codec.encoder.bounded_size)
+        return {
+            "sigma": sigma,
+            "noise": _normal((*sigma.shape, horizon, size), generator),
+            "spread": _normal(spread, generator),
+        }
+
+    def loss(self, model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
+        """One loss a unit, [U], of fragments [U, L, H + 2, ...]: 0 for a unit without a row that counts."""
+        assert isinstance(model, FragmentDenoiser | RowByRow)
+        condition, clean, mask = self.codec.cut(rows, rows["spread"])
+        clean = rows.get("clean", clean)  # what curiosity put in the place of public rows
+        units = len(mask)
+        flat = condition.map(lambda tensor: tensor.flatten(0, 1))
+        sigma, noise = rows["sigma"].flatten(0, 1), rows["noise"].flatten(0, 1)
+        steps = model.step_losses(flat, clean.flatten(0, 1), sigma, noise)
+        ends = cross_entropy(model.network.endings(flat), flat.ending, reduction="none")
+        rows_loss = _mean(steps.view(units, -1), mask.flatten(1))
+        return rows_loss + self.ending_weight * _mean(ends.view(units, -1), mask.any(-1))
+
+
+@dataclass(frozen=True)
+class StartLoss:
+    """EDM's denoising loss of the observations that a unit's episodes begin with."""
+
+    encoder: Encoder
+    P_mean: float
+    P_std: float
+
+    def draw(self, generator: torch.Generator, units: int, rows_per_unit: int) -> dict[str, Tensor]:
+        """As `diffusion.draw`, with noise for the observation alone."""
+        return draw(
+            generator, units, rows_per_unit, encoder=self.encoder, noise_draws=1, P_mean=self.P_mean, P_std=self.P_std
+        )
+
+    def loss(self, model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
+        """One loss a unit, [U], of its first rows [U, R, ...] where `starts` [U, R] is True."""
+        assert isinstance(model, Denoiser)
+        size = self.encoder.spec.observation.size
+        clean = self.encoder.encode(rows, rows["spread"])[..., :size]
+        losses = row_losses(model, clean, rows["sigma"], rows["noise"][..., :size])
+        return _mean(losses, rows["starts"] & rows["mask"])
+
+
+def fragment_model(plan: Plan, encoder: Encoder) -> FragmentModel:
+    """The plan's model of fragments, with random weights."""
+    codec = FragmentEncoder(encoder, plan.horizon, plan.longest)
+    return RowByRow(plan, codec) if plan.network == "autoregressive" else FragmentDenoiser(plan, codec)
+
+
+def start_model(plan: Plan, encoder: Encoder) -> Denoiser:
+    """The plan's model of first observations, with random weights."""
+    size = encoder.spec.observation.size
+    network = ResidualMLP(size, width=plan.start_width, depth=plan.start_depth, harmonics=2, embedding=plan.start_width)
+    return Denoiser(encoder, network)
+
+
+def _normal(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return torch.randn(shape, generator=generator, device=generator.device)
+
+
+def _mean(values: Tensor, mask: Tensor) -> Tensor:
+    """[U] means of values [U, N] over the mask [U, N]; 0 over nothing."""
+    counted = mask.to(values.dtype)
+    return (values * counted).sum(1) / counted.sum(1).clamp(min=1)

@@ -1,0 +1,266 @@
+"""The public parameters of the synthesis of whole trajectories: everything that is decided before a record is read."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, get_args
+
+from tacit.errors import PlanError
+from tacit.methods.synthesis.raking import Raking
+from tacit.methods.synthesis.settings import (
+    Curiosity,
+    Pretraining,
+    Sampler,
+    Schedule,
+    optimiser,
+    positive,
+    scheduled,
+    whole,
+)
+from tacit.privacy import parts
+from tacit.privacy import plan as plans
+from tacit.privacy.parts import PoissonSum
+from tacit.units import Unit
+
+Network = Literal["transformer", "unet", "autoregressive"]
+Tokens = Literal["rows", "components"]
+
+FRAGMENTS, STARTS = "fragments", "starts"
+"""Names of the plan's two parts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(plans.Promising):
+    """PrivORL-j: a conditional diffusion model of fragments, stitched to trajectories; a unit is a person's whole data.
+
+    Two small models are trained, both by noisy sums over Poisson samples of units: where episodes start, from the first
+    row of each unit, and how they go on, from L fragments of H rows that are drawn inside the unit in every step. What
+    a unit adds to a sum is the gradient of its mean loss, clipped once, however much data the unit owns.
+
+    The defaults were chosen on public maze layouts alone; `Plan.paper` gives the paper's own sizes.
+
+    Args:
+        steps: number T of noisy gradients of the model of fragments.
+        start_steps: of the model of first observations.
+        rate: probability with which each unit of the population joins a step (Poisson sampling).
+        clip: bound C on the L2 norm of one unit's gradient. With Adam its value is immaterial once every unit is
+            clipped; only the noise multiplier matters.
+        noise_multiplier: standard deviation of the noise over `clip`; None until the plan is calibrated.
+        fragments_per_unit: fragments L of one unit in a step, at least 1. Costs time, no privacy.
+        horizon: rows H of a fragment.
+        noise_draws: noise multiplicity K: (sigma, eps) pairs a fragment, averaged before the clip.
+        start_rows: among how many of a unit's first rows its episodes' first ones are looked for; 1 is the first
+            episode's alone.
+        longest: public number of steps after which a sampled trajectory is cut off.
+        network: `transformer` or `unet` (PrivORL-j-U), which denoise fragments, or `autoregressive` (the baseline
+            DP-Transformer), which draws a fragment row by row.
+        tokens: `rows`, or `components` (the paper: five tokens a row, with five of the condition and one of the noise).
+        rows_per_token: how many rows make a token; a divisor of the horizon, and 1 with `components` or where rows are
+            drawn one by one.
+        width, depth, heads, harmonics: of the network of fragments (`networks.py`); `harmonics` octaves of Fourier
+            features of the state in which a row begins.
+        start_width, start_depth: of the residual MLP of first observations.
+        mixture: normals a row in the `autoregressive` network.
+        ending_weight: weight of the loss of the endings beside that of the rows.
+        learning_rate, warmup, schedule, betas: Adam on the noisy gradients (post-processing).
+        start_learning_rate: of the model of first observations.
+        ema, ema_every: exponential moving average of the weights; the released models are the averages.
+        P_mean, P_std: log-normal law of the training noise level of both models.
+        sampler: how fragments and first observations are drawn.
+        pretraining: public pre-training on trajectories, or None.
+        raking: noisy histograms of the units' rows, released after the last gradient, under which candidate
+            trajectories are weighted; None for none.
+        unit, epsilon, delta: the promise; None until the plan is calibrated.
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    method: ClassVar[str] = "synthesis of trajectories (PrivORL-j)"
+    source: ClassVar[str] = "PrivORL: Differentially Private Synthetic Dataset for Offline Reinforcement Learning"
+
+    steps: int = 100
+    start_steps: int = 50
+    rate: float = 0.4
+    clip: float = 0.05
+    noise_multiplier: float | None = None
+    fragments_per_unit: int = 4
+    horizon: int = 32
+    noise_draws: int = 1
+    start_rows: int = 1
+    longest: int = 1_000
+    network: Network = "transformer"
+    tokens: Tokens = "rows"
+    rows_per_token: int = 4
+    width: int = 64
+    depth: int = 2
+    heads: int = 4
+    harmonics: int = 3
+    start_width: int = 64
+    start_depth: int = 2
+    mixture: int = 8
+    ending_weight: float = 0.1
+    learning_rate: float = 5e-3
+    start_learning_rate: float = 1e-2
+    warmup: int = 5
+    schedule: Schedule = "cosine"
+    betas: tuple[float, float] = (0.9, 0.99)
+    ema: float = 0.95
+    ema_every: int = 1
+    P_mean: float = 0.0
+    P_std: float = 1.4
+    sampler: Sampler = field(default_factory=lambda: Sampler(sigma_max=40.0))
+    pretraining: Pretraining | None = None
+    raking: Raking | None = None
+    unit: Unit | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        parts.check(
+            "fragments_per_unit", self.fragments_per_unit, self.fragments_per_unit >= 1, "at least one fragment a unit"
+        )
+        whole(fragments_per_unit=self.fragments_per_unit, steps=self.steps, start_steps=self.start_steps)
+        whole(horizon=self.horizon, longest=self.longest, noise_draws=self.noise_draws, start_rows=self.start_rows)
+        whole(rows_per_token=self.rows_per_token, width=self.width, depth=self.depth, heads=self.heads)
+        whole(start_width=self.start_width, start_depth=self.start_depth, mixture=self.mixture)
+        whole(ema_every=self.ema_every)
+        self.parts()
+        parts.check("network", self.network, self.network in get_args(Network), " or ".join(get_args(Network)))
+        parts.check("tokens", self.tokens, self.tokens in get_args(Tokens), " or ".join(get_args(Tokens)))
+        parts.check("harmonics", self.harmonics, self.harmonics in range(9), "a whole number from 0 to 8")
+        fits = self.horizon % self.rows_per_token == 0
+        parts.check("rows_per_token", self.rows_per_token, fits, "a divisor of the horizon")
+        single = self.rows_per_token == 1 or (self.tokens == "rows" and self.network != "autoregressive")
+        parts.check("rows_per_token", self.rows_per_token, single, "1 with components or an autoregressive network")
+        rows = self.tokens == "rows" or self.network == "transformer"
+        parts.check("tokens", self.tokens, rows, "rows, unless the network is a transformer")
+        halved = self.network != "unet" or self.horizon // self.rows_per_token % 4 == 0
+        parts.check("horizon", self.horizon, halved, "four tokens or a multiple: a U-Net halves them twice")
+        split = self.network == "unet" or (self.width % self.heads == 0)
+        parts.check("heads", self.heads, split, "a divisor of the width")
+        positive(learning_rate=self.learning_rate, start_learning_rate=self.start_learning_rate, P_std=self.P_std)
+        parts.check("ending_weight", self.ending_weight, self.ending_weight > 0, "a number > 0")
+        parts.check("P_mean", self.P_mean, math.isfinite(self.P_mean), "a finite number")
+        optimiser(min(self.steps, self.start_steps), self.warmup, self.schedule, self.betas, self.ema)
+        inner = None if self.pretraining is None else self.pretraining.curiosity
+        known = inner is None or (inner.mode == "replace" and self.network != "autoregressive")
+        parts.check("curiosity", inner, known, "replace, with a network that denoises")
+        if self.epsilon is not None:
+            parts.check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
+        if self.unit is not None and self.delta is not None:
+            plans.check_delta(self.delta, self.unit)
+
+    @classmethod
+    def paper(cls, *, population: int, provenance: str | None = None) -> Plan:
+        """The paper's network and optimiser (its appendix F), under a promise that is kept.
+
+        Of the authors' code stay: fragments of 32 rows, at most 32 of one trajectory, a batch of 32 trajectories, 391
+        updates, six layers of four heads and width 256 over 6 + 5 H tokens, Adam with 2e-4, and 489 public updates.
+        The noise is EDM's instead of 200 levels of a variance-preserving process.
+
+        Args:
+            population: public number of units; gives the rate 32/population.
+            provenance: of the public trajectories; None is without pre-training.
+
+        Raises:
+            PlanError: a population below 32.
+        """
+        parts.check("population", population, population >= 32, "at least one batch of 32")
+        pretraining = None
+        if provenance is not None:
+            pretraining = Pretraining(
+                provenance=provenance,
+                steps=489,
+                batch=1_024,
+                learning_rate=2e-4,
+                warmup=0,
+                schedule="constant",
+                ema=0.995,
+                curiosity=Curiosity(sampler_steps=32),
+            )
+        return cls(
+            steps=391,
+            rate=32 / population,
+            clip=1.0,
+            fragments_per_unit=32,
+            tokens="components",
+            rows_per_token=1,
+            width=256,
+            depth=6,
+            heads=4,
+            harmonics=0,
+            learning_rate=2e-4,
+            warmup=0,
+            schedule="constant",
+            betas=(0.9, 0.999),
+            ema=0.995,
+            sampler=dataclasses.replace(Sampler.paper(), steps=100),
+            pretraining=pretraining,
+        )
+
+    def parts(self) -> tuple[PoissonSum, ...]:
+        """Every touch of private rows: noisy sums of clipped gradients, of first rows and of fragments; histograms.
+
+        A fragment is drawn with the row before it, its condition, and the row behind it, which tells whether it is the
+        episode's last.
+        """
+        same: dict[str, Any] = {
+            "rate": self.rate,
+            "clip": self.clip,
+            "noise_multiplier": self.noise_multiplier,
+        }
+        starts = PoissonSum(name=STARTS, steps=self.start_steps, rows="first", rows_per_unit=self.start_rows, **same)
+        fragments = PoissonSum(
+            name=FRAGMENTS,
+            steps=self.steps,
+            rows_per_unit=self.fragments_per_unit,
+            horizon=self.horizon + 2,
+            **same,
+        )
+        return (starts, fragments) if self.raking is None else (starts, fragments, self.raking.beside(fragments))
+
+    def __str__(self) -> str:
+        """The promise in plain words, and whether fragments are longer than any trajectory."""
+        promise = super().__str__()
+        if self.horizon <= self.longest:
+            return promise
+        padded = f"Fragments of {self.horizon:,} rows are longer than every trajectory ({self.longest:,} steps):"
+        return f"{promise}\n{padded} the rest is padding, which costs time; choose a shorter horizon."
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Plan:
+        """The plan that `privacy.plan.public_fields` wrote.
+
+        Raises:
+            PlanError: a field is unknown or out of range.
+        """
+        try:
+            values = dict(fields) | {"betas": tuple(fields["betas"]), "sampler": Sampler(**fields["sampler"])}
+            if fields["pretraining"] is not None:
+                inner = dict(fields["pretraining"]) | {"betas": tuple(fields["pretraining"]["betas"])}
+                if inner["curiosity"] is not None:
+                    inner["curiosity"] = Curiosity(**inner["curiosity"])
+                values["pretraining"] = Pretraining(**inner)
+            if fields["raking"] is not None:
+                values["raking"] = Raking.from_json(fields["raking"])
+            if fields["unit"] is not None:
+                values |= {"unit": Unit(**fields["unit"]), "epsilon": float(fields["epsilon"])}
+            return cls(**values)
+        except (KeyError, TypeError) as error:
+            raise PlanError(
+                "a field is missing or unknown",
+                where="trajectories.Plan.from_json",
+                expected="the fields of this version's plan",
+                remedy="use the version of tacit that wrote it",
+            ) from error
+
+    def learning_rate_at(self, part: str, step: int) -> float:
+        """The learning rate of a part's step: linear warm-up, then cosine to zero or constant."""
+        peak, steps = (
+            (self.start_learning_rate, self.start_steps) if part == STARTS else (self.learning_rate, self.steps)
+        )
+        return scheduled(peak, step, steps, self.warmup, self.schedule)

@@ -1,0 +1,235 @@
+"""Training on public trajectories, before any private row is read."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tacit.data.spec import Box, PublicSpec
+from tacit.errors import DataError, PlanError
+from tacit.hardware import torch_device
+from tacit.methods.synthesis.curiosity import NoveltyScore
+from tacit.methods.synthesis.diffusion import Denoiser
+from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.networks import MovingAverage, load_parameters
+from tacit.methods.synthesis.pretraining import Progress
+from tacit.methods.synthesis.settings import Curiosity, Pretraining, scheduled
+from tacit.methods.synthesis.trajectories.fragments import windows
+from tacit.methods.synthesis.trajectories.objective import (
+    FragmentLoss,
+    FragmentModel,
+    StartLoss,
+    fragment_model,
+    start_model,
+)
+from tacit.methods.synthesis.trajectories.plan import Plan
+
+if TYPE_CHECKING:
+    from tacit.data.trajectories import Trajectories
+
+Rows = dict[str, Tensor]
+
+LEAST_STEP = 1e-6
+"""Smallest typical step, as a share of the range: of columns that never change."""
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A starting point that owes nothing to private data.
+
+    Args:
+        encoder: the public constants of the encoding.
+        starts, fragments: averaged parameters of the two models' networks, on the CPU.
+        provenance: where the public trajectories came from; "none" when there were none.
+    """
+
+    encoder: Encoder
+    starts: Mapping[str, Tensor]
+    fragments: Mapping[str, Tensor]
+    provenance: str
+
+    def models(self, plan: Plan) -> tuple[Denoiser, FragmentModel]:
+        """Fresh models of first observations and of fragments with these weights.
+
+        Raises:
+            PlanError: the weights are those of networks of other sizes than the plan's.
+        """
+        models = start_model(plan, self.encoder), fragment_model(plan, self.encoder)
+        for model, weights in zip(models, (self.starts, self.fragments), strict=True):
+            own = {name: value.shape for name, value in model.network.named_parameters()}
+            if own != {name: value.shape for name, value in weights.items()}:
+                raise PlanError(
+                    "the pre-trained weights are those of another network",
+                    where="trajectories.Pretrained.models",
+                    expected="the sizes of this plan's networks and the columns of this spec",
+                    remedy="pre-train with the plan that is fine-tuned",
+                )
+            load_parameters(model.network, weights)
+        return models
+
+
+def public_encoder(spec: PublicSpec, public: Trajectories) -> Encoder:
+    """An encoder whose constants come from public trajectories, the typical steps among them.
+
+    These are root mean squares, in the place of those that the spec may declare: a physical limit of a step is often
+    far above what is usual, and whatever is small beside its scale is lost in the model's error. A column that changes
+    by a constant, such as the number of a visit, has a scale too.
+
+    Args:
+        spec: the public bounds of the private data.
+        public: of nobody who is among the private ones.
+    """
+    declared = spec
+    if isinstance(spec.observation, Box):
+        columns = public.columns
+        change = np.subtract(columns["next_observations"], columns["observations"], dtype=np.float64)
+        least = LEAST_STEP * np.subtract(spec.observation.high, spec.observation.low)
+        steps = np.maximum(np.sqrt(np.square(change).mean(axis=0)), least)
+        declared = dataclasses.replace(spec, difference=tuple(steps.tolist()))
+    return dataclasses.replace(Encoder.from_public(declared, public.columns), spec=spec)
+
+
+def pretrain(
+    plan: Plan,
+    encoder: Encoder,
+    public: Trajectories | None,
+    *,
+    seed: int,
+    progress: Progress | None = None,
+    device: str = "cpu",
+) -> Pretrained:
+    """Train on public trajectories as `plan.pretraining` says; with None, return random weights.
+
+    Args:
+        plan: its networks, noise law and pre-training.
+        encoder: the public constants, of the private data's own bounds (`public_encoder`).
+        public: whole trajectories of nobody who is among the private ones; None without pre-training.
+        seed: of the weights, the batches and the noise. Public: no private row is involved.
+        progress: called after each step of the model of fragments.
+        device: where the networks are trained.
+
+    Raises:
+        DataError: the plan pre-trains and there are no trajectories, or the other way round, or their observations or
+            actions have other shapes than the private ones.
+        HardwareError: there is no such device.
+        SealedError: the trajectories are sealed in a vault.
+    """
+    config, where = plan.pretraining, torch_device(device, where="trajectories.pretrain")
+    if (config is None) != (public is None):
+        raise _bad("public trajectories and plan.pretraining do not go together", "both, or neither")
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        starts, fragments = start_model(plan, encoder).to(where), fragment_model(plan, encoder).to(where)
+    provenance = "none"
+    if config is None or public is None:
+        averages = [MovingAverage(model.network, decay=0.0).state() for model in (starts, fragments)]
+    else:
+        spaces = [(spec.observation.size, spec.action.size) for spec in (public.spec, encoder.spec)]
+        if spaces[0] != spaces[1]:
+            raise _bad("the public trajectories have other shapes than the private data", "one set of columns for both")
+        generator, provenance = torch.Generator().manual_seed(seed), config.provenance
+        objective, begins = FragmentLoss.of(plan, fragments.codec), StartLoss(encoder, plan.P_mean, plan.P_std)
+        batches = _fragments(public, plan, config, objective, generator)
+        if config.curiosity is not None:
+            batches = _curious(batches, fragments, objective, plan, config.curiosity, generator)
+        averages = [
+            _train(starts, begins, _starts(public, config, begins, generator), config, None),
+            _train(fragments, objective, batches, config, progress),
+        ]
+    return Pretrained(encoder, averages[0], averages[1], provenance)
+
+
+def _train(
+    model: Denoiser | FragmentModel,
+    objective: StartLoss | FragmentLoss,
+    batches: Iterable[Rows],
+    config: Pretraining,
+    progress: Progress | None,
+) -> dict[str, Tensor]:
+    """AdamW on batches of public rows; the averaged weights."""
+    network: nn.Module = model.network
+    device = next(network.parameters()).device
+    average = MovingAverage(network, decay=config.ema, every=config.ema_every)
+    optimizer = torch.optim.AdamW(
+        network.parameters(), lr=config.learning_rate, betas=config.betas, weight_decay=config.weight_decay, fused=True
+    )
+    for step, rows in zip(range(config.steps), batches, strict=False):
+        optimizer.param_groups[0]["lr"] = scheduled(
+            config.learning_rate, step, config.steps, config.warmup, config.schedule
+        )
+        loss = objective.loss(model, {name: tensor.to(device) for name, tensor in rows.items()}).mean()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(network.parameters(), config.clip)
+        optimizer.step()
+        average.update(network)
+        if progress is not None:
+            progress(step + 1, config.steps, loss.item())
+    return average.state()
+
+
+def _fragments(
+    public: Trajectories, plan: Plan, config: Pretraining, objective: FragmentLoss, generator: torch.Generator
+) -> Iterator[Rows]:
+    """Batches of random fragments as units of one fragment each, [B, 1, H + 2, ...], with their draws."""
+    columns, episodes = public.columns, public.episodes
+    while True:
+        chosen = torch.randint(int(episodes[-1]), (config.batch,), generator=generator).numpy()
+        rows = windows(columns, episodes, chosen, plan.horizon + 2)
+        rows = {name: tensor[:, None] for name, tensor in rows.items()}
+        yield rows | objective.draw(generator, config.batch, 1)
+
+
+def _starts(
+    public: Trajectories, config: Pretraining, objective: StartLoss, generator: torch.Generator
+) -> Iterator[Rows]:
+    """Batches of random episodes' first rows, [B, 1, ...], with their draws."""
+    columns, first = public.columns, public.episodes[:-1]
+    there = torch.ones(config.batch, 1, dtype=torch.bool)
+    while True:
+        chosen = first[torch.randint(len(first), (config.batch,), generator=generator).numpy()]
+        rows = {name: torch.from_numpy(np.asarray(column)[chosen])[:, None] for name, column in columns.items()}
+        yield rows | {"mask": there, "starts": there} | objective.draw(generator, config.batch, 1)
+
+
+def _curious(
+    batches: Iterator[Rows],
+    model: FragmentModel,
+    objective: FragmentLoss,
+    plan: Plan,
+    settings: Curiosity,
+    generator: torch.Generator,
+) -> Iterator[Rows]:
+    """The paper's curiosity on fragments: the most novel generated ones take the place of real ones.
+
+    Each is generated under the condition of a real one and replaces that one. Its novelty is the mean over its rows.
+    """
+    codec, sampler = model.codec, dataclasses.replace(plan.sampler, steps=settings.sampler_steps)
+    device = next(model.parameters()).device
+    novelty = NoveltyScore(codec.step_size, learning_rate=settings.learning_rate, generator=generator, device=device)
+    for rows in batches:
+        on_device = {name: tensor.to(device) for name, tensor in rows.items()}
+        condition, clean, mask = codec.cut(on_device, on_device["spread"])
+        flat, there = condition.map(lambda tensor: tensor[:, 0]), mask[:, 0]
+        steps = model.sample_steps(flat, sampler, generator)
+        score = (novelty.score(steps) * there).sum(1) / there.sum(1).clamp(min=1)
+        novelty.update(steps[there])
+        count = int(settings.rate * len(score))
+        taken = score.topk(count).indices
+        clean[taken, 0] = steps[taken]
+        yield rows | {"clean": clean}
+
+
+def _bad(what: str, expected: str) -> DataError:
+    return DataError(
+        what,
+        where="trajectories.pretrain",
+        expected=expected,
+        remedy="pass the trajectories that plan.pretraining declares, or pretraining=None without any",
+    )

@@ -1,0 +1,123 @@
+"""The released synthesizer of trajectories: public weights that are sampled from at no further cost."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tacit.hardware import torch_device
+from tacit.methods.synthesis.diffusion import Denoiser
+from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.histograms import resampled
+from tacit.methods.synthesis.settings import Sampler, whole
+from tacit.methods.synthesis.trajectories.diffusion import chains
+from tacit.methods.synthesis.trajectories.objective import FragmentModel
+from tacit.methods.synthesis.trajectories.plan import Plan
+from tacit.methods.synthesis.trajectories.pretraining import Pretrained
+from tacit.methods.synthesis.trajectories.stitching import Stitched, stitch
+from tacit.methods.synthesis.trajectories.weighting import picked, weights_of
+
+if TYPE_CHECKING:
+    from tacit.data.trajectories import Trajectories
+
+BATCH = 2_000
+"""Trajectories that are stitched at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Synthesizer:
+    """Models of first observations and of fragments that have left the vault.
+
+    Args:
+        plan: the public parameters they were trained with.
+        encoder: the public constants of their rows.
+        starts, fragments: the averaged parameters of their networks, by name.
+        histograms: the released tables of `plan.raking`, one after another; None where the plan has none, or where an
+            interruption lost them after they were paid for: then trajectories are not weighted.
+    """
+
+    plan: Plan
+    encoder: Encoder
+    starts: Mapping[str, Tensor]
+    fragments: Mapping[str, Tensor]
+    histograms: NDArray[np.float64] | None = None
+
+    def models(self) -> tuple[Denoiser, FragmentModel]:
+        """The models of first observations and of fragments with their released weights."""
+        return Pretrained(self.encoder, self.starts, self.fragments, "released").models(self.plan)
+
+    def sample_trajectories(
+        self, count: int, *, seed: int, sampler: Sampler | None = None, device: str = "cpu"
+    ) -> Stitched:
+        """`count` trajectories as columns of raw units inside the public bounds.
+
+        They are independent, or, with released histograms, trajectories of a larger sample that are drawn by their
+        weights (`weighting.py`), so that some occur repeatedly.
+
+        Args:
+            count: how many trajectories; at least 1.
+            seed: of the sampling; public, since sampling is post-processing.
+            sampler: another sampler than the plan's.
+            device: where the networks run. A seed gives the same random numbers everywhere; rows differ by rounding.
+
+        Raises:
+            HardwareError: there is no such device.
+            PlanError: there is nothing to sample, or the model gives values that are not finite.
+        """
+        whole(count=count)
+        generator = torch.Generator().manual_seed(seed)
+        where = torch_device(device, where="Synthesizer.sample_trajectories")
+        sampler, raking = sampler or self.plan.sampler, self.plan.raking
+        if raking is None or self.histograms is None:
+            return self._stitched(count, 0, sampler, generator, where)
+        assert self.plan.unit is not None
+        found = self._stitched(2 * count, raking.pool, sampler, generator, where)
+        weights = weights_of(raking, self.histograms, self.plan.parts()[-1], self.plan.unit, found)
+        return picked(found, resampled(weights, count, np.random.default_rng(seed)))
+
+    def _stitched(
+        self, count: int, rows: int, sampler: Sampler, generator: torch.Generator, device: torch.device
+    ) -> Stitched:
+        """Independent trajectories, at least so many, with at least so many rows in all."""
+        starts, fragments = self.models()
+        starts.to(device), fragments.to(device)
+        parts: list[Stitched] = []
+        while count > 0 or rows > 0:
+            size = min(BATCH, count) if count > 0 else BATCH
+            first = chains(starts, (size, fragments.codec.state_size), sampler, generator, device)
+            parts.append(stitch(fragments, fragments.codec.seen(first), sampler, generator))
+            count, rows = count - size, rows - int(parts[-1].episodes[-1])
+        return _together(parts)
+
+    def sample(self, count: int, *, seed: int = 0, sampler: Sampler | None = None, device: str = "cpu") -> Trajectories:
+        """`count` independent trajectories as a data set that belongs to nobody, one unit a trajectory."""
+        return as_trajectories(self.sample_trajectories(count, seed=seed, sampler=sampler, device=device), self.encoder)
+
+
+def as_trajectories(stitched: Stitched, encoder: Encoder) -> Trajectories:
+    """Sampled trajectories as a data set; propensities are not synthesised: no behaviour policy chose these actions."""
+    from tacit.data.trajectories import Trajectories
+
+    owner = np.repeat(np.arange(len(stitched.episodes) - 1), np.diff(stitched.episodes))
+    columns: dict[str, Any] = stitched.columns
+    spec = dataclasses.replace(encoder.spec, propensities=False)
+    return Trajectories.from_arrays(**columns, unit_ids=owner, episode_ids=owner, spec=spec, simulated=True)
+
+
+def _together(parts: list[Stitched]) -> Stitched:
+    offsets = np.cumsum([0, *(part.episodes[-1] for part in parts)])
+    names = parts[0].columns
+    return Stitched(
+        columns={name: np.concatenate([part.columns[name] for part in parts]) for name in names},
+        episodes=np.concatenate(
+            [[0], *(part.episodes[1:] + offset for part, offset in zip(parts, offsets, strict=False))]
+        ),
+        seams=np.concatenate([part.seams + offset for part, offset in zip(parts, offsets, strict=False)]),
+    )

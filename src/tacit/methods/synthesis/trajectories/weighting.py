@@ -1,0 +1,68 @@
+"""Weights of whole trajectories under which their rows agree with released histograms.
+
+A trajectory lies in many cells at once, so that proportional fitting of rows does not apply. Its weights are those of
+the maximum-entropy law with the right means (Csiszar 1975, doi:10.1214/aop/1176996454): exponential in its own mean
+histograms, with a penalty that leaves them as far from the noisy ones as the noise is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import logsumexp, softmax
+
+from tacit.methods.synthesis.baselines.counts import simplex
+from tacit.methods.synthesis.histograms import Floats, codes_of, shrunk
+from tacit.methods.synthesis.raking import Raking
+from tacit.methods.synthesis.trajectories.stitching import Stitched
+from tacit.privacy.parts import PoissonSum
+from tacit.units import Unit
+
+STEPS = 100
+"""Of L-BFGS at most."""
+LEAST_DEVIATION = 1e-4
+"""Histograms need not agree better than this."""
+
+
+def weights_of(raking: Raking, released: Floats, part: PoissonSum, unit: Unit, stitched: Stitched) -> Floats:
+    """Weights [E], adding up to 1, of trajectories.
+
+    Args:
+        raking: the tables.
+        released: [sum of `raking.sizes`], as of `Raking.weights`: means over units of the mean one-hot vectors of each
+            unit's rows. Every trajectory stands for a unit here.
+        part: the touch that they were released by; unit: whom it protects.
+        stitched: E candidate trajectories.
+    """
+    lengths = np.diff(stitched.episodes)
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    tables, deviation = raking.shares(released, part, unit)
+    own, goals = [], []
+    for code, size, table in zip(codes_of(raking.tables, stitched.columns), raking.sizes, tables, strict=True):
+        flat = np.bincount(owners * size + code, 1 / lengths[owners], len(lengths) * size)
+        own.append(flat.reshape(len(lengths), size).astype(np.float32))
+        goals.append(simplex(shrunk(table, own[-1].mean(axis=0, dtype=np.float64), deviation), 1.0))
+    return tilted(np.concatenate(own, axis=1), np.concatenate(goals), max(deviation, LEAST_DEVIATION))
+
+
+def tilted(own: NDArray[np.float32], goal: Floats, deviation: float) -> Floats:
+    """Weights [E] proportional to exp(own @ slopes), whose mean of `own` [E, B] is `goal` [B] up to the deviation."""
+
+    def dual(slopes: Floats) -> tuple[float, Floats]:
+        scores = own @ slopes.astype(np.float32)
+        mean = softmax(scores.astype(np.float64)).astype(np.float32) @ own
+        value = logsumexp(scores.astype(np.float64)) - slopes @ goal + (deviation * slopes) @ (deviation * slopes) / 2
+        return float(value), np.asarray(mean - goal + deviation**2 * slopes, np.float64)
+
+    found = minimize(dual, np.zeros(own.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
+    return np.asarray(softmax((own @ found.x.astype(np.float32)).astype(np.float64)))
+
+
+def picked(stitched: Stitched, chosen: NDArray[np.int64]) -> Stitched:
+    """The trajectories with these numbers, in this order; a number may come again."""
+    lengths = np.diff(stitched.episodes)[chosen]
+    episodes = np.append(0, np.cumsum(lengths))
+    rows = np.arange(episodes[-1]) + np.repeat(stitched.episodes[chosen] - episodes[:-1], lengths)
+    columns = {name: column[rows] for name, column in stitched.columns.items()}
+    return Stitched(columns, episodes, np.flatnonzero(np.isin(rows, stitched.seams)))

@@ -1,0 +1,46 @@
+"""Wrong calls about whole trajectories and fragments; none of them spends anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from wrong_calls import PRIVATE_ID, PRIVATE_VALUE, WrongCall, data
+
+from tacit.methods.synthesis.trajectories import Plan
+from tacit.privacy.parts import PoissonSum
+
+
+def episodes_without_an_end(folder: Path) -> None:
+    flags = np.zeros(3, np.bool_)
+    data(unit_ids=[PRIVATE_ID, PRIVATE_ID, "bob"], terminations=flags, truncations=flags).require_ends()
+
+
+def observations_of_several_shapes(folder: Path) -> None:
+    data(observations=[np.zeros((2, 3)), np.zeros(2), np.full(1, PRIVATE_VALUE)])
+
+
+def no_row_of_a_unit(folder: Path) -> None:
+    PoissonSum(name="sum", steps=1, rate=0.1, clip=1.0, rows_per_unit=0, horizon=8)
+
+
+def no_fragment_of_a_unit(folder: Path) -> None:
+    Plan(fragments_per_unit=0)
+
+
+def fragments_without_a_row(folder: Path) -> None:
+    PoissonSum(name="sum", steps=1, rate=0.1, clip=1.0, horizon=0)
+
+
+def fragments_of_first_rows(folder: Path) -> None:
+    PoissonSum(name="sum", steps=1, rate=0.1, clip=1.0, rows="first", horizon=8)
+
+
+TRAJECTORY_CALLS: tuple[WrongCall, ...] = (
+    episodes_without_an_end,
+    observations_of_several_shapes,
+    no_row_of_a_unit,
+    no_fragment_of_a_unit,
+    fragments_without_a_row,
+    fragments_of_first_rows,
+)

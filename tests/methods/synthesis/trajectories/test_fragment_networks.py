@@ -1,0 +1,133 @@
+"""The networks: padding has no part, no row sees what it must not, and per-unit gradients are the true ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from trajectory_cases import clinic_courses, codec_of, maze_episodes, small, waiting_rooms
+
+from tacit.data.trajectories import Trajectories
+from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.trajectories.autoregressive import RowByRow, drawn
+from tacit.methods.synthesis.trajectories.diffusion import FragmentDenoiser
+from tacit.methods.synthesis.trajectories.fragments import Condition, windows
+from tacit.methods.synthesis.trajectories.objective import FragmentLoss, FragmentModel, fragment_model
+from tacit.methods.synthesis.trajectories.plan import Plan
+from tacit.privacy.gradients import _layers, clipped_sum
+
+PLANS = {
+    "transformer": small(),
+    "unet": small(network="unet"),
+    "autoregressive": small(network="autoregressive", rows_per_token=1, mixture=2),
+    "components": small(tokens="components", rows_per_token=1),
+}
+DATA = {"maze": maze_episodes(10), "clinic": clinic_courses(20), "discrete": waiting_rooms(20)}
+
+
+def batch_of(plan: Plan, data: Trajectories, units: int = 4) -> tuple[FragmentModel, FragmentLoss, dict[str, Tensor]]:
+    torch.manual_seed(0)
+    model = fragment_model(plan, Encoder.from_bounds(data.spec))
+    objective = FragmentLoss.of(plan, model.codec)
+    chosen = np.random.default_rng(0).integers(data.episodes[-1], size=units * 2)
+    rows = windows(data.columns, data.episodes, chosen, plan.horizon + 2)
+    rows = {name: tensor.unflatten(0, (units, 2)) for name, tensor in rows.items()}  # type: ignore[no-untyped-call]
+    return model, objective, rows | objective.draw(torch.Generator().manual_seed(0), units, 2)
+
+
+@pytest.mark.parametrize("kind", PLANS)
+@pytest.mark.parametrize("where", DATA)
+def test_per_unit_gradients_are_fast_and_add_up(kind: str, where: str) -> None:
+    model, objective, rows = batch_of(PLANS[kind], DATA[where])
+    assert _layers(model) is not None, "a layer without a fast per-unit gradient"
+    found = clipped_sum(model, objective.loss, rows, 1e6)
+    objective.loss(model, rows).sum().backward()  # type: ignore[no-untyped-call]
+    expected = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+    torch.testing.assert_close(found, expected, rtol=2e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "unet", "components"])
+def test_what_stands_behind_an_end_changes_no_loss(kind: str) -> None:
+    data = DATA["discrete"]
+    model, objective, rows = batch_of(PLANS[kind], data)
+    hidden = ~rows["mask"]
+    hidden[..., 0] = False
+    changed: Mapping[str, Tensor] = rows | {
+        "rewards": torch.where(hidden, -1.0, rows["rewards"]),
+        "actions": torch.where(hidden, 2, rows["actions"]),
+        "next_observations": torch.where(hidden, 0, rows["next_observations"]),
+    }
+    torch.testing.assert_close(objective.loss(model, changed), objective.loss(model, rows))
+
+
+def condition_of(model: FragmentModel, count: int = 3, ending: int = 0) -> Condition:
+    codec = model.codec
+    return Condition(
+        first=torch.zeros(count, codec.state_size),
+        previous=torch.zeros(count, codec.step_size),
+        begins=torch.ones(count),
+        time=torch.zeros(count),
+        ending=torch.full((count,), ending),
+    )
+
+
+def test_a_row_is_drawn_from_those_before_it_alone() -> None:
+    torch.manual_seed(0)
+    model = RowByRow(PLANS["autoregressive"], codec_of(DATA["maze"]))
+    condition, steps = condition_of(model), torch.randn(3, 8, model.codec.step_size)
+    law = model._law(condition, steps)
+    steps[:, 5] += 1.0
+    changed = model._law(condition, steps)
+    assert torch.equal(law[:, :6], changed[:, :6])
+    assert not torch.allclose(law[:, 6:], changed[:, 6:])
+
+
+def test_the_law_of_a_row_is_a_density() -> None:
+    """Of one discrete field and a reward: summed over the field and integrated over the reward it is 1."""
+    torch.manual_seed(0)
+    model = RowByRow(PLANS["autoregressive"], codec_of(DATA["discrete"]))
+    size, codec = 2_000, model.codec
+    total = torch.zeros(())
+    reward = torch.linspace(-40, 40, size)
+    for action in range(3):
+        for following in range(4):
+            steps = torch.zeros(size, codec.horizon, codec.step_size)
+            steps[:, 0] = -1.0
+            steps[:, 0, action], steps[:, 0, 3], steps[:, 0, 4 + following] = 1.0, reward, 1.0
+            losses = model.step_losses(condition_of(model, size), steps, torch.zeros(0), torch.zeros(0))
+            total = total + (-losses[:, 0] * codec.step_size).exp().sum() * (80 / (size - 1))
+    assert float(total.detach()) == pytest.approx(1.0, abs=1e-2)
+
+
+@pytest.mark.parametrize("kind", PLANS)
+def test_samples_are_finite_and_seeded(kind: str) -> None:
+    torch.manual_seed(0)
+    model = fragment_model(PLANS[kind], Encoder.from_bounds(DATA["clinic"].spec))
+    condition = condition_of(model, ending=5)
+    first, second = (
+        model.sample_steps(condition, PLANS[kind].sampler, torch.Generator().manual_seed(1)) for _ in range(2)
+    )
+    assert first.shape == (3, 8, model.codec.step_size)
+    assert first.isfinite().all()
+    assert torch.equal(first, second)
+
+
+def test_noise_at_rows_that_are_not_there_does_not_reach_the_others() -> None:
+    torch.manual_seed(0)
+    model = FragmentDenoiser(PLANS["transformer"], codec_of(DATA["maze"]))
+    condition = condition_of(model, ending=3)
+    clean, noise = torch.randn(3, 8, model.codec.step_size), torch.randn(3, 1, 8, model.codec.step_size)
+    other = noise.clone()
+    other[:, :, 3:] = 9.0
+    sigma = torch.ones(3, 1)
+    losses, changed = (model.step_losses(condition, clean, sigma, one)[:, :3] for one in (noise, other))
+    torch.testing.assert_close(losses, changed)
+
+
+def test_categories_are_drawn_with_their_probabilities() -> None:
+    scores = torch.tensor([0.5, 0.3, 0.2]).log().expand(20_000, 3)
+    shares = torch.bincount(drawn(scores, torch.Generator().manual_seed(0)), minlength=3) / 20_000
+    torch.testing.assert_close(shares, torch.tensor([0.5, 0.3, 0.2]), atol=0.02, rtol=0)

@@ -1,0 +1,62 @@
+"""The plan of trajectories: its parts, what it refuses, and its way through JSON."""
+
+from __future__ import annotations
+
+import pytest
+from trajectory_cases import PEOPLE, small
+
+from tacit.errors import PlanError
+from tacit.methods.synthesis.settings import Curiosity, Pretraining
+from tacit.methods.synthesis.trajectories import Plan
+from tacit.privacy import plan as plans
+
+
+def test_its_parts_are_two_noisy_sums_that_one_epsilon_pays() -> None:
+    plan = small(horizon=16, fragments_per_unit=3).calibrate(unit=PEOPLE, epsilon=2.0, delta=1e-5)
+    starts, fragments = plan.parts()
+    assert (starts.rows, starts.rows_per_unit, starts.horizon) == ("first", 1, 1)
+    assert (fragments.rows, fragments.rows_per_unit, fragments.horizon) == ("drawn", 3, 18)
+    assert starts.noise_multiplier == fragments.noise_multiplier == plan.noise_multiplier
+    assert plans.bound(plan).epsilon == pytest.approx(2.0, rel=1e-2)
+    assert "3 fragment(s) of 18 rows" in str(plan)
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"fragments_per_unit": 0}, "at least one fragment a unit"),
+        ({"horizon": 9}, "divisor"),
+        ({"network": "unet", "rows_per_token": 4}, "four tokens"),
+        ({"network": "autoregressive"}, "1 with"),
+        ({"tokens": "components"}, "1 with"),
+        ({"heads": 3}, "divisor of the width"),
+        ({"longest": 0}, "whole number"),
+        ({"network": "mlp"}, "transformer"),
+        ({"ending_weight": 0.0}, "number > 0"),
+        ({"pretraining": Pretraining(provenance="x", curiosity=Curiosity(mode="append_pool"))}, "replace"),
+    ],
+)
+def test_what_is_out_of_range_is_refused(fields: dict[str, object], named: str) -> None:
+    with pytest.raises(PlanError, match=named):
+        small(**fields)
+
+
+def test_fragments_longer_than_every_trajectory_are_said_once() -> None:
+    assert str(small(longest=4)).count("longer than every trajectory (4 steps)") == 1
+    assert "longer" not in str(small(longest=8))
+
+
+def test_it_goes_through_json() -> None:
+    inner = Pretraining(provenance="simulated", curiosity=Curiosity())
+    for plan in (small(), small(pretraining=inner).calibrate(unit=PEOPLE, epsilon=1.0, delta=1e-5)):
+        assert Plan.from_json(plans.public_fields(plan)) == plan
+    with pytest.raises(PlanError, match="unknown"):
+        Plan.from_json(plans.public_fields(small()) | {"colour": "red"})
+
+
+def test_the_papers_sizes() -> None:
+    plan = Plan.paper(population=10_000, provenance="simulated")
+    assert (plan.horizon, plan.depth, plan.heads, plan.width, plan.tokens) == (32, 6, 4, 256, "components")
+    assert plan.rate * 10_000 == pytest.approx(32)
+    with pytest.raises(PlanError):
+        Plan.paper(population=31)
