@@ -182,7 +182,7 @@ def counted(value: synthesis.Synthesizer, canaries: Columns, *, seed: int) -> np
     unweighted = synthesis.Synthesizer(value.plan, value.encoder, value.weights)
     rows = codes_of(raking.tables, unweighted.sample_columns(20_000, seed=seed))
     own = [np.bincount(code, minlength=size) / len(code) for code, size in zip(rows, raking.sizes, strict=True)]
-    tables, _ = raking.shares(histograms, value.plan.parts()[-1], unit)
+    tables, _ = raking.shares(histograms, value.plan.parts()[-1], unit, sums=value.sums)
     theirs = codes_of(raking.tables, canaries)
     return np.asarray(sum((table - ours)[code] for table, ours, code in zip(tables, own, theirs, strict=True)))
 

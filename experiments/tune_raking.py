@@ -111,7 +111,7 @@ def raked(layout: str, choice: str, epsilon: float, quick: bool) -> tuple[Column
     shares = [np.bincount(code, minlength=size) / len(code) for code, size in zip(codes, tables.sizes, strict=True)]
     exact = tables.clip * np.concatenate(shares)  # every unit owns one row, and all of them are clipped alike
     deviation = part.noise_multiplier * part.clip / part.expected(tune.UNIT) / np.sqrt(part.steps)
-    weights = tables.weights(exact + rng.normal(0.0, deviation, exact.shape), rows, part, tune.UNIT)
+    weights = tables.weights(exact + rng.normal(0.0, deviation, exact.shape), rows, part, tune.UNIT, sums=part.steps)
     chosen = resampled(weights, ROWS // (20 if quick else 1), rng)
     return {name: column[chosen] for name, column in rows.items()}, effective(weights) / len(weights)
 

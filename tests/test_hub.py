@@ -177,7 +177,7 @@ def test_released_histograms_come_back_and_those_of_another_plan_are_refused(rel
     unit = Unit("person", "add_or_remove", 1_000)
     plan = replace(release.value.plan, raking=raking).price(unit=unit, delta=1e-5)
     histograms = np.full(sum(raking.sizes), 0.01)
-    value = replace(release.value, plan=plan, histograms=histograms)
+    value = replace(release.value, plan=plan, histograms=histograms, sums=1)
     arrays = synthesis.pack(value)[1]
     config = {"plan": public_fields(plan), "encoder": value.encoder.to_json()}
     loaded = synthesis.unpack(config, arrays)

@@ -14,15 +14,15 @@ from tacit.methods.synthesis.synthesizer import Synthesizer
 from tacit.privacy.release import Release
 
 FIELDS = frozenset({"encoder"})
-HISTOGRAMS = "raking.histograms"
-"""Name of the released histograms among the arrays."""
+HISTOGRAMS, SUMS = "raking.histograms", "raking.sums"
+"""Names of the released histograms, and of how many sums they are the mean of, among the arrays."""
 
 
 def pack(value: Synthesizer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The configuration's own fields; the weights, and the histograms if there are any."""
     arrays = {name: part.numpy() for name, part in value.weights.items()}
     if value.histograms is not None:
-        arrays[HISTOGRAMS] = value.histograms
+        arrays |= {HISTOGRAMS: value.histograms, SUMS: np.array([value.sums])}
     return {"encoder": value.encoder.to_json()}, arrays
 
 
@@ -33,13 +33,16 @@ def unpack(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Synt
         ValueError: the weights are those of another network, or the histograms those of another plan.
     """
     plan, histograms = Plan.from_json(config["plan"]), weights.get(HISTOGRAMS)
-    tensors = {name: torch.from_numpy(part) for name, part in weights.items() if name != HISTOGRAMS}
-    value = Synthesizer(plan, Encoder.from_json(config["encoder"]), tensors, histograms)
+    sums = int(weights.get(SUMS, np.zeros(1))[0])
+    tensors = {name: torch.from_numpy(part) for name, part in weights.items() if name not in (HISTOGRAMS, SUMS)}
+    value = Synthesizer(plan, Encoder.from_json(config["encoder"]), tensors, histograms, sums)
     shapes = {name: part.shape for name, part in value.network().named_parameters()}
     if shapes != {name: part.shape for name, part in tensors.items()}:
         raise ValueError("weights of another network")
-    if histograms is not None and (plan.raking is None or histograms.shape != (sum(plan.raking.sizes),)):
-        raise ValueError("histograms of another plan")
+    if histograms is not None:
+        raking = plan.raking
+        if raking is None or histograms.shape != (sum(raking.sizes),) or not 1 <= sums <= raking.steps:
+            raise ValueError("histograms of another plan")
     return value
 
 

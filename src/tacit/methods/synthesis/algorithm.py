@@ -147,8 +147,8 @@ def fit(
                 checkpoint.save(path, state.tensors(), plan_id=run.plan_id, ledger=vault.ledger)
 
     histograms = np.mean(state.histograms, axis=0) if state.histograms else None
-    value = Synthesizer(plan, model.encoder, state.average.state(), histograms)
-    return vault.release(run, value, label=_label(plan, run, pretrained))
+    value = Synthesizer(plan, model.encoder, state.average.state(), histograms, len(state.histograms))
+    return vault.release(run, value, label=_label(plan, run, pretrained, len(state.histograms)))
 
 
 class _State:
@@ -242,13 +242,13 @@ def _start(plan: Plan, vault: Vault, pretrained: Pretrained | None) -> Denoiser:
     return start.model(plan)
 
 
-def _label(plan: Plan, run: Run, pretrained: Pretrained | None) -> Label:
+def _label(plan: Plan, run: Run, pretrained: Pretrained | None, sums: int) -> Label:
     provenance = "none: the network began with random weights" if pretrained is None else pretrained.provenance
     raking = plan.raking
     return Label(
         covered=(
             f"all {plan.steps:,} noisy gradients of fine-tuning, whether or not a run was interrupted",
-            *([] if raking is None else [raking.words()]),
+            *([] if raking is None else [raking.words(sums)]),
             "everything sampled from the released model, and everything trained or computed on the samples",
         ),
         not_covered=(

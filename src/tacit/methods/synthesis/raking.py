@@ -30,6 +30,9 @@ PART = "histograms"
 MOST_TABLES = 48
 """Pairs of columns are counted by default as long as there are no more tables than this: the noise grows with them."""
 
+MOST_NUMBERS = 2**27
+"""One sum may hold, one for every unit and bin (a GiB)."""
+
 AT_ONCE = 10_000
 """Units that are read for one sum by default."""
 
@@ -169,9 +172,20 @@ class Raking:
                 remedy="build it with Raking.of(vault.spec)",
             )
 
-    def words(self) -> str:
-        """The certificate's words for what the promise covers."""
-        return f"the noisy histograms in {len(self.tables):,} tables, with which sampled rows are weighted to agree"
+    def require_memory(self, unit: Unit) -> None:
+        """Raise a PlanError if one sum would not fit into memory: found out later, it would be paid for and lost."""
+        if self.rate * unit.size * sum(self.sizes) > MOST_NUMBERS:
+            raise PlanError(
+                "one sum of the histograms would hold too many numbers",
+                where="Raking",
+                expected=f"at most {MOST_NUMBERS:,}: rate times population times bins",
+                remedy=f"build it with Raking.of(spec, population={unit.size})",
+            )
+
+    def words(self, sums: int) -> str:
+        """The certificate's words for what the promise covers, of so many sums that were released."""
+        use = "with which sampled rows are weighted to agree" if sums else "lost in an interruption, so unused"
+        return f"the noisy histograms in {len(self.tables):,} tables, {use}"
 
     def shaped(self) -> tuple[str, ...]:
         """The certificate's words for what it does not cover: public rows that shaped the bins, if any did."""
@@ -209,22 +223,23 @@ class Raking:
         left = (self.rate * math.sqrt(self.steps)) / (gradients.rate * math.sqrt(gradients.steps))
         return self.part(self.noise * sigma * left)
 
-    def weights(self, released: Floats, columns: Columns, part: PoissonSum, unit: Unit) -> Floats:
+    def weights(self, released: Floats, columns: Columns, part: PoissonSum, unit: Unit, *, sums: int) -> Floats:
         """Weights [M], adding up to 1, under which public rows agree with the released histograms.
 
         Args:
-            released: [sum of `sizes`], the mean of the noisy sums of `part`.
+            released: [sum of `sizes`], the mean of noisy sums of `part`.
             columns: M synthetic rows in raw units.
             part: the touch that they were released by.
             unit: whom it protects.
+            sums: how many these were; fewer than the part's steps where an interruption lost some.
         """
         codes = codes_of(self.tables, columns)
-        tables, deviation = self.shares(released, part, unit)
+        tables, deviation = self.shares(released, part, unit, sums=sums)
         own = [np.bincount(code, minlength=size) / len(code) for code, size in zip(codes, self.sizes, strict=True)]
         goals = [simplex(shrunk(table, ours, deviation), 1.0) for table, ours in zip(tables, own, strict=True)]
         return raked(codes, goals, self.sweeps)
 
-    def shares(self, released: Floats, part: PoissonSum, unit: Unit) -> tuple[list[Floats], float]:
+    def shares(self, released: Floats, part: PoissonSum, unit: Unit, *, sums: int) -> tuple[list[Floats], float]:
         """The released tables as noisy shares of the rows, and the standard deviation of a share's noise.
 
         What all units add to one table is the same for every table, clipped as they are together; it is estimated from
@@ -232,7 +247,7 @@ class Raking:
         """
         assert part.noise_multiplier is not None
         tables = np.split(np.asarray(released, np.float64), np.cumsum(self.sizes)[:-1])
-        deviation = part.noise_multiplier * part.clip / part.expected(unit) / math.sqrt(part.steps)
+        deviation = part.noise_multiplier * part.clip / part.expected(unit) / math.sqrt(sums)
         total = float(np.average([table.sum() for table in tables], weights=1 / np.array(self.sizes)))
         total = max(total, deviation, np.finfo(np.float64).tiny)
         return [table / total for table in tables], deviation / total

@@ -34,12 +34,14 @@ class Synthesizer:
         weights: the averaged parameters of its network, by name.
         histograms: the released tables of `plan.raking`, one after another, [sum of its sizes]; None where the plan has
             none, or where an interruption lost them after they were paid for: then rows are not weighted.
+        sums: of how many noisy sums they are the mean; fewer than the plan's where an interruption lost some.
     """
 
     plan: Plan
     encoder: Encoder
     weights: Mapping[str, Tensor]
     histograms: NDArray[np.float64] | None = None
+    sums: int = 0
 
     def network(self) -> ResidualMLP:
         """A network of the plan's size, with random weights."""
@@ -78,7 +80,7 @@ class Synthesizer:
         columns = {name: column.cpu().numpy() for name, column in rows.items()}
         if raking is not None and self.histograms is not None:
             assert self.plan.unit is not None
-            weights = raking.weights(self.histograms, columns, self.plan.parts()[-1], self.plan.unit)
+            weights = raking.weights(self.histograms, columns, self.plan.parts()[-1], self.plan.unit, sums=self.sums)
             chosen = resampled(weights, count, np.random.default_rng(seed))
             columns = {name: column[chosen] for name, column in columns.items()}
         return {**columns, "truncations": np.zeros(count, bool)}

@@ -52,6 +52,8 @@ class RakingPlan(plans.Promising):
 
     def __post_init__(self) -> None:
         self.parts()
+        if self.unit is not None:
+            self.raking.require_memory(self.unit)
         if self.unit is not None and self.delta is not None:
             plans.check_delta(self.delta, self.unit)
 
@@ -109,10 +111,10 @@ class RakedColumns:
         raking, (part,), unit = self.plan.raking, self.plan.parts(), self.plan.unit
         assert unit is not None
         rng, drawn = np.random.default_rng(seed), max(raking.pool, 2 * count)
-        shares = raking.shares(self.histograms, part, unit)[0][: len(raking.cut.axes)]
+        shares = raking.shares(self.histograms, part, unit, sums=raking.steps)[0][: len(raking.cut.axes)]
         codes = [rng.choice(share.size, drawn, p=simplex(share, 1.0)) for share in shares]
         rows = raking.cut.decode(np.stack(codes, axis=1).astype(np.int32), rng)
-        chosen = resampled(raking.weights(self.histograms, rows, part, unit), count, rng)
+        chosen = resampled(raking.weights(self.histograms, rows, part, unit, sums=raking.steps), count, rng)
         return {name: column[chosen] for name, column in rows.items()}
 
     def sample(self, count: int, *, seed: int = 0) -> Trajectories:
@@ -163,7 +165,7 @@ def fit(plan: RakingPlan, vault: Vault) -> Release[RakedColumns]:
 def _label(plan: RakingPlan) -> Label:
     return Label(
         covered=(
-            plan.raking.words(),
+            plan.raking.words(plan.raking.steps),
             "everything sampled from the released histograms, and everything trained or computed on the samples",
         ),
         not_covered=(

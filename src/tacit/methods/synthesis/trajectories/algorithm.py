@@ -122,8 +122,8 @@ def fit(
     averages = {part: state.average.state() for part, state in states.items()}
     histograms = states[FRAGMENTS].histograms
     released = np.mean(histograms, axis=0) if histograms else None
-    value = Synthesizer(plan, begins.encoder, averages[STARTS], averages[FRAGMENTS], released)
-    return vault.release(run, value, label=_label(plan, run, pretrained))
+    value = Synthesizer(plan, begins.encoder, averages[STARTS], averages[FRAGMENTS], released, len(histograms))
+    return vault.release(run, value, label=_label(plan, run, pretrained, len(histograms)))
 
 
 def _tensors(states: Mapping[str, _State]) -> dict[str, Tensor]:
@@ -157,14 +157,14 @@ def _start(plan: Plan, vault: Vault, pretrained: Pretrained | None) -> Pretraine
     return start
 
 
-def _label(plan: Plan, run: Run, pretrained: Pretrained | None) -> Label:
+def _label(plan: Plan, run: Run, pretrained: Pretrained | None, sums: int) -> Label:
     provenance = "none: the networks began with random weights" if pretrained is None else pretrained.provenance
     raking, unit = plan.raking, run.plan.unit.name if run.plan.unit else "unit"
     return Label(
         covered=(
             f"all {plan.start_steps + plan.steps:,} noisy gradients of fine-tuning, interrupted or not",
             f"everything that one {unit} owns, however many episodes and rows that is",
-            *([] if raking is None else [raking.words()]),
+            *([] if raking is None else [raking.words(sums)]),
             "every trajectory sampled from the released models, and everything trained or computed on the samples",
         ),
         not_covered=(

@@ -151,6 +151,8 @@ class Plan(plans.Promising):
         parts.check("curiosity", inner, known, "replace, with a network that denoises")
         if self.epsilon is not None:
             parts.check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
+        if self.raking is not None and self.unit is not None:
+            self.raking.require_memory(self.unit)
         if self.unit is not None and self.delta is not None:
             plans.check_delta(self.delta, self.unit)
 

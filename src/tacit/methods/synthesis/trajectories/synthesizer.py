@@ -41,6 +41,7 @@ class Synthesizer:
         starts, fragments: the averaged parameters of their networks, by name.
         histograms: the released tables of `plan.raking`, one after another; None where the plan has none, or where an
             interruption lost them after they were paid for: then trajectories are not weighted.
+        sums: of how many noisy sums they are the mean; fewer than the plan's where an interruption lost some.
     """
 
     plan: Plan
@@ -48,6 +49,7 @@ class Synthesizer:
     starts: Mapping[str, Tensor]
     fragments: Mapping[str, Tensor]
     histograms: NDArray[np.float64] | None = None
+    sums: int = 0
 
     def models(self) -> tuple[Denoiser, FragmentModel]:
         """The models of first observations and of fragments with their released weights."""
@@ -79,7 +81,7 @@ class Synthesizer:
             return self._stitched(count, 0, sampler, generator, where)
         assert self.plan.unit is not None
         found = self._stitched(2 * count, raking.pool, sampler, generator, where)
-        weights = weights_of(raking, self.histograms, self.plan.parts()[-1], self.plan.unit, found)
+        weights = weights_of(raking, self.histograms, self.plan.parts()[-1], self.plan.unit, found, sums=self.sums)
         return picked(found, resampled(weights, count, np.random.default_rng(seed)))
 
     def _stitched(

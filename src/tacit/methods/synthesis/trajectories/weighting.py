@@ -25,7 +25,9 @@ LEAST_DEVIATION = 1e-4
 """Histograms need not agree better than this."""
 
 
-def weights_of(raking: Raking, released: Floats, part: PoissonSum, unit: Unit, stitched: Stitched) -> Floats:
+def weights_of(
+    raking: Raking, released: Floats, part: PoissonSum, unit: Unit, stitched: Stitched, *, sums: int
+) -> Floats:
     """Weights [E], adding up to 1, of trajectories.
 
     Args:
@@ -34,10 +36,11 @@ def weights_of(raking: Raking, released: Floats, part: PoissonSum, unit: Unit, s
             unit's rows. Every trajectory stands for a unit here.
         part: the touch that they were released by; unit: whom it protects.
         stitched: E candidate trajectories.
+        sums: of how many noisy sums `released` is the mean.
     """
     lengths = np.diff(stitched.episodes)
     owners = np.repeat(np.arange(len(lengths)), lengths)
-    tables, deviation = raking.shares(released, part, unit)
+    tables, deviation = raking.shares(released, part, unit, sums=sums)
     own, goals = [], []
     for code, size, table in zip(codes_of(raking.tables, stitched.columns), raking.sizes, tables, strict=True):
         flat = np.bincount(owners * size + code, 1 / lengths[owners], len(lengths) * size)
