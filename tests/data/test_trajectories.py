@@ -122,7 +122,7 @@ BAD = {
     "nan next": ({"next_observations": _with(GOOD["next_observations"], (4, 0), np.nan)}, "row 5: next_observations"),
     "short": ({"rewards": [0.0, 1.0]}, "ragged: their lengths differ"),
     "short units": ({"unit_ids": ["a"]}, "ragged: their lengths differ"),
-    "ragged": ({"observations": [[0.0, 1.0], [0.0]]}, "ragged"),
+    "ragged": ({"observations": [[0.0, 1.0], [0.0]]}, "the entries of observations have different shapes"),
     "scalar": ({"rewards": 1.0}, "ragged"),
     "text": ({"rewards": list("abcde")}, "rewards has an entry that is not a number"),
     "wide": ({"observations": np.zeros((5, 3))}, "observations has 3 dimensions; expected the 2 of the spec"),

@@ -137,7 +137,7 @@ class UnitScores:
         self._canaries = Drawn(part, objective, canaries, seed=seed)
         self._public = None if public is None else Drawn(part, objective, public, seed=seed + 1)
         self._expected, self._draws, self._total = expected, draws, np.zeros(self._canaries.units)
-        self._clip, self._noise = part.clip, max(LEAST, calibrated(part.noise_multiplier, part.name) ** 2)
+        self._clip, self._variance = part.clip, max(LEAST, calibrated(part.noise_multiplier, part.name) ** 2)
 
     def __call__(self, step: int, model: nn.Module, gradient: Tensor) -> None:
         """One step: the noisy mean gradient [P] that was taken at the weights of `model`."""
@@ -145,7 +145,7 @@ class UnitScores:
         others = [] if self._public is None else list(self._public.gradients(model))
         directions = torch.stack([*own, *others]) / self._clip
         seen = gradient * (self._expected / self._clip) - directions[: len(own)].sum(0) / 2
-        variance = torch.full((len(directions),), self._noise)
+        variance = torch.full((len(directions),), self._variance)
         variance[: len(own)] *= 1 / COIN
         posterior = torch.linalg.solve(directions @ directions.T + variance.diag(), directions @ seen)
         self._total += posterior[: len(own)].double().numpy()
