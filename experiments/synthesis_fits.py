@@ -40,7 +40,6 @@ CORE = (
 )
 DIFFUSION = (
     "src/tacit/methods/synthesis/[a-z]*.py",
-    *(f"src/tacit/methods/synthesis/baselines/{name}.py" for name in ("cut", "counts")),
     *(
         f"src/tacit/privacy/{name}.py"
         for name in ("gradients", "bookkeeping", "layers", "sampling", "records", "reader", "vault")

@@ -23,7 +23,8 @@ from dataclasses import dataclass, replace
 from experiments.synthesis_cache import Columns, Notes, kept, metered
 from experiments.synthesis_domains import Domain, unit
 from experiments.synthesis_fits import CORE, FULL, Diffusion, Scale, Shown, Way, drawn, promised, raking, vault
-from tacit.methods.synthesis.baselines import Cut, pate_gan, raking_alone
+from tacit.methods.synthesis.baselines import pate_gan, raking_alone
+from tacit.methods.synthesis.cut import Cut
 from tacit.methods.synthesis.encoding import Encoder
 
 
@@ -51,9 +52,10 @@ class Marginals:
     @property
     def sources(self) -> tuple[str, ...]:
         """Its own file, those that all of these share, and their door."""
-        names = ("cut", "plan", "tree", "counts", "released", *self.parts, self.module)
+        names = ("plan", "tree", "counts", "released", *self.parts, self.module)
+        own = (f"src/tacit/methods/synthesis/{name}.py" for name in ("cut", "histograms"))
         files = (f"src/tacit/methods/synthesis/baselines/{name}.py" for name in names)
-        return (*CORE, "experiments/synthesis_ways.py", "src/tacit/privacy/marginals.py", *files)
+        return (*CORE, "experiments/synthesis_ways.py", "src/tacit/privacy/marginals.py", *own, *files)
 
     def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
         """Fit through the doors, sample."""
@@ -117,7 +119,7 @@ class Histograms:
     @property
     def sources(self) -> tuple[str, ...]:
         """Its own files and the sampling of units."""
-        names = ("raking", "histograms", "baselines/raking_alone", "baselines/cut", "baselines/counts")
+        names = ("cut", "raking", "histograms", "baselines/raking_alone")
         own = (f"src/tacit/methods/synthesis/{name}.py" for name in names)
         return (*CORE, "experiments/synthesis_ways.py", "src/tacit/privacy/sampling.py", *own)
 

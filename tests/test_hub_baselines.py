@@ -15,7 +15,8 @@ from tacit import hub
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import FileError
-from tacit.methods.synthesis.baselines import Cut, pate_gan, privsyn
+from tacit.methods.synthesis.baselines import pate_gan, privsyn
+from tacit.methods.synthesis.cut import Cut
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Release
 from tacit.privacy.vault import Vault

@@ -17,7 +17,7 @@ from tacit.data.d4rl import read_columns
 from tacit.hardware import torch_device
 from tacit.measure import embedding
 from tacit.methods.synthesis import Plan, ablations
-from tacit.methods.synthesis.baselines.cut import Cut
+from tacit.methods.synthesis.cut import Cut
 from tacit.privacy.vault import Vault
 
 BASELINES = "tacit.methods.synthesis.baselines"

@@ -23,7 +23,7 @@ from tacit.measure.report import Attack, Audit, Cost, records
 from tacit.measure.report.tables import Table
 from tacit.methods import synthesis
 from tacit.methods.synthesis import Plan, Synthesizer
-from tacit.methods.synthesis.baselines import Cut
+from tacit.methods.synthesis.cut import Cut
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.vault import Vault
 

@@ -14,7 +14,7 @@ from tacit.data.store import read_spec
 from tacit.errors import PlanError
 from tacit.methods import synthesis
 from tacit.methods.synthesis import Plan, Pretraining, Raking
-from tacit.methods.synthesis.baselines.cut import Cut
+from tacit.methods.synthesis.cut import Cut
 from tacit.privacy.release import Release
 from tacit.units import Unit
 

@@ -58,6 +58,14 @@ def codes_of(tables: Sequence[Table], rows: Columns) -> list[Codes]:
     return codes
 
 
+def simplex(counts: Floats, total: float) -> Floats:
+    """The nearest counts (in L2) that are nowhere negative and add up to `total` > 0: PrivSyn's "Norm-Sub"."""
+    highest = np.sort(counts.ravel())[::-1]
+    levels = (np.cumsum(highest) - total) / np.arange(1, highest.size + 1)
+    level = levels[np.flatnonzero(highest > levels)[-1]]
+    return np.asarray(np.maximum(counts - level, 0.0))
+
+
 def shrunk(table: Floats, own: Floats, deviation: float) -> Floats:
     """A noisy table, drawn towards the synthetic rows' own by the share of their difference that is noise."""
     difference = np.asarray(table - own)

@@ -16,9 +16,8 @@ import numpy as np
 
 from tacit.data.spec import Box, PublicSpec
 from tacit.errors import PlanError
-from tacit.methods.synthesis.baselines.counts import simplex
-from tacit.methods.synthesis.baselines.cut import Cut
-from tacit.methods.synthesis.histograms import Columns, Floats, Table, codes_of, raked, shrunk
+from tacit.methods.synthesis.cut import Cut
+from tacit.methods.synthesis.histograms import Columns, Floats, Table, codes_of, raked, shrunk, simplex
 from tacit.methods.synthesis.settings import positive, whole
 from tacit.privacy.marginals import DIFFERENCES
 from tacit.privacy.mechanisms.histogram import Axis

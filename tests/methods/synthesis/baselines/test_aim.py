@@ -9,7 +9,8 @@ import pytest
 from tests.methods.synthesis.baselines.ring_table import SPEC, UNIT, joint, ring_columns, total_variation, vault_in
 
 from tacit.errors import PlanError
-from tacit.methods.synthesis.baselines import Cut, aim
+from tacit.methods.synthesis.baselines import aim
+from tacit.methods.synthesis.cut import Cut
 
 
 def test_a_run_learns_all_pairs_and_spends_its_budget_to_the_last_quantum(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tacit.methods.synthesis.baselines.consistency import consistent
-from tacit.methods.synthesis.baselines.counts import Measured, pooled, records, simplex
+from tacit.methods.synthesis.baselines.counts import Measured, pooled, records
+from tacit.methods.synthesis.histograms import simplex
 
 
 def test_repeated_measurements_are_averaged_by_their_precision() -> None:

@@ -12,7 +12,8 @@ from tests.methods.synthesis.baselines.ring_table import SPEC, UNIT, joint, ring
 from tacit.envs import maze
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import PlanError, PlanExhausted
-from tacit.methods.synthesis.baselines import Cut, TableSynthesizer, mst
+from tacit.methods.synthesis.baselines import TableSynthesizer, mst
+from tacit.methods.synthesis.cut import Cut
 from tacit.privacy.plan import public_fields
 
 

@@ -11,8 +11,9 @@ from tests.methods.synthesis.baselines.ring_table import SPEC, UNIT, joint, ring
 from tacit.envs import maze
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import PlanError
-from tacit.methods.synthesis.baselines import Cut, pgm
+from tacit.methods.synthesis.baselines import pgm
 from tacit.methods.synthesis.baselines.tree import model_cells
+from tacit.methods.synthesis.cut import Cut
 from tacit.privacy.plan import public_fields
 
 

@@ -9,9 +9,10 @@ import pytest
 from tests.methods.synthesis.baselines.ring_table import SPEC, UNIT, joint, ring_columns, total_variation, vault_in
 
 from tacit.errors import PlanError, PlanExhausted
-from tacit.methods.synthesis.baselines import Cut, privsyn
+from tacit.methods.synthesis.baselines import privsyn
 from tacit.methods.synthesis.baselines.gum import gradual_update
 from tacit.methods.synthesis.baselines.released import Records, TableSynthesizer
+from tacit.methods.synthesis.cut import Cut
 from tacit.privacy.plan import public_fields
 
 

@@ -4,7 +4,6 @@ PGM, MST and AIM need the extra `marginals`; PrivSyn needs NumPy alone.
 """
 
 from tacit.methods.synthesis.baselines import aim, mst, pgm, privsyn
-from tacit.methods.synthesis.baselines.cut import Cut
 from tacit.methods.synthesis.baselines.released import TableSynthesizer
 
-__all__ = ["Cut", "TableSynthesizer", "aim", "mst", "pgm", "privsyn"]
+__all__ = ["TableSynthesizer", "aim", "mst", "pgm", "privsyn"]

@@ -11,8 +11,9 @@ from itertools import combinations
 
 import numpy as np
 
-from tacit.methods.synthesis.baselines.counts import Measured, records, simplex
+from tacit.methods.synthesis.baselines.counts import Measured, records
 from tacit.methods.synthesis.baselines.tree import Array, Clique
+from tacit.methods.synthesis.histograms import simplex
 
 _ROUNDS = 3
 

@@ -47,11 +47,3 @@ def records(measured: Sequence[Measured]) -> float:
     """The number of records by the sums of all measurements, with the least variance; at least 1."""
     weights = [one.precision / one.counts.size for one in measured]
     return max(1.0, float(np.average([one.counts.sum() for one in measured], weights=weights)))
-
-
-def simplex(counts: Array, total: float) -> Array:
-    """The nearest counts (in L2) that are nowhere negative and add up to `total` > 0: PrivSyn's "Norm-Sub"."""
-    highest = np.sort(counts.ravel())[::-1]
-    levels = (np.cumsum(highest) - total) / np.arange(1, highest.size + 1)
-    level = levels[np.flatnonzero(highest > levels)[-1]]
-    return np.asarray(np.maximum(counts - level, 0.0))

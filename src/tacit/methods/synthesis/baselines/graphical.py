@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import PlanError
-from tacit.methods.synthesis.baselines.counts import Measured, pooled, records, simplex
+from tacit.methods.synthesis.baselines.counts import Measured, pooled, records
 from tacit.methods.synthesis.baselines.tree import Array, Clique, Potentials, Tree, spread
+from tacit.methods.synthesis.histograms import simplex
 
 
 def require_mbi() -> Any:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.methods.synthesis.baselines.cut import Codes
 from tacit.methods.synthesis.baselines.tree import Array, Clique
+from tacit.methods.synthesis.cut import Codes
 
 _DECAY, _EVERY = 0.84, 20
 """The size of an update shrinks by this factor, once in so many rounds (the authors' code)."""

@@ -14,10 +14,11 @@ from typing import ClassVar
 import numpy as np
 
 from tacit.methods.synthesis.baselines import graphical
-from tacit.methods.synthesis.baselines.counts import Measured, records, simplex
+from tacit.methods.synthesis.baselines.counts import Measured, records
 from tacit.methods.synthesis.baselines.plan import Measurements, Progress, TablePlan, label
 from tacit.methods.synthesis.baselines.released import TableSynthesizer
 from tacit.methods.synthesis.baselines.tree import Clique
+from tacit.methods.synthesis.histograms import simplex
 from tacit.privacy.marginals import Choice
 from tacit.privacy.parts import check
 from tacit.privacy.release import Release

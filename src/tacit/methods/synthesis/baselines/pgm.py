@@ -16,10 +16,10 @@ import numpy as np
 
 from tacit.data.spec import PublicSpec
 from tacit.methods.synthesis.baselines import graphical
-from tacit.methods.synthesis.baselines.cut import Cut
 from tacit.methods.synthesis.baselines.plan import Measurements, Progress, TablePlan, label
 from tacit.methods.synthesis.baselines.released import TableSynthesizer
 from tacit.methods.synthesis.baselines.tree import Clique, model_cells
+from tacit.methods.synthesis.cut import Cut
 from tacit.privacy.parts import check
 from tacit.privacy.release import Release
 from tacit.privacy.vault import Vault

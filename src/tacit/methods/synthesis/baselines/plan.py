@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from tacit.errors import PlanError
 from tacit.methods.synthesis.baselines.counts import Measured
-from tacit.methods.synthesis.baselines.cut import Cut
 from tacit.methods.synthesis.baselines.tree import Clique
+from tacit.methods.synthesis.cut import Cut
 from tacit.privacy import plan as plans
 from tacit.privacy.labels import Label
 from tacit.privacy.marginals import Marginal, Marginals, Query

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from tacit.data.trajectories import Trajectories
 from tacit.errors import PlanError
-from tacit.methods.synthesis.baselines.counts import simplex
-from tacit.methods.synthesis.histograms import Histograms, resampled
+from tacit.methods.synthesis.histograms import Histograms, resampled, simplex
 from tacit.methods.synthesis.raking import PART, Raking
 from tacit.methods.synthesis.rows import as_trajectories
 from tacit.privacy import plan as plans

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.methods.synthesis.baselines.cut import Codes
 from tacit.methods.synthesis.baselines.plan import TablePlan
 from tacit.methods.synthesis.baselines.tree import Tree
+from tacit.methods.synthesis.cut import Codes
 from tacit.methods.synthesis.rows import as_trajectories
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.methods.synthesis.baselines.cut import Codes
+from tacit.methods.synthesis.cut import Codes
 
 Array = NDArray[np.float64]
 Clique = tuple[int, ...]

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
-from tacit.methods.synthesis.baselines.counts import simplex
-from tacit.methods.synthesis.histograms import Floats, codes_of, shrunk
+from tacit.methods.synthesis.histograms import Floats, codes_of, shrunk, simplex
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.trajectories.stitching import Stitched
 from tacit.privacy.parts import PoissonSum

@@ -12,8 +12,8 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs import maze
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import DataError, PlanError
-from tacit.methods.synthesis.baselines import Cut
 from tacit.methods.synthesis.baselines.mst import MstPlan
+from tacit.methods.synthesis.cut import Cut
 from tacit.privacy.marginals import DIFFERENCES
 from tacit.privacy.plan import public_fields
 
