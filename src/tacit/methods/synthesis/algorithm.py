@@ -29,6 +29,7 @@ from tacit.methods.synthesis.curiosity import Pool
 from tacit.methods.synthesis.diffusion import Denoiser, denoising_loss, draw, generated_loss
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.histograms import Histograms
+from tacit.methods.synthesis.label import synthesizer_label
 from tacit.methods.synthesis.networks import MovingAverage
 from tacit.methods.synthesis.plan import Plan
 from tacit.methods.synthesis.pretraining import Pretrained, pretrain
@@ -245,21 +246,15 @@ def _start(plan: Plan, vault: Vault, pretrained: Pretrained | None) -> Denoiser:
 def _label(plan: Plan, run: Run, pretrained: Pretrained | None, sums: int) -> Label:
     provenance = "none: the network began with random weights" if pretrained is None else pretrained.provenance
     raking = plan.raking
-    return Label(
-        covered=(
+    return synthesizer_label(
+        run.plan.unit,
+        touches=(
             f"all {plan.steps:,} noisy gradients of fine-tuning, whether or not a run was interrupted",
             *([] if raking is None else [raking.words(sums)]),
-            "everything sampled from the released model, and everything trained or computed on the samples",
         ),
-        not_covered=(
+        sampled="everything sampled from the released model",
+        public=(
             f"public pre-training: {provenance} (declared by the user, not checked here)",
             *([] if raking is None else raking.shaped()),
-            "the choice of hyper-parameters: it must have been made without looking at the private records",
-            "whatever the curator computes from the records outside the doors (see the ledger's notes)",
-        ),
-        not_protected=(
-            f"what is true of the population rather than of one {run.plan.unit.name if run.plan.unit else 'unit'}",
-            "that these records were used at all, by whom, and every public parameter of the plan",
-            "several units that belong to one person, where the declared unit is less than a person",
         ),
     )

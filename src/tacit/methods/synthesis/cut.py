@@ -163,6 +163,12 @@ class Cut:
             "truncations": np.zeros(rows, bool),
         }
 
+    def shaped(self) -> tuple[str, ...]:
+        """The certificate's words for what it does not cover: public rows that shaped the bins, if any did."""
+        if not self.provenance:
+            return ()
+        return (f"public rows that shaped the bins: {self.provenance} (declared by the user, not checked here)",)
+
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Cut:
         """The cut whose nested fields `privacy.plan.public_fields` wrote."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from tacit.errors import PlanError
+from tacit.methods.synthesis.plan_fields import reading, restored
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import (
     Curiosity,
@@ -182,8 +182,8 @@ class Plan(plans.Promising):
         Raises:
             PlanError: a value is out of range.
         """
-        check_people = math.isfinite(epsilon) and epsilon > 0 and population >= 1
-        parts.check("population and epsilon", (population, epsilon), check_people, "positive numbers")
+        sensible = math.isfinite(epsilon) and epsilon > 0 and population >= 1
+        parts.check("population and epsilon", (population, epsilon), sensible, "positive numbers")
         large = population * epsilon >= 50_000
         return cls(
             steps=100,
@@ -219,27 +219,14 @@ class Plan(plans.Promising):
         Raises:
             PlanError: a field is unknown or out of range.
         """
-        try:
-            values = dict(fields) | {"betas": tuple(fields["betas"]), "sampler": Sampler(**fields["sampler"])}
+        with reading("synthesis.Plan"):
+            values = restored(fields) | {"betas": tuple(fields["betas"]), "sampler": Sampler(**fields["sampler"])}
             if fields["pretraining"] is not None:
-                inner = dict(fields["pretraining"]) | {"betas": tuple(fields["pretraining"]["betas"])}
-                if inner["curiosity"] is not None:
-                    inner["curiosity"] = Curiosity(**inner["curiosity"])
-                values["pretraining"] = Pretraining(**inner)
-            if fields.get("curiosity") is not None:
-                values["curiosity"] = Curiosity(**fields["curiosity"])
-            if fields.get("raking") is not None:
-                values["raking"] = Raking.from_json(fields["raking"])
-            if fields["unit"] is not None:
-                values |= {"unit": Unit(**fields["unit"]), "epsilon": float(fields["epsilon"])}
+                values["pretraining"] = Pretraining.from_json(fields["pretraining"])
+            for name, kind in (("curiosity", lambda given: Curiosity(**given)), ("raking", Raking.from_json)):
+                if fields.get(name) is not None:
+                    values[name] = kind(fields[name])
             return cls(**values)
-        except (KeyError, TypeError) as error:
-            raise PlanError(
-                "a field is missing or unknown",
-                where="synthesis.Plan.from_json",
-                expected="the fields of this version's plan",
-                remedy="use the version of tacit that wrote it",
-            ) from error
 
     def learning_rate_at(self, step: int) -> float:
         """The learning rate of step `step` (0 .. steps-1): linear warm-up, then cosine to zero or constant."""

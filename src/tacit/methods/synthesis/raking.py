@@ -188,10 +188,7 @@ class Raking:
 
     def shaped(self) -> tuple[str, ...]:
         """The certificate's words for what it does not cover: public rows that shaped the bins, if any did."""
-        provenance = self.cut.provenance
-        if not provenance:
-            return ()
-        return (f"public rows that shaped the bins: {provenance} (declared by the user, not checked here)",)
+        return self.cut.shaped()
 
     @property
     def tables(self) -> tuple[Table, ...]:

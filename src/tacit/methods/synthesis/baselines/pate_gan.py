@@ -35,6 +35,7 @@ from tacit.methods.synthesis.baselines.pate_gan_networks import (
 from tacit.methods.synthesis.baselines.pate_gan_plan import PART, GanPretraining, PateGanPlan
 from tacit.methods.synthesis.baselines.pate_gan_pretraining import PretrainedGan, pretrain_gan
 from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.label import synthesizer_label
 from tacit.methods.synthesis.networks import MovingAverage, load_parameters
 from tacit.methods.synthesis.rows import as_trajectories
 from tacit.privacy.labels import Label
@@ -204,19 +205,9 @@ def _start(plan: PateGanPlan, vault: Vault, pretrained: PretrainedGan | None, se
 
 def _label(plan: PateGanPlan) -> Label:
     public = "none: the networks began with random weights" if plan.pretraining is None else plan.pretraining.provenance
-    return Label(
-        covered=(
-            f"all {plan.steps:,} batches of noisy votes, whatever the votes are",
-            "everything sampled from the released generator, and everything trained or computed on the samples",
-        ),
-        not_covered=(
-            f"public pre-training: {public} (declared by the user, not checked here)",
-            "the choice of hyper-parameters: it must have been made without looking at the private records",
-            "whatever the curator computes from the records outside the doors (see the ledger's notes)",
-        ),
-        not_protected=(
-            f"what is true of the population rather than of one {plan.unit.name if plan.unit else 'unit'}",
-            "that these records were used at all, by whom, and every public parameter of the plan",
-            "several units that belong to one person, where the declared unit is less than a person",
-        ),
+    return synthesizer_label(
+        plan.unit,
+        touches=(f"all {plan.steps:,} batches of noisy votes, whatever the votes are",),
+        sampled="everything sampled from the released generator",
+        public=(f"public pre-training: {public} (declared by the user, not checked here)",),
     )

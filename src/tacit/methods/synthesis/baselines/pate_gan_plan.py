@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, get_args
 
-from tacit.errors import PlanError
+from tacit.methods.synthesis.plan_fields import reading, restored
 from tacit.methods.synthesis.settings import fraction, positive, scheduled, whole
 from tacit.privacy import parts
 from tacit.privacy import plan as plans
@@ -192,17 +192,8 @@ class PateGanPlan(plans.Promising):
         Raises:
             PlanError: a field is missing, unknown or out of range.
         """
-        try:
-            values = dict(fields)
+        with reading("PateGanPlan"):
+            values = restored(fields)
             if fields["pretraining"] is not None:
                 values["pretraining"] = GanPretraining(**fields["pretraining"])
-            if fields["unit"] is not None:
-                values |= {"unit": Unit(**fields["unit"]), "epsilon": float(fields["epsilon"])}
             return cls(**values)
-        except (KeyError, TypeError) as error:
-            raise PlanError(
-                "a field is missing or unknown",
-                where="PateGanPlan.from_json",
-                expected="the fields of this version's plan",
-                remedy="use the version of tacit that wrote it",
-            ) from error

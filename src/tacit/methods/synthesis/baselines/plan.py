@@ -14,6 +14,8 @@ from tacit.errors import PlanError
 from tacit.methods.synthesis.baselines.counts import Measured
 from tacit.methods.synthesis.baselines.tree import Clique
 from tacit.methods.synthesis.cut import Cut
+from tacit.methods.synthesis.label import BINS, synthesizer_label
+from tacit.methods.synthesis.plan_fields import reading, restored
 from tacit.privacy import plan as plans
 from tacit.privacy.labels import Label
 from tacit.privacy.marginals import Marginal, Marginals, Query
@@ -81,18 +83,8 @@ class TablePlan(plans.Promising):
         Raises:
             PlanError: a field is missing or unknown.
         """
-        try:
-            values = dict(fields) | {"cut": Cut.from_json(fields["cut"])}
-            if fields["unit"] is not None:
-                values |= {"unit": Unit(**fields["unit"]), "epsilon": float(fields["epsilon"])}
-            return cls(**values)
-        except (KeyError, TypeError) as error:
-            raise PlanError(
-                "a field is missing or unknown",
-                where=f"{cls.__name__}.from_json",
-                expected="the fields of this version's plan",
-                remedy="use the version of tacit that wrote it",
-            ) from error
+        with reading(cls.__name__):
+            return cls(**restored(fields) | {"cut": Cut.from_json(fields["cut"])})
 
 
 class Measurements:
@@ -142,21 +134,11 @@ class Measurements:
 
 def label(plan: TablePlan) -> Label:
     """The certificate's words for a table that is known by its noisy marginals."""
-    cut = plan.cut
-    bins = f"public rows that shaped the bins: {cut.provenance} (declared by the user, not checked here)"
-    return Label(
-        covered=(
-            f"all noisy marginals{' and choices between them' if plan.choices else ''}, within {plan.quanta:,} quanta",
-            "everything sampled from the released tables, and everything trained or computed on the samples",
-        ),
-        not_covered=(
-            *([bins] if cut.provenance else []),
-            "the bins and all other settings: they must have been chosen without looking at the private records",
-            "whatever the curator computes from the records outside the doors (see the ledger's notes)",
-        ),
-        not_protected=(
-            f"what is true of the population rather than of one {plan.unit.name if plan.unit else 'unit'}",
-            "that these records were used at all, by whom, and every public parameter of the plan",
-            "several units that belong to one person, where the declared unit is less than a person",
-        ),
+    choices = " and choices between them" if plan.choices else ""
+    return synthesizer_label(
+        plan.unit,
+        touches=(f"all noisy marginals{choices}, within {plan.quanta:,} quanta",),
+        sampled="everything sampled from the released tables",
+        public=plan.cut.shaped(),
+        choices=BINS,
     )

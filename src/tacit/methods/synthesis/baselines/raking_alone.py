@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.trajectories import Trajectories
-from tacit.errors import PlanError
 from tacit.methods.synthesis.histograms import Histograms, resampled, simplex
+from tacit.methods.synthesis.label import BINS, synthesizer_label
+from tacit.methods.synthesis.plan_fields import reading, restored
 from tacit.methods.synthesis.raking import PART, Raking
 from tacit.methods.synthesis.rows import as_trajectories
 from tacit.privacy import plan as plans
@@ -67,18 +68,8 @@ class RakingPlan(plans.Promising):
         Raises:
             PlanError: a field is missing or unknown.
         """
-        try:
-            values = dict(fields) | {"raking": Raking.from_json(fields["raking"])}
-            if fields["unit"] is not None:
-                values |= {"unit": Unit(**fields["unit"]), "epsilon": float(fields["epsilon"])}
-            return cls(**values)
-        except (KeyError, TypeError) as error:
-            raise PlanError(
-                "a field is missing or unknown",
-                where="RakingPlan.from_json",
-                expected="the fields of this version's plan",
-                remedy="use the version of tacit that wrote it",
-            ) from error
+        with reading(cls.__name__):
+            return cls(**restored(fields) | {"raking": Raking.from_json(fields["raking"])})
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,19 +153,10 @@ def fit(plan: RakingPlan, vault: Vault) -> Release[RakedColumns]:
 
 
 def _label(plan: RakingPlan) -> Label:
-    return Label(
-        covered=(
-            plan.raking.words(plan.raking.steps),
-            "everything sampled from the released histograms, and everything trained or computed on the samples",
-        ),
-        not_covered=(
-            *plan.raking.shaped(),
-            "the bins and all other settings: they must have been chosen without looking at the private records",
-            "whatever the curator computes from the records outside the doors (see the ledger's notes)",
-        ),
-        not_protected=(
-            f"what is true of the population rather than of one {plan.unit.name if plan.unit else 'unit'}",
-            "that these records were used at all, by whom, and every public parameter of the plan",
-            "several units that belong to one person, where the declared unit is less than a person",
-        ),
+    return synthesizer_label(
+        plan.unit,
+        touches=(plan.raking.words(plan.raking.steps),),
+        sampled="everything sampled from the released histograms",
+        public=plan.raking.shaped(),
+        choices=BINS,
     )

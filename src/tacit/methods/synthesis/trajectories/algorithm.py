@@ -27,6 +27,7 @@ from tacit.methods.synthesis.algorithm import Progress, _State
 from tacit.methods.synthesis.diffusion import Denoiser
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.histograms import Histograms
+from tacit.methods.synthesis.label import synthesizer_label
 from tacit.methods.synthesis.raking import PART as HISTOGRAMS
 from tacit.methods.synthesis.trajectories.objective import FragmentLoss, FragmentModel, StartLoss
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, STARTS, Plan
@@ -160,22 +161,16 @@ def _start(plan: Plan, vault: Vault, pretrained: Pretrained | None) -> Pretraine
 def _label(plan: Plan, run: Run, pretrained: Pretrained | None, sums: int) -> Label:
     provenance = "none: the networks began with random weights" if pretrained is None else pretrained.provenance
     raking, unit = plan.raking, run.plan.unit.name if run.plan.unit else "unit"
-    return Label(
-        covered=(
+    return synthesizer_label(
+        run.plan.unit,
+        touches=(
             f"all {plan.start_steps + plan.steps:,} noisy gradients of fine-tuning, interrupted or not",
             f"everything that one {unit} owns, however many episodes and rows that is",
             *([] if raking is None else [raking.words(sums)]),
-            "every trajectory sampled from the released models, and everything trained or computed on the samples",
         ),
-        not_covered=(
+        sampled="every trajectory sampled from the released models",
+        public=(
             f"public pre-training: {provenance} (declared by the user, not checked here)",
             *([] if raking is None else raking.shaped()),
-            "the choice of hyper-parameters: it must have been made without looking at the private records",
-            "whatever the curator computes from the records outside the doors (see the ledger's notes)",
-        ),
-        not_protected=(
-            f"what is true of the population rather than of one {unit}",
-            "that these records were used at all, by whom, and every public parameter of the plan",
-            "several units that belong to one person, where the declared unit is less than a person",
         ),
     )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
-from tacit.errors import PlanError
+from tacit.methods.synthesis.plan_fields import reading, restored
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import (
     Curiosity,
@@ -240,25 +240,13 @@ class Plan(plans.Promising):
         Raises:
             PlanError: a field is unknown or out of range.
         """
-        try:
-            values = dict(fields) | {"betas": tuple(fields["betas"]), "sampler": Sampler(**fields["sampler"])}
+        with reading("trajectories.Plan"):
+            values = restored(fields) | {"betas": tuple(fields["betas"]), "sampler": Sampler(**fields["sampler"])}
             if fields["pretraining"] is not None:
-                inner = dict(fields["pretraining"]) | {"betas": tuple(fields["pretraining"]["betas"])}
-                if inner["curiosity"] is not None:
-                    inner["curiosity"] = Curiosity(**inner["curiosity"])
-                values["pretraining"] = Pretraining(**inner)
+                values["pretraining"] = Pretraining.from_json(fields["pretraining"])
             if fields["raking"] is not None:
                 values["raking"] = Raking.from_json(fields["raking"])
-            if fields["unit"] is not None:
-                values |= {"unit": Unit(**fields["unit"]), "epsilon": float(fields["epsilon"])}
             return cls(**values)
-        except (KeyError, TypeError) as error:
-            raise PlanError(
-                "a field is missing or unknown",
-                where="trajectories.Plan.from_json",
-                expected="the fields of this version's plan",
-                remedy="use the version of tacit that wrote it",
-            ) from error
 
     def learning_rate_at(self, part: str, step: int) -> float:
         """The learning rate of a part's step: linear warm-up, then cosine to zero or constant."""
