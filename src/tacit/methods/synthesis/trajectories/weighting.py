@@ -2,7 +2,8 @@
 
 A trajectory lies in many cells at once, so that proportional fitting of rows does not apply. Its weights are those of
 the maximum-entropy law with the right means (Csiszar 1975, doi:10.1214/aop/1176996454): exponential in its own mean
-histograms, with a penalty that leaves them as far from the noisy ones as the noise is.
+histograms, with a penalty that leaves them as far from the noisy ones as the noise is, and further where only a few
+trajectories would be left.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 
-from tacit.methods.synthesis.histograms import Floats, codes_of, shrunk, simplex
+from tacit.methods.synthesis.histograms import Floats, codes_of, effective, shrunk, simplex
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.trajectories.stitching import Stitched
 from tacit.privacy.parts import PoissonSum
@@ -22,6 +23,8 @@ STEPS = 100
 """Of L-BFGS at most."""
 LEAST_DEVIATION = 1e-4
 """Histograms need not agree better than this."""
+FEWEST = 0.1
+"""Share of the candidates that must be left, as effective trajectories: else a few of them are copied over and over."""
 
 
 def weights_of(
@@ -45,7 +48,16 @@ def weights_of(
         flat = np.bincount(owners * size + code, 1 / lengths[owners], len(lengths) * size)
         own.append(flat.reshape(len(lengths), size).astype(np.float32))
         goals.append(simplex(shrunk(table, own[-1].mean(axis=0, dtype=np.float64), deviation), 1.0))
-    return tilted(np.concatenate(own, axis=1), np.concatenate(goals), max(deviation, LEAST_DEVIATION))
+    return spread(np.concatenate(own, axis=1), np.concatenate(goals), max(deviation, LEAST_DEVIATION))
+
+
+def spread(own: NDArray[np.float32], goal: Floats, deviation: float) -> Floats:
+    """`tilted`, with the smallest of the deviation, its double, ... that leaves enough effective trajectories."""
+    weights = tilted(own, goal, deviation)
+    while effective(weights) < FEWEST * len(own):
+        deviation *= 2
+        weights = tilted(own, goal, deviation)
+    return weights
 
 
 def tilted(own: NDArray[np.float32], goal: Floats, deviation: float) -> Floats:
