@@ -25,6 +25,23 @@ def test_records_are_those_of_the_environment(unit: str, units: int, tmp_path: P
     assert inspect(tmp_path / "records")["counts"]["units"] == units
 
 
+@pytest.mark.parametrize(
+    "method",
+    [
+        ("--batch", "10", "--steps", "2", "--width", "8", "--depth", "1", "--rows-per-unit", "4"),
+        ("--method", "privsyn", "--bins", "4"),
+    ],
+    ids=["privorl", "privsyn"],
+)
+def test_records_are_synthesized_without_public_rows(method: tuple[str, ...], tmp_path: Path) -> None:
+    records, run = str(tmp_path / "records"), tmp_path / "run"
+    assert main(["data", "clinic", "--patients", "30", "--out", records]) == 0
+    promise = ("--relation", "add_or_remove", "--population", "40", "--epsilon", "4", "--delta", "1e-3")
+    words = ("--out", str(run), "--unit", "patient", *promise, *method, "--rows", "50")
+    assert main(["synthesize", records, *words]) == 0
+    assert (run / "report.html").exists()
+
+
 @pytest.mark.parametrize("wrong", ["--patients", "--doctors"])
 def test_nobody_is_refused(wrong: str, tmp_path: Path) -> None:
     assert main(["data", "clinic", wrong, "0", "--out", str(tmp_path / "none")]) == 2

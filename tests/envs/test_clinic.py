@@ -76,6 +76,16 @@ def test_visits_have_the_stated_chances(
     assert (state == patients(20_000, *patient)).all()
 
 
+def test_the_declared_step_is_that_of_histories() -> None:
+    """Root mean squares of changes, with no records asked; those of readings within a tenth."""
+    declared = clinic.spec().difference
+    assert declared is not None
+    columns = clinic.collect(300, seed=4)
+    found = np.sqrt(np.square(columns["next_observations"] - columns["observations"], dtype=np.float64).mean(axis=0))
+    assert found[:4] == pytest.approx(declared[:4], rel=0.1)
+    assert (found[4], found[5]) == (0.0, declared[5])
+
+
 def test_people_arrive_with_the_stated_chances() -> None:
     state = HERE.starts(20_000, np.random.default_rng(3))
     for column, chances in ((KIND, (0.45, 0.35, 0.2)), (FLAG, (0.85, 0.15)), (SIDE, (0.7, 0.3))):

@@ -34,7 +34,7 @@ from tacit.agents.features import Scaled
 from tacit.agents.stacked import Stacked
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs import clinic_model as model
-from tacit.envs.clinic_model import ACTIONS, BURDEN, CRISIS, HORIZON, REWARDS, SEVERITY, STARTS, TREATMENTS
+from tacit.envs.clinic_model import ACTIONS, BURDEN, CRISIS, HORIZON, REWARDS, SEVERITY, SPREAD, STARTS, TREATMENTS
 from tacit.envs.rollouts import Array, FloatArray, Policy
 from tacit.envs.rollouts import collect as _collect
 from tacit.errors import DataError
@@ -60,6 +60,8 @@ LOW = (-2.5, -2.7, -3.0, -2.0, 0.0, 0.0)
 HIGH = (9.5, 3.2, 3.0, 6.0, 1.0, float(HORIZON))
 """Public bounds of an observation: no reading leaves them, since the noise is cut off."""
 REWARD = (-6.0, 5.5)
+CONSTANT = 0.01
+"""Typical step that is declared of a reading that never changes, the addiction: one must be above 0."""
 REFERENCE = (-8.651253330188663, 1.1825597529326872)
 """Mean returns of a random treatment and of the best policy that knows the truth, both exact
 (`tacit.envs.clinic_model.exact` and `optimal`), which the normalised return maps to 0 and 100.
@@ -79,12 +81,19 @@ _BELOW_BURDEN: Final = BURDEN[..., :2].cumsum(axis=-1)
 
 
 def spec() -> PublicSpec:
-    """Six bounded numbers, six treatments, rewards in [-6, 5.5], terminations, logged propensities."""
+    """Six bounded numbers, six treatments, rewards in [-6, 5.5], terminations, logged propensities.
+
+    `difference` has root mean squares that follow from the model alone: a reading changes by the noise of two visits
+    and by the moves of the truth, which have the mean chance over all patients who are treated and all treatments; a
+    visit is one later.
+    """
+    moves = 1.0 - np.array([SEVERITY[:, :, 1:CRISIS, ..., 1].mean(), 1.0, 1.0, BURDEN[..., 1].mean()])
     return PublicSpec(
         observation=Box(LOW, HIGH),
         action=Discrete(ACTIONS),
         reward=Box((REWARD[0],), (REWARD[1],)),
         source="environment",
+        difference=(*np.sqrt(2.0 * np.square(SPREAD) + moves).tolist(), CONSTANT, 1.0),
         propensities=True,
     )
 
