@@ -66,7 +66,9 @@ def trajectories(draw: st.DrawFn) -> Trajectories:
     def values(of: Box | Discrete, n: int) -> Any:
         if isinstance(of, Discrete):
             return rng.integers(0, of.n, n)
-        return rng.normal(size=(n, of.size)) * 2.0 ** rng.integers(-140, 120, (n, of.size)).astype(float)
+        found = rng.normal(size=(n, of.size)) * 2.0 ** rng.integers(-140, 120, (n, of.size)).astype(float)
+        found[-1] = np.add(of.low, of.high) / 2  # bounds that clip every value are refused
+        return found
 
     observations = values(spec.observation, rows)
     following = values(spec.observation, rows)
@@ -79,7 +81,7 @@ def trajectories(draw: st.DrawFn) -> Trajectories:
     return Trajectories.from_arrays(
         observations=observations,
         actions=values(spec.action, rows),
-        rewards=rng.normal(size=rows),
+        rewards=np.append(rng.normal(size=rows - 1), 0.0),
         next_observations=following,
         terminations=rng.random(rows) < 0.2,
         truncations=rng.random(rows) < 0.2,

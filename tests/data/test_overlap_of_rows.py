@@ -31,8 +31,23 @@ def rows(count: int, seed: int) -> dict[str, Any]:
     }
 
 
+PULSE = PublicSpec(Box((30.0,), (220.0,)), Discrete(3), Box((-1.0,), (0.0,)), "physics")
+
+
+def visits(people: int, seed: int, decimals: int | None) -> dict[str, Any]:
+    """Eight visits of each with the pulse and a dose that it decides, rounded."""
+    rng = np.random.default_rng(seed)
+    pulse = (rng.normal(85, 10, (people, 1)) + rng.normal(0, 4, (people, 9)).cumsum(axis=1)).clip(31, 219)
+    pulse = pulse if decimals is None else pulse.round(decimals)
+    return {
+        "observations": pulse[:, :-1].reshape(-1, 1).astype(np.float32),
+        "actions": ((pulse > 95).astype(int) + (pulse > 110))[:, :-1].ravel(),
+        "next_observations": pulse[:, 1:].reshape(-1, 1).astype(np.float32),
+    }
+
+
 def test_rows_of_others_do_not_overlap() -> None:
-    assert find(rows(5_000, 0), rows(20_000, 1), SPEC) == Overlap(5_000, 0, 0, 0.0)
+    assert find(rows(5_000, 0), rows(20_000, 1), SPEC) == Overlap(5_000, 0, 0, 0.0, 0)
     assert refuse(rows(5_000, 0), rows(20_000, 1), SPEC).share == 0.0
 
 
@@ -46,16 +61,17 @@ def test_counts_against_every_pair() -> None:
     near = int(((gap > 0) & (gap <= 0.02)).sum())
     assert 20 < near < 200
     covered = float((np.abs(scaled[0][:, None] - scaled[1]).max(axis=2).min(axis=0) <= 0.02).mean())
-    assert find(public, private, SPEC, tolerance=0.02) == Overlap(400, 30, near, covered)
+    assert find(public, private, SPEC, tolerance=0.02) == Overlap(400, 30, near, covered, 30)
 
 
 def test_few_private_rows_among_many_public_ones_are_refused() -> None:
     public, private = rows(50_000, 0), rows(20, 1)
     for name, column in private.items():
         public[name][1_000:1_020] = column
-    assert find(public, private, SPEC) == Overlap(50_000, 20, 0, 1.0)
-    with pytest.raises(DataError, match="also among the private records"):
-        refuse(public, private, SPEC)
+    assert find(public, private, SPEC) == Overlap(50_000, 20, 0, 1.0, 20)
+    for apart in (False, True):  # so long a stretch is never tolerated
+        with pytest.raises(DataError, match="also among the private records, several in a row"):
+            refuse(public, private, SPEC, apart=apart)
 
 
 def test_the_same_recording_under_other_rewards_is_refused() -> None:
@@ -64,20 +80,22 @@ def test_the_same_recording_under_other_rewards_is_refused() -> None:
     order = np.random.default_rng(1).permutation(2_000)[:500]
     public = {name: column[order].astype(np.float64) for name, column in private.items()}
     public["rewards"] = 1.0 - public["rewards"]
-    assert find(public, private, SPEC) == Overlap(500, 500, 0, 0.25)
+    assert find(public, private, SPEC) == Overlap(500, 500, 0, 0.25, 2)
     public["observations"] = np.round(public["observations"], 4)  # as a text file would have them
     found = find(public, private, SPEC)
     assert found.exact + found.near == 500
     assert found.near > 490
-    with pytest.raises(DataError, match="public rows are also among the private records") as caught:
+    with pytest.raises(DataError, match="public rows may be private ones too") as caught:
         refuse(public, private, SPEC)
     assert "500" not in str(caught.value)
     assert "pre-train on other people's rows" in caught.value.remedy
+    assert "--public-is-apart" in caught.value.remedy
+    assert refuse(public, private, SPEC, apart=True) == found
 
 
 def test_both_sides_are_clipped_as_records_are() -> None:
     public = rows(10, 0)
-    public["observations"][:, 0] = 2.5
+    public["observations"][1:, 0] = 2.5
     data = Trajectories.from_arrays(
         **public,
         next_observations=public["observations"],
@@ -89,13 +107,51 @@ def test_both_sides_are_clipped_as_records_are() -> None:
     assert find(public, data.columns, SPEC).exact == 10
 
 
-def test_a_few_common_first_states_pass() -> None:
+def test_common_first_states_pass_and_single_private_rows_do_not() -> None:
+    public, private = rows(2_000, 0), rows(2_000, 1)
+    for name in ("observations", "actions"):  # a simulator begins there, on both sides, again and again
+        public[name][::50] = private[name][::50] = private[name][0]
+    assert refuse(public, private, SPEC) == Overlap(2_000, 40, 0, 0.02, 1)
     public, private = rows(2_000, 0), rows(2_000, 1)
     for name in ("observations", "actions"):
-        public[name][:2] = private[name][:2]
-    assert refuse(public, private, SPEC) == Overlap(2_000, 2, 0, 0.001)
-    with pytest.raises(DataError, match=r"at most 0\.0% of either"):
-        refuse(public, private, SPEC, share=0.0)
+        public[name][7] = private[name][700]
+    with pytest.raises(DataError, match="public rows may be private ones too"):
+        refuse(public, private, SPEC)
+
+
+@pytest.mark.parametrize("decimals", [None, 1, 0, -1])
+def test_what_other_people_have_in_common_by_chance_passes(decimals: int | None) -> None:
+    """One number observed, written as exactly as may be: in whole tens nearly every row is somebody else's too."""
+    found = refuse(visits(300, 0, decimals), visits(250, 1, decimals), PULSE)
+    assert found.covered < 0.02 if decimals is None else found.exact > 0
+    assert (found.covered > 0.9) == (decimals == -1)
+
+
+@pytest.mark.parametrize("decimals", [None, 1, 0])
+def test_one_private_episode_among_many_public_ones_is_refused(decimals: int | None) -> None:
+    public, private = visits(2_000, 0, decimals), visits(300, 1, decimals)
+    for name, column in private.items():
+        public[name][6_000:6_008] = column[800:808]
+    with pytest.raises(DataError, match="several in a row bit for bit"):
+        refuse(public, private, PULSE, apart=True)
+
+
+def test_next_observations_tell_rows_apart() -> None:
+    public, private = rows(500, 0), rows(500, 1)
+    public |= {name: private[name] for name in ("observations", "actions")}
+    public["next_observations"], private["next_observations"] = (
+        rows(500, 2)["observations"],
+        rows(500, 3)["observations"],
+    )
+    assert refuse(public, private, SPEC) == Overlap(500, 0, 0, 0.0, 0)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 7, 8, 63])
+def test_the_longest_common_stretch(length: int) -> None:
+    public, private = rows(300, 0), rows(200, 1)
+    for name in ("observations", "actions"):
+        public[name][40 : 40 + length] = private[name][100 : 100 + length]
+    assert find(public, private, SPEC).longest == length
 
 
 def test_discrete_values_must_agree() -> None:
@@ -118,7 +174,9 @@ def test_a_constant_column_neither_hides_nor_makes_an_overlap() -> None:
 def test_the_mazes_that_we_pretrain_on() -> None:
     layout = LAYOUTS["ring"]
     private = maze.collect(layout, 20_000, seed=900)
-    assert find(other_rows(layout, 20_000, mazes=4, seed=901), private, maze.spec(layout)) == Overlap(20_000, 0, 0, 0.0)
+    assert find(other_rows(layout, 20_000, mazes=4, seed=901), private, maze.spec(layout)) == Overlap(
+        20_000, 0, 0, 0.0, 0
+    )
 
 
 def test_behind_a_vault(tmp_path: Path) -> None:
@@ -129,7 +187,7 @@ def test_behind_a_vault(tmp_path: Path) -> None:
     with Ledger(tmp_path / "a.ledger", unit, epsilon=1.0, delta=1e-6) as ledger:
         vault = Vault(data, ledger)
         found: Any = vault.nonprivate(lambda columns: overlap.find(private, columns, SPEC), reason=reason)
-        assert found == Overlap(50, 50, 0, 1.0)
+        assert found == Overlap(50, 50, 0, 1.0, 50)
 
 
 @pytest.mark.parametrize(

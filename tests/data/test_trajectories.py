@@ -89,6 +89,31 @@ def test_clips_once_on_entry() -> None:
     np.testing.assert_array_equal(data.columns["rewards"], np.array([0, 0.5, 1, 0, 0], dtype=np.float32))
 
 
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"observations": np.array([[0.5, 30.0]] * 5)}, "observations, dimension 1: every value lies outside"),
+        ({"next_observations": np.array([[-5.0, 1.0]] * 5)}, "next_observations, dimension 0: every value"),
+        ({"rewards": np.full(5, 1.5)}, "rewards: every value lies outside its public bounds"),
+    ],
+)
+def test_bounds_outside_of_which_all_values_lie_are_refused(changes: dict[str, Any], what: str) -> None:
+    for simulated in (False, True):
+        with pytest.raises(DataError, match=what):
+            Trajectories.from_arrays(**arrays(**changes), simulated=simulated)
+    (name, values), *_ = changes.items()
+    values = values.copy()
+    values[3] = arrays()[name][3]
+    Trajectories.from_arrays(**arrays(**{name: values}))
+
+
+def test_a_constant_on_its_bound_is_within_it() -> None:
+    """As float32 0.1 is above 0.1, and 0.7 below 0.7."""
+    spec = PublicSpec(Box((-0.1, 0.0), (0.1, 0.7)), Discrete(3), Box((0,), (1,)), "declared")
+    same = np.tile(np.float32([0.1, 0.7]), (5, 1))
+    Trajectories.from_arrays(**arrays(observations=same, next_observations=same, spec=spec))
+
+
 def test_chunks_agree_with_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Trajectories.from_arrays(**arrays())
     for size in (1, 2, 3):

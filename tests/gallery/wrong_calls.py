@@ -136,6 +136,10 @@ def text_in_a_number_column(folder: Path) -> None:
     Trajectories.from_csv(csv(folder / "a.csv", f"bob,1,0.5,0,{PRIVATE_ID},0.5,0"), unit="person", spec=SPEC)
 
 
+def bounds_of_another_column(folder: Path) -> None:
+    data(observations=[[70.0], [72.0], [75.0]])
+
+
 def ragged_columns(folder: Path) -> None:
     data(rewards=[PRIVATE_VALUE, 1.0])
 
@@ -499,6 +503,7 @@ NOTHING_SPENT: tuple[WrongCall, ...] = (
     not_a_number,
     infinite,
     text_in_a_number_column,
+    bounds_of_another_column,
     ragged_columns,
     ragged_rows,
     wrong_width,

@@ -58,6 +58,7 @@ class Ingest:
         self._sink: MemoryColumns | FolderColumns = MemoryColumns() if store is None else FolderColumns(store)
         self._units, self._episodes = Codes(), Codes()
         self._fitted = {name: _Range() for name in ("observations", "next_observations")}
+        self._within: dict[str, Array] = {}
         self._where, self._row, self._first_unit = "Trajectories", 0, 0
         self._last: tuple[int, int | None, bool] | None = None  # unit code, episode code, done: of the last row
         self._total, self._grouped = 0, True
@@ -129,10 +130,12 @@ class Ingest:
         """The whole, immutable.
 
         Raises:
-            DataError: there were no rows, or the bounds are those of the private records themselves.
+            DataError: there were no rows, no value of a column lies within its bounds, or the bounds are those of the
+                private records themselves.
         """
         if self._total == 0:
             raise self._error("there are no records", "at least one transition")
+        self._refuse_bounds_of_others()
         self._refuse_fitted_bounds()
         codes, starts = self._sink.take("units"), self._sink.take("starts")
         if self._grouped:
@@ -244,6 +247,10 @@ class Ingest:
             return wide[:, 0].astype(np.int64)
         if name in self._fitted:
             self._fitted[name].see(wide)
+        with np.errstate(over="ignore"):
+            narrow, low, high = (np.asarray(part, np.float32) for part in (wide, space.low, space.high))
+        within = ((narrow >= low) & (narrow <= high)).any(axis=0)
+        self._within[name] = within | self._within.get(name, within)
         clipped: Array = np.clip(wide, np.asarray(space.low), np.asarray(space.high)).astype(np.float32)
         return np.clip(clipped, *space.single(), out=clipped)
 
@@ -314,6 +321,17 @@ class Ingest:
                 row,
                 remedy="write all ids as text",
             )
+
+    def _refuse_bounds_of_others(self) -> None:
+        for name, within in self._within.items():
+            if not within.all():
+                number = f", dimension {int(np.argmin(within))}" if len(within) > 1 else ""
+                raise DataError(
+                    f"{name}{number}: every value lies outside its public bounds, and all would be clipped to them",
+                    where=self._where,
+                    expected="bounds that hold what can occur (dimensions count from 0)",
+                    remedy="check the order of the columns and of the bounds, and that both are measured alike",
+                )
 
     def _refuse_fitted_bounds(self) -> None:
         space = self._spec.observation
