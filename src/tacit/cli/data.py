@@ -83,7 +83,7 @@ def chain(command: DataChain) -> None:
 
     with progress(f"Simulating {command.people:,} people on the chain"):
         columns: dict[str, Any] = collect(behaviour, command.people, seed=command.seed)
-        Trajectories.from_arrays(**columns, spec=spec(), simulated=True).save(command.out)
+        Trajectories.from_arrays(**columns, spec=spec(), unit_name="person", simulated=True).save(command.out)
     say(f"Wrote {command.out}: simulated records of the chain, one unit per person, with propensities.")
 
 
@@ -106,7 +106,8 @@ def clinic(command: DataClinic) -> None:
     with progress(f"Simulating {command.patients:,} patients of {command.doctors:,} doctor(s)"):
         staff = doctors(command.doctors, seed=command.seed)
         columns: dict[str, Any] = collect(command.patients, seed=command.seed, staff=staff, unit=command.unit)
-        Trajectories.from_arrays(**columns, spec=spec(), simulated=True).save(command.out)
+        data = Trajectories.from_arrays(**columns, spec=spec(), unit_name=command.unit, simulated=True)
+        data.save(command.out)
     say(f"Wrote {command.out}: simulated records of the clinic, one unit per {command.unit}, with propensities.")
 
 

@@ -2,11 +2,16 @@
 
 Pre-training on public rows is free of charge only if they are nobody's in the private data. Two datasets can hold the
 same recording under two names, with other rewards (D4RL's kitchen-mixed and kitchen-partial label the same
-demonstrations for different tasks), so rows are compared by observation and action alone.
+demonstrations for different tasks), so rows are compared by observation, action and next observation, whatever the
+rewards are.
 
 Both sides are compared as they are after clipping to the public bounds. A pair of rows is *near* if no number of the
 one differs from the other's by more than `tolerance` times the range of its column; rows that were rounded, stored in
 another precision or written as text and read back are. Values of discrete columns must agree.
+
+Rows of other people coincide too, by chance: often where there are few columns or whole numbers, never where there are
+many continuous ones. How often is measured by the same comparison of two halves of either side with each other. By
+the Cauchy-Schwarz inequality two sides that share nobody have about the geometric mean of these rates at most.
 
 The answer depends on the private rows. So on real records this runs behind `Vault.nonprivate` (which the ledger notes)
 and stays with the curator; on public or simulated data, anywhere.
@@ -14,6 +19,7 @@ and stays with the curator; on public or simulated data, anywhere.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,11 +34,18 @@ from tacit.errors import DataError
 __all__ = ["Overlap", "find", "refuse"]
 
 Columns = Mapping[str, npt.NDArray[Any]]
+Points = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int64]
 
 TOLERANCE = 1e-4
-"""Of a column's range; a million random rows in four dimensions have no two so near by chance."""
-SHARE = 1e-3
-"""Of either side's rows: as many may coincide (first states that a simulator always starts from do)."""
+"""Of a column's range."""
+LONG = 3
+"""Exact rows in a row that are no accident, where chance gives none or much fewer."""
+FEW = 4
+"""Exact rows that may be chance where near ones are."""
+_FARTHEST = 64
+"""Longer stretches are not told apart."""
+_BLOCKS = 16
 
 
 @dataclass(frozen=True)
@@ -41,16 +54,18 @@ class Overlap:
 
     Args:
         rows: public rows.
-        exact: those whose observation and action are bit for bit those of a private row.
+        exact: those that are bit for bit a private row.
         near: those that are only near to one.
         covered: share of the private rows that are exact or near to a public one: few private rows can all be among
             many public ones.
+        longest: how many exact rows follow each other on both sides; 64 to 127 stands for any longer stretch.
     """
 
     rows: int
     exact: int
     near: int
     covered: float
+    longest: int
 
     @property
     def share(self) -> float:
@@ -58,11 +73,21 @@ class Overlap:
         return (self.exact + self.near) / self.rows
 
 
+@dataclass(frozen=True)
+class _Pairs:
+    """Pairs of rows, one of either side: exact ones, near or exact ones, and the longest stretch of exact ones."""
+
+    exact: int
+    near: int
+    longest: int
+
+
 def find(public: Columns, private: Columns, spec: PublicSpec, *, tolerance: float = TOLERANCE) -> Overlap:
-    """Count the public rows whose observation and action are a private row's, whatever their reward is.
+    """Count the public rows that are a private row, whatever their reward is; some are so by chance.
 
     Args:
-        public, private: observations [T, d] or [T] (discrete) and actions likewise; other columns are not read.
+        public, private: observations [T, d] or [T] (discrete), actions likewise, and next_observations, which are
+            compared if both sides have them; other columns are not read.
         spec: public bounds of the private rows.
         tolerance: largest difference of near rows, as a share of each column's range.
 
@@ -70,6 +95,140 @@ def find(public: Columns, private: Columns, spec: PublicSpec, *, tolerance: floa
         DataError: a column is missing, empty or does not fit the bounds; the tolerance is not in [0, 1); or
             observations and actions are both discrete, where rows coincide by chance and nothing can be told.
     """
+    return _find(*_sides(public, private, spec, tolerance), tolerance)
+
+
+def refuse(
+    public: Columns, private: Columns, spec: PublicSpec, *, tolerance: float = TOLERANCE, apart: bool = False
+) -> Overlap:
+    """`find`, and an error if clearly more rows coincide than chance explains, or `LONG` and more in a row.
+
+    The error gives no count, because it may end in a log that others read; `find` does.
+
+    Args:
+        public, private, spec, tolerance: as of `find`.
+        apart: a declaration that nobody is on both sides: single rows that coincide pass, stretches of them do not.
+
+    Raises:
+        DataError: the datasets overlap, or may; or as `find`.
+    """
+    sides = _sides(public, private, spec, tolerance)
+    there, back = (_pairs(side[_even(len(side))], side[~_even(len(side))], tolerance) for side in sides)
+    between, chance = _pairs(*sides, tolerance), max(there.longest, back.longest)
+    # The longest stretch by chance grows with the logarithm of the pairs, of which halves have a quarter.
+    if between.longest >= LONG and between.longest > (1 + 1.6 * chance if chance else 0):
+        raise DataError(
+            "public rows are also among the private records, several in a row bit for bit (whatever the rewards)",
+            where="overlap",
+            expected=f"fewer than {LONG} rows in a row that both sides have, or no more than chance gives",
+            remedy="pre-train on other people's rows, or on none: what is learned from these is not protected",
+        )
+    if not apart and (between.exact > _few(between, there, back) or between.near > _most(there.near, back.near)):
+        raise DataError(
+            "public rows may be private ones too (the same observations, actions and next observations)",
+            where="overlap",
+            expected="no more such rows than two halves of one side have by chance",
+            remedy=(
+                "pre-train on other people's rows, or on none; or declare that nobody is on both sides with apart=True"
+                ' (in a command: --public-is-apart "REASON", which the certificate prints)'
+            ),
+        )
+    return _find(*sides, tolerance)
+
+
+def _few(between: _Pairs, there: _Pairs, back: _Pairs) -> float:
+    """Exact pairs beyond which it is hardly chance: none of rows so unlike that not even near ones come up."""
+    if there.exact or back.exact:
+        return _most(there.exact, back.exact)
+    return FEW if there.near or back.near or between.near > between.exact else 0
+
+
+def _most(there: int, back: int) -> float:
+    """Pairs between the sides beyond which it is hardly chance, by the pairs between the halves of either."""
+    expected = 4.0 * math.sqrt((there + 1.0) * (back + 1.0))
+    return 1.5 * expected + 4.0 * math.sqrt(expected)
+
+
+def _even(rows: int) -> npt.NDArray[np.bool_]:
+    """Half of the rows: every other one of a few blocks, so that hardly an episode is in both halves."""
+    return np.asarray(np.arange(rows) * _BLOCKS // rows % 2 == 0)
+
+
+def _find(points: Points, others: Points, tolerance: float) -> Overlap:
+    trees = [cKDTree(side, balanced_tree=False, compact_nodes=False) for side in (points, others)]
+    there, back = _nearest(points, trees[1], tolerance), _nearest(others, trees[0], tolerance)
+    exact = int((there == 0.0).sum())
+    near = int(np.isfinite(there).sum()) - exact
+    return Overlap(len(points), exact, near, float(np.isfinite(back).mean()), _longest(*_codes(points, others)))
+
+
+def _pairs(points: Points, others: Points, tolerance: float) -> _Pairs:
+    if not len(points) or not len(others):
+        return _Pairs(0, 0, 0)
+    codes = _codes(points, others)
+    most = 1 + max(int(coded.max()) for coded in codes)
+    held = [np.bincount(coded, minlength=most) for coded in codes]
+    return _Pairs(
+        int(held[0] @ held[1]), _near(_unlike(points, codes[0]), _unlike(others, codes[1]), tolerance), _longest(*codes)
+    )
+
+
+def _unlike(points: Points, codes: Codes) -> tuple[Points, Points]:
+    """The rows without repetitions, and how often each of them is there."""
+    _, first, count = np.unique(codes, return_index=True, return_counts=True)
+    return points[first], count.astype(np.float64)
+
+
+def _near(left: tuple[Points, Points], right: tuple[Points, Points], tolerance: float) -> int:
+    """Pairs of near or exact rows; the few rows that have any are found first."""
+    (points, count), (others, there) = left, right
+    among = cKDTree(others, balanced_tree=False, compact_nodes=False)
+    some = np.isfinite(_nearest(points, among, tolerance))
+    if not some.any():
+        return 0
+    tree = cKDTree(points[some], balanced_tree=False, compact_nodes=False)
+    return int(tree.count_neighbors(among, tolerance, p=np.inf, weights=(count[some], there)))
+
+
+def _codes(points: Points, others: Points) -> tuple[Codes, Codes]:
+    """A number for each row, the same for rows that are bit for bit the same."""
+    rows = np.ascontiguousarray(np.concatenate([points, others])) + 0.0
+    coded = np.unique(rows.view(f"V{rows.itemsize * rows.shape[1]}").ravel(), return_inverse=True)[1]
+    return coded[: len(points)], coded[len(points) :]
+
+
+def _longest(left: Codes, right: Codes) -> int:
+    """Length of the longest stretch that occurs in both."""
+    length, current = 1, _shared(left, right)
+    levels = []
+    while current is not None and length < _FARTHEST:
+        levels.append((length, current))
+        length, current = 2 * length, _longer(current, current, length)
+    if not levels:
+        return 0
+    if current is None:
+        length, current = levels.pop()
+    for more, level in reversed(levels):
+        longer = _longer(current, level, length)
+        if longer is not None:
+            length, current = length + more, longer
+    return length
+
+
+def _longer(first: tuple[Codes, Codes], then: tuple[Codes, Codes], length: int) -> tuple[Codes, Codes] | None:
+    """Stretches of `length` rows continued by others: a number for each, or None if the two sides share none."""
+    ends = [side[length:] for side in then]
+    base = 1 + max((int(end.max()) for end in ends if len(end)), default=0)
+    joined = [start[: len(end)] * base + end for start, end in zip(first, ends, strict=True)]
+    coded = np.unique(np.concatenate(joined), return_inverse=True)[1]
+    return _shared(coded[: len(joined[0])], coded[len(joined[0]) :])
+
+
+def _shared(left: Codes, right: Codes) -> tuple[Codes, Codes] | None:
+    return (left, right) if np.isin(left, right).any() else None
+
+
+def _sides(public: Columns, private: Columns, spec: PublicSpec, tolerance: float) -> tuple[Points, Points]:
     if isinstance(spec.observation, Discrete) and isinstance(spec.action, Discrete):
         raise DataError(
             "rows of discrete observations and actions coincide by chance",
@@ -84,44 +243,22 @@ def find(public: Columns, private: Columns, spec: PublicSpec, *, tolerance: floa
             expected="a share of the range, in [0, 1)",
             remedy=f"leave it out for {TOLERANCE:g}",
         )
-    points, others = (_points(columns, spec, which) for columns, which in ((public, "public"), (private, "private")))
-    there, back = _nearest(points, others, tolerance), _nearest(others, points, tolerance)
-    exact = int((there == 0.0).sum())
-    return Overlap(len(points), exact, int(np.isfinite(there).sum()) - exact, float(np.isfinite(back).mean()))
+    spaces = {"observations": spec.observation, "actions": spec.action}
+    if "next_observations" in public and "next_observations" in private:
+        spaces["next_observations"] = spec.observation
+    return _points(public, spaces, "public"), _points(private, spaces, "private")
 
 
-def refuse(
-    public: Columns, private: Columns, spec: PublicSpec, *, tolerance: float = TOLERANCE, share: float = SHARE
-) -> Overlap:
-    """`find`, and an error if more than `share` of the public rows are private ones, or of the private rows public.
-
-    The error gives no count, because it may end in a log that others read; `find` does.
-
-    Raises:
-        DataError: the datasets overlap; or as `find`.
-    """
-    found = find(public, private, spec, tolerance=tolerance)
-    if max(found.share, found.covered) > share:
-        raise DataError(
-            "public rows are also among the private records (the same observations and actions, whatever the rewards)",
-            where="overlap",
-            expected=f"at most {share:.1%} of either side's rows so near to one of the other side",
-            remedy="pre-train on other people's rows, or on none: what is learned from these is not protected",
-        )
-    return found
-
-
-def _nearest(points: npt.NDArray[np.float64], among: npt.NDArray[np.float64], most: float) -> npt.NDArray[np.float64]:
-    """Largest difference of each point from the nearest one of the others; infinite beyond `most`."""
-    tree = cKDTree(among, balanced_tree=False, compact_nodes=False)
+def _nearest(points: Points, among: Any, most: float) -> Points:
+    """Largest difference of each point from the nearest one of a tree's; infinite beyond `most`."""
     bound = float(np.nextafter(most, np.inf))  # the tree's own bound is strict
-    return np.asarray(tree.query(points, p=np.inf, distance_upper_bound=bound)[0])
+    return np.asarray(among.query(points, p=np.inf, distance_upper_bound=bound)[0])
 
 
-def _points(columns: Columns, spec: PublicSpec, which: str) -> npt.NDArray[np.float64]:
-    """[T, d + a]: what is compared, clipped to the bounds and in units of their range; discrete values as they are."""
+def _points(columns: Columns, spaces: Mapping[str, Space], which: str) -> Points:
+    """[T, columns]: what is compared, clipped to the bounds, in units of their range; discrete values as they are."""
     parts, rows = [], None
-    for name, space in (("observations", spec.observation), ("actions", spec.action)):
+    for name, space in spaces.items():
         column = np.asarray(columns.get(name, ()))
         column = column[:, None] if column.ndim == 1 else column
         width = 1 if isinstance(space, Discrete) else space.size
@@ -138,7 +275,7 @@ def _points(columns: Columns, spec: PublicSpec, which: str) -> npt.NDArray[np.fl
     return np.concatenate(parts, axis=1)
 
 
-def _scaled(column: npt.NDArray[Any], space: Space) -> npt.NDArray[np.float64]:
+def _scaled(column: npt.NDArray[Any], space: Space) -> Points:
     if isinstance(space, Discrete):
         return column.astype(np.float64)
     low, high = space.single()

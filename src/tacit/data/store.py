@@ -44,7 +44,7 @@ class Records:
         order, offsets: rows of unit u are `order[offsets[u]:offsets[u + 1]]`, shapes `(T,)` and `(U + 1,)`, int64.
         episodes: rows of episode e are `episodes[e]:episodes[e + 1]`, shape `(E + 1,)`, int64.
         owner: how units were made: from ids, or every episode or transition a unit of its own; public.
-        unit: name of the column of their ids, where there was one; public.
+        unit: what the ids were called (the name of their column), where it was said; public.
     """
 
     columns: Mapping[str, Array]
@@ -245,7 +245,7 @@ def read_spec(folder: Path) -> tuple[PublicSpec, bool, UnitKind]:
 
 
 def read_unit(folder: Path) -> str | None:
-    """The name of the column that the units' ids came from; None where there was none, or it was not noted yet.
+    """What the units' ids were called (the name of their column); None where there were no ids, or nobody said.
 
     Raises:
         FileError: `spec.json` is missing or damaged.

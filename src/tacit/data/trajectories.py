@@ -69,6 +69,7 @@ class Trajectories:
         unit_ids: Any,
         episode_ids: Any = None,
         spec: PublicSpec,
+        unit_name: str | None = None,
         simulated: bool = False,
         store: str | os.PathLike[str] | None = None,
     ) -> Trajectories:
@@ -84,6 +85,8 @@ class Trajectories:
             episode_ids: `(T,)` texts or whole numbers, the rows of an episode together and in order of time. None
                 starts a new episode after every termination and truncation and at every change of unit.
             spec: public bounds.
+            unit_name: whose ids these are ("patient"), as readers of files take it from the column's name; it is kept
+                with the records, and the command line refuses a promise to units of another name.
             simulated: see the class.
             store: a folder; the columns are written there in the native format and mapped, not held in memory.
 
@@ -94,7 +97,7 @@ class Trajectories:
         columns = {"observations": observations, "actions": actions, "rewards": rewards}
         columns |= {"next_observations": next_observations, "terminations": terminations, "truncations": truncations}
         columns |= {"propensities": propensities}
-        with Ingest(spec, simulated=simulated, store=store) as ingest:
+        with Ingest(spec, simulated=simulated, store=store, unit=unit_name) as ingest:
             ingest.add(columns, unit_ids, episode_ids)
             return cls(ingest.finish(), spec, simulated=simulated)
 
