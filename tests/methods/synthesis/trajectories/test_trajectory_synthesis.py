@@ -19,6 +19,7 @@ from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import Curiosity, Pretraining
+from tacit.methods.synthesis.trajectories import weighting
 from tacit.methods.synthesis.trajectories.plan import Plan
 from tacit.privacy.plan import public_fields
 
@@ -145,8 +146,9 @@ def test_somebody_with_nearly_all_rows_moves_a_step_no_further(tmp_path: Path) -
     assert max(norms) <= 2 * 0.01 * (1 + 1e-5)
 
 
-def test_histograms_weight_whole_trajectories(tmp_path: Path) -> None:
-    """The models hardly learned; what they draw is weighted to agree with the histograms."""
+def test_histograms_weight_whole_trajectories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The models hardly learned; what they draw is weighted to agree with the histograms, however few are left."""
+    monkeypatch.setattr(weighting, "FEWEST", 0.005)
     data = waiting_rooms(300)
     raking = Raking.of(WAITING, pool=4_000, clip=1.0)
     plan = calibrated(small(horizon=4, longest=4, rate=1.0, raking=raking), 15.0)
@@ -164,4 +166,4 @@ def test_histograms_weight_whole_trajectories(tmp_path: Path) -> None:
 
     real = shares(data.columns, data.episodes)
     apart = [np.abs(shares(one.columns, one.episodes) - real).sum() for one in (plain, weighted)]
-    assert apart[1] < 0.5 * apart[0]
+    assert apart[1] < 0.7 * apart[0]

@@ -103,7 +103,7 @@ class Plan(plans.Promising):
     start_depth: int = 2
     mixture: int = 8
     ending_weight: float = 0.1
-    learning_rate: float = 5e-3
+    learning_rate: float = 1e-2
     start_learning_rate: float = 1e-2
     warmup: int = 5
     schedule: Schedule = "cosine"

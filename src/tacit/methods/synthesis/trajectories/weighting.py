@@ -52,10 +52,10 @@ def weights_of(
 
 
 def spread(own: NDArray[np.float32], goal: Floats, deviation: float) -> Floats:
-    """`tilted`, with the smallest of the deviation, its double, ... that leaves enough effective trajectories."""
+    """`tilted`, with the deviation raised by steps until enough effective trajectories are left."""
     weights = tilted(own, goal, deviation)
     while effective(weights) < FEWEST * len(own):
-        deviation *= 2
+        deviation *= 2**0.5
         weights = tilted(own, goal, deviation)
     return weights
 
