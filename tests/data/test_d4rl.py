@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -142,14 +143,22 @@ def test_refusals(changes: dict[str, Any], options: dict[str, Any], message: str
         Trajectories.from_d4rl(path, **{"unit": ":transition", "spec": SPEC, **options})
 
 
+def test_terminals_that_the_bounds_do_not_declare_are_refused(tmp_path: Path) -> None:
+    endless = dataclasses.replace(SPEC, terminals=False)
+    with pytest.raises(DataError, match=r"a\.hdf5, row 4: an episode terminates"):
+        Trajectories.from_d4rl(write(tmp_path / "a.hdf5"), unit=":transition", spec=endless)
+    path = write(tmp_path / "b.hdf5", terminals=flags(set()))
+    assert not Trajectories.from_d4rl(path, unit=":transition", spec=endless).columns["terminations"].any()
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     whole = write(tmp_path / "a.hdf5").read_bytes()
     broken = tmp_path / "b.hdf5"
     for content in (b"", b"no HDF5", whole[:100], whole[: len(whole) // 2]):
         broken.write_bytes(content)
-        with pytest.raises(FileError, match=r"b\.hdf5: the file is missing, truncated"):
+        with pytest.raises(FileError, match=r"b\.hdf5: the file is damaged"):
             d4rl.read_columns(broken)
-    with pytest.raises(FileError, match="missing, truncated"):
+    with pytest.raises(FileError, match="there is no such file"):
         d4rl.read_columns(tmp_path / "none.hdf5")
 
 

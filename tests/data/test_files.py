@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from records import LOGGED, SPEC, arrays, same, trajectories, with_propensities
 
-from tacit.data import PublicSpec, Trajectories, files
+from tacit.data import Box, PublicSpec, Trajectories, files, tables
 from tacit.errors import DataError, FileError
 
 READERS = {"csv": Trajectories.from_csv, "parquet": Trajectories.from_parquet}
@@ -62,7 +62,7 @@ def test_round_trips(data: Trajectories, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.parametrize("kind", READERS)
 def test_many_chunks_to_disk(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "CHUNK", 2)
+    monkeypatch.setattr(tables, "CHUNK", 2)
     path = write(small(), tmp_path / f"a.{kind}")
     data = READERS[kind](path, unit="unit", episode="episode", spec=SPEC, store=tmp_path / "native")
     same(data, Trajectories.from_arrays(**arrays()))
@@ -167,6 +167,17 @@ def test_wrong_cells(kind: str, name: str, tmp_path: Path) -> None:
     assert caught.value.__context__ is None
 
 
+@pytest.mark.parametrize("kind", READERS)
+def test_a_column_without_bounds_is_refused_unless_the_names_were_chosen(kind: str, tmp_path: Path) -> None:
+    path = write(small().assign(observation_2=0.5, weight_2=1.0), tmp_path / f"a.{kind}")
+    names: dict[str, Any] = {"unit": "unit", "episode": "episode", "spec": SPEC}
+    with pytest.raises(DataError, match=r"'observation_2' has no public bounds.*observation_0 to observation_1 alone"):
+        READERS[kind](path, **names)
+    chosen = files.Fields(("observation_1", "observation_0"), ("next_observation_1", "next_observation_0"), ("action",))
+    wide = dataclasses.replace(SPEC, observation=Box((-1, -1), (2, 2)))
+    READERS[kind](path, **{**names, "spec": wide}, fields=chosen)
+
+
 def test_boolean_words_in_csv(tmp_path: Path) -> None:
     path = write(_edit(termination=["True", "False", "False", "True", "False"]), tmp_path / "a.csv")
     data = Trajectories.from_csv(path, unit=":transition", spec=SPEC)
@@ -191,10 +202,12 @@ def test_short_row_in_csv(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
 def test_missing_and_truncated_files(kind: str, tmp_path: Path) -> None:
     reader = getattr(Trajectories, f"from_{kind}")
-    with pytest.raises(FileError, match=f"a.{kind}: the file is missing"):
+    with pytest.raises(FileError, match=f"a.{kind}: there is no such file"):
         reader(tmp_path / f"a.{kind}", unit="unit", spec=SPEC)
+    with pytest.raises(FileError, match="this is a folder"):
+        reader(tmp_path, unit="unit", spec=SPEC)
     (tmp_path / f"a.{kind}").write_bytes(b"")
-    with pytest.raises(FileError, match="truncated"):
+    with pytest.raises(FileError, match="damaged"):
         reader(tmp_path / f"a.{kind}", unit="unit", spec=SPEC)
     if kind == "csv":
         (tmp_path / "a.csv").write_bytes(b"\xff\xfe\x00,\x81\n" * 3)
@@ -204,7 +217,7 @@ def test_missing_and_truncated_files(kind: str, tmp_path: Path) -> None:
     else:
         np.savez(tmp_path / "a.npz", rewards=np.zeros(1000))
         (tmp_path / "a.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:-900])
-    with pytest.raises(FileError, match="truncated"):
+    with pytest.raises(FileError, match="damaged"):
         reader(tmp_path / f"a.{kind}", unit="unit", spec=SPEC)
 
 

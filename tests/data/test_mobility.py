@@ -151,10 +151,10 @@ def test_files(tmp_path: Path) -> None:
         from_points([first, second], GRID, UTC, recorded="UTC")
     with pytest.raises(FileError, match="the same one twice"):
         from_points([first, first], GRID, UTC, recorded="UTC")
-    with pytest.raises(FileError, match="missing, truncated"):
+    with pytest.raises(FileError, match="there is no such file"):
         from_points(tmp_path / "no.csv", GRID, UTC, recorded="UTC")
     second.write_bytes(second.read_bytes()[:30])
-    with pytest.raises(FileError, match="missing, truncated"):
+    with pytest.raises(FileError, match="damaged"):
         from_points(second, GRID, UTC, recorded="UTC")
     seconds = DAY.assign(time=pd.to_datetime(DAY["time"]).astype("datetime64[s]").astype(np.int64))
     seconds.to_csv(first, index=False)

@@ -69,7 +69,7 @@ def test_wrong_names_and_files(tmp_path: Path) -> None:
         open_bandit.read("kids")  # type: ignore[arg-type]
     with pytest.raises(DataError, match="policy is unknown; expected one of random, bts"):
         open_bandit.read("men", "../men")  # type: ignore[arg-type]
-    with pytest.raises(FileError, match="the file is missing"):
+    with pytest.raises(FileError, match="there is no such file"):
         open_bandit.read(folder=tmp_path)
     with pytest.raises(DataError, match="no column 'propensity_score'"):
         open_bandit.read(folder=write(tmp_path, *ROWS, header=HEADER.replace("propensity_score", "p")))

@@ -140,6 +140,20 @@ def bounds_of_another_column(folder: Path) -> None:
     data(observations=[[70.0], [72.0], [75.0]])
 
 
+def a_column_without_bounds(folder: Path) -> None:
+    path = csv(folder / "a.csv", f"{PRIVATE_ID},1,0.5,0,1.0,0.5,0")
+    path.write_text(path.read_text().replace("reward,", "observation_1,"))
+    Trajectories.from_csv(path, unit="person", spec=SPEC)
+
+
+def a_file_of_another_kind(folder: Path) -> None:
+    Trajectories.from_minari("visits.xlsx", unit="person", spec=SPEC)
+
+
+def no_such_file(folder: Path) -> None:
+    Trajectories.from_csv(folder / "a.csv", unit="person", spec=SPEC)
+
+
 def ragged_columns(folder: Path) -> None:
     data(rewards=[PRIVATE_VALUE, 1.0])
 
@@ -504,6 +518,9 @@ NOTHING_SPENT: tuple[WrongCall, ...] = (
     infinite,
     text_in_a_number_column,
     bounds_of_another_column,
+    a_column_without_bounds,
+    a_file_of_another_kind,
+    no_such_file,
     ragged_columns,
     ragged_rows,
     wrong_width,

@@ -29,11 +29,13 @@ import numpy.typing as npt
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
 from tacit.data.spec import PublicSpec
 from tacit.data.store import CHUNK, Array, Records
+from tacit.data.tables import unreadable
 from tacit.errors import DataError, FileError
 
 EACH_CHUNK = ":chunk"
 """In place of a unit id: pieces of the recording of a fixed number of rows are the units."""
 
+KIND = "an HDF5 file of D4RL's"
 _NEXT = "next_observations"
 
 
@@ -59,7 +61,7 @@ def read(
     with Ingest(spec, simulated=simulated, store=store, unit=name) as ingest:
         ingest.start(f"Trajectories.from_d4rl({Path(path).name!r})")
         ids = None if unit in (EACH_TRANSITION, EACH_EPISODE, EACH_CHUNK) else unit
-        for columns, at in _rows(Path(path), ids, horizon, chunk):
+        for columns, at in _rows(Path(path), ids, horizon, chunk, terminals=spec.terminals):
             episodes = columns.pop("episode_ids")
             owner = unit if ids is None else columns.pop("ids")
             ingest.add(columns, owner if chunk is None else at // chunk, episodes)
@@ -116,7 +118,7 @@ class _Ends:
 
 
 def _rows(
-    path: Path, ids: str | None, horizon: int | None, chunk: int | None
+    path: Path, ids: str | None, horizon: int | None, chunk: int | None, *, terminals: bool = True
 ) -> Iterator[tuple[dict[str, Array], Array]]:
     """Transitions with their places [n] in the recording, a piece of the file at a time."""
     with _opened(path) as file:
@@ -132,6 +134,13 @@ def _rows(
                 remedy="correct the file",
             )
         terminal = _flags(fields["terminals"], path, "terminals")
+        if not terminals and terminal.any():
+            raise DataError(
+                "an episode terminates, but the spec declares terminals=False",
+                where=f"{path.name}, row {int(np.argmax(terminal)) + 1}",
+                expected="no terminal in the file",
+                remedy="declare terminals=True, or correct the data",
+            )
         timeout = _timeouts(fields, terminal, horizon, path)
         following = _NEXT in fields
         ends = _Ends.of(terminal, timeout, following=following, chunk=chunk)
@@ -214,7 +223,7 @@ def _piece(field: Any, start: int, length: int, path: Path) -> Array:
     with contextlib.suppress(OSError, RuntimeError, ValueError):
         values = np.asarray(field[start : start + length])
     if values is None:
-        raise _unreadable(path)
+        raise unreadable(path, KIND)
     return values
 
 
@@ -224,15 +233,6 @@ def _opened(path: Path) -> Iterator[Any]:
     with contextlib.suppress(OSError, RuntimeError, ValueError):
         file = h5py.File(path, "r")
     if file is None:
-        raise _unreadable(path)
+        raise unreadable(path, KIND)
     with file:
         yield file
-
-
-def _unreadable(path: Path) -> FileError:
-    return FileError(
-        "the file is missing, truncated or of another kind",
-        where=path.name,
-        expected="an HDF5 file of D4RL's",
-        remedy="check the path, or fetch the file again",
-    )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import warnings
-import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,9 @@ import numpy as np
 
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
 from tacit.data.spec import Discrete, PublicSpec, Space
-from tacit.data.store import CHUNK, Array, Records, layout, read_spec
+from tacit.data.store import Array, Records, layout, read_spec
+from tacit.data.tables import csv_chunks as csv_chunks
+from tacit.data.tables import csv_header, npz_arrays, parquet_chunks, parquet_header
 from tacit.data.trajectories import Paths, Trajectories
 from tacit.errors import DataError, FileError
 
@@ -63,12 +63,12 @@ class Fields:
 
 def read_csv(paths: Paths, **options: Any) -> Records:
     """See `Trajectories.from_csv`."""
-    return _read_tables(paths, csv_chunks, "Trajectories.from_csv", **options)
+    return _read_tables(paths, csv_chunks, csv_header, "Trajectories.from_csv", **options)
 
 
 def read_parquet(paths: Paths, **options: Any) -> Records:
     """See `Trajectories.from_parquet`."""
-    return _read_tables(paths, _parquet_chunks, "Trajectories.from_parquet", **options)
+    return _read_tables(paths, parquet_chunks, parquet_header, "Trajectories.from_parquet", **options)
 
 
 def read_npz(
@@ -85,7 +85,7 @@ def read_npz(
         for path in _files(paths, "Trajectories.from_npz"):
             ingest.start(f"Trajectories.from_npz({path.name!r})")
             fields = list(dict.fromkeys((*layout(spec), "propensities")))
-            arrays = _npz(path, [*fields, *_keys(unit, episode)])
+            arrays = npz_arrays(path, [*fields, *_keys(unit, episode)])
             columns = {name: arrays.get(name) for name in fields}
             if not spec.terminals and columns["terminations"] is None and columns["rewards"] is not None:
                 columns["terminations"] = np.zeros(columns["rewards"].shape[:1], dtype=np.bool_)
@@ -133,6 +133,7 @@ def inspect(data: Trajectories | str | os.PathLike[str]) -> dict[str, Any]:
 def _read_tables(
     paths: Paths,
     chunks: Any,
+    header: Any,
     where: str,
     *,
     unit: str,
@@ -143,10 +144,12 @@ def _read_tables(
     store: str | os.PathLike[str] | None,
 ) -> Records:
     with Ingest(spec, simulated=simulated, store=store, unit=unit) as ingest:
-        columns = (fields or Fields.of(spec)).columns()
+        own = fields or Fields.of(spec)
+        columns = own.columns()
         ids = _keys(unit, episode)
         for path in _files(paths, where):
             ingest.start(f"{where}({path.name!r})")
+            _refuse_overlooked(path, header(path), own, spec)
             table: Mapping[str, Array]
             for table in chunks(path, [name for names in columns.values() for name in names], ids):
                 part = {}
@@ -165,126 +168,24 @@ def _read_tables(
         return ingest.finish()
 
 
-def csv_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iterator[dict[str, Array]]:
-    import pandas as pd
-
-    wanted = {*names, *ids}
-    row = 0
-    reader = _opened(
-        path,
-        lambda: pd.read_csv(
-            path,
-            usecols=lambda name: name in wanted,
-            dtype=dict.fromkeys(ids, "str"),
-            index_col=False,
-            chunksize=CHUNK,
-            low_memory=False,
-            encoding="utf-8",
-        ),
-    )
-    with reader:
-        while (table := _next_csv(path, reader)) is not None:
-            out: dict[str, Array] = {}
-            for name in table.columns:
-                column = table[name]
-                if name in ids:
-                    out[name] = column.astype(object).where(column.notna(), None).to_numpy(dtype=object)
-                    continue
-                if column.dtype.kind not in "biuf":
-                    numbers = pd.to_numeric(column.astype(object), errors="coerce").to_numpy(dtype=float)
-                    if column.notna().all() and set(column.unique()) <= {True, False, "True", "False"}:
-                        numbers = (column.astype(str) == "True").to_numpy(dtype=float)
-                    bad = np.isnan(numbers)
-                    if bad.any():
-                        raise _not_a_number(path, name, row + int(np.argmax(bad)) + 1)
-                    out[name] = numbers
-                else:
-                    out[name] = column.to_numpy()
-            row += len(table)
-            yield out
+def _refuse_overlooked(path: Path, header: Sequence[str], fields: Fields, spec: PublicSpec) -> None:
+    """Refuse a column observation_2, say, where the bounds name fewer; columns of chosen names are a choice."""
+    usual = Fields.of(spec)
+    for field in ("observations", "next_observations", "actions"):
+        read = getattr(usual, field)
+        for name in header if read == getattr(fields, field) else ():
+            stem, _, number = name.rpartition("_")
+            if stem == field[:-1] and number.isdigit() and name not in read:
+                raise DataError(
+                    f"the column {name!r} has no public bounds, and would be left out",
+                    where=path.name,
+                    expected=f"{_listed(read)} alone, as the bounds have it",
+                    remedy="declare bounds for this column too, or rename it if it is no part of the records",
+                )
 
 
-def _next_csv(path: Path, reader: Any) -> Any:
-    import pandas as pd
-
-    failed: str | None = None
-    table = None
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        try:
-            table = next(reader, None)
-        except (pd.errors.ParserError, pd.errors.ParserWarning):
-            failed = "ragged"
-        except (OSError, ValueError, EOFError):
-            failed = "unreadable"
-    if failed == "ragged":
-        raise DataError(
-            "a row has more cells than the header, or a quote is not closed",
-            where=str(path.name),
-            expected="rows of equal length",
-            remedy="correct the file",
-        )
-    if failed:
-        raise _unreadable(path)
-    return table
-
-
-def _parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iterator[dict[str, Array]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with _opened(path, lambda: pq.ParquetFile(path)) as file:
-        present = [name for name in dict.fromkeys((*names, *ids)) if name in file.schema_arrow.names]
-        batches = file.iter_batches(batch_size=CHUNK, columns=present)
-        row = 0
-        while True:
-            batch, failed = None, False
-            try:
-                batch = next(batches, None)
-            except (OSError, pa.ArrowException):
-                failed = True
-            if failed:
-                raise _unreadable(path)
-            if batch is None:
-                return
-            out: dict[str, Array] = {}
-            for name in present:
-                column = batch.column(name)
-                if name not in ids:
-                    kind = column.type
-                    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-                        raise _not_a_number(path, name, row + 1)
-                    if column.null_count:
-                        first = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-                        raise _not_a_number(path, name, row + first + 1)
-                    out[name] = column.to_numpy(zero_copy_only=False)
-                elif column.null_count or not pa.types.is_integer(column.type):
-                    out[name] = np.array(column.to_pylist(), dtype=object)
-                else:
-                    out[name] = column.to_numpy(zero_copy_only=False)
-            row += batch.num_rows
-            yield out
-
-
-def _npz(path: Path, names: Sequence[str]) -> dict[str, Array]:
-    def load() -> dict[str, Array]:
-        with open(path, "rb") as file:
-            archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError
-            return {name: archive[name] for name in names if name in archive.files}
-
-    arrays: dict[str, Array] = _opened(path, load)
-    return arrays
-
-
-def _opened(path: Path, read: Any) -> Any:
-    """What `read` returns; any complaint of a parser (which may quote a cell) becomes a `FileError` without it."""
-    try:
-        return read()
-    except (OSError, ValueError, EOFError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile):
-        pass
-    raise _unreadable(path)
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
 
 
 def _keys(unit: str, episode: str | None) -> list[str]:
@@ -316,23 +217,6 @@ def _no_column(path: Path, name: str, field: str) -> DataError:
         f"there is no unit id: no column {name!r}" if field == "unit" else f"there is no column {name!r} for {field}",
         where=path.name,
         expected="a column of that name",
-        remedy="rename the columns of the file, or say unit=, episode= and fields= (in a command: --unit, --episode)",
-    )
-
-
-def _not_a_number(path: Path, name: str, row: int) -> DataError:
-    return DataError(
-        f"the column {name!r} has a cell that is not a number",
-        where=f"{path.name}, row {row}",
-        expected="a finite number in every row",
-        remedy="correct the data or leave the row out",
-    )
-
-
-def _unreadable(path: Path) -> FileError:
-    return FileError(
-        "the file is missing, truncated or of another kind",
-        where=path.name,
-        expected="a readable file",
-        remedy="check the path, or write the file again",
+        remedy="rename the columns of the file, or name those that it has (unit=, episode=, fields=; in a command "
+        "--unit, --episode, --observations and the like)",
     )

@@ -175,7 +175,9 @@ class Ingest:
             assert columns[name].dtype == dtype
         if not self._spec.terminals and columns["terminations"].any():
             row = int(np.argmax(columns["terminations"]))
-            raise self._error("an episode terminates, but the spec declares terminals=False", "no termination", row)
+            remedy = "declare terminals=True, or correct the data"
+            what = "an episode terminates, but the spec declares terminals=False"
+            raise self._error(what, "no termination", row, remedy=remedy)
         codes, starts = self._code(columns, units, episodes)
         for name, values in (*columns.items(), ("units", codes), ("starts", starts)):
             self._sink.append(name, values)
@@ -199,6 +201,7 @@ class Ingest:
                     "the rows of an episode are not together",
                     "all rows of an episode one after another in order of time, and another id for every episode",
                     int(np.argmax(back)),
+                    remedy="sort the rows by episode and time, or give every episode an id of its own",
                 )
         if isinstance(units, str):
             if units == EACH_TRANSITION:
@@ -223,6 +226,7 @@ class Ingest:
                     "the unit id is not constant within an episode",
                     "one unit for each episode",
                     int(np.argmax(changes & ~starts)),
+                    remedy="correct the ids, or split the episode where the unit changes",
                 )
             starts |= changes
         self._grouped &= bool(np.all(np.diff(codes) >= 0)) and int(codes[0]) >= last_unit
@@ -249,8 +253,8 @@ class Ingest:
             self._fitted[name].see(wide)
         with np.errstate(over="ignore"):
             narrow, low, high = (np.asarray(part, np.float32) for part in (wide, space.low, space.high))
-        within = ((narrow >= low) & (narrow <= high)).any(axis=0)
-        self._within[name] = within | self._within.get(name, within)
+        within = np.asarray(((narrow >= low) & (narrow <= high)).any(axis=0))
+        self._within[name] = np.logical_or(within, self._within.get(name, within))
         clipped: Array = np.clip(wide, np.asarray(space.low), np.asarray(space.high)).astype(np.float32)
         return np.clip(clipped, *space.single(), out=clipped)
 

@@ -237,6 +237,14 @@ def _load(dataset_id: str, root: str | os.PathLike[str] | None) -> minari.Minari
 
 
 def check_id(dataset_id: str) -> None:
+    suffix = Path(dataset_id).suffix
+    if suffix and not _ID.fullmatch(dataset_id):
+        raise FileError(
+            f"files of the kind {suffix} are not read",
+            where=Path(dataset_id).name,
+            expected="a .csv, .parquet, .npz or .hdf5 file, or the id of a Minari dataset",
+            remedy="save a table as CSV or Parquet",
+        )
     if not _ID.fullmatch(dataset_id):
         raise FileError(
             "the id is malformed or leads out of the folder of the datasets",
