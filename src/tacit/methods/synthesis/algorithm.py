@@ -120,7 +120,7 @@ def fit(
     if resume and path is not None and path.exists():  # one that is refused costs nothing
         kept = checkpoint.load(path, plan_id=plan_id(plan), ledger=vault.ledger)
     run = vault.reserve(plan)
-    state = _State(model, plan)
+    state = TrainingState(model, plan)
     if kept is not None:
         state.load(kept)
     elif vault.touched(run) and not (resume and vault.steps_left(run, PART)):
@@ -152,7 +152,7 @@ def fit(
     return vault.release(run, value, label=_label(plan, run, pretrained, len(state.histograms)))
 
 
-class _State:
+class TrainingState:
     """Everything a run carries from step to step, all of it public."""
 
     def __init__(self, model: Denoiser, plan: Plan) -> None:

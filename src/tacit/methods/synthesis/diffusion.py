@@ -179,12 +179,10 @@ def dpm_solver(denoise: Denoise, x: Tensor, sampler: Sampler, generator: torch.G
 
 
 @torch.no_grad()
-def sample_encoded(
-    model: Denoiser, count: int, sampler: Sampler, generator: torch.Generator, *, batch: int = 8_192
+def chains(
+    denoise: Denoise, shape: tuple[int, int], sampler: Sampler, generator: torch.Generator, device: torch.device
 ) -> Tensor:
-    """Draw `count` encoded rows [count, D], `batch` at a time.
-
-    The random numbers come from the generator's device and go to the model's; so do the results.
+    """Samples [B, D] of a denoiser, on the device; the random numbers come from the generator's own.
 
     Chains start from N(0, sigma_max^2 + 1), the law of standardised data at the highest noise level (EDM: sigma_max^2,
     which is the same at 80 but too narrow at 5).
@@ -192,16 +190,9 @@ def sample_encoded(
     Raises:
         PlanError: the model gives values that are not finite.
     """
-    device = next(model.parameters()).device
-    start = math.hypot(sampler.sigma_max, SIGMA_DATA)
-    drawn = torch.empty(count, model.encoder.size, device=device)
-    for first in range(0, count, batch):
-        size = min(batch, count - first)
-        x = start * _normal((size, model.encoder.size), generator).to(device)
-        if sampler.method == "heun":
-            drawn[first : first + size] = heun(model, x, sampler, generator)
-        else:
-            drawn[first : first + size] = dpm_solver(model, x, sampler, generator)
+    first = torch.randn(shape, generator=generator, device=generator.device).to(device)
+    solver = heun if sampler.method == "heun" else dpm_solver
+    drawn = solver(denoise, math.hypot(sampler.sigma_max, SIGMA_DATA) * first, sampler, generator)
     if not bool(drawn.isfinite().all()):
         raise PlanError(
             "the model's samples are not finite",
@@ -210,6 +201,21 @@ def sample_encoded(
             remedy="lower the learning rate of the plan",
         )
     return drawn
+
+
+def sample_encoded(
+    model: Denoiser, count: int, sampler: Sampler, generator: torch.Generator, *, batch: int = 8_192
+) -> Tensor:
+    """Draw `count` encoded rows [count, D], `batch` at a time.
+
+    The random numbers come from the generator's device and go to the model's; so do the results.
+
+    Raises:
+        PlanError: the model gives values that are not finite.
+    """
+    device = next(model.parameters()).device
+    sizes = [min(batch, count - first) for first in range(0, count, batch)] or [0]
+    return torch.cat([chains(model, (size, model.encoder.size), sampler, generator, device) for size in sizes])
 
 
 def sample(

@@ -131,3 +131,14 @@ def test_categories_are_drawn_with_their_probabilities() -> None:
     scores = torch.tensor([0.5, 0.3, 0.2]).log().expand(20_000, 3)
     shares = torch.bincount(drawn(scores, torch.Generator().manual_seed(0)), minlength=3) / 20_000
     torch.testing.assert_close(shares, torch.tensor([0.5, 0.3, 0.2]), atol=0.02, rtol=0)
+
+
+def test_the_loss_is_a_sum_over_fragments_with_their_shares() -> None:
+    model, objective, rows = batch_of(small(), DATA["maze"])
+    shared = {**rows, **objective.shares(rows)}
+    whole = objective.loss(model, shared)
+    parts = [objective.loss(model, {name: t[:, i : i + 1] for name, t in shared.items()}) for i in range(2)]
+    torch.testing.assert_close(torch.stack(parts).sum(0), whole, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(objective.loss(model, rows), whole)
+    few = clipped_sum(model, objective.loss, rows, 0.5, shares=objective.shares, memory_bytes=1)
+    torch.testing.assert_close(few, clipped_sum(model, objective.loss, rows, 0.5), rtol=1e-3, atol=1e-5)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from tacit.errors import PlanError
 from tacit.hardware import torch_device
-from tacit.methods.synthesis.algorithm import Progress, _State
+from tacit.methods.synthesis.algorithm import Progress, TrainingState
 from tacit.methods.synthesis.diffusion import Denoiser
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.histograms import Histograms
@@ -89,7 +89,7 @@ def fit(
     if resume and path is not None and path.exists():  # one that is refused costs nothing
         kept = checkpoint.load(path, plan_id=plan_id(plan), ledger=vault.ledger)
     run = vault.reserve(plan)
-    states = {part: _State(model, plan) for part, model in models.items()}  # type: ignore[arg-type]
+    states = {part: TrainingState(model, plan) for part, model in models.items()}  # type: ignore[arg-type]
     if kept is not None:
         for part, state in states.items():
             own = {name.removeprefix(f"{part}."): value for name, value in kept.items() if name.startswith(f"{part}.")}
@@ -127,7 +127,7 @@ def fit(
     return vault.release(run, value, label=_label(plan, run, pretrained, len(histograms)))
 
 
-def _tensors(states: Mapping[str, _State]) -> dict[str, Tensor]:
+def _tensors(states: Mapping[str, TrainingState]) -> dict[str, Tensor]:
     """What a checkpoint holds: of each part that was begun, its state."""
     begun = {part: state.tensors() for part, state in states.items() if state.average.calls}
     return {f"{part}.{name}": tensor for part, tensors in begun.items() for name, tensor in tensors.items()}

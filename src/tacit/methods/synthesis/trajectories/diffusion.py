@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
-from tacit.errors import PlanError
-from tacit.methods.synthesis.diffusion import SIGMA_DATA, Denoise, dpm_solver, heun, preconditioning
+from tacit.methods.synthesis.diffusion import chains, preconditioning
 from tacit.methods.synthesis.settings import Sampler
 from tacit.methods.synthesis.trajectories.fragments import Condition, FragmentEncoder
 from tacit.methods.synthesis.trajectories.networks import FragmentNetwork
@@ -66,25 +63,3 @@ class FragmentDenoiser(nn.Module):
             return (c_skip * noisy + c_out * self._raw(noisy, sigma, condition, flags)).flatten(1)
 
         return chains(denoise, (shape[0], shape[1] * shape[2]), sampler, generator, condition.first.device).view(shape)
-
-
-@torch.no_grad()
-def chains(
-    denoise: Denoise, shape: tuple[int, int], sampler: Sampler, generator: torch.Generator, device: torch.device
-) -> Tensor:
-    """Samples [B, D] of a denoiser, from N(0, sigma_max^2 + 1) down.
-
-    Raises:
-        PlanError: the model gives values that are not finite.
-    """
-    first = torch.randn(shape, generator=generator, device=generator.device).to(device)
-    solver = heun if sampler.method == "heun" else dpm_solver
-    drawn = solver(denoise, math.hypot(sampler.sigma_max, SIGMA_DATA) * first, sampler, generator)
-    if not bool(drawn.isfinite().all()):
-        raise PlanError(
-            "the model's samples are not finite",
-            where="trajectories.sample",
-            expected="a model whose training has not diverged",
-            remedy="lower the learning rate of the plan",
-        )
-    return drawn

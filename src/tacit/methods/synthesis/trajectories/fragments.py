@@ -117,7 +117,7 @@ class FragmentEncoder:
         encoded = self.encoder.encode(rows, spread)
         begins = rows["time"][..., 0] == 0
         own = torch.where(begins[..., None, None], encoded[..., :horizon, :], encoded[..., 1:-1, :])
-        mask = torch.where(begins[..., None], rows["mask"][..., :horizon], rows["mask"][..., 1:-1])
+        mask = self.counted(rows)
         behind = torch.where(begins, rows["mask"][..., horizon], rows["mask"][..., horizon + 1])
         ends = torch.where(begins[..., None], rows["terminations"][..., :horizon], rows["terminations"][..., 1:-1])
         count = mask.sum(-1)
@@ -132,6 +132,11 @@ class FragmentEncoder:
             ending=torch.where(goes_on, 0, count + horizon * terminated),
         )
         return condition, own[..., size : size + self.step_size], mask
+
+    def counted(self, rows: Mapping[str, Tensor]) -> Tensor:
+        """Which rows of the fragments are there, [..., H]: those from the first on where an episode begins with it."""
+        begins = rows["time"][..., 0] == 0
+        return torch.where(begins[..., None], rows["mask"][..., : self.horizon], rows["mask"][..., 1:-1])
 
     def flags(self, ending: Tensor) -> Tensor:
         """Of each row whether it is there, whether it is truncated and whether it is terminated, [..., H, 3]."""

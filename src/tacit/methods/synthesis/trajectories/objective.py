@@ -55,18 +55,27 @@ class FragmentLoss:
             "spread": _normal(spread, generator),
         }
 
+    def shares(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Of each row [U, L, H], and of each fragment [U, L], its share in the mean over those of a unit that count.
+
+        With them a unit's loss is a sum over its fragments, which may be taken a few at a time.
+        """
+        mask = self.codec.counted(rows)
+        return {"row_share": _shares(mask), "fragment_share": _shares(mask.any(-1))}
+
     def loss(self, model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
         """One loss a unit, [U], of fragments [U, L, H + 2, ...]: 0 for a unit without a row that counts."""
         assert isinstance(model, FragmentDenoiser | RowByRow)
-        condition, clean, mask = self.codec.cut(rows, rows["spread"])
+        condition, clean, _ = self.codec.cut(rows, rows["spread"])
+        share = rows if "row_share" in rows else self.shares(rows)
         clean = rows.get("clean", clean)  # what curiosity put in the place of public rows
-        units = len(mask)
+        units = len(clean)
         flat = condition.map(lambda tensor: tensor.flatten(0, 1))
         sigma, noise = rows["sigma"].flatten(0, 1), rows["noise"].flatten(0, 1)
         steps = model.step_losses(flat, clean.flatten(0, 1), sigma, noise)
         ends = cross_entropy(model.network.endings(flat), flat.ending, reduction="none")
-        rows_loss = _mean(steps.view(units, -1), mask.flatten(1))
-        return rows_loss + self.ending_weight * _mean(ends.view(units, -1), mask.any(-1))
+        rows_loss = (steps.view_as(share["row_share"]) * share["row_share"]).sum((1, 2))
+        return rows_loss + self.ending_weight * (ends.view(units, -1) * share["fragment_share"]).sum(1)
 
 
 @dataclass(frozen=True)
@@ -89,7 +98,7 @@ class StartLoss:
         size = self.encoder.spec.observation.size
         clean = self.encoder.encode(rows, rows["spread"])[..., :size]
         losses = row_losses(model, clean, rows["sigma"], rows["noise"][..., :size])
-        return _mean(losses, rows["starts"] & rows["mask"])
+        return (losses * _shares(rows["starts"] & rows["mask"])).sum(1)
 
 
 def fragment_model(plan: Plan, encoder: Encoder) -> FragmentModel:
@@ -109,7 +118,8 @@ def _normal(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     return torch.randn(shape, generator=generator, device=generator.device)
 
 
-def _mean(values: Tensor, mask: Tensor) -> Tensor:
-    """[U] means of values [U, N] over the mask [U, N]; 0 over nothing."""
-    counted = mask.to(values.dtype)
-    return (values * counted).sum(1) / counted.sum(1).clamp(min=1)
+def _shares(mask: Tensor) -> Tensor:
+    """[U, ...] of what the mask counts, 1 over how much of a unit it counts; 0 elsewhere."""
+    counted = mask.to(torch.float32)
+    total = counted.flatten(1).sum(1).clamp(min=1)
+    return counted / total.view(-1, *[1] * (mask.dim() - 1))

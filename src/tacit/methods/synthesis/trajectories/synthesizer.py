@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.hardware import torch_device
-from tacit.methods.synthesis.diffusion import Denoiser
+from tacit.methods.synthesis.diffusion import Denoiser, chains
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.histograms import resampled
 from tacit.methods.synthesis.settings import Sampler, whole
-from tacit.methods.synthesis.trajectories.diffusion import chains
 from tacit.methods.synthesis.trajectories.objective import FragmentModel
 from tacit.methods.synthesis.trajectories.plan import Plan
 from tacit.methods.synthesis.trajectories.pretraining import Pretrained
