@@ -141,23 +141,33 @@ def test_discrete_actions_are_refused_with_a_remedy(name: str, kind: type) -> No
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("name", "change", "what"),
     [
-        {"rewards": np.zeros(3, np.float32)},
-        {"actions": None},
-        {"observations": np.nan},
-        {"actions": 1.5},
-        {"rewards": np.float32(1.0)},
-        {"next_observations": np.zeros((4_000, 2), np.float32)},
+        ("actions", lambda a: (), "actions is missing or empty"),
+        ("actions", lambda a: 1.5 * a, r"actions has a value outside \[-1, 1\]"),
+        ("actions", lambda a: a[:, 0], "actions has 1 axes and not 2"),
+        ("observations", lambda s: np.nan * s, "observations has a value that is NaN"),
+        ("observations", lambda s: s + 1e300, "above what float32 holds"),
+        ("observations", lambda s: s[:10], "observations has 10 rows, and there are 4,000 rewards"),
+        ("observations", lambda s: s.astype(str), "observations is no column of numbers"),
+        ("rewards", lambda r: np.float32(1.0), "rewards has 0 axes and not 1"),
+        ("next_observations", lambda s: np.tile(s, (1, 2)), "next_observations has another width"),
+        ("terminations", lambda end: end[:, None], "terminations has 2 axes and not 1"),
     ],
 )
-def test_bad_tables_are_refused(change: dict[str, Any]) -> None:
+def test_bad_tables_are_refused_by_the_column(name: str, change: Callable[[Any], Any], what: str) -> None:
     columns = bandit(0.5)
-    for name, value in change.items():
-        columns[name] = columns[name] * value if isinstance(value, float) else () if value is None else value
+    columns[name] = change(columns[name].astype(np.float64) if name == "observations" else columns[name])
     module, config = agent("td3_bc")
-    with pytest.raises(DataError, match="of one Trajectories"):
+    with pytest.raises(DataError, match=f"{what}.*of one Trajectories"):
         module.train(columns, config, seeds=[0])
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_a_batch_of_more_rows_than_a_table_has_is_refused(name: str) -> None:
+    module, config = agent(name, batch=65)
+    with pytest.raises(PlanError, match="batch is 65, and a table has 64 rows"):
+        module.train_tables([bandit(0.5, rows=70), bandit(0.5, rows=64)], config, seeds=[0])
 
 
 def test_tables_of_two_tasks_are_refused() -> None:
@@ -181,8 +191,10 @@ def test_nothing_to_train_is_refused(name: str) -> None:
     ("name", "change"), [("iql", {"expectile": 1.0}), ("td3_bc", {"alpha": 0.0}), ("edac", {"critics": 1})]
 )
 def test_bad_settings_are_refused(name: str, change: dict[str, Any]) -> None:
-    for wrong in (change, {"steps": 0}, {"discount": 1.0}, {"learning_rate": 0.0}, {"target_rate": 0.0}):
-        with pytest.raises(PlanError, match=AGENTS[name][1].__name__):
+    others: tuple[dict[str, Any], ...] = ({"steps": 0}, {"steps": 2.5}, {"batch": "64"}, {"discount": np.nan})
+    for wrong in (change, *others, {"learning_rate": 0.0}, {"target_rate": 0.0}):
+        ((field, value),) = wrong.items()
+        with pytest.raises(PlanError, match=f"{AGENTS[name][1].__name__}: {field} is {value!r}; expected a"):
             AGENTS[name][1](**wrong)
     with pytest.raises(PlanError):
         offline.Watch(0, lambda step, policies: None)

@@ -23,7 +23,7 @@ from torch import Tensor
 from tacit.agents.offline import Batch, Learner, Members, Policy, Watch, train, train_tables
 from tacit.agents.perceptrons import Layers, approach, detached, network, scalar
 from tacit.agents.random_features import Fourier
-from tacit.agents.tables import in_range
+from tacit.agents.tables import COUNT, DISCOUNT, NOT_NEGATIVE, POSITIVE, SHARE, TWO, in_range
 
 __all__ = ["EdacConfig", "Policy", "Watch", "train", "train_tables"]
 
@@ -65,16 +65,17 @@ class EdacConfig:
 
     def __post_init__(self) -> None:
         in_range(
-            min(self.steps, self.batch, self.width) >= 1
-            and self.critics >= 2
-            and self.diversity >= 0.0
-            and 0.0 <= self.discount < 1.0
-            and 0.0 < self.fall <= 1.0
-            and 0.0 < self.target_rate <= 1.0
-            and min(self.temperature, self.learning_rate) > 0.0,
-            where="EdacConfig",
-            expected="counts >= 1, critics >= 2, diversity >= 0, discount in [0, 1), fall and target_rate in (0, 1], "
-            "the others > 0",
+            self,
+            steps=COUNT,
+            batch=COUNT,
+            width=COUNT,
+            critics=TWO,
+            discount=DISCOUNT,
+            diversity=NOT_NEGATIVE,
+            temperature=POSITIVE,
+            learning_rate=POSITIVE,
+            fall=SHARE,
+            target_rate=SHARE,
         )
 
     def learner(self, members: Members) -> Learner:

@@ -18,7 +18,7 @@ from torch import Tensor
 from tacit.agents.offline import Batch, Learner, Members, Policy, Watch, train, train_tables
 from tacit.agents.perceptrons import Layers, approach, network
 from tacit.agents.random_features import Fourier
-from tacit.agents.tables import in_range
+from tacit.agents.tables import COUNT, DISCOUNT, INSIDE, NOT_NEGATIVE, POSITIVE, SHARE, TWO, in_range
 
 __all__ = ["IqlConfig", "Policy", "Watch", "train", "train_tables"]
 
@@ -60,16 +60,17 @@ class IqlConfig:
 
     def __post_init__(self) -> None:
         in_range(
-            min(self.steps, self.width) >= 1
-            and self.batch >= 2
-            and all(0.0 < value < 1.0 for value in (self.expectile, self.target_rate))
-            and 0.0 <= self.discount < 1.0
-            and 0.0 < self.fall <= 1.0
-            and self.inverse_temperature >= 0.0
-            and min(self.learning_rate, self.weight_cap) > 0.0,
-            where="IqlConfig",
-            expected="counts >= 1, batch >= 2, expectile and target_rate in (0, 1), discount in [0, 1), "
-            "fall in (0, 1], the others > 0",
+            self,
+            steps=COUNT,
+            batch=TWO,
+            width=COUNT,
+            discount=DISCOUNT,
+            expectile=INSIDE,
+            inverse_temperature=NOT_NEGATIVE,
+            weight_cap=POSITIVE,
+            learning_rate=POSITIVE,
+            fall=SHARE,
+            target_rate=INSIDE,
         )
 
     def learner(self, members: Members) -> Learner:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from tacit.agents.perceptrons import Layers
 from tacit.agents.random_features import Fourier, with_waves, with_waves_of_arrays
-from tacit.agents.tables import Columns, Table, in_range
+from tacit.agents.tables import COUNT, Columns, Table, in_range
 from tacit.errors import DataError, PlanError
 from tacit.hardware import torch_device
 
@@ -78,7 +78,7 @@ class Watch:
     call: Callable[[int, list[Policy]], None]
 
     def __post_init__(self) -> None:
-        in_range(self.every >= 1, where="Watch", expected="every >= 1")
+        in_range(self, every=COUNT)
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,18 @@ class Members:
 
         Where a loss leaves out some of the parameters, they keep still in that step. Returns one `Policy` of all seeds
         for each table.
+
+        Raises:
+            PlanError: a batch has more rows than a table.
         """
+        rows = min(len(table.rows) for table in self._tables)
+        if config.batch > rows:
+            raise PlanError(
+                f"batch is {config.batch:,}, and a table has {rows:,} rows",
+                where=type(config).__name__,
+                expected="a batch of at most the rows of the smallest table",
+                remedy="lower batch=, or sample more rows",
+            )
         learner = config.learner(self)
         report = progress or (lambda done, total: None)
         batches = self.batches(config.batch)
@@ -284,7 +295,7 @@ def train(
     Raises:
         DataError: a column is missing, empty, of another shape, not finite, or an action is discrete or outside
             [-1, 1].
-        PlanError: no seed, or features of states of another width.
+        PlanError: no seed, a batch of more rows than the table's, or features of states of another width.
     """
     return train_tables([columns], config, seeds=seeds, device=device, progress=progress, watch=watch)[0]
 

@@ -36,13 +36,18 @@ class Fourier:
 
     def __post_init__(self) -> None:
         width = np.asarray(self.bandwidth, np.float64)
-        if self.count < 1 or not (np.isfinite(width).all() and (width >= 0.0).all() and width.any()):
-            raise PlanError(
-                "Fourier features without a frequency, or with a bandwidth that is none",
-                where="Fourier",
-                expected="count >= 1 and a finite bandwidth >= 0 for each dimension, one of them above 0",
-                remedy="correct the values, or pass features=None",
-            )
+        wide = bool(np.isfinite(width).all() and (width >= 0.0).all() and width.any())
+        for name, sound, expected in (
+            ("count", self.count >= 1, "a count of at least 1"),
+            ("bandwidth", wide, "a finite number >= 0 for each dimension, one of them above 0"),
+        ):
+            if not sound:
+                raise PlanError(
+                    f"{name} is {getattr(self, name)!r}",
+                    where="Fourier",
+                    expected=expected,
+                    remedy=f"choose another {name}, or pass features=None",
+                )
 
     def frequencies(self, dimensions: int, generators: list[torch.Generator]) -> Tensor:
         """[K, d, F], those of a member from its own generator.

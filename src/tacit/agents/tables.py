@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import numbers
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,21 +15,47 @@ from torch import Tensor
 
 from tacit.errors import DataError, PlanError
 
-__all__ = ["Columns", "Table", "in_range"]
+__all__ = [
+    "COUNT",
+    "DISCOUNT",
+    "INSIDE",
+    "NOT_NEGATIVE",
+    "POSITIVE",
+    "SHARE",
+    "TWO",
+    "Columns",
+    "Limit",
+    "Table",
+    "in_range",
+]
 
 Columns = Mapping[str, npt.NDArray[Any]]
 
 
-def in_range(sound: bool, *, where: str, expected: str) -> None:
-    """Refuse a hyper-parameter that is outside its range.
+Limit = tuple[str, Callable[[float], bool]]
+"""What a number must be, in words, and whether it is."""
+
+COUNT: Limit = ("a whole number of at least 1", lambda value: value >= 1 and value == int(value))
+TWO: Limit = ("a whole number of at least 2", lambda value: value >= 2 and value == int(value))
+POSITIVE: Limit = ("a finite number above 0", lambda value: 0.0 < value < math.inf)
+NOT_NEGATIVE: Limit = ("a finite number of at least 0", lambda value: 0.0 <= value < math.inf)
+DISCOUNT: Limit = ("a number in [0, 1)", lambda value: 0.0 <= value < 1.0)
+SHARE: Limit = ("a number in (0, 1]", lambda value: 0.0 < value <= 1.0)
+INSIDE: Limit = ("a number in (0, 1)", lambda value: 0.0 < value < 1.0)
+
+
+def in_range(config: object, **limits: Limit) -> None:
+    """Refuse the first field of `config` that is outside its limit.
 
     Raises:
-        PlanError: `sound` is false.
+        PlanError: a field is no number, or not what its limit says.
     """
-    if not sound:
-        raise PlanError(
-            "a hyper-parameter is outside its range", where=where, expected=expected, remedy="correct the value"
-        )
+    for name, (words, sound) in limits.items():
+        value = getattr(config, name)
+        if not isinstance(value, numbers.Real) or not math.isfinite(value) or not sound(float(value)):
+            raise PlanError(
+                f"{name} is {value!r}", where=type(config).__name__, expected=words, remedy=f"choose another {name}"
+            )
 
 
 @dataclass(frozen=True)
@@ -52,25 +80,15 @@ class Table:
                 expected="continuous actions [T, d_a] in [-1, 1]",
                 remedy="train a discrete agent instead (tacit.agents.discrete_offline)",
             )
-        s, a, r, s_next, end = (column.astype(np.float32, copy=False) for column in given.values())
-        rows = len(r) if r.ndim else 0
-        sound = (
-            rows > 0
-            and s.ndim == a.ndim == 2
-            and r.shape == end.shape == (rows,)
-            and len(s) == len(a) == rows
-            and s_next.shape == s.shape
-            and all(np.isfinite(column).all() for column in (s, a, r, s_next))
-            and np.abs(a).max() <= 1.0
-        )
-        if not sound:
+        if wrong := _wrong(given):
             raise DataError(
-                "a column is missing, empty, of another shape, not finite, or an action is outside [-1, 1]",
+                wrong,
                 where=where,
                 expected="observations [T, d], actions [T, d_a] in [-1, 1], rewards [T], next_observations [T, d], "
                 "terminations [T]",
                 remedy="pass the columns of one Trajectories with continuous observations and actions",
             )
+        s, a, r, s_next, end = (column.astype(np.float32, copy=False) for column in given.values())
         mean, scale = s.mean(axis=0, dtype=np.float64), _scale(s)
         level = 0.0 if end.any() else r.mean(dtype=np.float64)
         table = np.concatenate(
@@ -79,6 +97,31 @@ class Table:
             dtype=np.float32,
         )
         return cls(torch.from_numpy(table).to(device), mean.astype(np.float32), scale.astype(np.float32), a.shape[1])
+
+
+def _wrong(given: Columns) -> str | None:
+    """What is wrong with the first column that cannot be learned from."""
+    for name, column in given.items():
+        flat = name in ("rewards", "terminations")
+        if not column.size:
+            return f"{name} is missing or empty"
+        if column.dtype.kind not in "biuf":
+            return f"{name} is no column of numbers"
+        if column.ndim != (1 if flat else 2):
+            return f"{name} has {column.ndim} axes and not {1 if flat else 2}"
+        with np.errstate(over="ignore"):
+            held = np.isfinite(column.astype(np.float32, copy=False)).all()
+        if not held:
+            return f"{name} has a value that is NaN, infinite or above what float32 holds"
+    rows = len(given["rewards"])
+    for name, column in given.items():
+        if len(column) != rows:
+            return f"{name} has {len(column):,} rows, and there are {rows:,} rewards"
+    if given["next_observations"].shape != given["observations"].shape:
+        return "next_observations has another width than observations"
+    if np.abs(given["actions"]).max() > 1.0:
+        return "actions has a value outside [-1, 1]: scale the actions to it first"
+    return None
 
 
 def _scale(column: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:

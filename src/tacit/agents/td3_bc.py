@@ -17,7 +17,7 @@ from torch import Tensor
 from tacit.agents.offline import Batch, Learner, Members, Policy, Watch, train, train_tables
 from tacit.agents.perceptrons import Layers, approach, network, scalar
 from tacit.agents.random_features import Fourier
-from tacit.agents.tables import in_range
+from tacit.agents.tables import COUNT, DISCOUNT, NOT_NEGATIVE, POSITIVE, SHARE, in_range
 
 __all__ = ["Policy", "Td3BcConfig", "Watch", "train", "train_tables"]
 
@@ -60,14 +60,18 @@ class Td3BcConfig:
 
     def __post_init__(self) -> None:
         in_range(
-            min(self.steps, self.batch, self.width, self.policy_every) >= 1
-            and min(self.policy_noise, self.noise_clip) >= 0.0
-            and 0.0 <= self.discount < 1.0
-            and 0.0 < self.fall <= 1.0
-            and 0.0 < self.target_rate <= 1.0
-            and min(self.alpha, self.learning_rate) > 0.0,
-            where="Td3BcConfig",
-            expected="counts >= 1, discount in [0, 1), fall and target_rate in (0, 1], noise >= 0, the others > 0",
+            self,
+            steps=COUNT,
+            batch=COUNT,
+            width=COUNT,
+            discount=DISCOUNT,
+            alpha=POSITIVE,
+            policy_noise=NOT_NEGATIVE,
+            noise_clip=NOT_NEGATIVE,
+            policy_every=COUNT,
+            learning_rate=POSITIVE,
+            fall=SHARE,
+            target_rate=SHARE,
         )
 
     def learner(self, members: Members) -> Learner:
