@@ -87,7 +87,7 @@ def test_files_are_imported_with_their_unit(
     assert main(["data", "inspect", str(tmp_path / "private")]) == 0
     out = capsys.readouterr().out
     assert out.startswith(
-        "Private records: how many there are is not shown.\nUnits have the ids of the column 'person'."
+        "Private records: how many there are is not shown.\nUnits are called 'person'."
     )
     assert "\nPublic bounds from: declared." in out
     assert "  observations      discrete   int64   width 1  0 to 4\n" in out
@@ -113,7 +113,7 @@ def test_the_promise_is_to_the_units_whose_ids_were_imported(
     before = sorted(tmp_path.rglob("*"))
     assert main([words[0], str(tmp_path / "private"), *words[1:], *promise, "--unit", "patient"]) == 2
     told = capsys.readouterr().err
-    assert "imported with the ids of the column 'person', and --unit says 'patient'" in told
+    assert "the units of these records are called 'person', and --unit says 'patient'" in told
     assert "give --unit person" in told
     assert sorted(tmp_path.rglob("*")) == before
 

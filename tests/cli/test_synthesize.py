@@ -61,31 +61,21 @@ def records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     return tmp_path / "visits"
 
 
-def test_a_dry_run_prints_the_promise_and_opens_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_dry_run_prints_the_promise_and_reads_no_record(
+    records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    poisoned = tmp_path / "data"
-    os.mkfifo(poisoned)  # opening it would block for ever
-    words = [
-        "synthesize",
-        str(poisoned),
-        "--out",
-        "run",
-        *PROMISE,
-        *TINY,
-        "--public",
-        "missing",
-        "--provenance",
-        "made up",
-    ]
+    for column in records.glob("*.npy"):
+        column.unlink()
+        os.mkfifo(column)  # opening it would block for ever
+    before = sorted(tmp_path.rglob("*"))
+    words = ["synthesize", str(records), "--out", str(tmp_path / "run"), *PROMISE, *TINY]
     assert main([*words, "--dry-run"]) == 0
     out = capsys.readouterr().out
     assert "promises (4, 0.0001)-differential privacy to every patient." in out
     assert "whether any one patient, with all of its records, is in the data or not" in out
     assert "4 noisy sum(s) over every patient, each patient bounded to norm 1 with 2 row(s) a step" in out
-    assert out.endswith("Dry run: no file was opened and nothing was spent.\n")
-    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    assert out.endswith("Dry run: no private record was read and nothing was spent.\n")
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_release_holds_nothing_private_and_the_budget_is_kept(
@@ -110,11 +100,15 @@ def test_a_release_holds_nothing_private_and_the_budget_is_kept(
         assert path.is_dir() or CANARY.encode() not in path.read_bytes(), path.name
     assert CANARY not in captured.out + captured.err
 
-    # The same plan cannot run twice, and another one is beyond the budget.
-    assert main([*words, "--out", str(tmp_path / "again")]) == 3
-    assert "claimed" in capsys.readouterr().err
-    assert main([*words, "--clip", "2", "--out", str(tmp_path / "more")]) == 3
-    assert "budget" in capsys.readouterr().err
+    assert f"New ledger {tmp_path / 'visits.ledger'}: budget (4, 0.0001), all of it for this run" in captured.out
+
+    # The same plan cannot run twice, and another one is beyond the budget; a dry run says so too.
+    for dry in ((), ("--dry-run",)):
+        assert main([*words, "--out", str(tmp_path / "again"), *dry]) == 3
+        assert "this very synthesis was begun before and is paid for" in capsys.readouterr().err
+        assert main([*words, "--clip", "2", "--out", str(tmp_path / "more"), *dry]) == 3
+        assert "the budget of these patients does not cover another synthesis" in capsys.readouterr().err
+    assert not (tmp_path / "more").exists()
     assert len(Ledger.read(tmp_path / "visits.ledger").plans()) == 1
 
 
@@ -127,7 +121,9 @@ def test_another_unit_than_the_ledgers_is_refused(
         pass
     words = ["synthesize", str(records), *PROMISE, *TINY, "--ledger", str(tmp_path / "own")]
     assert main([*words, "--out", str(tmp_path / "run")]) == 3
-    assert "the ledger is bound to another unit" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "the ledger of these records protects every patient of 500 (add_or_remove)" in told
+    assert "Calibrating" not in told
 
 
 def test_a_slip_binds_no_ledger_and_takes_no_place(
@@ -173,17 +169,53 @@ def test_public_records_start_the_training(records: Path, tmp_path: Path, capsys
         (("--batch", "201"), "denoiser.rate is 1.005; expected a probability in (0, 1]"),
         (("--clip", "0"), "denoiser.clip is 0.0; expected a finite number > 0"),
         (("--steps", "0"), "denoiser.steps is 0"),
-        (("--public", "there"), "public records and their provenance do not go together"),
-        (("--rows", "0"), "the number of synthetic rows is below 1"),
-        ((), "spec.json is missing or damaged"),
     ],
 )
 def test_bad_input_costs_nothing(
-    words: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...], message: str, records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = ["synthesize", str(tmp_path / "nowhere"), "--out", str(tmp_path / "run"), *PROMISE, *TINY, *words]
-    assert main(line) in (2, 6)
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("tacit: ")
-    assert message in error
+    before = sorted(tmp_path.rglob("*"))
+    for dry in ((), ("--dry-run",)):
+        assert main(["synthesize", str(records), "--out", str(tmp_path / "run"), *PROMISE, *TINY, *words, *dry]) == 2
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert error.startswith("tacit: ")
+        assert message in error
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("--unit", "doctor"), 2, "the units of these records are called 'patient', and --unit says 'doctor'"),
+        (("--teachers", "4", "--method", "privsyn"), 2, "--teachers has no meaning here"),
+        (("--bins", "4", "--method", "pgm"), 2, "--bins has no meaning here"),
+        (("--public", "there"), 2, "public records and their provenance do not go together"),
+        (("--public", "there", "--provenance", "x"), 6, "there: spec.json is missing or damaged"),
+        (("--public-is-apart", "x"), 2, "--public-is-apart gives no reason, or there are no public records"),
+        (("--rows", "0"), 2, "the number of synthetic rows is below 1"),
+        (("--device", "cuda:77"), 2, "give --device cpu"),
+        (("--out", "."), 6, "there is something in this place already"),
+    ],
+)
+def test_what_is_cheap_is_checked_before_the_noise(
+    words: tuple[str, ...], code: int, message: str, records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny = () if "--method" in words else TINY
+    for dry in ((), ("--dry-run",)):
+        out = () if "--out" in words else ("--out", str(records.parent / "run"))
+        if "--out" in words and dry:
+            continue  # a dry run writes nothing
+        assert main(["synthesize", str(records), *PROMISE, *tiny, *out, *words, *dry]) == code
+        told = capsys.readouterr().err
+        assert message in told
+        assert "Calibrating" not in told
+
+
+def test_a_missing_folder_is_told_before_the_noise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["synthesize", str(tmp_path / "nowhere"), "--out", str(tmp_path / "run"), *PROMISE, *TINY]
+    for dry in ((), ("--dry-run",)):
+        assert main([*words, *dry]) == 6
+        told = capsys.readouterr().err
+        assert "nowhere" in told
+        assert "Calibrating" not in told
     assert list(tmp_path.iterdir()) == []

@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from tacit.cli.console import complain, progress, say
 from tacit.cli.data_commands import DataChain, DataClinic, DataImport, DataInspect, DataMaze
+from tacit.cli.outcome import CERTIFICATE
 from tacit.data.files import Fields
 from tacit.data.spec import PublicSpec
 from tacit.data.store import read_unit
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, FileError
+from tacit.privacy.certificate import Certificate
 
 _READERS = {".csv": "csv", ".parquet": "parquet", ".npz": "npz", ".hdf5": "d4rl", ".h5": "d4rl"}
 _KINDS = {
@@ -131,21 +133,30 @@ def simulate(layout: str, steps: int, *, seed: int, unit: str = "transition") ->
 
 
 def inspect(command: DataInspect) -> None:
-    """Show what is public about a dataset.
+    """Show what is public about a dataset: private, simulated, or synthetic rows with their certificate.
 
     Raises:
         FileError: the folder holds no trajectories.
+        CertificateError: the certificate is damaged.
     """
     from tacit.data.files import inspect as summarise
 
     found = summarise(command.path)
     if found["simulated"]:
-        say("Simulated records: " + ", ".join(f"{count:,} {name}" for name, count in found["counts"].items()) + ".")
+        certificate = command.path / CERTIFICATE
+        drawn = Certificate.load(certificate) if certificate.is_file() else None
+        say(
+            f"{'Simulated' if drawn is None else 'Synthetic'} records: "
+            + ", ".join(f"{count:,} {name}" for name, count in found["counts"].items())
+            + "."
+        )
+        if drawn is not None:
+            say(f"{drawn.sentence} (tacit certificate verify {certificate})")
     else:
         say("Private records: how many there are is not shown.")
     unit = read_unit(command.path)
     if unit is not None:
-        say(f"Units have the ids of the column {unit!r}.")
+        say(f"Units are called {unit!r}.")
     spec = found["spec"]
     say(f"Public bounds from: {spec['source']}. Episodes can terminate: {'yes' if spec['terminals'] else 'no'}.")
     bounds = {

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 from tacit.cli.folders import RunFolder
 from tacit.measure.report import render, storage
@@ -14,6 +15,17 @@ from tacit.privacy.certificate import Certificate
 
 CERTIFICATE, REPORT = "certificate.json", "report.html"
 VERIFY = (f"tacit certificate verify {CERTIFICATE}",)
+
+
+def require_packages(*names: str) -> None:
+    """Miss a package before anything is spent, not when the results are written.
+
+    Raises:
+        ModuleNotFoundError: as an import of the first missing one would.
+    """
+    for name in names:
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 def certify(run: RunFolder, certificate: Certificate) -> None:

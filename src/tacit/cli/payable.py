@@ -16,6 +16,7 @@ from tacit.privacy import plan as plans
 from tacit.privacy.filters import Charge, admits
 from tacit.privacy.ledger import Ledger, LedgerView
 from tacit.privacy.plan import Plan
+from tacit.units import Unit
 
 LEDGER = "ledger"
 """In the folder of the run, where nobody is behind the records."""
@@ -54,6 +55,20 @@ def inside(command: Spends) -> bool:
     return command.simulates and command.ledger is None
 
 
+def require_alike(command: Spends, unit: Unit, words: Words) -> None:
+    """Refuse a ledger of other records or other terms, before a plan is calibrated.
+
+    Raises:
+        LedgerError: the records have another ledger, or this one is void, damaged, or of another unit or budget.
+    """
+    if inside(command):
+        return
+    require_only(command)
+    path = ledger_path(command)
+    if path.exists():
+        _require_alike(command, unit, Ledger.read(path), path, words)
+
+
 def require_payable(command: Spends, plan: Plan, words: Words, *, resumed: bool = False) -> None:
     """Refuse what the ledger would refuse after the records were read, or played; nothing is written.
 
@@ -80,7 +95,7 @@ def require_payable(command: Spends, plan: Plan, words: Words, *, resumed: bool 
             raise _too_much(path, budget, words)
         return
     view = Ledger.read(path)
-    _require_alike(command, plan, view, path, words)
+    _require_alike(command, plan.unit, view, path, words)
     known = {found.id: found for found in view.plans()}.get(plans.plan_id(plan))
     if known is not None:
         if known.claimed and not resumed:
@@ -92,7 +107,7 @@ def require_payable(command: Spends, plan: Plan, words: Words, *, resumed: bool 
         raise _too_much(path, (max(0.0, view.epsilon - epsilon), max(0.0, view.delta - delta)), words)
 
 
-def _require_alike(command: Spends, plan: Plan, view: LedgerView, path: Path, words: Words) -> None:
+def _require_alike(command: Spends, given: Unit, view: LedgerView, path: Path, words: Words) -> None:
     where, unit = str(path), view.unit
     if view.void_reason is not None:
         raise LedgerError(
@@ -101,20 +116,20 @@ def _require_alike(command: Spends, plan: Plan, view: LedgerView, path: Path, wo
             expected=f"a ledger that still promises something: nothing {words.done} these records can be private now",
             remedy=f"{words.do} from other {words.people}' records, which have a ledger of their own",
         )
-    if unit != plan.unit:
+    if unit != given:
         raise LedgerError(
             f"the ledger of these records protects every {unit.name} of {unit.size:,} ({unit.relation})",
             where=where,
             expected="the same promise for as long as there is a budget",
             remedy=f'give --unit "{unit.name}" and --population {unit.size}',
         )
-    for name, given, bound in (
+    for name, asked, bound in (
         ("epsilon", command.budget_epsilon, view.epsilon),
         ("delta", command.budget_delta, view.delta),
     ):
-        if given is not None and given != bound:
+        if asked is not None and asked != bound:
             raise LedgerError(
-                f"--budget-{name} is {given:g}, and the budget of these {words.people} was declared before",
+                f"--budget-{name} is {asked:g}, and the budget of these {words.people} was declared before",
                 where=where,
                 expected=f"{bound:g}: a budget never changes",
                 remedy=f"leave --budget-{name} out",

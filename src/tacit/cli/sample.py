@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tacit import hub
 from tacit.cli.console import progress, say
+from tacit.cli.outcome import CERTIFICATE
 from tacit.cli.synthesis_commands import Sample
 from tacit.errors import DataError, FileError
 
@@ -43,7 +44,8 @@ def sample(command: Sample) -> None:
         data = release.value.sample(command.count, seed=command.seed)
     if command.out is not None:
         data.save(command.out)
-        say(f"Wrote {command.out}")
+        release.certificate.save(command.out / CERTIFICATE)
+        say(f"Wrote {command.out}, with its certificate")
     else:
         assert command.minari is not None
         certificate = release.certificate

@@ -58,10 +58,12 @@ class Synthesize:
         budget_epsilon: the whole budget of the records, when the ledger is new (by default: this release alone).
         budget_delta: likewise.
         public: folder of public records of the same shape to pre-train on, or to choose bins by. Before anything is
-            learned it is checked that hardly any of them is a private one, nor the other way round; the look is noted
-            in the ledger.
+            learned it is checked that no more of them coincide with private ones than chance explains; the look at
+            private records is noted in their ledger.
         provenance: where the public records come from and why they hold no private one; it is printed in the
             certificate.
+        public_is_apart: why nobody is on both sides, though more single rows coincide than chance explains; it is
+            printed in the certificate and noted in the ledger. Several in a row are refused all the same.
         paper: PrivORL's published settings, with six million parameters and many steps (for an accelerator), not ours.
         steps: number of noisy gradients, or of batches of noisy votes.
         batch: expected number of units in a noisy gradient.
@@ -82,7 +84,8 @@ class Synthesize:
             OUT/private/.
         seed: of sampling and public pre-training (never of the privacy noise, which is secret).
         resume: go on with a run that was interrupted; give the same options.
-        dry_run: print the promise and stop: no file is opened and nothing is spent.
+        dry_run: check the options and the budget, print the promise and stop: no private record is read and nothing
+            is spent.
     """
 
     data: Positional[Path]
@@ -98,6 +101,7 @@ class Synthesize:
     budget_delta: float | None = None
     public: Path | None = None
     provenance: str | None = None
+    public_is_apart: str | None = None
     paper: bool = False
     steps: int | None = None
     batch: float | None = None
@@ -117,6 +121,11 @@ class Synthesize:
     seed: int = 0
     resume: bool = False
     dry_run: bool = False
+
+    @property
+    def simulates(self) -> bool:
+        """Whether the records are made up here; they never are."""
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,12 +6,14 @@ import dataclasses
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tacit.cli import outcome
 from tacit.cli.console import Interrupted, progress
 from tacit.cli.folders import RunFolder
 from tacit.cli.synthesis_commands import SynthesisMethod, Synthesize
 from tacit.data.spec import PublicSpec
 from tacit.data.store import read_spec
-from tacit.errors import PlanError
+from tacit.errors import DataError, HardwareError, PlanError
+from tacit.hardware import torch_device
 from tacit.methods import synthesis
 from tacit.methods.synthesis import Plan, Pretraining, Raking
 from tacit.methods.synthesis.cut import Cut
@@ -19,15 +21,15 @@ from tacit.privacy.release import Release
 from tacit.units import Unit
 
 if TYPE_CHECKING:
-    from tacit.cli.outcome import Stopwatch
     from tacit.data.trajectories import Trajectories
     from tacit.privacy.vault import Vault
 
 PRIVORL: SynthesisMethod = "privorl"
 _HOMES = {"pate-gan": "pate_gan", "pre-pate-gan": "pate_gan"}
 """Modules of the baselines that are not called like the method."""
-
-
+_GRAPHICAL: tuple[SynthesisMethod, ...] = ("mst", "aim", "pgm")
+_WRITES = ("minari", "h5py", "jinja2", "safetensors")
+"""Packages that the dataset, the report and the model are written with."""
 _PUBLIC = ("public", "provenance")
 _SHARED = ("rows_per_unit",)
 _OURS = (*_SHARED, "steps", "clip", "noise_draws", "width", "depth", "learning_rate")
@@ -46,11 +48,31 @@ _OPTIONS: dict[SynthesisMethod, tuple[str, ...]] = {
 
 
 def require_sound(command: Synthesize) -> None:
-    """Refuse options that the method does not have, and public records without their provenance.
+    """Refuse options that the method does not have, public records without their provenance, and what is missing here.
 
     Raises:
         PlanError: the first such option.
+        DataError: no row is asked for.
+        HardwareError: the device is not there.
+        ModuleNotFoundError: a package that the run will need is not there.
     """
+    _require_meaning(command)
+    if command.rows < 1:
+        raise DataError(
+            "the number of synthetic rows is below 1",
+            where="synthesize",
+            expected="--rows of at least 1",
+            remedy="choose another number",
+        )
+    outcome.require_packages(*_WRITES, *(("mbi",) if command.method in _GRAPHICAL else ()))
+    try:
+        torch_device(command.device, where="--device")
+    except HardwareError as error:
+        remedy = "give --device cpu, or install a PyTorch that was built for the accelerator"
+        raise HardwareError(error.what, where=error.where, expected=error.expected, remedy=remedy) from error
+
+
+def _require_meaning(command: Synthesize) -> None:
     for name in dict.fromkeys(option for options in _OPTIONS.values() for option in options):
         if getattr(command, name) is not None and name not in _OPTIONS[command.method]:
             raise _meaningless(f"--{name.replace('_', '-')}", f"a method that has it, not {command.method}")
@@ -71,6 +93,13 @@ def require_sound(command: Synthesize) -> None:
             expected="--public and --provenance, or neither",
             remedy="say where the public records come from and why they hold no private one",
         )
+    if command.public_is_apart is not None and (command.public is None or not command.public_is_apart.strip()):
+        raise PlanError(
+            "--public-is-apart gives no reason, or there are no public records",
+            where="synthesize",
+            expected="it with --public, and why nobody is on both sides",
+            remedy="say why, or leave --public-is-apart out",
+        )
     if command.method == "pre-pate-gan" and command.public is None:
         raise PlanError(
             "pre-pate-gan begins with public records, and there are none",
@@ -83,15 +112,13 @@ def require_sound(command: Synthesize) -> None:
 def planned(command: Synthesize) -> Any:
     """The calibrated plan of a command.
 
-    No file is touched, but for the public bounds of the records, and public records, where columns are cut by them
-    (`reads`).
+    No file is touched, but for the public bounds of the records, and public records, where columns are cut by them.
 
     Raises:
         PlanError: an option is out of range, or one is missing that another needs.
         DataError: the bounds do not say how large a step is.
         FileError: the folder holds no records.
     """
-    require_sound(command)
     unit = Unit(command.unit, command.relation, command.population)
     plan = _ours(command, unit) if command.method == PRIVORL else _theirs(command)
     return plan.calibrate(unit=unit, epsilon=command.epsilon, delta=command.delta)
@@ -109,11 +136,6 @@ def cuts(method: SynthesisMethod) -> bool:
     return "teachers" not in _OPTIONS[method] and method != PRIVORL
 
 
-def reads(command: Synthesize) -> bool:
-    """Whether the plan of the command needs the public bounds of the records, or public records."""
-    return cuts(command.method) or command.paper or command.rake
-
-
 def baseline_plan(method: SynthesisMethod, cut: Cut | None) -> Any:
     """The plan of a baseline with its own settings, not calibrated; `cut` is for a method that `cuts`."""
     home = learner(method)
@@ -125,7 +147,7 @@ def baseline_plan(method: SynthesisMethod, cut: Cut | None) -> Any:
 
 
 def fitted(
-    command: Synthesize, plan: Any, vault: Vault, public: Trajectories | None, run: RunFolder, watch: Stopwatch
+    command: Synthesize, plan: Any, vault: Vault, public: Trajectories | None, run: RunFolder, watch: outcome.Stopwatch
 ) -> Release[Any]:
     """The release of the method, saved in the run's folder; public records come first.
 
@@ -172,13 +194,13 @@ def _ours(command: Synthesize, unit: Unit) -> Plan:
 
         public = others(command, read_spec(command.data)[0], "public")
         epoch = None if public is None else len(public.columns["rewards"])
-        return Plan.paper(population=unit.size, provenance=command.provenance, epoch=epoch)
+        return Plan.paper(population=unit.size, provenance=_provenance(command), epoch=epoch)
     plan = Plan()
     changes = _given(command, plan, _OURS)
     if command.batch is not None:
         changes["rate"] = command.batch / unit.size
     if command.provenance is not None:
-        changes["pretraining"] = Pretraining(provenance=command.provenance)
+        changes["pretraining"] = Pretraining(provenance=_provenance(command))
     if command.rake:
         changes["raking"] = _raking(command)
     return dataclasses.replace(plan, **changes)
@@ -192,7 +214,7 @@ def _raking(command: Synthesize) -> Raking:
     public = others(command, spec, "public")
     if public is None or command.provenance is None:
         return Raking.of(spec, population=command.population)
-    return Raking.of(spec, population=command.population, public=public.columns, provenance=command.provenance)
+    return Raking.of(spec, population=command.population, public=public.columns, provenance=_provenance(command))
 
 
 def _theirs(command: Synthesize) -> Any:
@@ -200,7 +222,7 @@ def _theirs(command: Synthesize) -> Any:
     options = tuple(name for name in _OPTIONS[command.method] if name not in ("bins", *_PUBLIC))
     changes = _given(command, plan, options)
     if command.provenance is not None and _begins(command.method):
-        changes["pretraining"] = learner(command.method).GanPretraining(provenance=command.provenance)
+        changes["pretraining"] = learner(command.method).GanPretraining(provenance=_provenance(command))
     return dataclasses.replace(plan, **changes)
 
 
@@ -213,7 +235,14 @@ def _cut(command: Synthesize) -> Cut:
     public = others(command, spec, "public")
     if public is None or command.provenance is None:
         return Cut(spec, **bins)
-    return Cut.from_public(spec, public.columns, provenance=command.provenance, **bins)
+    return Cut.from_public(spec, public.columns, provenance=_provenance(command), **bins)
+
+
+def _provenance(command: Synthesize) -> Any:
+    """Where public records come from, as the certificate prints it, with why they are apart where that was declared."""
+    if command.public_is_apart is None:
+        return command.provenance
+    return f"{command.provenance} Declared apart from the private records: {command.public_is_apart}"
 
 
 def _begins(method: SynthesisMethod) -> bool:

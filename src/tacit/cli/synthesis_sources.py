@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -14,10 +14,13 @@ from tacit.cli.console import progress
 from tacit.cli.synthesis_commands import Synthesize
 from tacit.data import overlap
 from tacit.data.spec import Discrete, PublicSpec
+from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError
+from tacit.methods.synthesis import Encoder
 from tacit.privacy.vault import Vault
 
+Option = Literal["public", "holdout"]
 OVERLAP = "overlap of public and private rows"
 """Why the curator looks at the records before a public pre-training, as the ledger has it."""
 
@@ -31,47 +34,58 @@ class Sources:
     holdout: Trajectories | None
 
 
-def opened(command: Synthesize) -> Sources:
-    """The records; whatever is wrong with them is found here, and nothing is spent.
+def require_there(command: Synthesize) -> None:
+    """Refuse what is wrong with the records as far as their public parts tell: no record is read.
 
     Raises:
-        DataError: the public or other records are the private ones or of other fields, the records cannot be encoded,
-            or there is nothing that other records would be compared for.
+        DataError: the public or other records are the private ones or of other fields, the units are not those whose
+            ids the records have, the bounds do not say how large a step is, or there is nothing that other records
+            would be compared for.
         FileError: a folder holds no records.
     """
-    if command.rows < 1:
-        raise DataError(
-            "the number of synthetic rows is below 1",
-            where="synthesize",
-            expected="--rows of at least 1",
-            remedy="choose another number",
-        )
+    spec, simulated, _ = read_spec(command.data)
     require_unit(command)
+    if command.holdout is not None and not (simulated or command.nonprivate_diagnostics):
+        raise DataError(
+            "distances to private records are not differentially private",
+            where="--holdout",
+            expected="it with simulated records, or with --nonprivate-diagnostics, for the curator alone",
+            remedy="leave --holdout out, or add --nonprivate-diagnostics",
+        )
+    for option in get_args(Option):
+        _place(command, spec, option)
+    if command.method == "privorl" and command.public is None:
+        Encoder.from_bounds(spec)
+
+
+def opened(command: Synthesize) -> Sources:
+    """The records; whatever else is wrong with them is found here, and nothing is spent.
+
+    Raises:
+        FileError: a file of a folder is damaged.
+    """
     with progress("Opening the records"):
         data = Trajectories.open(command.data)
-        if command.holdout is not None and not (data.simulated or command.nonprivate_diagnostics):
-            raise DataError(
-                "distances to private records are not differentially private",
-                where="--holdout",
-                expected="it with simulated records, or with --nonprivate-diagnostics, for the curator alone",
-                remedy="leave --holdout out, or add --nonprivate-diagnostics",
-            )
         return Sources(data, others(command, data.spec, "public"), others(command, data.spec, "holdout"))
 
 
-def require_apart(sources: Sources, vault: Vault) -> None:
+def require_apart(command: Synthesize, sources: Sources, vault: Vault) -> None:
     """Refuse public records that are private ones; the look at private records is noted in their ledger.
 
     Raises:
-        DataError: they overlap.
+        DataError: they overlap, or may.
     """
-    spec = vault.spec
-    if sources.public is None or (isinstance(spec.observation, Discrete) and isinstance(spec.action, Discrete)):
+    spec, apart = vault.spec, command.public_is_apart
+    if sources.public is None:
+        return
+    if apart is not None:
+        vault.ledger.note("public", f"declared apart from the private records: {apart}")
+    if isinstance(spec.observation, Discrete) and isinstance(spec.action, Discrete):
         return  # discrete rows coincide by chance, which tells nothing
     public: Mapping[str, np.ndarray[Any, Any]] = sources.public.columns
 
     def look(rows: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        overlap.refuse(public, rows, spec)
+        overlap.refuse(public, rows, spec, apart=apart is not None)
 
     with progress("Looking for public records among the private ones"):
         if sources.data.simulated:
@@ -80,7 +94,7 @@ def require_apart(sources: Sources, vault: Vault) -> None:
             vault.nonprivate(look, reason=OVERLAP)
 
 
-def others(command: Synthesize, spec: PublicSpec, option: Literal["public", "holdout"]) -> Trajectories | None:
+def others(command: Synthesize, spec: PublicSpec, option: Option) -> Trajectories | None:
     """The records of another option, if it was given.
 
     Args:
@@ -92,18 +106,23 @@ def others(command: Synthesize, spec: PublicSpec, option: Literal["public", "hol
         DataError: they are the private ones, or of other fields.
         FileError: the folder holds no records.
     """
+    path = _place(command, spec, option)
+    return None if path is None else Trajectories.open(path)
+
+
+def _place(command: Synthesize, spec: PublicSpec, option: Option) -> Path | None:
+    """The folder of another option, whose bounds are alike, or None; arguments and errors as of `others`."""
     path: Path | None = getattr(command, option)
     if path is None:
         return None
-    found = Trajectories.open(path)
-    if _shape(found.spec) != _shape(spec) or path.resolve() == command.data.resolve():
+    if _shape(read_spec(path)[0]) != _shape(spec) or path.resolve() == command.data.resolve():
         raise DataError(
             f"the {'public' if option == 'public' else 'other'} records are the private ones, or of other fields",
             where=str(path),
             expected="other records, with observations and actions of the same kind and width",
             remedy="choose records of the same problem",
         )
-    return found
+    return path
 
 
 def _shape(spec: PublicSpec) -> tuple[object, ...]:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from tacit.cli.console import progress, say
+from tacit.cli import outcome, payable, runs
+from tacit.cli.budget import open_ledger
+from tacit.cli.console import complain, progress, say
 from tacit.cli.folders import RunFolder, require_free
 from tacit.cli.synthesis_commands import Synthesize
-from tacit.cli.synthesis_methods import PRIVORL, fitted, planned, reads
-from tacit.hardware import torch_device
-from tacit.methods.synthesis import Encoder
-
-if TYPE_CHECKING:
-    from tacit.cli.outcome import Stopwatch
-    from tacit.cli.synthesis_sources import Sources
-    from tacit.privacy.release import Release
-    from tacit.privacy.vault import Vault
+from tacit.cli.synthesis_methods import PRIVORL, fitted, planned, require_sound
+from tacit.cli.synthesis_sources import Sources, opened, require_apart, require_there
+from tacit.privacy.release import Release
+from tacit.privacy.vault import Vault
+from tacit.units import Unit
 
 Columns = Mapping[str, np.ndarray[Any, Any]]
 LOOK = "closeness of the synthetic rows to the records"
@@ -27,37 +25,50 @@ LOOK = "closeness of the synthetic rows to the records"
 
 
 def synthesize(command: Synthesize) -> None:
-    """Plan, promise, train, sample, report.
+    """Check what is cheap, plan, promise, train, sample, report.
 
     Raises:
         TacitError: see the exit codes of `tacit.cli.app.main`; nothing is spent before training begins.
+        ModuleNotFoundError: a package is missing.
     """
     if not command.dry_run:
         require_free(command.out, resume=command.resume)
+    unit, words = Unit(command.unit, command.relation, command.population), _words(command)
+    require_sound(command)
+    require_there(command)
+    paid = command.resume and (command.out / runs.MODEL).exists()
+    if not paid:
+        payable.require_alike(command, unit, words)
     with progress("Calibrating the noise"):
         plan = planned(command)
+    if not paid:
+        payable.require_payable(command, plan, words, resumed=command.resume)
     say(str(plan))
     if command.dry_run:
-        opened_none = "no private record was read" if reads(command) else "no file was opened"
-        say(f"Dry run: {opened_none} and nothing was spent.")
+        say("Dry run: no private record was read and nothing was spent.")
         return
-    from tacit.cli.synthesis_sources import opened
-
     sources = opened(command)
-    if command.method == PRIVORL and sources.public is None:
-        Encoder.from_bounds(sources.data.spec)
-    torch_device(command.device, where="--device")
     settings = {k: v for k, v in dataclasses.asdict(command).items() if k not in ("resume", "dry_run", "out")}
     with RunFolder.attempt(command.out, "synthesize", settings, resume=command.resume) as run:
-        _produce(command, plan, sources, run)
+        try:
+            _produce(command, plan, sources, run)
+        except ModuleNotFoundError:
+            if runs.trained(run):
+                complain("The release is saved and nothing is lost: install the package and repeat with --resume.")
+            raise
+
+
+def _words(command: Synthesize) -> payable.Words:
+    return payable.Words(
+        people=f"{command.unit}s",
+        doing="synthesis",
+        done="learned from",
+        do="synthesize",
+        anew="give slightly less --epsilon",
+    )
 
 
 def _produce(command: Synthesize, plan: Any, sources: Sources, run: RunFolder) -> None:
-    from tacit.cli import outcome, runs
-    from tacit.cli.budget import open_ledger
-    from tacit.cli.synthesis_sources import require_apart
-    from tacit.privacy.vault import Vault
-
     watch = outcome.Stopwatch()
     if run.read()["finished"]:
         say("The run was finished already.")
@@ -73,8 +84,9 @@ def _produce(command: Synthesize, plan: Any, sources: Sources, run: RunFolder) -
             if runs.trained(run):
                 release = runs.load(run)
             else:
-                require_apart(sources, vault)
-                release = fitted(command, plan, vault, sources.public, run, watch)
+                require_apart(command, sources, vault)
+                with payable.spending(ledger, _words(command)):
+                    release = fitted(command, plan, vault, sources.public, run, watch)
             rows = _rows(command, release, run, watch)
             if looks:
                 _look(command, vault, rows, sources, run)
@@ -83,19 +95,16 @@ def _produce(command: Synthesize, plan: Any, sources: Sources, run: RunFolder) -
     runs.closing(run)
 
 
-def _rows(command: Synthesize, release: Release[Any], run: RunFolder, watch: Stopwatch) -> Columns:
-    from tacit.cli import runs
-
+def _rows(command: Synthesize, release: Release[Any], run: RunFolder, watch: outcome.Stopwatch) -> Columns:
     sampling = {"device": command.device} if command.method == PRIVORL else {}
     with watch.phase("Sampling"):
         return runs.publish(run, release, command.rows, seed=command.seed, **sampling)
 
 
 def _sections(
-    command: Synthesize, release: Release[Any], rows: Columns, sources: Sources, watch: Stopwatch
+    command: Synthesize, release: Release[Any], rows: Columns, sources: Sources, watch: outcome.Stopwatch
 ) -> dict[str, Any]:
     """What the report shows besides the promise: private records are never compared with, only simulated ones."""
-    from tacit.cli import runs
     from tacit.measure.report import records, tables
 
     data, size = sources.data, runs.size_of(release)
