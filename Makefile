@@ -34,7 +34,7 @@ check: setup
 	$(BIN)/pytest tests/docs
 
 bench: setup
-	for name in dp_sgd noise sampling sampling_diffusion agents ledger maze off_policy_evaluation policy_gradient experts mobility; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	for name in dp_sgd noise sampling sampling_diffusion agents ledger maze off_policy_evaluation policy_gradient experts mobility trajectories; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 format: setup
 	$(BIN)/ruff format .
