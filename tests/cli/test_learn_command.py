@@ -191,7 +191,8 @@ def test_of_discrete_observations_every_state_is_asked_for(tmp_path: Path) -> No
 def test_policies_of_real_experts_are_played_in_secret(policies: Path, tmp_path: Path) -> None:
     thetas = []
     for name in ("one", "two"):
-        words = ("learn", str(policies), "--world", "cart_pole", *TINY[2:], "--population", "50", *PROMISE)
+        own = shutil.copytree(policies, tmp_path / f"{name}-pilots")  # the same experts have one ledger alone
+        words = ("learn", str(own), "--world", "cart_pole", *TINY[2:], "--population", "50", *PROMISE)
         words = (*words, "--method", "return-weighted", "--steps", "2", "--ledger", str(tmp_path / f"{name}.ledger"))
         assert run(*words, "--out", str(tmp_path / name)) == 0
         thetas.append(hub.load(tmp_path / name / "policy").value.theta)

@@ -88,8 +88,8 @@ def _beside(command: Budget) -> Path:
 def require_only(command: Budget) -> None:
     """Refuse any ledger but the one that the records began with.
 
-    Where it lies is noted with the records on first use. So a copy or another place of the folder knows it too; a
-    ledger that was moved is known by the random name that it gave the records.
+    Where it lies is noted with private records on first use. So a copy or another place of the folder knows it too;
+    a ledger that was moved is known by the random name that it gave the records.
 
     Raises:
         LedgerError: --ledger names another, the one that was noted is gone, or another one lies in its place.
@@ -149,13 +149,16 @@ def _noted(data: Path) -> dict[str, str] | None:
 def _note(command: Budget, ledger: Ledger) -> bool:
     """Note where the ledger lies, if it is noted otherwise or not at all; whether that was so.
 
+    Simulated records, behind which nobody is, may be tried with as many ledgers as anybody likes.
+
     Raises:
         LedgerError: the note cannot be written, and the ledger does not lie where it is looked for anyway.
     """
     now = {"path": _real(ledger.path), "dataset": ledger.dataset_id}
-    if not command.data.exists() or _noted(command.data) == now:
-        return False
     path = _note_of(command.data)
+    nobody = path.parent == command.data.resolve() and read_spec(command.data)[1]
+    if nobody or not command.data.exists() or _noted(command.data) == now:
+        return False
     partial = path.with_name(f".{path.name}.partial")
     try:
         partial.write_text(json.dumps(now) + "\n", encoding="utf-8")
