@@ -381,7 +381,7 @@ def test_records_that_do_not_fit_are_refused(
 
 def test_missing_records_are_said_to_be_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert evaluate(tmp_path / "nowhere", tmp_path) == 6
-    assert "spec.json is missing or damaged" in capsys.readouterr().err
+    assert "there is no such folder; expected a folder that `tacit data`" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

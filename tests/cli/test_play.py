@@ -93,7 +93,7 @@ def test_a_missing_package_of_the_window_is_told(
         (("--seed", "-1"), "--seed is -1; expected a whole number >= 0"),
         (("--environment", "Acrobot-v1"), "the policy is not one for Acrobot-v1"),
         (("--environment", "river-swim"), "the policy is not one for river-swim"),
-        (("--environment", "CartPol-v1"), "Gymnasium knows no such environment"),
+        (("--environment", "CartPol-v1"), "there is no such environment"),
     ],
 )
 def test_what_cannot_be_played_is_refused(

@@ -190,7 +190,7 @@ def test_bad_input_costs_nothing(
         (("--teachers", "4", "--method", "privsyn"), 2, "--teachers has no meaning here"),
         (("--bins", "4", "--method", "pgm"), 2, "--bins has no meaning here"),
         (("--public", "there"), 2, "public records and their provenance do not go together"),
-        (("--public", "there", "--provenance", "x"), 6, "there: spec.json is missing or damaged"),
+        (("--public", "there", "--provenance", "x"), 6, "there: there is no such folder"),
         (("--public-is-apart", "x"), 2, "--public-is-apart gives no reason, or there are no public records"),
         (("--rows", "0"), 2, "the number of synthetic rows is below 1"),
         (("--device", "cuda:77"), 2, "give --device cpu"),

@@ -244,7 +244,8 @@ def test_the_published_recipe_is_labelled(tmp_path: Path, capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("CartPol-v1",), "Gymnasium knows no such environment"),
+        (("CartPol-v1",), "did you mean CartPole-v1"),
+        (("clinik",), "did you mean clinic"),
         (("Pendulum-v1",), "the reward has no public bounds"),
         (("MountainCarContinuous-v0", "--bounds", "missing.json"), "the file of bounds cannot be read (No such file"),
         (("CartPole-v1", "--policy", "wide"), "--policy is 'wide'"),

@@ -153,7 +153,7 @@ def test_damage_is_a_file_error(name: str, tmp_path: Path) -> None:
 
 
 def test_missing_folder(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match=r"spec\.json is missing"):
+    with pytest.raises(FileError, match="there is no such folder"):
         Trajectories.open(tmp_path / "nothing")
 
 

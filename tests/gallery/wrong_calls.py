@@ -154,6 +154,14 @@ def no_such_file(folder: Path) -> None:
     Trajectories.from_csv(folder / "a.csv", unit="person", spec=SPEC)
 
 
+def no_such_folder_of_records(folder: Path) -> None:
+    Trajectories.open(folder / "visits")
+
+
+def a_file_in_place_of_a_folder_of_records(folder: Path) -> None:
+    Trajectories.open(csv(folder / "visits.csv", f"{PRIVATE_ID},1,0.5,0,1.0,0.5,0"))
+
+
 def ragged_columns(folder: Path) -> None:
     data(rewards=[PRIVATE_VALUE, 1.0])
 
@@ -468,6 +476,10 @@ def edited_certificate(folder: Path) -> None:
     Certificate.load(path).verify()
 
 
+def no_such_certificate(folder: Path) -> None:
+    Certificate.load(folder / "certificate.json")
+
+
 def truncated_certificate(folder: Path) -> None:
     path = released(folder) / "certificate.json"
     shorten(path)
@@ -521,6 +533,8 @@ NOTHING_SPENT: tuple[WrongCall, ...] = (
     a_column_without_bounds,
     a_file_of_another_kind,
     no_such_file,
+    no_such_folder_of_records,
+    a_file_in_place_of_a_folder_of_records,
     ragged_columns,
     ragged_rows,
     wrong_width,
@@ -584,6 +598,7 @@ AFTER_A_STEP: tuple[WrongCall, ...] = (
     callback_that_fails,
     finished_plan,
     edited_certificate,
+    no_such_certificate,
     truncated_certificate,
     truncated_model,
 )

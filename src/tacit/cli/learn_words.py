@@ -87,7 +87,7 @@ def opened(command: Learn) -> World | None:
         if command.bounds is not None:
             raise meaningless("--bounds", f"{command.world} without it: it has bounds of its own")
         return populations.world(cast(populations.Name, command.world))
-    found = OwnDomain(command.world)
+    found = OwnDomain(command.world, known=get_args(populations.Name))
     spec, limit = bounds.public_spec(found, bounds.read(command.bounds)), found.limit or LONGEST
     found.try_out(command.seed)
     low, high = spec.reward.low[0], spec.reward.high[0]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -24,15 +25,24 @@ class OwnDomain(GymDomain):
 
     Args:
         name: an id that Gymnasium knows, or "module:Id-v0" where importing the module registers it.
+        known: names beside Gymnasium's that the command takes, for the error.
         options: for `gymnasium.make`.
 
     Raises:
         DataError: as for a `GymDomain`; or the module does not exist, or the environment's own code fails.
     """
 
-    def __init__(self, name: str, **options: Any) -> None:
+    def __init__(self, name: str, *, known: Sequence[str] = (), **options: Any) -> None:
         if ":" in name:
             _imported(name)
+        elif known and not any(one == name or one.startswith(f"{name}-v") for one in gymnasium.registry):
+            near = difflib.get_close_matches(name, [*known, *gymnasium.registry], n=3, cutoff=0.6)
+            raise DataError(
+                "there is no such environment",
+                where=name,
+                expected=f"an id that Gymnasium knows, module:Id-v0 of your own, or {', '.join(known)}",
+                remedy=f"did you mean {' or '.join(near)}" if near else "name one of these",
+            )
         with _told(name, "is made"):
             super().__init__(name, **options)
 

@@ -36,7 +36,7 @@ def opened(command: Train) -> World:
     if known is not None:
         domain, spec, limit = known
     else:
-        found = OwnDomain(name)
+        found = OwnDomain(name, known=TACITS_OWN)
         domain, spec, limit = found, bounds.public_spec(found, declared), found.limit or LONGEST
         found.try_out(command.seed)
     longest, repeat = command.horizon or limit, command.repeat or 1

@@ -122,7 +122,9 @@ def playground(name: str, policy: Policy, *, render: bool) -> tuple[Domain, int]
             )
         domain, spec, limit = known
     else:
-        found = OwnDomain(name, **({"render_mode": "human"} if render else {}))
+        found = OwnDomain(
+            name, known=(*TACITS_OWN, *get_args(populations.Name)), **({"render_mode": "human"} if render else {})
+        )
         domain, spec, limit = found, _spec_of(found, policy), found.limit or LONGEST
     _require_fit(name, policy, spec)
     return domain, limit

@@ -260,11 +260,16 @@ def _read_public(folder: Path) -> tuple[PublicSpec, bool, UnitKind, str | None]:
         if not path.is_symlink():
             public = _public(json.loads(path.read_text(encoding="utf-8")))
     if public is None:
+        what, remedy = "spec.json is missing or damaged", "import or save the data again"
+        if not folder.exists():
+            what, remedy = "there is no such folder", "check the path, or run `tacit data import` first"
+        elif not folder.is_dir():
+            what, remedy = "this is a file and no folder of records", "run `tacit data import` on it first"
         raise FileError(
-            "spec.json is missing or damaged",
+            what,
             where=str(folder),
-            expected="a folder that Trajectories.save wrote",
-            remedy="import or save the data again",
+            expected="a folder that `tacit data` or Trajectories.save wrote",
+            remedy=remedy,
         )
     return public
 

@@ -88,11 +88,14 @@ def read(path: Path) -> Any:
         return json.loads(raw.decode("utf-8"), object_pairs_hook=_no_repeats, parse_constant=_no_constant)
     except (OSError, ValueError, RecursionError) as error:
         problem = error.strerror if isinstance(error, OSError) else type(error).__name__
+        here = path.is_file()
         raise CertificateError(
             f"the file cannot be read as a certificate ({problem or error})",
-            where=f"Certificate.load({path.name!r})",
+            where=str(path),
             expected="a certificate's JSON file of at most 4 MiB as tacit writes it",
-            remedy="ask for the original file",
+            remedy="ask for the original file"
+            if here
+            else "check the path: a run has its certificate.json in its folder",
         ) from None
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,24 @@ def keep(result: Any, reason: str, folder: Path) -> None:
     path = folder / "private" / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     banner = "PRIVATE: computed from the records without noise; do not publish"
-    path.write_text(json.dumps({"banner": banner, "reason": reason, "result": result}, indent=1, default=_plain))
+    missing: list[str] = []
+    told = {"banner": banner, "reason": reason, "result": _finite(result, "result", missing)}
+    if missing:
+        told["null"] = f"no finite number: {', '.join(missing)}"
+    path.write_text(json.dumps(told, indent=1, allow_nan=False))
 
 
-def _plain(value: Any) -> Any:
+def _finite(value: Any, name: str, missing: list[str]) -> Any:
+    """JSON values with null for numbers that are not finite, whose places are added to `missing`."""
     if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): _finite(one, f"{name}.{key}", missing) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one, f"{name}.{i}", missing) for i, one in enumerate(value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        missing.append(f"{name} is {value}")
+        return None
+    if value is None or isinstance(value, str | int | float):
+        return value
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
