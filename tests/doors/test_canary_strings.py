@@ -333,7 +333,7 @@ def test_the_command_line_tells_a_failure_by_its_kind(
         raise error(f"{ID} {VALUES}")
 
     with monkeypatch.context() as patch:
-        patch.setattr(algorithm._State, "update", told)  # outside the door, where nothing private is at hand
+        patch.setattr(algorithm.TrainingState, "update", told)  # outside the door, where nothing private is at hand
         assert main(words) == code
     with monkeypatch.context() as patch:
         patch.setattr(clipping, "coefficients", failing(clipping.coefficients, after=1, error=error))

@@ -8,13 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiments.synthesis_mazes import Maze
 from experiments.table6_attack import CELLS, SCORES, Cell
 
 from experiments import synthesis_cache
 from experiments import synthesis_fits as fits
 from experiments import table6_attack as table6
+from tacit.measure.gradient_canaries import leaps
 from tacit.methods import synthesis
+from tacit.methods.synthesis.histograms import codes_of
 from tacit.privacy import clipping
+from tacit.units import Unit
 
 
 def test_a_cell_is_run_attacked_and_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,13 +31,30 @@ def test_a_cell_is_run_attacked_and_told_in_one_line(tmp_path: Path, monkeypatch
     cell = Cell("umaze", "memorised")
     values = table6.run(cell, fits.QUICK)
     assert len(values["present"]) == table6.CANARIES // 10
-    assert {name: len(one) for name, one in values["scores"].items()} == dict.fromkeys(SCORES, table6.CANARIES // 10)
-    for hits, alarms in table6.rates(values).values():
-        assert 0 <= hits.low <= hits.value <= hits.high <= 1
-        assert 0 <= alarms.value <= 1
+    lengths = {name: len(one) for name, one in values["scores"].items()}
+    assert lengths == dict.fromkeys(SCORES[:-1], table6.CANARIES // 10)
+    for kind in ("hits", "bare_hits"):
+        for hits, alarms in table6.rates(values, kind).values():
+            assert 0 <= hits.low <= hits.value <= hits.high <= 1
+            assert 0 <= alarms.value <= 1
     row = table6.line(cell, values)
     assert row.count("|") == table6.HEAD.partition("\n")[0].count("|")
     assert row.startswith("| umaze | memorised | none |")
+
+
+def test_released_histograms_are_told_from_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A canary is told by the shares of its cells: the first three are all that was counted."""
+    spec = Maze("umaze").spec
+    raking = synthesis.Raking.of(spec, bins=4, coarse=4, pool=500)
+    plan = synthesis.Plan(steps=2, warmup=0, width=16, depth=1, raking=raking)
+    plan = plan.calibrate(unit=Unit("transition", "add_or_remove", 1_000), epsilon=1.0, delta=1e-5)
+    start = synthesis.pretrain(plan, synthesis.Encoder.from_bounds(spec), None, seed=0)
+    canaries = leaps(spec, 6, seed=1)
+    codes = codes_of(raking.tables, canaries)
+    shares = [np.bincount(code[:3], minlength=size) / 3 for code, size in zip(codes, raking.sizes, strict=True)]
+    value = synthesis.Synthesizer(plan, start.encoder, start.average, np.concatenate(shares), 1)
+    told = table6.counted(value, canaries, seed=0)
+    assert told[:3].mean() > told[3:].mean()
 
 
 def values_of(right: float, hits: int) -> dict[str, Any]:
@@ -42,7 +63,14 @@ def values_of(right: float, hits: int) -> dict[str, Any]:
     told = np.where(np.arange(200) < 200 * right, present, ~present)
     scores = dict.fromkeys(SCORES, (told + np.linspace(0, 0.1, 200)).tolist())
     counts = [[0.1, hits, 1_000, 100, 1_000], [0.01, hits // 10, 1_000, 10, 1_000]]
-    return {"delta": 1e-7, "present": "".join("01"[int(p)] for p in present), "scores": scores, "hits": counts}
+    bare = [[0.1, 110, 1_000, 100, 1_000], [0.01, 11, 1_000, 10, 1_000]]
+    return {
+        "delta": 1e-7,
+        "present": "".join("01"[int(p)] for p in present),
+        "scores": scores,
+        "hits": counts,
+        "bare_hits": bare,
+    }
 
 
 def test_figures_refuse_what_tells_too_much_and_a_twin_that_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

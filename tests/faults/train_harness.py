@@ -32,7 +32,7 @@ POINTS = {
     "after a claim": (Ledger, "claim", "after"),
     "while noise is drawn": (SecretNoise, "gaussian", "after"),
     "before the sum": (gradients, "clipped_sum", "before"),
-    "after the weights change": (algorithm._State, "update", "after"),
+    "after the weights change": (algorithm.TrainingState, "update", "after"),
     "in a checkpoint": (checkpoint.os, "replace", "before"),
     "after a checkpoint": (checkpoint.os, "replace", "after"),
 }
