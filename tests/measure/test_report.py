@@ -30,7 +30,9 @@ from tacit.measure.report import (
     histogram,
     render,
 )
-from tacit.measure.report.svg import Axis, nice, number, upward
+from tacit.measure.report.charts import heat_map
+from tacit.measure.report.svg import Axis, nice, number, shorten, upward
+from tacit.measure.report.tables import correlation
 from tacit.privacy import certificate_json
 from tacit.privacy.certificate import Certificate
 from tacit.units import Unit
@@ -169,6 +171,33 @@ def test_the_promise_comes_first_and_every_section_is_there() -> None:
         assert words in page.text
     assert "This release limits how well anyone can tell whether Synthetic." in page.text
     assert page.text.count("25.96 %") >= 3  # Phi(Phi^-1(0.05) + mu) = 0.259511 at mu = 1, rounded up; one figure
+
+
+def test_the_method_stands_at_the_top_and_its_steps_among_the_costs() -> None:
+    parts = [{"name": "denoiser", "steps": 1_500}, {"name": "choice"}]
+    method = {"method": "synthesis of transitions (PrivORL-n)", "parts": parts}
+    page = render(dataclasses.replace(private_report(), certificate=CERTIFICATE | method, costs=(("Parameters", "9"),)))
+    assert page.index("synthesis of transitions (PrivORL-n)") < page.index("Privacy loss")
+    assert "<dt>Private steps</dt><dd>1,500</dd>" in page
+    assert "Time and memory could depend on the records" in page
+    assert '<dd class="words">every patient</dd>' in page
+    assert "could depend" not in render(
+        dataclasses.replace(
+            private_report(), certificate=CERTIFICATE | method | {"simulated": True}, costs=(("a", "b"),)
+        )
+    )
+
+
+def test_columns_have_the_names_of_files_and_stay_apart_where_they_are_cut() -> None:
+    rows = {"observations": np.zeros((3, 2), np.float32), "actions": np.zeros(3, np.int64)}
+    table = rows | {"rewards": np.zeros(3, np.float32), "next_observations": np.zeros((3, 2), np.float32)}
+    found = correlation(table, None)
+    assert found is not None
+    expected = ("observation_0", "observation_1", "reward", "next_observation_0", "next_observation_1")
+    assert found.labels == expected
+    chart = heat_map(np.eye(5), found.labels, title="t")
+    assert all(chart.count(f">{label}<") == 2 for label in expected)
+    assert shorten("oxygen saturation before the visit 12", 20, ending=6) == "oxygen satura…sit 12"
 
 
 def test_a_private_report_shows_no_real_data_and_says_so() -> None:

@@ -210,7 +210,7 @@ def test_more_dimensions_are_lines_through_the_middle() -> None:
     features = Fourier(1, box.low, box.high, coupled=False)  # 1, cos(pi x_1), cos(pi x_2), cos(pi x_3)
     evaluation = Evaluation(method="m", theta=np.array([0.5, 1.0, 0.0, 2.0]), features=features)
     lines = value_lines(evaluation, spec(box))
-    assert [line.label for line in lines] == ["observation 1", "observation 2", "observation 3"]
+    assert [line.label for line in lines] == ["observation_0", "observation_1", "observation_2"]
     np.testing.assert_allclose(lines[2].values[[0, 60, 120]], [2.5, 0.5, -1.5], atol=1e-6)
     np.testing.assert_allclose(lines[1].values, 0.5, atol=1e-6)
     assert "the others stay in the middle of their public bounds" in Page(render(report(lines=lines))).text

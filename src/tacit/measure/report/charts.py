@@ -154,7 +154,7 @@ def histogram_chart(
 
 def heat_map(matrix: Array, labels: Sequence[str], *, title: str) -> Markup:
     """A square matrix of values in [-1, 1]: one hue a sign, opacity for the size."""
-    labels = [shorten(label, 14) for label in labels]
+    labels = [shorten(label, 20, ending=6) for label in labels]
     count, reach = len(labels), 6.2 * max((len(label) for label in labels), default=0)
     left, top, foot = 16.0 + reach, 10.0, 14.0 + reach
     side = (WIDTH - left - 2.0) / max(count, 1)

@@ -133,4 +133,4 @@ def value_surface(evaluation: Evaluation, spec: PublicSpec) -> ValueSurface | No
 
 
 def _name(index: int, size: int) -> str:
-    return f"observation {index + 1}" if size > 1 else "observation"
+    return f"observation_{index}" if size > 1 else "observation"

@@ -72,7 +72,9 @@ def render(report: Report | EvaluationReport | PolicyReport | ExpertsReport | Mo
         style=style,
         title=report.title,
         verify=report.verify,
-        costs=report.costs,
+        method=report.certificate.get("method", ""),
+        costs=(*_steps(report.certificate), *report.costs) if report.costs else (),
+        timeless=report.certificate.get("simulated") is not True,
         certificate=report.certificate,
     )
 
@@ -128,6 +130,15 @@ def _promise(certificate: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
         "power_chart": _power_chart(mechanism, caught, alarms),
         "profile_chart": _profile_chart(certificate),
     }
+
+
+def _steps(certificate: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """How often each part of the mechanism read the records, where a part has steps."""
+    parts = [part for part in certificate.get("parts", ()) if "steps" in part]
+    return tuple(
+        (f"Private steps, {part['name']}" if len(parts) > 1 else "Private steps", f"{part['steps']:,}")
+        for part in parts
+    )
 
 
 def _banners(certificate: Mapping[str, Any], private: bool, *, shown: bool) -> list[dict[str, str]]:

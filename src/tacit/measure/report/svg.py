@@ -165,9 +165,9 @@ def write(
     SubElement(parent, "text", attributes | ({"transform": transform} if transform else {})).text = text
 
 
-def shorten(text: str, length: int) -> str:
-    """The text, cut with an ellipsis to at most `length` characters."""
-    return text if len(text) <= length else text[: length - 1] + "…"
+def shorten(text: str, length: int, *, ending: int = 0) -> str:
+    """The text, cut with an ellipsis to at most `length` characters, of which its last ones are `ending`."""
+    return text if len(text) <= length else f"{text[: length - 1 - ending]}…{text[len(text) - ending :]}"
 
 
 def fmt(value: float) -> str:
