@@ -107,6 +107,30 @@ def test_names_and_optional_columns(kind: str, tmp_path: Path) -> None:
     assert data._unit_rows[1].tolist() == [0, 3, 4, 5]
 
 
+def test_columns_are_named_by_words() -> None:
+    words = ("observations=pulse, blood pressure", "rewards=effect", "actions=dose")
+    fields = files.Fields.named(SPEC, words)
+    assert fields == dataclasses.replace(
+        files.Fields.of(SPEC), observations=("pulse", "blood pressure"), rewards="effect", actions=("dose",)
+    )
+    assert files.Fields.named(SPEC, ()) == files.Fields.of(SPEC)
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("rewards",), "'rewards' does not name"),
+        (("pulse=observation_0",), "'pulse=observation_0' does not name"),
+        (("rewards=a", "rewards=b"), "'rewards=b' does not name"),
+        (("observations=pulse",), r"observations takes 2 name\(s\), and there are 1"),
+        (("actions=dose,mood",), r"actions takes 1 name\(s\), and there are 2"),
+    ],
+)
+def test_words_that_name_no_columns_are_refused(words: tuple[str, ...], what: str) -> None:
+    with pytest.raises(DataError, match=what):
+        files.Fields.named(SPEC, words)
+
+
 @pytest.mark.parametrize("kind", READERS)
 def test_propensities_need_a_declaration_and_a_column(kind: str, tmp_path: Path) -> None:
     data = Trajectories.from_arrays(**with_propensities())

@@ -18,7 +18,7 @@ from torch import nn
 
 from tacit import hub
 from tacit.cli.folders import RunFolder
-from tacit.data import Box, Discrete, PublicSpec, Trajectories
+from tacit.data import Box, Discrete, Fields, PublicSpec, Trajectories
 from tacit.methods.synthesis import Plan, fit
 from tacit.privacy import checkpoint
 from tacit.privacy import plan as plans
@@ -152,6 +152,10 @@ def a_file_of_another_kind(folder: Path) -> None:
 
 def no_such_file(folder: Path) -> None:
     Trajectories.from_csv(folder / "a.csv", unit="person", spec=SPEC)
+
+
+def fields_of_another_number_of_columns(folder: Path) -> None:
+    Fields.named(SPEC, ["observations=pulse,pressure"])
 
 
 def no_such_folder_of_records(folder: Path) -> None:
@@ -533,6 +537,7 @@ NOTHING_SPENT: tuple[WrongCall, ...] = (
     a_column_without_bounds,
     a_file_of_another_kind,
     no_such_file,
+    fields_of_another_number_of_columns,
     no_such_folder_of_records,
     a_file_in_place_of_a_folder_of_records,
     ragged_columns,

@@ -174,7 +174,7 @@ def test_the_promise_comes_first_and_every_section_is_there() -> None:
 
 
 def test_the_method_stands_at_the_top_and_its_steps_among_the_costs() -> None:
-    parts = [{"name": "denoiser", "steps": 1_500}, {"name": "choice"}]
+    parts = [{"kind": "poisson_sum", "name": "denoiser", "steps": 1_500}, {"kind": "once", "name": "choice"}]
     method = {"method": "synthesis of transitions (PrivORL-n)", "parts": parts}
     page = render(dataclasses.replace(private_report(), certificate=CERTIFICATE | method, costs=(("Parameters", "9"),)))
     assert page.index("synthesis of transitions (PrivORL-n)") < page.index("Privacy loss")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,33 @@ class Fields:
 
         observation, action = spec.observation, spec.action
         return cls(names("observation", observation), names("next_observation", observation), names("action", action))
+
+    @classmethod
+    def named(cls, spec: PublicSpec, pairs: Sequence[str]) -> Fields:
+        """`of`, but for the fields of which `pairs` says the columns: "observations=pulse,pressure", "rewards=effect".
+
+        Raises:
+            DataError: there is no such field, it is named twice, or has another number of columns.
+        """
+        usual = cls.of(spec)
+        found: dict[str, Any] = {}
+        for pair in pairs:
+            field, _, told = pair.partition("=")
+            names = tuple(name.strip() for name in told.split(","))
+            here = getattr(usual, field) if field in usual.__dataclass_fields__ else ()
+            count = 1 if isinstance(here, str) else len(here)
+            what = f"{pair!r} does not name the columns of a field"
+            if here and field not in found and all(names):
+                what = "" if len(names) == count else f"{field} takes {count} name(s), and there are {len(names)}"
+            if what:
+                raise DataError(
+                    what,
+                    where="fields",
+                    expected=f"FIELD=NAME,NAME once a field, of {', '.join(usual.__dataclass_fields__)}",
+                    remedy="name one column for each dimension of the public bounds, in their order",
+                )
+            found[field] = names[0] if isinstance(here, str) else names
+        return replace(usual, **found)
 
     def columns(self) -> dict[str, tuple[str, ...]]:
         """Field of `Trajectories` -> names of its columns."""
@@ -217,6 +244,6 @@ def _no_column(path: Path, name: str, field: str) -> DataError:
         f"there is no unit id: no column {name!r}" if field == "unit" else f"there is no column {name!r} for {field}",
         where=path.name,
         expected="a column of that name",
-        remedy="rename the columns of the file, or name those that it has (unit=, episode=, fields=; in a command "
-        "--unit, --episode, --observations and the like)",
+        remedy="rename the columns of the file, or name those that it has with unit=, episode= and fields= "
+        "(in a command with --unit, --episode and --fields)",
     )
