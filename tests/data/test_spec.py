@@ -72,9 +72,18 @@ def test_missing_bounds_and_wrong_difference() -> None:
 def test_json_round_trip_and_unknown_fields() -> None:
     values = json.loads(json.dumps(SPEC.to_json()))
     assert PublicSpec.from_json(values) == SPEC
-    with pytest.raises(DataError, match="missing or unknown"):
-        PublicSpec.from_json({**values, "fitted": True})
-    with pytest.raises(DataError, match="neither a box nor discrete"):
+    with pytest.raises(DataError, match=r"bounds\.json: the field 'fitted' is unknown"):
+        PublicSpec.from_json({**values, "fitted": True}, where="bounds.json")
+    with pytest.raises(DataError, match="the field 'terminals' is missing"):
+        PublicSpec.from_json({name: value for name, value in values.items() if name != "terminals"})
+    with pytest.raises(DataError, match="there is no JSON object"):
+        PublicSpec.from_json([values])
+    inverted = {"kind": "box", "low": [1.0], "high": [0.0]}
+    with pytest.raises(DataError, match=r"bounds\.json: reward: the bounds of dimension 0 are inverted"):
+        PublicSpec.from_json({**values, "reward": inverted}, where="bounds.json")
+    with pytest.raises(DataError, match="difference: the bounds are not a sequence of numbers"):
+        PublicSpec.from_json({**values, "difference": "small"})
+    with pytest.raises(DataError, match="action: a space is neither a box nor discrete"):
         PublicSpec.from_json({**values, "action": {"kind": "text"}})
     with pytest.raises(DataError, match="source"):
         PublicSpec.from_json({**values, "source": "private_data"})
@@ -106,7 +115,7 @@ def test_json_from_before_propensities_has_none() -> None:
         "difference": None,
     }
     assert not PublicSpec.from_json(old).propensities
-    with pytest.raises(DataError, match="missing or unknown"):
+    with pytest.raises(DataError, match="'propensity' is unknown"):
         PublicSpec.from_json({**old, "propensity": True})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -233,30 +233,51 @@ class PublicSpec:
         }
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> PublicSpec:
+    def from_json(cls, values: Any, *, where: str = "PublicSpec.from_json") -> PublicSpec:
         """The spec that `to_json` wrote; JSON from before there were propensities has none.
+
+        Args:
+            values: JSON values.
+            where: what an error names, such as the file.
 
         Raises:
             DataError: a field is missing, unknown or invalid.
         """
-        fields = {"observation", "action", "reward", "source", "terminals", "difference"}
-        if not isinstance(values, Mapping) or set(values) - {"propensities"} != fields:
+        if not isinstance(values, Mapping):
+            raise _unlike(where, "there is no JSON object")
+        found: dict[str, Any] = {"propensities": False, **values}
+        for name in _FIELDS:
+            if name not in found:
+                raise _unlike(where, f"the field {name!r} is missing")
+        if unknown := [name for name in found if name not in _FIELDS]:
+            raise _unlike(where, f"the field {unknown[0]!r} is unknown")
+        name = "observation"
+        try:
+            for name in ("observation", "action", "reward"):
+                found[name] = _space_from_json(found[name])
+            name = "difference"
+            if found[name] is not None:
+                found[name] = _floats(found[name], "PublicSpec.difference")
+        except DataError as error:
             raise DataError(
-                "a field is missing or unknown",
-                where="PublicSpec.from_json",
-                expected=f"exactly the fields {', '.join(sorted(fields))}",
-                remedy="use the JSON that PublicSpec.to_json wrote",
-            )
-        difference = values["difference"]
-        return cls(
-            observation=_space_from_json(values["observation"]),
-            action=_space_from_json(values["action"]),
-            reward=cast(Box, _space_from_json(values["reward"])),
-            source=values["source"],
-            terminals=values["terminals"],
-            difference=None if difference is None else _floats(difference, "PublicSpec.difference"),
-            propensities=values.get("propensities", False),
-        )
+                f"{name}: {error.what}", where=where, expected=error.expected, remedy=error.remedy
+            ) from None
+        try:
+            return cls(**found)
+        except DataError as error:
+            raise DataError(error.what, where=where, expected=error.expected, remedy=error.remedy) from None
+
+
+_FIELDS = ("observation", "action", "reward", "source", "terminals", "difference", "propensities")
+
+
+def _unlike(where: str, what: str) -> DataError:
+    return DataError(
+        what,
+        where=where,
+        expected=f"exactly the fields {', '.join(_FIELDS)}",
+        remedy="correct it, or write it with PublicSpec.to_json",
+    )
 
 
 def _missing(name: str, expected: str) -> DataError:
@@ -325,6 +346,6 @@ def _space_from_json(values: Any) -> Space:
     raise DataError(
         "a space is neither a box nor discrete",
         where="PublicSpec.from_json",
-        expected="{kind: box, low, high} or {kind: discrete, n}",
-        remedy="use the JSON that PublicSpec.to_json wrote",
+        expected='{"kind": "box", "low": [...], "high": [...]} or {"kind": "discrete", "n": 3}',
+        remedy="correct it, or write it with PublicSpec.to_json",
     )
