@@ -86,9 +86,7 @@ def test_files_are_imported_with_their_unit(
     assert not data.simulated
     assert main(["data", "inspect", str(tmp_path / "private")]) == 0
     out = capsys.readouterr().out
-    assert out.startswith(
-        "Private records: how many there are is not shown.\nUnits are called 'person'."
-    )
+    assert out.startswith("Private records: how many there are is not shown.\nUnits are called 'person'.")
     assert "\nPublic bounds from: declared." in out
     assert "  observations      discrete   int64   width 1  0 to 4\n" in out
     assert main([*words, "--simulated", "--out", str(tmp_path / "toy")]) == 0
