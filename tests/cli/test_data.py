@@ -7,6 +7,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pandas as pd
 import pytest
 
 from tacit.cli import main
@@ -91,6 +92,29 @@ def test_files_are_imported_with_their_unit(
     assert "  observations      discrete   int64   width 1  0 to 4\n" in out
     assert main([*words, "--simulated", "--out", str(tmp_path / "toy")]) == 0
     assert Trajectories.open(tmp_path / "toy").counts() == {"transitions": 8, "episodes": 4, "units": 4}
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_columns_of_other_names_are_imported(suffix: str, tmp_path: Path, spec_file: Path) -> None:
+    write(tmp_path / "a.csv")
+    renamed = pd.read_csv(tmp_path / "a.csv").rename(
+        columns={"observation": "ward", "action_0": "dose", "reward": "effect"}
+    )
+    renamed.to_csv(tmp_path / "b.csv", index=False)
+    renamed.to_parquet(tmp_path / "b.parquet", index=False)
+    words = ("--unit", "person", "--spec", str(spec_file), "--simulated")
+    assert main(["data", "import", str(tmp_path / "a.csv"), *words, "--out", str(tmp_path / "usual")]) == 0
+    fields = ("--fields", "observations=ward", "actions=dose", "rewards=effect")
+    assert main(["data", "import", str(tmp_path / f"b{suffix}"), *words, *fields, "--out", str(tmp_path / "own")]) == 0
+    usual, own = Trajectories.open(tmp_path / "usual"), Trajectories.open(tmp_path / "own")
+    assert all(np.array_equal(column, own.columns[name]) for name, column in usual.columns.items())
+
+
+def test_help_says_what_an_import_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "import", "--help"]) == 0
+    told = capsys.readouterr().out
+    assert "FILE [FILE ...]" in told
+    assert "(default: )" not in told
 
 
 @pytest.mark.parametrize(
@@ -245,8 +269,12 @@ def test_propensities_are_imported_under_their_name(
         (("one-v0",), ("--episode", "visit"), 2, "--episode has no meaning here"),
         (("a.npz",), ("--propensity", "p", "--spec", "spec.json"), 2, "--propensity has no meaning here"),
         (("a.csv",), (), 2, "the public bounds are missing"),
-        (("a.csv",), ("--spec", "missing.json"), 6, "the file is missing or no JSON"),
-        (("a.csv",), ("--spec", "a.csv"), 6, "the file is missing or no JSON"),
+        (("a.csv",), ("--spec", "missing.json"), 6, "missing.json: there is no such file"),
+        (("a.csv",), ("--spec", "a.csv"), 6, "a.csv: the file is no JSON"),
+        (("a.csv",), ("--spec", "half.json"), 2, "half.json: the field 'observation' is missing"),
+        (("a.csv",), ("--spec", "spec.json", "--fields", "pulse=a"), 2, "'pulse=a' does not name the columns"),
+        (("one-v0",), ("--fields", "rewards=a"), 2, "--fields has no meaning here"),
+        (("a.xlsx",), (), 6, "files of the kind .xlsx are not read"),
     ],
 )
 def test_bad_words_are_refused(
@@ -261,6 +289,7 @@ def test_bad_words_are_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "a.csv")
+    (tmp_path / "half.json").write_text("{}")
     assert main(["data", "import", *files, "--unit", "person", "--out", "out", *more]) == code
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

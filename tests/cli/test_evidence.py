@@ -151,7 +151,7 @@ def test_more_rows_cost_nothing(copy: Path, tmp_path: Path, capsys: pytest.Captu
         (("--count", "5", "--out", "x", "--minari", "a-v0"), 2, "there is no output, or there are two"),
         (("--count", "0", "--out", "x"), 2, "the count is below 1"),
         (("--count", "5", "--out", "x", "--root", "y"), 2, "--root has no meaning here"),
-        (("--count", "5", "--out", "x"), 6, "the file is missing, truncated"),
+        (("--count", "5", "--out", "x"), 6, "nowhere: there is no such folder"),
     ],
 )
 def test_bad_words_sample_nothing(
@@ -166,6 +166,11 @@ def test_bad_words_sample_nothing(
     assert main(["sample", "--model", "nowhere", *words]) == code
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folder_of_a_run_is_no_model(copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sample", "--model", str(copy), "--count", "3", "--out", str(tmp_path / "rows")]) == 6
+    assert "this is the folder of a run; expected the folder of a model" in capsys.readouterr().err
 
 
 def test_an_id_cannot_lead_out_of_the_folder(copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,8 +22,8 @@ from tacit.privacy.certificate import Certificate
 
 _READERS = {".csv": "csv", ".parquet": "parquet", ".npz": "npz", ".hdf5": "d4rl", ".h5": "d4rl"}
 _KINDS = {
-    "csv": (".csv", ("episode", "propensity")),
-    "parquet": (".parquet", ("episode", "propensity")),
+    "csv": (".csv", ("fields", "episode", "propensity")),
+    "parquet": (".parquet", ("fields", "episode", "propensity")),
     "npz": (".npz", ("episode",)),
     "d4rl": (".hdf5", ("chunk", "horizon")),
     "minari": ("Minari", ("reward", "propensity", "minari_root", "observation")),
@@ -212,14 +212,15 @@ def read_spec(path: Path) -> PublicSpec:
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError, RecursionError) as error:
+        missing = isinstance(error, OSError)
         raise FileError(
-            "the file is missing or no JSON",
+            "there is no such file" if missing else "the file is no JSON",
             where=str(path),
-            expected="a JSON object as PublicSpec.to_json writes it",
-            remedy="check the path, or write it again",
+            expected="a JSON file of public bounds",
+            remedy="check the path" if missing else "mend it, or write it again with PublicSpec.to_json",
         ) from None
-    return PublicSpec.from_json(value)
+    return PublicSpec.from_json(value, where=str(path))
 
 
 def _warn_of_propensities(command: DataImport) -> None:
@@ -235,7 +236,7 @@ def _import_files(command: DataImport, kind: str, spec: PublicSpec | None, optio
         raise DataError(
             "the public bounds are missing",
             where="data import",
-            expected="--spec, a JSON file as PublicSpec.to_json writes it",
+            expected="--spec, a JSON file of public bounds (docs/own-data.md shows one)",
             remedy="declare bounds that are known without the data",
         )
     options |= {"spec": spec}
@@ -244,7 +245,7 @@ def _import_files(command: DataImport, kind: str, spec: PublicSpec | None, optio
     elif kind == "npz":
         Trajectories.from_npz(command.files, episode=command.episode, **options)
     else:
-        fields = Fields.of(spec)
+        fields = Fields.named(spec, command.fields or ())
         if command.propensity is not None:
             fields = dataclasses.replace(fields, propensity=command.propensity)
         read = Trajectories.from_csv if kind == "csv" else Trajectories.from_parquet

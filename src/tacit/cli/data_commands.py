@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +88,9 @@ class DataImport:
         chunk: rows of a piece of a D4RL recording, with --unit :chunk alone.
         horizon: after how many steps the task cuts an episode, for a D4RL file without timeouts.
         observation: which entry of a Minari dataset's dictionary of observations is read; all of them without it.
+        fields: names of a table's columns where they are not the usual ones, FIELD=NAME,NAME with one name for each
+            dimension: observations=pulse,pressure actions=dose rewards=effect (and next_observations, terminations,
+            truncations).
         episode: column with the id of the episode; without it, terminations, truncations and units end episodes.
         reward: public bounds LOW HIGH of the reward, for Minari without a spec.
         propensity: column with the behaviour policy's probability of the logged action (Minari: key of the infos);
@@ -96,13 +99,14 @@ class DataImport:
         simulated: declare that no record is a real person's.
     """
 
-    files: Positional[tuple[str, ...]]
+    files: Annotated[tuple[str, ...], arg(metavar="FILE [FILE ...]", help_behavior_hint="(required)"), Positional]
     unit: str
     out: Path
     spec: Path | None = None
     chunk: int | None = None
     horizon: int | None = None
     observation: str | None = None
+    fields: tuple[str, ...] | None = None
     episode: str | None = None
     reward: tuple[float, float] | None = None
     propensity: str | None = None

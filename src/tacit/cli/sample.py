@@ -31,6 +31,15 @@ def sample(command: Sample) -> None:
             expected="--root together with --minari",
             remedy="leave --root out",
         )
+    inside = command.model / "model"
+    if not command.model.is_dir() or (inside.is_dir() and not (command.model / hub.CONFIG).exists()):
+        run = inside.is_dir()
+        raise FileError(
+            "this is the folder of a run" if run else "there is no such folder",
+            where=str(command.model),
+            expected="the folder of a model, RUN/model of a run of `tacit demo` or `tacit synthesize`",
+            remedy=f"did you mean {inside}" if run else "check the path",
+        )
     release = hub.load(command.model)
     if not hasattr(release.value, "sample_columns"):
         moves = hasattr(release.value, "generate")

@@ -43,6 +43,11 @@ class Synthesizer:
     histograms: NDArray[np.float64] | None = None
     sums: int = 0
 
+    def __repr__(self) -> str:
+        parameters = sum(tensor.numel() for tensor in self.weights.values())
+        raked = "" if self.histograms is None else ", raked"
+        return f"Synthesizer({parameters:,} parameters, rows of {self.encoder.size} numbers{raked})"
+
     def network(self) -> ResidualMLP:
         """A network of the plan's size, with random weights."""
         return build_network(self.plan, self.encoder.size)

@@ -51,6 +51,9 @@ class TableSynthesizer:
     plan: TablePlan
     model: Tree | Records
 
+    def __repr__(self) -> str:
+        return f"TableSynthesizer({type(self.plan).__name__}, {len(self.plan.cut.shape)} columns)"
+
     def __post_init__(self) -> None:
         shape = self.plan.cut.shape
         if isinstance(self.model, Records):

@@ -50,6 +50,11 @@ class Synthesizer:
     histograms: NDArray[np.float64] | None = None
     sums: int = 0
 
+    def __repr__(self) -> str:
+        parameters = sum(tensor.numel() for part in (self.starts, self.fragments) for tensor in part.values())
+        raked = "" if self.histograms is None else ", raked"
+        return f"Synthesizer({parameters:,} parameters, fragments of {self.plan.horizon} steps{raked})"
+
     def models(self) -> tuple[Denoiser, FragmentModel]:
         """The models of first observations and of fragments with their released weights."""
         return Pretrained(self.encoder, self.starts, self.fragments, "released").models(self.plan)
