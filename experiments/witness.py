@@ -5,78 +5,99 @@ experiment never uses. This command runs the experiment's witness (`experiments/
 through everything that the experiment runs through) in the tree that made the cells and in the present one. If both
 print the same hash, bit for bit, the result file notes that the two fingerprints are equivalent, with the hash and both
 commits; if not, the cells stay stale and the experiment has to be run again. Where cells differ in their code, the
-witness is given the key of one of those that share it.
+witness is given one key of every code, and prints a hash for each.
 """
 
 from __future__ import annotations
 
-import functools
 import importlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from experiments.store import ROOT, Store
 
 
 def main(name: str) -> int:
-    """Compare the trees and note the equivalence; returns the exit code."""
+    """Compare the trees and note the equivalences; returns the exit code."""
     results: Store = importlib.import_module(f"experiments.{name}").store()
-    stale = {results.cells[key]["fingerprint"]: key for key in results.cells if not results.has(key)}
+    stale: dict[str, str] = {}
+    asked_for: dict[str, str] = {}  # one key for every code of today
+    for key in results.cells:
+        if not results.has(key):
+            one = "" if isinstance(results.sources, tuple) else asked_for.setdefault(results.code_of(key), key)
+            stale[results.cells[key]["fingerprint"]] = one
     if not stale:
         print(f"{name}: no cell is stale")
         return 0
-    good, present = True, functools.cache(lambda key: _run(ROOT, f"experiments.witnesses.{name}", key))
-    for fingerprint, cell in sorted(stale.items()):
-        key = "" if isinstance(results.sources, tuple) else cell
-        now = present(key)
-        commits = {c["commit"] for c in results.cells.values() if c["fingerprint"] == fingerprint}
-        trees = ((commit, _before(name, commit, fingerprint, key)) for commit in sorted(commits))
-        commit, before = next(((one, found) for one, found in trees if found is not None), ("", None))
-        same = before is not None and before == now
-        print(f"{name}: cells of {fingerprint}: witness {before} then, {now} now: {'same' if same else 'DIFFERENT'}")
+    keys = sorted(set(stale.values()))
+    now = dict(zip(keys, _run(ROOT, f"experiments.witnesses.{name}", keys), strict=True))
+    found: dict[str, tuple[str, str]] = {}
+    for commit in sorted({cell["commit"] for cell in results.cells.values() if cell["fingerprint"] in stale}):
+        of_commit = {cell["fingerprint"] for cell in results.cells.values() if cell["commit"] == commit}
+        asked = {one: key for one, key in stale.items() if one in of_commit - found.keys()}
+        found |= {one: (commit, hashed) for one, hashed in _before(name, commit, asked).items()}
+    for fingerprint, key in sorted(stale.items()):
+        commit, before = found.get(fingerprint, ("", None))
+        same = before == now[key]
+        words = f"{name}: cells of {fingerprint} {key}".rstrip()
+        print(f"{words}: witness {before} then, {now[key]} now: {'same' if same else 'DIFFERENT'}")
         if same:
-            results.equate(fingerprint, commit=commit, witness=now, key=key)
-        good &= same
-    return 0 if good else 1
+            results.equate(fingerprint, commit=commit, witness=now[key], key=key)
+    return 0 if all(results.has(key) for key in results.cells) else 1
 
 
-def _before(name: str, commit: str, fingerprint: str, key: str) -> str | None:
-    """The witness's hash in the tree of a commit; None where that tree is not the one that made the cells."""
+def _before(name: str, commit: str, asked: Mapping[str, str]) -> dict[str, str]:
+    """The witness's hashes in the tree of a commit, by fingerprint, of those that this tree made.
+
+    Args:
+        name: of the experiment.
+        commit: whose tree is opened.
+        asked: fingerprints, each with a key among its cells.
+    """
+    if not asked:
+        return {}
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         subprocess.run(["git", "worktree", "add", "--detach", "-q", tree, commit], cwd=ROOT, check=True)
         try:
-            code = f"import tacit; from experiments.{name} import store; print(tacit.__file__, {_code(key)})"
-            if _python(tree, "-c", code).split() != [str(tree / "src" / "tacit" / "__init__.py"), fingerprint]:
-                return None
+            code = f"import tacit; from experiments.{name} import store; s = store(); print(tacit.__file__)"
+            where, *codes = _python(tree, "-c", "; ".join([code, *(f"print({_code(key)})" for key in asked.values())]))
+            if where != str(tree / "src" / "tacit" / "__init__.py"):
+                return {}
+            made = [(one, key) for (one, key), code in zip(asked.items(), codes, strict=True) if one == code]
+            if not made:
+                return {}
             shutil.copytree(ROOT / "experiments" / "witnesses", tree / "experiments" / "witnesses", dirs_exist_ok=True)
             for built in (ROOT / "src").rglob("*.so"):  # compiled kernels, of sources that both trees share
                 source = built.with_name(f"{built.name.partition('.')[0]}.c").relative_to(ROOT)
                 if (tree / source).exists() and (tree / source).read_bytes() == (ROOT / source).read_bytes():
                     shutil.copy(built, tree / built.relative_to(ROOT))
-            return _run(tree, f"experiments.witnesses.{name}", key)
+            hashes = _run(tree, f"experiments.witnesses.{name}", [key for _, key in made])
+            return {one: hashed for (one, _), hashed in zip(made, hashes, strict=True)}
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", tree], cwd=ROOT, check=True)
 
 
 def _code(key: str) -> str:
-    return f"store().code_of({key!r})" if key else "store().code"
+    return f"s.code_of({key!r})" if key else "s.code"
 
 
-def _run(tree: Path, module: str, key: str) -> str:
-    return _python(tree, "-m", module, *([key] if key else []))
+def _run(tree: Path, module: str, keys: Sequence[str]) -> list[str]:
+    """One hash a key."""
+    return _python(tree, "-m", module, *filter(None, keys))[-len(keys) :]
 
 
-def _python(tree: Path, *words: str) -> str:
+def _python(tree: Path, *words: str) -> list[str]:
     environment = {**os.environ, "PYTHONPATH": f"{tree / 'src'}{os.pathsep}{tree}", "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, *words], cwd=tree, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(done.stderr)
-    return done.stdout.strip().splitlines()[-1]
+    return done.stdout.strip().splitlines()
 
 
 if __name__ == "__main__":

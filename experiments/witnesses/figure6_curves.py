@@ -1,4 +1,4 @@
-"""A small seeded run of one cell of `experiments.figure6_curves`; prints one hash (see `witnesses.synthesis`)."""
+"""Small seeded runs of cells of `experiments.figure6_curves`; a hash for each (see `witnesses.synthesis`)."""
 
 from __future__ import annotations
 
@@ -7,4 +7,5 @@ import sys
 from experiments.witnesses.synthesis import of_agent
 
 if __name__ == "__main__":
-    print(of_agent(sys.argv[1]))
+    for key in sys.argv[1:]:
+        print(of_agent(key))

@@ -1,4 +1,4 @@
-"""What the witnesses of experiments on synthesis share: a small run of one cell, with noise drawn again from a seed.
+"""What the witnesses of experiments on synthesis share: a small run of some cells, with noise drawn again from a seed.
 
     python -m experiments.witnesses.table1_transitions umaze/iql/tacit/10/0
 
@@ -9,6 +9,7 @@ bit alike, for the cells that share their code with the one that is named. See `
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import tempfile
 from collections.abc import Iterator
@@ -34,14 +35,19 @@ POPULATION, PUBLIC = 40_000, 8_000
 
 @contextlib.contextmanager
 def seeded() -> Iterator[None]:
-    """Every vault of the experiments draws the same noise again (its ledgers are void); nothing is kept."""
+    """Every vault of the experiments draws the same noise again (its ledgers are void); kept until the process ends."""
     torch.set_num_threads(1)
     with (
-        tempfile.TemporaryDirectory() as folder,
-        mock.patch.object(synthesis_cache, "KEPT", Path(folder)),
+        mock.patch.object(synthesis_cache, "KEPT", Path(_folder().name)),
         mock.patch.object(synthesis_fits, "Vault", partial(Vault, noise=SecretNoise.for_tests(13))),
     ):
         yield
+
+
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """Of tables that several cells share."""
+    return tempfile.TemporaryDirectory()
 
 
 def small(name: str) -> Domain:

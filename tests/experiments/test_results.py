@@ -54,11 +54,11 @@ def test_a_witness_of_other_bits_or_of_an_unknown_tree_carries_nothing(
     source.write_text("VALUE = 2\n")
     module = type("Module", (), {"store": staticmethod(lambda: opened(tmp_path))})
     monkeypatch.setattr(witness.importlib, "import_module", lambda name: module)
-    monkeypatch.setattr(witness, "_run", lambda tree, name, key: "these bits")
-    monkeypatch.setattr(witness, "_before", lambda name, commit, fingerprint, key: before)
+    monkeypatch.setattr(witness, "_run", lambda tree, name, keys: ["these bits"] * len(keys))
+    monkeypatch.setattr(witness, "_before", lambda name, commit, asked: dict.fromkeys(asked, before) if before else {})
     assert witness.main("any") == 1
     assert not opened(tmp_path).has("cell")
-    monkeypatch.setattr(witness, "_before", lambda name, commit, fingerprint, key: "these bits")
+    monkeypatch.setattr(witness, "_before", lambda name, commit, asked: dict.fromkeys(asked, "these bits"))
     assert witness.main("any") == 0
     assert opened(tmp_path).has("cell")
 
@@ -79,8 +79,8 @@ def test_an_edit_of_one_method_leaves_the_cells_of_others(tmp_path: Path, monkey
     module = type("Module", (), {"store": staticmethod(results)})
     asked: list[str] = []
     monkeypatch.setattr(witness.importlib, "import_module", lambda name: module)
-    monkeypatch.setattr(witness, "_run", lambda tree, name, key: asked.append(key) or "bits")
-    monkeypatch.setattr(witness, "_before", lambda name, commit, fingerprint, key: "bits")
+    monkeypatch.setattr(witness, "_run", lambda tree, name, keys: asked.extend(keys) or ["bits"] * len(keys))
+    monkeypatch.setattr(witness, "_before", lambda name, commit, some: dict.fromkeys(some, "bits"))
     assert witness.main("any") == 0
-    assert asked == ["one/1"]
+    assert asked == ["one/0"]
     assert all(results().has(key) for key in ("one/0", "one/1", "two/0"))
