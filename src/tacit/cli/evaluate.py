@@ -25,7 +25,8 @@ from tacit.measure.report.evaluation_sections import words as setting
 from tacit.measure.report.svg import number
 from tacit.methods.off_policy_evaluation import BehaviourPolicy, Evaluation, Plan, estimate, overlap
 from tacit.methods.off_policy_evaluation.overlap import Overlap
-from tacit.methods.off_policy_evaluation.policies import Target, resolve_behaviour, words
+from tacit.methods.off_policy_evaluation.policies import Target
+from tacit.methods.off_policy_evaluation.targets import resolve_behaviour, words
 from tacit.privacy.release import Release
 from tacit.privacy.vault import Vault
 from tacit.units import Unit

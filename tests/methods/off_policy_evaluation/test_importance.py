@@ -6,7 +6,8 @@ from small_mdp import BEHAVIOUR, PROBLEM, TARGET, Silent, exact_value, open_vaul
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.off_policy_evaluation import importance
 from tacit.methods.off_policy_evaluation.importance import ImportanceSampling
-from tacit.methods.off_policy_evaluation.policies import Behaviour, BehaviourPolicy
+from tacit.methods.off_policy_evaluation.policies import Behaviour
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
 from tacit.privacy.noise import SecretNoise
 
 

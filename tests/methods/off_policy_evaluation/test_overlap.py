@@ -10,8 +10,9 @@ from small_mdp import BEHAVIOUR, PROBLEM, TARGET, enumerate_episodes, open_vault
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.off_policy_evaluation import overlap
 from tacit.methods.off_policy_evaluation.overlap import Overlap, WeightVector, read
-from tacit.methods.off_policy_evaluation.policies import Behaviour, BehaviourPolicy, Tabular
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Tabular
 from tacit.methods.off_policy_evaluation.scores import FIT
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
 from tacit.privacy.noise import SecretNoise
 
 EPISODES, CHANCES = enumerate_episodes()

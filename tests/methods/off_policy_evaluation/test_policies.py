@@ -11,20 +11,9 @@ from tacit.errors import CertificateError, PlanError, PlanExhausted
 from tacit.methods.off_policy_evaluation import importance
 from tacit.methods.off_policy_evaluation.features import OneHot
 from tacit.methods.off_policy_evaluation.importance import ImportanceSampling
-from tacit.methods.off_policy_evaluation.policies import (
-    Behaviour,
-    BehaviourPolicy,
-    Callable,
-    LinearQ,
-    Network,
-    Tabular,
-    Uniform,
-    addressed,
-    resolve,
-    resolve_behaviour,
-    words,
-)
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, LinearQ, Network, Tabular, Uniform
 from tacit.methods.off_policy_evaluation.problem import Problem
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, addressed, resolve, resolve_behaviour, words
 from tacit.privacy.release import Release
 
 HERE = "tests_policies"

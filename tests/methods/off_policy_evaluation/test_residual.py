@@ -28,13 +28,14 @@ from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.off_policy_evaluation import residual
 from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
 from tacit.methods.off_policy_evaluation.logged import logged
-from tacit.methods.off_policy_evaluation.policies import Behaviour, BehaviourPolicy, Uniform
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Uniform
 from tacit.methods.off_policy_evaluation.prior import Smoothness
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.residual import ResidualRegression, Shares
 from tacit.methods.off_policy_evaluation.residual_sums import Centre, Ranges, Residual, Size, StartValue, Statistics
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, apply, constant
 from tacit.methods.off_policy_evaluation.step_sizes import unit_rows
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.vault import Vault
 from tacit.units import Unit

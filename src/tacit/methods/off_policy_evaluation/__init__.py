@@ -18,20 +18,12 @@ from tacit.methods.off_policy_evaluation.fitted_q import FittedQ
 from tacit.methods.off_policy_evaluation.gpope import Gpope
 from tacit.methods.off_policy_evaluation.importance import ImportanceSampling
 from tacit.methods.off_policy_evaluation.overlap import Overlap
-from tacit.methods.off_policy_evaluation.policies import (
-    Behaviour,
-    BehaviourPolicy,
-    Callable,
-    LinearQ,
-    Network,
-    Policy,
-    Tabular,
-    Uniform,
-)
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, LinearQ, Network, Policy, Tabular, Uniform
 from tacit.methods.off_policy_evaluation.prior import Smoothness
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.residual import ResidualRegression, Shares
 from tacit.methods.off_policy_evaluation.selection import Candidate, Choice, Selection, select
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
 
 __all__ = [
     "Behaviour",

@@ -15,8 +15,9 @@ from tacit.methods.off_policy_evaluation.fitted_q import FittedQ
 from tacit.methods.off_policy_evaluation.gpope import Gpope
 from tacit.methods.off_policy_evaluation.importance import ImportanceSampling
 from tacit.methods.off_policy_evaluation.overlap import Overlap
-from tacit.methods.off_policy_evaluation.policies import BehaviourPolicy, Policy, Target
+from tacit.methods.off_policy_evaluation.policies import Policy, Target
 from tacit.methods.off_policy_evaluation.residual import ResidualRegression
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
 from tacit.privacy.release import Release
 from tacit.privacy.vault import Vault
 

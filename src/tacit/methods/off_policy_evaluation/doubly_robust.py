@@ -26,17 +26,11 @@ from tacit.methods.off_policy_evaluation.features import Features
 from tacit.methods.off_policy_evaluation.fitted_q import with_probabilities
 from tacit.methods.off_policy_evaluation.label import label
 from tacit.methods.off_policy_evaluation.logged import Logged
-from tacit.methods.off_policy_evaluation.policies import (
-    BehaviourPolicy,
-    Policy,
-    Target,
-    addressed,
-    resolve,
-    resolve_behaviour,
-)
+from tacit.methods.off_policy_evaluation.policies import Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.q_function import Fit, QFunction, fit
 from tacit.methods.off_policy_evaluation.scores import ScoreVector
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, addressed, resolve, resolve_behaviour
 from tacit.privacy import plan as plans
 from tacit.privacy.parts import PoissonSum, check
 from tacit.privacy.release import Release
@@ -57,7 +51,7 @@ class DoublyRobust(plans.Promising):
             public range.
         clip: of the plain scores, as in `ImportanceSampling`.
         level: nominal coverage of the interval.
-        target: which policy it is about, filled in by `evaluate` (`policies.addressed`).
+        target: which policy it is about, filled in by `evaluate` (`targets.addressed`).
         noise_multiplier: of each half as one Gaussian; None until calibrated.
         unit, epsilon, delta: the promise; None until calibrated.
 

@@ -19,18 +19,11 @@ from tacit.methods.off_policy_evaluation.evaluation import Evaluation
 from tacit.methods.off_policy_evaluation.features import Features
 from tacit.methods.off_policy_evaluation.label import label
 from tacit.methods.off_policy_evaluation.logged import Logged, within_horizon
-from tacit.methods.off_policy_evaluation.policies import (
-    Behaviour,
-    BehaviourPolicy,
-    Policy,
-    Target,
-    addressed,
-    resolve,
-    resolve_behaviour,
-)
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.q_function import Fit, QFunction, fit
 from tacit.methods.off_policy_evaluation.scores import ScoreVector
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, addressed, resolve, resolve_behaviour
 from tacit.privacy import plan as plans
 from tacit.privacy.parts import PoissonSum, check
 from tacit.privacy.release import Release
@@ -53,7 +46,7 @@ class FittedQ(plans.Promising):
         clip: of the scores, as in `ImportanceSampling`.
         share: of the budget that goes to the regression; the rest to the scores and the mean start value.
         level: nominal coverage of the interval.
-        target: which policy it is about, filled in by `evaluate` (`policies.addressed`).
+        target: which policy it is about, filled in by `evaluate` (`targets.addressed`).
         noise_multiplier: of the whole plan as one Gaussian; None until calibrated.
         unit, epsilon, delta: the promise; None until calibrated.
 

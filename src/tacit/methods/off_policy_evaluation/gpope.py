@@ -28,18 +28,12 @@ from tacit.methods.off_policy_evaluation import scores
 from tacit.methods.off_policy_evaluation.evaluation import Evaluation
 from tacit.methods.off_policy_evaluation.features import Features
 from tacit.methods.off_policy_evaluation.label import label
-from tacit.methods.off_policy_evaluation.policies import (
-    BehaviourPolicy,
-    Policy,
-    Target,
-    addressed,
-    resolve,
-    resolve_behaviour,
-)
+from tacit.methods.off_policy_evaluation.policies import Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.published import published_sigma
 from tacit.methods.off_policy_evaluation.scores import ScoreVector
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, Stats
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, addressed, resolve, resolve_behaviour
 from tacit.privacy import plan as plans
 from tacit.privacy.parts import FixedSizeSum, Part, PoissonSum, check
 from tacit.privacy.release import Release
@@ -75,7 +69,7 @@ class Gpope(plans.Promising):
         value_share: of the precision (1 / noise^2), what the policy's scalar value and its interval get; the full batch
             only, the sampled modes give a value function alone.
         level: nominal coverage of that interval.
-        target: which policy it is about, filled in by `evaluate` (`policies.addressed`).
+        target: which policy it is about, filled in by `evaluate` (`targets.addressed`).
         noise_multiplier: sigma of one step in the sampled modes; of all of the plan's noise together in the full batch
             (`sigma` is that of one step). None until calibrated.
         unit, epsilon, delta: the promise, set by `calibrate` or `price`.

@@ -10,16 +10,10 @@ from tacit.methods.off_policy_evaluation import scores
 from tacit.methods.off_policy_evaluation.evaluation import Evaluation
 from tacit.methods.off_policy_evaluation.intervals import Sides
 from tacit.methods.off_policy_evaluation.label import label
-from tacit.methods.off_policy_evaluation.policies import (
-    BehaviourPolicy,
-    Policy,
-    Target,
-    addressed,
-    resolve,
-    resolve_behaviour,
-)
+from tacit.methods.off_policy_evaluation.policies import Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.scores import ScoreVector, Weighting
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, addressed, resolve, resolve_behaviour
 from tacit.privacy import plan as plans
 from tacit.privacy.parts import PoissonSum, check
 from tacit.privacy.release import Release
@@ -40,7 +34,7 @@ class ImportanceSampling(plans.Promising):
             chooses by the calibrated noise (`scores.clip_for`).
         sides: `both` ends of an interval, or the `lower` one alone, which is then higher.
         level: nominal coverage of the interval.
-        target: which policy it is about, filled in by `evaluate` (`policies.addressed`).
+        target: which policy it is about, filled in by `evaluate` (`targets.addressed`).
         noise_multiplier: standard deviation of the noise over the vector's norm; None until calibrated.
         unit, epsilon, delta: the promise; None until calibrated.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tacit.methods.off_policy_evaluation.features import Custom, Features
-from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target, words
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
+from tacit.methods.off_policy_evaluation.targets import words
 from tacit.privacy.labels import Label
 from tacit.privacy.release import Release
 

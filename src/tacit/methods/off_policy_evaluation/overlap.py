@@ -22,16 +22,10 @@ from tacit.methods.off_policy_evaluation.fitted_q import with_probabilities
 from tacit.methods.off_policy_evaluation.intervals import unit_count
 from tacit.methods.off_policy_evaluation.label import label
 from tacit.methods.off_policy_evaluation.logged import logged
-from tacit.methods.off_policy_evaluation.policies import (
-    BehaviourPolicy,
-    Policy,
-    Target,
-    addressed,
-    resolve,
-    resolve_behaviour,
-)
+from tacit.methods.off_policy_evaluation.policies import Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.scores import FIT, weights
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, addressed, resolve, resolve_behaviour
 from tacit.privacy import plan as plans
 from tacit.privacy.parts import PoissonSum, check
 from tacit.privacy.release import Release
@@ -55,7 +49,7 @@ class Overlap(plans.Promising):
         largest_weight: weights above it count as it in the effective sample size, which then is too large.
         largest_ratio: ratios above it count as it in the mean ratio, which then is too small.
         level: nominal coverage of the intervals, which count the noise alone.
-        target: which policy it is about, filled in by `evaluate` (`policies.addressed`).
+        target: which policy it is about, filled in by `evaluate` (`targets.addressed`).
         noise_multiplier: standard deviation of the noise over the vector's norm; None until calibrated.
         unit, epsilon, delta: the promise; None until calibrated.
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import itertools
 import os
 from collections.abc import Callable as Function
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, Literal, Protocol, TypeVar, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.spec import Discrete, Source
 from tacit.errors import PlanError
-from tacit.privacy.decoys import decoy_rows
 from tacit.privacy.parts import check
-from tacit.privacy.release import Release
-from tacit.privacy.vault import Vault
 
 Float64 = NDArray[np.float64]
 
@@ -250,135 +244,8 @@ class Callable:
         )
 
 
-@dataclass(frozen=True)
-class BehaviourPolicy:
-    """The behaviour policy in place of logged propensities.
-
-    Args:
-        policy: a policy that is known without the records, or a release of the same ledger.
-        source: how it is known, in the words of `PublicSpec.source`; None for a release.
-    """
-
-    policy: Policy | Release[Policy]
-    source: Source | None = None
-
-
 Target = Policy | Behaviour
 """What is evaluated."""
-
-
-def resolve(policy: Target | Release[Policy], vault: Vault) -> Target:
-    """The policy itself, once it is known to be public: given as such, or released under one of the vault's ledgers.
-
-    Raises:
-        PlanError: the release is another ledger's, the policy is of no known form, or its actions are not the data's.
-    """
-    found: Any = policy
-    if isinstance(policy, Release):
-        policy.certificate.verify()
-        admitted = {(ledger.dataset_id, plan.id) for ledger in vault.ledgers for plan in ledger.plans()}
-        if (policy.certificate.dataset_id, policy.certificate.plan_id) not in admitted:
-            raise PlanError(
-                "the policy was released under another ledger",
-                where="off_policy_evaluation",
-                expected="a policy known without the records, or a release of this very ledger",
-                remedy="pass the release that this vault made, or the policy itself if it is public",
-            )
-        found = policy.value
-    if isinstance(found, Behaviour):
-        return found
-    space = vault.spec.action
-    actions = found.actions if isinstance(found, Policy) else None
-    if not isinstance(space, Discrete) or actions != space.n:
-        raise PlanError(
-            f"the policy has {actions} actions" if actions else "the policy is of no known form",
-            where="off_policy_evaluation",
-            expected=f"a policy over {space.n} actions" if isinstance(space, Discrete) else "discrete actions",
-            remedy="use a policy of tacit.off_policy_evaluation.policies for these actions",
-        )
-    if isinstance(found, Callable):
-        found.require_distributions(decoy_rows(vault.spec, 64, 1, seed=0)["observations"][:, 0])
-    checked: Policy = found
-    return checked
-
-
-def resolve_behaviour(policy: Target, behaviour: BehaviourPolicy | None, vault: Vault) -> Policy | None:
-    """The known behaviour policy, or None where the logged propensities (or none at all) are used.
-
-    Raises:
-        PlanError: there is neither a behaviour policy nor a column of propensities, or the behaviour policy's source is
-            missing: one that was fitted to the records must be a release of their ledger.
-    """
-    if isinstance(policy, Behaviour):
-        return None
-    if behaviour is None:
-        if not vault.spec.propensities:
-            raise PlanError(
-                "the behaviour policy is unknown",
-                where="off_policy_evaluation",
-                expected="records with propensities, or behaviour=BehaviourPolicy(...)",
-                remedy="log the probability of each action, or evaluate Behaviour() itself",
-            )
-        return None
-    if not isinstance(behaviour.policy, Release) and behaviour.source not in get_args(Source):
-        raise PlanError(
-            "the behaviour policy's source is missing or is not public",
-            where="BehaviourPolicy",
-            expected=f"source= one of {', '.join(get_args(Source))}, or a release of this ledger",
-            remedy="say how it is known; one fitted to the records must be released under their own ledger",
-        )
-    known = resolve(behaviour.policy, vault)
-    if isinstance(known, Behaviour):
-        raise PlanError(
-            "the behaviour policy is Behaviour() itself, which has no probabilities",
-            where="BehaviourPolicy",
-            expected="a policy with probabilities",
-            remedy="leave behaviour out to use the logged propensities",
-        )
-    return known
-
-
-AnyPlan = TypeVar("AnyPlan", bound="Addressed")
-
-
-class Addressed(Protocol):
-    """A plan with a place for the policy that it is about."""
-
-    @property
-    def target(self) -> str | None:
-        """A digest of the evaluated policy (and of the known behaviour), filled in when the plan is run."""
-
-
-def addressed(plan: AnyPlan, target: Target, behaviour: Policy | None = None) -> AnyPlan:
-    """The plan about this very policy: a plan may be run once for each of several policies; each run is charged."""
-    return dataclasses.replace(plan, target=digest(target, behaviour))  # type: ignore[type-var]
-
-
-def digest(target: Target, behaviour: Policy | None = None) -> str:
-    """SHA-256 of all that makes up a policy (and the known behaviour), 16 hex digits."""
-    text = repr((_plain(target), _plain(behaviour)))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _plain(value: Any) -> object:
-    """What makes up a policy, arrays by their digest; of a class of the user's own only the name."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = ((field.name, _plain(getattr(value, field.name))) for field in dataclasses.fields(value))
-        return type(value).__qualname__, tuple(fields)
-    if isinstance(value, np.ndarray):
-        return value.dtype.str, value.shape, hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
-    if isinstance(value, tuple):
-        return tuple(_plain(entry) for entry in value)
-    return value if isinstance(value, str | int | float | bool | None) else type(value).__qualname__
-
-
-def words(policy: Target) -> str:
-    """The policy in a few words for a certificate."""
-    if isinstance(policy, Behaviour):
-        return "the policy that made the records"
-    if isinstance(policy, Callable):
-        return f"the user's function {policy.function}, fixed without these records (declared by the user)"
-    return f"a public {type(policy).__name__} policy over {policy.actions} actions, fixed without these records"
 
 
 @lru_cache(maxsize=64)

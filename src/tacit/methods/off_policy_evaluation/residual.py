@@ -30,15 +30,7 @@ from tacit.methods.off_policy_evaluation.evaluation import Evaluation
 from tacit.methods.off_policy_evaluation.features import Features
 from tacit.methods.off_policy_evaluation.gain import read_gram, update
 from tacit.methods.off_policy_evaluation.label import label
-from tacit.methods.off_policy_evaluation.policies import (
-    Behaviour,
-    BehaviourPolicy,
-    Policy,
-    Target,
-    addressed,
-    resolve,
-    resolve_behaviour,
-)
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
 from tacit.methods.off_policy_evaluation.prior import Smoothness, covariance
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.residual_sums import (
@@ -53,6 +45,7 @@ from tacit.methods.off_policy_evaluation.residual_sums import (
 )
 from tacit.methods.off_policy_evaluation.scores import ScoreVector
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, gram_norm
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, addressed, resolve, resolve_behaviour
 from tacit.privacy import plan as plans
 from tacit.privacy.parts import PoissonSum, check
 from tacit.privacy.release import Release
@@ -105,7 +98,7 @@ class ResidualRegression(plans.Promising):
         prior: public smoothness over tabular states, or None.
         range_finder: find the range of returns privately where `problem.return_range` is None.
         level: nominal coverage of the interval.
-        target: which policy it is about, filled in by `evaluate` (`policies.addressed`).
+        target: which policy it is about, filled in by `evaluate` (`targets.addressed`).
         noise_multiplier: of the whole plan, seen as one Gaussian; None until calibrated.
         unit, epsilon, delta: the promise; None until calibrated.
 

@@ -13,18 +13,10 @@ from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.label import label
 from tacit.methods.off_policy_evaluation.logged import logged
-from tacit.methods.off_policy_evaluation.policies import (
-    Behaviour,
-    BehaviourPolicy,
-    Policy,
-    Target,
-    digest,
-    resolve,
-    resolve_behaviour,
-    words,
-)
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.scores import extremes, limits, nonnegative
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, digest, resolve, resolve_behaviour, words
 from tacit.privacy import plan as plans
 from tacit.privacy.mechanisms.noisy_max import NoisyMaximum
 from tacit.privacy.parts import Once, check
@@ -47,7 +39,7 @@ class Candidate:
 
     Attributes:
         ledger: the dataset id of the ledger that released the policy, or None.
-        digest: of everything in the policy (`policies.digest`).
+        digest: of everything in the policy (`targets.digest`).
 
     Raises:
         PlanError: there is no name.

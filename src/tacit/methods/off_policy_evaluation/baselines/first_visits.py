@@ -14,8 +14,9 @@ from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.evaluation import Evaluation
 from tacit.methods.off_policy_evaluation.features import Features
 from tacit.methods.off_policy_evaluation.label import label
-from tacit.methods.off_policy_evaluation.policies import Behaviour, BehaviourPolicy, Policy, Target, resolve
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, resolve
 from tacit.privacy import plan as plans
 from tacit.privacy.mechanisms.histogram import Axis
 from tacit.privacy.mechanisms.smooth_sensitivity import Constants, RegularisedLoss, Visits, WeightedStates

@@ -17,17 +17,11 @@ from tacit.methods.off_policy_evaluation import scores
 from tacit.methods.off_policy_evaluation.evaluation import Evaluation
 from tacit.methods.off_policy_evaluation.features import Features
 from tacit.methods.off_policy_evaluation.label import label
-from tacit.methods.off_policy_evaluation.policies import (
-    BehaviourPolicy,
-    Policy,
-    Target,
-    addressed,
-    resolve,
-    resolve_behaviour,
-)
+from tacit.methods.off_policy_evaluation.policies import Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.scores import ScoreVector
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, Stats
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, addressed, resolve, resolve_behaviour
 from tacit.privacy import plan as plans
 from tacit.privacy.parts import PoissonSum, check
 from tacit.privacy.release import Release
@@ -50,7 +44,7 @@ class SufficientStatistics(plans.Promising):
             theta_0 gives every state that value (the start-centred variant). 0 is DP-LSTD as it is known: theta_0 = 0,
             and no scalar value.
         level: nominal coverage of the interval.
-        target: which policy it is about, filled in by `evaluate` (`policies.addressed`).
+        target: which policy it is about, filled in by `evaluate` (`targets.addressed`).
         noise_multiplier: of the whole plan, seen as one Gaussian; None until calibrated.
         unit, epsilon, delta: the promise, set by `calibrate` or `price`.
 
