@@ -1,0 +1,95 @@
+"""Who may evaluate what, and with which behaviour policy."""
+
+import dataclasses
+
+import pytest
+from small_mdp import BEHAVIOUR, TARGET, open_vault
+
+from tacit.errors import CertificateError, PlanError, PlanExhausted
+from tacit.methods.off_policy_evaluation import importance
+from tacit.methods.off_policy_evaluation.importance import ImportanceSampling
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, Tabular, Uniform
+from tacit.methods.off_policy_evaluation.problem import Problem
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, addressed, resolve, resolve_behaviour, words
+from tacit.privacy.release import Release
+
+
+def released(vault, policy, dataset_id):
+    """A release as it would come out of this vault, but for the ledger that it names."""
+    plan = ImportanceSampling(problem=Problem(gamma=0.9, horizon=3))
+    plan = plan.calibrate(unit=vault.unit, epsilon=1.0, delta=1e-4)
+    certificate = importance.evaluate(plan, vault, Behaviour()).certificate
+    return Release(policy, dataclasses.replace(certificate, dataset_id=dataset_id))
+
+
+def test_a_policy_released_under_the_ledger_may_be_evaluated_and_no_other_release(tmp_path):
+    vault = open_vault(tmp_path)
+    own = released(vault, TARGET, vault.ledger.dataset_id)
+    (tmp_path / "elsewhere").mkdir()
+    elsewhere = open_vault(tmp_path / "elsewhere")
+    other = released(elsewhere, TARGET, elsewhere.ledger.dataset_id)
+    edited = dataclasses.replace(other.certificate, dataset_id=vault.ledger.dataset_id)
+    forged = dataclasses.replace(other, certificate=edited)
+    assert resolve(own, vault) is TARGET
+    assert resolve(TARGET, vault) is TARGET
+    assert resolve(Behaviour(), vault) == Behaviour()
+    with pytest.raises(PlanError, match="another ledger"):
+        resolve(other, vault)
+    with pytest.raises(CertificateError):
+        resolve(forged, vault)
+    assert resolve_behaviour(TARGET, BehaviourPolicy(Release(BEHAVIOUR, own.certificate)), vault) is BEHAVIOUR
+    with pytest.raises(PlanError, match="another ledger"):
+        resolve_behaviour(TARGET, BehaviourPolicy(other), vault)
+
+
+def test_policies_over_other_actions_or_of_no_form_are_refused(tmp_path):
+    vault = open_vault(tmp_path)
+    with pytest.raises(PlanError, match="3 actions"):
+        resolve(Uniform(3), vault)
+    with pytest.raises(PlanError, match="no known form"):
+        resolve(lambda observations: observations, vault)
+
+
+def test_a_behaviour_policy_needs_a_public_source(tmp_path):
+    vault = open_vault(tmp_path)
+    assert resolve_behaviour(TARGET, BehaviourPolicy(BEHAVIOUR, source="physics"), vault) is BEHAVIOUR
+    assert resolve_behaviour(TARGET, None, vault) is None  # the records have propensities
+    assert resolve_behaviour(Behaviour(), BehaviourPolicy(BEHAVIOUR), vault) is None  # not needed
+    with pytest.raises(PlanError, match="source is missing"):
+        resolve_behaviour(TARGET, BehaviourPolicy(BEHAVIOUR), vault)
+    with pytest.raises(PlanError, match="no probabilities"):
+        resolve_behaviour(TARGET, BehaviourPolicy(Behaviour(), source="physics"), vault)
+
+
+def test_records_without_propensities_need_a_behaviour_policy(tmp_path):
+    vault = open_vault(tmp_path)
+    vault.spec = dataclasses.replace(vault.spec, propensities=False)
+    with pytest.raises(PlanError, match="behaviour policy is unknown"):
+        resolve_behaviour(TARGET, None, vault)
+    assert resolve_behaviour(Behaviour(), None, vault) is None
+
+
+def test_certificates_name_the_policy():
+    assert words(Behaviour()) == "the policy that made the records"
+    assert "Tabular" in words(TARGET)
+    assert "json:loads" in words(Callable("json:loads", 2))
+
+
+def test_a_plan_is_about_one_policy():
+    plan = ImportanceSampling(problem=Problem(gamma=0.9, horizon=3))
+    about = {addressed(plan, policy).target for policy in (Behaviour(), Uniform(2), TARGET, BEHAVIOUR)}
+    assert len(about) == 4
+    assert addressed(plan, Tabular(TARGET.table.copy())).target == addressed(plan, TARGET).target
+    assert addressed(plan, TARGET, BEHAVIOUR).target != addressed(plan, TARGET).target
+
+
+def test_a_second_policy_may_be_evaluated_by_the_same_plan_and_each_is_charged(tmp_path):
+    vault = open_vault(tmp_path)
+    plan = ImportanceSampling(problem=Problem(gamma=0.9, horizon=3))
+    plan = plan.calibrate(unit=vault.unit, epsilon=0.5, delta=1e-5)
+    for policy in (TARGET, Uniform(2)):
+        before = vault.ledger.spent()[0]
+        importance.evaluate(plan, vault, policy)
+        assert vault.ledger.spent()[0] - before == pytest.approx(0.5, rel=1e-3)
+        with pytest.raises(PlanExhausted):
+            importance.evaluate(plan, vault, policy)
