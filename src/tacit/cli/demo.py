@@ -15,10 +15,10 @@ from tacit.cli.folders import RunFolder, require_free
 from tacit.cli.synthesis_commands import Demo
 from tacit.cli.synthesis_methods import PRIVORL
 from tacit.data.trajectories import Trajectories
-from tacit.envs.maze import LAYOUTS
+from tacit.envs.maze import LAYOUTS, spec
 from tacit.measure.report import records, tables
 from tacit.measure.report.content import Kind
-from tacit.methods.synthesis import Plan, Synthesizer
+from tacit.methods.synthesis import Plan, Raking, Synthesizer
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Release
 from tacit.privacy.vault import Vault
@@ -32,7 +32,8 @@ class Size:
     Args:
         population: private transitions, and their public population.
         rows: synthetic rows.
-        plan: before calibration.
+        plan: before calibration, without histograms.
+        pool: rows that histograms weight; None for the default of `Raking`.
         seeds: agents for each table.
         agents: how they are trained.
         episodes: of their evaluation.
@@ -45,6 +46,7 @@ class Size:
     population: int
     rows: int
     plan: Plan
+    pool: int | None
     seeds: int
     agents: IqlConfig
     episodes: int
@@ -59,6 +61,7 @@ FULL = Size(
     1_000_000,
     100_000,
     Plan(steps=800),
+    None,
     3,
     IqlConfig(steps=6_000, batch=128),
     episodes=300,
@@ -71,6 +74,7 @@ QUICK = Size(
     20_000,
     2_000,
     Plan(steps=10, rate=0.02, width=16, depth=1, warmup=1),
+    4_000,
     2,
     IqlConfig(steps=10, width=8),
     episodes=5,
@@ -93,7 +97,7 @@ def demo(command: Demo) -> None:
     torch.set_num_threads(1)  # networks this small lose more to the hand-over between threads than they gain
     require_free(command.out, resume=command.resume)
     with progress("Calibrating the noise"):
-        plan = size.plan.calibrate(unit=unit, epsilon=command.epsilon, delta=DELTA)
+        plan = _raked(size).calibrate(unit=unit, epsilon=command.epsilon, delta=DELTA)
     say(str(plan))
     run = RunFolder.begin(command.out, "demo", settings, resume=command.resume)
     if run.read()["finished"]:
@@ -106,6 +110,13 @@ def demo(command: Demo) -> None:
         costs = (runs.size_of(release), *watch.costs())
         outcome.finish(run, runs.report(release, f"{LAYOUT} maze, synthetic", {**sections, "costs": costs}))
     runs.closing(run)
+
+
+def _raked(size: Size) -> Plan:
+    """The plan, and noisy histograms by which its rows are weighted."""
+    pool = {} if size.pool is None else {"pool": size.pool}
+    raking = Raking.plane(spec(LAYOUTS[LAYOUT]), population=size.population, **pool)
+    return dataclasses.replace(size.plan, raking=raking)
 
 
 def _release(
