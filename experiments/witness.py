@@ -25,12 +25,8 @@ from experiments.store import ROOT, Store
 def main(name: str) -> int:
     """Compare the trees and note the equivalences; returns the exit code."""
     results: Store = importlib.import_module(f"experiments.{name}").store()
-    stale: dict[str, str] = {}
-    asked_for: dict[str, str] = {}  # one key for every code of today
-    for key in results.cells:
-        if not results.has(key):
-            one = "" if isinstance(results.sources, tuple) else asked_for.setdefault(results.code_of(key), key)
-            stale[results.cells[key]["fingerprint"]] = one
+    shared = isinstance(results.sources, tuple)
+    stale = {results.cells[key]["fingerprint"]: "" if shared else key for key in results.cells if not results.has(key)}
     if not stale:
         print(f"{name}: no cell is stale")
         return 0

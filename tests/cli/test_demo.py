@@ -36,7 +36,7 @@ def test_a_demo_writes_everything_that_it_names(demo: Path) -> None:
 
 def test_the_ledger_of_a_demo_is_spent_in_full(demo: Path) -> None:
     view = Ledger.read(demo / "ledger")
-    assert [(plan.claimed, plan.steps) for plan in view.plans()] == [(10, 10)]
+    assert [(plan.claimed, plan.steps) for plan in view.plans()] == [(12, 12)]  # gradients, and sums of histograms
     assert view.void_reason is None
     assert view.spent()[0] <= 8.0
 
@@ -72,7 +72,8 @@ def test_the_report_looks_at_single_rows_and_costs(demo: Path) -> None:
     )
     nearest = report["nearest"]
     assert len(nearest["protected"]) == len(nearest["others"]) == 101
-    assert nearest["nearer"][0] == pytest.approx(0.5, abs=0.08)  # seven standard deviations
+    share, low, high = nearest["nearer"]
+    assert abs(share - 0.5) <= 2 * (high - low)  # about eight standard deviations
     (cost,) = report["synthesizers"]
     assert cost["label"] == "privorl"
     assert [name for name, _ in cost["seconds"]] == ["Training with privacy", "Sampling"]
@@ -93,7 +94,7 @@ def test_other_synthesizers_and_attacks_on_demand(tmp_path: Path) -> None:
     (attack,) = report["attacks"]
     assert [caught["false_alarms"] for caught in attack["caught"]] == [0.1, 0.01]
     view = Ledger.read(tmp_path / "run" / "ledger")  # that of the release alone
-    assert [(plan.claimed, plan.steps) for plan in view.plans()] == [(10, 10)]
+    assert [(plan.claimed, plan.steps) for plan in view.plans()] == [(12, 12)]
     assert view.void_reason is None
     page = (tmp_path / "run" / "report.html").read_text()
     for words in ("Attacked, to see whether the promise stands", "What synthesizers take", "the promise stands"):
@@ -146,12 +147,12 @@ def test_an_interrupted_run_goes_on(
     assert main([*WORDS, str(folder)]) == 130
     error = capsys.readouterr().err.splitlines()[-1]
     assert error == "tacit: Interrupted; nothing is lost: give the same command with --resume."
-    assert [(plan.claimed, plan.steps) for plan in Ledger.read(folder / "ledger").plans()] == [(4, 10)]
+    assert [(plan.claimed, plan.steps) for plan in Ledger.read(folder / "ledger").plans()] == [(4, 12)]
     assert not (folder / "certificate.json").exists()
 
     assert main([*WORDS, str(folder), "--resume"]) == 0
     claims = [entry.payload["start"] for entry in Ledger.read(folder / "ledger").entries() if entry.kind == "claim"]
-    assert claims == list(range(10))
+    assert claims == [*range(10), 0, 1]  # the histograms are a part of their own
     assert saves[0] == 10  # the step whose checkpoint was lost was not run again
     assert Certificate.load(folder / "certificate.json").verify().private
     assert not (folder / "checkpoint").exists()

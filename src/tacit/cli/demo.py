@@ -114,9 +114,8 @@ def demo(command: Demo) -> None:
 
 def _raked(size: Size) -> Plan:
     """The plan, and noisy histograms by which its rows are weighted."""
-    pool = {} if size.pool is None else {"pool": size.pool}
-    raking = Raking.plane(spec(LAYOUTS[LAYOUT]), population=size.population, **pool)
-    return dataclasses.replace(size.plan, raking=raking)
+    raking = Raking.plane(spec(LAYOUTS[LAYOUT]), population=size.population)
+    return dataclasses.replace(size.plan, raking=dataclasses.replace(raking, pool=size.pool or raking.pool))
 
 
 def _release(

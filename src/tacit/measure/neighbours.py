@@ -28,7 +28,7 @@ class NearestRecords:
     """Distances in units of the training columns' standard deviations.
 
     Attributes:
-        to_train, to_holdout: [n] each, from n synthetic rows to the nearest of equally many rows of either table.
+        to_train, to_holdout: [n] each, from n synthetic rows, no two alike, to the nearest of equally many rows of either table.
         nearer: share of synthetic rows that are nearer to a training row, ties counting half (rounded down), with its
             exact interval.
         copies: how many synthetic rows are a training row, up to 1e-6 of a standard deviation in every column.
@@ -54,7 +54,7 @@ def nearest_records(
     Args:
         synthetic, train, holdout: columns by name, as of `fidelity`, with the same columns of the same kinds. The
             longer of `train` and `holdout` is cut to the length of the shorter, at random.
-        rows: how many synthetic rows are looked at, at most (random ones).
+        rows: how many synthetic rows are looked at, at most (random ones, those that are alike once).
         confidence: of the interval of `nearer`.
         seed: of the random rows.
 
@@ -76,7 +76,7 @@ def nearest_records(
         )
     axes = [[_axis(table[name], [one[name] for one in tables]) for name in table] for table in tables]
     drawn, own, other = (np.concatenate(columns, axis=1) for columns in axes)
-    drawn = _some(drawn, rows, generator)
+    drawn = _some(np.unique(drawn, axis=0), rows, generator)  # a row that is there many times tells one thing
     size = min(len(own), len(other))
     to_train, to_holdout = (cKDTree(_some(known, size, generator)).query(drawn)[0] for known in (own, other))
     ties = int((to_train == to_holdout).sum())
