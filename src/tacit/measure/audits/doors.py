@@ -1,14 +1,13 @@
 """The plan of a certificate as a case: its own parts through the real doors, with the loudest canary that there is.
 
-Each part of a noisy sum is rebuilt from what the certificate says of it, with the same steps, samples, clip and noise. A
-canary's contribution has the full norm and one direction in all sums; nobody else adds anything. What a method makes of
-the sums is left out: `audits.library` audits the methods themselves.
+Each noisy sum is rebuilt from what the certificate says of it, with the same steps, samples, clip and noise. A canary's
+contribution has the full norm and one direction in all sums; nobody else adds anything. What a method makes of the sums
+is left out: `audits.library` audits the methods themselves.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import CertificateError
-from tacit.measure.audits.cases import Case, Columns, Floats, Present, Seen, with_devices, with_records, with_visitors
+from tacit.measure.audits.cases import Case, Columns, Floats, Present, with_devices, with_records, with_visitors
 from tacit.privacy import plan as plans
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.device_parts import DeviceSum, LaplaceSum
@@ -37,9 +36,7 @@ KINDS: Mapping[str, type[Sum]] = {
     "device_sum": DeviceSum,
     "laplace_sum": LaplaceSum,
 }
-NAMES = PublicSpec(
-    observation=Discrete(CROWD + 1), action=Discrete(2), reward=Box((-1.0,), (1.0,)), source="declared"
-)
+NAMES = PublicSpec(observation=Discrete(CROWD + 1), action=Discrete(2), reward=Box((-1.0,), (1.0,)), source="declared")
 """A row says who somebody is, and with which sign she contributes."""
 
 
@@ -127,9 +124,7 @@ def case(sums: Sequence[Sum], unit: Unit, *, words: str) -> Case:
 def _part(stated: Mapping[str, Any]) -> Sum:
     kind = KINDS[stated["kind"]]
     known = {field.name for field in dataclasses.fields(kind)}
-    fields = {name: value for name, value in json.loads(json.dumps(dict(stated), default=list)).items() if name in known}
-    if "decay" in fields:
-        fields["decay"] = tuple(fields["decay"])
+    fields = {name: tuple(v) if name == "decay" else v for name, v in stated.items() if name in known}
     return kind(**fields)
 
 

@@ -1,8 +1,8 @@
 """From scores to lower bounds: exact confidence, and what is assumed is said.
 
-Bounds that assume nothing come from `measure.audit` (Clopper & Pearson) and `measure.one_run` (Steinke et al.). Where all
-that leaves the doors are Gaussian sums, the whole trade-off curve is one of mu-GDP, and the rates of one test that was
-fixed beforehand bound mu: far tighter, for a mechanism of that law.
+Bounds that assume nothing come from `measure.audit` (Clopper & Pearson) and `measure.one_run` (Steinke et al.). Where
+all that leaves the doors are Gaussian sums, the whole trade-off curve is one of mu-GDP, and the rates of one test that
+was fixed beforehand bound mu: far tighter, for a mechanism of that law.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def many(scores: Floats, present: NDArray[np.bool_], *, delta: float, confidence
 def shadowed(without: Floats, having: Floats) -> tuple[Floats, Floats] | None:
     """Scores of released numbers in a direction that shadow runs taught.
 
-    The first half of the runs of each world are shadows: the difference of their means, over the variance of each number,
-    is the direction; the others, untouched, are scored. What is learnt so is what a Gaussian with independent numbers
+    The first half of the runs of each world are shadows: the difference of their means, over the variance of each
+    number, is the direction; the others, untouched, are scored. That is what a model of independent Gaussian numbers
     (LiRA: Carlini et al., arXiv:2112.03570) makes of them.
 
     Args:

@@ -23,8 +23,8 @@ FORMAT = 1
 _LARGEST = 2**20
 
 Way = Literal["canary", "release", "one run"]
-"""One canary in or out, told by all that leaves the doors, or by what is published at the end, after shadow runs; or many
-canaries in one run."""
+"""One canary in or out, told by all that leaves the doors, or by the release alone, after shadow runs; or many canaries
+in one run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +49,13 @@ class Finding:
     runs: int
     canaries: int
     seconds: float
+
+    @property
+    def shape(self) -> str:
+        """How many runs and canaries, in words."""
+        if self.way == "one run":
+            return f"{self.canaries:,} canaries in each of {self.runs:,} run(s)"
+        return f"{self.runs:,} runs"
 
     @property
     def best(self) -> float:
@@ -104,7 +111,8 @@ def save(path: Path, audited: tuple[Audited, ...]) -> None:
     """Write findings as JSON, all or nothing."""
     rows = [dataclasses.asdict(one) for one in audited]
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(json.dumps({"format": FORMAT, "audits": rows}, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    text = json.dumps({"format": FORMAT, "audits": rows}, indent=1, allow_nan=False)
+    partial.write_text(f"{text}\n", encoding="utf-8")
     os.replace(partial, path)
 
 
@@ -155,7 +163,7 @@ def sentences(audited: Audited) -> list[str]:
         shape = f", and {finding.gaussian:.3g} if the noise is Gaussian" if finding.gaussian is not None else ""
         found.append(
             f"  by {WAYS[finding.way]}: at least {finding.epsilon:.3g} whatever the mechanism is{shape}; "
-            f"{finding.runs:,} run(s), {finding.canaries:,} canaries in each"
+            f"{finding.shape}"
         )
     if audited.left_out:
         found.append(f"  not audited: {', '.join(audited.left_out)}")

@@ -34,9 +34,7 @@ HISTORY = 24
 """Rows of a person's whole history, for the synthesis of trajectories."""
 STATES, DECISIONS, LOUD = 256, 4, 1_000.0
 """Where people are met or watched: places, decisions each of them takes, and what a canary is paid for one."""
-PLACES = PublicSpec(
-    observation=Discrete(STATES), action=Discrete(2), reward=Box((-LOUD,), (LOUD,)), source="declared"
-)
+PLACES = PublicSpec(observation=Discrete(STATES), action=Discrete(2), reward=Box((-LOUD,), (LOUD,)), source="declared")
 SIGNS, LOGGED = 48, 200
 """Numbers an expert sees, and rows of its log."""
 SEEN = PublicSpec(
@@ -131,7 +129,7 @@ def gpope() -> Case:
 
     words = "off-policy evaluation (GPOPE): noisy sums of GTD2 directions"
     run = with_records(unit, _watched, go)
-    return Case("gpope", words, unit, plan, run, together=100, crowd=STATES, published=False)
+    return Case("gpope", words, unit, plan, run, together=100, crowd=STATES - 1, published=False)
 
 
 def evaluation() -> Case:
@@ -153,7 +151,7 @@ def evaluation() -> Case:
         return np.append(value.theta, value.value)[None]
 
     words = "off-policy evaluation (residual returns): noisy sums"
-    return Case("evaluation", words, unit, plan, with_records(unit, _watched, go), crowd=STATES)
+    return Case("evaluation", words, unit, plan, with_records(unit, _watched, go), crowd=STATES - 1)
 
 
 def movement(noise: imitation.plan.WhoAdds = "server") -> Case:
@@ -251,9 +249,8 @@ def _watched(present: Present) -> Trajectories:
     canaries = len(present)
     columns = _decisions(canaries + 1)
     columns["rewards"][0] = 0.0
-    place = columns["observations"]
-    place[1:], place[0] = place[1:] - 1, STATES - 1
-    columns["next_observations"] = place.copy()
+    place = np.repeat(np.arange(-1, canaries)[:, None] % STATES, DECISIONS, axis=1)
+    columns |= {"observations": place, "next_observations": place}
     columns = {name: column.ravel() for name, column in columns.items() if name != "mask"}
     kept, ids = _kept(columns, np.repeat(np.arange(canaries + 1), DECISIONS), present)
     return Trajectories.from_arrays(**kept, unit_ids=ids, episode_ids=ids, spec=PLACES, simulated=True)

@@ -18,7 +18,7 @@ import numpy as np
 
 from tacit.errors import PlanError
 from tacit.measure.audits import doors, estimates, library
-from tacit.measure.audits.cases import Asked, Case, Floats, Present, Seen
+from tacit.measure.audits.cases import Asked, Case, Floats, Seen
 from tacit.measure.audits.findings import Audited, Finding, Way
 from tacit.privacy import plan as plans
 from tacit.privacy.noise import SecretNoise
@@ -133,9 +133,7 @@ def audit_certificate(
         CertificateError: it promises nothing, or has no noisy sum.
     """
     source = json.dumps(dict(record), default=dict)
-    return _audited(
-        source, float(record["epsilon"]), float(record["delta"]), effort, confidence, jobs, progress, noise
-    )
+    return _audited(source, float(record["epsilon"]), float(record["delta"]), effort, confidence, jobs, progress, noise)
 
 
 @functools.lru_cache(maxsize=4)
@@ -172,37 +170,124 @@ def _audited(
     case, left_out = _case(source)
     plan = _plan(source, epsilon, delta, 1)
     bound, gaussian = plans.bound(plan), estimates.is_gaussian(plans.event(plan))
-    coins = np.random.default_rng(secrets.randbits(64) if noise is None else noise)
-    single, crowded = _singles(case, source, epsilon, delta, effort, noise), []
+    todo = _singles(case, source, epsilon, delta, effort, noise)
     if case.crowd >= FEWEST:
-        crowded = _crowds(case, source, epsilon, delta, effort, coins, noise)
-    began, total, done = time.perf_counter(), sum(job.replicates for job in (*single, *crowded)), 0
-    seen: list[Seen] = []
-    with _passes([*single, *crowded], jobs) as found:
-        for job, (one, _) in zip([*single, *crowded], found, strict=True):
-            seen.append(one)
-            done += job.replicates
+        todo += _crowds(case, source, epsilon, delta, effort, noise)
+    passes: list[tuple[_Job, Seen, float]] = []
+    with _made(todo, jobs) as made:
+        for job, (seen, seconds) in zip(todo, made, strict=True):
+            passes.append((job, seen, seconds))
             if progress is not None:
-                progress(done, total)
-    took = time.perf_counter() - began
-    worlds = [_joined(single, seen, present) for present in (False, True)]
-    ways = 2 + bool(gaussian) + bool(crowded) if case.published else 1 + bool(gaussian) + bool(crowded)
-    each = 1 - (1 - confidence) / ways  # all bounds hold together
-    findings = _findings(worlds, gaussian=gaussian, delta=delta, each=each, seconds=took)
-    if crowded:
-        findings.append(_from_crowds(crowded, seen[len(single) :], delta=delta, each=each))
-    unit = case.unit
-    assert unit.relation is not None
+                progress(sum(one.replicates for one, *_ in passes), sum(one.replicates for one in todo))
+    looks = [len(job.present) > 1 for job in todo]
+    tests = 1 + gaussian + case.published + any(looks)
+    each = 1 - (1 - confidence) / tests  # so that all bounds hold together
+    findings = _of_one([one for one, crowd in zip(passes, looks, strict=True) if not crowd], gaussian, delta, each)
+    if any(looks):
+        findings.append(_of_many([one for one, crowd in zip(passes, looks, strict=True) if crowd], delta, each))
+    assert case.unit.relation is not None
     return Audited(
         name=case.name,
         words=case.words,
-        unit=unit.name,
-        relation=unit.relation,
+        unit=case.unit.name,
+        relation=case.unit.relation,
         epsilon=bound.epsilon,
         delta=delta,
         confidence=confidence,
         findings=tuple(findings),
         left_out=left_out,
-        certificate=json.loads(source)["digest"] if source not in library.METHODS else None,
+        certificate=None if source in library.METHODS else json.loads(source)["digest"],
         version=version("tacit"),
+    )
+
+
+def _singles(case: Case, source: str, epsilon: float, delta: float, effort: Effort, noise: int | None) -> list[_Job]:
+    """Passes with one canary, which is out in the first half of them and in in the second."""
+    runs, jobs = effort.fused if case.together > 1 else effort.single, list[_Job]()
+    for present in (False, True):
+        for first in range(0, runs, case.together):
+            seed, count = len(jobs), min(case.together, runs - first)
+            own = None if noise is None else noise + seed
+            jobs.append(_Job(source, epsilon, delta, (present,), count, seed, own))
+    return jobs
+
+
+def _crowds(case: Case, source: str, epsilon: float, delta: float, effort: Effort, noise: int | None) -> list[_Job]:
+    """Passes with many canaries, each of them in by a coin of its own."""
+    coins = np.random.default_rng(secrets.randbits(128) if noise is None else [noise, 1])
+    return [
+        _Job(
+            source,
+            epsilon,
+            delta,
+            tuple(bool(coin) for coin in coins.random(case.crowd) < 0.5),
+            1,
+            2**20 + number,
+            None if noise is None else noise + 2**20 + number,
+        )
+        for number in range(effort.crowded)
+    ]
+
+
+@contextmanager
+def _made(todo: Sequence[_Job], jobs: int) -> Iterator[Iterator[tuple[Seen, float]]]:
+    """All passes, in order; in this process, or shared among several fresh ones."""
+    if jobs == 1:
+        yield map(_pass, todo)
+        return
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _one_thread) as pool:
+        try:
+            yield pool.map(_pass, todo)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def _of_one(
+    passes: Sequence[tuple[_Job, Seen, float]], gaussian: bool, delta: float, confidence: float
+) -> list[Finding]:
+    """What one canary shows: by all that left the doors, and by the release alone."""
+    scores, published = [], []
+    for present in (False, True):
+        own = [seen for job, seen, _ in passes if job.present == (present,)]
+        scores.append(np.concatenate([seen.scores[:, 0] for seen in own]))
+        published.append(np.concatenate([seen.published for seen in own]))
+    runs, seconds = sum(map(len, scores)), sum(seconds for *_, seconds in passes)
+
+    def finding(way: Way, worlds: Sequence[Floats], gaussian: bool, seconds: float) -> Finding:
+        free = estimates.any_mechanism(*worlds, delta=delta, confidence=confidence)
+        shaped = estimates.if_gaussian(*worlds, delta=delta, confidence=confidence) if gaussian else None
+        return Finding(
+            way=way,
+            epsilon=free,
+            gaussian=shaped,
+            confidence=confidence,
+            runs=runs,
+            canaries=1,
+            seconds=round(seconds, 1),
+        )
+
+    found = [finding("canary", scores, gaussian, seconds)]
+    shadowed = estimates.shadowed(*published)
+    if shadowed is not None:
+        found.append(finding("release", shadowed, False, 0.0))
+    return found
+
+
+def _of_many(passes: Sequence[tuple[_Job, Seen, float]], delta: float, confidence: float) -> Finding:
+    scores = np.concatenate([seen.scores[0] for _, seen, _ in passes])
+    present = np.concatenate([np.array(job.present) for job, *_ in passes])
+    return Finding(
+        way="one run",
+        epsilon=estimates.many(scores, present, delta=delta, confidence=confidence),
+        gaussian=None,
+        confidence=confidence,
+        runs=len(passes),
+        canaries=len(scores) // len(passes),
+        seconds=round(sum(seconds for *_, seconds in passes), 1),
     )

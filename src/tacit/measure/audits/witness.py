@@ -4,9 +4,9 @@ The auditor knows everybody's records, the plan and the code, sees all that is r
 were in. At each door the method's own callback is run once more, on the auditor's copy of the records, to learn what
 each canary would have added there. Of the vault's own records, samples and noise nothing is looked at.
 
-One canary gets the log-likelihood ratio of all that was released, the best score there is; of many canaries that all take
-part in every sum, each gets its posterior mean in a linear Gaussian model, as in `measure.unit_attacks`. Whatever a score is worth, a bound that is computed from
-it holds: scores can be bad, and not wrong.
+One canary gets the log-likelihood ratio of all that was released, the best score there is; of many canaries that all
+take part in every sum, each gets its posterior mean in a linear Gaussian model, as in `measure.unit_attacks`. Whatever
+a score is worth, a bound that is computed from it holds: scores can be bad, and not wrong.
 """
 
 from __future__ import annotations
