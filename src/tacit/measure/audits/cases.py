@@ -23,6 +23,7 @@ from tacit.measure.audits.vaults import Visitors, WitnessedDevices, WitnessedUse
 from tacit.measure.audits.witness import Witness
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise import SecretNoise
+from tacit.privacy.parts import UserSum
 from tacit.privacy.plan import Plan
 from tacit.privacy.register import Register
 from tacit.privacy.stacked_devices import StackedDevices
@@ -30,7 +31,8 @@ from tacit.units import Unit
 
 Floats = NDArray[np.float64]
 Present = NDArray[np.bool_]
-Columns = dict[str, NDArray[Any]]
+Columns = dict[str, Any]
+"""Arrays by name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +138,8 @@ def with_visitors(
     def run(plan: Plan, asked: Asked) -> Seen:
         canaries = len(asked.present)
         with ledgers(unit, asked.replicates) as (own, folder):
-            visitors = Visitors(rows(canaries), asked.present, spec, asked.replicates)
+            often = min(part.participations for part in plan.parts() if isinstance(part, UserSum))
+            visitors = Visitors(rows(canaries), asked.present, spec, asked.replicates, often=often)
             with Register(folder / "ledgers" / "register", key=folder / "keys" / "key") as register:
                 vault = WitnessedUsers(visitors, own, register, noise=asked.noise)
                 vault.visitors = visitors

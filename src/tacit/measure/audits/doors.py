@@ -124,7 +124,7 @@ def case(sums: Sequence[Sum], unit: Unit, *, words: str) -> Case:
 def _part(stated: Mapping[str, Any]) -> Sum:
     kind = KINDS[stated["kind"]]
     known = {field.name for field in dataclasses.fields(kind)}
-    fields = {name: tuple(v) if name == "decay" else v for name, v in stated.items() if name in known}
+    fields: dict[str, Any] = {name: tuple(v) if name == "decay" else v for name, v in stated.items() if name in known}
     return kind(**fields)
 
 

@@ -58,27 +58,34 @@ class WitnessedDevices(FederatedVault):
 
 
 class Visitors:
-    """People who are met: the canaries in the first meeting, those who are present; nobody else ever answers.
+    """People who are met: the canaries who are present, in the first meetings; nobody else ever answers.
 
     Args:
         rows: of what each canary does there whoever serves it, columns [m, L, ...] of `privacy.meeting.met_rows`.
         present: [m], who of them comes.
         spec: public bounds.
         replicates: R.
+        often: in how many meetings they come.
     """
 
     simulated = True
 
     def __init__(
-        self, rows: Mapping[str, NDArray[Any]], present: NDArray[np.bool_], spec: PublicSpec, replicates: int
+        self,
+        rows: Mapping[str, NDArray[Any]],
+        present: NDArray[np.bool_],
+        spec: PublicSpec,
+        replicates: int,
+        *,
+        often: int = 1,
     ) -> None:
-        self.spec, self.replicates = spec, replicates
+        self.spec, self.replicates, self.canaries, self.often = spec, replicates, len(present), often
         self._rows, self._present, self._meetings = dict(rows), present, 0
 
     def arrive(self, count: int) -> list[list[str]]:
         """The canaries who are present, or people who have no id and so add nothing."""
-        first, self._meetings = self._meetings == 0, self._meetings + 1
-        names = [f"canary {i}" if here and first else "" for i, here in enumerate(self._present[:count])]
+        open_, self._meetings = self._meetings < self.often, self._meetings + 1
+        names = [f"canary {i}" if here and open_ else "" for i, here in enumerate(self._present[:count])]
         return [names] * self.replicates
 
     def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> dict[str, NDArray[Any]]:
@@ -100,10 +107,9 @@ class WitnessedUsers(UserVault):
         """As the real one."""
         part = run.plan.parts()[0]
         assert isinstance(part, UserSum)
-        first = self.steps_left(run, part.name) == part.steps
+        met = part.steps - self.steps_left(run, part.name)
         super().meet(run, actor)
-        canaries = part.users if first else 0
-        replicate = np.repeat(np.arange(self.replicates), canaries)
+        replicate = np.repeat(np.arange(self.replicates), self.visitors.canaries * (met < self.visitors.often))
         served = self.visitors.as_if(len(replicate))
         self._as_if = met_rows(served, self.spec, part.rows_per_unit, replicate, np.ones(len(replicate), bool))
 

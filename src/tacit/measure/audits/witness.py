@@ -172,7 +172,7 @@ def log_ratio(part: Sum, left: Floats, vector: Floats, rate: float) -> Floats:
         full = (np.abs(left) - np.abs(left - vector)).sum(axis=1) / scale
     else:
         full = ((left - vector / 2) * vector).sum(axis=1) / scale**2
-    return full if rate == 1 else np.logaddexp(math.log1p(-rate), math.log(rate) + full)
+    return np.asarray(full if rate == 1 else np.logaddexp(math.log1p(-rate), math.log(rate) + full))
 
 
 def posterior_means(left: Floats, vectors: Floats, noise: float) -> Floats:
