@@ -159,7 +159,7 @@ def ledgers(unit: Unit, count: int) -> Iterator[tuple[Sequence[Ledger], Path]]:
         for name in ("ledgers", "keys"):
             (folder / name).mkdir()
         paths = (folder / "ledgers" / f"{r}.ledger" for r in range(count))
-        made = (Ledger(path, unit, epsilon=1e6, delta=0.5 / unit.size) for path in paths)
+        made = (Ledger(path, unit, epsilon=1e6, delta=(1 - 1e-9) / unit.size) for path in paths)
         yield [stack.enter_context(one) for one in made], folder
 
 

@@ -25,7 +25,7 @@ from tacit.privacy.noise import SecretNoise
 
 Progress = Callable[[int, int], None]
 """Called with (runs done, runs in all)."""
-FEWEST = 16
+FEWEST = 8
 """Fewest runs of a world, and fewest canaries of one run, that an audit is made of."""
 
 
