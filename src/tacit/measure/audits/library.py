@@ -51,7 +51,7 @@ def transitions() -> Case:
     unit = Unit("transition", "add_or_remove", POPULATION)
 
     def plan(epsilon: float, delta: float, canaries: int) -> synthesis.Plan:
-        small = synthesis.Plan(steps=2, rate=1.0, warmup=0, width=32, depth=1, noise_draws=16)
+        small = synthesis.Plan(steps=2, rate=1.0, warmup=0, width=32, depth=1, noise_draws=64)
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
     def records(present: Present) -> Trajectories:
@@ -77,7 +77,7 @@ def histories() -> Case:
             rate=1.0,
             horizon=8,
             fragments_per_unit=8,
-            noise_draws=4,
+            noise_draws=8,
             width=32,
             depth=1,
             start_width=16,
