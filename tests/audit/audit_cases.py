@@ -12,7 +12,14 @@ from door_cases import Rewards, open_vault, priced
 from tacit.privacy import clipping, vault
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.labels import Label
+from tacit.privacy.mechanisms.histogram import Axis, NoisyHistogram
 from tacit.privacy.noise import SecretNoise
+from tacit.privacy.parts import Once
+
+HISTOGRAM = Once(
+    mechanism=NoisyHistogram(name="bins", axes=(Axis("rewards", 0, (-10.0, 0.0, 10.0)),), noise_multiplier=2.0)
+)
+"""A part that is no noisy sum."""
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -22,7 +29,7 @@ def certificate(folder: Path, **fields: Any) -> Certificate:
     opened = open_vault(folder, [[1.0], [2.0]], name="released")
     run = opened.reserve(priced(opened, **{"noise_multiplier": 1.0, "steps": 3} | fields))
     opened.noisy_sum(run, "sum", Rewards())
-    found = opened.release(run, 0.0, label=Label((), (), ())).certificate
+    found: Certificate = opened.release(run, 0.0, label=Label((), (), ())).certificate
     opened.ledger.close()
     return found
 

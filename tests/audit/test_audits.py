@@ -110,15 +110,13 @@ def test_a_certificate_is_audited_on_canaries(ram_path: Path, monkeypatch: pytes
     assert not audit_certificate(certificate.to_json(), effort=FEW, noise=3).stands
 
 
-def test_a_part_of_another_kind_is_left_out_or_refused(ram_path: Path) -> None:
-    record = broken.certificate(ram_path).to_json()
-    votes = {"kind": "teacher_votes", "name": "votes"}
-    mixed = {**record, "parts": [*record["parts"], votes]}
-    assert "epsilon" in record
-    with pytest.raises(CertificateError):
-        doors.of_certificate({**record, "parts": [votes]})
-    with pytest.raises(CertificateError):
-        doors.of_certificate(mixed)  # a part that its schema does not know
+def test_a_part_of_another_kind_is_left_out_and_told(ram_path: Path) -> None:
+    record = broken.certificate(ram_path, once=(broken.HISTOGRAM,)).to_json()
+    case, left_out = doors.of_certificate(record)
+    assert left_out == ("bins",)
+    assert case.plan(0.0, record["delta"], 1).epsilon < record["epsilon"]
+    with pytest.raises(CertificateError, match="noisy sum"):
+        doors.of_certificate({**record, "parts": [part for part in record["parts"] if part["name"] == "bins"]})
 
 
 def test_what_is_asked_for_is_checked() -> None:
@@ -156,7 +154,13 @@ def test_shadow_runs_teach_a_direction_and_are_not_scored() -> None:
 
 def _audited(**changes: Any) -> Audited:
     finding = Finding(way="canary", epsilon=1.0, gaussian=2.5, confidence=0.975, runs=40, canaries=1, seconds=1.0)
-    fields = {"name": "x", "words": "the x", "unit": "person", "relation": "add_or_remove", "epsilon": 3.0}
+    fields: dict[str, Any] = {
+        "name": "x",
+        "words": "the x",
+        "unit": "person",
+        "relation": "add_or_remove",
+        "epsilon": 3.0,
+    }
     fields |= {"delta": 1e-5, "confidence": 0.95, "findings": (finding,), "certificate": "ab", "version": "0.1"}
     return Audited(**fields | changes)
 
