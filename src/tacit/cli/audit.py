@@ -76,7 +76,7 @@ def _effort(command: Audit) -> audits.Effort:
 
 
 def _jobs(command: Audit) -> int:
-    given = command.jobs if command.jobs is not None else len(os.sched_getaffinity(0))
+    given = command.jobs if command.jobs is not None else os.cpu_count() or 1
     if given < 1:
         raise PlanError(f"{given} processes", where="audit", expected="at least 1", remedy="choose --jobs 1 or more")
     return given
