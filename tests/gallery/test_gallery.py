@@ -13,6 +13,7 @@ import traceback
 from pathlib import Path
 
 import pytest
+from audit_calls import AUDIT_CALLS
 from evaluation_calls import EVALUATION_CALLS
 from expert_calls import EXPERT_CALLS, EXPERT_VOIDED
 from movement_calls import MOVEMENT_CALLS
@@ -34,6 +35,7 @@ CALLS = (
     *MOVEMENT_CALLS,
     *SYNTHESIS_CALLS,
     *TRAJECTORY_CALLS,
+    *AUDIT_CALLS,
 )
 WORDS = [re.sub("_", " ", call.__name__) for call in CALLS]
 

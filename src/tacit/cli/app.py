@@ -187,6 +187,10 @@ def _run(command: object) -> None:
             from tacit.cli.report import report
 
             report(command)
+        case commands.Audit():
+            from tacit.cli.audit import audit
+
+            audit(command)
         case commands.CertificateShow() | commands.CertificateVerify() | commands.CertificateSign():
             from tacit.cli import certificate
 

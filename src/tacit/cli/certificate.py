@@ -8,6 +8,7 @@ from contextlib import suppress
 from tacit.cli.commands import CertificateShow, CertificateSign, CertificateVerify
 from tacit.cli.console import say
 from tacit.errors import CertificateError, FileError
+from tacit.measure import audits
 from tacit.privacy.certificate import Certificate
 
 
@@ -23,8 +24,11 @@ def run(command: CertificateShow | CertificateVerify | CertificateSign) -> None:
 
 
 def show(command: CertificateShow) -> None:
-    """The certificate as Markdown; it is not verified."""
-    say(Certificate.load(command.path).to_markdown().rstrip())
+    """The certificate as Markdown, and the findings of audits that lie beside it; nothing is verified."""
+    certificate = Certificate.load(command.path)
+    say(certificate.to_markdown().rstrip())
+    for audited in audits.beside(command.path, certificate.digest):
+        say("\n".join(["", *audits.sentences(audited)]))
 
 
 def verify(command: CertificateVerify) -> None:

@@ -17,6 +17,17 @@ from tacit.units import Relation
 
 Method = Literal["residual", "pdis", "wpdis", "fqe", "dr", "gpope", "ssp", "lsw", "lsl"]
 """Methods of `tacit evaluate`: the plans of `tacit.off_policy_evaluation` at their defaults."""
+Audited = Literal[
+    "transitions",
+    "trajectories",
+    "policy-gradient",
+    "gpope",
+    "evaluation",
+    "movement",
+    "movement-federated",
+    "experts",
+]
+"""What `tacit audit --methods` takes: the cases of `tacit.measure.audits.library`."""
 Activation = Literal["relu", "tanh"]
 """Between the layers of a network."""
 
@@ -99,8 +110,41 @@ class Report:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Audit:
+    """Try to refute a promise: plant canaries, run the real doors, and say how large epsilon must at least be.
+
+    No record of anybody is read: all that runs is invented. An audit can refute a certificate, and never prove it. Ends
+    with exit code 5 where a bound is above what was certified.
+
+    Args:
+        run: folder of a run: the noisy sums of its certificate's plan are audited, and what is found is written beside
+            the certificate, as audit.json.
+        all: audit every method of the library instead, with small plans.
+        methods: audit these.
+        epsilon: that the methods' small plans are calibrated for; the larger, the fewer runs it takes to come near.
+        delta: likewise.
+        quick: fewer runs.
+        runs: of each world, with the canary and without; by default what --quick, or its absence, gives.
+        confidence: with which the bounds of a row hold together.
+        jobs: processes; by default one for each processor.
+        out: file for the findings about methods; it must not exist.
+    """
+
+    run: Positional[Path | None] = None
+    all: bool = False
+    methods: tuple[Audited, ...] = ()
+    epsilon: float = 8.0
+    delta: float = 1e-5
+    quick: bool = False
+    runs: int | None = None
+    confidence: float = 0.95
+    jobs: int | None = None
+    out: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class CertificateShow:
-    """Show a certificate in words.
+    """Show a certificate in words, with what audits found that lies beside it.
 
     Args:
         path: certificate.json.
@@ -188,6 +232,7 @@ Command = (
     | Annotated[Export, subcommand("export")]
     | Annotated[Sample, subcommand("sample")]
     | Annotated[Report, subcommand("report")]
+    | Annotated[Audit, subcommand("audit")]
     | Annotated[Certificate, subcommand("certificate", description="Show, verify or sign a certificate.")]
     | Annotated[Ledger, subcommand("ledger", description="Show or verify the ledger of a dataset.")]
 )

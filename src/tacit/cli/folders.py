@@ -3,6 +3,7 @@
 run.json            settings, whether it finished, and everything public that report.html shows
 report.html         the report
 certificate.json    the certificate, and certificate.md for people
+audit.json          what audits of the certificate found, where `tacit audit` was run
 evaluation.json     the released evaluation
 model/, policy/     the released synthesizer, the released policy
 simulator/          the released simulator of movement, and map.html with days of it

@@ -6,6 +6,7 @@ from tacit.cli import commands
 from tacit.cli.console import say
 from tacit.cli.folders import RunFolder
 from tacit.errors import FileError
+from tacit.measure import audits
 from tacit.measure.report import EvaluationReport, ExpertsReport, MovementReport, PolicyReport, Report, render, storage
 from tacit.privacy.certificate import Certificate
 
@@ -35,7 +36,8 @@ def report(command: commands.Report) -> None:
         "imitate": MovementReport,
     }
     kind = kinds.get(stored["command"], Report)
-    run.write("report.html", render(storage.from_json(kind, stored["report"], certificate.to_json())))
+    shown = storage.from_json(kind, stored["report"], certificate.to_json())
+    run.write("report.html", render(shown, audits.beside(run.inside("certificate.json"), certificate.digest)))
     say(f"Wrote {run.path / 'report.html'}")
 
 

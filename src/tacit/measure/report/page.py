@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -14,6 +14,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tacit.errors import CertificateError
+from tacit.measure.audits.findings import Audited
+from tacit.measure.report import audit_sections
 from tacit.measure.report.charts import Line, line_chart
 from tacit.measure.report.content import Report
 from tacit.measure.report.courses_sections import courses
@@ -36,8 +38,15 @@ WEAK = 90.0
 """A best attack that catches so many per cent of true cases is called out as a weak promise."""
 
 
-def render(report: Report | EvaluationReport | PolicyReport | ExpertsReport | MovementReport) -> str:
+def render(
+    report: Report | EvaluationReport | PolicyReport | ExpertsReport | MovementReport,
+    audits: Sequence[Audited] = (),
+) -> str:
     """The report as one HTML page: no script, no request, the same bytes for the same report.
+
+    Args:
+        report: of any kind.
+        audits: what audits of its certificate found.
 
     Raises:
         CertificateError: the certificate lacks a field that the page must show.
@@ -74,6 +83,7 @@ def render(report: Report | EvaluationReport | PolicyReport | ExpertsReport | Mo
         verify=report.verify,
         method=report.certificate.get("method", ""),
         costs=(*_steps(report.certificate), *report.costs) if report.costs else (),
+        audited=audit_sections.audited(audits),
         timeless=report.certificate.get("simulated") is not True,
         certificate=report.certificate,
     )

@@ -1,0 +1,154 @@
+"""What epsilon must at least be: audits of every method, over a grid of certified epsilons.
+
+    python -m experiments.audits             # resumable, a method and epsilon a cell; half an hour of CPU
+    python -m experiments.audits --quick     # `tacit audit --all --quick` and no more; under runs/quick/
+    python -m experiments.audits --plot      # the figure of docs/audits.md
+    python -m experiments.check audits       # recompute the promised figures from the raw rows
+
+A cell holds what `tacit.measure.audits.audit` found of one method (a small plan at delta 1e-5, canaries made for it,
+the real doors): the certified epsilon, and lower bounds at 95 % confidence by one canary and everything that left the
+doors, by one canary and the release alone after shadow runs, and by many canaries in one run. Noise is the library's
+own: a second run finds other figures of about the same size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.check import Figure
+from experiments.ope_plots import IMAGES, Curve, Panel, draw
+from experiments.store import RESULTS, ROOT, Store
+from tacit.measure.audits import QUICK, audit, library
+from tacit.measure.report.svg import Axis
+
+EPSILONS = (1.0, 2.0, 4.0, 8.0, 16.0)
+SHOWN = 8.0
+"""Where at least half of what is certified must be found: what `tacit audit --all` is about."""
+WAYS = {"certified": "certified", "gaussian": "one canary, Gaussian", "canary": "one canary"}
+WAYS |= {"one run": "many canaries, one run", "release": "the release alone"}
+SOURCES = (
+    "src/tacit/measure/audits/cases.py",
+    "src/tacit/measure/audits/estimates.py",
+    "src/tacit/measure/audits/library.py",
+    "src/tacit/measure/audits/running.py",
+    "src/tacit/measure/audits/vaults.py",
+    "src/tacit/measure/audits/witness.py",
+    "src/tacit/measure/audit.py",
+    "src/tacit/measure/one_run.py",
+    "src/tacit/privacy/account*.py",
+    "src/tacit/privacy/clipping.py",
+    "src/tacit/privacy/noise.py",
+    "src/tacit/privacy/gradients.py",
+    "src/tacit/privacy/vault.py",
+    "src/tacit/privacy/user_vault.py",
+    "src/tacit/privacy/federated_vault.py",
+    "experiments/audits.py",
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method at one epsilon."""
+
+    method: str
+    epsilon: float
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+        return f"{self.method}/{self.epsilon:g}"
+
+
+def cells(quick: bool = False) -> list[Cell]:
+    """All of them; with `quick` those that `tacit audit --all` shows. What the figures are about comes first."""
+    first = [Cell(method, SHOWN) for method in library.METHODS]
+    return first if quick else [*first, *(Cell(m, e) for e in EPSILONS for m in library.METHODS if e != SHOWN)]
+
+
+def run(cell: Cell, jobs: int) -> dict[str, Any]:
+    """Audit."""
+    began = time.perf_counter()
+    found = audit(cell.method, epsilon=cell.epsilon, effort=QUICK, jobs=jobs)
+    ways: dict[str, Any] = {finding.way: dataclasses.asdict(finding) for finding in found.findings}
+    bounds = {name: round(way["epsilon"], 4) for name, way in ways.items()}
+    if ways["canary"]["gaussian"] is not None:
+        bounds["gaussian"] = round(ways["canary"]["gaussian"], 4)
+    return {
+        "certified": round(found.epsilon, 6),
+        "bounds": bounds,
+        "confidence": found.confidence,
+        "runs": ways["canary"]["runs"],
+        "canaries": ways.get("one run", {}).get("canaries", 0),
+        "seconds": round(time.perf_counter() - began, 1),
+    }
+
+
+def store(path: Path = RESULTS / "audits.json") -> Store:
+    """The result file."""
+    return Store(path, SOURCES, hyperparameters="small plans of each method; canaries made by hand, no search")
+
+
+def figures() -> list[Figure]:
+    """Every promised figure, recomputed from the raw rows."""
+    results, out = store(), []
+    for cell in cells():
+        if cell.epsilon != SHOWN and not results.has(cell.key):
+            continue
+        row = results.fresh(cell.key)
+        best = max(row["bounds"].values())
+        out.append(Figure(f"{cell.key}: audited epsilon under the certified", best, row["certified"], at_least=False))
+        if cell.epsilon == SHOWN:
+            out.append(Figure(f"{cell.key}: audited epsilon over half of it", best, row["certified"] / 2))
+    return out
+
+
+def plot(results: Store, path: Path = IMAGES / "audits.svg") -> None:
+    """A panel a method that has cells: certified and audited epsilon over the certified one."""
+    panels = []
+    for method in library.METHODS:
+        kept = [e for e in EPSILONS if results.has(Cell(method, e).key)]
+        if not kept:
+            continue
+        rows = [results.fresh(Cell(method, e).key) for e in kept]
+        curves = [Curve(WAYS["certified"], kept, [row["certified"] for row in rows], flat=True)]
+        for way in list(WAYS)[1:]:
+            found = [row["bounds"].get(way, 0.0) for row in rows]
+            if all(way in row["bounds"] for row in rows):
+                curves.append(Curve(WAYS[way], kept, found, spread=[(bound, bound) for bound in found]))
+        axes = Axis("certified epsilon", min(EPSILONS), max(EPSILONS), log=True), Axis(method, 0.0, max(EPSILONS))
+        panels.append(Panel(method, "certified epsilon", curves, axes))
+    draw(panels, "Audited against certified epsilon, every method", path, columns=2, legend=3)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run what is missing or stale."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--plot", action="store_true")
+    parser.add_argument("--methods", nargs="+", choices=list(library.METHODS), default=list(library.METHODS))
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    options = parser.parse_args(arguments)
+    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "audits.json")
+    if options.plot:
+        return plot(results)
+    print("| method | certified | gaussian | canary | one run | release | seconds |\n" + "|---" * 7 + "|")
+    for cell in cells(options.quick):
+        if cell.method not in options.methods:
+            continue
+        if not results.has(cell.key):
+            results.put(cell.key, dataset="invented canaries", seed=0, values=run(cell, options.jobs))
+        row = results.fresh(cell.key)
+        found = [f"{row['bounds'][way]:.2f}" if way in row["bounds"] else "-" for way in list(WAYS)[1:]]
+        print(f"| {cell.method} | {row['certified']:.3g} | {' | '.join(found)} | {row['seconds']} |", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

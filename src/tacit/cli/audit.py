@@ -1,0 +1,148 @@
+"""`tacit audit`: lower bounds on epsilon, from canaries through the real doors."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.table import Table
+
+from tacit.cli.commands import Audit
+from tacit.cli.console import progress, say
+from tacit.cli.folders import RunFolder
+from tacit.cli.outcome import CERTIFICATE
+from tacit.errors import CertificateError, FileError, PlanError
+from tacit.measure import audits
+from tacit.measure.audits import library
+from tacit.privacy.certificate import Certificate
+
+COLUMNS = ("method", "unit", "certified ε", "lower bound", "by", "confidence", "runs", "seconds")
+WIDE = 160
+"""Of the table, where the output is no terminal."""
+
+
+def audit(command: Audit) -> None:
+    """Audit a run's certificate, or methods of the library.
+
+    Raises:
+        PlanError: nothing is named, or two things are; or a number is out of range.
+        CertificateError: the certificate does not hold or has nothing to audit; or a bound is above what was certified.
+        FileError: the run is no run, or the file for the findings exists.
+    """
+    names = list(library.METHODS) if command.all else list(dict.fromkeys(command.methods))
+    if (command.run is not None) + command.all + bool(command.methods) != 1:
+        raise PlanError(
+            "nothing is named to audit" if command.run is None and not names else "several things are named to audit",
+            where="audit",
+            expected="the folder of a run, or --all, or --methods NAME...",
+            remedy="name one of them",
+        )
+    effort = _effort(command)
+    if command.run is not None:
+        found = [_of_run(command, RunFolder(command.run), effort)]
+    else:
+        if command.out is not None and os.path.lexists(command.out):
+            raise FileError(
+                "the file exists already",
+                where=str(command.out),
+                expected="a name that is still free",
+                remedy="choose another name",
+            )
+        found = [_of_method(command, name, effort) for name in names]
+        if command.out is not None:
+            audits.save(command.out, tuple(one for one, _ in found))
+    _show(found)
+    refuted = [one.words for one, _ in found if not one.stands]
+    if refuted:
+        raise CertificateError(
+            "an audit found a larger epsilon than was certified",
+            where="; ".join(refuted),
+            expected="a bound below the certificate, but for the chance that the confidence leaves",
+            remedy="audit again with more runs; if it stays so, do not publish, and report it",
+        )
+
+
+Found = tuple[audits.Audited, float]
+"""What was found, and in how many seconds of wall clock."""
+
+
+def _effort(command: Audit) -> audits.Effort:
+    least = audits.QUICK if command.quick else audits.FULL
+    if command.runs is None:
+        return least
+    return audits.Effort(fused=command.runs, single=command.runs, crowded=least.crowded)
+
+
+def _jobs(command: Audit) -> int:
+    given = command.jobs if command.jobs is not None else os.cpu_count() or 1
+    if given < 1:
+        raise PlanError(f"{given} processes", where="audit", expected="at least 1", remedy="choose --jobs 1 or more")
+    return given
+
+
+def _of_run(command: Audit, run: RunFolder, effort: audits.Effort) -> Found:
+    """Audit the sums of a run's certificate, and write what was found beside it."""
+    path = run.inside(CERTIFICATE)
+    certificate = Certificate.load(path)
+    certificate.verify()
+
+    def go(advance: Callable[[int, int], None]) -> audits.Audited:
+        return audits.audit_certificate(
+            certificate.to_json(),
+            effort=effort,
+            confidence=command.confidence,
+            jobs=_jobs(command),
+            progress=advance,
+        )
+
+    found = _timed(f"Auditing {certificate.method}", go)
+    audits.save(run.inside(audits.FILE), (found[0],))
+    say(f"Wrote {run.path / audits.FILE}; `tacit report {run.path}` shows it in the report.")
+    return found
+
+
+def _of_method(command: Audit, name: str, effort: audits.Effort) -> Found:
+    def go(advance: Callable[[int, int], None]) -> audits.Audited:
+        return audits.audit(
+            name,
+            epsilon=command.epsilon,
+            delta=command.delta,
+            effort=effort,
+            confidence=command.confidence,
+            jobs=_jobs(command),
+            progress=advance,
+        )
+
+    return _timed(f"Auditing {name}", go)
+
+
+def _timed(title: str, go: Callable[[Callable[[int, int], None]], audits.Audited]) -> Found:
+    began = time.perf_counter()
+    with progress(title) as advance:
+        return go(advance), time.perf_counter() - began
+
+
+def _show(found: list[Found]) -> None:
+    table = Table(*COLUMNS, box=None, pad_edge=False)
+    for one, seconds in found:
+        best, runs = one.best, sum(finding.runs for finding in one.findings if finding.way != "release")
+        by = f"{best.way}, Gaussian" if (best.gaussian or 0.0) > best.epsilon else best.way
+        mark = "" if one.stands else "  REFUTED"
+        table.add_row(
+            one.name,
+            f"{one.unit} ({one.relation})",
+            f"{one.epsilon:.4g}",
+            f"{one.lower:.3g}{mark}",
+            by,
+            f"{100 * one.confidence:g} %",
+            f"{runs:,}",
+            f"{seconds:.0f}",
+        )
+    console = Console(highlight=False)
+    console.print(table) if console.is_terminal else Console(highlight=False, width=WIDE).print(table)
+    say()
+    for one, _ in found:
+        say("\n".join(audits.sentences(one)))
+    say("Bounds from below prove nothing about what is above them: docs/audits.md says how to read them.")

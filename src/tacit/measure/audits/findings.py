@@ -1,0 +1,203 @@
+"""What audits find: lower bounds on epsilon beside what was certified, as a file and in words.
+
+A file of findings names the digest of the certificate that was audited and is kept beside it: nothing is written into a
+certificate, whose digest covers every field.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from tacit.errors import FileError
+
+FILE = "audit.json"
+"""Beside `certificate.json`."""
+FORMAT = 1
+_LARGEST = 2**20
+
+Way = Literal["canary", "release", "one run"]
+"""One canary in or out, told by all that leaves the doors, or by the release alone, after shadow runs; or many canaries
+in one run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What one way to audit found.
+
+    Args:
+        way: which.
+        epsilon: lower bound, whatever the mechanism is.
+        gaussian: lower bound if the released sums are as Gaussian as their door says; None where they are of another
+            law, or this was not looked at.
+        confidence: with which both hold together.
+        runs: how many the bounds are made from, both worlds together.
+        canaries: in each run.
+        seconds: of wall clock.
+    """
+
+    way: Way
+    epsilon: float
+    gaussian: float | None
+    confidence: float
+    runs: int
+    canaries: int
+    seconds: float
+
+    @property
+    def shape(self) -> str:
+        """How many runs and canaries, in words."""
+        if self.way == "one run":
+            return f"{self.canaries:,} canaries in each of {self.runs:,} run(s)"
+        return f"{self.runs:,} runs"
+
+    @property
+    def best(self) -> float:
+        """The larger of its bounds."""
+        return max(self.epsilon, self.gaussian or 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audited:
+    """What was certified, and what was found.
+
+    Args:
+        name: of the case.
+        words: the method, and which of its doors.
+        unit, relation: whom it protects.
+        epsilon, delta: as certified, for the plan that was audited.
+        confidence: of all findings together.
+        findings: one a way.
+        left_out: parts of a certificate that no audit here reaches.
+        certificate: digest of the certificate, or None for a method by itself.
+        version: of tacit.
+    """
+
+    name: str
+    words: str
+    unit: str
+    relation: str
+    epsilon: float
+    delta: float
+    confidence: float
+    findings: tuple[Finding, ...]
+    left_out: tuple[str, ...] = ()
+    certificate: str | None = None
+    version: str = ""
+
+    @property
+    def lower(self) -> float:
+        """The largest lower bound of all."""
+        return max((finding.best for finding in self.findings), default=0.0)
+
+    @property
+    def best(self) -> Finding:
+        """The finding that it comes from."""
+        return max(self.findings, key=lambda finding: finding.best)
+
+    @property
+    def stands(self) -> bool:
+        """Whether no bound is above what was certified."""
+        return self.lower <= self.epsilon
+
+
+def save(path: Path, audited: tuple[Audited, ...]) -> None:
+    """Write findings as JSON, all or nothing."""
+    rows = [dataclasses.asdict(one) for one in audited]
+    partial = path.with_name(f".{path.name}.partial")
+    text = json.dumps({"format": FORMAT, "audits": rows}, indent=1, allow_nan=False)
+    partial.write_text(f"{text}\n", encoding="utf-8")
+    os.replace(partial, path)
+
+
+def load(path: Path) -> tuple[Audited, ...]:
+    """The findings of a file.
+
+    Raises:
+        FileError: it is missing, damaged or of another kind.
+    """
+    try:
+        if path.stat().st_size <= _LARGEST:
+            value = json.loads(path.read_text(encoding="utf-8"))
+            if value["format"] == FORMAT:
+                return tuple(_audited(row) for row in value["audits"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise FileError(
+        "the findings of an audit are missing, truncated or of another kind",
+        where=str(path),
+        expected=f"what `tacit audit` wrote, format {FORMAT}",
+        remedy="audit again: `tacit audit RUN`",
+    )
+
+
+def beside(certificate: Path, digest: str) -> tuple[Audited, ...]:
+    """The findings that lie beside a certificate and are about it; nothing where there are none.
+
+    Raises:
+        FileError: the file is damaged.
+    """
+    path = certificate.with_name(FILE)
+    if not path.exists():
+        return ()
+    return tuple(one for one in load(path) if one.certificate == digest)
+
+
+def sentences(audited: Audited) -> list[str]:
+    """What was found, in words."""
+    if not audited.stands:
+        verdict = "REFUTED: the bound is above what was certified"
+    else:
+        verdict = "not refuted, which proves nothing"
+    found = [
+        f"Audit of {audited.words}: epsilon is at least {audited.lower:.3g} (with {100 * audited.confidence:g} % "
+        f"confidence), and was certified to be at most {audited.epsilon:.4g}: {verdict}."
+    ]
+    for finding in audited.findings:
+        shape = f", and {finding.gaussian:.3g} if the noise is Gaussian" if finding.gaussian is not None else ""
+        found.append(
+            f"  by {WAYS[finding.way]}: at least {finding.epsilon:.3g} whatever the mechanism is{shape}; "
+            f"{finding.shape}"
+        )
+    if audited.left_out:
+        found.append(f"  not audited: {', '.join(audited.left_out)}")
+    return found
+
+
+WAYS: Mapping[Way, str] = {
+    "canary": "one canary and all that leaves the doors",
+    "release": "one canary and the release alone, after shadow runs",
+    "one run": "many canaries at once",
+}
+
+
+def _audited(row: Mapping[str, Any]) -> Audited:
+    names = {field.name for field in dataclasses.fields(Audited)}
+    if set(row) != names:
+        raise ValueError("missing or unknown fields")
+    findings = tuple(_finding(one) for one in row["findings"])
+    numbers = [row["epsilon"], row["delta"], row["confidence"]]
+    texts = [row["name"], row["words"], row["unit"], row["relation"], row["version"], *row["left_out"]]
+    if not findings or not all(_number(x) for x in numbers) or not all(isinstance(text, str) for text in texts):
+        raise ValueError("fields of another type")
+    if not isinstance(row["certificate"], str | None):
+        raise ValueError("a digest of another type")
+    return Audited(**{**row, "findings": findings, "left_out": tuple(row["left_out"])})
+
+
+def _finding(row: Mapping[str, Any]) -> Finding:
+    finding = Finding(**row)
+    numbers = [finding.epsilon, finding.gaussian or 0.0, finding.confidence, finding.runs, finding.canaries]
+    if finding.way not in get_args(Way) or not all(_number(x) for x in (*numbers, finding.seconds)):
+        raise ValueError("fields of another type")
+    return finding
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0

@@ -1,0 +1,217 @@
+"""Audits of every method: the real code is below its certificate, and a broken twin of each is above it.
+
+Noise is seeded, so that a test that passed cannot fail by chance.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import audit_cases as broken
+import numpy as np
+import pytest
+from scipy.special import ndtri
+
+from tacit.errors import CertificateError, FileError, PlanError
+from tacit.measure import audits
+from tacit.measure.audits import doors, estimates, library
+from tacit.measure.audits.cases import Asked
+from tacit.measure.audits.findings import Audited, Finding
+from tacit.measure.audits.running import Effort, audit, audit_certificate
+from tacit.privacy import plan as plans
+from tacit.privacy.accountants import gaussian_epsilon
+from tacit.privacy.device_parts import DeviceSum, LaplaceSum
+from tacit.privacy.noise import SecretNoise
+from tacit.privacy.parts import FixedSizeSum, PoissonSum, Sum, UserSum
+from tacit.units import Unit
+
+FEW = Effort(fused=100, single=8, crowded=1)
+FUSED = ("policy-gradient", "gpope", "experts")
+TWINS: dict[str, tuple[broken.Plant, float]] = {
+    "transitions": (broken.no_clip, 0.5),
+    "trajectories": (broken.no_clip, 0.5),
+    "policy-gradient": (broken.no_clip, 8.0),
+    "gpope": (broken.no_clip, 8.0),
+    "evaluation": (broken.no_clip, 0.5),
+    "movement": (broken.forgotten_scale, 0.5),
+    "movement-federated": (broken.forgotten_share, 0.5),
+    "experts": (broken.half_sigma, 4.0),
+}
+"""Method -> a mistake, and the epsilon at which it is planted: so few runs of one method show no large one."""
+PERSON, PLACE = Unit("person", "add_or_remove", 40), Unit("person", "replace_one", 40)
+SUMS: dict[str, tuple[Sum, Unit, bool]] = {
+    "everybody": (PoissonSum(name="a", steps=2, rate=1.0, clip=2.0, noise_multiplier=0.5), PERSON, True),
+    "poisson": (PoissonSum(name="a", steps=4, rate=0.5, clip=0.1, noise_multiplier=0.4), PERSON, False),
+    "reserve": (PoissonSum(name="a", steps=1, rate=1.0, clip=1.0, noise_multiplier=0.4, reserve=2), PERSON, True),
+    "replaced": (PoissonSum(name="a", steps=2, rate=1.0, clip=1.0, noise_multiplier=1.0), PLACE, True),
+    "fixed": (
+        FixedSizeSum(name="a", steps=4, batch=20, population=40, clip=1.0, noise_multiplier=0.8),
+        PLACE,
+        False,
+    ),
+    "met": (UserSum(name="a", steps=4, users=8, clip=1.0, noise_multiplier=0.4), PERSON, True),
+    "met again": (UserSum(name="a", steps=4, users=8, clip=1.0, noise_multiplier=0.4, participations=2), PERSON, True),
+    "shared": (
+        DeviceSum(name="a", steps=1, devices=20, clip=1.0, noise="shared", floor=20, noise_multiplier=0.3),
+        PERSON,
+        True,
+    ),
+    "laplace": (LaplaceSum(name="a", steps=1, size=3, bound=1.0, noise_multiplier=0.5), PERSON, False),
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_a_method_is_below_its_certificate_and_not_far(name: str) -> None:
+    found = audit(name, effort=FEW, noise=1)
+    assert found.stands
+    assert found.epsilon == pytest.approx(8.0, rel=1e-3)
+    assert {finding.way for finding in found.findings} >= {"canary", "one run"}
+    assert found.lower >= 4.0
+
+
+@pytest.mark.parametrize("name", library.METHODS)
+def test_the_broken_twin_is_above_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant, epsilon = TWINS[name]
+    effort = dataclasses.replace(FEW, crowded=0)
+    assert audit(name, epsilon=epsilon, effort=effort, noise=2).stands
+    plant(monkeypatch)
+    found = audit(name, epsilon=epsilon, effort=effort, noise=2)
+    assert not found.stands
+    assert found.lower > found.epsilon
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_the_sums_of_a_certificate_are_rebuilt_and_tell_the_canary(name: str) -> None:
+    part, unit, gaussian = SUMS[name]
+    assert doors._part(json.loads(json.dumps(part.certified()))) == part
+    case = doors.case((part,), unit, words=name)
+    plan = case.plan(0.0, 1e-3, 1)
+    assert estimates.is_gaussian(plans.event(plan)) == gaussian
+    worlds = []
+    for present in (False, True):
+        passes = range(2 if case.together > 1 else 25)
+        asked = [Asked(np.array([present]), case.together, i, SecretNoise.for_tests(10 * i + present)) for i in passes]
+        worlds.append(np.concatenate([case.run(plan, one).scores[:, 0] for one in asked]))
+    told = (worlds[1][:, None] > worlds[0]).mean()
+    assert told > 0.8
+    assert estimates.any_mechanism(*worlds, delta=1e-3, confidence=0.95) <= plan.epsilon
+
+
+def test_a_certificate_is_audited_on_canaries(ram_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate = broken.certificate(ram_path)
+    found = audit_certificate(certificate.to_json(), effort=FEW, noise=3)
+    assert found.certificate == certificate.digest
+    assert 0.4 * certificate.epsilon <= found.lower <= found.epsilon == pytest.approx(certificate.epsilon, rel=1e-5)
+    assert certificate.verify().digest == certificate.digest
+    broken.half_sigma(monkeypatch)
+    assert not audit_certificate(certificate.to_json(), effort=FEW, noise=3).stands
+
+
+def test_a_part_of_another_kind_is_left_out_and_told(ram_path: Path) -> None:
+    record = broken.certificate(ram_path, once=(broken.HISTOGRAM,)).to_json()
+    case, left_out = doors.of_certificate(record)
+    assert left_out == ("bins",)
+    assert case.plan(0.0, record["delta"], 1).epsilon < record["epsilon"]
+    with pytest.raises(CertificateError, match="noisy sum"):
+        doors.of_certificate({**record, "parts": [part for part in record["parts"] if part["name"] == "bins"]})
+
+
+def test_what_is_asked_for_is_checked() -> None:
+    with pytest.raises(PlanError, match="no method"):
+        audit("magic", effort=FEW)
+    with pytest.raises(PlanError, match="too few"):
+        Effort(fused=100, single=3, crowded=0)
+
+
+def test_the_bound_of_a_gaussian_is_that_of_its_curve() -> None:
+    n, mu = 20_000, 1.5
+    rng = np.random.default_rng(0)
+    without, having = rng.normal(-(mu**2) / 2, mu, n), rng.normal(mu**2 / 2, mu, n)
+    found = estimates.if_gaussian(without, having, delta=1e-5, confidence=0.95)
+    assert 0.9 * gaussian_epsilon(1e-5, mu) < found < gaussian_epsilon(1e-5, mu)
+    assert estimates.if_gaussian(-having, having, delta=1e-5, confidence=0.95) > 0
+    assert estimates.if_gaussian(without, without, delta=1e-5, confidence=0.95) == 0
+
+
+def test_shadow_runs_teach_a_direction_and_are_not_scored() -> None:
+    rng = np.random.default_rng(1)
+    shift = np.array([0.0, 3.0, 0.0])
+    without, having = rng.normal(size=(100, 3)), rng.normal(size=(101, 3)) + shift
+    found = estimates.shadowed(without, having)
+    assert found is not None
+    assert [len(world) for world in found] == [50, 51]
+    assert found[1].mean() - found[0].mean() > 5
+    last = estimates.shadowed(np.vstack([without[:50], 0 * without[50:]]), having)
+    assert last is not None
+    assert np.all(last[0] == 0)
+    assert np.array_equal(last[1].shape, found[1].shape)
+    assert estimates.shadowed(without[:, :0], having[:, :0]) is None
+    assert estimates.shadowed(without[:20], having[:20]) is None
+
+
+def _audited(**changes: Any) -> Audited:
+    finding = Finding(way="canary", epsilon=1.0, gaussian=2.5, confidence=0.975, runs=40, canaries=1, seconds=1.0)
+    fields: dict[str, Any] = {
+        "name": "x",
+        "words": "the x",
+        "unit": "person",
+        "relation": "add_or_remove",
+        "epsilon": 3.0,
+    }
+    fields |= {"delta": 1e-5, "confidence": 0.95, "findings": (finding,), "certificate": "ab", "version": "0.1"}
+    return Audited(**fields | changes)
+
+
+def test_findings_are_kept_beside_a_certificate(tmp_path: Path) -> None:
+    found, other = _audited(left_out=("votes",)), _audited(certificate="cd", epsilon=2.0)
+    assert (found.lower, found.stands, other.stands) == (2.5, True, False)
+    assert "REFUTED" in "".join(audits.sentences(other))
+    assert "votes" in "".join(audits.sentences(found))
+    certificate = tmp_path / "certificate.json"
+    assert audits.beside(certificate, "ab") == ()
+    audits.save(tmp_path / audits.FILE, (found, other))
+    assert audits.load(tmp_path / audits.FILE) == (found, other)
+    assert audits.beside(certificate, "ab") == (found,)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda record: record.update(format=2),
+        lambda record: record["audits"][0].pop("unit"),
+        lambda record: record["audits"][0].update(epsilon="3"),
+        lambda record: record["audits"][0]["findings"][0].update(way="guessing"),
+        lambda record: record["audits"][0]["findings"][0].update(epsilon=True),
+        lambda record: record["audits"][0].update(findings=[]),
+        lambda record: record["audits"][0].update(certificate=7),
+        lambda record: record.update(audits=7),
+    ],
+)
+def test_a_damaged_file_is_refused(tmp_path: Path, change: Any) -> None:
+    path = tmp_path / audits.FILE
+    audits.save(path, (_audited(),))
+    record = json.loads(path.read_text())
+    change(record)
+    path.write_text(json.dumps(record))
+    with pytest.raises(FileError):
+        audits.load(path)
+    path.write_text("{")
+    with pytest.raises(FileError):
+        audits.load(path)
+
+
+def test_how_sure_a_bound_can_be() -> None:
+    """Sixteen right answers of sixteen in both worlds bound mu by no more than the exact rates allow."""
+    scores = np.ones(16)
+    found = estimates.if_gaussian(-scores, scores, delta=1e-5, confidence=0.95)
+    assert found == pytest.approx(gaussian_epsilon(1e-5, 2 * float(ndtri(0.025 ** (1 / 16)))), rel=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", library.METHODS)
+def test_half_of_the_certificate_is_found(name: str) -> None:
+    found = audit(name, noise=4)
+    assert found.epsilon / 2 <= found.lower <= found.epsilon

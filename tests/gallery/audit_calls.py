@@ -1,0 +1,64 @@
+"""Wrong calls of `tacit audit`; none of them spends anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from door_cases import Rewards, open_vault, priced
+from wrong_calls import WrongCall
+
+from tacit.cli import commands
+from tacit.cli.audit import audit as command
+from tacit.measure import audits
+from tacit.privacy.labels import Label
+from tacit.privacy.noise import SecretNoise
+
+
+def nothing_to_audit(folder: Path) -> None:
+    command(commands.Audit())
+
+
+def two_things_to_audit(folder: Path) -> None:
+    command(commands.Audit(run=folder, all=True))
+
+
+def an_audit_of_no_method(folder: Path) -> None:
+    audits.audit("magic")
+
+
+def an_audit_of_three_runs(folder: Path) -> None:
+    command(commands.Audit(methods=("experts",), runs=3))
+
+
+def an_audit_by_nobody(folder: Path) -> None:
+    command(commands.Audit(methods=("experts",), jobs=0))
+
+
+def an_audit_of_what_promises_nothing(folder: Path) -> None:
+    vault = open_vault(folder, [[1.0]], noise=SecretNoise.for_tests(1))
+    run = vault.reserve(priced(vault, noise_multiplier=1.0, steps=1))
+    vault.noisy_sum(run, "sum", Rewards())
+    vault.release(run, 0.0, label=Label((), (), ())).certificate.save(folder / "certificate.json")
+    command(commands.Audit(run=folder))
+
+
+def findings_where_something_is(folder: Path) -> None:
+    command(commands.Audit(methods=("experts",), out=folder))
+
+
+def findings_that_are_torn(folder: Path) -> None:
+    path = folder / audits.FILE
+    path.write_text('{"format": 1, "audi')
+    audits.load(path)
+
+
+AUDIT_CALLS: tuple[WrongCall, ...] = (
+    nothing_to_audit,
+    two_things_to_audit,
+    an_audit_of_no_method,
+    an_audit_of_three_runs,
+    an_audit_by_nobody,
+    an_audit_of_what_promises_nothing,
+    findings_where_something_is,
+    findings_that_are_torn,
+)
