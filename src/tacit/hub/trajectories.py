@@ -46,7 +46,8 @@ def card(release: Release[Synthesizer]) -> str:
 
 {certificate.sentence}
 
-Trajectories: `tacit sample --model . --count 1000 --out data`. Certificate: `tacit certificate verify certificate.json`.
+Trajectories: `tacit sample --model . --count 1000 --out data`.
+Certificate: `tacit certificate verify certificate.json`.
 
 - method: {certificate.method}
 - source: {certificate.source}

@@ -218,6 +218,7 @@ class Plan(plans.Promising):
         population: int,
         longest: int,
         episodes: int = 1,
+        horizon: int | None = None,
         network: Network = "transformer",
         provenance: str | None = None,
         raking: Raking | None = None,
@@ -226,8 +227,9 @@ class Plan(plans.Promising):
 
         Args:
             population: of the unit.
-            longest: public number of steps of the longest episode; fragments are at most so long.
+            longest: public number of steps of the longest episode.
             episodes: public usual number of episodes that one unit owns.
+            horizon: rows of a fragment; None takes at most `longest`.
             network: as of the class.
             provenance: of public trajectories to begin with; None is without pre-training.
             raking: histograms, `Raking.of(spec)` for one.
@@ -237,9 +239,10 @@ class Plan(plans.Promising):
         """
         parts.check("population", population, population >= 1, "a whole number >= 1")
         whole(longest=longest, episodes=episodes)
-        horizon = min(cls.horizon, max(4, longest // 4 * 4))
-        tokens = (4, 2, 1) if network == "unet" else (4,)
-        together = next(count for count in tokens if network != "unet" or horizon // count % 4 == 0)
+        horizon = min(cls.horizon, max(4, longest // 4 * 4)) if horizon is None else horizon
+        whole(horizon=horizon)
+        halved = 4 if network == "unet" else 1
+        together = next((count for count in (4, 2) if horizon % (count * halved) == 0), 1)
         pretraining = None if provenance is None else Pretraining(provenance=provenance, batch=256, learning_rate=2e-3)
         return cls(
             rate=min(1.0, PEOPLE_A_STEP / population),
