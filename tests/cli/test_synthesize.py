@@ -34,7 +34,21 @@ PROMISE = (
     "--delta",
     "1e-4",
 )
-TINY = ("--steps", "4", "--batch", "200", "--width", "8", "--depth", "1", "--rows-per-unit", "2", "--rows", "50")
+TINY = (
+    "--steps",
+    "4",
+    "--batch",
+    "200",
+    "--width",
+    "8",
+    "--depth",
+    "1",
+    "--rows-per-unit",
+    "2",
+    "--no-rake",
+    "--rows",
+    "50",
+)
 
 
 def write_records(path: Path, *, people: int = 12, seed: int = 0) -> None:
