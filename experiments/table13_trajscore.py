@@ -87,7 +87,12 @@ def measured(here: People, way: str, epsilon: float, seed: int, scale: fits.Scal
     else:
         close = fidelity(real, rows)
     told = two_sample(
-        real, rows, real_groups=owners(people.episodes), synthetic_groups=groups(made, rows), seed=seed
+        real,
+        rows,
+        real_groups=owners(people.episodes),
+        synthetic_groups=groups(made, rows),
+        steps=100 if scale.quick else 2_000,
+        seed=seed,
     ).accuracy.value
     some = {name: column[:MEASURED] for name, column in rows.items()}
     found = {"marginal": close.marginal, "correlation": close.correlation, "told_apart": told, **here.errors(some)}

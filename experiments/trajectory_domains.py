@@ -243,7 +243,7 @@ class Patients:
     def judged(self, agent: str, tables: Sequence[Columns], seed: int, scale: Scale) -> list[float]:
         """Discrete CQL, judged on fresh patients."""
         features, network = Scaled(clinic.LOW, clinic.HIGH), Mlp((6, 64, 64, clinic.ACTIONS))
-        learner, steps = CQL(alpha=0.1, gamma=1.0, reward_scale=0.2), 100 if scale.quick else 3_000
+        learner, steps = CQL(alpha=0.1, gamma=0.99, reward_scale=0.2), 100 if scale.quick else 3_000
 
         def policy(table: Columns) -> Any:
             theta = train(learner, network, features, table, steps=steps, seed=seed)
