@@ -13,6 +13,7 @@ from test_synthesize import CANARY, PROMISE, SPEC, write_records
 from tacit import hub
 from tacit.cli import main
 from tacit.data.trajectories import Trajectories
+from tacit.measure import trajscore
 from tacit.measure.report import course_tables, records
 from tacit.methods.synthesis.settings import Pretraining
 from tacit.methods.synthesis.trajectories import plan
@@ -96,7 +97,7 @@ def test_simulated_trajectories_are_compared_in_their_world(tmp_path: Path, monk
     line = ["synthesize", str(tmp_path / "ways"), *promise, "--delta", "1e-4", "--method", "privorl-j", *small]
     with monkeypatch.context() as patch:
         patch.setattr(plan, "Pretraining", functools.partial(Pretraining, steps=21))
-        patch.setattr(course_tables, "train_encoder", functools.partial(course_tables.train_encoder, steps=20))
+        patch.setattr(course_tables, "train_encoder", functools.partial(trajscore.train_encoder, steps=20))
         patch.setattr(records, "picture", lambda *tables, seed: ())
         assert main([*line, *public, "--world", "ring", "--out", str(run)]) == 0
     stored = json.loads((run / "run.json").read_text())["report"]
