@@ -39,7 +39,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.vault import Vault
 
 SOURCES = (*CORE, *DIFFUSION, "experiments/trajectory_ways.py")
-QUICK_PEOPLE, QUICK_SAMPLES, QUICK_POOL = 60, 40, 500
+QUICK_PEOPLE, QUICK_SAMPLES, QUICK_POOL = 60, 100, 500
 """A step, and synthetic trajectories and rows to be weighted, where little is computed."""
 _EPISODES, _SEAMS = "episodes", "seams"
 
