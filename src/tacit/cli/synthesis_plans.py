@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from importlib import import_module
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from tacit.methods import synthesis
 from tacit.methods.synthesis import Plan, Pretraining, Raking, trajectories
 from tacit.methods.synthesis.cut import Cut
 from tacit.methods.synthesis.trajectories.plan import Plan as FragmentPlan
+from tacit.privacy import parts
 from tacit.units import Unit
 
 PRIVORL: Literal["privorl"] = "privorl"
@@ -61,6 +63,8 @@ def planned(command: Synthesize) -> Any:
         FileError: the folder holds no records.
     """
     unit = Unit(command.unit, command.relation, command.population)
+    sensible = math.isfinite(command.epsilon) and command.epsilon > 0
+    parts.check("epsilon", command.epsilon, sensible, "a finite number > 0")
     plan: Any
     match command.method:
         case "privorl":
