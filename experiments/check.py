@@ -48,6 +48,10 @@ EXPERIMENTS = (
     "table12_size",
     "table14_accounting",
     "figure9_learning",
+    "table2_trajectories",
+    "table13_trajscore",
+    "figure8_horizon",
+    "trajectory_audit",
     "audits",
 )
 

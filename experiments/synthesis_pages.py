@@ -16,7 +16,6 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -32,11 +31,13 @@ from experiments import (
     table11_cost,
     table12_size,
     table14_accounting,
+    trajectory_pages,
 )
 from experiments import synthesis_variants as variants
 from experiments import synthesis_ways as ways
-from experiments.dppg_tables import BLANK, NONE, markdown
+from experiments.dppg_tables import NONE, markdown
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
+from experiments.synthesis_cells import SHORT, shown
 from tacit.measure.report.svg import Axis
 from tacit.measure.statistics import bootstrap
 
@@ -60,21 +61,7 @@ WORDS = {
     "non_priv": "no noise, not private",
 }
 TRIVIAL = {"push": "best constant push, nothing learned", "straight": "straight at the goal, nothing learned"}
-SHORT = {"iql": "IQL", "td3_bc": "TD3+BC", "edac": "EDAC"}
 MEASURES = ("marginal", "correlation", "told_apart", "in_wall", "next_position", "next_velocity", "reward_error")
-Values = Callable[..., np.ndarray]
-
-
-def shown(values: Values, *arguments: Any, digits: int = 1, interval: bool = True) -> str:
-    """A cell of a table: blank where something is missing or stale, a dash where nothing is run."""
-    try:
-        found = values(*arguments)
-    except LookupError:
-        return BLANK
-    if not len(found):
-        return NONE
-    one = bootstrap(found)
-    return f"{one.value:.{digits}f}" + (f" [{one.low:.{digits}f}, {one.high:.{digits}f}]" if interval else "")
 
 
 def table1() -> str:
@@ -293,6 +280,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "table11_cost": table11,
     "table12_size": table12,
     "table14_accounting": table14,
+    **trajectory_pages.PAGES,
 }
 
 

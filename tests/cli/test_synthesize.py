@@ -34,7 +34,21 @@ PROMISE = (
     "--delta",
     "1e-4",
 )
-TINY = ("--steps", "4", "--batch", "200", "--width", "8", "--depth", "1", "--rows-per-unit", "2", "--rows", "50")
+TINY = (
+    "--steps",
+    "4",
+    "--batch",
+    "200",
+    "--width",
+    "8",
+    "--depth",
+    "1",
+    "--rows-per-unit",
+    "2",
+    "--no-rake",
+    "--rows",
+    "50",
+)
 
 
 def write_records(path: Path, *, people: int = 12, seed: int = 0) -> None:
@@ -73,7 +87,7 @@ def test_a_dry_run_prints_the_promise_and_reads_no_record(
     out = capsys.readouterr().out
     assert "promises (4, 0.0001)-differential privacy to every patient." in out
     assert "whether any one patient, with all of its records, is in the data or not" in out
-    assert "4 noisy sum(s) over every patient, each patient bounded to norm 1 with 2 row(s) a step" in out
+    assert "4 noisy sum(s) over every patient, each patient bounded to norm 0.05 with 2 row(s) a step" in out
     assert out.endswith("Dry run: no private record was read and nothing was spent.\n")
     assert sorted(tmp_path.rglob("*")) == before
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from typing import Any
 
@@ -15,13 +16,16 @@ from tacit.measure.report import (
     Courses,
     Drawing,
     Plane,
+    Report,
     course_scores,
     drawn_lines,
     drawn_ways,
     lengths_and_returns,
     render,
+    storage,
 )
 from tacit.measure.report.svg import Axis
+from tacit.measure.report.trajectories import TimeLine, Way
 from tacit.measure.sequence_dynamics import SequenceDynamics, sequence_dynamics
 from tacit.measure.sequences import Sequences
 from tacit.measure.trajscore import Closeness, TrajScore
@@ -77,7 +81,14 @@ def test_pictures_distributions_and_errors_are_on_the_page() -> None:
     page = render(dataclasses.replace(full_report(), courses=shown(synthetic, real)))
     section = re.search(r'<section id="courses">.*?</section>', page, re.DOTALL)
     assert section is not None
-    for words in ("Trajectory by trajectory", "marks each seam", "Length", "Return", "Error along a trajectory"):
+    for words in (
+        "Trajectory by trajectory",
+        "marks each seam",
+        "one mark a step",
+        "Length",
+        "Return",
+        "Error along a trajectory",
+    ):
         assert words in section[0]
     assert section[0].count("<figure>") == 3 + 2 + 1
     assert 'class="way-seam"' in section[0]
@@ -88,6 +99,20 @@ def test_without_reference_trajectories_a_private_report_may_show_them() -> None
     assert '<section id="courses">' in page
     assert "filled reference" not in page
     assert '<section id="courses">' not in render(private_report())
+
+
+def test_what_is_shown_comes_back_from_json_with_its_seams_and_gaps() -> None:
+    courses = shown(walks(9, 0), None)
+    report = dataclasses.replace(
+        private_report(),
+        courses=dataclasses.replace(courses, errors=(("one", "synthetic", np.array([0.5, np.nan, 1.0])),)),
+    )
+    stored = json.loads(json.dumps(storage.to_json(report), allow_nan=False))
+    again = storage.from_json(Report, stored, report.certificate)
+    assert render(again) == render(report)
+    assert isinstance(again, Report)
+    assert again.courses is not None
+    assert [type(drawing.trajectories[0]) for drawing in again.courses.drawings] == [Way, TimeLine]
 
 
 @pytest.mark.parametrize("part", ["drawings", "figures", "errors"])

@@ -57,10 +57,17 @@ def maze(command: DataMaze) -> None:
         DataError: there is no such layout, or no step.
         FileError: the folder exists or cannot be written.
     """
-    with progress(f"Simulating {command.steps:,} transitions of the {command.layout} maze"):
-        data = simulate(command.layout, command.steps, seed=command.seed, unit=command.unit)
+    whole = command.episodes is not None
+    what = f"{command.episodes:,} episodes" if whole else f"{command.steps:,} transitions"
+    with progress(f"Simulating {what} of the {command.layout} maze"):
+        data = (
+            simulate(command.layout, command.steps, seed=command.seed, unit=command.unit)
+            if command.episodes is None
+            else _episodes(command.layout, command.episodes, seed=command.seed)
+        )
         data.save(command.out)
-    say(f"Wrote {command.out}: simulated records of the {command.layout} maze, one unit per {command.unit}.")
+    unit = "episode" if whole else command.unit
+    say(f"Wrote {command.out}: simulated records of the {command.layout} maze, one unit per {unit}.")
 
 
 def chain(command: DataChain) -> None:
@@ -121,15 +128,32 @@ def simulate(layout: str, steps: int, *, seed: int, unit: str = "transition") ->
     """
     from tacit.envs.maze import LAYOUTS, collect, spec
 
-    if layout not in LAYOUTS or steps < 1:
-        raise DataError(
-            f"there is no layout {layout!r}" if layout not in LAYOUTS else "there are no steps",
-            where="data maze",
-            expected=f"one of {', '.join(LAYOUTS)}, and at least one step",
-            remedy="choose one of these with --layout, and --steps",
-        )
+    _require_some(layout, steps, "steps")
     columns: dict[str, Any] = collect(LAYOUTS[layout], steps, seed=seed)
     return Trajectories.from_arrays(**columns, unit_ids=f":{unit}", spec=spec(LAYOUTS[layout]), simulated=True)
+
+
+def _episodes(layout: str, episodes: int, *, seed: int) -> Trajectories:
+    """Whole episodes of a maze, each a unit of its own; errors as of `simulate`."""
+    from tacit.envs.goal_episodes import goal_episodes
+    from tacit.envs.maze import LAYOUTS
+
+    _require_some(layout, episodes, "episodes")
+    found = goal_episodes(LAYOUTS[layout], episodes, seed=seed)
+    columns: dict[str, Any] = dict(found.columns)
+    return Trajectories.from_arrays(**columns, unit_ids=":episode", spec=found.spec, simulated=True)
+
+
+def _require_some(layout: str, count: int, what: str) -> None:
+    from tacit.envs.maze import LAYOUTS
+
+    if layout not in LAYOUTS or count < 1:
+        raise DataError(
+            f"there is no layout {layout!r}" if layout not in LAYOUTS else f"there are no {what}",
+            where="data maze",
+            expected=f"one of {', '.join(LAYOUTS)}, and at least one {what.removesuffix('s')}",
+            remedy=f"choose one of these with --layout, and --{what}",
+        )
 
 
 def inspect(command: DataInspect) -> None:

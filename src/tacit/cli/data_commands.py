@@ -17,6 +17,7 @@ class DataMaze:
         out: folder to write, in tacit's own format; it must not exist.
         layout: name of the maze (open, umaze, medium, large, ring, tee, zigzag, comb, rooms).
         steps: how many transitions.
+        episodes: so many whole episodes instead, of 100 to 300 steps each and a unit of its own.
         seed: of the simulation.
         unit: what one protected unit will be.
     """
@@ -24,6 +25,7 @@ class DataMaze:
     out: Path
     layout: str = "umaze"
     steps: int = 1_000_000
+    episodes: int | None = None
     seed: int = 0
     unit: Literal["transition", "episode"] = "transition"
 

@@ -13,12 +13,12 @@ from tacit.cli.console import progress, say
 from tacit.cli.data import simulate
 from tacit.cli.folders import RunFolder, require_free
 from tacit.cli.synthesis_commands import Demo
-from tacit.cli.synthesis_methods import PRIVORL
+from tacit.cli.synthesis_plans import PRIVORL
 from tacit.data.trajectories import Trajectories
 from tacit.envs.maze import LAYOUTS, spec
 from tacit.measure.report import records, tables
 from tacit.measure.report.content import Kind
-from tacit.methods.synthesis import Plan, Raking, Synthesizer
+from tacit.methods.synthesis import Plan, Raking, Synthesizer, fit
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Release
 from tacit.privacy.vault import Vault
@@ -125,7 +125,7 @@ def _release(
         return runs.load(run)
     ledger = Ledger(run.inside("ledger"), plan.unit, epsilon=plan.epsilon, delta=plan.delta)
     with ledger, watch.phase("Training with privacy"):
-        return runs.train(run, plan, Vault(data, ledger), pretrained=None, resume=resume)
+        return runs.train(run, fit, plan, Vault(data, ledger), pretrained=None, resume=resume)
 
 
 def _sections(
@@ -139,7 +139,7 @@ def _sections(
     """Everything that the report shows besides the promise; real rows too, since they are simulated."""
     layout, real, seed = LAYOUTS[LAYOUT], data.columns, command.seed
     with watch.phase("Sampling"):
-        synthetic = runs.publish(run, release, size.rows, seed=seed)
+        synthetic = runs.publish(run, release, size.rows, seed=seed).columns
     rivals, costs = demo_evidence.compared(
         command.compare, release.value.plan, data, size.rows, bins=size.bins, seed=seed
     )

@@ -13,7 +13,7 @@ import numpy as np
 from tacit.cli.console import progress
 from tacit.cli.outcome import Stopwatch
 from tacit.cli.synthesis_commands import Baseline
-from tacit.cli.synthesis_methods import baseline_plan, learner
+from tacit.cli.synthesis_plans import baseline_plan, learner
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.measure.gradient_canaries import GradientScores, leaps

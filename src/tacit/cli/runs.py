@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit import hub
 from tacit.cli.console import progress, say
 from tacit.cli.folders import RunFolder
 from tacit.cli.outcome import CERTIFICATE, REPORT, VERIFY, certify
+from tacit.cli.synthesis_plans import PRIVORL_J
 from tacit.measure.report import Report
+from tacit.measure.sequences import Sequences
 from tacit.methods import synthesis
-from tacit.methods.synthesis.pretraining import Pretrained
+from tacit.methods.synthesis import trajectories
+from tacit.methods.synthesis.trajectories.synthesizer import as_trajectories
 from tacit.privacy.release import Release
 from tacit.privacy.vault import Vault
 
@@ -26,19 +28,18 @@ Value = TypeVar("Value")
 
 def train(
     run: RunFolder,
-    plan: synthesis.Plan,
+    fit: Callable[..., Release[Value]],
+    plan: Any,
     vault: Vault,
     *,
-    pretrained: Pretrained | None,
+    pretrained: Any,
     resume: bool,
     device: str = "cpu",
-) -> Release[synthesis.Synthesizer]:
-    """Fine-tune behind the vault and save the release in the run's folder."""
+) -> Release[Value]:
+    """Fine-tune behind the vault by a method that keeps checkpoints, and save the release in the run's folder."""
     folder = run.inside(CHECKPOINT)
     with progress("Training with privacy") as advance:
-        release = synthesis.fit(
-            plan, vault, pretrained=pretrained, folder=folder, resume=resume, progress=advance, device=device
-        )
+        release = fit(plan, vault, pretrained=pretrained, folder=folder, resume=resume, progress=advance, device=device)
     return keep(run, release)
 
 
@@ -59,27 +60,33 @@ def load(run: RunFolder) -> Release[Any]:
     return hub.load(run.inside(MODEL))
 
 
-def publish(
-    run: RunFolder, release: Release[Any], rows: int, *, seed: int, **sampling: Any
-) -> Mapping[str, NDArray[Any]]:
-    """Write certificate and synthetic dataset into the run's folder, and return the dataset's columns.
+def publish(run: RunFolder, release: Release[Any], count: int, *, seed: int, **sampling: Any) -> Sequences:
+    """Write certificate and synthetic dataset into the run's folder, and return what is in the dataset.
 
     Args:
         run: the folder.
         release: of a synthesizer.
-        rows, seed: how many are sampled, and how.
+        count, seed: how many trajectories are sampled, or else rows, each of which then is a trajectory; and how.
         sampling: what else this synthesizer's `sample` takes.
     """
-    certificate = release.certificate
+    certificate, seams = release.certificate, None
     certify(run, certificate)
-    with progress(f"Sampling {rows:,} rows and writing the dataset"):
-        data = release.value.sample(rows, seed=seed, **sampling)
+    with progress(f"Sampling {count:,} {sampled(release)} and writing the dataset"):
+        if isinstance(release.value, trajectories.Synthesizer):
+            stitched = release.value.sample_trajectories(count, seed=seed, **sampling)
+            data, seams = as_trajectories(stitched, release.value.encoder), stitched.seams
+        else:
+            data = release.value.sample(count, seed=seed, **sampling)
         root = run.inside(DATASETS)
         if not (root / DATASET).exists():
             root.mkdir(exist_ok=True)
             data.to_minari(DATASET, root=root, certificate=certificate.to_json(), description=certificate.sentence)
-    columns: Mapping[str, NDArray[Any]] = data.columns
-    return columns
+    return Sequences.of(data, seams)
+
+
+def sampled(release: Release[Any]) -> str:
+    """What a synthesizer draws."""
+    return "trajectories" if isinstance(release.value, trajectories.Synthesizer) else "rows"
 
 
 def report(release: Release[Any], title: str, sections: Mapping[str, Any]) -> Report:
@@ -94,12 +101,20 @@ def closing(run: RunFolder) -> None:
     say(f"Open     {folder / REPORT}")
     say(f"Verify   tacit certificate verify {folder / CERTIFICATE}")
     say(f"Dataset  {folder / DATASETS / DATASET} (Minari: MINARI_DATASETS_PATH={folder / DATASETS}, id {DATASET})")
-    say(f"More     tacit sample --model {folder / MODEL} --count 1000000 --out ROWS")
+    whole = run.read()["settings"].get("method") == PRIVORL_J
+    more = "10000 --out TRAJECTORIES" if whole else "1000000 --out ROWS"
+    say(f"More     tacit sample --model {folder / MODEL} --count {more}")
 
 
 def size_of(release: Release[Any]) -> tuple[str, str]:
     """How many numbers the release holds, for a report."""
     value = release.value
     if isinstance(value, synthesis.Synthesizer):
-        return "Parameters", f"{sum(int(np.prod(weight.shape)) for weight in value.weights.values()):,}"
-    return "Released numbers", f"{sum(array.size for array in value.arrays().values()):,}"
+        return "Parameters", _size(*value.weights.values())
+    if isinstance(value, trajectories.Synthesizer):
+        return "Parameters", _size(*value.starts.values(), *value.fragments.values())
+    return "Released numbers", _size(*value.arrays().values())
+
+
+def _size(*arrays: Any) -> str:
+    return f"{sum(int(np.prod(array.shape)) for array in arrays):,}"

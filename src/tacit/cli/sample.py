@@ -1,16 +1,17 @@
-"""`tacit sample`: more rows from a released model, at no further cost."""
+"""`tacit sample`: more rows, or whole trajectories, from a released model, at no further cost."""
 
 from __future__ import annotations
 
 from tacit import hub
 from tacit.cli.console import progress, say
 from tacit.cli.outcome import CERTIFICATE
+from tacit.cli.runs import sampled
 from tacit.cli.synthesis_commands import Sample
 from tacit.errors import DataError, FileError
 
 
 def sample(command: Sample) -> None:
-    """Draw rows and write them.
+    """Draw and write.
 
     Raises:
         DataError: no output or two, or a count below 1.
@@ -41,7 +42,7 @@ def sample(command: Sample) -> None:
             remedy=f"did you mean {inside}" if run else "check the path",
         )
     release = hub.load(command.model)
-    if not hasattr(release.value, "sample_columns"):
+    if not hasattr(release.value, "sample"):
         moves = hasattr(release.value, "generate")
         raise FileError(
             f"the release is a {'simulator of movement' if moves else 'policy'}, and rows come from a synthesizer",
@@ -49,7 +50,7 @@ def sample(command: Sample) -> None:
             expected="the model of a run of `tacit demo` or `tacit synthesize`",
             remedy="draw days with `tacit generate`" if moves else "play the policy with `tacit play`",
         )
-    with progress(f"Sampling {command.count:,} rows"):
+    with progress(f"Sampling {command.count:,} {sampled(release)}"):
         data = release.value.sample(command.count, seed=command.seed)
     if command.out is not None:
         data.save(command.out)

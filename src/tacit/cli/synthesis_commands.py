@@ -12,8 +12,10 @@ from tacit.units import Relation
 
 Baseline = Literal["mst", "aim", "pgm", "privsyn", "pate-gan"]
 """Methods that learn from private records alone, to compare with."""
-SynthesisMethod = Literal["privorl", "mst", "aim", "pgm", "privsyn", "pate-gan", "pre-pate-gan"]
+SynthesisMethod = Literal["privorl", "privorl-j", "mst", "aim", "pgm", "privsyn", "pate-gan", "pre-pate-gan"]
 """Methods of `tacit synthesize`."""
+FragmentNetwork = Literal["transformer", "unet", "autoregressive"]
+"""Networks of `tacit synthesize --method privorl-j`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +43,10 @@ class Demo:
 
 @dataclass(frozen=True, kw_only=True)
 class Synthesize:
-    """Learn a synthesizer of transitions with differential privacy, and write a synthetic dataset and its certificate.
+    """Learn a synthesizer with differential privacy, and write a synthetic dataset and its certificate.
+
+    The rows of `--method privorl` are single steps. Where a unit owns several records (a patient, an episode), many of
+    them enter a noisy gradient at once, and noisy histograms weight the rows. Whole trajectories come from `privorl-j`.
 
     Args:
         data: folder of the private records (`tacit data import` writes one).
@@ -51,7 +56,8 @@ class Synthesize:
         population: how many units there could be, as the public knows; never counted from the data.
         epsilon: the promise to every unit.
         delta: its slack; it must be below 1 / population.
-        method: "privorl" (a diffusion model), or to compare with: "mst", "aim" and "pgm" (graphical models of noisy
+        method: "privorl" (a diffusion model of single steps), "privorl-j" (one of whole trajectories), or to compare
+            with: "mst", "aim" and "pgm" (graphical models of noisy
             marginals), "privsyn" (noisy marginals, gradually adapted), "pate-gan" and "pre-pate-gan" (a generator that
             learns from noisy votes of teachers; the latter begins with public records).
         ledger: file of the budget of these records; by default beside the data folder (DATA.ledger).
@@ -64,21 +70,32 @@ class Synthesize:
             certificate.
         public_is_apart: why nobody is on both sides, though more single rows coincide than chance explains; it is
             printed in the certificate and noted in the ledger. Several in a row are refused all the same.
-        paper: PrivORL's published settings, with six million parameters and many steps (for an accelerator), not ours.
+        paper: the published settings of privorl or privorl-j, with millions of parameters (for an accelerator), not
+            ours.
         steps: number of noisy gradients, or of batches of noisy votes.
         batch: expected number of units in a noisy gradient.
         clip: bound on the norm of a unit's gradient.
         rows_per_unit: rows of one unit in a noisy gradient.
         noise_draws: diffusion noise draws averaged for each row.
-        rake: also release noisy histograms of the rows, within the same promise, and weight sampled rows to agree with
-            them; with --public, their bins are cut by the public records.
+        rake: also release noisy histograms of the rows, within the same promise, and weight what is sampled to agree
+            with them; with --public, their bins are cut by the public records. Where a unit owns several records this
+            is done anyway.
+        no_rake: leave these histograms out.
+        network: of fragments, for privorl-j: a transformer, a temporal U-Net, or one that draws row by row.
+        horizon: rows of a fragment, for privorl-j; trajectories are stitched from fragments.
+        fragments_per_unit: fragments of one unit in a noisy gradient, for privorl-j.
+        longest: steps of the longest episode, as the public knows, for privorl-j; longer ones are cut off.
+        episodes_per_unit: how many episodes a unit usually owns, as the public knows, for privorl-j.
         width: width of the network.
         depth: depth of the network.
         learning_rate: of Adam on the noisy gradients.
         bins: bins of a column, for the methods of marginals.
         teachers: how many there are, for the methods of votes.
         device: where the diffusion model is trained and sampled: cpu, or an accelerator such as cuda.
-        rows: how many synthetic transitions to write.
+        rows: how many synthetic transitions to write; 100,000 by default.
+        trajectories: how many synthetic trajectories to write, for privorl-j; 1,000 by default.
+        world: the simulator that the records are of, a maze (umaze, medium ...) or "clinic": the report draws what was
+            synthesized in it, and compares it with its steps.
         holdout: folder of records of the same kind that nothing is learned from, to see whether records were copied.
         nonprivate_diagnostics: also compute closeness to the records WITHOUT privacy for the curator, under
             OUT/private/.
@@ -109,13 +126,21 @@ class Synthesize:
     rows_per_unit: int | None = None
     noise_draws: int | None = None
     rake: bool = False
+    no_rake: bool = False
+    network: FragmentNetwork | None = None
+    horizon: int | None = None
+    fragments_per_unit: int | None = None
+    longest: int | None = None
+    episodes_per_unit: int | None = None
     width: int | None = None
     depth: int | None = None
     learning_rate: float | None = None
     bins: int | None = None
     teachers: int | None = None
     device: str = "cpu"
-    rows: int = 100_000
+    rows: int | None = None
+    trajectories: int | None = None
+    world: str | None = None
     holdout: Path | None = None
     nonprivate_diagnostics: bool = False
     seed: int = 0
@@ -130,11 +155,11 @@ class Synthesize:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """Draw more synthetic transitions from a released model; this costs no privacy.
+    """Draw more synthetic transitions or trajectories from a released model; this costs no privacy.
 
     Args:
         model: folder of the model (RUN/model).
-        count: how many transitions.
+        count: how many transitions, or trajectories of a model of these.
         seed: of the sampling.
         out: folder to write, in tacit's own format; it must not exist.
         minari: write a Minari dataset of this id instead (name-v0).

@@ -12,15 +12,20 @@ import numpy as np
 from tacit.cli.budget import require_unit
 from tacit.cli.console import progress
 from tacit.cli.synthesis_commands import Synthesize
+from tacit.cli.synthesis_plans import DIFFUSED, PRIVORL_J
 from tacit.data import overlap
 from tacit.data.spec import Discrete, PublicSpec
 from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
+from tacit.envs import clinic, maze
+from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import DataError
 from tacit.methods.synthesis import Encoder
 from tacit.privacy.vault import Vault
 
 Option = Literal["public", "holdout"]
+CLINIC = "clinic"
+"""The one world that is no maze."""
 OVERLAP = "overlap of public and private rows"
 """Why the curator looks at the records before a public pre-training, as the ledger has it."""
 
@@ -39,12 +44,20 @@ def require_there(command: Synthesize) -> None:
 
     Raises:
         DataError: the public or other records are the private ones or of other fields, the units are not those whose
-            ids the records have, the bounds do not say how large a step is, or there is nothing that other records
-            would be compared for.
+            ids the records have or own no episodes where whole ones are learned, the bounds do not say how large a
+            step is or are not those of --world, or there is nothing that other records would be compared for.
         FileError: a folder holds no records.
     """
-    spec, simulated, _ = read_spec(command.data)
+    spec, simulated, kind = read_spec(command.data)
     require_unit(command)
+    _require_world(command, spec)
+    if command.method == PRIVORL_J and kind == "transition":
+        raise DataError(
+            "privorl-j learns whole trajectories, and every row of these records is a unit of its own",
+            where=str(command.data),
+            expected="records whose units own whole episodes, such as an episode or a patient",
+            remedy="import them again with such a unit, or take --method privorl for single rows",
+        )
     if command.holdout is not None and not (simulated or command.nonprivate_diagnostics):
         raise DataError(
             "distances to private records are not differentially private",
@@ -54,7 +67,7 @@ def require_there(command: Synthesize) -> None:
         )
     for option in get_args(Option):
         _place(command, spec, option)
-    if command.method == "privorl" and command.public is None:
+    if command.method in DIFFUSED and command.public is None:
         Encoder.from_bounds(spec)
 
 
@@ -62,10 +75,13 @@ def opened(command: Synthesize) -> Sources:
     """The records; whatever else is wrong with them is found here, and nothing is spent.
 
     Raises:
+        DataError: no row says where an episode ends, and the method needs whole ones.
         FileError: a file of a folder is damaged.
     """
     with progress("Opening the records"):
         data = Trajectories.open(command.data)
+        if command.method == PRIVORL_J:
+            data.require_ends()
         return Sources(data, others(command, data.spec, "public"), others(command, data.spec, "holdout"))
 
 
@@ -108,6 +124,32 @@ def others(command: Synthesize, spec: PublicSpec, option: Option) -> Trajectorie
     """
     path = _place(command, spec, option)
     return None if path is None else Trajectories.open(path)
+
+
+def _require_world(command: Synthesize, spec: PublicSpec) -> None:
+    """Refuse a world that is unknown, or that has other bounds than the records.
+
+    Raises:
+        DataError: it is one of these.
+    """
+    name = command.world
+    if name is None:
+        return
+    if name != CLINIC and name not in LAYOUTS:
+        raise DataError(
+            f"there is no world {name!r}",
+            where="--world",
+            expected=f"one of {', '.join((*LAYOUTS, CLINIC))}",
+            remedy="choose one of these, or leave --world out",
+        )
+    known = clinic.spec() if name == CLINIC else maze.spec(LAYOUTS[name])
+    if (known.observation, known.action) != (spec.observation, spec.action):
+        raise DataError(
+            f"the records have other bounds than {name}",
+            where="--world",
+            expected="the simulator that the records are of",
+            remedy="choose another world, or leave --world out",
+        )
 
 
 def _place(command: Synthesize, spec: PublicSpec, option: Option) -> Path | None:

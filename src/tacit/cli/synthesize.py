@@ -13,8 +13,11 @@ from tacit.cli.budget import open_ledger
 from tacit.cli.console import complain, progress, say
 from tacit.cli.folders import RunFolder, require_free
 from tacit.cli.synthesis_commands import Synthesize
-from tacit.cli.synthesis_methods import PRIVORL, fitted, planned, require_sound
+from tacit.cli.synthesis_methods import fitted, require_sound, wanted
+from tacit.cli.synthesis_plans import DIFFUSED, planned
+from tacit.cli.synthesis_sections import sections
 from tacit.cli.synthesis_sources import Sources, opened, require_apart, require_there
+from tacit.measure.sequences import Sequences
 from tacit.privacy.release import Release
 from tacit.privacy.vault import Vault
 from tacit.units import Unit
@@ -89,33 +92,16 @@ def _produce(command: Synthesize, plan: Any, sources: Sources, run: RunFolder) -
                     release = fitted(command, plan, vault, sources.public, run, watch)
             rows = _rows(command, release, run, watch)
             if looks:
-                _look(command, vault, rows, sources, run)
+                _look(command, vault, rows.columns, sources, run)
     with progress("Measuring and writing the report"):
-        outcome.finish(run, runs.report(release, run.path.name, _sections(command, release, rows, sources, watch)))
+        outcome.finish(run, runs.report(release, run.path.name, sections(command, release, rows, sources, watch)))
     runs.closing(run)
 
 
-def _rows(command: Synthesize, release: Release[Any], run: RunFolder, watch: outcome.Stopwatch) -> Columns:
-    sampling = {"device": command.device} if command.method == PRIVORL else {}
+def _rows(command: Synthesize, release: Release[Any], run: RunFolder, watch: outcome.Stopwatch) -> Sequences:
+    sampling = {"device": command.device} if command.method in DIFFUSED else {}
     with watch.phase("Sampling"):
-        return runs.publish(run, release, command.rows, seed=command.seed, **sampling)
-
-
-def _sections(
-    command: Synthesize, release: Release[Any], rows: Columns, sources: Sources, watch: outcome.Stopwatch
-) -> dict[str, Any]:
-    """What the report shows besides the promise: private records are never compared with, only simulated ones."""
-    from tacit.measure.report import records, tables
-
-    data, size = sources.data, runs.size_of(release)
-    if not data.simulated:
-        return {**tables.sections(data.spec, rows, None, seed=command.seed), "costs": (size,)}
-    found = tables.sections(data.spec, rows, data.columns, seed=command.seed)
-    found["embedding"] = records.picture(data.columns, rows, seed=command.seed)
-    if sources.holdout is not None:
-        found["nearest"] = records.nearest(rows, data.columns, sources.holdout.columns, seed=command.seed)
-    cost = records.cost(command.method, "synthetic", watch.phases, watch.memory())
-    return {**found, "synthesizers": (cost,), "costs": (size, *watch.costs())}
+        return runs.publish(run, release, wanted(command), seed=command.seed, **sampling)
 
 
 def _look(command: Synthesize, vault: Vault, rows: Columns, sources: Sources, run: RunFolder) -> None:

@@ -1,9 +1,10 @@
 """Save and load releases: safetensors, JSON, the certificate and a card; never pickle.
 
-Five kinds of release have a folder: a synthesizer (`tacit.synthesis`), one of its baselines
-(`tacit.methods.synthesis.baselines`), a policy that people taught (`tacit.policy_gradient`), one that experts taught
-(`tacit.experts`) and a simulator of movement (`tacit.methods.imitation`). Beside them there are folders of the experts'
-own policies, one file each (`save_experts`, `load_experts`), which are no release.
+Six kinds of release have a folder: a synthesizer of transitions (`tacit.synthesis`), one of trajectories
+(`tacit.methods.synthesis.trajectories`), a baseline of the former (`tacit.methods.synthesis.baselines`), a policy that
+people taught (`tacit.policy_gradient`), one that experts taught (`tacit.experts`) and a simulator of movement
+(`tacit.methods.imitation`). Beside them there are folders of the experts' own policies, one file each (`save_experts`,
+`load_experts`), which are no release.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ _LARGEST_CONFIG = 1_000_000
 _COMMON = frozenset({"kind", "plan", "sha256"})
 _KINDS = {
     "synthesis": ("tacit.methods.synthesis.synthesizer.Synthesizer",),
+    "trajectories": ("tacit.methods.synthesis.trajectories.synthesizer.Synthesizer",),
     "baselines": (
         "tacit.methods.synthesis.baselines.released.TableSynthesizer",
         "tacit.methods.synthesis.baselines.pate_gan.GanSynthesizer",

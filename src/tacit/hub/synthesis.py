@@ -1,4 +1,4 @@
-"""How a released synthesizer is written: its network's weights and its encoder."""
+"""How a released synthesizer of transitions is written: its network's weights, its encoder, its histograms."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.synthesizer import Synthesizer
 from tacit.privacy.release import Release
 
@@ -20,10 +22,7 @@ HISTOGRAMS, SUMS = "raking.histograms", "raking.sums"
 
 def pack(value: Synthesizer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The configuration's own fields; the weights, and the histograms if there are any."""
-    arrays = {name: part.numpy() for name, part in value.weights.items()}
-    if value.histograms is not None:
-        arrays |= {HISTOGRAMS: value.histograms, SUMS: np.array([value.sums])}
-    return {"encoder": value.encoder.to_json()}, arrays
+    return {"encoder": value.encoder.to_json()}, arrays_of(value.weights) | raked(value.histograms, value.sums)
 
 
 def unpack(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Synthesizer:
@@ -32,18 +31,49 @@ def unpack(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Synt
     Raises:
         ValueError: the weights are those of another network, or the histograms those of another plan.
     """
-    plan, histograms = Plan.from_json(config["plan"]), weights.get(HISTOGRAMS)
-    sums = int(weights.get(SUMS, np.zeros(1))[0])
-    tensors = {name: torch.from_numpy(part) for name, part in weights.items() if name not in (HISTOGRAMS, SUMS)}
-    value = Synthesizer(plan, Encoder.from_json(config["encoder"]), tensors, histograms, sums)
-    shapes = {name: part.shape for name, part in value.network().named_parameters()}
-    if shapes != {name: part.shape for name, part in tensors.items()}:
-        raise ValueError("weights of another network")
-    if histograms is not None:
-        raking = plan.raking
-        if raking is None or histograms.shape != (sum(raking.sizes),) or not 1 <= sums <= raking.steps:
-            raise ValueError("histograms of another plan")
+    plan = Plan.from_json(config["plan"])
+    tensors = tensors_of({name: part for name, part in weights.items() if name not in (HISTOGRAMS, SUMS)})
+    value = Synthesizer(plan, Encoder.from_json(config["encoder"]), tensors, *unraked(plan.raking, weights))
+    require_shapes(value.network(), tensors)
     return value
+
+
+def arrays_of(tensors: Mapping[str, Tensor], part: str = "") -> dict[str, np.ndarray]:
+    """Weights by name, with the name of the part that they belong to before it."""
+    return {f"{part}{name}": tensor.numpy() for name, tensor in tensors.items()}
+
+
+def tensors_of(arrays: Mapping[str, np.ndarray], part: str = "") -> dict[str, Tensor]:
+    """The weights of one part, as `arrays_of` names them."""
+    own = {name: array for name, array in arrays.items() if name.startswith(part)}
+    return {name.removeprefix(part): torch.from_numpy(array) for name, array in own.items()}
+
+
+def require_shapes(network: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Raise a ValueError unless these are the weights of such a network."""
+    if {name: part.shape for name, part in network.named_parameters()} != {
+        k: part.shape for k, part in tensors.items()
+    }:
+        raise ValueError("weights of another network")
+
+
+def raked(histograms: np.ndarray | None, sums: int) -> dict[str, np.ndarray]:
+    """Released histograms as arrays, if there are any."""
+    return {} if histograms is None else {HISTOGRAMS: histograms, SUMS: np.array([sums])}
+
+
+def unraked(raking: Raking | None, arrays: Mapping[str, np.ndarray]) -> tuple[np.ndarray | None, int]:
+    """The histograms that `raked` wrote, and of how many sums they are the mean.
+
+    Raises:
+        ValueError: they are those of another plan.
+    """
+    histograms, sums = arrays.get(HISTOGRAMS), int(arrays.get(SUMS, np.zeros(1))[0])
+    if histograms is not None and (
+        raking is None or histograms.shape != (sum(raking.sizes),) or not 1 <= sums <= raking.steps
+    ):
+        raise ValueError("histograms of another plan")
+    return histograms, sums
 
 
 def card(release: Release[Synthesizer]) -> str:

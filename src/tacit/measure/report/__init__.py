@@ -7,13 +7,11 @@ inputs; `render` turns any of them into the page.
 from tacit.measure.report.content import (
     Correlation,
     Curve,
-    Histogram,
     Map,
     Points,
     Report,
     Return,
     Score,
-    histogram,
 )
 from tacit.measure.report.courses import (
     Courses,
@@ -27,6 +25,7 @@ from tacit.measure.report.courses import (
 from tacit.measure.report.evaluation import EvaluationReport
 from tacit.measure.report.evidence import Attack, Audit, Caught, Cost, Nearest
 from tacit.measure.report.experts import Consensus, ExpertsReport, Played, Votes
+from tacit.measure.report.histograms import Histogram, histogram
 from tacit.measure.report.learning import Learning, Outcome, PolicyReport
 from tacit.measure.report.movement import MovementReport, Picture, picture
 from tacit.measure.report.page import render

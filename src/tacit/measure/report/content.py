@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DataError
-from tacit.measure.fidelity import kolmogorov_smirnov
 from tacit.measure.report.courses import Courses
 from tacit.measure.report.evidence import Attack, Audit, Cost, Nearest
+from tacit.measure.report.histograms import Histogram
 
 Array = NDArray[np.float64]
 Reference = Literal["simulated", "public"]
@@ -43,27 +43,6 @@ class Map:
     origin: float
     goal: tuple[float, float] | None
     panels: tuple[Points, ...]
-
-
-@dataclass(frozen=True)
-class Histogram:
-    """One column's distribution.
-
-    Attributes:
-        column: its name ("x velocity").
-        unit: its unit ("m/s"), or "" if it has none.
-        edges: [B + 1] bin edges, from public bounds.
-        synthetic: [B] shares of the synthetic rows.
-        reference: [B] shares of the reference rows, or None.
-        similarity: 1 - KS of the column, or None.
-    """
-
-    column: str
-    unit: str
-    edges: Array
-    synthetic: Array
-    reference: Array | None = None
-    similarity: float | None = None
 
 
 @dataclass(frozen=True)
@@ -206,25 +185,3 @@ class Report:
                 expected="reference='simulated' or 'public' whenever real rows or values computed from them appear",
                 remedy="leave them out: comparisons with private rows are not differentially private",
             )
-
-
-def histogram(
-    column: str,
-    unit: str,
-    bounds: tuple[float, float],
-    synthetic: Array,
-    reference: Array | None = None,
-    *,
-    bins: int = 40,
-) -> Histogram:
-    """A `Histogram` of rows [T] (and reference rows [R]) over equal bins inside public bounds."""
-    edges = np.linspace(*bounds, bins + 1)
-
-    def shares(values: Array) -> Array:
-        counts, _ = np.histogram(np.clip(values, *bounds), bins=edges)
-        return counts / max(1, len(values))
-
-    if reference is None:
-        return Histogram(column, unit, edges, shares(synthetic))
-    similarity = 1.0 - kolmogorov_smirnov(np.asarray(reference, np.float32), np.asarray(synthetic, np.float32))
-    return Histogram(column, unit, edges, shares(synthetic), shares(reference), similarity)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.measure.report.histograms import Histogram, histogram
 from tacit.measure.report.svg import Axis
 from tacit.measure.report.trajectories import TimeLine, Way, time_lines_of, ways_of
 from tacit.measure.sequences import Sequences, ways
 
 if TYPE_CHECKING:
-    from tacit.measure.report.content import Histogram, Score
+    from tacit.measure.report.content import Score
     from tacit.measure.sequence_dynamics import SequenceDynamics
     from tacit.measure.trajscore import TrajScore
 
@@ -95,8 +96,6 @@ def lengths_and_returns(
         longest: public number of steps of the longest trajectory.
         returns: public range of the sum of rewards.
     """
-    from tacit.measure.report.content import histogram
-
     own, other = ways(synthetic), None if reference is None else ways(reference)
     return tuple(
         histogram(name, unit, bounds, getattr(own, field), None if other is None else getattr(other, field))

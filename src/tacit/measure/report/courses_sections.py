@@ -35,6 +35,7 @@ def courses(shown: Courses | None, reference: str) -> dict[str, Any]:
         "courses": {
             "pictures": pictures,
             "seams": any(len(way.seams) for drawing in shown.drawings for way in drawing.trajectories),
+            "lines": any(isinstance(one, TimeLine) for drawing in shown.drawings for one in drawing.trajectories),
             "figures": [marginal(figure, "trajectories") for figure in shown.figures],
             "legend": legend,
             "errors": _errors(shown, style),

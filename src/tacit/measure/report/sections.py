@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from tacit.measure.report.charts import Line, heat_map, histogram_chart, interval_chart, line_chart, map_chart
-from tacit.measure.report.content import Histogram, Kind, Report, Score
+from tacit.measure.report.content import Kind, Report, Score
+from tacit.measure.report.histograms import Histogram
 from tacit.measure.report.svg import number, span
 
 NAMES = {"simulated": "Protected rows (simulated)", "public": "Public rows", None: ""}

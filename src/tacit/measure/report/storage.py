@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -53,20 +55,20 @@ def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, np.ndarray):
-        return value.tolist()
+        return _plain(value.tolist())
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value
+    plain = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(plain, float) and math.isnan(plain) else plain  # JSON has no such number
 
 
 def _built(kind: Any, value: Any) -> Any:
     """The value of a field of this type."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        inner = [argument for argument in arguments if argument is not NoneType]
-        return None if value is None else _built(inner[0], value)
+        return _one_of([argument for argument in arguments if argument is not NoneType], value)
     if origin is np.ndarray:
-        return np.asarray(value, dtype=np.float64)
+        return np.asarray(value, dtype=get_args(arguments[1])[0])  # None is not a number, as it was
     if origin is tuple:
         if not isinstance(value, list):
             raise TypeError
@@ -86,3 +88,13 @@ def _built(kind: Any, value: Any) -> Any:
     if type(value) is not kind:
         raise TypeError
     return value
+
+
+def _one_of(kinds: Sequence[Any], value: Any) -> Any:
+    """The value as the first of these types that it fits."""
+    if value is None:
+        return None
+    for kind in kinds[:-1]:
+        with contextlib.suppress(TypeError, ValueError):
+            return _built(kind, value)
+    return _built(kinds[-1], value)

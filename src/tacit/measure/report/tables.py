@@ -13,7 +13,8 @@ from tacit.envs.evaluation import Policies
 from tacit.measure.controls import independent_columns, uniform_table
 from tacit.measure.dynamics import Dynamics, dynamics
 from tacit.measure.fidelity import ceiling, correlations, fidelity, flatten
-from tacit.measure.report.content import Correlation, Curve, Histogram, Kind, Map, Points, Return, Score, histogram
+from tacit.measure.report.content import Correlation, Curve, Kind, Map, Points, Return, Score
+from tacit.measure.report.histograms import Histogram, histogram
 from tacit.measure.utility import Starts, evaluate, interval
 
 if TYPE_CHECKING:

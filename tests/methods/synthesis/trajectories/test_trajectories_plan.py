@@ -8,6 +8,7 @@ from trajectory_cases import PEOPLE, small
 from tacit.errors import PlanError
 from tacit.methods.synthesis.settings import Curiosity, Pretraining
 from tacit.methods.synthesis.trajectories import Plan
+from tacit.methods.synthesis.trajectories.plan import Network
 from tacit.privacy import plan as plans
 
 
@@ -60,3 +61,15 @@ def test_the_papers_sizes() -> None:
     assert plan.rate * 10_000 == pytest.approx(32)
     with pytest.raises(PlanError):
         Plan.paper(population=31)
+
+
+@pytest.mark.parametrize("network", ["transformer", "unet", "autoregressive"])
+@pytest.mark.parametrize("longest", [1, 5, 24, 30, 300])
+def test_settings_for_people_fit_every_length_and_network(network: Network, longest: int) -> None:
+    plan = Plan.for_people(population=10_000, longest=longest, network=network, episodes=3, provenance="simulated")
+    assert plan.horizon <= max(4, longest)
+    assert plan.rate * 10_000 == pytest.approx(4_000)
+    assert plan.start_rows == min(128, 3 * longest)
+    assert Plan.for_people(population=500, longest=longest).rate == 1.0
+    with pytest.raises(PlanError, match="episodes"):
+        Plan.for_people(population=500, longest=longest, episodes=0)

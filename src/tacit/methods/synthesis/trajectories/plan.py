@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
+from tacit.methods.synthesis.plan import PEOPLE_A_STEP
 from tacit.methods.synthesis.plan_fields import reading, restored
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import (
@@ -30,6 +31,9 @@ Tokens = Literal["rows", "components"]
 
 FRAGMENTS, STARTS = "fragments", "starts"
 """Names of the plan's two parts."""
+
+MOST_START_ROWS = 128
+"""Among so many of a person's first rows `Plan.for_people` looks for the beginnings of episodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +58,8 @@ class Plan(plans.Promising):
         noise_draws: noise multiplicity K: (sigma, eps) pairs a fragment, averaged before the clip.
         start_rows: among how many of a unit's first rows its episodes' first ones are looked for; 1 is the first
             episode's alone.
+        episodes_per_unit: public usual number of episodes that one unit owns: with more than one, weighted
+            trajectories are taken for parts of people's records rather than for all of one's.
         longest: public number of steps after which a sampled trajectory is cut off.
         network: `transformer` or `unet` (PrivORL-j-U), which denoise fragments, or `autoregressive` (the baseline
             DP-Transformer), which draws a fragment row by row.
@@ -91,6 +97,7 @@ class Plan(plans.Promising):
     horizon: int = 32
     noise_draws: int = 1
     start_rows: int = 1
+    episodes_per_unit: int = 1
     longest: int = 1_000
     network: Network = "transformer"
     tokens: Tokens = "rows"
@@ -127,7 +134,7 @@ class Plan(plans.Promising):
         whole(horizon=self.horizon, longest=self.longest, noise_draws=self.noise_draws, start_rows=self.start_rows)
         whole(rows_per_token=self.rows_per_token, width=self.width, depth=self.depth, heads=self.heads)
         whole(start_width=self.start_width, start_depth=self.start_depth, mixture=self.mixture)
-        whole(ema_every=self.ema_every)
+        whole(ema_every=self.ema_every, episodes_per_unit=self.episodes_per_unit)
         self.parts()
         parts.check("network", self.network, self.network in get_args(Network), " or ".join(get_args(Network)))
         parts.check("tokens", self.tokens, self.tokens in get_args(Tokens), " or ".join(get_args(Tokens)))
@@ -202,6 +209,52 @@ class Plan(plans.Promising):
             ema=0.995,
             sampler=dataclasses.replace(Sampler.paper(), steps=100),
             pretraining=pretraining,
+        )
+
+    @classmethod
+    def for_people(
+        cls,
+        *,
+        population: int,
+        longest: int,
+        episodes: int = 1,
+        horizon: int | None = None,
+        network: Network = "transformer",
+        provenance: str | None = None,
+        raking: Raking | None = None,
+    ) -> Plan:
+        """Settings for thousands of people: this is the place where those of tacit's own runs are chosen.
+
+        Args:
+            population: of the unit.
+            longest: public number of steps of the longest episode.
+            episodes: public usual number of episodes that one unit owns.
+            horizon: rows of a fragment; None takes at most `longest`.
+            network: as of the class.
+            provenance: of public trajectories to begin with; None is without pre-training.
+            raking: histograms, `Raking.of(spec)` for one.
+
+        Raises:
+            PlanError: a value is out of range.
+        """
+        parts.check("population", population, population >= 1, "a whole number >= 1")
+        whole(longest=longest, episodes=episodes)
+        horizon = min(cls.horizon, max(4, longest // 4 * 4)) if horizon is None else horizon
+        whole(horizon=horizon)
+        halved = 4 if network == "unet" else 1
+        together = next((count for count in (4, 2) if horizon % (count * halved) == 0), 1)
+        pretraining = None if provenance is None else Pretraining(provenance=provenance, batch=256, learning_rate=2e-3)
+        return cls(
+            rate=min(1.0, PEOPLE_A_STEP / population),
+            horizon=horizon,
+            rows_per_token=1 if network == "autoregressive" else together,
+            start_rows=1 if episodes == 1 else min(MOST_START_ROWS, episodes * longest),
+            episodes_per_unit=episodes,
+            longest=longest,
+            network=network,
+            learning_rate=cls.learning_rate if pretraining is None else 5e-3,
+            pretraining=pretraining,
+            raking=raking,
         )
 
     def parts(self) -> tuple[PoissonSum, ...]:

@@ -85,7 +85,8 @@ class Synthesizer:
             return self._stitched(count, 0, sampler, generator, where)
         assert self.plan.unit is not None
         found = self._stitched(2 * count, raking.pool, sampler, generator, where)
-        weights = weights_of(raking, self.histograms, self.plan.parts()[-1], self.plan.unit, found, sums=self.sums)
+        part, several = self.plan.parts()[-1], self.plan.episodes_per_unit > 1
+        weights = weights_of(raking, self.histograms, part, self.plan.unit, found, sums=self.sums, several=several)
         return picked(found, resampled(weights, count, np.random.default_rng(seed)))
 
     def _stitched(

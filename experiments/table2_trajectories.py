@@ -1,0 +1,160 @@
+"""Table II of PrivORL with a guarantee for whole people: agents trained on what was synthesized, judged in the task.
+
+    python -m experiments.table2_trajectories             # all cells, those that matter most first; resumable
+    python -m experiments.table2_trajectories --domains clinic --ways real tacit_j raked      # a part
+    python -m experiments.table2_trajectories --quick     # small, one seed; under runs/quick/
+    python -m experiments.check table2_trajectories
+    python -m experiments.synthesis_pages table2_trajectories
+
+Unit: a person with all episodes, 10,000 of them (2,000 in `umaze_2000`), delta 1e-6. `tacit_j` synthesizes whole
+trajectories, `raked` transitions only; an agent sees rows in either case. Three seeds, each with people, networks,
+noise, agent and starts of its own; the last policy is judged. Interquartile means, with bootstrap intervals over seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from experiments import synthesis_fits as fits
+from experiments import trajectory_ways as ways
+from experiments.check import Figure
+from experiments.store import Store
+from experiments.synthesis_returns import folder
+from experiments.trajectory_domains import DOMAINS
+from tacit.measure.statistics import Estimate, apart, bootstrap, ratio
+
+NAME = "table2_trajectories"
+SEEDS, EPSILONS, FEWER = (0, 1, 2), (10.0, 1.0), "umaze_2000"
+OWN, TRANSITIONS, RIVALS = "tacit_j", "raked", ("dp_transformer", "unet")
+NAMES = ("real", TRANSITIONS, OWN, *RIVALS, "raking_alone")
+WORDS = "Plan.for_people of trajectories and of transitions; agents of experiments.synthesis_agents"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One agent on one table."""
+
+    domain: str
+    agent: str
+    way: str
+    epsilon: float
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """In the result file."""
+        return f"{self.domain}/{self.agent}/{self.way}/{self.epsilon:g}/{self.seed}"
+
+
+def tables(domain: str) -> list[tuple[str, float]]:
+    """The ways of a domain with their epsilons, 0 where nothing is promised."""
+    names = ("real", TRANSITIONS, OWN) if domain == FEWER else NAMES
+    epsilons = EPSILONS[:1] if domain == FEWER else EPSILONS
+    return [(way, epsilon) for way in names for epsilon in (epsilons if ways.WAYS[way].private else (0.0,))]
+
+
+def cells() -> list[Cell]:
+    """All of them, a seed of all domains after the other."""
+    return [
+        Cell(domain, agent, way, epsilon, seed)
+        for seed in SEEDS
+        for domain, here in DOMAINS.items()
+        for agent in here.agents
+        for way, epsilon in tables(domain)
+    ]
+
+
+def sources(key: str) -> tuple[str, ...]:
+    """Globs of the code that a cell depends on: its domain, its way to a table and its agent."""
+    domain, agent, way, *_ = key.split("/")
+    here = DOMAINS[domain]
+    return (*here.sources, *here.judges(agent), *ways.WAYS[way].sources)
+
+
+def store(*, quick: bool = False) -> Store:
+    """The result file."""
+    return Store(folder(quick=quick) / f"{NAME}.json", sources, hyperparameters=WORDS)
+
+
+def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale) -> None:
+    """Put the cells that are missing or stale: the agents of one domain, seed and kind learn together."""
+    stacks: dict[tuple[str, int, str], list[Cell]] = {}
+    for cell in wanted:
+        if not results.has(cell.key):
+            stacks.setdefault((cell.domain, cell.seed, cell.agent), []).append(cell)
+    for (name, seed, agent), stack in stacks.items():
+        here = DOMAINS[name]
+        found = [ways.table(here, cell.way, cell.epsilon, seed, scale) for cell in stack]
+        began = time.process_time()
+        judged = here.judged(agent, [one.columns for one in found], seed, scale)
+        spent = round((time.process_time() - began) / len(stack), 1)
+        for cell, one, value in zip(stack, found, judged, strict=True):
+            values: dict[str, Any] = {"return": value, "agent_cpu_s": spent}
+            values |= {key: one.notes[key] for key in ("epsilon", "noise_multiplier") if key in one.notes}
+            dataset = f"simulated {name}, {here.population} people, seed {seed}; table {cell.way}"
+            results.put(cell.key, dataset=dataset, seed=seed, values=values)
+            print(f"{cell.key}: return {value:.1f}", flush=True)
+
+
+def returns(results: Store, domain: str, agent: str, way: str, epsilon: float) -> np.ndarray:
+    """Of all seeds; empty where the row is no part of the experiment.
+
+    Raises:
+        LookupError: a cell is missing or stale.
+    """
+    if agent not in DOMAINS[domain].agents or (way, epsilon) not in tables(domain):
+        return np.zeros(0)
+    return np.array([results.fresh(Cell(domain, agent, way, epsilon, seed).key)["return"] for seed in SEEDS])
+
+
+def share(results: Store, domain: str, way: str, epsilon: float) -> Estimate:
+    """A way's return over the real trajectories': interquartile means of all seeds, of all agents together."""
+    own, real = (
+        np.stack([returns(results, domain, agent, name, at) for agent in DOMAINS[domain].agents], axis=1)
+        for name, at in ((way, epsilon), ("real", 0.0))
+    )
+    return ratio(own, real)
+
+
+def figures() -> list[Figure]:
+    """Every promised figure, recomputed from the raw rows."""
+    results, found = store(), []
+    for domain, epsilon, bound in (("umaze", 10.0, 0.75), ("umaze", 1.0, 0.65), (FEWER, 10.0, 0.70)):
+        words = f"{domain}, epsilon {epsilon:g}: return of transitions with raking over that of the real data"
+        found.append(Figure(words, share(results, domain, TRANSITIONS, epsilon).value, bound))
+    leads = []
+    for domain, agent in ((name, one) for name in DOMAINS if name != FEWER for one in DOMAINS[name].agents):
+        own = bootstrap(returns(results, domain, agent, OWN, 10.0))
+        others = [bootstrap(returns(results, domain, agent, way, 10.0)) for way in RIVALS]
+        leads += [own.value - other.value for other in others if apart(own, other)]
+    words = f"epsilon 10: least lead of tacit-j in the {len(leads)} cells whose intervals are apart"
+    found.append(Figure(words, min(leads, default=0.0), 0.0))
+    best = max(share(results, "clinic", way, 10.0).value for way in (OWN, TRANSITIONS))
+    words = "clinic, epsilon 10: return of the better of tacit-j and transitions over that of the real data"
+    return [*found, Figure(words, best, 0.80)]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run what is missing or stale."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--domains", nargs="+", default=list(DOMAINS), choices=list(DOMAINS))
+    parser.add_argument("--ways", nargs="+", default=list(NAMES), choices=NAMES)
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS), choices=SEEDS)
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    scale, seeds = (fits.QUICK, [0]) if options.quick else (fits.FULL, options.seeds)
+    wanted = [cell for cell in cells() if cell.domain in options.domains and cell.way in options.ways]
+    fill(store(quick=options.quick), [cell for cell in wanted if cell.seed in seeds], scale)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,281 @@
+"""The tasks of the experiments on whole trajectories: people with episodes, public others, and how agents are judged.
+
+In a maze a person is one episode of the waypoint controller on its way to random cells; public are episodes in random
+mazes of the same outer size. In the clinic a person is a patient's whole history, one to four courses of treatment;
+public are other patients of other doctors. All are simulated, so that everything may be shown.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from experiments import synthesis_returns as returns
+from experiments.synthesis_cache import Columns, kept, rows_of
+from experiments.synthesis_fits import Scale
+from experiments.synthesis_mazes import Maze
+from tacit.agents.discrete_offline import train
+from tacit.agents.features import Scaled
+from tacit.agents.learners import CQL
+from tacit.agents.networks import Mlp
+from tacit.agents.q_learning import epsilon_greedy
+from tacit.data.spec import PublicSpec
+from tacit.data.trajectories import Trajectories
+from tacit.envs import clinic, goal_episodes
+from tacit.envs.goal_episodes import LONGEST
+from tacit.envs.maze_public import other_mazes
+from tacit.measure.report.course_tables import maze_errors
+from tacit.measure.sequences import Sequences
+from tacit.methods.synthesis import Raking
+from tacit.units import Unit
+
+DELTA = 1e-6
+
+
+class People(Protocol):
+    """A task with people."""
+
+    def __hash__(self) -> int:
+        """Of all that it is made from."""
+
+    @property
+    def name(self) -> str:
+        """Under which cells keep it."""
+
+    @property
+    def population(self) -> int:
+        """Public number of people."""
+
+    @property
+    def spec(self) -> PublicSpec:
+        """Public bounds."""
+
+    @property
+    def longest(self) -> int:
+        """Public number of steps of the longest episode."""
+
+    @property
+    def episodes(self) -> int:
+        """Public usual number of a person's episodes."""
+
+    @property
+    def samples(self) -> int:
+        """Synthetic trajectories that are drawn."""
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Who learns from a table."""
+
+    @property
+    def provenance(self) -> str:
+        """Of the public trajectories."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Globs of the code that its people depend on."""
+
+    def judges(self, agent: str) -> tuple[str, ...]:
+        """Globs of the code that an agent and its return depend on."""
+
+    def people(self, seed: int) -> Trajectories:
+        """The private trajectories."""
+
+    def public(self, seed: int) -> Trajectories:
+        """Those to begin with."""
+
+    def raking(self, seed: int) -> Raking:
+        """The tables of histograms, cut by public rows."""
+
+    def judged(self, agent: str, tables: Sequence[Columns], seed: int, scale: Scale) -> list[float]:
+        """The normalised return of an agent that learned from each table."""
+
+    def errors(self, table: Columns) -> dict[str, float]:
+        """Of single rows against the simulator; empty where it is not known which state they were in."""
+
+    def errors_along(self, sequences: Sequences) -> dict[str, float]:
+        """Of whole trajectories against the simulator, likewise."""
+
+
+def unit(here: People) -> Unit:
+    """One person with all episodes, added or removed."""
+    return Unit("person", "add_or_remove", here.population)
+
+
+@dataclass(frozen=True)
+class MazePeople:
+    """One episode a person.
+
+    Args:
+        layout: of the maze.
+        population: of people.
+        public_episodes: in random mazes of the same outer size.
+        samples: synthetic trajectories.
+    """
+
+    layout: str
+    population: int = 10_000
+    public_episodes: int = 3_200
+    samples: int = 2_000
+    longest = LONGEST
+    episodes = 1
+    agents = ("iql", "td3_bc")
+    provenance = Maze.provenance
+    sources = ("src/tacit/envs/maze*.py", "src/tacit/envs/goal_episodes.py", "experiments/trajectory_domains.py")
+
+    @property
+    def name(self) -> str:
+        """The layout, and the number of people where it is not the usual one."""
+        return self.layout if self.population == 10_000 else f"{self.layout}_{self.population}"
+
+    @property
+    def _maze(self) -> Maze:
+        return Maze(self.layout)
+
+    @property
+    def spec(self) -> PublicSpec:
+        """From the outer walls and the physics."""
+        return self._maze.spec
+
+    def judges(self, agent: str) -> tuple[str, ...]:
+        """The agent's code and the maze's."""
+        return (*self._maze.judges, f"src/tacit/agents/{agent}.py", *returns.LEARNERS)
+
+    def people(self, seed: int) -> Trajectories:
+        """Simulated anew, which takes seconds."""
+        return goal_episodes.goal_episodes(self._maze.layout, self.population, seed=seed)
+
+    def public(self, seed: int) -> Trajectories:
+        """Spread evenly over random mazes, simulated once."""
+
+        def make() -> tuple[Columns, dict[str, Any]]:
+            mazes = other_mazes(self._maze.layout, 32, seed=1_000 + seed)
+            each = [
+                goal_episodes.goal_episodes(maze, self.public_episodes // len(mazes), seed=1_000 + seed + index)
+                for index, maze in enumerate(mazes)
+            ]
+            parts = [{**rows_of(one.columns), "truncations": np.asarray(one.columns["truncations"])} for one in each]
+            return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, {}
+
+        columns, _ = kept(f"{self.layout}/public episodes/{self.public_episodes}/{seed}", self.sources, make)
+        return _belonging_to_nobody(columns, self.spec)
+
+    def raking(self, seed: int) -> Raking:
+        """Tables for a point in the plane."""
+        return _plane(self, seed)
+
+    def judged(self, agent: str, tables: Sequence[Columns], seed: int, scale: Scale) -> list[float]:
+        """From all starts; the agents of all tables learn in one stack."""
+        policies = returns.train(self.layout, agent, tables, seed, scale)
+        return [float(self._maze.returns(policy, seed)["return"][0]) for policy in policies]
+
+    def errors(self, table: Columns) -> dict[str, float]:
+        """Of single rows."""
+        return self._maze.errors(table)
+
+    def errors_along(self, sequences: Sequences) -> dict[str, float]:
+        """Of the steps inside fragments and at their seams, and how far the simulator has gone elsewhere in the end."""
+        found = maze_errors(self._maze.layout, sequences)
+        if found is None:
+            return {}
+        drift = found.drift[np.isfinite(found.drift)]
+        return {
+            "inside": found.elsewhere,
+            "at_seams": found.at_seams,
+            "gap": found.gap,
+            "drift": float(drift[min(99, len(drift) - 1)]) if len(drift) else float("nan"),
+        }
+
+
+@dataclass(frozen=True)
+class Patients:
+    """A patient's courses of treatment.
+
+    Args:
+        population: of patients.
+        public_patients: of other doctors.
+        samples: synthetic courses.
+    """
+
+    population: int = 10_000
+    public_patients: int = 3_200
+    samples: int = 10_000
+    name = "clinic"
+    longest = clinic.HORIZON
+    episodes = 2
+    agents = ("cql",)
+    provenance = "simulated: other patients, under other doctors"
+    sources = ("src/tacit/envs/clinic*.py", "experiments/trajectory_domains.py")
+
+    @property
+    def spec(self) -> PublicSpec:
+        """Declared bounds; propensities are not synthesised."""
+        return dataclasses.replace(clinic.spec(), propensities=False)
+
+    def judges(self, agent: str) -> tuple[str, ...]:
+        """The agent's code and the clinic's."""
+        names = ("discrete_offline", "learners", "networks", "features", "q_learning")
+        return ("src/tacit/envs/clinic*.py", *(f"src/tacit/agents/{name}.py" for name in names))
+
+    def people(self, seed: int) -> Trajectories:
+        """Histories under the eight default doctors."""
+        columns = clinic.collect(self.population, seed=seed)
+        columns.pop("propensities")
+        given: dict[str, Any] = columns
+        return Trajectories.from_arrays(**given, spec=self.spec, simulated=True)
+
+    def public(self, seed: int) -> Trajectories:
+        """Histories under others."""
+        other = 1_000 + seed
+        columns = clinic.collect(self.public_patients, seed=other, staff=clinic.doctors(seed=other))
+        return _belonging_to_nobody({name: columns[name] for name in _NAMES}, self.spec)
+
+    def raking(self, seed: int) -> Raking:
+        """The default tables."""
+        return Raking.of(
+            self.spec, population=self.population, public=self.public(seed).columns, provenance=self.provenance
+        )
+
+    def judged(self, agent: str, tables: Sequence[Columns], seed: int, scale: Scale) -> list[float]:
+        """Discrete CQL, judged on fresh patients."""
+        features, network = Scaled(clinic.LOW, clinic.HIGH), Mlp((6, 64, 64, clinic.ACTIONS))
+        learner, steps = CQL(alpha=0.1, gamma=0.99, reward_scale=0.2), 100 if scale.quick else 3_000
+
+        def policy(table: Columns) -> Any:
+            theta = train(learner, network, features, table, steps=steps, seed=seed)
+            return epsilon_greedy(lambda seen: network.forward(theta[None], features(seen)[None])[0][0], 0.0)
+
+        found = clinic.evaluate([policy(table) for table in tables], episodes=100 if scale.quick else 4_000, seed=seed)
+        return [float(one) for one in found]
+
+    def errors(self, table: Columns) -> dict[str, float]:
+        """The true state of a patient is not in the rows."""
+        return {}
+
+    def errors_along(self, sequences: Sequences) -> dict[str, float]:
+        """Likewise."""
+        return {}
+
+
+_NAMES = (*("observations", "actions", "rewards", "next_observations", "terminations"), "truncations")
+
+
+@functools.cache
+def _plane(here: MazePeople, seed: int) -> Raking:
+    public = here.public(seed).columns
+    return Raking.plane(here.spec, population=here.population, public=public, provenance=here.provenance)
+
+
+def _belonging_to_nobody(columns: Columns, spec: PublicSpec) -> Trajectories:
+    given: dict[str, Any] = columns
+    return Trajectories.from_arrays(**given, unit_ids=":episode", spec=spec, simulated=True)
+
+
+DOMAINS: dict[str, People] = {
+    here.name: here
+    for here in (MazePeople("umaze"), MazePeople("medium"), Patients(), MazePeople("umaze", population=2_000))
+}

@@ -1,0 +1,199 @@
+"""Whole trajectories on the command line, and people who own several records: promises, releases and wrong words."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_synthesize import CANARY, PROMISE, SPEC, write_records
+
+from tacit import hub
+from tacit.cli import main
+from tacit.data.trajectories import Trajectories
+from tacit.measure import trajscore
+from tacit.measure.report import course_tables, records
+from tacit.methods.synthesis.settings import Pretraining
+from tacit.methods.synthesis.trajectories import plan
+from tacit.privacy.certificate import Certificate
+
+TINY = ("--steps", "4", "--batch", "200", "--width", "8", "--depth", "1", "--fragments-per-unit", "2", "--longest", "6")
+WHOLE = ("--method", "privorl-j", *TINY, "--trajectories", "20")
+
+
+def imported(folder: Path, name: str, *words: str) -> Path:
+    """The records in NAME.csv as a folder."""
+    source = folder / f"{name}.csv"
+    (folder / "spec.json").write_text(json.dumps(SPEC))
+    line = ["data", "import", str(source), "--spec", str(folder / "spec.json"), "--out", str(folder / name)]
+    assert main([*line, *(words or ("--unit", "patient"))]) == 0
+    return folder / name
+
+
+@pytest.fixture
+def visits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    write_records(tmp_path / "visits.csv")
+    found = imported(tmp_path, "visits")
+    capsys.readouterr()
+    return found
+
+
+def synthesize(data: Path, *words: str) -> int:
+    return main(["synthesize", str(data), *PROMISE, *words, "--out", str(data.parent / "run")])
+
+
+def test_whole_trajectories_are_released_sampled_and_shown(visits: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert synthesize(visits, *WHOLE, "--no-rake", "--horizon", "4", "--episodes-per-unit", "2") == 0
+    captured = capsys.readouterr()
+    assert "2 fragment(s) of 6 rows a step" in captured.out
+    run = visits.parent / "run"
+    certificate = Certificate.load(run / "certificate.json")
+    assert certificate.verify().private
+    assert [part["name"] for part in certificate.parts] == ["starts", "fragments"]
+    stored = json.loads((run / "run.json").read_text())["report"]
+    assert stored["reference"] is None
+    assert [drawing["kind"] for drawing in stored["courses"]["drawings"]] == ["synthetic"]
+    page = (run / "report.html").read_text()
+    assert '<section id="courses">' in page
+    for path in run.rglob("*"):
+        assert path.is_dir() or CANARY.encode() not in path.read_bytes(), path.name
+    assert CANARY not in captured.out + captured.err
+
+    (run / "report.html").unlink()
+    assert main(["report", str(run)]) == 0  # the pictures come back from run.json
+    assert (run / "report.html").read_text() == page
+
+    value = hub.load(run / "model").value
+    assert (value.plan.horizon, value.plan.longest, value.plan.episodes_per_unit) == (4, 6, 2)
+    words = ["sample", "--model", str(run / "model"), "--count", "7"]
+    assert main([*words, "--out", str(run / "more")]) == 0
+    drawn = Trajectories.open(run / "more")
+    assert drawn.counts()["episodes"] == 7
+    assert np.array_equal(drawn.episodes, value.sample(7, seed=0).episodes)
+    assert main([*words, "--minari", "more-v0", "--root", str(run / "sets")]) == 0
+    assert Trajectories.from_minari("more-v0", unit=":episode", spec=drawn.spec, root=run / "sets").counts is not None
+
+    assert synthesize(visits, *WHOLE, "--no-rake", "--horizon", "4", "--episodes-per-unit", "2", "--resume") == 0
+    assert "--count 10000 --out TRAJECTORIES" in capsys.readouterr().out
+
+
+def test_simulated_trajectories_are_compared_in_their_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seed in (("ways", "0"), ("others", "1")):
+        words = ["--layout", "ring", "--episodes", "40", "--seed", seed]
+        assert main(["data", "maze", *words, "--out", str(tmp_path / name)]) == 0
+    public = (
+        "--public",
+        str(tmp_path / "others"),
+        "--provenance",
+        "Another seed.",
+        "--public-is-apart",
+        "A simulator.",
+    )
+    promise = ("--unit", "episode", "--relation", "add_or_remove", "--population", "400", "--epsilon", "4")
+    small = ("--steps", "4", "--batch", "40", "--width", "8", "--longest", "60", "--trajectories", "20", "--no-rake")
+    run = tmp_path / "run"
+    line = ["synthesize", str(tmp_path / "ways"), *promise, "--delta", "1e-4", "--method", "privorl-j", *small]
+    with monkeypatch.context() as patch:
+        patch.setattr(plan, "Pretraining", functools.partial(Pretraining, steps=21))
+        patch.setattr(course_tables, "train_encoder", functools.partial(trajscore.train_encoder, steps=20))
+        patch.setattr(records, "picture", lambda *tables, seed: ())
+        assert main([*line, *public, "--world", "ring", "--out", str(run)]) == 0
+    stored = json.loads((run / "run.json").read_text())["report"]
+    assert [drawing["kind"] for drawing in stored["courses"]["drawings"]] == ["reference", "synthetic"]
+    assert any(way["seams"] for way in stored["courses"]["drawings"][1]["trajectories"])
+    measures = {score["measure"] for score in stored["scores"]}
+    assert {"Marginal", "TrajScore", "Next position", "Step inside a fragment"} <= measures
+    page = (run / "report.html").read_text()
+    assert 'class="way-seam"' in page
+    assert '<section id="map">' in page
+
+
+def test_people_who_own_several_records_have_settings_of_their_own(
+    visits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert synthesize(visits, "--dry-run") == 0
+    promise = capsys.readouterr().out
+    assert "100 noisy sum(s) over every patient, each patient bounded to norm 0.05 with 16 row(s) a step" in promise
+    assert "histograms: 1 noisy sum(s)" in promise
+    assert synthesize(visits, "--dry-run", "--no-rake") == 0
+    assert "histograms" not in capsys.readouterr().out
+    assert synthesize(visits, "--dry-run", "--rows-per-unit", "1", "--batch", "20") == 0
+    assert "each patient bounded to norm 1 with 1 row(s) a step" in capsys.readouterr().out
+    assert synthesize(visits, "--dry-run", *WHOLE) == 0
+    assert "histograms: 1 noisy sum(s)" in capsys.readouterr().out
+
+
+def test_fragments_longer_than_every_episode_are_padded_and_said_once(
+    visits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert synthesize(visits, *WHOLE, "--horizon", "32", "--dry-run") == 0
+    told = capsys.readouterr().out
+    assert told.count("Fragments of 32 rows are longer than every trajectory (6 steps)") == 1
+    assert "choose a shorter horizon" in told
+
+
+def test_a_person_with_a_thousand_times_the_others_data_is_one_person(tmp_path: Path) -> None:
+    write_records(tmp_path / "visits.csv", people=3)
+    head, *lines = (tmp_path / "visits.csv").read_text().splitlines()
+    mine = [line for line in lines if line.startswith(f"{CANARY}-0,")]
+    (tmp_path / "visits.csv").write_text("\n".join((head, *mine * 1_000, *lines[3:])) + "\n")
+    assert synthesize(imported(tmp_path, "visits"), *WHOLE, "--no-rake") == 0
+    certificate = Certificate.load(tmp_path / "run" / "certificate.json")
+    assert certificate.verify().private
+    assert any("however many episodes and rows" in line for line in certificate.covered)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--fragments-per-unit", "0"), "fragments_per_unit is 0; expected at least one fragment a unit"),
+        (("--horizon", "0"), "horizon is 0; expected a whole number >= 1"),
+        (("--longest", "0"), "longest is 0; expected a whole number >= 1"),
+        (("--network", "unet", "--horizon", "6"), "four tokens or a multiple: a U-Net halves them twice"),
+        (("--trajectories", "0"), "the number of synthetic trajectories is below 1"),
+        (("--rows", "8"), "--rows has no meaning here"),
+        (("--rows-per-unit", "8"), "--rows-per-unit has no meaning here"),
+        (("--paper", "--horizon", "8"), "has no meaning here; expected it with our settings, not --paper"),
+        (("--public", "other", "--provenance", "Made up."), "other records, with observations and actions of the same"),
+    ],
+)
+def test_wrong_words_cost_nothing(
+    words: tuple[str, ...],
+    message: str,
+    visits: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(visits.parent)
+    if "--public" in words:
+        assert main(["data", "clinic", "--patients", "3", "--out", "other"]) == 0
+    before = sorted(visits.parent.rglob("*"))
+    assert synthesize(visits, *WHOLE, *words) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert message in error
+    assert error.startswith("tacit: ")
+    assert sorted(visits.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("unit", "message"),
+    [
+        (":transition", "every row of these records is a unit of its own"),
+        ("patient", "no record says where an episode ends"),
+    ],
+)
+def test_records_without_whole_episodes_are_refused(
+    unit: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_records(tmp_path / "visits.csv")
+    source = tmp_path / "visits.csv"
+    source.write_text(source.read_text().replace(",True", ",False"))
+    data = imported(tmp_path, "visits", "--unit", unit)
+    assert synthesize(data, *WHOLE, "--unit", unit.lstrip(":")) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert message in error
+    assert CANARY not in error
+    assert not (tmp_path / "visits.ledger").exists()
+    assert not (tmp_path / "run").exists()
