@@ -86,9 +86,7 @@ def test_every_method_releases_rows_with_a_certificate(
         (("--method", "privsyn", "--public", "visits", "--provenance", "made up"), "records are the private ones"),
         (("--method", "privsyn", "--device", "cuda"), "--device has no meaning here"),
         (("--paper", "--steps", "3"), "--steps has no meaning here; expected it with our settings, not --paper"),
-        (("--rake", "--method", "privsyn"), "--rake has no meaning here"),
-        (("--rake", "--paper"), "--rake has no meaning here"),
-        (("--rake", "--no-rake"), "--rake has no meaning here"),
+        (("--no-rake", "--paper"), "--no-rake has no meaning here"),
         (("--no-rake", "--method", "pate-gan"), "--no-rake has no meaning here"),
         (("--horizon", "8"), "--horizon has no meaning here"),
         (("--trajectories", "8"), "--trajectories has no meaning here"),
@@ -239,7 +237,7 @@ def test_an_interrupted_baseline_says_what_is_lost(
 
 
 def test_raking_is_paid_within_the_same_promise(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--steps", "3", "--batch", "200", "--width", "8", "--depth", "1", "--rake")
+    words = ("--steps", "3", "--batch", "200", "--width", "8", "--depth", "1")
     assert synthesize(folders, "visits", *words, "--dry-run") == 0
     promise = capsys.readouterr().out
     assert "histograms: 1 noisy sum(s) over every patient" in promise

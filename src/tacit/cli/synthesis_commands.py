@@ -77,10 +77,9 @@ class Synthesize:
         clip: bound on the norm of a unit's gradient.
         rows_per_unit: rows of one unit in a noisy gradient.
         noise_draws: diffusion noise draws averaged for each row.
-        rake: also release noisy histograms of the rows, within the same promise, and weight what is sampled to agree
-            with them; with --public, their bins are cut by the public records. Where a unit owns several records this
-            is done anyway.
-        no_rake: leave these histograms out.
+        no_rake: leave out the noisy histograms of the rows that privorl and privorl-j release besides the model,
+            within the same promise, and by which they weight what is sampled. With --public, their bins are cut by the
+            public records.
         network: of fragments, for privorl-j: a transformer, a temporal U-Net, or one that draws row by row.
         horizon: rows of a fragment, for privorl-j; trajectories are stitched from fragments.
         fragments_per_unit: fragments of one unit in a noisy gradient, for privorl-j.
@@ -125,7 +124,6 @@ class Synthesize:
     clip: float | None = None
     rows_per_unit: int | None = None
     noise_draws: int | None = None
-    rake: bool = False
     no_rake: bool = False
     network: FragmentNetwork | None = None
     horizon: int | None = None

@@ -75,9 +75,8 @@ def _require_meaning(command: Synthesize) -> None:
         for name in decided:
             if getattr(command, name) is not None:
                 raise _meaningless(_option(name), "our settings, not --paper, whose are published")
-    for name in ("rake", "no_rake"):
-        if getattr(command, name) and (decided is None or command.paper or (command.rake and command.no_rake)):
-            raise _meaningless(_option(name), f"our settings of {ours}, whose models draw what is weighted, and alone")
+    if command.no_rake and (decided is None or command.paper):
+        raise _meaningless("--no-rake", f"our settings of {ours}, whose models draw what is weighted")
     if (command.public is None) != (command.provenance is None):
         raise PlanError(
             "public records and their provenance do not go together",

@@ -163,12 +163,11 @@ def _changes(command: Synthesize, plan: Plan | FragmentPlan) -> dict[str, Any]:
 
 
 def _raking(command: Synthesize) -> Raking | None:
-    """The default tables on the records' bounds, cut by public records if there are any; None where none are wanted."""
+    """The default tables on the records' bounds, cut by public records if there are any; None where none can be."""
     from tacit.cli.synthesis_sources import others
 
     spec = read_spec(command.data)[0]
-    anyway = several(command) and not command.no_rake and _cuttable(spec)
-    if not (command.rake or anyway):
+    if command.no_rake or not _cuttable(spec):
         return None
     public = others(command, spec, "public")
     if public is None or command.provenance is None:
