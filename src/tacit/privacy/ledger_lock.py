@@ -57,10 +57,14 @@ class WriterLock:
         return text[:64] if re.fullmatch(r"[0-9a-f]{64}\n", text) else None
 
     def record(self, head: str) -> None:
-        """Record the newest head, after it is durable in the file (a lost write only weakens the check)."""
+        """Record the newest head, after it is durable in the file (a lost write only weakens the check).
+
+        It is flushed, so that a disk which lost the file's own flush is found out by it after a power cut.
+        """
         with contextlib.suppress(OSError):
             os.lseek(self._handle, 0, os.SEEK_SET)
             os.write(self._handle, f"{head}\n".encode("ascii"))
+            os.fsync(self._handle)
 
     def check(self) -> None:
         """Refuse use after `release`, and in a forked child, which shares its parent's handles.
