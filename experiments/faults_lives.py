@@ -174,8 +174,6 @@ def _sampling(folder: Path, say: Say) -> None:
         if rows.exists():
             kept = Trajectories.open(rows).columns["rewards"]
             same = np.array_equal(kept, drawn.columns["rewards"])  # post-processing: the same every time
-                Trajectories.open(rows).columns["rewards"], drawn.columns["rewards"]
-            )  # post-processing: the same every time
             assert same, "rows under a final name are not whole"
         else:
             drawn.save(rows)
