@@ -65,7 +65,7 @@ def course(life: Life, shelf: Path, seed: int, pace: Pace) -> list[list[float]]:
     draw, run, rows = random.Random(seed), Run.new(life, shelf), [[0.0, 0.0, 0.0, 0.0]]
     ledger = run.files / life.ledgers[0]
     while True:
-        doom = partial(layer.arm, fault=Fault.KILL_BEFORE, at=draw.randint(20, max(21, pace.operations // 8)))
+        doom = partial(layer.arm, fault=Fault.KILL_BEFORE, at=draw.randint(20, max(21, pace.operations // 25)))
         code, killed = ended(born(life, run, doom))
         found = run.audit(life)
         epsilon = Ledger.read(ledger).spent()[0] if ledger.exists() else 0.0
