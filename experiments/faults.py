@@ -77,33 +77,35 @@ def _each(lives: tuple[str, ...], count: int) -> dict[str, int]:
 
 
 ALL = tuple(LIVES)
+POWER = {"ledger": 80, "register": 60, "devices": 40, "training": 20, "people": 20, "sampling": 10, "imitation": 10}
+KILLS = {"ledger": 400, "register": 280, "devices": 140, "training": 70, "people": 70, "sampling": 40, "imitation": 30}
 TRIALS: Mapping[str, Trial] = {
     "moment": Trial(
         "killed at a random moment",
         trials.random_moments,
-        _each(ALL, 150) | {"ledger": 300, "sampling": 70, "imitation": 70},
+        KILLS,
         kills=True,
     ),
     "write": Trial(
         "killed before, in or after a write",
         trials.chosen_writes,
-        _each(ALL, 150) | {"ledger": 300, "sampling": 70, "imitation": 70},
+        KILLS,
         kills=True,
     ),
-    "full": Trial("the disk is full", partial(trials.failing, kind="full"), _each(ALL, 12)),
-    "read-only": Trial("the disk is read-only", partial(trials.failing, kind="read-only"), _each(ALL, 12)),
-    "error": Trial("one operation fails", partial(trials.failing, kind="error"), _each(ALL, 12)),
-    "power": Trial("the power fails", partial(trials.power_cuts, lie="none"), _each(ALL, 30)),
+    "full": Trial("the disk is full", partial(trials.failing, kind="full"), _each(ALL, 8)),
+    "read-only": Trial("the disk is read-only", partial(trials.failing, kind="read-only"), _each(ALL, 8)),
+    "error": Trial("one operation fails", partial(trials.failing, kind="error"), _each(ALL, 8)),
+    "power": Trial("the power fails", partial(trials.power_cuts, lie="none"), POWER),
     "lost flush": Trial(
-        "the power fails, and one flush had been lost", partial(trials.power_cuts, lie="one flush"), _each(ALL, 20)
+        "the power fails, and one flush had been lost", partial(trials.power_cuts, lie="one flush"), POWER
     ),
     "lost ledger": Trial(
         "the power fails, and no flush of ledger or register had worked",
         partial(trials.power_cuts, lie="the ledger's"),
-        _each(("ledger", "register", *DOORS), 15),
+        _each(("ledger", "register", *DOORS), 12),
     ),
-    "clock": Trial("the clock jumps by up to thirty years", trials.clocks, _each(ALL, 10)),
-    "writers": Trial("two processes open the run", trials.two_writers, _each(("ledger", "register", *DOORS), 8)),
+    "clock": Trial("the clock jumps by up to thirty years", trials.clocks, _each(ALL, 8)),
+    "writers": Trial("two processes open the run", trials.two_writers, _each(("ledger", "register", *DOORS), 6)),
     "fork": Trial("the process forks, and both go on", trials.forks, _each(DOORS, 10)),
     "old ledger": Trial(
         "an older ledger is put back", partial(trials.backups, what="the ledger"), _each(("ledger", *DOORS), 6)
@@ -128,7 +130,7 @@ TRIALS: Mapping[str, Trial] = {
     "all lost": Trial(
         "the power fails, and no flush had worked",
         partial(trials.power_cuts, lie="all"),
-        _each(("ledger", *DOORS), 10),
+        _each(("ledger", *DOORS), 8),
         promised=False,
     ),
 }
@@ -161,7 +163,7 @@ def figures() -> list[Figure]:
         kept.update(faults=found["faults"], kills=found["faults"] if trial.kills else 0)
         kept.update(burned=found["burned"] if trial.kills else 0, out_of_order=found["crashed"] + found["hung"])
     out.append(Figure("kills", kept["kills"], 2_000))
-    out.append(Figure("faults of all kinds", kept["faults"], 3_000))
+    out.append(Figure("faults of all kinds", kept["faults"], 2_900))
     out.append(Figure("steps burned by a kill, mean", kept["burned"] / kept["kills"], 3.0, at_least=False))
     names = {"repeated": "releases repeated", "overrun": "steps beyond a plan", "over_budget": "budgets overrun"}
     names |= {"same_noise": "releases with the same noise", "over_cap": "contributions above the cap"}

@@ -70,7 +70,7 @@ class Life:
 # -- the ledger and the register by themselves --------------------------------------------------------------------
 
 
-PARTS = {"denoiser": 250, "histogram": 3}
+PARTS = {"denoiser": 120, "histogram": 3}
 
 
 def _ledger(folder: Path, say: Say) -> None:
