@@ -1,8 +1,8 @@
 /* A file layer that fails on purpose.
 
    Preloaded into a process, it counts the operations that change files below one folder. At the chosen operation it
-   kills the process (before it, after it, or in the middle of a write), or answers this one or all later ones with an
-   error. It can also write every operation and its bytes to a log, from which `faults_layer.py` makes the disks that a
+   kills the process (before it, after it, or in the middle of a write), stops it, or answers this one or all later ones
+   with an error. It can also write every operation and its bytes to a log, from which `faults_layer.py` makes the disks that a
    power cut could have left, and it can move the wall clock. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NOTHING, KILL_BEFORE, KILL_AFTER, TEAR, FAIL_ONCE, FAIL_ON };
+enum { NOTHING, KILL_BEFORE, KILL_AFTER, TEAR, FAIL_ONCE, FAIL_ON, STOP_AFTER };
 enum { CREATE, WRITE, TRUNCATE, FLUSH, RENAME, UNLINK, MAKE_FOLDER, MARK };
 
 static char folder[PATH_MAX];
@@ -86,6 +86,7 @@ static int fails(int may_tear) {
 
 static void done(void) {
     if (seen == target && action == KILL_AFTER) die();
+    if (seen == target && action == STOP_AFTER) kill(getpid(), SIGSTOP);
 }
 
 static int torn(void) { return seen == target && action == TEAR; }

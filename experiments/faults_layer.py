@@ -29,7 +29,7 @@ SECTOR = 512
 class Fault(IntEnum):
     """What happens at the chosen operation; the values are those of the C source."""
 
-    NOTHING, KILL_BEFORE, KILL_AFTER, TEAR, FAIL_ONCE, FAIL_ON = range(6)
+    NOTHING, KILL_BEFORE, KILL_AFTER, TEAR, FAIL_ONCE, FAIL_ON, STOP_AFTER = range(7)
 
 
 class Kind(IntEnum):

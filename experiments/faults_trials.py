@@ -36,13 +36,15 @@ def _place(draw: random.Random, operations: int) -> int:
 
 
 def random_moments(life: Life, shelf: Path, count: int, seed: int, pace: Pace) -> Counter[str]:
-    """SIGKILL after a random time."""
+    """SIGKILL after a random time; the longest is found on the way, since machines are busy at times."""
+    longest = [pace.seconds]
 
     def one(run: Run, draw: random.Random) -> Counter[str]:
         pid = born(life, run)
-        time.sleep(pace.seconds * draw.random() ** 2)
+        time.sleep(longest[0] * draw.random() ** 2)
         os.kill(pid, signal.SIGKILL)
         code, killed = ended(pid)
+        longest[0] *= 1.01 if killed else 0.8
         return after_kill(run, code, killed) + Counter(faults=int(killed))
 
     return history(life, shelf, count, seed, one)
@@ -171,9 +173,10 @@ def two_writers(life: Life, shelf: Path, count: int, seed: int, pace: Pace) -> C
     """A second process opens the run while the first is stopped; sometimes the lock files are removed before."""
 
     def one(run: Run, draw: random.Random) -> Counter[str]:
-        first = born(life, run)
-        time.sleep(pace.seconds * draw.random())
-        os.kill(first, signal.SIGSTOP)
+        stop = partial(layer.arm, fault=Fault.STOP_AFTER, at=_place(draw, pace.operations))
+        first = born(life, run, stop)
+        if not os.WIFSTOPPED(os.waitpid(first, os.WUNTRACED)[1]):
+            return Counter(ended=1)  # it had fewer operations
         if draw.random() < 0.3:
             for lock in run.files.rglob("*.lock"):
                 lock.unlink()
@@ -181,8 +184,7 @@ def two_writers(life: Life, shelf: Path, count: int, seed: int, pace: Pace) -> C
         os.kill(first, signal.SIGCONT)
         time.sleep(pace.seconds * draw.random())
         os.kill(first, signal.SIGKILL)
-        found = outcome(*ended(first)) + second
-        return found + Counter(faults=1)
+        return outcome(*ended(first)) + second + Counter(faults=1)
 
     return history(life, shelf, count, seed, one)
 
