@@ -111,8 +111,8 @@ def power_cuts(life: Life, shelf: Path, count: int, seed: int, pace: Pace, lie: 
     """A life is recorded; the power fails at a random operation, and what a disk may have kept is gone on with."""
 
     def one(run: Run, draw: random.Random) -> Counter[str]:
-        before = run.lines("released")
-        disk = Disk(run.files, flushed=_honoured(lie, draw))
+        before, lost = run.lines("released"), [0]
+        disk = Disk(run.files, flushed=_honoured(lie, lost))
 
         def doom(files: Path) -> None:
             handle = os.open(run.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -121,6 +121,8 @@ def power_cuts(life: Life, shelf: Path, count: int, seed: int, pace: Pace, lie: 
         code, killed = ended(born(life, run, doom))
         log = recorded(run.log)
         cut = draw.randint(0, len(log))
+        flushes = sum(operation.kind == Kind.FLUSH for operation in log[:cut])
+        lost[0] = flushes - draw.randint(0, 4)
         for operation in log[:cut]:
             disk.apply(operation)
         shutil.rmtree(run.files)
@@ -135,11 +137,11 @@ def power_cuts(life: Life, shelf: Path, count: int, seed: int, pace: Pace, lie: 
     return history(life, shelf, count, seed, one, bad=sound)
 
 
-def _honoured(lie: str, draw: random.Random) -> layer.Flushed:
-    lost = draw.randint(1, 120)
+def _honoured(lie: str, lost: list[int]) -> layer.Flushed:
+    """Which flushes do what they say; the one that is lost is one of the last, since the next one makes up for it."""
     return {
         "none": lambda path, number: True,
-        "one flush": lambda path, number: number != lost,
+        "one flush": lambda path, number: number != lost[0],
         "the ledger's": lambda path, number: not path.endswith(("ledger", "-journal", "register")),
         "all": lambda path, number: False,
     }[lie]
