@@ -112,7 +112,7 @@ TRIALS: Mapping[str, Trial] = {
         "an older ledger is put back", partial(trials.backups, what="the ledger"), _each(("ledger", *DOORS), 6)
     ),
     "old ledger and lock": Trial(
-        "an older ledger is put back with its lock file",
+        "an older ledger is put back with its lock file, and not what was kept since",
         partial(trials.backups, what="the ledger and its lock"),
         _each(("devices", *KEPT), 6),
     ),

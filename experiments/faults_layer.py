@@ -133,7 +133,8 @@ class Disk:
     """The files below a folder as a disk with a volatile cache keeps them.
 
     Changes of names (created, renamed, removed) are kept in order, and for good once a folder was flushed; bytes once
-    their file was. Whatever waits may or may not survive: bytes sector by sector, names up to some change.
+    their file was. Whatever waits may or may not survive: bytes sector by sector, names up to some change. Folders that
+    were there at the beginning stay.
 
     Args:
         folder: whose files these are; what it holds now is on the disk.
@@ -150,6 +151,7 @@ class Disk:
     _made: int = 0
 
     def __post_init__(self) -> None:
+        self._folders = [path.relative_to(self.folder) for path in self.folder.rglob("*") if path.is_dir()]
         for path in sorted(self.folder.rglob("*")):
             if path.is_file():
                 self._files[str(path)] = _File(bytearray(path.read_bytes()))
@@ -194,6 +196,8 @@ class Disk:
 
     def cut(self, target: Path, draw: random.Random) -> None:
         """Write to `target` one of the disks that a power cut could leave now."""
+        for folder in self._folders:
+            (target / folder).mkdir(parents=True, exist_ok=True)
         share = draw.choice((0.0, 0.5, 1.0))
         kept = sum(1 for _ in _until(draw, share, self._waiting_names))
         for path, file in self._names(self._waiting_names[:kept]).items():

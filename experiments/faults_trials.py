@@ -224,6 +224,8 @@ def backups(life: Life, shelf: Path, count: int, seed: int, pace: Pace, what: st
         copy = run.root / "copy"
         shutil.copytree(run.files, copy)
         some()
+        if what == "the ledger and its lock" and life.checkpoint and _same(copy, run.files, life.checkpoint):
+            return Counter(ended=1)  # nothing has been kept since that could remember
         for path in sorted(path for path in copy.rglob("*") if path.is_file()):
             name = path.relative_to(copy)
             if _restored(life, what, str(name)):
@@ -233,6 +235,13 @@ def backups(life: Life, shelf: Path, count: int, seed: int, pace: Pace, what: st
 
     bad = ("crashed", "hung") if what == "everything" else NEVER
     return history(life, shelf, count, seed, one, bad=bad)
+
+
+def _same(one: Path, other: Path, name: str) -> bool:
+    """Whether a file is not there, or the same in both folders."""
+    return not (other / name).exists() or (
+        (one / name).exists() and (one / name).read_bytes() == (other / name).read_bytes()
+    )
 
 
 def _restored(life: Life, what: str, name: str) -> bool:

@@ -60,6 +60,12 @@ def test_a_write_is_torn_at_sectors_and_a_hole_reads_as_zeros(tmp_path: Path) ->
     assert cuts(disk, tmp_path / "cuts", "a") == {b"", whole, zeros + b"yyy", whole + b"yyy"}
 
 
+def test_folders_stay(tmp_path: Path) -> None:
+    (tmp_path / "files" / "empty").mkdir(parents=True)
+    Disk(tmp_path / "files").cut(tmp_path / "cut", random.Random(0))
+    assert (tmp_path / "cut" / "empty").is_dir()
+
+
 def test_names_are_kept_in_order_and_with_their_folder(tmp_path: Path) -> None:
     files = tmp_path / "files"
     files.mkdir()
