@@ -53,6 +53,7 @@ EXPERIMENTS = (
     "figure8_horizon",
     "trajectory_audit",
     "audits",
+    "faults",
 )
 
 

@@ -18,6 +18,8 @@ import torch
 from consensus_detectors import CONSENSUS_DETECTORS
 from door_cases import GivenParts, Named, Rewards, Silent, open_vault, priced, records, told_apart_by_rewards, unit_of
 from federated_detectors import FEDERATED_DETECTORS
+from learning_detectors import LEARNING_DETECTORS
+from ledger_detectors import LEDGER_DETECTORS
 from online_detectors import correlated_noise_law, neighbours_of_meetings
 from scipy import stats
 from table_detectors import TABLE_DETECTORS
@@ -356,4 +358,6 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     *CONSENSUS_DETECTORS,
     *FEDERATED_DETECTORS,
     *TABLE_DETECTORS,
+    *LEARNING_DETECTORS,
+    *LEDGER_DETECTORS,
 )

@@ -115,6 +115,13 @@ def queries_repeated(folder: Path) -> None:
             assert not state, "a step was answered again by the next process"
         state = one.state()
         one.ledger.close()
+    away = Device(people(1), ledger(folder, "away"), priced("device", 4.0), {"sum": Remembering()})
+    away.answer(away.plan_id, "sum", 3, PUBLIC, 3)
+    try:
+        away.answer(away.plan_id, "sum", 3, PUBLIC, 3)
+    except LedgerError:
+        return
+    raise AssertionError("a device that was away answers a step twice")
 
 
 def devices_apart(folder: Path) -> None:

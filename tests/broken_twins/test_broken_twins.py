@@ -1,71 +1,34 @@
 """Every planted mistake is seen by the detectors that should see it; the real code by none.
 
-Run with `-s` to see the matrix.
+`python tests/broken_twins/matrix.py` runs every detector on every mistake and prints the matrix.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from detectors import DETECTORS
+from matrix import NAMES, alarms, planted, row
 from twins import TWINS, Twin
 
-from tacit.errors import TacitError
 
-NAMES = [detector.__name__ for detector in DETECTORS]
-Matrix = dict[str, dict[str, str]]
-
-
-def alarms(folder: Path) -> dict[str, str]:
-    """Detector -> what it saw, for those that saw something in the code as it is now."""
-    seen = {}
-    for detector in DETECTORS:
-        own = folder / detector.__name__
-        own.mkdir(parents=True)
-        try:
-            detector(own)
-        except (AssertionError, TacitError) as alarm:  # tacit's own refusal is an alarm too
-            seen[detector.__name__] = str(alarm)
-    return seen
-
-
-@pytest.fixture(scope="module")
-def matrix() -> Iterator[Matrix]:
-    """Twin -> its alarms; filled by the tests and printed at the end."""
-    rows: Matrix = {}
-    yield rows
-    print("\n\n" + table(rows))
-
-
-def table(rows: Matrix) -> str:
-    lines = [f"{'twin':34}" + " ".join(str(i) for i in range(len(NAMES)))]
-    lines += [f"{name:34}" + " ".join("x" if d in seen else "." for d in NAMES) for name, seen in rows.items()]
-    return "\n".join([*lines, *(f"  {i} {name}" for i, name in enumerate(NAMES))])
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=base) as path:
-        yield Path(path)
-
-
-def test_the_real_code_raises_no_alarm(matrix: Matrix, folder: Path) -> None:
-    matrix["the real code"] = alarms(folder)
-    assert matrix["the real code"] == {}
+def test_the_real_code_raises_no_alarm(ram_path: Path) -> None:
+    assert alarms(ram_path) == {}
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda twin: twin.name)
-def test_the_twin_is_caught(twin: Twin, matrix: Matrix, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    twin.plant(monkeypatch)
-    matrix[twin.name] = alarms(folder)
-    missed = set(twin.seen_by) - set(matrix[twin.name])
+def test_the_twin_is_caught(twin: Twin, ram_path: Path) -> None:
+    missed = set(twin.seen_by) - set(planted(twin, ram_path, [d for d in DETECTORS if d.__name__ in twin.seen_by]))
     assert not missed, f"{twin.name} was not seen by {missed}"
 
 
-def test_every_detector_is_needed_for_some_twin() -> None:
+def test_every_mistake_has_a_detector_and_every_detector_a_mistake() -> None:
+    assert all(twin.seen_by for twin in TWINS)
     assert {name for twin in TWINS for name in twin.seen_by} == set(NAMES)
+    assert len({twin.name for twin in TWINS}) == len(TWINS) >= 25
+
+
+def test_the_matrix_shows_what_was_seen_and_what_was_missed() -> None:
+    line = row("a mistake", {NAMES[0]: "seen"}, (NAMES[0], NAMES[2]))
+    assert line.split() == ["a", "mistake", "x", ".", "o", *["."] * (len(NAMES) - 3)]

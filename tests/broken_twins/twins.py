@@ -8,6 +8,8 @@ from typing import Any
 
 import consensus_twins
 import federated_twins
+import learning_twins
+import ledger_twins
 import numpy as np
 import online_twins
 import pytest
@@ -322,4 +324,5 @@ TWINS = (
     Twin("divisor counted at the meeting", online_twins.divisor_counted_at_the_meeting, (MEETINGS,)),
     Twin("sensitivity of one step", online_twins.sensitivity_of_one_step, ("correlated_noise_law",)),
     *(Twin(*twin) for twin in (*consensus_twins.CONSENSUS, *federated_twins.FEDERATED, *table_twins.TABLE)),
+    *(Twin(*twin) for twin in (*learning_twins.LEARNING, *ledger_twins.LEDGER)),
 )

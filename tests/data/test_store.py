@@ -98,6 +98,17 @@ def test_never_overwrites(tmp_path: Path) -> None:
         Trajectories.from_arrays(**arrays(), store=tmp_path / "set")
 
 
+def test_a_disk_that_is_full_when_files_are_closed_leaves_nothing_behind(tmp_path: Path) -> None:
+    class Full:
+        def close(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    sink = store.FolderColumns(tmp_path / "set")
+    sink._files["rewards"] = Full()  # type: ignore[assignment]
+    sink.abort()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")

@@ -350,8 +350,9 @@ def test_a_step_is_answered_once(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="answered before"):
         one.answer(one.plan_id, "sum", 0, PUBLIC, 3)
     one.answer(one.plan_id, "sum", 2, PUBLIC, 3)  # she was away for step 1
-    with pytest.raises(LedgerError, match="answered before"):
-        one.answer(one.plan_id, "sum", 1, PUBLIC, 3)
+    for step in (1, 2):
+        with pytest.raises(LedgerError, match="answered before"):
+            one.answer(one.plan_id, "sum", step, PUBLIC, 3)
     for step in (4, -1, True, 2.5):
         with pytest.raises(LedgerError, match="not one of the plan's"):
             one.answer(one.plan_id, "sum", step, PUBLIC, 3)  # type: ignore[arg-type]

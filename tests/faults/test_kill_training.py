@@ -213,6 +213,15 @@ def test_a_torn_checkpoint_is_refused_and_nothing_is_claimed(ram_path: Path, pla
         train(ram_path, plan, progress=stop_at(22))
 
 
+def test_a_checkpoint_of_which_the_disk_lost_a_block_is_refused(ram_path: Path, plan: Plan) -> None:
+    path = begun(ram_path, plan)
+    content = path.read_bytes()
+    path.write_bytes(content[:-64] + bytes(64))  # as long as before, and of the right shapes
+    with pytest.raises(FileError, match="truncated"):
+        train(ram_path, plan)
+    assert claimed(ram_path, plans.plan_id(plan)) == len(released(ram_path)) == 20
+
+
 def test_what_a_kill_in_a_checkpoint_leaves_behind_is_ignored_and_replaced(ram_path: Path, plan: Plan) -> None:
     path = begun(ram_path, plan)
     partial = path.with_suffix(".partial")
@@ -233,12 +242,13 @@ def test_a_full_disk_at_the_checkpoint_leaves_the_last_one(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", full)
+        patch.setattr(os, "unlink", full)  # a full disk may not even let go of a file
         with pytest.raises(FileError, match="could not be written"):
             train(ram_path, plan)
     assert path.read_bytes() == content
-    assert not path.with_suffix(".partial").exists()
     with pytest.raises(Stop):
         train(ram_path, plan, progress=stop_at(30))
+    assert not path.with_suffix(".partial").exists()
     steps = [step for step, _ in released(ram_path)]
     assert len(steps) == len(set(steps))
 

@@ -2,6 +2,7 @@ import contextlib
 import copy
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import time
@@ -26,6 +27,39 @@ def test_a_second_writer_is_refused_until_close(path: Path, ledger: Ledger) -> N
     assert "the ledger is in use" in other.stdout
     ledger.close()
     Ledger(path).close()
+
+
+def test_the_head_is_on_the_disk_when_a_claim_returns(
+    path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserve(ledger)
+    flushed, real = [], os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: flushed.append(os.readlink(f"/proc/self/fd/{handle}")) or real(handle)
+    )
+    ledger.claim("p", "a", 1)
+    assert flushed == [f"{path}.lock"]
+
+
+def test_a_torn_head_is_no_head(path: Path, ledger: Ledger) -> None:
+    reserve(ledger)
+    lock = path.with_name(path.name + ".lock")
+    before = lock.read_bytes()
+    ledger.claim("p", "a", 1)
+    after = lock.read_bytes()
+    ledger.close()
+    for place in range(1, len(after)):
+        lock.write_bytes(after[:place] + before[place:])
+        make(path).close()
+    lock.write_bytes(after[:64] + b"\n")  # as earlier versions wrote it
+    shutil.copy(path, path.with_name("older"))
+    with make(path) as newer:
+        newer.claim("p", "a", 1)
+        lock_of_newer = newer.head
+    shutil.copy(path.with_name("older"), path)
+    lock.write_text(f"{lock_of_newer}\n")
+    with pytest.raises(LedgerError, match="older than the head"):
+        make(path)
 
 
 def test_a_dropped_ledger_frees_its_lock(path: Path) -> None:

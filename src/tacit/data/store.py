@@ -173,7 +173,8 @@ class FolderColumns:
 
     def abort(self) -> None:
         for file in self._files.values():
-            file.close()
+            with contextlib.suppress(OSError):  # what is still in its buffer may not fit on the disk
+                file.close()
         shutil.rmtree(self._partial, ignore_errors=True)
 
     def _close(self, name: str) -> None:

@@ -6,8 +6,11 @@ that moment. It never holds records, noise or the state of a generator of noise,
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,17 +30,18 @@ def save(path: Path, tensors: dict[str, Tensor], *, plan_id: str, ledger: Ledger
     Guarantee: after a crash at any moment the file is the old one or the new one, never a mixture.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    tensors = {name: t.detach().contiguous() for name, t in tensors.items()}
     meta = {"plan_id": plan_id, "ledger_head": ledger.head, "dataset_id": ledger.dataset_id}
+    meta["sha256"] = _digest(tensors)
     temporary = path.with_suffix(".partial")
     try:
-        save_file(
-            {name: t.detach().contiguous() for name, t in tensors.items()}, temporary, {"tacit": json.dumps(meta)}
-        )
+        save_file(tensors, temporary, {"tacit": json.dumps(meta)})
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except (OSError, SafetensorError) as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise FileError(
             "the checkpoint could not be written",
             where=str(path),
@@ -50,7 +54,7 @@ def load(path: Path, *, plan_id: str, ledger: Ledger) -> dict[str, Tensor]:
     """Read a checkpoint and refuse it unless it belongs to this plan and this ledger contains its head.
 
     Raises:
-        FileError: the file is truncated or not a checkpoint.
+        FileError: the file is truncated, not a checkpoint, or not as it was written.
         LedgerError: another plan's checkpoint, or a ledger that is older than the checkpoint.
     """
     try:
@@ -58,6 +62,8 @@ def load(path: Path, *, plan_id: str, ledger: Ledger) -> dict[str, Tensor]:
             meta = json.loads(file.metadata()["tacit"])
             of, head = (meta["plan_id"], meta["dataset_id"]), meta["ledger_head"]
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+        if _digest(tensors) != meta["sha256"]:  # such as blocks that a disk lost behind a name that it kept
+            raise ValueError("another content than was written")
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise FileError(
             "the checkpoint is truncated or of another kind",
@@ -74,3 +80,12 @@ def load(path: Path, *, plan_id: str, ledger: Ledger) -> dict[str, Tensor]:
         )
     ledger.require(head)
     return tensors
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 over names, types, shapes and bytes."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().cpu().numpy().tobytes())
+    return digest.hexdigest()

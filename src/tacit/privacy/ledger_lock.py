@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import sys
@@ -11,6 +12,7 @@ import weakref
 from pathlib import Path
 
 from tacit.errors import LedgerError
+from tacit.privacy.ledger_entries import GENESIS
 
 if sys.platform == "win32":
     import msvcrt
@@ -51,16 +53,21 @@ class WriterLock:
 
     @property
     def head(self) -> str | None:
-        """The recorded head, if any."""
+        """The recorded head, if any; of a torn record nothing is believed."""
         os.lseek(self._handle, 0, os.SEEK_SET)
-        text = os.read(self._handle, 65).decode("ascii", "replace")
-        return text[:64] if re.fullmatch(r"[0-9a-f]{64}\n", text) else None
+        line = os.read(self._handle, len(_record(GENESIS))).decode("ascii", "replace")
+        head, plain = line[:64], re.match(r"[0-9a-f]{64}\n", line)  # plain: as earlier versions wrote it
+        return head if plain or line == _record(head) else None
 
     def record(self, head: str) -> None:
-        """Record the newest head, after it is durable in the file (a lost write only weakens the check)."""
+        """Record the newest head, after it is durable in the file (a lost write only weakens the check).
+
+        It is flushed, so that a disk which lost the file's own flush is found out by it after a power cut.
+        """
         with contextlib.suppress(OSError):
             os.lseek(self._handle, 0, os.SEEK_SET)
-            os.write(self._handle, f"{head}\n".encode("ascii"))
+            os.write(self._handle, _record(head).encode("ascii"))
+            os.fsync(self._handle)
 
     def check(self) -> None:
         """Refuse use after `release`, and in a forked child, which shares its parent's handles.
@@ -131,6 +138,11 @@ def unwritable(path: Path, error: OSError) -> LedgerError:
         expected="an existing folder with permission to write",
         remedy="create the folder or choose another one",
     )
+
+
+def _record(head: str) -> str:
+    """The line of a head, with a check that no mixture of two such lines passes."""
+    return f"{head} {hashlib.sha256(head.encode('ascii', 'replace')).hexdigest()[:16]}\n"
 
 
 def _take(path: Path, kind: str) -> int:

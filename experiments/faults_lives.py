@@ -1,0 +1,310 @@
+"""Small runs that are interrupted again and again: a *life* goes on from wherever the last one ended, to the end."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import itertools
+import random
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.faults_audit import Say, step
+from tacit import hub
+from tacit.data import Box, Discrete, PublicSpec, Trajectories
+from tacit.data.days import SLOTS, Days
+from tacit.data.grids import RegularGrid
+from tacit.envs.river_swim import RiverSwim
+from tacit.envs.river_swim import spec as river
+from tacit.envs.users import SimulatedUsers
+from tacit.errors import BudgetExceeded
+from tacit.methods import policy_gradient, synthesis
+from tacit.methods.imitation import pategail
+from tacit.privacy import plan as plans
+from tacit.privacy.device import Device
+from tacit.privacy.device_parts import DeviceSum, zeros
+from tacit.privacy.devices import Answer, Query
+from tacit.privacy.federated_vault import FederatedVault
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.register import Register
+from tacit.privacy.stacked_devices import StackedDevices
+from tacit.privacy.user_vault import UserVault
+from tacit.privacy.vault import Vault
+from tacit.units import Unit
+
+UNIT, DELTA = Unit("person", "add_or_remove", 100), 1e-3
+SPEC = PublicSpec(Box((-4.0,), (4.0,)), Discrete(2), Box((-10.0,), (10.0,)), "declared", difference=(0.5,))
+MOST = 2
+"""How often one person may contribute in the life `register`."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """One kind of run.
+
+    Args:
+        run: (folder, what to tell the observer with) -> goes on to the end, or raises a TacitError.
+        ledgers: their names in the folder.
+        most: how often one person may contribute to one plan.
+        checkpoint, register: their names in the folder, if there are any.
+        claimed: how many steps are claimed in its ledgers when it begins.
+        begin: makes the folder of a new run.
+    """
+
+    run: Callable[[Path, Say], None]
+    ledgers: tuple[str, ...] = ("ledger",)
+    most: int = 1
+    checkpoint: str | None = None
+    register: str | None = None
+    claimed: int = 0
+    begin: Callable[[Path], object] = lambda folder: None
+
+
+# -- the ledger and the register by themselves --------------------------------------------------------------------
+
+
+PARTS = {"denoiser": 120, "histogram": 3}
+
+
+def _ledger(folder: Path, say: Say) -> None:
+    """Plans are reserved until the budget is spent; every claimed step is released."""
+    with Ledger(folder / "ledger", UNIT, epsilon=0.75, delta=3e-5) as ledger:
+        for number in itertools.count():
+            plan = f"plan{number}"
+            try:
+                ledger.reserve(plan, {"method": "faults"}, parts=PARTS, epsilon=0.25, delta=1e-5)
+            except BudgetExceeded:
+                return
+            for part, steps in PARTS.items():
+                while ledger.claimed(plan, part) < steps:
+                    for one in ledger.claim(plan, part, 3):
+                        say(step(ledger.path, plan, part, one))
+
+
+def _register(folder: Path, say: Say) -> None:
+    """The same people come again and again, and new ones all the time."""
+    draw = random.Random()
+    with _open_register(folder) as register:
+        for number in range(300):
+            people = [f"person-{one}" for one in draw.sample(range(number, number + 24), 4)]
+            granted = register.reserve("plan", people, MOST)
+            for person, yes in zip(people, granted, strict=True):
+                if yes:
+                    say(f"person plan {person}")
+            register.commit()
+
+
+def _apart(folder: Path) -> None:
+    """A place for a register, and one for its key."""
+    for name in ("vault", "keys"):
+        (folder / name).mkdir()
+
+
+def _open_register(folder: Path) -> Register:
+    return Register(folder / "vault" / "register", key=folder / "keys" / "key")
+
+
+# -- training -----------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def synthesis_plan(steps: int = 200, epsilon: float = 1.0) -> synthesis.Plan:
+    """A tiny synthesis, calibrated once a process."""
+    plan = synthesis.Plan(steps=steps, rate=0.2, width=8, depth=1, warmup=1, learning_rate=1e-3)
+    return plan.calibrate(unit=UNIT, epsilon=epsilon, delta=DELTA)
+
+
+@functools.cache
+def _columns() -> Mapping[str, Any]:
+    rng = np.random.default_rng(5)
+    observations = rng.uniform(-3, 3, (90, 1))
+    return {
+        "observations": observations,
+        "actions": rng.integers(0, 2, 90),
+        "rewards": rng.uniform(-9, 9, 90),
+        "next_observations": observations + 0.1,
+        "terminations": np.zeros(90, bool),
+    }
+
+
+def records(first: int = 0, people: int = 30) -> Trajectories:
+    """The rows of some of thirty people, three each; the same every time."""
+    ids, rows = np.repeat(np.arange(first, first + people), 3), slice(3 * first, 3 * (first + people))
+    columns: dict[str, Any] = {name: column[rows] for name, column in _columns().items()}
+    return Trajectories.from_arrays(**columns, unit_ids=ids, episode_ids=ids, spec=SPEC)
+
+
+def _training(folder: Path, say: Say) -> None:
+    """A synthesis with checkpoints."""
+    with Ledger(folder / "ledger", UNIT, epsilon=2.0, delta=2 * DELTA) as ledger:
+        release = synthesis.fit(synthesis_plan(), Vault(records(), ledger), folder=folder / "checkpoint", resume=True)
+        release.certificate.verify()
+
+
+# -- sampling -----------------------------------------------------------------------------------------------------
+
+
+FILES, DRAWN, MODEL_STEPS = 8, 300, 20
+
+
+@functools.cache
+def _model() -> Path:
+    """A released model with its certificate and spent ledger, made once a process."""
+    folder = Path(tempfile.mkdtemp(prefix="tacit-model-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    with Ledger(folder / "ledger", UNIT, epsilon=2.0, delta=2 * DELTA) as ledger:
+        hub.save(synthesis.fit(synthesis_plan(MODEL_STEPS), Vault(records(), ledger)), folder / "model")
+    return folder
+
+
+def _sampling(folder: Path, say: Say) -> None:
+    """A released model is read, sampled and saved; what is there already is checked and left as it is."""
+    release = hub.load(folder / "model")
+    release.certificate.verify()
+    for seed in range(FILES):
+        rows, copy = folder / f"rows-{seed}", folder / f"model-{seed}"
+        drawn = release.value.sample(DRAWN, seed=seed)
+        if rows.exists():
+            kept = Trajectories.open(rows).columns["rewards"]
+            same = np.array_equal(kept, drawn.columns["rewards"])  # post-processing: the same every time
+            assert same, "rows under a final name are not whole"
+        else:
+            drawn.save(rows)
+        if copy.exists():
+            hub.load(copy).certificate.verify()
+        else:
+            hub.save(release, copy)
+
+
+# -- people and devices -------------------------------------------------------------------------------------------
+
+
+class _Returning(SimulatedUsers):
+    """People of whom many have been here before."""
+
+    def arrive(self, count: int) -> Sequence[Sequence[str]]:
+        return [[f"person-{one}" for one in random.Random().sample(range(600), count)]]
+
+
+@functools.cache
+def _policy_plan() -> policy_gradient.Plan:
+    plan = policy_gradient.Plan(rounds=60, users=6, horizon=6, critic="none", noise_multiplier=30.0)
+    return plan.price(unit=Unit("person", "add_or_remove", 1_000), delta=1e-4)
+
+
+def _people(folder: Path, say: Say) -> None:
+    """A policy is learnt from people who are met online."""
+    plan, users = _policy_plan(), _Returning(RiverSwim(), river(), horizon=6, seed=5)
+    register = _open_register(folder)
+    with register, Ledger(folder / "vault" / "ledger", plan.unit, epsilon=50.0, delta=5e-4) as ledger:
+        vault = UserVault(users, ledger, register)
+        policy_gradient.learn(plan, vault, folder=folder / "checkpoint", resume=True)
+
+
+@dataclass(frozen=True)
+class MeanReward:
+    """What a device answers: the mean of its person's rewards, eight times (one number alone could agree by chance)."""
+
+    def __call__(self, rows: Mapping[str, NDArray[Any]], state: Any) -> NDArray[np.float64]:
+        count = np.maximum(rows["mask"].sum(axis=1), 1)
+        return np.asarray((rows["rewards"] * rows["mask"]).sum(axis=1) / count / 30)[:, None].repeat(8, axis=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumPlan:
+    """Sixty sums over three devices."""
+
+    method: ClassVar[str] = "sums over devices"
+    source: ClassVar[str] = "experiments.faults"
+    noise_multiplier: float = 20.0
+    unit: Unit | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+    def parts(self) -> tuple[DeviceSum, ...]:
+        own = DeviceSum(
+            name="sum",
+            steps=60,
+            devices=UNIT.size,
+            clip=1.0,
+            noise="device",
+            noise_multiplier=self.noise_multiplier,
+            rows_per_unit=3,
+        )
+        return (own,)
+
+
+@functools.cache
+def _sum_plan() -> SumPlan:
+    return plans.price(SumPlan(), unit=UNIT, delta=DELTA)
+
+
+class _Phones:
+    """Three devices in one process, each with its own ledger."""
+
+    spec, simulated, assumptions = SPEC, False, ()
+
+    def __init__(self, folder: Path) -> None:
+        self._phones, plan = list[Device](), _sum_plan()
+        for number in range(3):
+            ledger = Ledger(folder / f"phone{number}", UNIT, epsilon=5.0, delta=2 * DELTA)
+            self._phones.append(Device(records(number, 1), ledger, plan, {"sum": MeanReward()}))
+
+    def enter(self, population: int) -> object:
+        return self
+
+    def sums(self, query: Query) -> Answer:
+        total = zeros(query.part, query.size)
+        for phone in self._phones:
+            total = total + phone.answer(query.plan_id, query.part.name, query.step, query.public, query.size)
+        return Answer(total, len(self._phones))
+
+
+def _devices(folder: Path, say: Say) -> None:
+    """Every sum takes a step from the server's ledger and one from each device's own."""
+    with Ledger(folder / "ledger", UNIT, epsilon=5.0, delta=2 * DELTA) as ledger:
+        vault = FederatedVault(_Phones(folder), ledger)
+        run = vault.reserve(_sum_plan())
+        while vault.steps_left(run, "sum"):
+            vault.noisy_sum(run, "sum", MeanReward())
+
+
+GRID, TWELVE = RegularGrid(30.0, 100.0, 30.45, 100.45, 0.05), Unit("person", "add_or_remove", 12)
+
+
+@functools.cache
+def _pategail_plan() -> pategail.Plan:
+    critic = pategail.Critic(hidden=(4,), steps=1, batch=8)
+    ppo = pategail.Ppo(hidden=(4,), epochs=1, value_steps=1)
+    plan = pategail.Plan(people=12, rounds=6, days=5, updates=1, critic=critic, ppo=ppo, rows_per_unit=2 * 47)
+    return plan.calibrate(unit=TWELVE, epsilon=5.0, delta=DELTA)
+
+
+def _imitation(folder: Path, say: Say) -> None:
+    """PateGAIL++ on twelve people's devices."""
+    cells = np.repeat(np.random.default_rng(0).integers(0, GRID.size, (24, SLOTS // 8)), 8, axis=1)
+    data = Days(cells, np.repeat(np.arange(12), 2), GRID).trajectories(simulated=True)
+    with Ledger(folder / "ledger", TWELVE, epsilon=5.0, delta=DELTA) as ledger:
+        vault = FederatedVault(StackedDevices(data), ledger)
+        pategail.fit(_pategail_plan(), vault, grid=GRID, folder=folder / "checkpoint", resume=True)
+
+
+CHECKPOINT = "checkpoint/checkpoint.safetensors"
+LIVES: Mapping[str, Life] = {
+    "ledger": Life(_ledger),
+    "register": Life(_register, ledgers=(), most=MOST, register="vault/register", begin=_apart),
+    "training": Life(_training, checkpoint=CHECKPOINT),
+    "sampling": Life(
+        _sampling, claimed=MODEL_STEPS, begin=lambda folder: shutil.copytree(_model(), folder, dirs_exist_ok=True)
+    ),
+    "people": Life(_people, ledgers=("vault/ledger",), checkpoint=CHECKPOINT, register="vault/register", begin=_apart),
+    "devices": Life(_devices, ledgers=("ledger", "phone0", "phone1", "phone2")),
+    "imitation": Life(_imitation, checkpoint=CHECKPOINT),
+}
