@@ -48,6 +48,7 @@ EXPERIMENTS = (
     "table12_size",
     "table14_accounting",
     "figure9_learning",
+    "fuzz",
 )
 
 

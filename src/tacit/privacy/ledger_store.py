@@ -242,7 +242,7 @@ def _sqlite(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise LedgerError(
-            f"the file cannot be used ({error})",
+            f"the file cannot be used ({str(error) if str(error).isprintable() else 'its schema is malformed'})",
             where=str(path),
             expected="an undamaged ledger on a disk with space left and permission to write",
             remedy="free the disk or restore the newest copy, then open the ledger again; nothing half-done is kept",
