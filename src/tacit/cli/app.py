@@ -187,7 +187,12 @@ def _run(command: object) -> None:
             from tacit.cli.report import report
 
             report(command)
-        case commands.CertificateShow() | commands.CertificateVerify() | commands.CertificateSign():
+        case (
+            commands.CertificateShow()
+            | commands.CertificateVerify()
+            | commands.CertificateLabel()
+            | commands.CertificateSign()
+        ):
             from tacit.cli import certificate
 
             certificate.run(command)

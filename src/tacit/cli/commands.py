@@ -123,6 +123,17 @@ class CertificateVerify:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CertificateLabel:
+    """Print a certificate as a label in JSON: NIST SP 800-226, a draft for the registry of deployments, the trade-off.
+
+    Args:
+        path: certificate.json.
+    """
+
+    path: Positional[Path]
+
+
+@dataclass(frozen=True, kw_only=True)
 class CertificateSign:
     """Sign a certificate with an Ed25519 key, so that an edit by anybody else shows.
 
@@ -171,6 +182,7 @@ Data = (
 Certificate = (
     Annotated[CertificateShow, subcommand("show")]
     | Annotated[CertificateVerify, subcommand("verify")]
+    | Annotated[CertificateLabel, subcommand("label")]
     | Annotated[CertificateSign, subcommand("sign")]
 )
 Ledger = Annotated[LedgerShow, subcommand("show")] | Annotated[LedgerVerify, subcommand("verify")]
@@ -188,6 +200,6 @@ Command = (
     | Annotated[Export, subcommand("export")]
     | Annotated[Sample, subcommand("sample")]
     | Annotated[Report, subcommand("report")]
-    | Annotated[Certificate, subcommand("certificate", description="Show, verify or sign a certificate.")]
+    | Annotated[Certificate, subcommand("certificate", description="Show, verify, label or sign a certificate.")]
     | Annotated[Ledger, subcommand("ledger", description="Show or verify the ledger of a dataset.")]
 )
