@@ -73,7 +73,7 @@ def guarantees(record: Fields) -> dict[str, Any]:
 
 
 def entry(record: Fields) -> dict[str, Any]:
-    """A draft for the Differential Privacy Deployments Registry (registry.opendp.org), in the fields of its data.
+    """A draft for the Differential Privacy Deployments Registry, in the fields of its data.
 
     The registry keeps YAML, of which JSON is a part.
     """
