@@ -78,11 +78,12 @@ def test_a_file_that_leads_to_another_one_is_refused_before_that_one_is_touched(
         return opened(name, *rest, **options)
 
     monkeypatch.setattr(h5py, "File", watch)
+    read = {
+        "minari": lambda: Trajectories.from_minari("logs-v0", unit="unit", root=tmp_path),
+        "d4rl": lambda: Trajectories.from_d4rl(path, unit=":transition", spec=CONTINUOUS),
+    }
     with pytest.raises(FileError, match="'rewards' lies in another file"):
-        if reader == "minari":
-            Trajectories.from_minari("logs-v0", unit="unit", root=tmp_path)
-        else:
-            Trajectories.from_d4rl(path, unit=":transition", spec=CONTINUOUS)
+        read[reader]()
     assert touched == [str(path)]  # and the library in C has nothing to follow, since no column was looked at
 
 
