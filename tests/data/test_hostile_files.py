@@ -164,3 +164,12 @@ def test_ids_that_are_lists_are_refused(ids: Any) -> None:
     two = {name: values[:2] for name, values in arrays().items() if isinstance(values, np.ndarray)}
     with pytest.raises(TacitError, match="neither text nor a whole number"):
         Trajectories.from_arrays(**{**two, "unit_ids": cells, "episode_ids": None}, spec=SPEC)
+
+
+def test_bounds_that_no_float_holds_are_refused_and_long_names_are_cut() -> None:
+    told = SPEC.to_json()
+    with pytest.raises(DataError, match="not a sequence of numbers"):
+        PublicSpec.from_json({**told, "reward": {"kind": "box", "low": [0], "high": [10**400]}})
+    with pytest.raises(DataError, match="is unknown") as refused:
+        PublicSpec.from_json({**told, "x" * 100_000: 1})
+    assert len(str(refused.value)) < 500

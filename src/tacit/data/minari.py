@@ -257,7 +257,7 @@ def _load(dataset_id: str, root: str | os.PathLike[str] | None) -> minari.Minari
     with datasets_folder(root) as folder:
         records = folder / dataset_id / "data" / "main_data.hdf5"
         if records.is_file():
-            with opened(records, _unreadable(dataset_id)):
+            with opened(records, _unreadable(f"Trajectories.from_minari({dataset_id!r})")):
                 pass  # looked through before anything is read: nothing in it leads elsewhere
         with contextlib.suppress(Exception):
             loaded = minari.load_dataset(dataset_id, download=False)
