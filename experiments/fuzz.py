@@ -8,7 +8,7 @@
 
 libFuzzer keeps the inputs that reach new code of tacit's and changes them further, four times in five by the rules of
 their own format (`experiments.fuzz_mutations`), else by bytes. A reader has to return a value or to refuse in one
-sentence (`tacit.errors`), within 10 s and 2 GiB; an input has at most 256 KiB. "Outside" counts inputs at which a
+sentence (`tacit.errors`), within a minute (of a machine that may be busy) and 2 GiB; an input has at most 256 KiB. "Outside" counts inputs at which a
 planted file beside the folder was touched (inotify: C libraries too), or Python opened anything that is neither in the
 folder nor a part of the installation. What was found lies under runs/fuzz/READER/finds, each with what was raised.
 """
@@ -34,7 +34,7 @@ from experiments.check import Figure
 from experiments.fuzz_worker import COUNTS
 from experiments.store import RESULTS, ROOT, Store
 
-SECONDS, QUICK = 60.0, 4.0
+SECONDS, QUICK, PATIENCE = 60.0, 4.0, 60
 READERS = {reader.name: reader for module in (fuzz_records, fuzz_releases) for reader in module.READERS}
 _OURS = ("experiments/fuzz_mutations.py", "experiments/fuzz_worker.py")
 
@@ -58,7 +58,15 @@ def fuzz(name: str, seconds: float) -> dict[str, Any]:
     end = time.monotonic() + seconds
     for turn in itertools.count(1):
         left = max(1, int(end - time.monotonic()))
-        words = ("-m", "experiments.fuzz_worker", name, str(folder), _module(name), f"-seed={turn}")
+        words = (
+            "-m",
+            "experiments.fuzz_worker",
+            name,
+            str(folder),
+            _module(name),
+            f"-seed={turn}",
+            f"-timeout={PATIENCE}",
+        )
         done = subprocess.run(
             [sys.executable, *words, f"-max_total_time={left}"],
             env={**os.environ, "PYTHONPATH": paths},

@@ -147,8 +147,11 @@ def _read_points(name: str) -> Callable[[Path], object]:
 _INGEST = tuple(f"src/tacit/data/{name}.py" for name in ("ingest", "ids", "spec", "store"))
 _TABLES = (*_INGEST, "src/tacit/data/files.py", "src/tacit/data/tables.py")
 _DAYS = tuple(f"src/tacit/data/{name}.py" for name in ("mobility*", "grids", "days", "tables"))
-_BANDIT, _D4RL = (*_TABLES, "src/tacit/data/open_bandit.py"), (*_INGEST, "src/tacit/data/d4rl.py")
-_MINARI = (*_INGEST, "src/tacit/data/minari.py")
+_BANDIT, _D4RL = (
+    (*_TABLES, "src/tacit/data/open_bandit.py"),
+    (*_INGEST, "src/tacit/data/hdf5.py", "src/tacit/data/d4rl.py"),
+)
+_MINARI = (*_INGEST, "src/tacit/data/hdf5.py", "src/tacit/data/minari.py")
 _TEXT, _JSON = (
     change.one_of(change.table, change.spans),
     change.one_of(change.json_text, change.json_text, change.spans),

@@ -87,6 +87,12 @@ def test_a_file_that_leads_to_another_one_is_refused_before_that_one_is_touched(
     assert touched == [str(path)]  # and the library in C has nothing to follow, since no column was looked at
 
 
+def test_a_file_on_which_the_library_never_ends_is_refused() -> None:
+    """`endless.hdf5` was found by the fuzzer: HDF5 1.14 loops for good when it opens one of its columns."""
+    with pytest.raises(FileError, match="damaged or of another kind"):
+        Trajectories.from_d4rl(Path(__file__).with_name("endless.hdf5"), unit="ids", spec=CONTINUOUS, simulated=True)
+
+
 def test_a_column_that_takes_no_space_and_holds_a_terabyte_is_refused(tmp_path: Path) -> None:
     path = d4rl(tmp_path / "logs.hdf5", lambda file: file.create_dataset("rewards", (2**37,), "f8", chunks=(4096,)))
     with pytest.raises(FileError, match="declares far more"):

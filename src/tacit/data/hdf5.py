@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import os
+import signal
+import sys
+import warnings
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
+from h5py._hl.base import phil
 
 from tacit.data.tables import disproportionate
 from tacit.errors import FileError
+
+if sys.platform != "win32":
+    import resource
+
+_SECONDS, _BYTES_A_SECOND = 1.0, 1e6
+"""Of processor time for a look at a file: a file of the smallest groups takes a quarter of it."""
 
 
 @contextlib.contextmanager
@@ -23,6 +36,8 @@ def opened(path: Path, damaged: FileError) -> Iterator[h5py.File]:
     Raises:
         FileError: `damaged`, or the file leads to another one or declares far more than it holds.
     """
+    if sys.platform != "win32" and not _ends(path):
+        raise damaged
     file = None
     with contextlib.suppress(Exception):  # whatever the library says of a file that is none
         file = h5py.File(path, "r")
@@ -33,13 +48,36 @@ def opened(path: Path, damaged: FileError) -> Iterator[h5py.File]:
         yield file
 
 
+def _ends(path: Path) -> bool:
+    """Whether the library comes to an end with the file: on some damaged ones it never does, and cannot be stopped.
+
+    So a forked child looks through it first, with processor time for so many bytes, and no more.
+    """
+    with phil, warnings.catch_warnings():  # h5py's lock, so that no other thread holds it in the child
+        warnings.simplefilter("ignore")  # of threads that the child does not have, and does not need
+        pid = os.fork()
+        if pid == 0:
+            try:
+                _look(path)
+            finally:
+                os._exit(0)  # what is wrong with it the parent finds, and says
+    return not os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+
+
+def _look(path: Path) -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    limit = math.ceil(used.ru_utime + used.ru_stime + _SECONDS + path.stat().st_size / _BYTES_A_SECOND)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+    signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+    with contextlib.suppress(Exception), h5py.File(path, "r") as file:
+        deque(_problems(file), maxlen=0)
+
+
 def _require_own(file: h5py.File, path: Path, damaged: FileError) -> None:
     """Look at every link and every declaration; nothing is followed or read before."""
     problem = None
     try:
-        for name, what in _problems(file):
-            problem = name, what
-            break
+        problem = next(_problems(file), None)
     except Exception:
         raise damaged from None
     if problem is not None:
