@@ -8,9 +8,10 @@
 
 libFuzzer keeps the inputs that reach new code of tacit's and changes them further, four times in five by the rules of
 their own format (`experiments.fuzz_mutations`), else by bytes. A reader has to return a value or to refuse in one
-sentence (`tacit.errors`), within a minute (of a machine that may be busy) and 2 GiB; an input has at most 256 KiB. "Outside" counts inputs at which a
-planted file beside the folder was touched (inotify: C libraries too), or Python opened anything that is neither in the
-folder nor a part of the installation. What was found lies under runs/fuzz/READER/finds, each with what was raised.
+sentence (`tacit.errors`), within a minute, of a machine that may be busy, and 2 GiB; an input has at most 256 KiB.
+"Outside" counts inputs at which a planted file beside the folder was touched (inotify: C libraries too), or Python
+opened anything that is neither in the folder nor a part of the installation. What was found lies under
+runs/fuzz/READER/finds, each with what was raised.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def test_a_file_that_leads_to_another_one_is_refused_before_that_one_is_touched(
 
 
 def test_a_file_on_which_the_library_never_ends_is_refused() -> None:
-    """`endless.hdf5` was found by the fuzzer: HDF5 1.14 loops for good when it opens one of its columns."""
+    """`endless.hdf5` was found by the fuzzer: HDF5 2.0.0 loops for good when it opens one of its columns."""
     with pytest.raises(FileError, match="damaged or of another kind"):
         Trajectories.from_d4rl(Path(__file__).with_name("endless.hdf5"), unit="ids", spec=CONTINUOUS, simulated=True)
 
