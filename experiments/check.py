@@ -54,6 +54,7 @@ EXPERIMENTS = (
     "trajectory_audit",
     "audits",
     "faults",
+    "fuzz",
 )
 
 

@@ -358,7 +358,7 @@ def test_cells_that_are_days_already(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="'user' is missing"):
         from_cells({"days": arrays["days"]}, GRID, places=None)
     (tmp_path / "days.npz").write_bytes(b"PK no")
-    with pytest.raises(FileError, match="missing, truncated"):
+    with pytest.raises(FileError, match="damaged or of another kind"):
         from_cells(tmp_path / "days.npz", GRID)
 
 

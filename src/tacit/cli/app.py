@@ -191,7 +191,12 @@ def _run(command: object) -> None:
             from tacit.cli.audit import audit
 
             audit(command)
-        case commands.CertificateShow() | commands.CertificateVerify() | commands.CertificateSign():
+        case (
+            commands.CertificateShow()
+            | commands.CertificateVerify()
+            | commands.CertificateLabel()
+            | commands.CertificateSign()
+        ):
             from tacit.cli import certificate
 
             certificate.run(command)

@@ -50,7 +50,7 @@ def read(path: Path | None, *, option: str = "--bounds", form: str = FORM) -> di
     if not isinstance(found, dict):
         raise _mend(path, "the file of bounds is no JSON object", option, form)
     if unknown := sorted(name for name in found if f'"{name}"' not in form):
-        raise _mend(path, f"the file of bounds has the unknown key {unknown[0]!r}", option, form)
+        raise _mend(path, f"the file of bounds has the unknown key {unknown[0][:40]!r}", option, form)
     try:
         return {name: _ends(name, found[name]) for name in found}
     except DataError as error:

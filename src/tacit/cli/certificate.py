@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import suppress
 
-from tacit.cli.commands import CertificateShow, CertificateSign, CertificateVerify
+from tacit.cli.commands import CertificateLabel, CertificateShow, CertificateSign, CertificateVerify
 from tacit.cli.console import say
 from tacit.errors import CertificateError, FileError
 from tacit.measure import audits
+from tacit.privacy import certificate_label
 from tacit.privacy.certificate import Certificate
 
 
-def run(command: CertificateShow | CertificateVerify | CertificateSign) -> None:
-    """Dispatch to `show`, `verify` or `sign`."""
+def run(command: CertificateShow | CertificateVerify | CertificateLabel | CertificateSign) -> None:
+    """Dispatch to `show`, `verify`, `label` or `sign`."""
     match command:
         case CertificateShow():
             show(command)
         case CertificateVerify():
             verify(command)
+        case CertificateLabel():
+            label(command)
         case CertificateSign():
             sign(command)
 
@@ -52,6 +56,17 @@ def verify(command: CertificateVerify) -> None:
     say(f"Signed by {found.signed_by}." if found.signed_by else "Not signed: this shows no author.")
     if certificate.simulated:
         say("The records were declared simulated.")
+
+
+def label(command: CertificateLabel) -> None:
+    """The label of a certificate, as JSON, which YAML is too.
+
+    Raises:
+        CertificateError: the certificate does not hold.
+    """
+    certificate = Certificate.load(command.path)
+    certificate.verify()
+    say(json.dumps(certificate_label.label(certificate.to_json()), indent=1, ensure_ascii=False))
 
 
 def sign(command: CertificateSign) -> None:

@@ -167,6 +167,17 @@ class CertificateVerify:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CertificateLabel:
+    """Print a certificate as a label in JSON: NIST SP 800-226, a draft for the registry of deployments, the trade-off.
+
+    Args:
+        path: certificate.json.
+    """
+
+    path: Positional[Path]
+
+
+@dataclass(frozen=True, kw_only=True)
 class CertificateSign:
     """Sign a certificate with an Ed25519 key, so that an edit by anybody else shows.
 
@@ -215,6 +226,7 @@ Data = (
 Certificate = (
     Annotated[CertificateShow, subcommand("show")]
     | Annotated[CertificateVerify, subcommand("verify")]
+    | Annotated[CertificateLabel, subcommand("label")]
     | Annotated[CertificateSign, subcommand("sign")]
 )
 Ledger = Annotated[LedgerShow, subcommand("show")] | Annotated[LedgerVerify, subcommand("verify")]
@@ -233,6 +245,6 @@ Command = (
     | Annotated[Sample, subcommand("sample")]
     | Annotated[Report, subcommand("report")]
     | Annotated[Audit, subcommand("audit")]
-    | Annotated[Certificate, subcommand("certificate", description="Show, verify or sign a certificate.")]
+    | Annotated[Certificate, subcommand("certificate", description="Show, verify, label or sign a certificate.")]
     | Annotated[Ledger, subcommand("ledger", description="Show or verify the ledger of a dataset.")]
 )

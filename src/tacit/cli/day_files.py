@@ -72,7 +72,7 @@ def read(path: Path) -> tuple[Days, Certificate]:
         grid = grid_from_json(values["grid"])
         cells = np.loadtxt(path, dtype=np.int64, delimiter=",", skiprows=1, usecols=_CELL, ndmin=1).reshape(-1, SLOTS)
         days = Days(cells, np.arange(len(cells)), grid)
-    except (OSError, ValueError, TacitError):
+    except (OSError, ValueError, TypeError, OverflowError, TacitError):
         raise _unknown(path) from None
     certificate = Certificate.from_json(values["certificate"])
     certificate.verify()
@@ -83,7 +83,11 @@ def _beside(path: Path) -> dict[str, Any]:
     values = None
     with suppress(OSError, ValueError, RecursionError):
         values = json.loads(sidecar(path).read_text(encoding="utf-8"))
-    if not isinstance(values, dict) or values.get("format") != FORMAT or not {"grid", "sha256"} <= values.keys():
+    if (
+        not isinstance(values, dict)
+        or values.get("format") != FORMAT
+        or not {"grid", "sha256", "certificate"} <= values.keys()
+    ):
         raise _unknown(path)
     return values
 

@@ -120,7 +120,15 @@ def read_grid(path: Path) -> Grid:
             expected="a JSON object as to_json of a grid writes it",
             remedy="check the path, or give --box and --cell",
         ) from None
-    return grid_from_json(values)
+    try:
+        return grid_from_json(values)
+    except (OverflowError, TypeError):
+        raise FileError(
+            "the file holds a number that is too large, or something else in its place",
+            where=f"--grid {path}",
+            expected="a JSON object as to_json of a grid writes it",
+            remedy="mend it, or give --box and --cell",
+        ) from None
 
 
 def cut(

@@ -26,11 +26,12 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from tacit.data.hdf5 import opened
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
 from tacit.data.spec import PublicSpec
 from tacit.data.store import CHUNK, Array, Records
 from tacit.data.tables import unreadable
-from tacit.errors import DataError, FileError
+from tacit.errors import DataError
 
 EACH_CHUNK = ":chunk"
 """In place of a unit id: pieces of the recording of a fixed number of rows are the units."""
@@ -121,7 +122,7 @@ def _rows(
     path: Path, ids: str | None, horizon: int | None, chunk: int | None, *, terminals: bool = True
 ) -> Iterator[tuple[dict[str, Array], Array]]:
     """Transitions with their places [n] in the recording, a piece of the file at a time."""
-    with _opened(path) as file:
+    with opened(path, unreadable(path, KIND)) as file:
         names = ["observations", "actions", "rewards", *([] if ids is None else [ids])]
         fields = {name: _field(file, name, path) for name in (*names, "terminals")}
         fields |= {name: _field(file, name, path) for name in ("timeouts", _NEXT) if name in file}
@@ -208,31 +209,13 @@ def _field(file: Any, name: str, path: Path) -> Any:
             expected="observations, actions, rewards, terminals, and the ids if unit= names some",
             remedy="name a column of the file, or take a file of D4RL's",
         )
-    if field.file.filename != file.filename or field.is_virtual or field.external:
-        raise FileError(
-            f"the column {name!r} lies in another file",
-            where=path.name,
-            expected="a file that holds all of its records",
-            remedy="copy the records into one file",
-        )
     return field
 
 
 def _piece(field: Any, start: int, length: int, path: Path) -> Array:
     values = None
-    with contextlib.suppress(OSError, RuntimeError, ValueError):
+    with contextlib.suppress(Exception):  # whatever the library says of damaged records
         values = np.asarray(field[start : start + length])
     if values is None:
         raise unreadable(path, KIND)
     return values
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    file = None
-    with contextlib.suppress(OSError, RuntimeError, ValueError):
-        file = h5py.File(path, "r")
-    if file is None:
-        raise unreadable(path, KIND)
-    with file:
-        yield file

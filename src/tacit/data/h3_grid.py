@@ -17,6 +17,11 @@ __all__ = ["H3Grid"]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+_KM = 111.2  # of a degree, at most
+_KM2 = tuple(4_357_449.4 / 7**resolution for resolution in range(16))
+"""Mean area of a hexagon of each resolution, km2."""
+_MOST = 50_000_000
+
 
 @dataclass(frozen=True)
 class H3Grid:
@@ -45,6 +50,9 @@ class H3Grid:
             raise self._invalid("a resolution is not a whole number")
         if not 0 <= self.resolution <= fine <= 15 or not self.south < self.north or not self.west < self.east:
             raise self._invalid("a resolution is out of range or the box is empty")
+        across = (self.north - self.south) * (self.east - self.west) * _KM**2
+        if across / _KM2[fine] > _MOST:
+            raise self._invalid(f"more than {_MOST:,} hexagons are in the box")
         if not len(_hexagons(self)):
             raise self._invalid("no hexagon has its centre in the box")
 

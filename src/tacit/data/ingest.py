@@ -309,7 +309,7 @@ class Ingest:
                 key = int(key) if key.is_integer() else None
             if isinstance(key, str):
                 key = key.strip()
-            if key is None or key in MISSING:
+            if key is None or (isinstance(key, str) and key in MISSING):
                 raise self._error(f"the {what} id is missing", "an id in every row", i)
             if isinstance(key, bool) or not isinstance(key, (str, int)):
                 raise self._error(f"the {what} id is neither text nor a whole number", "text or whole numbers", i)

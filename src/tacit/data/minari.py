@@ -14,6 +14,7 @@ import gymnasium
 import minari
 import numpy as np
 
+from tacit.data.hdf5 import opened
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
 from tacit.data.spec import PublicSpec
 from tacit.data.store import CHUNK, Array, Records
@@ -84,11 +85,11 @@ def overlooked(dataset_id: str, root: str | os.PathLike[str] | None) -> str | No
 
 
 def _episodes(dataset: minari.MinariDataset, where: str) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    indices = dataset.episode_indices
-    pairs = zip(dataset.storage.get_episode_metadata(indices), dataset.storage.get_episodes(indices), strict=True)
+    pairs = None
     while True:
         pair, damaged = None, False
         try:
+            pairs = pairs or _pairs(dataset)
             pair = next(pairs, None)
         except Exception:
             damaged = True
@@ -99,7 +100,31 @@ def _episodes(dataset: minari.MinariDataset, where: str) -> Iterator[tuple[Mappi
         yield pair
 
 
+def _pairs(dataset: minari.MinariDataset) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    indices = dataset.episode_indices
+    return zip(dataset.storage.get_episode_metadata(indices), dataset.storage.get_episodes(indices), strict=True)
+
+
 def _transitions(
+    episode: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    dataset: minari.MinariDataset,
+    own: Mapping[str, Any],
+    unit: str,
+    observation: str | None,
+    where: str,
+) -> dict[str, Array]:
+    with contextlib.suppress(AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return _columns(episode, metadata, dataset, own, unit, observation, where)
+    raise DataError(
+        "the arrays of the episode are not those of the dataset's spaces",
+        where=where,
+        expected="observations and actions of the declared spaces, and one reward and two flags for each action",
+        remedy="leave the episode out (MinariDataset.filter_episodes) or write it again",
+    )
+
+
+def _columns(
     episode: Mapping[str, Any],
     metadata: Mapping[str, Any],
     dataset: minari.MinariDataset,
@@ -158,7 +183,7 @@ def _unit(
 
 def _info(infos: Mapping[str, Any], key: str, length: int, where: str) -> Array:
     value = _lookup(infos, key)
-    if value is None or isinstance(value, Mapping) or len(value) != length + 1:
+    if value is None or isinstance(value, Mapping) or np.asarray(value).shape[:1] != (length + 1,):
         raise DataError(
             f"infos[{key!r}] is missing or has another length",
             where=where,
@@ -171,7 +196,7 @@ def _info(infos: Mapping[str, Any], key: str, length: int, where: str) -> Array:
 
 def _propensities(infos: Mapping[str, Any], key: str, length: int, where: str) -> Array:
     value = _lookup(infos, key)
-    if value is None or isinstance(value, Mapping) or len(value) not in (length, length + 1):
+    if value is None or isinstance(value, Mapping) or np.asarray(value).shape[:1] not in ((length,), (length + 1,)):
         raise DataError(
             f"infos[{key!r}] is missing or has another length",
             where=where,
@@ -229,8 +254,14 @@ def _flush(ingest: Ingest, waiting: list[dict[str, Array]], unit: str) -> None:
 def _load(dataset_id: str, root: str | os.PathLike[str] | None) -> minari.MinariDataset:
     check_id(dataset_id)
     found: minari.MinariDataset | None = None
-    with datasets_folder(root), contextlib.suppress(Exception):
-        found = minari.load_dataset(dataset_id, download=False)
+    with datasets_folder(root) as folder:
+        records = folder / dataset_id / "data" / "main_data.hdf5"
+        if records.is_file():
+            with opened(records, _unreadable(f"Trajectories.from_minari({dataset_id!r})")):
+                pass  # looked through before anything is read: nothing in it leads elsewhere
+        with contextlib.suppress(Exception):
+            loaded = minari.load_dataset(dataset_id, download=False)
+            found = loaded if loaded.spec.dataset_id else None  # made of the metadata when it is asked for
     if found is None:
         raise _unreadable(dataset_id)
     return found

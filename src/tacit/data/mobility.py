@@ -30,6 +30,7 @@ from tacit.data.files import csv_chunks
 from tacit.data.grids import Grid
 from tacit.data.mobility_days import Rules
 from tacit.data.mobility_points import UNIX, Part, days_from, times_of
+from tacit.data.tables import npz_arrays, numbers_of
 from tacit.errors import DataError, FileError
 
 __all__ = [
@@ -79,12 +80,12 @@ def from_points(
     for where, columns in _tables(source, names, texts=(user, time)):
         ahead = None
         if offset is not None:
-            minutes = _numbers(columns[offset])
+            minutes = numbers_of(columns[offset])
             if not np.isfinite(minutes).all() or (np.abs(minutes) > 16 * 60).any():
                 raise _bad_column(where, offset, "minutes between -960 and 960 in every row")
             ahead = (minutes * 60_000).astype(np.int64)
         start = times_of(_times(columns[time], recorded), where, recorded, pattern)
-        point = (_numbers(columns[lat]), _numbers(columns[lon]))
+        point = (numbers_of(columns[lat]), numbers_of(columns[lon]))
         parts.append(Part(where, columns[user], start, *point, offset=ahead))
     return days_from(parts, grid, rules)
 
@@ -139,7 +140,7 @@ def from_trackintel(
     start, *end = (times_of(columns[name], where, recorded) for name in times)
     points = columns[geometry]
     if hasattr(points, "x") and hasattr(points, "y"):
-        lon, lat = _numbers(points.x), _numbers(points.y)
+        lon, lat = numbers_of(points.x), numbers_of(points.y)
     else:
         lon, lat = (np.array([getattr(p, axis, np.nan) for p in points], dtype=np.float64) for axis in "xy")
     return days_from([Part(where, columns["user_id"], start, lat, lon, end=end[0] if end else None)], grid, rules)
@@ -167,7 +168,7 @@ def from_plt(folders: Paths, grid: Grid, rules: Rules) -> Days:
             )
         for number, (owner, files) in enumerate(found.items()):
             tables = [_plt(path) for path in files]
-            lat, lon = (np.concatenate([_numbers(t[i]) for t in tables]) for i in (0, 1))
+            lat, lon = (np.concatenate([numbers_of(t[i]) for t in tables]) for i in (0, 1))
             written = [f"{day} {clock}" for t in tables for day, clock in zip(t[5], t[6], strict=True)]
             where = f"{folder.name}, folder {number + 1}"  # the name of the user's folder is an id
             start = times_of(written, where, "UTC", "%Y-%m-%d %H:%M:%S")
@@ -200,7 +201,7 @@ def from_cells(
         FileError: the file is missing or damaged.
     """
     where = "mobility.from_cells"
-    arrays = _npz(Path(source)) if isinstance(source, (str, os.PathLike)) else dict(source)
+    arrays = npz_arrays(Path(source)) if isinstance(source, (str, os.PathLike)) else dict(source)
     missing = [name for name in (days, user, places) if name is not None and name not in arrays]
     if missing:
         raise _bad_column(where, missing[0], "an array of that name")
@@ -255,40 +256,21 @@ def _times(column: Any, recorded: str | None) -> Any:
     """The column; where a file has seconds since 1970 as text, as numbers."""
     if recorded != UNIX or np.asarray(column).dtype.kind not in "OU":
         return column
-    numbers = _numbers(column)
+    numbers = numbers_of(column)
     return numbers if np.isfinite(numbers).any() else column
-
-
-def _numbers(column: Any) -> npt.NDArray[np.float64]:
-    import pandas as pd
-
-    numbers = pd.to_numeric(pd.Series(np.asarray(column)), errors="coerce")
-    return np.asarray(numbers, dtype=np.float64)
 
 
 def _plt(path: Path) -> Any:
     import pandas as pd
 
     try:
-        return pd.read_csv(path, skiprows=6, header=None, usecols=[0, 1, 5, 6], dtype={5: str, 6: str})
-    except (OSError, ValueError, EOFError):
+        table = pd.read_csv(path, skiprows=6, header=None, usecols=[0, 1, 5, 6], dtype={5: str, 6: str})
+        return table[[0, 1, 5, 6]]
+    except Exception:  # no list of what the parser raises would be whole, and it may quote a cell
         pass
-    raise _damaged("a PLT file")
-
-
-def _npz(path: Path) -> dict[str, Any]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, AttributeError, KeyError):
-        pass
-    raise _damaged(path.name)
-
-
-def _damaged(where: str) -> FileError:
-    return FileError(
+    raise FileError(
         "the file is missing, truncated or of another kind",
-        where=where,
+        where="a PLT file",
         expected="a readable file",
         remedy="check the path, or write the file again",
     )

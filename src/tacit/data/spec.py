@@ -250,7 +250,7 @@ class PublicSpec:
             if name not in found:
                 raise _unlike(where, f"the field {name!r} is missing")
         if unknown := [name for name in found if name not in _FIELDS]:
-            raise _unlike(where, f"the field {unknown[0]!r} is unknown")
+            raise _unlike(where, f"the field {str(unknown[0])[:40]!r} is unknown")
         name = "observation"
         try:
             for name in ("observation", "action", "reward"):
@@ -292,7 +292,7 @@ def _missing(name: str, expected: str) -> DataError:
 def _floats(values: Sequence[float], where: str) -> tuple[float, ...]:
     try:
         return tuple(float(v) for v in values)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pass
     raise DataError(
         "the bounds are not a sequence of numbers",

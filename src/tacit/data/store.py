@@ -257,7 +257,7 @@ def read_unit(folder: Path) -> str | None:
 def _read_public(folder: Path) -> tuple[PublicSpec, bool, UnitKind, str | None]:
     public: tuple[PublicSpec, bool, UnitKind, str | None] | None = None
     path = folder / "spec.json"
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, DataError):
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError, DataError):
         if not path.is_symlink():
             public = _public(json.loads(path.read_text(encoding="utf-8")))
     if public is None:
@@ -324,7 +324,7 @@ def _map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
     try:
         if not path.is_symlink():
             column = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+    except Exception:  # of a header that no parser takes
         column = None
     if not isinstance(column, np.ndarray) or column.dtype != dtype or column.shape[1:] != shape or column.ndim == 0:
         raise _damaged(path, "the file is missing, truncated or of another kind")

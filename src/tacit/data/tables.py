@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import warnings
-import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from tacit.data.store import CHUNK, Array
 from tacit.errors import DataError, FileError
 
+MOST, SPARE = 1_100, 2**16
+
 
 def csv_header(path: Path) -> list[str]:
     import pandas as pd
 
-    return [str(name) for name in _opened(path, lambda: pd.read_csv(path, nrows=0, index_col=False, encoding="utf-8"))]
+    options: dict[str, Any] = {"nrows": 0, "index_col": False, "encoding": "utf-8"}
+    return [str(name) for name in _opened(path, lambda: pd.read_csv(path, compression=_compression(path), **options))]
 
 
 def parquet_header(path: Path) -> list[str]:
@@ -40,6 +42,7 @@ def csv_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iterator
             index_col=False,
             chunksize=CHUNK,
             low_memory=False,
+            compression=_compression(path),
             encoding="utf-8",
         ),
     )
@@ -52,7 +55,7 @@ def csv_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iterator
                     out[name] = column.astype(object).where(column.notna(), None).to_numpy(dtype=object)
                     continue
                 if column.dtype.kind not in "biuf":
-                    numbers = pd.to_numeric(column.astype(object), errors="coerce").to_numpy(dtype=float)
+                    numbers = numbers_of(column.astype(object))
                     if column.notna().all() and set(column.unique()) <= {True, False, "True", "False"}:
                         numbers = (column.astype(str) == "True").to_numpy(dtype=float)
                     bad = np.isnan(numbers)
@@ -63,6 +66,11 @@ def csv_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iterator
                     out[name] = column.to_numpy()
             row += len(table)
             yield out
+
+
+def _compression(path: Path) -> Literal["gzip"] | None:
+    """Of a text table: gzip by its suffix, or none. Others make a thousand times more of a byte."""
+    return "gzip" if path.suffix.lower() == ".gz" else None
 
 
 def _next_csv(path: Path, reader: Any) -> Any:
@@ -76,7 +84,7 @@ def _next_csv(path: Path, reader: Any) -> Any:
             table = next(reader, None)
         except (pd.errors.ParserError, pd.errors.ParserWarning):
             failed = "ragged"
-        except (OSError, ValueError, EOFError):
+        except Exception:
             failed = "unreadable"
     if failed == "ragged":
         raise DataError(
@@ -92,9 +100,8 @@ def _next_csv(path: Path, reader: Any) -> Any:
 
 def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iterator[dict[str, Array]]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    with _opened(path, lambda: pq.ParquetFile(path)) as file:
+    with _opened(path, lambda: _parquet(path, ids)) as file:
         present = [name for name in dict.fromkeys((*names, *ids)) if name in file.schema_arrow.names]
         batches = file.iter_batches(batch_size=CHUNK, columns=present)
         row = 0
@@ -102,7 +109,7 @@ def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iter
             batch, failed = None, False
             try:
                 batch = next(batches, None)
-            except (OSError, pa.ArrowException):
+            except Exception:
                 failed = True
             if failed:
                 raise unreadable(path, _kind(path))
@@ -119,6 +126,9 @@ def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iter
                         first = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
                         raise _not_a_number(path, name, row + first + 1)
                     out[name] = column.to_numpy(zero_copy_only=False)
+                elif pa.types.is_dictionary(column.type):  # one object for each different id, however long
+                    each = np.array([*column.dictionary.to_pylist(), None], dtype=object)
+                    out[name] = each[column.indices.fill_null(len(each) - 1).to_numpy(zero_copy_only=False)]
                 elif column.null_count or not pa.types.is_integer(column.type):
                     out[name] = np.array(column.to_pylist(), dtype=object)
                 else:
@@ -127,13 +137,39 @@ def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iter
             yield out
 
 
-def npz_arrays(path: Path, names: Sequence[str]) -> dict[str, Array]:
+def _parquet(path: Path, ids: Sequence[str]) -> Any:
+    """The file, unless its rows cannot come out of it; texts of ids stay a dictionary."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pq.read_schema(path)
+    texts = [name for name in ids if name in schema.names and pa.types.is_string(schema.field(name).type)]
+    file = pq.ParquetFile(path, read_dictionary=texts)
+    if disproportionate(8 * file.metadata.num_rows * file.metadata.num_columns, path.stat().st_size):
+        file.close()
+        raise _overfull(path)
+    return file
+
+
+def npz_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, Array]:
+    """Name -> array of an .npz file.
+
+    Args:
+        path: the file.
+        names: which, of those that are there; None takes all.
+
+    Raises:
+        FileError: it is missing, damaged or of another kind, or declares far more than it holds.
+    """
+
     def load() -> dict[str, Array]:
         with open(path, "rb") as file:
             archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
+            if not isinstance(archive, np.lib.npyio.NpzFile) or archive.zip is None:
                 raise ValueError
-            return {name: archive[name] for name in names if name in archive.files}
+            if any(disproportionate(part.file_size, part.compress_size) for part in archive.zip.infolist()):
+                raise _overfull(path)
+            return {name: archive[name] for name in (archive.files if names is None else names) if name in archive}
 
     arrays: dict[str, Array] = _opened(path, load)
     return arrays
@@ -143,9 +179,28 @@ def _opened(path: Path, read: Any) -> Any:
     """What `read` returns; any complaint of a parser (which may quote a cell) becomes a `FileError` without it."""
     try:
         return read()
-    except (OSError, ValueError, EOFError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile):
+    except FileError:
+        raise
+    except Exception:  # no list of what parsers and decompressors raise would be whole
         pass
     raise unreadable(path, _kind(path))
+
+
+def numbers_of(values: Any) -> Array:
+    """The numbers [n] of a column of anything, float64; NaN for what is none, or too large for one."""
+    import pandas as pd
+
+    column = pd.Series(values)
+    try:
+        numbers = pd.to_numeric(column, errors="coerce")
+    except OverflowError:  # whole numbers of hundreds of digits
+        numbers = pd.to_numeric(column.astype(str), errors="coerce")
+    return np.asarray(numbers, dtype=np.float64)
+
+
+def disproportionate(declared: int, stored: int) -> bool:
+    """Whether this many bytes cannot come out of so few: deflate, the densest coding in use, makes 1,032 of one."""
+    return declared > MOST * stored + SPARE
 
 
 def _kind(path: Path) -> str:
@@ -160,6 +215,15 @@ def _not_a_number(path: Path, name: str, row: int) -> DataError:
         where=f"{path.name}, row {row}",
         expected="a finite number in every row",
         remedy="correct the data or leave the row out",
+    )
+
+
+def _overfull(path: Path) -> FileError:
+    return FileError(
+        "the file declares far more than it holds",
+        where=str(path),
+        expected=_kind(path),
+        remedy="write the file again",
     )
 
 

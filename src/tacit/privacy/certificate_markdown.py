@@ -6,8 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tacit.privacy import certificate_consensus, power
+from tacit.privacy import certificate_consensus, power, trade_off
 from tacit.privacy.events import event_from_json
+
+_SHOWN = (1e-4, 0.01, 0.05, 0.1, 0.2, 0.5)
 
 
 def markdown(record: Mapping[str, Any]) -> str:
@@ -48,6 +50,13 @@ def markdown(record: Mapping[str, Any]) -> str:
     )
     lines += ["", "The same release at other values of delta:", ""]
     lines += _table(("delta", "epsilon"), [(f"{row['delta']:g}", row["epsilon"]) for row in record["profile"]])
+    if record["private"]:
+        lines += ["", "A test for one unit that has this share of false alarms misses at least so many true cases:", ""]
+        curve = [row for row in trade_off.rows(record) if row["false_alarms"] in _SHOWN]
+        lines += _table(
+            ("false alarms", "missed at least"),
+            [(f"{row['false_alarms']:g}", f"{row['missed_at_least']:.4g}") for row in curve],
+        )
     lines += ["", "## How it is kept", "", *_bullets(record["contribution"]), ""]
     columns = ("name", "kind", "steps", "rate", "clip", "noise_multiplier", "rows_per_unit", "sampler")
     lines += _table(columns, [[part.get(column, "") for column in columns] for part in record["parts"]])

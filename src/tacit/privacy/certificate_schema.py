@@ -138,6 +138,8 @@ def _plain(value: object, depth: int) -> None:
     )
     if isinstance(value, float):
         good = good and math.isfinite(value)
+    if isinstance(value, int):
+        good = good and abs(value) < 10**300  # what a float holds
     if isinstance(value, Mapping):
         good = good and all(isinstance(name, str) for name in value)
         items = list(value.values())

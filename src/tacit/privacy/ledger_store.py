@@ -240,9 +240,10 @@ def _sync_folder(folder: Path) -> None:
 def _sqlite(path: Path) -> Iterator[None]:
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # of a message that quotes a damaged schema
+        told = str(error) if isinstance(error, sqlite3.Error) and str(error).isprintable() else "its schema is damaged"
         raise LedgerError(
-            f"the file cannot be used ({error})",
+            f"the file cannot be used ({told})",
             where=str(path),
             expected="an undamaged ledger on a disk with space left and permission to write",
             remedy="free the disk or restore the newest copy, then open the ledger again; nothing half-done is kept",

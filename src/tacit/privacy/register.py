@@ -240,7 +240,10 @@ class Register:
                     if position == 1
                     else f"line {position} was not written by this register"
                 )
-            self._apply(json.loads(text), head)
+            try:
+                self._apply(json.loads(text), head)
+            except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+                raise self._broken(f"line {position} is not one of a register") from None
         if not lines:
             raise self._broken("the register is empty")
         if self._lock.head is not None and self._lock.head not in self._heads:

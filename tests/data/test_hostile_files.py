@@ -1,0 +1,181 @@
+"""What the fuzzer found in the readers of records, each as a file that is refused in a sentence."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from records import SPEC, arrays
+
+from tacit.data import Box, PublicSpec, Trajectories, mobility, tables
+from tacit.data.grids import RegularGrid
+from tacit.data.h3_grid import H3Grid
+from tacit.errors import DataError, FileError, TacitError
+
+CONTINUOUS = PublicSpec(SPEC.observation, Box((-1.0,), (1.0,)), SPEC.reward, "declared")
+FIELDS: dict[str, Any] = {
+    "observations": np.full((4, 2), 0.5),
+    "actions": np.zeros((4, 1)),
+    "rewards": np.full(4, 0.5),
+    "terminals": np.zeros(4, bool),
+    "timeouts": np.zeros(4, bool),
+}
+
+
+def d4rl(path: Path, change: Callable[[h5py.File], object]) -> Path:
+    with h5py.File(path, "w") as file:
+        for name, values in FIELDS.items():
+            file[name] = values
+        del file["rewards"]
+        change(file)
+    return path
+
+
+def virtual(file: h5py.File) -> None:
+    layout = h5py.VirtualLayout((4,), "f8")
+    layout[:] = h5py.VirtualSource("other.hdf5", "rewards", (4,))
+    file.create_virtual_dataset("rewards", layout)
+
+
+LEADING: dict[str, Callable[[h5py.File], object]] = {
+    "a link": lambda file: file.__setitem__("rewards", h5py.ExternalLink("other.hdf5", "rewards")),
+    "raw bytes": lambda file: file.create_dataset("rewards", (4,), "f8", external=[("other.hdf5", 0, 32)]),
+    "a virtual column": virtual,
+}
+
+
+@pytest.mark.parametrize("kind", LEADING)
+@pytest.mark.parametrize("reader", ["d4rl", "minari"])
+def test_a_file_that_leads_to_another_one_is_refused_before_that_one_is_touched(
+    kind: str, reader: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if reader == "minari":
+        folder = Trajectories.from_arrays(**arrays(), simulated=True).to_minari("logs-v0", root=tmp_path)
+        path = folder / "data" / "main_data.hdf5"
+        with h5py.File(path, "r+") as file:
+            group = file["episode_0"]
+            del group["rewards"]
+            LEADING[kind](group)
+    else:
+        path = d4rl(tmp_path / "logs.hdf5", LEADING[kind])
+    other = path.parent / "other.hdf5"
+    with h5py.File(other, "w") as file:
+        file["rewards"] = FIELDS["rewards"]
+    touched: list[str] = []
+    opened = h5py.File
+
+    def watch(name: Any, *rest: Any, **options: Any) -> Any:
+        touched.append(str(name))
+        return opened(name, *rest, **options)
+
+    monkeypatch.setattr(h5py, "File", watch)
+    read = {
+        "minari": lambda: Trajectories.from_minari("logs-v0", unit="unit", root=tmp_path),
+        "d4rl": lambda: Trajectories.from_d4rl(path, unit=":transition", spec=CONTINUOUS),
+    }
+    with pytest.raises(FileError, match="'rewards' lies in another file"):
+        read[reader]()
+    assert touched == [str(path)]  # and the library in C has nothing to follow, since no column was looked at
+
+
+def test_a_file_on_which_the_library_never_ends_is_refused() -> None:
+    """`endless.hdf5` was found by the fuzzer: HDF5 2.0.0 loops for good when it opens one of its columns."""
+    with pytest.raises(FileError, match="damaged or of another kind"):
+        Trajectories.from_d4rl(Path(__file__).with_name("endless.hdf5"), unit="ids", spec=CONTINUOUS, simulated=True)
+
+
+def test_a_column_that_takes_no_space_and_holds_a_terabyte_is_refused(tmp_path: Path) -> None:
+    path = d4rl(tmp_path / "logs.hdf5", lambda file: file.create_dataset("rewards", (2**37,), "f8", chunks=(4096,)))
+    with pytest.raises(FileError, match="declares far more"):
+        Trajectories.from_d4rl(path, unit=":transition", spec=CONTINUOUS)
+
+
+def npz(path: Path, header: str = "", body: bytes = b"", *, how: int = zipfile.ZIP_STORED) -> Path:
+    """An archive of the fields whose rewards have this header, or this body."""
+    with zipfile.ZipFile(path, "w", how) as file:
+        for name, values in arrays().items():
+            if isinstance(values, np.ndarray):
+                array = io.BytesIO()
+                np.save(array, values)
+                file.writestr(f"{name}.npy", array.getvalue())
+        padded = header.encode().ljust(117) + b"\n"
+        file.writestr("rewards.npy", body or b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded)
+    return path
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize(
+    "header",
+    ["{'descr': '<f8', 'fortran_order': False, 'shape': (1099511627776,), }", "(" * 90, "__import__('os').getcwd()"],
+)
+def test_headers_of_arrays_are_neither_run_nor_believed(header: str, tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="damaged or of another kind"):
+        Trajectories.from_npz(npz(tmp_path / "a.npz", header), unit="unit_ids", spec=SPEC)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_an_archive_that_bursts_is_refused(tmp_path: Path) -> None:
+    path = npz(tmp_path / "a.npz", body=b"\x93NUMPY" + bytes(2**23), how=zipfile.ZIP_LZMA)
+    assert path.stat().st_size < 10_000
+    with pytest.raises(FileError, match="declares far more"):
+        Trajectories.from_npz(path, unit="unit_ids", spec=SPEC)
+
+
+def test_damaged_compression_is_a_sentence(tmp_path: Path) -> None:
+    import gzip
+
+    grid, rules = RegularGrid(39.9, 116.0, 40.0, 116.1, 0.1), mobility.Rules("UTC")
+    squeezed = bytearray(gzip.compress(b"user,time,lat,lon\n" * 400, mtime=0))
+    squeezed[30:34] = b"\xff" * 4
+    (tmp_path / "points.csv.gz").write_bytes(squeezed)
+    with pytest.raises(FileError, match="damaged or of another kind"):
+        mobility.from_points(tmp_path / "points.csv.gz", grid, rules, recorded="UTC")
+
+
+def test_parquet_rows_that_take_no_space_are_refused_and_long_ids_are_kept_once(tmp_path: Path) -> None:
+    rows = 3_000_000
+    table = pa.table({"person": pa.array(np.zeros(rows, np.int64)), "reward": pa.array(np.zeros(rows))})
+    parquet.write_table(table, tmp_path / "a.parquet", compression="zstd")
+    with pytest.raises(FileError, match="declares far more"):
+        next(tables.parquet_chunks(tmp_path / "a.parquet", ["reward"], ["person"]))
+    names = pa.array(["x" * 100_000, None, "y"]).dictionary_encode().take(pa.array([0, 2, 1] * 2_000))
+    parquet.write_table(pa.table({"person": names, "reward": np.zeros(6_000)}), tmp_path / "b.parquet")
+    (chunk,) = tables.parquet_chunks(tmp_path / "b.parquet", ["reward"], ["person"])
+    assert chunk["person"][1:6:2].tolist() == ["y", "x" * 100_000, None]
+    assert len({id(value) for value in chunk["person"]}) == 3
+
+
+def test_a_whole_number_of_hundreds_of_digits_is_no_number() -> None:
+    assert np.isnan(tables.numbers_of([1, 10**400, None])[1:]).all() or np.isinf(tables.numbers_of([10**400])).all()
+
+
+def test_a_grid_of_a_trillion_hexagons_is_refused_at_once() -> None:
+    with pytest.raises(DataError, match="hexagons are in the box"):
+        H3Grid(-80.0, -170.0, 80.0, 170.0, 15)
+
+
+@pytest.mark.parametrize("ids", [[[1.0, 2.0], [3.0, 4.0]], [np.zeros(2), np.ones(2)]])
+def test_ids_that_are_lists_are_refused(ids: Any) -> None:
+    cells = np.empty(2, object)
+    cells[:] = [np.asarray(one) for one in ids]
+    two = {name: values[:2] for name, values in arrays().items() if isinstance(values, np.ndarray)}
+    with pytest.raises(TacitError, match="neither text nor a whole number"):
+        Trajectories.from_arrays(**{**two, "unit_ids": cells, "episode_ids": None}, spec=SPEC)
+
+
+def test_bounds_that_no_float_holds_are_refused_and_long_names_are_cut() -> None:
+    told = SPEC.to_json()
+    with pytest.raises(DataError, match="not a sequence of numbers"):
+        PublicSpec.from_json({**told, "reward": {"kind": "box", "low": [0], "high": [10**400]}})
+    with pytest.raises(DataError, match="is unknown") as refused:
+        PublicSpec.from_json({**told, "x" * 100_000: 1})
+    assert len(str(refused.value)) < 500

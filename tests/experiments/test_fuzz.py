@@ -1,0 +1,62 @@
+"""The attack on the readers: each reads its valid files and refuses hostile ones; what it did wrong would be seen."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from experiments.fuzz_cases import Reader
+from experiments.fuzz_worker import Doorman, Watch, judge, plant, sentence
+
+from experiments import fuzz_records, fuzz_releases
+from tacit.errors import FileError
+
+READERS = (*fuzz_records.READERS, *fuzz_releases.READERS)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+def test_valid_files_are_read_and_hostile_ones_refused(
+    reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    plant(tmp_path / "outside")
+    monkeypatch.chdir(inside)
+    seeds = reader.seeds(inside)
+    assert judge(lambda: reader.attempt(inside, seeds[0]))[0] == "read"
+    watch, rng, told = Watch(tmp_path / "outside"), random.Random(20), []
+    for _ in range(25):
+        content = reader.mutate(rng.choice(seeds), rng)
+        kind, error = judge(lambda content=content: reader.attempt(inside, content))  # type: ignore[misc]
+        told.append(kind)
+        assert kind in ("read", "refused"), repr(error)
+    assert "refused" in told
+    assert not watch.touched()
+
+
+def test_what_a_reader_does_wrong_is_seen(tmp_path: Path) -> None:
+    def burst() -> None:
+        raise MemoryError
+
+    def fall() -> None:
+        raise KeyError("a")
+
+    def babble() -> None:
+        raise FileError("two\nlines", where="a", expected="b", remedy="c")
+
+    assert [judge(one)[0] for one in (burst, fall, babble, dict)] == ["bombs", "crashes", "crashes", "read"]
+    assert sentence(FileError("one", where="a", expected="b", remedy="c"))
+    assert not sentence(FileError("x" * 3_000, where="a", expected="b", remedy="c"))
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    plant(tmp_path / "outside")
+    watch, doorman = Watch(tmp_path / "outside"), Doorman(inside)
+    assert not watch.touched()
+    doorman.watching = True
+    (tmp_path / "outside" / "secret").read_bytes()
+    (inside / "own").write_bytes(b"")
+    doorman.watching = False
+    assert watch.touched()
+    assert doorman.seen == {str(tmp_path / "outside" / "secret")}

@@ -1,0 +1,51 @@
+"""Certificates that earlier versions wrote, kept as they were: each still verifies, byte for byte.
+
+A file here is never changed and never removed. A new format gets a folder of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.certificate_label import label
+from tacit.privacy.certificate_schema import schema
+
+FOLDER = Path(__file__).parent / "certificates"
+KEPT = sorted(FOLDER.rglob("*.json"))
+FIELDS_OF_FORMAT_1 = "4587ac9ac7c3"
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_it_verifies_and_comes_back_as_it_was(path: Path, tmp_path: Path) -> None:
+    certificate = Certificate.load(path)
+    found = certificate.verify()
+    assert found.private == (path.stem != "void")
+    assert (found.signed_by is not None) == (path.stem == "signed")
+    jsonschema.Draft202012Validator(schema()).validate(json.loads(path.read_text(encoding="utf-8")))
+    certificate.save(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == path.read_bytes()
+    assert "# Privacy certificate" in certificate.to_markdown()
+    assert label(certificate.to_json())["certificate"]["digest"] == certificate.digest
+
+
+def test_there_is_one_of_every_kind_of_part() -> None:
+    kinds = {part["kind"] for path in KEPT for part in json.loads(path.read_text(encoding="utf-8"))["parts"]}
+    assert {"poisson_sum", "fixed_size_sum", "user_sum", "noisy_histogram", "smooth_sensitivity"} <= kinds
+    assert {"above_threshold", "device_sum", "laplace_sum"} <= kinds
+
+
+def test_the_fields_of_format_1_stay_as_they_are() -> None:
+    """Names, and which are required: a change of either is another format."""
+    told = schema()
+    assert told["$id"] == "tacit-certificate-1"
+    assert told["properties"]["format"] == {"const": 1}
+    assert told["additionalProperties"] is False
+    names = sorted(told["properties"])
+    assert sorted(told["required"]) == names == sorted(json.loads(KEPT[0].read_text(encoding="utf-8")))
+    assert hashlib.sha256(" ".join(names).encode()).hexdigest()[:12] == FIELDS_OF_FORMAT_1
