@@ -9,16 +9,19 @@ Input: public trajectories, private ones behind a vault, a calibrated plan (T, T
 6.     g_t <- vault.noisy_gradient: every unit of a Poisson(q) sample gives the gradient of its mean loss over L
           fragments of H rows and K noise draws, clipped to C; their sum gets N(0, (sigma C)^2)
 7.     theta <- Adam(theta, g_t)
-8. with raking: h <- vault.noisy_sum: every unit gives the mean histograms of its rows, clipped together
+8. with raking: h <- vault.noisy_sum: every unit gives the mean histograms of its rows, clipped together; with
+   surroundings this comes first, and both models see h around every place from then on (surroundings.py)
 9. release the averages and h; stitching trajectories and weighting them is post-processing (stitching.py, weighting.py)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.errors import PlanError
@@ -32,7 +35,7 @@ from tacit.methods.synthesis.raking import PART as HISTOGRAMS
 from tacit.methods.synthesis.trajectories.objective import FragmentLoss, FragmentModel, StartLoss
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, STARTS, Plan
 from tacit.methods.synthesis.trajectories.pretraining import Pretrained, pretrain
-from tacit.methods.synthesis.trajectories.synthesizer import Synthesizer
+from tacit.methods.synthesis.trajectories.synthesizer import Synthesizer, show
 from tacit.privacy import checkpoint
 from tacit.privacy.callbacks import Objective
 from tacit.privacy.labels import Label
@@ -90,47 +93,57 @@ def fit(
         kept = checkpoint.load(path, plan_id=plan_id(plan), ledger=vault.ledger)
     run = vault.reserve(plan)
     states = {part: TrainingState(model, plan) for part, model in models.items()}  # type: ignore[arg-type]
+    histograms: list[NDArray[np.float64]] = []
     if kept is not None:
+        histograms = list(kept["histograms"].numpy()) if "histograms" in kept else []
         for part, state in states.items():
             own = {name.removeprefix(f"{part}."): value for name, value in kept.items() if name.startswith(f"{part}.")}
             if own:
                 state.load(own)
-    elif vault.touched(run) and not (resume and any(vault.steps_left(run, part) for part in models)):
+    elif vault.touched(run) and not (resume and any(vault.steps_left(run, part.name) for part in plan.parts())):
         raise exhausted(run, FRAGMENTS)
 
+    def keep(part: str) -> None:
+        if path is not None and vault.at_block_end(run, part):
+            checkpoint.save(path, _tensors(states, histograms), plan_id=run.plan_id, ledger=vault.ledger)
+
+    def ask() -> None:
+        contribution = Histograms(() if plan.raking is None else plan.raking.tables)
+        while plan.raking is not None and vault.steps_left(run, HISTOGRAMS):
+            histograms.append(vault.noisy_sum(run, HISTOGRAMS, contribution)[0])
+            keep(HISTOGRAMS)
+
+    if plan.surroundings is not None:
+        ask()
+        for model in models.values():
+            show(plan, model, histograms)
     done, total = 0, plan.start_steps + plan.steps
-    for part, model in models.items():
-        done += next(one.steps for one in plan.parts() if one.name == part) - vault.steps_left(run, part)
+    for gradients in (one for one in plan.parts() if one.name in models):
+        part, model = gradients.name, models[gradients.name]
+        done += gradients.steps - vault.steps_left(run, part)
         while vault.steps_left(run, part):
             step = vault.next_step(run, part)
             gradient = vault.noisy_gradient(run, part, [model], objectives[part])[0]
             if observe is not None:
                 observe(step, model, gradient)
             states[part].update(gradient, learning_rate=plan.learning_rate_at(part, step))
-            if path is not None and vault.at_block_end(run, part):
-                checkpoint.save(path, _tensors(states), plan_id=run.plan_id, ledger=vault.ledger)
+            keep(part)
             done += 1
             if progress is not None:
                 progress(done, total)
-
-    if plan.raking is not None:
-        contribution = Histograms(plan.raking.tables)
-        while vault.steps_left(run, HISTOGRAMS):
-            states[FRAGMENTS].histograms.append(vault.noisy_sum(run, HISTOGRAMS, contribution)[0])
-            if path is not None and vault.at_block_end(run, HISTOGRAMS):
-                checkpoint.save(path, _tensors(states), plan_id=run.plan_id, ledger=vault.ledger)
+    ask()
 
     averages = {part: state.average.state() for part, state in states.items()}
-    histograms = states[FRAGMENTS].histograms
     released = np.mean(histograms, axis=0) if histograms else None
     value = Synthesizer(plan, begins.encoder, averages[STARTS], averages[FRAGMENTS], released, len(histograms))
     return vault.release(run, value, label=_label(plan, run, pretrained, len(histograms)))
 
 
-def _tensors(states: Mapping[str, TrainingState]) -> dict[str, Tensor]:
-    """What a checkpoint holds: of each part that was begun, its state."""
+def _tensors(states: Mapping[str, TrainingState], histograms: Sequence[NDArray[np.float64]]) -> dict[str, Tensor]:
+    """What a checkpoint holds: of each model whose training was begun, its state, and the histograms so far."""
     begun = {part: state.tensors() for part, state in states.items() if state.average.calls}
-    return {f"{part}.{name}": tensor for part, tensors in begun.items() for name, tensor in tensors.items()}
+    found = {f"{part}.{name}": tensor for part, tensors in begun.items() for name, tensor in tensors.items()}
+    return found | ({"histograms": torch.from_numpy(np.stack(histograms))} if histograms else {})
 
 
 def _start(plan: Plan, vault: Vault, pretrained: Pretrained | None) -> Pretrained:

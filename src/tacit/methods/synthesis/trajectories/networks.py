@@ -13,9 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, pad, scaled_dot_product_attention, silu
 
-from tacit.methods.synthesis.networks import FREQUENCIES
+from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.networks import FREQUENCIES, ResidualMLP
 from tacit.methods.synthesis.trajectories.fragments import Condition, FragmentEncoder
 from tacit.methods.synthesis.trajectories.plan import Plan
+from tacit.methods.synthesis.trajectories.surroundings import Surroundings
 from tacit.privacy.layers import Table
 
 MODES = 3
@@ -106,15 +108,42 @@ class UNet(nn.Module):
         return tokens
 
 
+class Around(nn.Module):
+    """What is known of the world around places, [B, H, d] to [B, H, size]; nothing where a plan does not look.
+
+    The world's tables are a buffer of public numbers; until they are set, people are spread evenly.
+    """
+
+    tables: Tensor
+
+    def __init__(self, plan: Plan, encoder: Encoder) -> None:
+        super().__init__()
+        self.world: Surroundings | None = None
+        if plan.surroundings is not None and plan.raking is not None:
+            self.world = Surroundings(plan.raking, encoder, plan.surroundings)
+        self.size = 0 if self.world is None else self.world.size
+        even = torch.zeros(0) if self.world is None else self.world.even()
+        self.register_buffer("tables", even, persistent=False)
+
+    def see(self, tables: Tensor) -> None:
+        """Look at the world of these tables [cells] from now on."""
+        self.tables.copy_(tables)
+
+    def forward(self, places: Tensor) -> Tensor:
+        if self.world is None:
+            return places[..., :0]
+        return self.world.around(places, self.tables)
+
+
 class RowTokens(nn.Module):
     """`rows_per_token` rows a token; the condition and the noise are added to each of them."""
 
-    def __init__(self, plan: Plan, codec: FragmentEncoder, outputs: int) -> None:
+    def __init__(self, plan: Plan, codec: FragmentEncoder, outputs: int, around: Around) -> None:
         super().__init__()
-        count, self.harmonics = plan.rows_per_token, plan.harmonics
+        count, self.harmonics, self.around = plan.rows_per_token, plan.harmonics, around
         state, step = codec.state_size, codec.step_size
-        row = step + MODES + state * (1 + 2 * plan.harmonics)
-        known = codec.condition_size + 2 * state * plan.harmonics + 1 + 2 * FREQUENCIES
+        row = step + MODES + state * (1 + 2 * plan.harmonics) + around.size
+        known = codec.condition_size + 2 * state * plan.harmonics + 1 + 2 * FREQUENCIES + around.size
         self.count = count
         self.rows = nn.Linear(count * row, plan.width)
         self.positions = Table(plan.horizon // count, plan.width)
@@ -132,9 +161,11 @@ class RowTokens(nn.Module):
             steps: [B, H, S], as the network may see them.
             places: [B, H, d]; flags: [B, H, MODES].
         """
-        rows = torch.cat([steps * flags[..., :1], waves(places, self.harmonics), flags], dim=-1)
+        local = self.around(places)
+        rows = torch.cat([steps * flags[..., :1], waves(places, self.harmonics), flags, local], dim=-1)
         tokens = self.positions(self.rows(torch.unflatten(rows, 1, (-1, self.count)).flatten(2)))
-        known = [condition.vector(), waves(condition.first, self.harmonics)[:, condition.first.shape[1] :], noise]
+        first = waves(condition.first, self.harmonics)[:, condition.first.shape[1] :]
+        known = [condition.vector(), first, noise, local[:, 0]]  # the first row begins where the fragment does
         added: Tensor = self.known_out(silu(self.known(torch.cat(known, dim=-1))))
         return tokens + added[:, None], torch.unflatten(flags[..., 0], 1, (-1, self.count)).any(-1)
 
@@ -191,10 +222,10 @@ class ComponentTokens(nn.Module):
 class Endings(nn.Module):
     """Scores of how a fragment ends, from its condition alone: [B, endings]."""
 
-    def __init__(self, plan: Plan, codec: FragmentEncoder) -> None:
+    def __init__(self, plan: Plan, codec: FragmentEncoder, around: Around) -> None:
         super().__init__()
-        self.harmonics = plan.harmonics
-        known = codec.condition_size + 2 * codec.state_size * plan.harmonics
+        self.harmonics, self.around = plan.harmonics, around
+        known = codec.condition_size + 2 * codec.state_size * plan.harmonics + around.size
         self.known, self.hidden = nn.Linear(known, plan.width), nn.Linear(plan.width, plan.width)
         self.scores = nn.Linear(plan.width, codec.endings)
         with torch.no_grad():
@@ -202,7 +233,8 @@ class Endings(nn.Module):
             self.scores.bias.zero_()[0] = math.log(10.0 * codec.endings)  # episodes are longer than a few fragments
 
     def forward(self, condition: Condition) -> Tensor:
-        features = [condition.vector(), waves(condition.first, self.harmonics)[:, condition.first.shape[1] :]]
+        first = waves(condition.first, self.harmonics)[:, condition.first.shape[1] :]
+        features = [condition.vector(), first, self.around(condition.first[:, None])[:, 0]]
         hidden = silu(self.known(torch.cat(features, dim=-1)))
         scores: Tensor = self.scores(hidden + silu(self.hidden(hidden)))
         return scores
@@ -223,14 +255,17 @@ class FragmentNetwork(nn.Module):
         super().__init__()
         draws = torch.randn(FREQUENCIES, generator=torch.Generator().manual_seed(0))
         self.register_buffer("frequencies", 2 * math.pi * draws)
-        self.tokens = RowTokens(plan, codec, outputs) if plan.tokens == "rows" else ComponentTokens(plan, codec)
+        self.around = Around(plan, codec.encoder)
+        self.tokens = (
+            RowTokens(plan, codec, outputs, self.around) if plan.tokens == "rows" else ComponentTokens(plan, codec)
+        )
         self.trunk: nn.Module
         if plan.network == "unet":
             self.trunk = UNet(plan.width, plan.depth)
         else:
             causal = plan.network == "autoregressive"
             self.trunk = Transformer(plan.width, plan.depth, plan.heads, causal=causal)
-        self.endings = Endings(plan, codec)
+        self.endings = Endings(plan, codec, self.around)
 
     def forward(self, condition: Condition, noise: Tensor, steps: Tensor, places: Tensor, flags: Tensor) -> Tensor:
         """[B, H, outputs], for the noise condition `noise` [B]; the others as of `RowTokens.embed`."""
@@ -238,6 +273,22 @@ class FragmentNetwork(nn.Module):
         features = torch.cat([noise[:, None], angles.sin(), angles.cos()], dim=-1)
         tokens, present = self.tokens.embed(condition, features, steps, places, flags)
         return self.tokens.read(self.trunk(tokens, present))
+
+
+class StartNetwork(ResidualMLP):
+    """A residual MLP of first observations that is shown what is around them."""
+
+    def __init__(self, plan: Plan, encoder: Encoder) -> None:
+        around, observed = Around(plan, encoder), encoder.spec.observation.size
+        sizes = {"width": plan.start_width, "depth": plan.start_depth, "embedding": plan.start_width}
+        super().__init__(observed + around.size, harmonics=2, **sizes)
+        self.observed, self.around = observed, around
+
+    def forward(self, rows: Tensor, noise: Tensor) -> Tensor:
+        """[B, d], for rescaled noisy observations [B, d] and their noise condition c_noise [B]."""
+        variance = torch.exp(8 * noise)[:, None]  # c_noise is a quarter of the logarithm of the noise level
+        around = self.around((rows / torch.sqrt(variance + 1))[:, None])[:, 0]
+        return super().forward(torch.cat([rows, around], dim=-1), noise)[:, : self.observed]
 
 
 def waves(values: Tensor, harmonics: int) -> Tensor:

@@ -11,10 +11,10 @@ from torch.nn.functional import cross_entropy
 
 from tacit.methods.synthesis.diffusion import Denoiser, draw, row_losses
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.networks import ResidualMLP
 from tacit.methods.synthesis.trajectories.autoregressive import RowByRow
 from tacit.methods.synthesis.trajectories.diffusion import FragmentDenoiser
 from tacit.methods.synthesis.trajectories.fragments import FragmentEncoder
+from tacit.methods.synthesis.trajectories.networks import StartNetwork
 from tacit.methods.synthesis.trajectories.plan import Plan
 
 FragmentModel = FragmentDenoiser | RowByRow
@@ -109,9 +109,7 @@ def fragment_model(plan: Plan, encoder: Encoder) -> FragmentModel:
 
 def start_model(plan: Plan, encoder: Encoder) -> Denoiser:
     """The plan's model of first observations, with random weights."""
-    size = encoder.spec.observation.size
-    network = ResidualMLP(size, width=plan.start_width, depth=plan.start_depth, harmonics=2, embedding=plan.start_width)
-    return Denoiser(encoder, network)
+    return Denoiser(encoder, StartNetwork(plan, encoder))
 
 
 def _normal(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
+from tacit.data.spec import Box
 from tacit.methods.synthesis.plan import PEOPLE_A_STEP
 from tacit.methods.synthesis.plan_fields import reading, restored
 from tacit.methods.synthesis.raking import Raking
@@ -77,8 +78,11 @@ class Plan(plans.Promising):
         P_mean, P_std: log-normal law of the training noise level of both models.
         sampler: how fragments and first observations are drawn.
         pretraining: public pre-training on trajectories, or None.
-        raking: noisy histograms of the units' rows, released after the last gradient, under which candidate
-            trajectories are weighted; None for none.
+        raking: noisy histograms of the units' rows, under which candidate trajectories are weighted; None for none.
+            They are released after the last gradient, or, with `surroundings`, before the first.
+        surroundings: up to how many bins around the place in which a row begins the networks are shown these histograms
+            (`surroundings.py`); None for none. They have to be pre-trained on many public worlds then, and may be left
+            as they are: with `steps` and `start_steps` of 0 the histograms are all that is learned of private rows.
         unit, epsilon, delta: the promise; None until the plan is calibrated.
 
     Raises:
@@ -122,6 +126,7 @@ class Plan(plans.Promising):
     sampler: Sampler = field(default_factory=lambda: Sampler(sigma_max=40.0))
     pretraining: Pretraining | None = None
     raking: Raking | None = None
+    surroundings: int | None = None
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
@@ -130,7 +135,8 @@ class Plan(plans.Promising):
         parts.check(
             "fragments_per_unit", self.fragments_per_unit, self.fragments_per_unit >= 1, "at least one fragment a unit"
         )
-        whole(fragments_per_unit=self.fragments_per_unit, steps=self.steps, start_steps=self.start_steps)
+        whole(fragments_per_unit=self.fragments_per_unit)
+        self._require_surroundings()
         whole(horizon=self.horizon, longest=self.longest, noise_draws=self.noise_draws, start_rows=self.start_rows)
         whole(rows_per_token=self.rows_per_token, width=self.width, depth=self.depth, heads=self.heads)
         whole(start_width=self.start_width, start_depth=self.start_depth, mixture=self.mixture)
@@ -152,7 +158,8 @@ class Plan(plans.Promising):
         positive(learning_rate=self.learning_rate, start_learning_rate=self.start_learning_rate, P_std=self.P_std)
         parts.check("ending_weight", self.ending_weight, self.ending_weight > 0, "a number > 0")
         parts.check("P_mean", self.P_mean, math.isfinite(self.P_mean), "a finite number")
-        optimiser(min(self.steps, self.start_steps), self.warmup, self.schedule, self.betas, self.ema)
+        trained = [steps for steps in (self.steps, self.start_steps) if steps > 0]
+        optimiser(min(trained, default=self.warmup + 1), self.warmup, self.schedule, self.betas, self.ema)
         inner = None if self.pretraining is None else self.pretraining.curiosity
         known = inner is None or (inner.mode == "replace" and self.network != "autoregressive")
         parts.check("curiosity", inner, known, "replace, with a network that denoises")
@@ -162,6 +169,21 @@ class Plan(plans.Promising):
             self.raking.require_memory(self.unit)
         if self.unit is not None and self.delta is not None:
             plans.check_delta(self.delta, self.unit)
+
+    def _require_surroundings(self) -> None:
+        if self.surroundings is None:
+            whole(steps=self.steps, start_steps=self.start_steps)
+            return
+        for name, steps in (("steps", self.steps), ("start_steps", self.start_steps)):
+            parts.check(name, steps, type(steps) is int and steps >= 0, "a whole number >= 0")
+        parts.check("surroundings", self.surroundings, self.surroundings in range(1, 9), "a whole number from 1 to 8")
+        told = self.raking is not None and self.pretraining is not None and self.tokens == "rows"
+        parts.check("surroundings", self.surroundings, told, "them with raking, pre-training and tokens of rows")
+        assert self.raking is not None
+        numbers = isinstance(self.raking.cut.spec.observation, Box)
+        parts.check(
+            "surroundings", self.surroundings, numbers, "None for discrete observations, around which is nothing"
+        )
 
     @classmethod
     def paper(cls, *, population: int, provenance: str | None = None) -> Plan:
@@ -268,15 +290,16 @@ class Plan(plans.Promising):
             "clip": self.clip,
             "noise_multiplier": self.noise_multiplier,
         }
-        starts = PoissonSum(name=STARTS, steps=self.start_steps, rows="first", rows_per_unit=self.start_rows, **same)
-        fragments = PoissonSum(
-            name=FRAGMENTS,
-            steps=self.steps,
-            rows_per_unit=self.fragments_per_unit,
-            horizon=self.horizon + 2,
-            **same,
-        )
-        return (starts, fragments) if self.raking is None else (starts, fragments, self.raking.beside(fragments))
+        trained: list[PoissonSum] = []
+        if self.start_steps > 0:
+            first: dict[str, Any] = {"rows": "first", "rows_per_unit": self.start_rows}
+            trained.append(PoissonSum(name=STARTS, steps=self.start_steps, **first, **same))
+        if self.steps > 0:
+            inner = {"rows_per_unit": self.fragments_per_unit, "horizon": self.horizon + 2}
+            trained.append(PoissonSum(name=FRAGMENTS, steps=self.steps, **inner, **same))
+        if self.raking is None:
+            return tuple(trained)
+        return (*trained, self.raking.beside(trained[-1]) if trained else self.raking.part(self.noise_multiplier))
 
     def __str__(self) -> str:
         """The promise in plain words, and whether fragments are longer than any trajectory."""

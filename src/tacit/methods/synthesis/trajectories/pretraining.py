@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from tacit.methods.synthesis.networks import MovingAverage, load_parameters
 from tacit.methods.synthesis.pretraining import Progress
 from tacit.methods.synthesis.settings import Curiosity, Pretraining, scheduled
 from tacit.methods.synthesis.trajectories.fragments import windows
+from tacit.methods.synthesis.trajectories.networks import Around
 from tacit.methods.synthesis.trajectories.objective import (
     FragmentLoss,
     FragmentModel,
@@ -29,6 +31,7 @@ from tacit.methods.synthesis.trajectories.objective import (
     start_model,
 )
 from tacit.methods.synthesis.trajectories.plan import Plan
+from tacit.methods.synthesis.trajectories.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
@@ -55,7 +58,7 @@ class Pretrained:
     provenance: str
 
     def models(self, plan: Plan) -> tuple[Denoiser, FragmentModel]:
-        """Fresh models of first observations and of fragments with these weights.
+        """Fresh models of first observations and of fragments with these weights, in a world of even spread.
 
         Raises:
             PlanError: the weights are those of networks of other sizes than the plan's.
@@ -74,7 +77,7 @@ class Pretrained:
         return models
 
 
-def public_encoder(spec: PublicSpec, public: Trajectories) -> Encoder:
+def public_encoder(spec: PublicSpec, public: Trajectories | Sequence[Trajectories]) -> Encoder:
     """An encoder whose constants come from public trajectories, the typical steps among them.
 
     These are root mean squares, in the place of those that the spec may declare: a physical limit of a step is often
@@ -83,22 +86,22 @@ def public_encoder(spec: PublicSpec, public: Trajectories) -> Encoder:
 
     Args:
         spec: the public bounds of the private data.
-        public: of nobody who is among the private ones.
+        public: of nobody who is among the private ones; of one world or several.
     """
-    declared = spec
+    declared, worlds = spec, _worlds(public)
+    columns = {name: np.concatenate([world.columns[name] for world in worlds]) for name in worlds[0].columns}
     if isinstance(spec.observation, Box):
-        columns = public.columns
         change = np.subtract(columns["next_observations"], columns["observations"], dtype=np.float64)
         least = LEAST_STEP * np.subtract(spec.observation.high, spec.observation.low)
         steps = np.maximum(np.sqrt(np.square(change).mean(axis=0)), least)
         declared = dataclasses.replace(spec, difference=tuple(steps.tolist()))
-    return dataclasses.replace(Encoder.from_public(declared, public.columns), spec=spec)
+    return dataclasses.replace(Encoder.from_public(declared, columns), spec=spec)
 
 
 def pretrain(
     plan: Plan,
     encoder: Encoder,
-    public: Trajectories | None,
+    public: Trajectories | Sequence[Trajectories] | None,
     *,
     seed: int,
     progress: Progress | None = None,
@@ -109,7 +112,9 @@ def pretrain(
     Args:
         plan: its networks, noise law and pre-training.
         encoder: the public constants, of the private data's own bounds (`public_encoder`).
-        public: whole trajectories of nobody who is among the private ones; None without pre-training.
+        public: whole trajectories of nobody who is among the private ones; None without pre-training. Several sets are
+            several worlds, each of which the networks see by its own histograms if the plan has `surroundings`, with as
+            much noise as the private ones will have (none before the plan is calibrated).
         seed: of the weights, the batches and the noise. Public: no private row is involved.
         progress: called after each step of the model of fragments.
         device: where the networks are trained.
@@ -130,16 +135,24 @@ def pretrain(
     if config is None or public is None:
         averages = [MovingAverage(model.network, decay=0.0).state() for model in (starts, fragments)]
     else:
-        spaces = [(spec.observation.size, spec.action.size) for spec in (public.spec, encoder.spec)]
-        if spaces[0] != spaces[1]:
+        worlds = _worlds(public)
+        spaces = {(spec.observation.size, spec.action.size) for spec in (encoder.spec, *(one.spec for one in worlds))}
+        if len(spaces) != 1:
             raise _bad("the public trajectories have other shapes than the private data", "one set of columns for both")
         generator, provenance = torch.Generator().manual_seed(seed), config.provenance
         objective, begins = FragmentLoss.of(plan, fragments.codec), StartLoss(encoder, plan.P_mean, plan.P_std)
-        batches = _fragments(public, plan, config, objective, generator)
+        shown = _shown(plan, encoder, worlds, seed)
+        batches = _fragments(_visited(fragments, worlds, shown, generator), plan, config, objective, generator)
         if config.curiosity is not None:
             batches = _curious(batches, fragments, objective, plan, config.curiosity, generator)
         averages = [
-            _train(starts, begins, _starts(public, config, begins, generator), config, None),
+            _train(
+                starts,
+                begins,
+                _starts(_visited(starts, worlds, shown, generator), config, begins, generator),
+                config,
+                None,
+            ),
             _train(fragments, objective, batches, config, progress),
         ]
     return Pretrained(encoder, averages[0], averages[1], provenance)
@@ -174,25 +187,60 @@ def _train(
     return average.state()
 
 
-def _fragments(
-    public: Trajectories, plan: Plan, config: Pretraining, objective: FragmentLoss, generator: torch.Generator
-) -> Iterator[Rows]:
-    """Batches of random fragments as units of one fragment each, [B, 1, H + 2, ...], with their draws."""
-    columns, episodes = public.columns, public.episodes
+def _worlds(public: Trajectories | Sequence[Trajectories]) -> Sequence[Trajectories]:
+    return public if isinstance(public, Sequence) else [public]
+
+
+def _shown(plan: Plan, encoder: Encoder, worlds: Sequence[Trajectories], seed: int) -> list[Tensor]:
+    """What the networks see of each world, if the plan lets them look."""
+    if plan.surroundings is None or plan.raking is None:
+        return []
+    part, deviation, rng = plan.parts()[-1], 0.0, np.random.default_rng(seed)
+    if part.noise_multiplier is not None and plan.unit is not None:
+        deviation = part.noise_multiplier * part.clip / part.expected(plan.unit) / math.sqrt(part.steps)
+    surroundings = Surroundings(plan.raking, encoder, plan.surroundings)
+    return [surroundings.of_rows(world.columns, deviation, rng) for world in worlds]
+
+
+def _visited(
+    model: Denoiser | FragmentModel,
+    worlds: Sequence[Trajectories],
+    shown: Sequence[Tensor],
+    generator: torch.Generator,
+) -> Iterator[Trajectories]:
+    """Random worlds, by their numbers of rows, each after the model has seen it."""
+    rows = torch.tensor([float(world.episodes[-1]) for world in worlds])
     while True:
-        chosen = torch.randint(int(episodes[-1]), (config.batch,), generator=generator).numpy()
-        rows = windows(columns, episodes, chosen, plan.horizon + 2)
+        chosen = int(torch.multinomial(rows, 1, generator=generator)) if len(worlds) > 1 else 0
+        if shown:
+            around = model.network.around
+            assert isinstance(around, Around)
+            around.see(shown[chosen])
+        yield worlds[chosen]
+
+
+def _fragments(
+    worlds: Iterator[Trajectories],
+    plan: Plan,
+    config: Pretraining,
+    objective: FragmentLoss,
+    generator: torch.Generator,
+) -> Iterator[Rows]:
+    """Batches of random fragments of a world as units of one fragment each, [B, 1, H + 2, ...], with their draws."""
+    for world in worlds:
+        chosen = torch.randint(int(world.episodes[-1]), (config.batch,), generator=generator).numpy()
+        rows = windows(world.columns, world.episodes, chosen, plan.horizon + 2)
         rows = {name: tensor[:, None] for name, tensor in rows.items()}
         yield rows | objective.draw(generator, config.batch, 1)
 
 
 def _starts(
-    public: Trajectories, config: Pretraining, objective: StartLoss, generator: torch.Generator
+    worlds: Iterator[Trajectories], config: Pretraining, objective: StartLoss, generator: torch.Generator
 ) -> Iterator[Rows]:
     """Batches of random episodes' first rows, [B, 1, ...], with their draws."""
-    columns, first = public.columns, public.episodes[:-1]
     there = torch.ones(config.batch, 1, dtype=torch.bool)
-    while True:
+    for world in worlds:
+        columns, first = world.columns, world.episodes[:-1]
         chosen = first[torch.randint(len(first), (config.batch,), generator=generator).numpy()]
         rows = {name: torch.from_numpy(np.asarray(column)[chosen])[:, None] for name, column in columns.items()}
         yield rows | {"mask": there, "starts": there} | objective.draw(generator, config.batch, 1)

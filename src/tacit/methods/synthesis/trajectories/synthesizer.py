@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from tacit.methods.synthesis.diffusion import Denoiser, chains
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.histograms import resampled
 from tacit.methods.synthesis.settings import Sampler, whole
+from tacit.methods.synthesis.trajectories.networks import Around
 from tacit.methods.synthesis.trajectories.objective import FragmentModel
 from tacit.methods.synthesis.trajectories.plan import Plan
 from tacit.methods.synthesis.trajectories.pretraining import Pretrained
@@ -57,7 +58,10 @@ class Synthesizer:
 
     def models(self) -> tuple[Denoiser, FragmentModel]:
         """The models of first observations and of fragments with their released weights."""
-        return Pretrained(self.encoder, self.starts, self.fragments, "released").models(self.plan)
+        models = Pretrained(self.encoder, self.starts, self.fragments, "released").models(self.plan)
+        for model in models:
+            show(self.plan, model, [] if self.histograms is None else [self.histograms], sums=self.sums)
+        return models
 
     def sample_trajectories(
         self, count: int, *, seed: int, sampler: Sampler | None = None, device: str = "cpu"
@@ -106,6 +110,28 @@ class Synthesizer:
     def sample(self, count: int, *, seed: int = 0, sampler: Sampler | None = None, device: str = "cpu") -> Trajectories:
         """`count` independent trajectories as a data set that belongs to nobody, one unit a trajectory."""
         return as_trajectories(self.sample_trajectories(count, seed=seed, sampler=sampler, device=device), self.encoder)
+
+
+def show(
+    plan: Plan, model: Denoiser | FragmentModel, histograms: Sequence[NDArray[np.float64]], *, sums: int | None = None
+) -> None:
+    """Let a model see the private world as released histograms tell it, if the plan has it look.
+
+    Args:
+        plan: calibrated.
+        model: whose network looks; without any histograms it keeps seeing an even spread.
+        histograms: released tables, whose mean is taken.
+        sums: of how many noisy sums they are the mean; None where each is one.
+    """
+    around, raking = model.network.around, plan.raking
+    if plan.surroundings is None or raking is None or not histograms:
+        return
+    assert isinstance(around, Around)
+    assert around.world is not None
+    assert plan.unit is not None
+    released = np.mean(histograms, axis=0)
+    shares, _ = raking.shares(released, plan.parts()[-1], plan.unit, sums=sums or len(histograms))
+    around.see(around.world.of_shares(shares))
 
 
 def as_trajectories(stitched: Stitched, encoder: Encoder) -> Trajectories:

@@ -1,0 +1,160 @@
+"""What the networks see of a world: literal densities around places, and a whole run that goes by them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from trajectory_cases import PEOPLE, clinic_courses, maze_episodes, small, vault_of
+
+from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.envs.goal_episodes import goal_episodes
+from tacit.envs.maze_layouts import LAYOUTS
+from tacit.errors import PlanError, PlanExhausted
+from tacit.methods.synthesis import trajectories
+from tacit.methods.synthesis.cut import Cut
+from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.raking import Raking
+from tacit.methods.synthesis.settings import Pretraining
+from tacit.methods.synthesis.trajectories.networks import StartNetwork
+from tacit.methods.synthesis.trajectories.plan import Plan
+from tacit.methods.synthesis.trajectories.pretraining import public_encoder
+from tacit.methods.synthesis.trajectories.surroundings import Surroundings
+from tacit.privacy import plan as plans
+from tacit.privacy.mechanisms.histogram import Axis
+
+SPEC = PublicSpec(Box((0.0, 0.0), (4.0, 2.0)), Discrete(2), Box((0.0,), (1.0,)), "declared", difference=(1.0, 1.0))
+X, Y = Axis("observations", 0, (0.0, 1.0, 2.0, 3.0, 4.0)), Axis("observations", 1, (0.0, 1.0, 2.0))
+ACTION = Axis("actions", 0, (-0.5, 0.5, 1.5))
+IDENTITY = Encoder(SPEC, (0.0,) * 8, (1.0,) * 8)
+"""Of which an encoded observation is the raw one."""
+
+
+def world_of(*tables: tuple[Axis, ...], radius: int = 1) -> Surroundings:
+    raking = Raking(cut=Cut(SPEC, bins=4), joint=tables)
+    return Surroundings(raking, IDENTITY, radius)
+
+
+def shares_of(world: Surroundings, **given: Any) -> list[np.ndarray]:
+    """Even shares, but for the joint tables given as `t0`, `t1`, ..."""
+    found = [np.full(size, 1 / size) for size in world.raking.sizes]
+    for name, share in given.items():
+        found[len(world.raking.cut.axes) + int(name[1:])] = np.asarray(share, np.float64).ravel()
+    return found
+
+
+def test_only_tables_of_places_and_of_what_is_done_there_are_looked_at() -> None:
+    world = world_of((X, Y), (X, ACTION), (X, Y, ACTION), (ACTION,), (X, Axis("rewards", 0, (0.0, 0.5, 1.0))))
+    joint = [i - len(world.raking.cut.axes) for i in world.chosen if i >= len(world.raking.cut.axes)]
+    assert joint == [0, 1, 2]
+    assert world.size == 2 * 3 + 9 + 2 + 2  # two columns of the observation, and those three
+
+
+def test_densities_around_a_place_are_relative_to_an_even_spread() -> None:
+    world = world_of((X, Y))
+    table = np.array([[0.5, 0.0], [0.25, 0.25], [0.0, 0.0], [0.0, 0.0]])  # [x, y]
+    seen = world.of_shares(shares_of(world, t0=table))
+    around = world.around(torch.tensor([[[0.5, 0.5], [1.0, 0.5], [3.5, 1.5]]]), seen)[0, :, -9:].view(3, 3, 3)
+    middle, between, corner = around
+    assert middle.tolist() == [[0.0, 0.0, 0.0], [0.0, 4.0, 0.0], [0.0, 2.0, 2.0]]  # beyond the bounds is nobody
+    assert between[1].tolist() == [0.0, 3.0, 1.0]  # half way from bin 0 to bin 1
+    assert corner.abs().sum() == 0
+
+
+def test_what_is_done_at_a_place_is_relative_to_an_even_choice() -> None:
+    world = world_of((X, ACTION))
+    table = np.array([[0.2, 0.0], [0.0, 0.3], [0.25, 0.25], [0.0, 0.0]])  # [x, action]
+    seen = world.of_shares(shares_of(world, t0=table))
+    found = world.around(torch.tensor([[[0.5, 0.5], [1.5, 1.0], [2.5, 0.0], [3.5, 0.0], [1.0, 0.0]]]), seen)[0, :, -2:]
+    expected = torch.tensor([[0.5, -0.5], [-0.5, 0.5], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
+    assert torch.allclose(found, expected, atol=1e-6)
+
+
+def test_public_worlds_have_the_noise_of_the_private_one() -> None:
+    world = world_of((X, Y))
+    rows = {
+        "observations": np.tile(np.float32([0.5, 0.5]), (50, 1)),
+        "next_observations": np.tile(np.float32([0.5, 0.5]), (50, 1)),
+        "actions": np.zeros(50, np.int64),
+        "rewards": np.zeros(50, np.float32),
+        "terminations": np.zeros(50, bool),
+    }
+    exact, noisy = (world.of_rows(rows, deviation, np.random.default_rng(0)) for deviation in (0.0, 0.1))
+    assert exact[-8:].tolist() == [4.0, *[0.0] * 7]
+    assert 0 < (exact - noisy).abs().max() < 4.0
+    assert torch.allclose(world.even()[-8:], torch.ones(8))
+
+
+def raked(data: Any, **fields: Any) -> Plan:
+    raking = Raking.of(data.spec, bins=8, coarse=4, clip=1.0, pool=500)
+    pretraining = Pretraining(provenance="simulated mazes", steps=6, batch=32, warmup=1)
+    given = {"raking": raking, "surroundings": 1, "pretraining": pretraining, "steps": 2, "start_steps": 2, **fields}
+    return small(**given).calibrate(unit=PEOPLE, epsilon=8.0, delta=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"raking": None}, "with raking"),
+        ({"pretraining": None}, "pre-training"),
+        ({"tokens": "components", "rows_per_token": 1}, "tokens of rows"),
+        ({"surroundings": 0}, "from 1 to 8"),
+        ({"steps": -1}, "whole number >= 0"),
+    ],
+)
+def test_surroundings_need_histograms_and_public_worlds(fields: dict[str, Any], named: str) -> None:
+    with pytest.raises(PlanError, match=named):
+        raked(maze_episodes(2), **fields)
+    with pytest.raises(PlanError, match="whole number"):
+        small(steps=0)
+
+
+def test_histograms_alone_may_be_all_that_is_learned_of_private_rows(tmp_path: Path) -> None:
+    data, worlds = maze_episodes(60), [goal_episodes(LAYOUTS[name], 20, seed=5) for name in ("ring", "tee", "umaze")]
+    plan = raked(data, steps=0, start_steps=0)
+    assert [part.name for part in plan.parts()] == ["histograms"]
+    assert Plan.from_json(plans.public_fields(plan)) == plan
+    encoder = public_encoder(data.spec, worlds)
+    start = trajectories.pretrain(plan, encoder, worlds, seed=0)
+    release = trajectories.fit(plan, vault_of(tmp_path, data), pretrained=start)
+    assert release.certificate.verify().epsilon <= 8.0
+    value = release.value
+    assert all(torch.equal(tensor, start.fragments[name]) for name, tensor in value.fragments.items())
+    begins, model = value.models()
+    assert isinstance(begins.network, StartNetwork)
+    assert torch.equal(begins.network.around.tables, model.network.around.tables)
+    blind = dataclasses.replace(value, histograms=None)
+    assert not torch.equal(blind.models()[1].network.around.tables, model.network.around.tables)
+    shown, unseen = (one.sample_trajectories(5, seed=0).columns["observations"] for one in (value, blind))
+    assert shown.shape != unseen.shape or not np.array_equal(shown, unseen)
+
+
+@pytest.mark.parametrize("network", ["transformer", "unet", "autoregressive"])
+def test_histograms_come_first_and_an_interrupted_run_goes_on(tmp_path: Path, network: str) -> None:
+    data = clinic_courses(60)
+    rows = 1 if network == "autoregressive" else 2
+    plan = raked(data, network=network, rows_per_token=rows, steps=4, start_steps=2)
+    start = trajectories.pretrain(plan, public_encoder(data.spec, data), data, seed=0)
+    vault, seen = vault_of(tmp_path, data), list[torch.Tensor]()
+
+    class Stop(Exception):
+        pass
+
+    def observe(step: int, model: Any, gradient: torch.Tensor) -> None:
+        seen.append(model.network.around.tables.clone())
+        if len(seen) == 3:
+            raise Stop
+
+    with pytest.raises(Stop):
+        trajectories.fit(plan, vault, pretrained=start, folder=tmp_path, observe=observe)
+    with pytest.raises(PlanExhausted):
+        trajectories.fit(plan, vault, pretrained=start)
+    release = trajectories.fit(plan, vault, pretrained=start, folder=tmp_path, resume=True, observe=observe)
+    assert len(seen) == 6  # the step that was claimed and lost is not run again
+    tables = release.value.models()[1].network.around.tables
+    assert all(torch.equal(one, tables) for one in seen)
+    assert len(release.value.sample(3).episodes) == 4
