@@ -295,7 +295,7 @@ class Plan(plans.Promising):
             first: dict[str, Any] = {"rows": "first", "rows_per_unit": self.start_rows}
             trained.append(PoissonSum(name=STARTS, steps=self.start_steps, **first, **same))
         if self.steps > 0:
-            inner = {"rows_per_unit": self.fragments_per_unit, "horizon": self.horizon + 2}
+            inner: dict[str, Any] = {"rows_per_unit": self.fragments_per_unit, "horizon": self.horizon + 2}
             trained.append(PoissonSum(name=FRAGMENTS, steps=self.steps, **inner, **same))
         if self.raking is None:
             return tuple(trained)
