@@ -78,7 +78,7 @@ def test_a_ledger_is_shown(copy: Path, capsys: pytest.CaptureFixture[str]) -> No
     out, view = capsys.readouterr().out, Ledger.read(copy / "ledger")
     assert f"Ledger of the dataset {view.dataset_id}" in out
     assert "Budget: (8, 1e-07)." in out
-    assert "10 of 10 steps claimed" in out
+    assert "12 of 12 steps claimed" in out
     assert "nonprivate: a look at the drift" in out
     assert out.endswith(f"Head: {view.head}\n")
     assert "VOID" not in out
@@ -87,7 +87,7 @@ def test_a_ledger_is_shown(copy: Path, capsys: pytest.CaptureFixture[str]) -> No
 def test_a_ledger_is_verified(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     head = Certificate.load(copy / "certificate.json").ledger_head
     assert main(["ledger", "verify", str(copy / "ledger"), "--head", head]) == 0
-    assert capsys.readouterr().out.startswith("Sound: 12 entries in one chain")
+    assert capsys.readouterr().out.startswith("Sound: 14 entries in one chain")
     assert main(["ledger", "verify", str(copy / "ledger"), "--head", "0" * 64]) == 3
     assert "does not contain the head" in capsys.readouterr().err
     with Ledger(copy / "ledger") as ledger:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from dp_accounting.dp_event import DpEvent
 from numpy.typing import NDArray
 
+from tacit.errors import AccountingError
 from tacit.privacy import accounting, power
 from tacit.privacy.events import event_from_json
 from tacit.units import Relation
@@ -17,6 +19,7 @@ Array = NDArray[np.float64]
 
 FALSE_ALARMS = (1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """Where the curve is stated."""
+_STEEPEST = 700.0
 _POINTS = 49
 
 
@@ -25,8 +28,8 @@ def missed(event: DpEvent, relation: Relation, *, delta: float, false_alarms: Ar
 
     Of every pair (e, d) that the event keeps follow two lines below the curve, 1 - d - exp(e) a and exp(-e) (1 - d - a)
     (Kairouz, Oh & Viswanath, arXiv:1311.0776), and together they are the curve (Dong, Roth & Su, arXiv:1905.02383,
-    Proposition 2.12). Taken are 49 values of e from 0 to epsilon(delta), the profile, and `power.power`, which is exact
-    for plain Gaussians.
+    Proposition 2.12). Taken are 49 values of e from 0 to epsilon(delta), as far as they are certified, the profile, and
+    `power.power`, which is exact for plain Gaussians.
 
     Args:
         event: the mechanism.
@@ -46,10 +49,14 @@ def missed(event: DpEvent, relation: Relation, *, delta: float, false_alarms: Ar
     if not np.isfinite(epsilon):
         return np.zeros_like(a)
     losses = np.linspace(0.0, epsilon, _POINTS).tolist()
-    pairs = [(e, accounting.delta(event, epsilon=e, relation=relation)) for e in losses]
-    pairs += [(e, d) for d, e in accounting.profile(event, relation)]
+    pairs = [(e, d) for d, e in accounting.profile(event, relation)]
+    for e in losses:
+        with suppress(AccountingError):  # where the accountants disagree nothing is certified, and nothing needed
+            pairs.append((e, accounting.delta(event, epsilon=e, relation=relation)))
     e, d = (np.array(column)[:, None] for column in zip(*pairs, strict=True))
-    lines = np.maximum(1 - d - np.exp(e) * a, np.exp(-e) * (1 - d - a)).max(axis=0)
+    steep = np.where(a > 0, 0.0, 1 - d)  # where exp(e) is beyond a float, so is how fast the first line falls
+    first = np.where(e > _STEEPEST, steep, 1 - d - np.exp(np.minimum(e, _STEEPEST)) * a)
+    lines = np.maximum(first, np.exp(-e) * (1 - d - a)).max(axis=0)
     least = 1 - power.power(event, relation, epsilon, delta, a)
     return np.asarray(np.clip(np.maximum(lines, least), 0.0, 1.0))
 

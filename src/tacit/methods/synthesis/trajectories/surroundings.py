@@ -111,13 +111,13 @@ class Surroundings:
             at = torch.stack([_position(raw[..., axis.index], axis.edges) for axis in coordinates], dim=-1)
             shape = _bins(table, coordinates)
             grid = torch.unflatten(world[begin:end], 0, (*shape, math.prod(_bins(table, acts))))
-            offsets = [(0.0,) * len(shape)] if acts else self._offsets(len(shape))
-            points = at[:, :, None] + places.new_tensor(offsets)
+            reaches = [(0.0,) * len(shape)] if acts else self._reaches(len(shape))
+            points = at[:, :, None] + places.new_tensor(reaches)
             found.append(_interpolated(grid, points).flatten(2))
             begin = end
         return torch.cat(found, dim=-1)
 
-    def _offsets(self, axes: int) -> list[tuple[float, ...]]:
+    def _reaches(self, axes: int) -> list[tuple[float, ...]]:
         reach = [float(step) for step in range(-self.radius, self.radius + 1)]
         return list(itertools.product(reach, repeat=axes))
 
