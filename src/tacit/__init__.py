@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tacit.methods import imitation as imitation
     from tacit.methods import off_policy_evaluation as off_policy_evaluation
     from tacit.methods import policy_gradient as policy_gradient
+    from tacit.methods import private_selection as private_selection
     from tacit.methods import synthesis as synthesis
     from tacit.privacy.certificate import Certificate as Certificate
     from tacit.privacy.ledger import Ledger as Ledger
@@ -50,6 +51,7 @@ _MODULES = {
     "imitation": "tacit.methods.imitation",
     "off_policy_evaluation": "tacit.methods.off_policy_evaluation",
     "policy_gradient": "tacit.methods.policy_gradient",
+    "private_selection": "tacit.methods.private_selection",
     "synthesis": "tacit.methods.synthesis",
 }
 

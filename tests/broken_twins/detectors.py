@@ -22,6 +22,7 @@ from learning_detectors import LEARNING_DETECTORS
 from ledger_detectors import LEDGER_DETECTORS
 from online_detectors import correlated_noise_law, neighbours_of_meetings
 from scipy import stats
+from selection_detectors import SELECTION_DETECTORS
 from table_detectors import TABLE_DETECTORS
 from torch import Tensor, nn
 
@@ -360,4 +361,5 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     *TABLE_DETECTORS,
     *LEARNING_DETECTORS,
     *LEDGER_DETECTORS,
+    *SELECTION_DETECTORS,
 )

@@ -13,6 +13,7 @@ import ledger_twins
 import numpy as np
 import online_twins
 import pytest
+import selection_twins
 import table_twins
 import torch
 from dp_accounting import dp_event
@@ -324,5 +325,6 @@ TWINS = (
     Twin("divisor counted at the meeting", online_twins.divisor_counted_at_the_meeting, (MEETINGS,)),
     Twin("sensitivity of one step", online_twins.sensitivity_of_one_step, ("correlated_noise_law",)),
     *(Twin(*twin) for twin in (*consensus_twins.CONSENSUS, *federated_twins.FEDERATED, *table_twins.TABLE)),
+    *(Twin(*twin) for twin in selection_twins.SELECTION),
     *(Twin(*twin) for twin in (*learning_twins.LEARNING, *ledger_twins.LEDGER)),
 )

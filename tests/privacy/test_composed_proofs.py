@@ -16,7 +16,8 @@ from scipy.stats import norm
 
 from tacit.errors import AccountingError
 from tacit.privacy import accountants, accounting, accounting_table, approximate
-from tacit.privacy.events import EpsilonDeltaDpEvent, event_from_json, event_to_json, flatten
+from tacit.privacy.event_json import event_from_json, event_to_json
+from tacit.privacy.events import EpsilonDeltaDpEvent, flatten
 from tacit.units import Relation
 
 RELATIONS: tuple[Relation, ...] = ("add_or_remove", "replace_one")

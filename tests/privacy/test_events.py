@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import AccountingError
+from tacit.privacy.event_json import event_from_json, event_to_json
 from tacit.privacy.events import (
     MAX_COUNT,
     EpsilonDeltaDpEvent,
-    event_from_json,
-    event_to_json,
     fixed_size_sampler,
     flatten,
     parallel,

@@ -8,7 +8,7 @@ from dp_accounting import dp_event
 from scipy.stats import norm
 
 from tacit.privacy import accounting, power, trade_off
-from tacit.privacy.events import event_to_json
+from tacit.privacy.event_json import event_to_json
 
 ALARMS = np.concatenate([np.geomspace(1e-6, 0.1, 30), np.linspace(0.1, 1.0, 30)])
 RATE, SIGMA, DELTA = 0.3, 1.0, 1e-6

@@ -24,6 +24,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from tacit.errors import CertificateError, FileError, PlanError
+from tacit.methods.private_selection.plan import Plan as SelectionPlan
 from tacit.privacy.certificate import Certificate
 from tacit.privacy.plan import public_fields
 from tacit.privacy.release import Release
@@ -139,7 +140,7 @@ def load(folder: str | os.PathLike[str]) -> Release[Any]:
     _require_inside(folder, (MODEL, CONFIG, CERTIFICATE))
     certificate = Certificate.load(folder / CERTIFICATE)
     config = _config(folder / CONFIG)
-    if config["plan"] != certificate.to_json()["plan"]:
+    if config["plan"] not in _plans(certificate):
         raise CertificateError(
             "the certificate is that of another plan",
             where=str(folder),
@@ -210,6 +211,13 @@ def to_onnx(release: Release[Any], path: str | os.PathLike[str], *, average: boo
     theta = (value.average if average else value.last) if kind == "policy" else value.theta
     told = {"promise": certificate.sentence, "method": certificate.method, "plan_id": certificate.to_json()["plan_id"]}
     onnx_graph.write(value.policy, theta[0], path, tuple(told.items()))
+
+
+def _plans(certificate: Certificate) -> list[Any]:
+    """The plans of which the certificate's release may be a run: its own, or one of those that it selected from."""
+    own = certificate.to_json()["plan"]
+    chosen = [one["plan"] for one in own.get("candidates", ())] if certificate.method == SelectionPlan.method else []
+    return [own, *chosen]
 
 
 def _found(value: object) -> str | None:

@@ -32,7 +32,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from tacit.privacy import approximate, fixed_size, laplace
-from tacit.privacy.events import Leaves
+from tacit.privacy.events import Leaves, SelectionDpEvent
 from tacit.privacy.steps import MAX_GRID, loss_std, merged, noise, parameters, pure, sensitivity, spacing, width
 from tacit.units import Relation
 
@@ -58,10 +58,11 @@ def gaussian_mu(leaves: Leaves, relation: Relation) -> float:
 def mu(leaves: Leaves, relation: Relation) -> float:
     """A mu for which the composition is mu-GDP at every epsilon, all sampling ignored; inf where there is none.
 
-    Exact for plain Gaussians. For a `ZCDpEvent` none is known: Renyi curves say too little of the smallest epsilons.
+    Exact for plain Gaussians. For a `ZCDpEvent` or a selection none is known: Renyi curves say too little of the
+    smallest epsilons.
     """
     own, rest = approximate.split(leaves)
-    if any(isinstance(leaf, ZCDpEvent) for leaf, _ in rest):
+    if any(isinstance(leaf, ZCDpEvent | SelectionDpEvent) for leaf, _ in rest):
         return math.inf
     numbers = tuple(item for item in rest if isinstance(item[0], LaplaceDpEvent))
     others = tuple(item for item in rest if item not in numbers)
@@ -165,20 +166,29 @@ def _one_pessimistic(leaf: Any, relation: Relation, interval: float) -> Any:
 def renyi_epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:
     """A looser upper bound by Renyi DP, as a ceiling over the certified one; inf where none is implemented."""
     own, gaussians = approximate.split(leaves)
-    accountant = _renyi(gaussians, relation, tuple(_ORDERS))
-    if accountant is None:
+    losses = _renyi_curve(gaussians, own, relation, tuple(_ORDERS))
+    if losses is None:
         return math.inf
-    losses = [loss + approximate.renyi(own, order) for order, loss in zip(_ORDERS, accountant.rdp, strict=True)]
     return float(compute_epsilon(_ORDERS, losses, approximate.compose(own).share(delta))[0])
+
+
+def renyi_curve(leaves: Leaves, relation: Relation, orders: tuple[float, ...]) -> Array:
+    """Upper bounds on the Renyi divergences of these orders (> 1); inf where none is implemented."""
+    own, gaussians = approximate.split(leaves)
+    losses = None if approximate.own_delta(own) > 0 else _renyi_curve(gaussians, own, relation, orders)
+    return np.full(len(orders), math.inf) if losses is None else losses
 
 
 def renyi(leaves: Leaves, relation: Relation, order: float) -> float:
     """An upper bound on the Renyi divergence of this order; inf where none is implemented."""
-    own, gaussians = approximate.split(leaves)
-    if approximate.own_delta(own) > 0:
-        return math.inf
-    accountant = _renyi(gaussians, relation, (order,))
-    return float(accountant.rdp[0]) + approximate.renyi(own, order) if accountant else math.inf
+    return float(renyi_curve(leaves, relation, (order,))[0])
+
+
+def _renyi_curve(gaussians: Leaves, own: Leaves, relation: Relation, orders: tuple[float, ...]) -> Array | None:
+    accountant = _renyi(gaussians, relation, orders)
+    if accountant is None:
+        return None
+    return np.asarray(accountant.rdp) + [approximate.renyi(own, order) for order in orders]
 
 
 @lru_cache(maxsize=32)

@@ -2,9 +2,10 @@
 
 Guarantee: whatever `epsilon`, `delta`, `profile` and `mu_gdp` return is an upper bound for every pair of neighbours and
 every adaptively chosen sequence of the event's steps. It comes from a pessimistic privacy loss distribution, but for
-mechanisms with proofs of their own, `EpsilonDeltaDpEvent`, and nothing else, from the closed form of `approximate`, and
-for all that holds a `ZCDpEvent` from the Renyi curve of the whole, in `concentrated`. It is returned only when an
-independent computation agrees within 0.5 % and no looser theory contradicts it; anything else raises `AccountingError`.
+mechanisms with proofs of their own, `EpsilonDeltaDpEvent`, and nothing else, from the closed form of `approximate`, for
+all that holds a `ZCDpEvent` from the Renyi curve of the whole, in `concentrated`, and for a selection from its own, in
+`selection_accounting`. It is returned only when an independent computation agrees within 0.5 % and no looser theory
+contradicts it; anything else raises `AccountingError`.
 
 | edge case | result |
 |---|---|
@@ -19,22 +20,23 @@ independent computation agrees within 0.5 % and no looser theory contradicts it;
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from dp_accounting import dp_event
 from dp_accounting.dp_event import DpEvent
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from tacit.errors import AccountingError
-from tacit.privacy import accountants, accounting_refinement, approximate, concentrated
+from tacit.privacy import accountants, accounting_refinement, approximate, concentrated, selection_accounting
 from tacit.privacy.accounting_table import MAX_EPSILON as MAX_EPSILON
-from tacit.privacy.accounting_table import MAX_LAPLACE_EPSILON, row
-from tacit.privacy.events import Leaves, flatten
+from tacit.privacy.accounting_table import MAX_LAPLACE_EPSILON, Family, row
+from tacit.privacy.events import Leaves, SelectionDpEvent, flatten
 from tacit.units import Relation
 
 MIN_NOISE_MULTIPLIER, MAX_NOISE_MULTIPLIER = 0.02, 1e6
@@ -42,6 +44,19 @@ _ENOUGH = 100.0  # a mu whose delta at the largest epsilon is 1
 PROFILE_DELTAS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9)
 
 DEFINITION = "definition of a non-private event (tacit)"
+
+
+class _Curves(Protocol):
+    """A module that accounts for events by their Renyi curves."""
+
+    def epsilon(self, leaves: Leaves, relation: Relation, delta: float) -> float: ...
+
+    def delta(self, leaves: Leaves, relation: Relation, epsilon: NDArray[np.float64]) -> NDArray[np.float64]: ...
+
+    def ceiling(self, leaves: Leaves, relation: Relation, delta: float) -> float: ...
+
+
+_CURVES: Mapping[Family, _Curves] = {"curve": concentrated, "selection": selection_accounting}
 
 
 @dataclass(frozen=True)
@@ -99,8 +114,8 @@ def delta(event: DpEvent, *, epsilon: float, relation: Relation) -> float:
             top = float(approximate.compose(leaves).losses[-1])
             accounting_refinement.agree(min(epsilon, top), rule.check(leaves, relation, certified), math.inf)
         return max(certified, least)
-    if rule.family == "curve":
-        certified = float(concentrated.delta(leaves, relation, np.array([epsilon]))[0])
+    if rule.family in _CURVES:
+        certified = float(_CURVES[rule.family].delta(leaves, relation, np.array([epsilon]))[0])
         if epsilon > 0 and 0 < certified < 1:
             accounting_refinement.agree(epsilon, rule.check(leaves, relation, certified), math.inf)
         return certified
@@ -148,7 +163,8 @@ def renyi(event: DpEvent, *, order: float, relation: Relation) -> float:
     leaves = flatten(event)
     value = math.inf
     if _private(leaves):
-        value = accountants.renyi(leaves, relation, order)
+        selected = any(isinstance(leaf, SelectionDpEvent) for leaf, _ in leaves)
+        value = (selection_accounting if selected else accountants).renyi(leaves, relation, order)
     if not math.isfinite(value):
         raise AccountingError(
             "no finite Renyi bound exists for this event and relation",
@@ -231,8 +247,9 @@ def _mu(leaves: Leaves, relation: Relation, delta: float) -> float:
     grid = np.linspace(0.0, end, 2049) if end > 0 else np.zeros(2)
     if family == "own":
         needed = approximate.delta(leaves, grid[:-1])
-    elif family == "curve":
-        needed = concentrated.delta(leaves, relation, grid[:-1])
+    elif family in _CURVES:
+        needed = _CURVES[family].delta(leaves, relation, grid[:-1])
+        needed = selection_accounting.tightened(grid[:-1], needed) if family == "selection" else needed
     else:
         *_, distribution = _certified(leaves, relation, delta)
         with np.errstate(all="ignore"):
@@ -250,8 +267,8 @@ def _bound(leaves: Leaves, delta: float, relation: Relation) -> Bound:
     if rule.family == "own":
         approximate.require(_smallest_delta(leaves, relation), delta)
         certified, check = approximate.epsilon(leaves, delta), rule.check(leaves, relation, delta)
-    elif rule.family == "curve":
-        certified, check = concentrated.epsilon(leaves, relation, delta), rule.check(leaves, relation, delta)
+    elif rule.family in _CURVES:
+        certified, check = _CURVES[rule.family].epsilon(leaves, relation, delta), rule.check(leaves, relation, delta)
     else:
         certified, check, _ = _certified(leaves, relation, delta)
     if certified > rule.largest:
@@ -262,7 +279,7 @@ def _bound(leaves: Leaves, delta: float, relation: Relation) -> Bound:
             remedy="add noise, or plan the mechanism as non-private",
         )
     with np.errstate(all="ignore"):
-        looser = concentrated.ceiling if rule.family == "curve" else accountants.renyi_epsilon
+        looser = _CURVES[rule.family].ceiling if rule.family in _CURVES else accountants.renyi_epsilon
         ceiling = looser(leaves, relation, delta)
     accounting_refinement.agree(certified, check, ceiling)
     return Bound(certified, rule.accountant, check, rule.check_accountant)
@@ -281,7 +298,7 @@ def _private(leaves: Leaves) -> bool:
 def _smallest_delta(leaves: Leaves, relation: Relation) -> float:
     """The smallest delta for which an epsilon can be certified: a single mechanism's own, else a little more."""
     family = row(leaves, relation).family
-    if family == "curve":
+    if family in _CURVES:
         return 0.0
     if family == "own" and sum(count for _, count in leaves) == 1:
         return approximate.own_delta(leaves)

@@ -10,8 +10,8 @@ from dp_accounting import dp_event
 from dp_accounting.dp_event import LaplaceDpEvent, ZCDpEvent
 
 from tacit.errors import AccountingError
-from tacit.privacy import accounting_checks, concentrated
-from tacit.privacy.events import EpsilonDeltaDpEvent, Leaves
+from tacit.privacy import accounting_checks, concentrated, selection_accounting
+from tacit.privacy.events import EpsilonDeltaDpEvent, Leaves, SelectionDpEvent
 from tacit.units import Relation
 
 Kind = Literal[
@@ -29,10 +29,12 @@ Kind = Literal[
     "zcdp_gaussian",
     "zcdp_laplace",
     "zcdp_laplace_gaussian",
+    "selection",
 ]
 
-Family = Literal["losses", "own", "curve"]
-"""Where certified figures come from: a privacy loss distribution, mechanisms' own proofs, or a Renyi curve."""
+Family = Literal["losses", "own", "curve", "selection"]
+"""Where certified figures come from: a privacy loss distribution, mechanisms' own proofs, a Renyi curve, or that of a
+selection."""
 
 MAX_EPSILON, MAX_LAPLACE_EPSILON = 500.0, 6_000.0
 PLD = "privacy loss distribution, pessimistic (dp-accounting)"
@@ -44,7 +46,15 @@ MIXED = "closed form of randomised response over the other steps' profile (tacit
 CONVERSION = "conversion of the Renyi curve at the best of many orders (dp-accounting)"
 SOLVED = "delta of the Renyi curve, solved for epsilon (tacit)"
 
-_ACCOUNTANTS: Mapping[Family, str] = {"losses": PLD, "own": OWN_PROOF, "curve": CONVERSION}
+SELECTED = "Renyi curve of repeated selection, candidates' curves by quadrature (tacit)"
+SELECTED_SOLVED = "the same at searched orders, candidates' curves compared with dp-accounting's"
+
+_ACCOUNTANTS: Mapping[Family, str] = {
+    "losses": PLD,
+    "own": OWN_PROOF,
+    "curve": CONVERSION,
+    "selection": SELECTED,
+}
 
 
 @dataclass(frozen=True)
@@ -76,6 +86,7 @@ _OWN = Row(RESPONSE, accounting_checks.response, "own")
 _MIXED = Row(MIXED, accounting_checks.mixed)
 _LAPLACE = Row(FOURIER, accounting_checks.fourier, largest=MAX_LAPLACE_EPSILON)
 _CURVE = Row(SOLVED, concentrated.solved, "curve")
+_SELECTION = Row(SELECTED_SOLVED, selection_accounting.solved, "selection")
 
 TABLE: Mapping[tuple[Kind, Relation], Row] = {
     ("gaussian", "add_or_remove"): _EXACT,
@@ -104,6 +115,8 @@ TABLE: Mapping[tuple[Kind, Relation], Row] = {
     ("zcdp_laplace", "replace_one"): _CURVE,
     ("zcdp_laplace_gaussian", "add_or_remove"): _CURVE,
     ("zcdp_laplace_gaussian", "replace_one"): _CURVE,
+    ("selection", "add_or_remove"): _SELECTION,
+    ("selection", "replace_one"): _SELECTION,
 }
 
 
@@ -112,7 +125,12 @@ def kind(leaves: Leaves) -> str:
     kinds = {type(leaf) for leaf, _ in leaves}
     names = [
         name
-        for name, event in (("zcdp", ZCDpEvent), ("epsilon_delta", EpsilonDeltaDpEvent), ("laplace", LaplaceDpEvent))
+        for name, event in (
+            ("selection", SelectionDpEvent),
+            ("zcdp", ZCDpEvent),
+            ("epsilon_delta", EpsilonDeltaDpEvent),
+            ("laplace", LaplaceDpEvent),
+        )
         if event in kinds
     ]
     if dp_event.SampledWithoutReplacementDpEvent in kinds:

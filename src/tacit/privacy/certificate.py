@@ -20,7 +20,8 @@ from tacit.privacy import certificate_fields as derive
 from tacit.privacy import certificate_json as canonical
 from tacit.privacy.certificate_markdown import markdown
 from tacit.privacy.certificate_schema import require_shape
-from tacit.privacy.events import event_from_json, event_to_json, flatten
+from tacit.privacy.event_json import event_from_json, event_to_json
+from tacit.privacy.events import flatten
 from tacit.units import Unit
 
 _PACKAGES = ("tacit", "dp-accounting", "numpy", "scipy", "cryptography", "torch")

@@ -14,7 +14,15 @@ from dp_accounting import dp_event
 from dp_accounting.dp_event import DpEvent
 
 from tacit.errors import AccountingError
-from tacit.privacy import accounting, certificate_consensus, certificate_devices, certificate_json, marginals, votes
+from tacit.privacy import (
+    accounting,
+    certificate_consensus,
+    certificate_devices,
+    certificate_json,
+    certificate_selection,
+    marginals,
+    votes,
+)
 from tacit.privacy.events import EpsilonDeltaDpEvent, fixed_size_sampler, flatten, met, parallel
 from tacit.units import Relation, Unit
 
@@ -145,7 +153,9 @@ def part_assumptions(parts: Sequence[Fields]) -> list[str]:
     """What single parts take for granted, beyond the standing assumptions."""
     found = [one for part in parts if part["kind"] == PREFIXES for one in certificate_consensus.assumptions(part)]
     devices = [part for part in parts if part["kind"] in certificate_devices.KINDS]
-    return [*found, *dict.fromkeys(one for part in devices for one in certificate_devices.assumptions(part))]
+    found += dict.fromkeys(one for part in devices for one in certificate_devices.assumptions(part))
+    selects = any(part["kind"] == certificate_selection.KIND for part in parts)
+    return [*found, certificate_selection.ASSUMPTION] if selects else found
 
 
 def part_not_protected(parts: Sequence[Fields]) -> list[str]:
@@ -158,6 +168,8 @@ def _part_event(part: Fields) -> DpEvent:
         return certificate_consensus.event(part)
     if part["kind"] in certificate_devices.KINDS:
         return certificate_devices.event(part)
+    if part["kind"] == certificate_selection.KIND:
+        return certificate_selection.event(part, parts_event)
     if part["kind"] in OWN_PROOF:
         own = EpsilonDeltaDpEvent(float(part["epsilon"]), float(part["delta"]))
         return dp_event.SelfComposedDpEvent(own, int(part["steps"]))
@@ -217,26 +229,8 @@ def contradictions(record: Fields) -> Iterator[tuple[str, str]]:
         yield "audit.lower_bound", "is above the certified epsilon"
     yield from certificate_consensus.shared(record["parts"])
     for i, part in enumerate(record["parts"]):
-        if part["kind"] == PREFIXES:
-            for field, what in certificate_consensus.contradictions(part, record["unit"]):
-                yield f"parts[{i}].{field}", what
-            continue
-        if part["kind"] in certificate_devices.KINDS:
-            for field, what in certificate_devices.contradictions(part, record["unit"]):
-                yield f"parts[{i}].{field}", what
-            continue
-        if part["sampler"] not in _samplers(part):
-            yield f"parts[{i}].sampler", "does not describe the numbers"
-        if part.get("population", record["unit"]["population"]) != record["unit"]["population"]:
-            yield f"parts[{i}].population", "is not the unit's"
-        if part["kind"] in OWN_PROOF and part["steps"] != 1:
-            yield f"parts[{i}].steps", "is not 1"
-        if part.get("fold") is not None and part["kind"] != "poisson_sum":
-            yield f"parts[{i}].fold", "belongs to sums alone"
-        if "horizon" in part and (part["kind"] not in ("poisson_sum", "fixed_size_sum") or part.get("rows") == "first"):
-            yield f"parts[{i}].horizon", "belongs to sums of drawn rows alone"
-        if part.get("fold") is not None and part.get("reserve"):
-            yield f"parts[{i}].reserve", "is not left out by halves"
+        for field, what in _contradictions(part, record["unit"]):
+            yield f"parts[{i}].{field}", what
     if not {*STANDARD_ASSUMPTIONS, *part_assumptions(record["parts"])} <= set(record["assumptions"]):
         yield "assumptions", "lacks a standing assumption"
     if not set(part_not_protected(record["parts"])) <= set(record["not_protected"]):
@@ -247,6 +241,31 @@ def contradictions(record: Fields) -> Iterator[tuple[str, str]]:
         datetime.strptime(record["date"], "%Y-%m-%dT%H:%M:%SZ")
     except ValueError:
         yield "date", "is no date"
+
+
+def _contradictions(part: Fields, unit: Fields) -> Iterator[tuple[str, str]]:
+    """(field, what is wrong) wherever the numbers of a part contradict each other or the unit."""
+    if part["kind"] == PREFIXES:
+        yield from certificate_consensus.contradictions(part, unit)
+        return
+    if part["kind"] in certificate_devices.KINDS:
+        yield from certificate_devices.contradictions(part, unit)
+        return
+    if part["kind"] == certificate_selection.KIND:
+        yield from certificate_selection.contradictions(part, lambda inner: _contradictions(inner, unit))
+        return
+    if part["sampler"] not in _samplers(part):
+        yield "sampler", "does not describe the numbers"
+    if part.get("population", unit["population"]) != unit["population"]:
+        yield "population", "is not the unit's"
+    if part["kind"] in OWN_PROOF and part["steps"] != 1:
+        yield "steps", "is not 1"
+    if part.get("fold") is not None and part["kind"] != "poisson_sum":
+        yield "fold", "belongs to sums alone"
+    if "horizon" in part and (part["kind"] not in ("poisson_sum", "fixed_size_sum") or part.get("rows") == "first"):
+        yield "horizon", "belongs to sums of drawn rows alone"
+    if part.get("fold") is not None and part.get("reserve"):
+        yield "reserve", "is not left out by halves"
 
 
 def _samplers(part: Fields) -> tuple[str, ...]:
@@ -298,6 +317,8 @@ def _contribution(part: Fields, unit: Unit) -> str:
         return certificate_consensus.contribution(part, unit)
     if part["kind"] in certificate_devices.KINDS:
         return certificate_devices.contribution(part, unit)
+    if part["kind"] == certificate_selection.KIND:
+        return certificate_selection.contribution(part, lambda inner: _contribution(inner, unit))
     if part["kind"] == "marginals":
         return marginals.contribution(part, unit)
     if part["kind"] == "teacher_votes":

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tacit.privacy import certificate_consensus, power, trade_off
-from tacit.privacy.events import event_from_json
+from tacit.privacy.event_json import event_from_json
 
 _SHOWN = (1e-4, 0.01, 0.05, 0.1, 0.2, 0.5)
 

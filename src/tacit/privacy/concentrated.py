@@ -29,18 +29,18 @@ from tacit.units import Relation
 Array = NDArray[np.float64]
 
 _ORDERS = 1 + np.geomspace(0.0101, 1e7, 3000)
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
 """Relative allowance for float64, and for the rest of sums of many discrete Gaussians (`proofs/federated_sums.md`)."""
 
 
 def epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:
     """Certified epsilon at delta."""
-    return float(_accountant(leaves, relation).get_epsilon(delta)) * (1 + _ROUNDING)
+    return float(_accountant(leaves, relation).get_epsilon(delta)) * (1 + ROUNDING)
 
 
 def delta(leaves: Leaves, relation: Relation, epsilon: Array) -> Array:
     """Certified delta at each epsilon >= 0; at most 1."""
-    exponents = _log_delta(_ORDERS, np.asarray(_accountant(leaves, relation).rdp) * (1 + _ROUNDING), epsilon[:, None])
+    exponents = log_delta(_ORDERS, np.asarray(_accountant(leaves, relation).rdp) * (1 + ROUNDING), epsilon[:, None])
     return np.asarray(np.exp(np.minimum(exponents.min(axis=1), 0.0)))
 
 
@@ -51,7 +51,7 @@ def solved(leaves: Leaves, relation: Relation, delta: float) -> float:
     def excess(epsilon: float) -> float:
         def at(log_order: float) -> float:
             order = 1 + math.exp(log_order)
-            return float(_log_delta(order, _curve(leaves, relation, order), epsilon))
+            return float(log_delta(order, _curve(leaves, relation, order), epsilon))
 
         coarse = np.linspace(math.log(0.01), math.log(1e7), 60)
         best = int(np.argmin([at(x) for x in coarse]))
@@ -79,7 +79,8 @@ def ceiling(leaves: Leaves, relation: Relation, delta: float) -> float:
     return total + 2 * math.sqrt(total * math.log(1 / delta))
 
 
-def _log_delta(order: Array | float, curve: Array | float, epsilon: Array | float) -> Array:
+def log_delta(order: Array | float, curve: Array | float, epsilon: Array | float) -> Array:
+    """The logarithm of the delta that a Renyi divergence of this order gives at epsilon (see the module)."""
     order = np.asarray(order)
     return np.asarray((order - 1) * (curve - epsilon) + order * np.log1p(-1 / order) - np.log(order - 1))
 

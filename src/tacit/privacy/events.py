@@ -1,8 +1,8 @@
-"""Privacy events as data: a closed whitelist of events, their JSON form and their canonical list.
+"""Privacy events as data: a closed whitelist of events, and their canonical list (`event_json.py`: their JSON form).
 
 An event holds the parameters that are necessary and sufficient to account for a mechanism. All but
-`EpsilonDeltaDpEvent` are `dp_accounting`'s. Only these exist here; whatever else arrives, from a file or from a caller,
-is refused:
+`EpsilonDeltaDpEvent` and `SelectionDpEvent` are `dp_accounting`'s. Only these exist here; whatever else arrives, from a
+file or from a caller, is refused:
 
 | event | JSON `kind` | parameters |
 |---|---|---|
@@ -15,6 +15,7 @@ is refused:
 | `EpsilonDeltaDpEvent` | `epsilon_delta` | `epsilon`, `delta` |
 | `LaplaceDpEvent` | `laplace` | `noise_multiplier`: scale of the noise / largest absolute value of one unit's number |
 | `ZCDpEvent` | `zcdp` | `rho`: Renyi divergence / order, for neighbours that are one clip apart; no `xi` |
+| `SelectionDpEvent` | `selection` | `candidates`: their events; `stop`, `law`: how often one of them is run |
 
 One Laplace event is one number; a vector is as many as it has coordinates. Under `replace_one` neighbours are two clips
 apart: the Laplace mechanism is then 2 / noise_multiplier-DP, and the rho of a `ZCDpEvent` counts four times, as that of
@@ -27,12 +28,12 @@ everywhere in this library, the standard deviation over the clip of one unit's c
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal, get_args
 
 from dp_accounting import dp_event
-from dp_accounting.dp_event import DpEvent, LaplaceDpEvent, ZCDpEvent
+from dp_accounting.dp_event import ComposedDpEvent, DpEvent, LaplaceDpEvent, SelfComposedDpEvent, ZCDpEvent
 
 from tacit.errors import AccountingError
 
@@ -46,6 +47,14 @@ MIN_EPSILON, MAX_EPSILON = 1e-6, 500.0
 MIN_RHO, MAX_RHO = 0.5 / MAX_NOISE**2, 0.5 / MIN_NOISE**2
 
 Leaves = tuple[tuple[DpEvent, int], ...]
+
+Law = Literal["logarithmic", "geometric"]
+"""Of how often a selection runs: truncated negative binomial laws of shape 0 and 1 (arXiv 2110.03620, Definition 1)."""
+MAX_STOP, MAX_CANDIDATES = 10_000, 1_000
+KINDS = (
+    *("gaussian", "poisson_sampled", "sampled_without_replacement", "self_composed", "composed", "non_private"),
+    *("epsilon_delta", "laplace", "zcdp", "selection"),
+)
 
 
 @dataclass(frozen=True)
@@ -64,39 +73,21 @@ class EpsilonDeltaDpEvent(DpEvent):  # type: ignore[misc]
     delta: float
 
 
-_KEYS: dict[str, set[str]] = {
-    "gaussian": {"noise_multiplier"},
-    "poisson_sampled": {"rate", "event"},
-    "sampled_without_replacement": {"population", "batch", "event"},
-    "self_composed": {"count", "event"},
-    "composed": {"events"},
-    "non_private": set(),
-    "epsilon_delta": {"epsilon", "delta"},
-    "laplace": {"noise_multiplier"},
-    "zcdp": {"rho"},
-}
+@dataclass(frozen=True)
+class SelectionDpEvent(DpEvent):  # type: ignore[misc]
+    """The best of a random number K of runs, each of a candidate that is drawn uniformly; K stays secret.
 
+    Source: Papernot & Steinke, 2022, arXiv 2110.03620.
 
-def event_to_json(event: DpEvent) -> dict[str, Any]:
-    """The JSON form of an event; `event_from_json` is its inverse.
-
-    Raises:
-        AccountingError: the event, or one inside it, is of no whitelisted kind or has an invalid parameter.
+    Args:
+        candidates: the canonical lists of the candidates' events, each with the one by which it is judged.
+        stop: 1 / gamma, in [2, `MAX_STOP`].
+        law: that of K: P[K = k] is proportional to (1 - gamma)^k ("geometric") or (1 - gamma)^k / k ("logarithmic").
     """
-    flatten(event)
-    return _encode(event)
 
-
-def event_from_json(value: object) -> DpEvent:
-    """The event that a JSON object describes, every parameter checked.
-
-    Raises:
-        AccountingError: an unknown kind, a missing or unknown key, a parameter out of range, or a tree that is deeper
-            or larger than any plan needs.
-    """
-    event = _decode(value, 0, [0])
-    flatten(event)
-    return event
+    candidates: tuple[Leaves, ...]
+    stop: int
+    law: Law
 
 
 def flatten(event: DpEvent) -> Leaves:
@@ -107,12 +98,12 @@ def flatten(event: DpEvent) -> Leaves:
     any order), so equal lists mean equal guarantees.
 
     Raises:
-        AccountingError: as for `event_to_json`.
+        AccountingError: the event, or one inside it, is of no whitelisted kind or has an invalid parameter.
     """
     counts: dict[DpEvent, int] = {}
     _walk(event, 1, counts, 0, [0])
     if sum(counts.values()) > MAX_COUNT:
-        raise _refused("an event of more steps than accountants can resolve", f"at most {MAX_COUNT} steps in all")
+        raise refused("an event of more steps than accountants can resolve", f"at most {MAX_COUNT} steps in all")
     return tuple(sorted(counts.items(), key=lambda item: _sort_key(item[0])))
 
 
@@ -136,11 +127,11 @@ def parallel(events: Sequence[DpEvent]) -> DpEvent:
         if any(isinstance(leaf, dp_event.NonPrivateDpEvent) for leaf, _ in leaves):
             return dp_event.NonPrivateDpEvent()
         if not leaves or not all(isinstance(leaf, dp_event.GaussianDpEvent | ZCDpEvent) for leaf, _ in leaves):
-            raise _refused("a parallel composition of other than plain Gaussian steps", "Gaussian steps in every set")
+            raise refused("a parallel composition of other than plain Gaussian steps", "Gaussian steps in every set")
         gaussian = gaussian and all(isinstance(leaf, dp_event.GaussianDpEvent) for leaf, _ in leaves)
         precisions.append(math.fsum(count * 2 * rho(leaf) for leaf, count in leaves))
     if not precisions:
-        raise _refused("a parallel composition of nothing", "at least one event")
+        raise refused("a parallel composition of nothing", "at least one event")
     largest = max(precisions)
     return dp_event.GaussianDpEvent(1 / math.sqrt(largest)) if gaussian else ZCDpEvent(largest / 2)
 
@@ -169,6 +160,8 @@ def _sort_key(leaf: DpEvent) -> tuple[float, ...]:
         return (5, leaf.noise_multiplier)
     if isinstance(leaf, ZCDpEvent):
         return (6, leaf.rho)
+    if isinstance(leaf, SelectionDpEvent):
+        return (7, leaf.stop, leaf.law == "geometric", *(x for one in leaf.candidates for x in _list_key(one)))
     if isinstance(leaf, dp_event.PoissonSampledDpEvent):
         return (1, leaf.sampling_probability, leaf.event.noise_multiplier)
     if isinstance(leaf, dp_event.GaussianDpEvent):
@@ -176,13 +169,17 @@ def _sort_key(leaf: DpEvent) -> tuple[float, ...]:
     return (2, 0, 0)
 
 
+def _list_key(leaves: Leaves) -> tuple[float, ...]:
+    return (len(leaves), *(x for leaf, count in leaves for x in (*_sort_key(leaf), count)))
+
+
 def _walk(event: DpEvent, count: int, counts: dict[DpEvent, int], depth: int, nodes: list[int]) -> None:
-    _limit(depth, nodes)
-    if isinstance(event, dp_event.ComposedDpEvent):
+    limit(depth, nodes)
+    if isinstance(event, ComposedDpEvent):
         for inner in event.events:
             _walk(inner, count, counts, depth + 1, nodes)
-    elif isinstance(event, dp_event.SelfComposedDpEvent):
-        _walk(event.event, count * _whole(event.count, "count"), counts, depth + 1, nodes)
+    elif isinstance(event, SelfComposedDpEvent):
+        _walk(event.event, count * whole(event.count, "count"), counts, depth + 1, nodes)
     else:
         leaf = _leaf(event)
         counts[leaf] = counts.get(leaf, 0) + count
@@ -192,10 +189,10 @@ def _leaf(event: DpEvent) -> DpEvent:
     if isinstance(event, dp_event.NonPrivateDpEvent):
         return event
     if isinstance(event, dp_event.GaussianDpEvent):
-        sigma = _noise(event.noise_multiplier)
+        sigma = noise(event.noise_multiplier)
         return dp_event.GaussianDpEvent(sigma) if sigma else dp_event.NonPrivateDpEvent()
     if isinstance(event, dp_event.PoissonSampledDpEvent) and isinstance(event.event, dp_event.GaussianDpEvent):
-        rate = _real(event.sampling_probability, "rate", MIN_RATE, 1.0)
+        rate = real(event.sampling_probability, "rate", MIN_RATE, 1.0)
         inner = _leaf(event.event)
         return (
             inner
@@ -205,8 +202,8 @@ def _leaf(event: DpEvent) -> DpEvent:
     if isinstance(event, dp_event.SampledWithoutReplacementDpEvent) and isinstance(
         event.event, dp_event.GaussianDpEvent
     ):
-        population = _whole(event.source_dataset_size, "population", MAX_POPULATION)
-        batch = _whole(event.sample_size, "batch", population)
+        population = whole(event.source_dataset_size, "population", MAX_POPULATION)
+        batch = whole(event.sample_size, "batch", population)
         inner = _leaf(event.event)
         return (
             inner
@@ -214,113 +211,71 @@ def _leaf(event: DpEvent) -> DpEvent:
             else dp_event.SampledWithoutReplacementDpEvent(population, batch, inner)
         )
     if isinstance(event, EpsilonDeltaDpEvent):
-        return EpsilonDeltaDpEvent(*_epsilon_delta(event.epsilon, event.delta))
+        return EpsilonDeltaDpEvent(*epsilon_delta(event.epsilon, event.delta))
     if isinstance(event, LaplaceDpEvent):
-        scale = _noise(event.noise_multiplier)
+        scale = noise(event.noise_multiplier)
         return LaplaceDpEvent(scale) if scale else dp_event.NonPrivateDpEvent()
     if isinstance(event, ZCDpEvent):
         if event.xi != 0:
-            raise _refused("a concentrated event whose xi is not 0", "rho alone")
-        return ZCDpEvent(_real(event.rho, "rho", MIN_RHO, MAX_RHO))
-    raise _refused(f"an event of the unknown kind {type(event).__name__}", "one of " + ", ".join(_KEYS))
+            raise refused("a concentrated event whose xi is not 0", "rho alone")
+        return ZCDpEvent(real(event.rho, "rho", MIN_RHO, MAX_RHO))
+    if isinstance(event, SelectionDpEvent):
+        return _selection(event)
+    raise refused(f"an event of the unknown kind {type(event).__name__}", "one of " + ", ".join(KINDS))
 
 
-def _encode(event: DpEvent) -> dict[str, Any]:
-    if isinstance(event, dp_event.GaussianDpEvent):
-        return {"kind": "gaussian", "noise_multiplier": float(event.noise_multiplier)}
-    if isinstance(event, dp_event.PoissonSampledDpEvent):
-        return {
-            "kind": "poisson_sampled",
-            "rate": float(event.sampling_probability),
-            "event": _encode(event.event),
-        }
-    if isinstance(event, dp_event.SampledWithoutReplacementDpEvent):
-        return {
-            "kind": "sampled_without_replacement",
-            "population": int(event.source_dataset_size),
-            "batch": int(event.sample_size),
-            "event": _encode(event.event),
-        }
-    if isinstance(event, EpsilonDeltaDpEvent):
-        return {"kind": "epsilon_delta", "epsilon": float(event.epsilon), "delta": float(event.delta)}
-    if isinstance(event, LaplaceDpEvent):
-        return {"kind": "laplace", "noise_multiplier": float(event.noise_multiplier)}
-    if isinstance(event, ZCDpEvent):
-        return {"kind": "zcdp", "rho": float(event.rho)}
-    if isinstance(event, dp_event.SelfComposedDpEvent):
-        return {"kind": "self_composed", "count": int(event.count), "event": _encode(event.event)}
-    if isinstance(event, dp_event.ComposedDpEvent):
-        return {"kind": "composed", "events": [_encode(inner) for inner in event.events]}
-    return {"kind": "non_private"}
+def _selection(event: SelectionDpEvent) -> DpEvent:
+    if event.law not in get_args(Law) or not 1 <= len(event.candidates) <= MAX_CANDIDATES:
+        raise refused("a selection by an unknown law, or of no candidates", f"{get_args(Law)}, 1 to {MAX_CANDIDATES}")
+    stop = whole(event.stop, "stop", MAX_STOP, least=2)
+    found = set()
+    for one in event.candidates:
+        leaves = flatten(ComposedDpEvent([SelfComposedDpEvent(leaf, count) for leaf, count in one]))
+        if any(isinstance(leaf, SelectionDpEvent) for leaf, _ in leaves) or not leaves:
+            raise refused("a selection among selections, or of nothing", "the events of single runs")
+        if any(isinstance(leaf, dp_event.NonPrivateDpEvent) for leaf, _ in leaves):
+            return dp_event.NonPrivateDpEvent()
+        found.add(leaves)
+    return SelectionDpEvent(tuple(sorted(found, key=_list_key)), stop, event.law)
 
 
-def _decode(value: object, depth: int, nodes: list[int]) -> DpEvent:
-    _limit(depth, nodes)
-    if not isinstance(value, Mapping):
-        raise _refused("an event that is no JSON object", "an object with the key 'kind'")
-    kind = value.get("kind")
-    if not isinstance(kind, str) or kind not in _KEYS:
-        raise _refused("an event of an unknown kind", "one of " + ", ".join(_KEYS))
-    if set(value) != _KEYS[kind] | {"kind"}:
-        raise _refused(f"a {kind} event with missing or unknown keys", f"exactly {sorted(_KEYS[kind] | {'kind'})}")
-    if kind == "gaussian":
-        return dp_event.GaussianDpEvent(_noise(value["noise_multiplier"]))
-    if kind == "poisson_sampled":
-        rate = _real(value["rate"], "rate", MIN_RATE, 1.0)
-        return dp_event.PoissonSampledDpEvent(rate, _decode(value["event"], depth + 1, nodes))
-    if kind == "sampled_without_replacement":
-        population = _whole(value["population"], "population", MAX_POPULATION)
-        batch = _whole(value["batch"], "batch", population)
-        return dp_event.SampledWithoutReplacementDpEvent(population, batch, _decode(value["event"], depth + 1, nodes))
-    if kind == "epsilon_delta":
-        return EpsilonDeltaDpEvent(*_epsilon_delta(value["epsilon"], value["delta"]))
-    if kind == "laplace":
-        return LaplaceDpEvent(_noise(value["noise_multiplier"]))
-    if kind == "zcdp":
-        return ZCDpEvent(_real(value["rho"], "rho", MIN_RHO, MAX_RHO))
-    if kind == "self_composed":
-        count = _whole(value["count"], "count")
-        return dp_event.SelfComposedDpEvent(_decode(value["event"], depth + 1, nodes), count)
-    if kind == "composed":
-        events = value["events"]
-        if not isinstance(events, list | tuple):
-            raise _refused("a composed event whose events are no list", "a list of events")
-        return dp_event.ComposedDpEvent([_decode(inner, depth + 1, nodes) for inner in events])
-    return dp_event.NonPrivateDpEvent()
-
-
-def _limit(depth: int, nodes: list[int]) -> None:
+def limit(depth: int, nodes: list[int]) -> None:
+    """Count a node of a tree, and refuse trees that no plan needs."""
     nodes[0] += 1
     if depth > MAX_DEPTH or nodes[0] > MAX_NODES:
-        raise _refused("an event tree that is too deep or too large", f"depth <= {MAX_DEPTH}, nodes <= {MAX_NODES}")
+        raise refused("an event tree that is too deep or too large", f"depth <= {MAX_DEPTH}, nodes <= {MAX_NODES}")
 
 
-def _noise(value: object) -> float:
+def noise(value: object) -> float:
     """A noise multiplier: 0 (no noise at all, which is non-private) or within the accountants' range."""
-    return 0.0 if value == 0 and not isinstance(value, bool) else _real(value, "noise_multiplier", MIN_NOISE, MAX_NOISE)
+    return 0.0 if value == 0 and not isinstance(value, bool) else real(value, "noise_multiplier", MIN_NOISE, MAX_NOISE)
 
 
-def _real(value: object, name: str, low: float, high: float) -> float:
+def real(value: object, name: str, low: float, high: float) -> float:
+    """A number within bounds."""
     number = float(value) if isinstance(value, float | int) and not isinstance(value, bool) else math.nan
     if not low <= number <= high:
-        raise _refused(f"an event whose {name} is no number in range", f"{low:g} <= {name} <= {high:g}")
+        raise refused(f"an event whose {name} is no number in range", f"{low:g} <= {name} <= {high:g}")
     return number
 
 
-def _epsilon_delta(epsilon: object, delta: object) -> tuple[float, float]:
-    number = _real(delta, "delta", 0.0, 1.0)
+def epsilon_delta(epsilon: object, delta: object) -> tuple[float, float]:
+    """The parameters of an `EpsilonDeltaDpEvent`."""
+    number = real(delta, "delta", 0.0, 1.0)
     if number == 1.0:
-        raise _refused("an event whose delta promises nothing", "0 <= delta < 1")
+        raise refused("an event whose delta promises nothing", "0 <= delta < 1")
     if epsilon == 0 and not isinstance(epsilon, bool) and number > 0:
         return 0.0, number
-    return _real(epsilon, "epsilon", MIN_EPSILON, MAX_EPSILON), number
+    return real(epsilon, "epsilon", MIN_EPSILON, MAX_EPSILON), number
 
 
-def _whole(value: object, name: str, most: int = MAX_COUNT) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        raise _refused(f"an event whose {name} is no whole number in range", f"1 <= {name} <= {most}")
+def whole(value: object, name: str, most: int = MAX_COUNT, *, least: int = 1) -> int:
+    """A whole number within bounds."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise refused(f"an event whose {name} is no whole number in range", f"{least} <= {name} <= {most}")
     return value
 
 
-def _refused(what: str, expected: str) -> AccountingError:
+def refused(what: str, expected: str) -> AccountingError:
+    """The error of what is not on the whitelist."""
     return AccountingError(what, where="event", expected=expected, remedy="describe the mechanism with these events")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, get_args
 
 from dp_accounting import (
+    ComposedDpEvent,
     DpEvent,
     GaussianDpEvent,
     PoissonSampledDpEvent,
@@ -17,13 +19,14 @@ from dp_accounting import (
 
 from tacit.errors import PlanError
 from tacit.privacy.correlated import Correlation
-from tacit.privacy.events import fixed_size_sampler, met
+from tacit.privacy.events import fixed_size_sampler, met, parallel
 from tacit.units import Unit
 
 if TYPE_CHECKING:
     from tacit.privacy.above_threshold import AboveThreshold
     from tacit.privacy.device_parts import DeviceSum, LaplaceSum
     from tacit.privacy.marginals import Marginals
+    from tacit.privacy.selection import Selection
     from tacit.privacy.votes import TeacherVotes
 
 RowsOf = Literal["drawn", "first"]
@@ -261,7 +264,21 @@ class Once:
         return self.mechanism.certified()
 
 
-Part: TypeAlias = "Sum | Once | AboveThreshold | Marginals | TeacherVotes"
+Part: TypeAlias = "Sum | Once | AboveThreshold | Marginals | TeacherVotes | Selection"
+
+
+def composed(parts: Sequence[Part]) -> DpEvent:
+    """All parts as one event: composed, those of the two halves in parallel."""
+    events = [part.event for part in parts if part.fold is None]
+    halves = [[part.event for part in parts if part.fold == fold] for fold in (0, 1)]
+    if any(halves):
+        events.append(parallel([ComposedDpEvent(half) for half in halves if half]))
+    return ComposedDpEvent(events)
+
+
+def certified_parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """What the certificate states of each part."""
+    return [part.certified() for part in parts]
 
 
 def check(name: str, value: object, ok: bool, expected: str) -> None:

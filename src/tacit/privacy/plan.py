@@ -12,15 +12,15 @@ import json
 import math
 from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
 
-from dp_accounting import ComposedDpEvent, DpEvent
+from dp_accounting import DpEvent
 
 from tacit.errors import AccountingError, PlanError
 from tacit.privacy import accounting, certificate_consensus, certificate_json, power
 from tacit.privacy.above_threshold import AboveThreshold
 from tacit.privacy.device_parts import DeviceSum, LaplaceSum
-from tacit.privacy.events import parallel
 from tacit.privacy.marginals import Marginals
-from tacit.privacy.parts import FixedSizeSum, Once, Part, PoissonSum, UserSum, check, words
+from tacit.privacy.parts import FixedSizeSum, Once, Part, PoissonSum, UserSum, certified_parts, check, composed, words
+from tacit.privacy.selection import Selection
 from tacit.privacy.votes import TeacherVotes
 from tacit.units import Unit
 
@@ -81,13 +81,8 @@ class Promising:
 
 
 def event(plan: Plan) -> DpEvent:
-    """The whole plan as one event: its parts composed, those of the two halves in parallel."""
-    parts = plan.parts()
-    events = [part.event for part in parts if part.fold is None]
-    halves = [[part.event for part in parts if part.fold == fold] for fold in (0, 1)]
-    if any(halves):
-        events.append(parallel([ComposedDpEvent(half) for half in halves if half]))
-    return ComposedDpEvent(events)
+    """The whole plan as one event."""
+    return composed(plan.parts())
 
 
 def calibrate(plan: AnyPlan, *, unit: Unit, epsilon: float, delta: float) -> AnyPlan:
@@ -142,7 +137,7 @@ def bound(plan: Plan) -> accounting.Bound:
     _require_proof(plan, unit)
     parts = plan.parts()
     sums = (PoissonSum, FixedSizeSum, UserSum, DeviceSum, LaplaceSum)
-    kinds = (*sums, Once, AboveThreshold, Marginals, TeacherVotes)
+    kinds = (*sums, Once, AboveThreshold, Marginals, TeacherVotes, Selection)
     if len({part.name for part in parts}) != len(parts) or any(type(part) not in kinds for part in parts):
         raise PlanError(
             "two parts share a name, or a part is of a kind of its own",
@@ -175,7 +170,20 @@ def public_fields(plan: Plan) -> dict[str, Any]:
     assert not isinstance(plan, type)
     unused = {f.name for f in dataclasses.fields(plan) if f.metadata == LATER and getattr(plan, f.name) is None}
     fields: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(plan), default=str))
+    nested = {f.name: _of_plans(getattr(plan, f.name)) for f in dataclasses.fields(plan)}
+    fields |= {name: value for name, value in nested.items() if value is not None}
     return {name: "inf" if value == math.inf else value for name, value in fields.items() if name not in unused}
+
+
+def _of_plans(value: Any) -> Any:
+    """The fields of a plan, or of several, that another plan holds, each with its method; None for anything else."""
+    if isinstance(value, tuple) and value and all(_is_plan(one) for one in value):
+        return [_of_plans(one) for one in value]
+    return {"method": value.method, "plan": public_fields(value)} if _is_plan(value) else None
+
+
+def _is_plan(value: object) -> bool:
+    return dataclasses.is_dataclass(value) and hasattr(value, "method") and hasattr(value, "parts")
 
 
 def plan_id(plan: Plan) -> str:
@@ -193,15 +201,15 @@ def promise(plan: Plan) -> str:
     if math.isinf(certified):
         nothing = f"{plan.method} promises NOTHING to any {unit.name}: its epsilon is infinite, for want of noise."
         return "\n".join([nothing, *(f"  {part.name}: {words(part, unit)}" for part in plan.parts())])
-    certified_parts = [part.certified() for part in plan.parts()]
-    apart, told = certificate_consensus.apart(certified_parts), certificate_consensus.neighbours(certified_parts, unit)
+    stated = certified_parts(plan.parts())
+    apart, told = certificate_consensus.apart(stated), certificate_consensus.neighbours(stated, unit)
     lines = [
         f"{plan.method} promises ({plan.epsilon:.4g}, {plan.delta:.3g})-differential privacy to every {unit.name}.",
         f"How well anybody who sees the result, however much else they know{apart}, could tell {told}:",
         f"  {power.words(whole, unit.relation, accounting.round_up(certified, 6), plan.delta)}.",
         f"Public population: {unit.size:,}.",
     ]
-    if certificate_consensus.from_logs(certified_parts):
+    if certificate_consensus.from_logs(stated):
         lines.insert(
             1, f"The policy of every {unit.name} is protected; its logs, which are published in part, are not."
         )
@@ -252,5 +260,5 @@ def describe(plan: Plan) -> dict[str, Any]:
     The parts follow from the fields, but for a plan of a caller's own or another version's: a plan that is reopened has
     to have the parts that were charged.
     """
-    parts = [part.certified() for part in plan.parts()]
+    parts = certified_parts(plan.parts())
     return {"method": plan.method, "source": plan.source, "plan": public_fields(plan), "parts": parts}

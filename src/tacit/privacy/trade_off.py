@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import AccountingError
 from tacit.privacy import accounting, power
-from tacit.privacy.events import event_from_json
+from tacit.privacy.event_json import event_from_json
 from tacit.units import Relation
 
 Array = NDArray[np.float64]

@@ -1,28 +1,30 @@
 """The vault: the doors through which private records are read, and what is claimed before each.
 
 Records and ledger live behind one object with few kinds of door: noisy sums, noisy marginals, votes of teachers,
-prefixes above a threshold, and single releases. A door claims its steps from the ledger *before* it reads a record,
-bounds what each unit can contribute, adds secret noise and hands out a public value. Whatever is done with what a door
-returned is post-processing and costs nothing.
+prefixes above a threshold, single releases, and the best of several runs of these. A door claims its steps from the
+ledger *before* it reads a record, bounds what each unit can contribute, adds secret noise and hands out a public value.
+Whatever is done with what a door returned is post-processing and costs nothing.
 
 Proof pages: `proofs/noisy_sum.md`, `proofs/marginals.md`, `proofs/teachers.md`, `proofs/above_threshold.md`,
-`proofs/ledger.md`.
+`proofs/selection.md`, `proofs/ledger.md`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit.data.trajectories import Trajectories
-from tacit.errors import DoorError
-from tacit.privacy import clipping, labels, looks, marginals
+from tacit.errors import DoorError, PlanError
+from tacit.privacy import clipping, labels, looks, marginals, selection
 from tacit.privacy.above_threshold import AboveThreshold, Prefixes, rollouts, stable_lengths
 from tacit.privacy.callbacks import Contribution, Objective, Rows, Trials, Value, behind
-from tacit.privacy.decoys import read_only
+from tacit.privacy.decoys import foreign, read_only
 from tacit.privacy.experts import Clone, Experts, World
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.marginals import Marginals, Query
@@ -34,6 +36,7 @@ from tacit.privacy.records import Records
 from tacit.privacy.release import Release
 from tacit.privacy.reserves import require_answerable, require_apart, too_few
 from tacit.privacy.run import Run, exhausted
+from tacit.privacy.selection import Attempt, Judge, Selected, Selection
 from tacit.privacy.votes import TeacherVotes
 
 if TYPE_CHECKING:
@@ -69,7 +72,7 @@ class Vault(Paying):
         experts: Experts | None = None,
         noise: SecretNoise | None = None,
     ) -> None:
-        kinds = (PoissonSum, FixedSizeSum, Once, AboveThreshold, Marginals, TeacherVotes)
+        kinds = (PoissonSum, FixedSizeSum, Once, AboveThreshold, Marginals, TeacherVotes, Selection)
         super().__init__(ledger, simulated=data.simulated, kinds=kinds, noise=noise)
         self.spec = data.spec
         keys = [one.dataset_id for one in self.ledgers]
@@ -77,6 +80,7 @@ class Vault(Paying):
         self._void_if_seeded()
         self._trials = Trials(data.spec)
         self._teachers: dict[tuple[str, str], Teachers] = {}
+        self._only: Plan | None = None
 
     # -- the doors ------------------------------------------------------------------------------------------------
 
@@ -292,11 +296,36 @@ class Vault(Paying):
 
         return behind(part, step)
 
+    def select(self, run: Run, part: str, attempt: Attempt, judge: Judge) -> Selected:
+        """The best of a secret number of runs of candidate plans; nothing of the others leaves.
+
+        Args:
+            run: an admitted plan.
+            part: the name of a `Selection` part.
+            attempt: makes a run: (a candidate's plan, a vault that serves this plan alone) -> value.
+            judge: says how good a value is: (value, the judge's plan, a vault that serves that alone) -> score.
+
+        Guarantee: one step of the part's event. Neither the number of runs nor a failure of one is told; whoever can
+        time the call learns about the number, which the proof excludes.
+
+        Raises:
+            PlanExhausted: it was released already. DoorError: a callback could keep something of runs that are not
+            released, every run failed, or there are several ledgers.
+        """
+        spec = run.part(part, Selection)
+        self._require_one(part)
+        selection.require_closed(attempt, part)
+        selection.require_closed(judge, part)
+        self._remember(run, foreign(attempt) | foreign(judge), selection.UNTRIED)
+        self._take(run, spec)
+        return behind(part, lambda: selection.best(spec, attempt, judge, self._within, self._noise))
+
     def release(self, run: Run, value: Value, *, label: labels.Label) -> Release[Value]:
         """Put a value that came out of the run's doors together with its certificate."""
         kind, name = self._records.unit_kind, self.unit.name
         made = f"each {kind} counts as one {name}: the records were imported without unit ids"
-        return self._certified(run, value, label, () if kind in ("id", name) else (made,))
+        untried = [selection.untried(name) for name in sorted(self._remembered(run, selection.UNTRIED))]
+        return self._certified(run, value, label, [*untried, *(() if kind in ("id", name) else (made,))])
 
     def nonprivate(self, fn: Callable[[Rows], Value], *, reason: str, folder: Path | None = None) -> Value:
         """The curator's own look at the records: entered in the ledger, never part of a release.
@@ -305,7 +334,15 @@ class Vault(Paying):
             fn: gets all columns (row-wise, [T, ...]).
             reason: why; written into the ledger.
             folder: if given, the result is also written as JSON under `folder/private/`, with a banner.
+
+        Raises:
+            DoorError: this is the vault of a single run within a selection.
         """
+        if self._only is not None:
+            expected = "doors that the run's own plan pays for"
+            raise DoorError(
+                "a look within a selection", where="nonprivate", expected=expected, remedy="look afterwards"
+            )
         self.ledger.note("nonprivate", reason)
         result = fn(self._records.columns)
         if folder is not None:
@@ -317,11 +354,27 @@ class Vault(Paying):
     def _require_fit(self, plan: Plan) -> None:
         """No reserve is read twice, and what is public of a release of prefixes fits this vault."""
         super()._require_fit(plan)
+        if self._only is not None and plan != self._only:
+            expected = "the plan that the run was given"
+            raise PlanError("another plan", where="a run of a selection", expected=expected, remedy="reserve that one")
         for ledger in self.ledgers:
             require_apart(plan, ledger)
         for part in plan.parts():
             if isinstance(part, AboveThreshold):
                 require_answerable(part, self.spec, asked=self._records.experts is not None)
+
+    @contextlib.contextmanager
+    def _within(self, plan: Plan) -> Iterator[Vault]:
+        """A vault over the same records for one run of a selection, which serves that plan and no other."""
+        inner = object.__new__(type(self))
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Ledger(Path(folder) / "run.ledger", self.unit, epsilon=plan.epsilon, delta=plan.delta) as ledger,
+        ):
+            Paying.__init__(inner, ledger, simulated=self.simulated, kinds=selection.INNER, noise=self._noise)
+            inner.spec, inner._records, inner._trials = self.spec, self._records, self._trials
+            inner._teachers, inner._only = {}, plan
+            yield inner
 
     def _require_one(self, part: str) -> None:
         if len(self.ledgers) != 1:

@@ -31,7 +31,7 @@ from tacit.measure.report.movement_sections import moved
 from tacit.measure.report.sections import NAMES, likeness, usefulness
 from tacit.measure.report.svg import Axis, number, upward
 from tacit.privacy import certificate_consensus, power
-from tacit.privacy.events import event_from_json
+from tacit.privacy.event_json import event_from_json
 from tacit.units import Relation
 
 WEAK = 90.0

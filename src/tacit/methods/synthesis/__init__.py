@@ -14,13 +14,22 @@ from tacit.methods.synthesis.settings import Curiosity, Pretraining, Sampler
 
 if TYPE_CHECKING:
     from tacit.methods.synthesis.algorithm import fit as fit
+    from tacit.methods.synthesis.baselines.raking_alone import RakingPlan as RakingPlan
     from tacit.methods.synthesis.encoding import Encoder as Encoder
+    from tacit.methods.synthesis.judging import Closeness as Closeness
     from tacit.methods.synthesis.pretraining import pretrain as pretrain
     from tacit.methods.synthesis.synthesizer import Synthesizer as Synthesizer
 
-_HOMES = {"Encoder": "encoding", "Synthesizer": "synthesizer", "fit": "algorithm", "pretrain": "pretraining"}
+_HOMES = {
+    "Closeness": "judging",
+    "Encoder": "encoding",
+    "RakingPlan": "baselines.raking_alone",
+    "Synthesizer": "synthesizer",
+    "fit": "algorithm",
+    "pretrain": "pretraining",
+}
 
-__all__ = ["Curiosity", "Encoder", "Plan", "Pretraining", "Raking", "Sampler", "Synthesizer", "fit", "pretrain"]
+__all__ = ["Curiosity", "Plan", "Pretraining", "Raking", "Sampler", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:

@@ -28,7 +28,7 @@ from tacit.hardware import torch_device
 from tacit.methods.synthesis.curiosity import Pool
 from tacit.methods.synthesis.diffusion import Denoiser, denoising_loss, draw, generated_loss
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.histograms import Histograms
+from tacit.methods.synthesis.histograms import asked
 from tacit.methods.synthesis.label import synthesizer_label
 from tacit.methods.synthesis.networks import MovingAverage
 from tacit.methods.synthesis.plan import Plan
@@ -141,14 +141,13 @@ def fit(
             progress(step + 1, plan.steps)
 
     if plan.raking is not None:
-        contribution = Histograms(plan.raking.tables)
-        while vault.steps_left(run, HISTOGRAMS):
-            state.histograms.append(vault.noisy_sum(run, HISTOGRAMS, contribution)[0])
+        for histograms in asked(vault, run, HISTOGRAMS, plan.raking.tables):
+            state.histograms.append(histograms)
             if path is not None and vault.at_block_end(run, HISTOGRAMS):
                 checkpoint.save(path, state.tensors(), plan_id=run.plan_id, ledger=vault.ledger)
 
-    histograms = np.mean(state.histograms, axis=0) if state.histograms else None
-    value = Synthesizer(plan, model.encoder, state.average.state(), histograms, len(state.histograms))
+    mean = np.mean(state.histograms, axis=0) if state.histograms else None
+    value = Synthesizer(plan, model.encoder, state.average.state(), mean, len(state.histograms))
     return vault.release(run, value, label=_label(plan, run, pretrained, len(state.histograms)))
 
 

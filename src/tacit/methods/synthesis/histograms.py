@@ -8,15 +8,19 @@ each noisy table was drawn towards the synthetic rows' own one by as much as its
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.marginals import DIFFERENCES
 from tacit.privacy.mechanisms.histogram import Axis
+
+if TYPE_CHECKING:
+    from tacit.privacy.run import Run
+    from tacit.privacy.vault import Vault
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -44,6 +48,13 @@ class Histograms:
             flat = (np.arange(len(mask))[:, None] * size + codes).ravel()
             found.append(np.bincount(flat, share, len(mask) * size).reshape(len(mask), size))
         return np.concatenate(found, axis=1)
+
+
+def asked(vault: Vault, run: Run, part: str, tables: tuple[Table, ...]) -> Iterator[Floats]:
+    """The sums of the histograms that are left, one after another, each [bins of all tables]."""
+    contribution = Histograms(tables)
+    while vault.steps_left(run, part):
+        yield vault.noisy_sum(run, part, contribution)[0]
 
 
 def codes_of(tables: Sequence[Table], rows: Columns) -> list[Codes]:

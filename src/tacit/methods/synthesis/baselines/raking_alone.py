@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.trajectories import Trajectories
-from tacit.methods.synthesis.histograms import Histograms, resampled, simplex
+from tacit.methods.synthesis.histograms import asked, resampled, simplex
 from tacit.methods.synthesis.label import BINS, synthesizer_label
 from tacit.methods.synthesis.plan_fields import reading, restored
 from tacit.methods.synthesis.raking import PART, Raking
@@ -147,8 +147,7 @@ def fit(plan: RakingPlan, vault: Vault) -> Release[RakedColumns]:
     run = vault.reserve(plan)
     if vault.touched(run):
         raise exhausted(run, PART)
-    contribution = Histograms(plan.raking.tables)
-    sums = [vault.noisy_sum(run, PART, contribution)[0] for _ in range(plan.raking.steps)]
+    sums = list(asked(vault, run, PART, plan.raking.tables))
     return vault.release(run, RakedColumns(plan, np.mean(sums, axis=0)), label=_label(plan))
 
 

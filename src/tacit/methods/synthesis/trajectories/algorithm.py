@@ -29,7 +29,7 @@ from tacit.hardware import torch_device
 from tacit.methods.synthesis.algorithm import Progress, TrainingState
 from tacit.methods.synthesis.diffusion import Denoiser
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.histograms import Histograms
+from tacit.methods.synthesis.histograms import asked
 from tacit.methods.synthesis.label import synthesizer_label
 from tacit.methods.synthesis.raking import PART as HISTOGRAMS
 from tacit.methods.synthesis.trajectories.objective import FragmentLoss, FragmentModel, StartLoss
@@ -108,9 +108,8 @@ def fit(
             checkpoint.save(path, _tensors(states, histograms), plan_id=run.plan_id, ledger=vault.ledger)
 
     def ask() -> None:
-        contribution = Histograms(() if plan.raking is None else plan.raking.tables)
-        while plan.raking is not None and vault.steps_left(run, HISTOGRAMS):
-            histograms.append(vault.noisy_sum(run, HISTOGRAMS, contribution)[0])
+        for one in () if plan.raking is None else asked(vault, run, HISTOGRAMS, plan.raking.tables):
+            histograms.append(one)
             keep(HISTOGRAMS)
 
     if plan.surroundings is not None:
