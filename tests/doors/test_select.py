@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 from dataclasses import dataclass, field
@@ -189,17 +190,17 @@ def test_parameters_out_of_range_are_refused(field_name: str, value: Any) -> Non
 def test_an_edited_certificate_is_refused(tmp_path: Path) -> None:
     vault, _, run = opened(tmp_path)
     text = vault.release(run, 0.0, label=LABEL).certificate.to_json()
+    quieter = copy.deepcopy(text["parts"][0]["candidates"])
+    quieter[0]["parts"][0]["noise_multiplier"] = 9.0
     for edit in (
-        lambda part: part.update(stop=10),
-        lambda part: part.update(law="geometric"),
-        lambda part: part["candidates"][0]["parts"][0].update(noise_multiplier=9.0),
-        lambda part: part.update(reserve=1),
-        lambda part: part.update(sampler="every unit, once"),
+        {"stop": 10},
+        {"law": "geometric"},
+        {"candidates": quieter},
+        {"reserve": 1},
+        {"sampler": "every unit, once"},
     ):
-        import copy
-
         edited = copy.deepcopy(text)
-        edit(edited["parts"][0])
+        edited["parts"][0].update(edit)
         with pytest.raises(CertificateError):
             Certificate.from_json(edited).verify()
 

@@ -88,6 +88,10 @@ class Synthesize:
         width: width of the network.
         depth: depth of the network.
         learning_rate: of Adam on the noisy gradients.
+        choose: settings of privorl to choose from by the records themselves, each as NAME=VALUE,VALUE: all combinations
+            are candidates, of which a secret number is run and the best released, within the same promise. Names:
+            steps, batch, clip, rows-per-unit, noise-draws, learning-rate. It takes about ten times as long; how long
+            exactly must not become known, and it cannot be resumed.
         bins: bins of a column, for the methods of marginals.
         teachers: how many there are, for the methods of votes.
         device: where the diffusion model is trained and sampled: cpu, or an accelerator such as cuda.
@@ -133,6 +137,7 @@ class Synthesize:
     width: int | None = None
     depth: int | None = None
     learning_rate: float | None = None
+    choose: tuple[str, ...] = ()
     bins: int | None = None
     teachers: int | None = None
     device: str = "cpu"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.cli import outcome
 from tacit.cli.console import Interrupted, progress
 from tacit.cli.folders import RunFolder
+from tacit.cli.synthesis_choice import chosen
 from tacit.cli.synthesis_commands import SynthesisMethod, Synthesize
 from tacit.cli.synthesis_plans import DIFFUSED, OPTIONS, PRIVORL, PRIVORL_J, begins, learner, published
 from tacit.data.spec import PublicSpec
@@ -65,6 +66,8 @@ def _require_meaning(command: Synthesize) -> None:
     for name in every:
         if getattr(command, name) is not None and name not in own:
             raise _meaningless(_option(name), f"a method that has it, not {command.method}")
+    if command.choose and (command.method != PRIVORL or command.paper):
+        raise _meaningless("--choose", f"our settings of {PRIVORL}")
     ours = " or ".join(DIFFUSED)
     if command.device != "cpu" and command.method not in DIFFUSED:
         raise _meaningless("--device", f"{ours}, the methods that an accelerator makes faster")
@@ -114,8 +117,10 @@ def fitted(
     start = None
     if public is not None and begins(command.method):
         with watch.phase("Public pre-training"):
-            start = _start(command, learns, plan, public, vault.spec)
+            start = _start(command, learns, plan.candidates[0] if command.choose else plan, public, vault.spec)
     with watch.phase("Training with privacy"):
+        if command.choose:
+            return runs.keep(run, chosen(command, plan, vault, start))
         if command.method in DIFFUSED:
             return runs.train(
                 run, learns.fit, plan, vault, pretrained=start, resume=command.resume, device=command.device

@@ -7,6 +7,7 @@ import math
 from importlib import import_module
 from typing import Any, Literal
 
+from tacit.cli.synthesis_choice import plan_of
 from tacit.cli.synthesis_commands import SynthesisMethod, Synthesize
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.store import read_spec
@@ -67,6 +68,8 @@ def planned(command: Synthesize) -> Any:
     parts.check("epsilon", command.epsilon, sensible, "a finite number > 0")
     plan: Any
     match command.method:
+        case "privorl" if command.choose:
+            plan = plan_of(command, _transitions, _tables(command))
         case "privorl":
             plan = _transitions(command)
         case "privorl-j":
@@ -164,11 +167,15 @@ def _changes(command: Synthesize, plan: Plan | FragmentPlan) -> dict[str, Any]:
 
 def _raking(command: Synthesize) -> Raking | None:
     """The default tables on the records' bounds, cut by public records if there are any; None where none can be."""
+    if command.no_rake or not _cuttable(read_spec(command.data)[0]):
+        return None
+    return _tables(command)
+
+
+def _tables(command: Synthesize) -> Raking:
     from tacit.cli.synthesis_sources import others
 
     spec = read_spec(command.data)[0]
-    if command.no_rake or not _cuttable(spec):
-        return None
     public = others(command, spec, "public")
     if public is None or command.provenance is None:
         return Raking.of(spec, population=command.population)

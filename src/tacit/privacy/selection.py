@@ -51,7 +51,7 @@ class Attempt(Protocol):
 class Judge(Protocol):
     """How good a run is: a frozen dataclass whose fields are public."""
 
-    def __call__(self, value: Any, plan: Any, vault: Vault | None) -> float:
+    def __call__(self, value: Any, plan: Any, vault: Any) -> float:
         """A score, larger for better; what it reads of the records, it reads under `plan` (None: nothing, no vault)."""
 
 

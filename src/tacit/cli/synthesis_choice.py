@@ -1,0 +1,83 @@
+"""`tacit synthesize --choose`: settings that are chosen on the records, within the promise."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+from tacit.cli.console import Interrupted, progress, say
+from tacit.cli.synthesis_commands import Synthesize
+from tacit.errors import PlanError
+from tacit.methods import private_selection, synthesis
+from tacit.methods.synthesis import Plan, Raking
+from tacit.privacy.release import Release
+from tacit.privacy.vault import Vault
+
+NAMES: dict[str, Callable[[str], Any]] = {
+    "steps": int,
+    "batch": float,
+    "clip": float,
+    "rows-per-unit": int,
+    "noise-draws": int,
+    "learning-rate": float,
+}
+"""Settings that may be chosen, and what their values are: none of them changes what public pre-training begins with."""
+
+
+def candidates(command: Synthesize) -> Iterator[Synthesize]:
+    """The command with each combination of the settings in place of its choice.
+
+    Raises:
+        PlanError: a setting is unknown, named twice or also given by itself, or its values are no numbers.
+    """
+    grid: dict[str, list[Any]] = {}
+    for setting in command.choose:
+        name, _, listed = setting.partition("=")
+        field = name.replace("-", "_")
+        if name not in NAMES or field in grid or getattr(command, field) is not None:
+            raise _refused(setting, f"one of {', '.join(NAMES)}, once, and not also as --{name}")
+        try:
+            grid[field] = [NAMES[name](value) for value in listed.split(",")]
+        except ValueError as error:
+            raise _refused(setting, "NAME=VALUE,VALUE with numbers") from error
+    for values in product(*grid.values()):
+        settings: dict[str, Any] = dict(zip(grid, values, strict=True))
+        yield dataclasses.replace(command, choose=(), **settings)
+
+
+def plan_of(command: Synthesize, one: Callable[[Synthesize], Plan], tables: Raking) -> private_selection.Plan:
+    """The plan of the choice, not calibrated; `one` makes a candidate's, which is judged by `tables`."""
+    judge = synthesis.RakingPlan(raking=tables)
+    return private_selection.Plan(candidates=tuple(map(one, candidates(command))), judge=judge)
+
+
+def chosen(command: Synthesize, plan: private_selection.Plan, vault: Vault, start: Any) -> Release[Any]:
+    """The best run, and in words which candidate it was.
+
+    Raises:
+        Interrupted: it was stopped after the ledger was charged.
+    """
+    attempt = functools.partial(synthesis.fit, pretrained=start, device=command.device)
+    before = len(vault.ledger.entries())
+    try:
+        with progress("Training with privacy, a secret number of times"):
+            release, choice = private_selection.select(plan, vault, attempt=attempt, judge=synthesis.Closeness())
+    except KeyboardInterrupt:
+        if len(vault.ledger.entries()) > before:
+            path = vault.ledger.path
+            raise Interrupted(f"what was charged stays charged (see tacit ledger show {path})") from None
+        raise
+    best = list(candidates(command))[choice.candidate]
+    names = [setting.partition("=")[0] for setting in command.choose]
+    told = ", ".join(f"{name} {getattr(best, name.replace('-', '_')):g}" for name in names)
+    say(f"Chosen of {len(plan.candidates):,} candidates: {told}")
+    return release
+
+
+def _refused(setting: str, expected: str) -> PlanError:
+    return PlanError(
+        f"--choose {setting} is not understood", where="synthesize", expected=expected, remedy="change that setting"
+    )

@@ -1,0 +1,61 @@
+"""`tacit synthesize --choose`: the best of a secret number of runs, under one promise."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from test_synthesize_methods import folders as folders
+from test_synthesize_methods import synthesize
+
+from tacit import hub
+from tacit.cli import main
+from tacit.privacy import selection
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.ledger import Ledger
+
+SMALL = ("--steps", "20", "--width", "16", "--depth", "1")
+CHOICE = (*SMALL, "--no-rake", "--choose", "learning-rate=0.001,0.01", "clip=1")
+
+
+def test_the_best_candidate_is_released_under_one_promise(
+    folders: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "number_of_runs", lambda stop, law, noise: 2)  # its law: tests/privacy
+    assert synthesize(folders, "visits", *CHOICE) == 0
+    told = capsys.readouterr().out
+    assert (
+        "the best of about 12.5 runs on average (a logarithmic number that stays secret) of 2 candidate plans" in told
+    )
+    assert "Chosen of 2 candidates: learning-rate 0.0" in told
+    certificate = Certificate.load(folders / "run" / "certificate.json")
+    assert certificate.verify().private
+    assert certificate.method == "private selection"
+    assert 3.5 < certificate.epsilon <= 4.0
+    assert Ledger.read(folders / "visits.ledger").spent()[0] == pytest.approx(certificate.epsilon, rel=1e-5)
+    chosen = hub.load(folders / "run" / "model").value.plan
+    assert chosen.learning_rate in (0.001, 0.01)
+    assert chosen.epsilon < certificate.epsilon
+    costs = json.loads((folders / "run" / "run.json").read_text())["report"]["costs"]
+    assert [name for name, _ in costs] == ["Parameters"]  # a duration would tell how many runs there were
+    assert main(["sample", "--model", str(folders / "run" / "model"), "--count", "7", "--out", str(folders / "x")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--choose", "width=16,32"), "one of steps, batch"),
+        (("--choose", "learning-rate=fast"), "with numbers"),
+        (("--choose", "clip=1", "clip=2"), "once"),
+        (("--clip", "1", "--choose", "clip=1,2"), "not also as --clip"),
+        (("--method", "mst", "--choose", "clip=1,2"), "our settings of privorl"),
+        (("--paper", "--choose", "clip=1,2"), "our settings of privorl"),
+    ],
+)
+def test_choices_that_mean_nothing_are_refused_before_anything_is_spent(
+    folders: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], expected: str
+) -> None:
+    assert synthesize(folders, "visits", *words) == 2
+    assert expected in " ".join(capsys.readouterr().err.split())
+    assert not (folders / "visits.ledger").exists()
