@@ -318,7 +318,9 @@ class Vault(Paying):
         selection.require_closed(judge, part)
         self._remember(run, foreign(attempt) | foreign(judge), selection.UNTRIED)
         self._take(run, spec)
-        return behind(part, lambda: selection.best(spec, attempt, judge, self._within, self._noise))
+        best = behind(part, lambda: selection.best(spec, attempt, judge, self._within, self._noise))
+        self._remember(run, self._trials.foreign)  # what the runs met behind their own doors
+        return best
 
     def release(self, run: Run, value: Value, *, label: labels.Label) -> Release[Value]:
         """Put a value that came out of the run's doors together with its certificate."""
