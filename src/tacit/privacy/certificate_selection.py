@@ -28,13 +28,19 @@ def event(part: Fields, composed: Callable[[Sequence[Fields]], DpEvent]) -> DpEv
 
 def contribution(part: Fields, of_one: Callable[[Fields], str]) -> str:
     """What one unit adds, in plain words; `of_one` is what it adds to a part of a run."""
-    runs = [f"candidate {i + 1}: " + "; ".join(map(of_one, one["parts"])) for i, one in enumerate(part["candidates"])]
+    candidates = [
+        f"candidate {i + 1}: " + "; ".join(map(of_one, one["parts"])) for i, one in enumerate(part["candidates"])
+    ]
     judged = [f"each judged by: {of_one(one)}" for one in _judge(part)]
-    mean = expected_runs(part["stop"], part["law"])
     return (
-        f"{part['name']} ({KIND}): the best of a secret number of runs, {mean:.6g} on average ({part['law']} with "
-        f"stop {part['stop']}), each of one of {len(runs)} candidates. " + "; ".join([*runs, *judged])
+        f"{part['name']} ({KIND}): the best of {runs(part)} ({part['law']} with stop {part['stop']}), each of one of "
+        f"{len(candidates)} candidates. " + "; ".join([*candidates, *judged])
     )
+
+
+def runs(part: Fields) -> str:
+    """How often, in plain words."""
+    return f"a secret number of runs, {expected_runs(part['stop'], part['law']):.4g} on average"
 
 
 def contradictions(part: Fields, of_one: Callable[[Fields], Iterator[tuple[str, str]]]) -> Iterator[tuple[str, str]]:

@@ -30,7 +30,7 @@ from tacit.measure.report.movement import MovementReport
 from tacit.measure.report.movement_sections import moved
 from tacit.measure.report.sections import NAMES, likeness, usefulness
 from tacit.measure.report.svg import Axis, number, upward
-from tacit.privacy import certificate_consensus, power
+from tacit.privacy import certificate_consensus, certificate_selection, power
 from tacit.privacy.event_json import event_from_json
 from tacit.units import Relation
 
@@ -143,8 +143,10 @@ def _promise(certificate: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
 
 
 def _steps(certificate: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """How often each part of the mechanism read the records, where a part has steps."""
+    """How often each part of the mechanism read the records, where that is no secret."""
     parts = [part for part in certificate.get("parts", ()) if "steps" in part]
+    if any(part["kind"] == certificate_selection.KIND for part in parts):
+        return tuple(("Private runs", certificate_selection.runs(part)) for part in parts)
     return tuple(
         (f"Private steps, {part['name']}" if len(parts) > 1 else "Private steps", f"{part['steps']:,}")
         for part in parts

@@ -59,15 +59,26 @@ def select(plan: Plan, vault: Vault, *, attempt: Attempt, judge: Judge) -> tuple
 
 
 def _label(plan: Plan) -> Label:
+    starts = {getattr(one, "pretraining", None) for one in plan.candidates} - {None}
+    public = sorted(
+        f"public pre-training: {start.provenance} (declared by the user, not checked here)"
+        for start in starts
+        if start is not None
+    )
     return Label(
         covered=(
             f"all runs of the {len(plan.candidates):,} candidates, their judgement, and the choice of the best",
             "which candidate that was, and its score",
-            "everything made from the released value",
+            "everything sampled, trained or computed from the released value",
         ),
-        not_covered=("the choice of the candidates themselves, which is public",),
+        not_covered=(
+            *public,
+            "the candidates themselves: they must have been chosen without looking at the private records",
+            "whatever the curator computes from the records outside the doors (see the ledger's notes)",
+        ),
         not_protected=(
-            f"facts about the whole population, or about groups of many {plan.unit.name if plan.unit else 'unit'}s",
+            f"what is true of the population rather than of one {plan.unit.name if plan.unit else 'unit'}",
+            "that these records were used at all, by whom, and every public parameter of the plan",
+            "several units that belong to one person, where the declared unit is less than a person",
         ),
-        assumptions=("pre-training data, where a candidate declares them, contain no private record",),
     )
