@@ -97,14 +97,22 @@ Known = Callable[[int], Trajectories]
 
 
 def with_records(
-    unit: Unit, records: Records, go: Callable[[Any, WitnessedVault], Floats], known: Known | None = None
+    unit: Unit,
+    records: Records,
+    go: Callable[[Any, WitnessedVault], Floats],
+    known: Known | None = None,
+    *,
+    draws: int = 1,
 ) -> Callable[..., Seen]:
-    """Runs over a `Vault`; `go` runs the method and returns what it published, [R, P]."""
+    """Runs over a `Vault`; `go` runs the method and returns what it published, [R, P].
+
+    Where gradients have random draws of their own, the auditor expects the mean of so many.
+    """
 
     def run(plan: Plan, asked: Asked) -> Seen:
         with ledgers(unit, asked.replicates) as (own, _):
             vault = WitnessedVault(records(asked.present), own, noise=asked.noise)
-            vault.witness = _witness(unit, records, known, asked)
+            vault.witness = _witness(unit, records, known, asked, draws)
             published = go(plan, vault)
             return Seen(vault.witness.scores(), published)
 
@@ -163,7 +171,7 @@ def ledgers(unit: Unit, count: int) -> Iterator[tuple[Sequence[Ledger], Path]]:
         yield [stack.enter_context(one) for one in made], folder
 
 
-def _witness(unit: Unit, records: Records, known: Known | None, asked: Asked) -> Witness:
+def _witness(unit: Unit, records: Records, known: Known | None, asked: Asked, draws: int = 1) -> Witness:
     canaries = len(asked.present)
     everybody = records(np.ones(canaries, np.bool_)) if known is None else known(canaries)
-    return Witness(everybody, canaries, unit, replicates=asked.replicates, seed=asked.seed)
+    return Witness(everybody, canaries, unit, replicates=asked.replicates, seed=asked.seed, draws=draws)

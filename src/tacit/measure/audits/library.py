@@ -30,6 +30,8 @@ ROOM = PublicSpec(
     source="declared",
     difference=(0.01,) * 4,
 )
+DRAWS = 4
+"""Gradients of a canary that the auditor takes the mean of: the run's own has random draws that nobody knows."""
 HISTORY = 24
 """Rows of a person's whole history, for the synthesis of trajectories."""
 STATES, DECISIONS, LOUD = 256, 4, 1_000.0
@@ -62,7 +64,7 @@ def transitions() -> Case:
         return np.concatenate([np.asarray(w, np.float64).ravel() for w in value.weights.values()])[None]
 
     words = "synthesis of transitions: noisy gradients"
-    return Case("transitions", words, unit, plan, with_records(unit, records, go), crowd=64)
+    return Case("transitions", words, unit, plan, with_records(unit, records, go, draws=DRAWS), crowd=64)
 
 
 def histories() -> Case:
@@ -77,7 +79,7 @@ def histories() -> Case:
             rate=1.0,
             horizon=8,
             fragments_per_unit=8,
-            noise_draws=8,
+            noise_draws=32,
             width=32,
             depth=1,
             start_width=16,
@@ -93,7 +95,8 @@ def histories() -> Case:
         return np.zeros((1, 0))
 
     words = "synthesis of trajectories: noisy gradients of fragments"
-    return Case("trajectories", words, unit, plan, with_records(unit, records, go), crowd=32, published=False)
+    run = with_records(unit, records, go, draws=DRAWS)
+    return Case("trajectories", words, unit, plan, run, crowd=32, published=False)
 
 
 def online() -> Case:
