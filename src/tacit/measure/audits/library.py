@@ -80,6 +80,7 @@ def histories() -> Case:
             horizon=8,
             fragments_per_unit=8,
             noise_draws=32,
+            P_std=0.2,  # draws that are nearly alike can be expected
             width=32,
             depth=1,
             start_width=16,

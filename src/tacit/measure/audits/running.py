@@ -53,7 +53,7 @@ class Effort:
             )
 
 
-QUICK = Effort(fused=800, single=200, crowded=1)
+QUICK = Effort(fused=800, single=300, crowded=1)
 FULL = Effort(fused=5_000, single=1_000, crowded=4)
 
 
