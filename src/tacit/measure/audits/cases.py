@@ -77,6 +77,7 @@ class Case:
         run: makes the runs.
         together: how many runs are made in one pass.
         crowd: how many canaries one run can tell apart; 0 for none.
+        more: how many times as many runs it takes, where what a canary adds is random and the auditor knows its mean.
         published: whether the release by itself is attacked too.
     """
 
@@ -87,6 +88,7 @@ class Case:
     run: Callable[[Any, Asked], Seen]
     together: int = 1
     crowd: int = 0
+    more: int = 1
     published: bool = True
 
 

@@ -97,7 +97,7 @@ def histories() -> Case:
 
     words = "synthesis of trajectories: noisy gradients of fragments"
     run = with_records(unit, records, go, draws=DRAWS)
-    return Case("trajectories", words, unit, plan, run, crowd=32, published=False)
+    return Case("trajectories", words, unit, plan, run, crowd=32, more=2, published=False)
 
 
 def online() -> Case:

@@ -203,7 +203,7 @@ def _audited(
 
 def _singles(case: Case, source: str, epsilon: float, delta: float, effort: Effort, noise: int | None) -> list[_Job]:
     """Passes with one canary, which is out in the first half of them and in in the second."""
-    runs, jobs = effort.fused if case.together > 1 else effort.single, list[_Job]()
+    runs, jobs = case.more * (effort.fused if case.together > 1 else effort.single), list[_Job]()
     for present in (False, True):
         for first in range(0, runs, case.together):
             seed, count = len(jobs), min(case.together, runs - first)
