@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+from dp_accounting import ComposedDpEvent, GaussianDpEvent, PoissonSampledDpEvent
 from pole_experts import DELTA, FEATURES, POLICY, UNIT
 
 from tacit.agents.learners import BC, CQL
@@ -32,7 +32,7 @@ def plan(**fields: Any) -> Consensus:
 
 
 def cost(*parts: AboveThreshold | PoissonSum) -> float:
-    event = plans.ComposedDpEvent([part.event for part in parts])
+    event = ComposedDpEvent([part.event for part in parts])
     return accounting.epsilon(event, delta=DELTA, relation="add_or_remove").epsilon
 
 
