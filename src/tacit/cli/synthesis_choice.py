@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from tacit.cli.synthesis_commands import Synthesize
 from tacit.errors import PlanError
 from tacit.methods import private_selection, synthesis
 from tacit.methods.synthesis import Plan, Raking
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.release import Release
 from tacit.privacy.vault import Vault
 
@@ -61,20 +63,29 @@ def chosen(command: Synthesize, plan: private_selection.Plan, vault: Vault, star
         Interrupted: it was stopped after the ledger was charged.
     """
     attempt = functools.partial(synthesis.fit, pretrained=start, device=command.device)
-    before = len(vault.ledger.entries())
-    try:
-        with progress("Training with privacy, a secret number of times"):
-            release, choice = private_selection.select(plan, vault, attempt=attempt, judge=synthesis.Closeness())
-    except KeyboardInterrupt:
-        if len(vault.ledger.entries()) > before:
-            path = vault.ledger.path
-            raise Interrupted(f"what was charged stays charged (see tacit ledger show {path})") from None
-        raise
+    with without_checkpoint(vault.ledger), progress("Training with privacy, a secret number of times"):
+        release, choice = private_selection.select(plan, vault, attempt=attempt, judge=synthesis.Closeness())
     best = list(candidates(command))[choice.candidate]
     names = [setting.partition("=")[0] for setting in command.choose]
     told = ", ".join(f"{name} {getattr(best, name.replace('-', '_')):g}" for name in names)
     say(f"Chosen of {len(plan.candidates):,} candidates: {told}")
     return release
+
+
+@contextlib.contextmanager
+def without_checkpoint(ledger: Ledger) -> Iterator[None]:
+    """What keeps no checkpoint: an interruption after the ledger was charged says that this stays so.
+
+    Raises:
+        Interrupted: it was stopped then.
+    """
+    before = len(ledger.entries())
+    try:
+        yield
+    except KeyboardInterrupt:
+        if len(ledger.entries()) > before:
+            raise Interrupted(f"what was charged stays charged (see tacit ledger show {ledger.path})") from None
+        raise
 
 
 def _refused(setting: str, expected: str) -> PlanError:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tacit.cli import outcome
-from tacit.cli.console import Interrupted, progress
+from tacit.cli.console import progress
 from tacit.cli.folders import RunFolder
-from tacit.cli.synthesis_choice import chosen
+from tacit.cli.synthesis_choice import chosen, without_checkpoint
 from tacit.cli.synthesis_commands import SynthesisMethod, Synthesize
 from tacit.cli.synthesis_plans import DIFFUSED, OPTIONS, PRIVORL, PRIVORL_J, begins, learner, published
 from tacit.data.spec import PublicSpec
@@ -125,16 +125,9 @@ def fitted(
             return runs.train(
                 run, learns.fit, plan, vault, pretrained=start, resume=command.resume, device=command.device
             )
-        before = len(vault.ledger.entries())
-        try:
-            with progress("Training with privacy") as advance:
-                begun = {} if start is None else {"pretrained": start}
-                release: Release[Any] = learns.fit(plan, vault, seed=command.seed, progress=advance, **begun)
-        except KeyboardInterrupt:
-            if len(vault.ledger.entries()) > before:
-                path = vault.ledger.path
-                raise Interrupted(f"what was charged stays charged (see tacit ledger show {path})") from None
-            raise
+        with without_checkpoint(vault.ledger), progress("Training with privacy") as advance:
+            begun = {} if start is None else {"pretrained": start}
+            release: Release[Any] = learns.fit(plan, vault, seed=command.seed, progress=advance, **begun)
         return runs.keep(run, release)
 
 

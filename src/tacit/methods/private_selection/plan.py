@@ -80,11 +80,10 @@ class Plan:
             AccountingError: no Renyi curve is known for a candidate's event under the unit's relation.
         """
         assert unit.relation is not None
-        given = (*self.candidates,) if self.judge is None else (*self.candidates, self.judge)
         shares = [1.0] * len(self.candidates) + [self.judge_share]
         alone = [
             plans.calibrate(one, unit=unit, epsilon=share * epsilon, delta=delta)
-            for one, share in zip(given, shares, strict=False)
+            for one, share in zip(self.parts()[0].runs(), shares, strict=False)
         ]
 
         def at(factor: float) -> DpEvent:
