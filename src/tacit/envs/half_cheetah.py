@@ -34,7 +34,7 @@ __all__ = ["Robot", "collect", "evaluate", "normalised", "other_robots", "other_
 REFERENCE = (-280.178953, 12135.0)
 """D4RL's returns of a random policy and of an expert, which the normalised return maps to 0 and 100."""
 
-EPISODES = 320
+EPISODES = 640
 """Episodes of the learner whose rows `collect` keeps."""
 OTHERS, OTHER_EPISODES = 4, 160
 """How many other robots there are by default, and the episodes of each one's learner."""
@@ -142,7 +142,7 @@ def collect(
 ) -> dict[str, npt.NDArray[Any]]:
     """Rows of a learner on the real robot: whole episodes of 1,000 steps, evenly spread over its life, oldest first.
 
-    About 35 seconds of one core for the learner's 320,000 steps, whatever the number of rows that are kept.
+    About 70 seconds of one core for the learner's 640,000 steps, whatever the number of rows that are kept.
 
     Args:
         rows: how many are kept; the last episode is cut if they do not fill it.

@@ -24,8 +24,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from tacit.errors import CertificateError, FileError, PlanError
-from tacit.methods.private_selection.plan import Plan as SelectionPlan
 from tacit.privacy.certificate import Certificate
+from tacit.privacy.certificate_selection import KIND as SELECTION
 from tacit.privacy.plan import public_fields
 from tacit.privacy.release import Release
 
@@ -215,9 +215,9 @@ def to_onnx(release: Release[Any], path: str | os.PathLike[str], *, average: boo
 
 def _plans(certificate: Certificate) -> list[Any]:
     """The plans of which the certificate's release may be a run: its own, or one of those that it selected from."""
-    own = certificate.to_json()["plan"]
-    chosen = [one["plan"] for one in own.get("candidates", ())] if certificate.method == SelectionPlan.method else []
-    return [own, *chosen]
+    told = certificate.to_json()
+    selected = any(part["kind"] == SELECTION for part in told["parts"])
+    return [told["plan"], *(one["plan"] for one in told["plan"]["candidates"])] if selected else [told["plan"]]
 
 
 def _found(value: object) -> str | None:

@@ -79,7 +79,7 @@ def histories() -> Case:
             rate=1.0,
             horizon=8,
             fragments_per_unit=8,
-            noise_draws=32,
+            noise_draws=16,
             P_std=0.2,  # draws that are nearly alike can be expected
             width=32,
             depth=1,
@@ -180,7 +180,7 @@ def movement(noise: imitation.plan.WhoAdds = "server") -> Case:
         words = "simulators of movement (one shot): noisy sums"
         return Case("movement", words, unit, plan, with_records(unit, _walkers, go), crowd=64)
     words = "simulators of movement, federated: sums with noise shared among the devices"
-    return Case("movement-federated", words, unit, plan, with_devices(unit, _walkers, go), crowd=64)
+    return Case("movement-federated", words, unit, plan, with_devices(unit, _walkers, go), crowd=64, more=2)
 
 
 def votes() -> Case:
