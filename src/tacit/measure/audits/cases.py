@@ -105,16 +105,18 @@ def with_records(
     known: Known | None = None,
     *,
     draws: int = 1,
+    blind: frozenset[str] = frozenset(),
 ) -> Callable[..., Seen]:
     """Runs over a `Vault`; `go` runs the method and returns what it published, [R, P].
 
-    Where gradients have random draws of their own, the auditor expects the mean of so many.
+    Where gradients have random draws of their own, the auditor expects the mean of so many, and does not look at the
+    parts `blind` at all, whose gradients nobody can foretell.
     """
 
     def run(plan: Plan, asked: Asked) -> Seen:
         with ledgers(unit, asked.replicates) as (own, _):
             vault = WitnessedVault(records(asked.present), own, noise=asked.noise)
-            vault.witness = _witness(unit, records, known, asked, draws)
+            vault.witness = _witness(unit, records, known, asked, draws, blind)
             published = go(plan, vault)
             return Seen(vault.witness.scores(), published)
 
@@ -173,7 +175,14 @@ def ledgers(unit: Unit, count: int) -> Iterator[tuple[Sequence[Ledger], Path]]:
         yield [stack.enter_context(one) for one in made], folder
 
 
-def _witness(unit: Unit, records: Records, known: Known | None, asked: Asked, draws: int = 1) -> Witness:
+def _witness(
+    unit: Unit,
+    records: Records,
+    known: Known | None,
+    asked: Asked,
+    draws: int = 1,
+    blind: frozenset[str] = frozenset(),
+) -> Witness:
     canaries = len(asked.present)
     everybody = records(np.ones(canaries, np.bool_)) if known is None else known(canaries)
-    return Witness(everybody, canaries, unit, replicates=asked.replicates, seed=asked.seed, draws=draws)
+    return Witness(everybody, canaries, unit, replicates=asked.replicates, seed=asked.seed, draws=draws, blind=blind)

@@ -19,6 +19,7 @@ from tacit.measure.audits.vaults import WitnessedDevices, WitnessedUsers, Witnes
 from tacit.measure.unit_attacks import leaping
 from tacit.methods import experts, imitation, off_policy_evaluation, policy_gradient, synthesis
 from tacit.methods.synthesis import trajectories
+from tacit.methods.synthesis.trajectories.plan import STARTS
 from tacit.units import Unit
 
 POPULATION = 1_000
@@ -73,13 +74,13 @@ def histories() -> Case:
 
     def plan(epsilon: float, delta: float, canaries: int) -> trajectories.Plan:
         small = trajectories.Plan(
-            steps=2,
+            steps=3,
             start_steps=1,
             warmup=0,
             rate=1.0,
             horizon=8,
             fragments_per_unit=8,
-            noise_draws=16,
+            noise_draws=8,
             P_std=0.2,  # draws that are nearly alike can be expected
             width=32,
             depth=1,
@@ -96,7 +97,7 @@ def histories() -> Case:
         return np.zeros((1, 0))
 
     words = "synthesis of trajectories: noisy gradients of fragments"
-    run = with_records(unit, records, go, draws=DRAWS)
+    run = with_records(unit, records, go, blind=frozenset({STARTS}))
     return Case("trajectories", words, unit, plan, run, crowd=32, more=2, published=False)
 
 

@@ -55,6 +55,7 @@ class Witness:
         replicates: R, how many independent runs are seen at once; 1 with many canaries.
         seed: of the auditor's own draws, where an objective has some.
         draws: gradients a unit and step, whose mean is nearer to what the run's own draw gave.
+        blind: names of parts that are not looked at.
     """
 
     def __init__(
@@ -66,8 +67,9 @@ class Witness:
         replicates: int = 1,
         seed: int = 0,
         draws: int = 1,
+        blind: frozenset[str] = frozenset(),
     ) -> None:
-        self._known, self._unit, self.canaries, self._draws = known, unit, canaries, draws
+        self._known, self._unit, self.canaries, self._draws, self._blind = known, unit, canaries, draws, blind
         self._reader, self._seed = None if known is None else Reader(known, SecretNoise.for_tests(seed)), seed
         self._total = np.zeros((replicates, canaries))
         self._met: dict[str, _Met] = {}
@@ -91,6 +93,8 @@ class Witness:
         """One answer of `noisy_gradient`, [R, P]."""
         assert isinstance(part, PoissonSum)
         assert self._known is not None
+        if part.name in self._blind:
+            return
         if (part.name, objective) not in self._drawn:
             self._drawn[part.name, objective] = Drawn(part, objective, self._known, seed=self._seed)
         drawn = self._drawn[part.name, objective]
