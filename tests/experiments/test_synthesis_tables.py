@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from experiments.store import ROOT, Store
 from experiments.synthesis_agents import MAZE
+from experiments.synthesis_domains import DOMAINS
 
 from experiments import (
     dppg_tables,
@@ -215,3 +216,10 @@ def test_own_files_take_the_place_of_simulated_rows_and_are_looked_at_for_overla
     (same,) = table1_transitions.owned([f"umaze={path}"], [f"umaze={path}"], [])
     with pytest.raises(DataError, match="public"):
         same.public(0)
+
+
+def test_a_table_whose_rows_all_lie_in_walls_is_measured() -> None:
+    corners = np.zeros((5, 4), np.float32)
+    rows = {"observations": corners, "actions": corners[:, :2], "rewards": corners[:, 0], "next_observations": corners}
+    rows["terminations"] = np.zeros(5, np.bool_)
+    assert table3_fidelity._errors(DOMAINS["umaze"], rows) == {"in_wall": 1.0}
