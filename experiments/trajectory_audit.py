@@ -50,7 +50,7 @@ from tacit.units import Unit
 
 MAZE, OTHERS, CANARIES, PUBLIC, ROWS = "umaze", 4, 8, 4, 160
 EPSILON, DELTA = 10.0, 1e-6
-RUNS = {"tacit": 100, "no clipping": 10}
+RUNS = {"tacit": 300, "no clipping": 10}
 QUICK = {"tacit": 3, "no clipping": 1}
 UNIT = Unit("person", "add_or_remove", 10_000)
 """Most of whom are not in these runs: the public population only sets what sums are divided by."""
@@ -92,13 +92,16 @@ def cells(quick: bool = False) -> list[Cell]:
 
 
 def plan() -> trajectories.Plan:
-    """A small network, eight fragments a person, and everybody in each of nine steps."""
+    """A small network, eight fragments a person, draws nearly alike, and everybody in each of nine steps."""
     small = trajectories.Plan(
         steps=8,
         start_steps=1,
         warmup=0,
         rate=1.0,
+        horizon=8,
         fragments_per_unit=8,
+        noise_draws=8,
+        P_std=0.2,  # what a person adds can be expected then
         width=32,
         depth=1,
         start_width=16,
@@ -140,7 +143,6 @@ def run(cell: Cell) -> dict[str, Any]:
         goal_episodes(layout, PUBLIC, seed=2_000 + cell.seed),
         expected=part.expected(UNIT),
         seed=cell.seed,
-        draws=2,
     )
 
     def observe(step: int, model: nn.Module, gradient: Tensor) -> None:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from experiments import synthesis_returns as returns
-from experiments.synthesis_cache import Columns, kept, rows_of
+from experiments.synthesis_cache import Columns, kept
 from experiments.synthesis_fits import Scale
 from experiments.synthesis_mazes import Maze
 from tacit.agents.discrete_offline import train
@@ -85,8 +86,11 @@ class People(Protocol):
     def people(self, seed: int) -> Trajectories:
         """The private trajectories."""
 
+    def worlds(self, seed: int) -> list[Trajectories]:
+        """Those to begin with, world by world: mazes, or staffs of doctors."""
+
     def public(self, seed: int) -> Trajectories:
-        """Those to begin with."""
+        """The same together."""
 
     def raking(self, seed: int) -> Raking:
         """The tables of histograms, cut by public rows."""
@@ -113,14 +117,16 @@ class MazePeople:
     Args:
         layout: of the maze.
         population: of people.
-        public_episodes: in random mazes of the same outer size.
+        mazes: random public ones of the same outer size.
+        public_episodes: in each of them.
         samples: synthetic trajectories.
     """
 
     layout: str
     population: int = 10_000
-    public_episodes: int = 3_200
-    samples: int = 2_000
+    mazes: int = 128
+    public_episodes: int = 64
+    samples: int = 1_500
     longest = LONGEST
     episodes = 1
     agents = ("iql", "td3_bc")
@@ -149,20 +155,26 @@ class MazePeople:
         """Simulated anew, which takes seconds."""
         return goal_episodes.goal_episodes(self._maze.layout, self.population, seed=seed)
 
-    def public(self, seed: int) -> Trajectories:
-        """Spread evenly over random mazes, simulated once."""
+    def worlds(self, seed: int) -> list[Trajectories]:
+        """Simulated once."""
 
         def make() -> tuple[Columns, dict[str, Any]]:
-            mazes = other_mazes(self._maze.layout, 32, seed=1_000 + seed)
+            mazes = other_mazes(self._maze.layout, self.mazes, seed=1_000 + seed)
             each = [
-                goal_episodes.goal_episodes(maze, self.public_episodes // len(mazes), seed=1_000 + seed + index)
+                goal_episodes.goal_episodes(maze, self.public_episodes, seed=1_000 + seed + index)
                 for index, maze in enumerate(mazes)
             ]
-            parts = [{**rows_of(one.columns), "truncations": np.asarray(one.columns["truncations"])} for one in each]
-            return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}, {}
+            parts = [{name: np.asarray(one.columns[name]) for name in _NAMES} for one in each]
+            found = {name: np.concatenate([part[name] for part in parts]) for name in _NAMES}
+            return {**found, _WORLDS: np.cumsum([0, *(len(part["rewards"]) for part in parts)])}, {}
 
-        columns, _ = kept(f"{self.layout}/public episodes/{self.public_episodes}/{seed}", self.sources, make)
-        return _belonging_to_nobody(columns, self.spec)
+        own = f"{self.layout}/public worlds/{self.mazes}/{self.public_episodes}/{seed}"
+        columns, _ = kept(own, self.sources, make)
+        return _split(columns, self.spec)
+
+    def public(self, seed: int) -> Trajectories:
+        """From all mazes."""
+        return _together(self.worlds(seed), self.spec)
 
     def raking(self, seed: int) -> Raking:
         """Tables for a point in the plane."""
@@ -197,12 +209,14 @@ class Patients:
 
     Args:
         population: of patients.
-        public_patients: of other doctors.
+        staffs: of other doctors.
+        public_patients: of each of them.
         samples: synthetic courses.
     """
 
     population: int = 10_000
-    public_patients: int = 3_200
+    staffs: int = 32
+    public_patients: int = 100
     samples: int = 10_000
     name = "clinic"
     longest = clinic.HORIZON
@@ -228,11 +242,18 @@ class Patients:
         given: dict[str, Any] = columns
         return Trajectories.from_arrays(**given, spec=self.spec, simulated=True)
 
-    def public(self, seed: int) -> Trajectories:
+    def worlds(self, seed: int) -> list[Trajectories]:
         """Histories under others."""
-        other = 1_000 + seed
-        columns = clinic.collect(self.public_patients, seed=other, staff=clinic.doctors(seed=other))
-        return _belonging_to_nobody({name: columns[name] for name in _NAMES}, self.spec)
+        first = 1_000 * (1 + seed)
+        found = []
+        for other in range(first, first + self.staffs):
+            columns = clinic.collect(self.public_patients, seed=other, staff=clinic.doctors(seed=other))
+            found.append(_belonging_to_nobody(columns, self.spec))
+        return found
+
+    def public(self, seed: int) -> Trajectories:
+        """Under all of them."""
+        return _together(self.worlds(seed), self.spec)
 
     def raking(self, seed: int) -> Raking:
         """The default tables."""
@@ -262,6 +283,7 @@ class Patients:
 
 
 _NAMES = (*("observations", "actions", "rewards", "next_observations", "terminations"), "truncations")
+_WORLDS = "worlds"
 
 
 @functools.cache
@@ -270,8 +292,20 @@ def _plane(here: MazePeople, seed: int) -> Raking:
     return Raking.plane(here.spec, population=here.population, public=public, provenance=here.provenance)
 
 
-def _belonging_to_nobody(columns: Columns, spec: PublicSpec) -> Trajectories:
-    given: dict[str, Any] = columns
+def _split(columns: Columns, spec: PublicSpec) -> list[Trajectories]:
+    """Worlds, whose rows begin at the numbers `columns[_WORLDS]`."""
+    bounds = itertools.pairwise(columns[_WORLDS])
+    return [_belonging_to_nobody({name: columns[name][a:b] for name in _NAMES}, spec) for a, b in bounds]
+
+
+def _together(worlds: Sequence[Trajectories], spec: PublicSpec) -> Trajectories:
+    return _belonging_to_nobody(
+        {name: np.concatenate([np.asarray(one.columns[name]) for one in worlds]) for name in _NAMES}, spec
+    )
+
+
+def _belonging_to_nobody(columns: Mapping[str, np.ndarray[Any, Any]], spec: PublicSpec) -> Trajectories:
+    given: dict[str, Any] = {name: columns[name] for name in _NAMES}
     return Trajectories.from_arrays(**given, unit_ids=":episode", spec=spec, simulated=True)
 
 

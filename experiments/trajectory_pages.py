@@ -12,8 +12,10 @@ from experiments.trajectory_domains import DOMAINS as PEOPLE
 
 WHOLE = {
     "real": "real trajectories, no privacy",
-    "tacit_j": "**tacit-j**: whole trajectories",
-    "raked": "**transitions with raking**",
+    "tacit_j": "**tacit-j**: whole trajectories, told by histograms",
+    "by_gradients": "whole trajectories, by noisy gradients",
+    "raked": "rows of such trajectories, each weighted for itself",
+    "raked_by_gradients": "**transitions with raking**",
     "dp_transformer": "DP-Transformer",
     "unet": "temporal U-Net",
     "raking_alone": "raking without a model",

@@ -19,14 +19,14 @@ from unittest import mock
 import numpy as np
 import torch
 
-from experiments import synthesis_cache, synthesis_fits, table13_trajscore, trajectory_ways
+from experiments import synthesis_cache, synthesis_fits, table13_trajscore, trajectory_transitions, trajectory_ways
 from experiments.trajectory_domains import DOMAINS, MazePeople, Patients, People
 from experiments.trajectory_ways import Table
 from experiments.witnesses.seeded import Digest
 from tacit.privacy.noise import SecretNoise
 from tacit.privacy.vault import Vault
 
-POPULATION, PUBLIC, SEED = 300, 64, 5
+POPULATION, WORLDS, PUBLIC, SEED = 300, 4, 16, 5
 
 
 @contextlib.contextmanager
@@ -36,7 +36,7 @@ def seeded() -> Iterator[None]:
     with (
         tempfile.TemporaryDirectory() as folder,
         mock.patch.object(synthesis_cache, "KEPT", Path(folder)),
-        mock.patch.object(trajectory_ways, "Vault", partial(Vault, noise=SecretNoise.for_tests(13))),
+        mock.patch.object(trajectory_transitions, "Vault", partial(Vault, noise=SecretNoise.for_tests(13))),
     ):
         yield
 
@@ -45,9 +45,9 @@ def small(name: str) -> People:
     """The domain with few people."""
     here = DOMAINS[name]
     if isinstance(here, MazePeople):
-        return replace(here, population=POPULATION, public_episodes=PUBLIC)
+        return replace(here, population=POPULATION, mazes=WORLDS, public_episodes=PUBLIC)
     assert isinstance(here, Patients)
-    return replace(here, population=POPULATION, public_patients=PUBLIC)
+    return replace(here, population=POPULATION, staffs=WORLDS, public_patients=PUBLIC)
 
 
 def of_agent(key: str) -> str:

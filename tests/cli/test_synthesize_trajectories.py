@@ -16,7 +16,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.measure import trajscore
 from tacit.measure.report import course_tables, records
 from tacit.methods.synthesis.settings import Pretraining
-from tacit.methods.synthesis.trajectories import plan
+from tacit.methods.synthesis.trajectories import plan, populated
 from tacit.privacy.certificate import Certificate
 
 TINY = ("--steps", "4", "--batch", "200", "--width", "8", "--depth", "1", "--fragments-per-unit", "2", "--longest", "6")
@@ -197,3 +197,36 @@ def test_records_without_whole_episodes_are_refused(
     assert CANARY not in error
     assert not (tmp_path / "visits.ledger").exists()
     assert not (tmp_path / "run").exists()
+
+
+def test_histograms_tell_networks_of_many_worlds_about_the_private_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    size = ("--layout", "ring", "--episodes")
+    assert main(["data", "maze", *size, "40", "--out", str(tmp_path / "ways")]) == 0
+    assert main(["data", "maze", *size, "5", "--mazes", "3", "--seed", "7", "--out", str(tmp_path / "mazes")]) == 0
+    assert "one unit per maze" in capsys.readouterr().out
+    worlds = Trajectories.open(tmp_path / "mazes").by_unit()
+    assert [one.counts()["episodes"] for one in worlds] == [5, 5, 5]
+    promise = ("--unit", "episode", "--relation", "add_or_remove", "--population", "400", "--epsilon", "4")
+    line = ["synthesize", str(tmp_path / "ways"), *promise, "--delta", "1e-4", "--method", "privorl-j"]
+    told = ["--surroundings", "1", "--width", "8", "--depth", "1", "--longest", "60", "--trajectories", "20"]
+    public = ["--public", str(tmp_path / "mazes"), "--provenance", "Random mazes."]
+    out = ["--out", str(tmp_path / "run")]
+    apart = ["--public-is-apart", "A simulator."]
+    monkeypatch.setattr(plan, "WORLD_STEPS", 21)
+    monkeypatch.setattr(populated, "TRIES", 1)  # hardly trained networks miss nearly always
+    assert main([*line, *told, *public, *apart, *out]) == 0
+    certificate = Certificate.load(tmp_path / "run" / "certificate.json")
+    assert certificate.verify().private
+    assert [part["name"] for part in certificate.parts] == ["histograms"]
+    assert hub.load(tmp_path / "run" / "model").value.plan.surroundings == 1
+    for wrong, words in (
+        ([*told, *out], "no public worlds"),
+        ([*told, *public, "--no-rake", *out], "no public worlds"),
+        ([*told, "--public", str(tmp_path / "ways"), "--provenance", "Not worlds.", *out], "no public worlds"),
+        ([*told, *public, "--steps", "5", *out], "--steps has no meaning here"),
+    ):
+        wrong[-1] = str(tmp_path / "other")
+        assert main([*line, *wrong]) != 0
+        assert words in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 import subprocess
 import sys
@@ -265,10 +266,32 @@ def test_changes_of_the_source_do_not_reach_the_columns() -> None:
     assert data.columns["observations"][0, 0] == 0.0
 
 
+def test_each_unit_is_a_set_of_its_own() -> None:
+    fields = arrays()
+    whole = Trajectories.from_arrays(**fields)
+    sets = whole.by_unit()
+    assert [len(one.columns["rewards"]) for one in sets] == [len(rows) for rows in rows_of_units(whole)]
+    for one, rows in zip(sets, rows_of_units(whole), strict=True):
+        for name, column in one.columns.items():
+            assert np.array_equal(column, whole.columns[name][rows])
+        assert one.unit_kind == "episode"
+    assert sum(len(one.episodes) - 1 for one in sets) == len(whole.episodes) - 1
+
+
+def rows_of_units(data: Trajectories) -> list[np.ndarray]:
+    order, offsets = data._unit_rows
+    return [np.sort(order[a:b]) for a, b in itertools.pairwise(offsets)]
+
+
 def test_sealed_shows_nothing(tmp_path: Any) -> None:
     data = Trajectories.from_arrays(**arrays())
     data._seal()
-    for look in (lambda: data.columns, lambda: data.episodes, lambda: data.save(tmp_path / "x")):
+    for look in (
+        lambda: data.columns,
+        lambda: data.episodes,
+        lambda: data.by_unit(),
+        lambda: data.save(tmp_path / "x"),
+    ):
         with pytest.raises(SealedError, match="sealed in a vault"):
             look()
     with pytest.raises(DataError, match="in a vault already"):

@@ -22,7 +22,16 @@ from experiments import (
     trajectory_ways,
 )
 
-LEVELS = {"real": 80.0, "raked": 70.0, "tacit_j": 60.0, "unet": 50.0, "dp_transformer": 20.0, "raking_alone": 10.0}
+LEVELS = {
+    "real": 80.0,
+    "raked": 56.0,
+    "tacit_j": 60.0,
+    "by_gradients": 55.0,
+    "raked_by_gradients": 70.0,
+    "unet": 50.0,
+    "dp_transformer": 20.0,
+    "raking_alone": 10.0,
+}
 
 
 def _keep(store: Store, key: str, values: dict[str, float]) -> None:
@@ -45,7 +54,7 @@ def table13(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     store = Store(tmp_path / "table13.json", table13_trajscore.sources, "none")
     for domain, way, epsilon, seed in table13_trajscore.wanted():
         values = {"marginal": 0.98, "correlation": 0.99, "told_apart": 0.7}
-        if isinstance(trajectory_ways.WAYS[way], trajectory_ways.Fragments):
+        if isinstance(found := trajectory_ways.WAYS[way], trajectory_ways.Fragments) and not found.rows:
             values |= {"f1": 0.85, "f1_ceiling": 0.9, "f1_floor": 0.1}
         _keep(store, trajectory_ways.key(domain, way, epsilon, seed), values)
     monkeypatch.setattr(table13_trajscore, "store", lambda: store)
@@ -62,10 +71,10 @@ def test_promises_of_table_2_are_recomputed_from_all_seeds(table2: Store) -> Non
     assert lead.value == pytest.approx(10.0)
     for seed in table2_trajectories.SEEDS:
         table2.cells[f"medium/iql/unet/10/{seed}"]["values"]["return"] = 99.0
-        table2.cells[f"clinic/cql/raked/10/{seed}"]["values"]["return"] = 10.0
+        table2.cells[f"clinic/cql/raked_by_gradients/10/{seed}"]["values"]["return"] = 10.0
     lost = [figure for figure in table2_trajectories.figures() if not figure.holds]
     assert [figure.value for figure in lost] == [pytest.approx(61.0 - 99.0), pytest.approx(61.0 / 81.0)]
-    del table2.cells["umaze/iql/raked/10/2"]
+    del table2.cells["umaze/iql/raked_by_gradients/10/2"]
     with pytest.raises(LookupError, match="missing"):
         table2_trajectories.figures()
 
@@ -96,26 +105,30 @@ def test_pages_tell_what_is_missing_and_what_is_no_part(table2: Store, table13: 
     assert next(line for line in first if "U-Net" in line).count(dppg_tables.NONE) == 2
     page = synthesis_pages.page("table13_trajscore")
     assert f"| **transitions with raking** | {dppg_tables.NONE} |" in page
-    assert "| **tacit-j**: whole trajectories | 0.850 | 0.900 | 0.100 |" in page
+    assert "| **tacit-j**: whole trajectories, told by histograms | 0.850 | 0.900 | 0.100 |" in page
 
 
 def test_all_of_them_are_checked_and_an_edit_of_trajectories_leaves_transitions_alone() -> None:
     assert {table2_trajectories.NAME, table13_trajscore.NAME, figure8_horizon.NAME, "trajectory_audit"} <= {
         *check.EXPERIMENTS
     }
-    whole, rows = (set(table2_trajectories.sources(f"clinic/cql/{way}/10/0")) for way in ("tacit_j", "raked"))
+    whole, rows = (
+        set(table2_trajectories.sources(f"clinic/cql/{way}/10/0")) for way in ("tacit_j", "raked_by_gradients")
+    )
     assert any("trajectories/*" in source for source in whole)
     assert not any("synthesis/trajectories" in source for source in rows)
     keys = [cell.key for cell in table2_trajectories.cells()]
     assert len(keys) == len(set(keys))
 
 
-@pytest.mark.parametrize("way", ["real", "tacit_j", "dp_transformer", "raked", "raking_alone"])
+@pytest.mark.parametrize(
+    "way", ["real", "tacit_j", "by_gradients", "dp_transformer", "raked", "raked_by_gradients", "raking_alone"]
+)
 def test_a_small_table_of_patients_is_made_judged_and_measured_once(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(synthesis_cache, "KEPT", tmp_path)
-    here = Patients(population=150, public_patients=40)
+    here = Patients(population=150, staffs=4, public_patients=10)
     scale = synthesis_fits.QUICK
     made = trajectory_ways.table(here, way, 10.0, 0, scale)
     again = trajectory_ways.table(here, way, 10.0, 0, scale)
@@ -132,7 +145,7 @@ def test_people_of_the_mazes_are_whole_episodes_and_others_walk_in_other_mazes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(synthesis_cache, "KEPT", tmp_path)
-    here = replace(MazePeople("umaze"), population=20, public_episodes=32)
+    here = replace(MazePeople("umaze"), population=20, mazes=4, public_episodes=8)
     assert here.name == "umaze_20"
     assert list(DOMAINS) == ["umaze", "medium", "clinic", "umaze_2000"]
     people, public = here.people(0), here.public(0)

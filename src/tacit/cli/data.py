@@ -57,17 +57,21 @@ def maze(command: DataMaze) -> None:
         DataError: there is no such layout, or no step.
         FileError: the folder exists or cannot be written.
     """
-    whole = command.episodes is not None
-    what = f"{command.episodes:,} episodes" if whole else f"{command.steps:,} transitions"
-    with progress(f"Simulating {what} of the {command.layout} maze"):
-        data = (
-            simulate(command.layout, command.steps, seed=command.seed, unit=command.unit)
-            if command.episodes is None
-            else _episodes(command.layout, command.episodes, seed=command.seed)
-        )
+    what, unit = f"{command.steps:,} transitions", str(command.unit)
+    where = f"the {command.layout} maze"
+    if command.episodes is not None:
+        what, unit = f"{command.episodes:,} episodes", "episode"
+    if command.mazes is not None:
+        what, unit, where = f"{what} each", "maze", f"{command.mazes:,} random mazes of the size of {command.layout}"
+    with progress(f"Simulating {what} of {where}"):
+        if command.mazes is not None:
+            data = _worlds(command.layout, command.mazes, command.episodes, seed=command.seed)
+        elif command.episodes is not None:
+            data = _episodes(command.layout, command.episodes, seed=command.seed)
+        else:
+            data = simulate(command.layout, command.steps, seed=command.seed, unit=command.unit)
         data.save(command.out)
-    unit = "episode" if whole else command.unit
-    say(f"Wrote {command.out}: simulated records of the {command.layout} maze, one unit per {unit}.")
+    say(f"Wrote {command.out}: simulated records of {where}, one unit per {unit}.")
 
 
 def chain(command: DataChain) -> None:
@@ -142,6 +146,27 @@ def _episodes(layout: str, episodes: int, *, seed: int) -> Trajectories:
     found = goal_episodes(LAYOUTS[layout], episodes, seed=seed)
     columns: dict[str, Any] = dict(found.columns)
     return Trajectories.from_arrays(**columns, unit_ids=":episode", spec=found.spec, simulated=True)
+
+
+def _worlds(layout: str, mazes: int, episodes: int | None, *, seed: int) -> Trajectories:
+    """Whole episodes of random mazes, each maze a unit.
+
+    Raises:
+        DataError: there is no such layout, no maze, or no number of episodes.
+    """
+    from tacit.envs.goal_episodes import goal_episodes
+    from tacit.envs.maze import LAYOUTS
+    from tacit.envs.maze_public import other_mazes
+
+    _require_some(layout, mazes, "mazes")
+    _require_some(layout, episodes or 0, "episodes")
+    assert episodes is not None
+    names = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations")
+    worlds = other_mazes(LAYOUTS[layout], mazes, seed=seed)
+    found = [goal_episodes(maze, episodes, seed=seed + i) for i, maze in enumerate(worlds)]
+    columns: dict[str, Any] = {name: np.concatenate([np.asarray(one.columns[name]) for one in found]) for name in names}
+    units = np.repeat(np.arange(mazes), [len(one.columns["rewards"]) for one in found])
+    return Trajectories.from_arrays(**columns, unit_ids=units, unit_name="maze", spec=found[0].spec, simulated=True)
 
 
 def _require_some(layout: str, count: int, what: str) -> None:

@@ -18,6 +18,8 @@ class DataMaze:
         layout: name of the maze (open, umaze, medium, large, ring, tee, zigzag, comb, rooms).
         steps: how many transitions.
         episodes: so many whole episodes instead, of 100 to 300 steps each and a unit of its own.
+        mazes: so many random mazes of the layout's size instead, never the layout itself, with --episodes in each of
+            them; a maze is a unit, as a public world for `tacit synthesize --surroundings`.
         seed: of the simulation.
         unit: what one protected unit will be.
     """
@@ -26,6 +28,7 @@ class DataMaze:
     layout: str = "umaze"
     steps: int = 1_000_000
     episodes: int | None = None
+    mazes: int | None = None
     seed: int = 0
     unit: Literal["transition", "episode"] = "transition"
 

@@ -83,6 +83,9 @@ class Synthesize:
         network: of fragments, for privorl-j: a transformer, a temporal U-Net, or one that draws row by row.
         horizon: rows of a fragment, for privorl-j; trajectories are stitched from fragments.
         fragments_per_unit: fragments of one unit in a noisy gradient, for privorl-j.
+        surroundings: for privorl-j: whose --public records are of many worlds (cities, hospitals, mazes), each world a
+            unit of them, learn from these alone how people move, and see the private world by its noisy histograms
+            alone, up to so many bins around a place; no noisy gradient is taken then.
         longest: steps of the longest episode, as the public knows, for privorl-j; longer ones are cut off.
         episodes_per_unit: how many episodes a unit usually owns, as the public knows, for privorl-j.
         width: width of the network.
@@ -132,6 +135,7 @@ class Synthesize:
     network: FragmentNetwork | None = None
     horizon: int | None = None
     fragments_per_unit: int | None = None
+    surroundings: int | None = None
     longest: int | None = None
     episodes_per_unit: int | None = None
     width: int | None = None

@@ -9,8 +9,9 @@ from tacit.cli.console import progress
 from tacit.cli.folders import RunFolder
 from tacit.cli.synthesis_choice import chosen, without_checkpoint
 from tacit.cli.synthesis_commands import SynthesisMethod, Synthesize
-from tacit.cli.synthesis_plans import DIFFUSED, OPTIONS, PRIVORL, PRIVORL_J, begins, learner, published
+from tacit.cli.synthesis_plans import DIFFUSED, OPTIONS, PRIVORL, PRIVORL_J, begins, learner, published, unheard
 from tacit.data.spec import PublicSpec
+from tacit.data.store import read_spec
 from tacit.errors import DataError, HardwareError, PlanError
 from tacit.hardware import torch_device
 from tacit.methods import synthesis
@@ -78,6 +79,8 @@ def _require_meaning(command: Synthesize) -> None:
         for name in decided:
             if getattr(command, name) is not None:
                 raise _meaningless(_option(name), "our settings, not --paper, whose are published")
+    if command.surroundings is not None:
+        _require_worlds(command)
     if command.no_rake and (decided is None or command.paper):
         raise _meaningless("--no-rake", f"our settings of {ours}, whose models draw what is weighted")
     if (command.public is None) != (command.provenance is None):
@@ -100,6 +103,20 @@ def _require_meaning(command: Synthesize) -> None:
             where="synthesize",
             expected="--public and --provenance",
             remedy="name them, or take pate-gan",
+        )
+
+
+def _require_worlds(command: Synthesize) -> None:
+    """Refuse surroundings without many public worlds and histograms, or with what sets noisy gradients."""
+    name = unheard(command)
+    if name is not None:
+        raise _meaningless(_option(name), "a run that takes noisy gradients, not --surroundings")
+    if command.public is None or command.no_rake or read_spec(command.public)[2] != "id":
+        raise PlanError(
+            "there are no public worlds to learn from, or no histograms that tell of the private one",
+            where="--surroundings",
+            expected="--public records whose units are worlds (cities, hospitals), with --provenance and no --no-rake",
+            remedy="import the public records with the world as their unit, or leave --surroundings out",
         )
 
 
@@ -136,8 +153,9 @@ def _start(command: Synthesize, learns: Any, plan: Any, public: Trajectories, sp
     with progress("Training on the public records") as advance:
         how: dict[str, Any] = {"seed": command.seed, "progress": advance}
         if command.method == PRIVORL_J:
-            encoder = learns.public_encoder(spec, public)
-            return learns.pretrain(plan, encoder, public, device=command.device, **how)
+            worlds = public if command.surroundings is None else public.by_unit()
+            encoder = learns.public_encoder(spec, worlds)
+            return learns.pretrain(plan, encoder, worlds, device=command.device, **how)
         encoder = synthesis.Encoder.from_public(spec, public.columns)
         if command.method == PRIVORL:
             return learns.pretrain(plan, encoder, public.columns, device=command.device, **how)

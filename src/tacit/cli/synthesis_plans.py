@@ -31,10 +31,12 @@ _MARGINALS = (*_SHARED, "bins", *PUBLIC)
 _VOTES = ("steps", "teachers")
 _PUBLISHED: dict[SynthesisMethod, tuple[str, ...]] = {
     PRIVORL: (*_SHARED, *_TRAINED, "batch"),
-    PRIVORL_J: (*_TRAINED, "batch", "network", "horizon", "fragments_per_unit"),
+    PRIVORL_J: (*_TRAINED, "batch", "network", "horizon", "fragments_per_unit", "surroundings"),
 }
 """What `--paper` decides."""
 _LENGTHS = ("longest", "episodes_per_unit")
+_NOISY = ("steps", "batch", "clip", "noise_draws", "fragments_per_unit", "learning_rate")
+"""What has no meaning where no noisy gradient is taken."""
 OPTIONS: dict[SynthesisMethod, tuple[str, ...]] = {
     PRIVORL: (*_PUBLISHED[PRIVORL], *PUBLIC),
     PRIVORL_J: (*_PUBLISHED[PRIVORL_J], *_LENGTHS, *PUBLIC),
@@ -51,6 +53,11 @@ OPTIONS: dict[SynthesisMethod, tuple[str, ...]] = {
 def published(method: SynthesisMethod) -> tuple[str, ...] | None:
     """Options that `--paper` decides; None for a method without published settings."""
     return _PUBLISHED.get(method)
+
+
+def unheard(command: Synthesize) -> str | None:
+    """An option that is given and has no meaning beside --surroundings."""
+    return None if command.surroundings is None else next(iter(_given(command, _NOISY)), None)
 
 
 def planned(command: Synthesize) -> Any:
@@ -141,6 +148,7 @@ def _trajectories(command: Synthesize) -> FragmentPlan:
         "episodes": 1 if command.episodes_per_unit is None else command.episodes_per_unit,
         "horizon": command.horizon,
         "network": command.network or FragmentPlan.network,
+        "surroundings": command.surroundings,
     }
     raking = _raking(command)
     plan = FragmentPlan.for_people(

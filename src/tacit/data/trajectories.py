@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -351,6 +352,21 @@ class Trajectories:
         A declaration, so public; `:transition` records under a ledger of patients promise less than it says.
         """
         return self._records.owner
+
+    def by_unit(self) -> list[Trajectories]:
+        """The records of each unit as a set of their own, in which every episode is a unit: worlds, where units are.
+
+        Raises:
+            SealedError: the records are sealed in a vault.
+        """
+        columns, records = self.columns, self._records
+        found = []
+        for begin, end in itertools.pairwise(records.offsets.tolist()):
+            rows = np.sort(records.order[begin:end])
+            own: dict[str, Any] = {name: np.asarray(column)[rows] for name, column in columns.items()}
+            own["episode_ids"] = np.searchsorted(records.episodes, rows, side="right")
+            found.append(self.from_arrays(**own, unit_ids=":episode", spec=self.spec, simulated=self.simulated))
+        return found
 
     def require_several(self) -> None:
         """Refuse records that all belong to one unit, before a vault exists: nobody could hide among others.

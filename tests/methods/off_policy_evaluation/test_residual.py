@@ -37,6 +37,7 @@ from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, ap
 from tacit.methods.off_policy_evaluation.step_sizes import unit_rows
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.noise import SecretNoise
 from tacit.privacy.vault import Vault
 from tacit.units import Unit
 
@@ -221,7 +222,7 @@ def test_smoothness_tells_states_that_nobody_visits_about_their_neighbours(tmp_p
 
 
 def test_the_range_is_found(tmp_path):
-    vault = open_chain(tmp_path, 1_000, relation="add_or_remove", seed=19)
+    vault = open_chain(tmp_path, 1_000, relation="add_or_remove", noise=SecretNoise.for_tests(1), seed=19)
     wide = Problem(gamma=chain.GAMMA, horizon=60)  # the reward's bounds allow 45
     plan = ResidualRegression(problem=wide, features=OneHot(39), on_policy=True, range_finder=True)
     plan = plan.calibrate(unit=vault.unit, epsilon=1.0, delta=1e-5)

@@ -74,7 +74,7 @@ def moved(report: MovementReport) -> dict[str, Any]:
         "flows": None if drawn is None or not len(drawn.flows) else _flows(drawn),
         "rhythm": None if drawn is None else _rhythm(drawn),
         "map": report.map,
-        "outside": 0.0 if drawn is None else 100 * (1 - float(drawn.shares.sum(axis=1).mean())),
+        "outside": 0.0 if drawn is None else round(100 * (1 - float(drawn.shares.sum(axis=1).mean())), 6),
         "close_chart": _close(report.lines) if report.lines else None,
         "close_rows": [_row(line) for line in report.lines],
         "control": any(line.control is not None for line in report.lines),

@@ -71,5 +71,7 @@ def test_settings_for_people_fit_every_length_and_network(network: Network, long
     assert plan.rate * 10_000 == pytest.approx(4_000)
     assert plan.start_rows == min(128, 3 * longest)
     assert Plan.for_people(population=500, longest=longest).rate == 1.0
+    with pytest.raises(PlanError, match="surroundings"):
+        Plan.for_people(population=500, longest=longest, surroundings=2)
     with pytest.raises(PlanError, match="episodes"):
         Plan.for_people(population=500, longest=longest, episodes=0)

@@ -21,6 +21,7 @@ from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import Curiosity, Pretraining
 from tacit.methods.synthesis.trajectories import weighting
 from tacit.methods.synthesis.trajectories.plan import Plan
+from tacit.privacy.noise import SecretNoise
 from tacit.privacy.plan import public_fields
 
 PUBLIC = Pretraining(provenance="simulated", steps=6, batch=32, warmup=1, curiosity=Curiosity(sampler_steps=2))
@@ -152,7 +153,7 @@ def test_histograms_weight_whole_trajectories(tmp_path: Path, monkeypatch: pytes
     data = waiting_rooms(300)
     raking = Raking.of(WAITING, pool=4_000, clip=1.0)
     plan = calibrated(small(horizon=4, longest=4, rate=1.0, raking=raking), 15.0)
-    release = trajectories.fit(plan, vault_of(tmp_path, data))
+    release = trajectories.fit(plan, vault_of(tmp_path, data, noise=SecretNoise.for_tests(1)))
     assert release.certificate.verify().epsilon <= 15.0
     assert any("histograms" in line for line in release.certificate.covered)
     assert Plan.from_json(public_fields(plan)) == plan
@@ -167,3 +168,9 @@ def test_histograms_weight_whole_trajectories(tmp_path: Path, monkeypatch: pytes
     real = shares(data.columns, data.episodes)
     apart = [np.abs(shares(one.columns, one.episodes) - real).sum() for one in (plain, weighted)]
     assert apart[1] < 0.7 * apart[0]
+    rows = release.value.sample_columns(20_000, seed=0)
+    assert {len(column) for column in rows.values()} == {20_000}
+    found = np.bincount(rows["observations"], minlength=4) / 20_000
+    assert np.abs(found - real).sum() < 0.8 * apart[1]
+    alone = dataclasses.replace(release.value, histograms=None).sample_columns(50, seed=0)
+    assert len(alone["rewards"]) == 50

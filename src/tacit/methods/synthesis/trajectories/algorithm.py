@@ -173,10 +173,11 @@ def _start(plan: Plan, vault: Vault, pretrained: Pretrained | None) -> Pretraine
 def _label(plan: Plan, run: Run, pretrained: Pretrained | None, sums: int) -> Label:
     provenance = "none: the networks began with random weights" if pretrained is None else pretrained.provenance
     raking, unit = plan.raking, run.plan.unit.name if run.plan.unit else "unit"
+    gradients = plan.start_steps + plan.steps
     return synthesizer_label(
         run.plan.unit,
         touches=(
-            f"all {plan.start_steps + plan.steps:,} noisy gradients of fine-tuning, interrupted or not",
+            *([f"all {gradients:,} noisy gradients of fine-tuning, interrupted or not"] if gradients else []),
             f"everything that one {unit} owns, however many episodes and rows that is",
             *([] if raking is None else [raking.words(sums)]),
         ),

@@ -111,10 +111,10 @@ class UNet(nn.Module):
 class Around(nn.Module):
     """What is known of the world around places, [B, H, d] to [B, H, size]; nothing where a plan does not look.
 
-    The world's tables are a buffer of public numbers; until they are set, people are spread evenly.
+    What is seen at the middles of bins is a buffer of public numbers; until it is set, people are spread evenly.
     """
 
-    tables: Tensor
+    patches: Tensor
 
     def __init__(self, plan: Plan, encoder: Encoder) -> None:
         super().__init__()
@@ -122,17 +122,18 @@ class Around(nn.Module):
         if plan.surroundings is not None and plan.raking is not None:
             self.world = Surroundings(plan.raking, encoder, plan.surroundings)
         self.size = 0 if self.world is None else self.world.size
-        even = torch.zeros(0) if self.world is None else self.world.even()
-        self.register_buffer("tables", even, persistent=False)
+        even = torch.zeros(0) if self.world is None else self.world.patches(self.world.even())
+        self.register_buffer("patches", even, persistent=False)
 
     def see(self, tables: Tensor) -> None:
         """Look at the world of these tables [cells] from now on."""
-        self.tables.copy_(tables)
+        assert self.world is not None
+        self.patches.copy_(self.world.patches(tables))
 
     def forward(self, places: Tensor) -> Tensor:
         if self.world is None:
             return places[..., :0]
-        return self.world.around(places, self.tables)
+        return self.world.around(places, self.patches)
 
 
 class RowTokens(nn.Module):

@@ -33,6 +33,9 @@ Tokens = Literal["rows", "components"]
 FRAGMENTS, STARTS = "fragments", "starts"
 """Names of the plan's two parts."""
 
+WORLD_STEPS = 12_000
+"""Public steps of `Plan.for_people` where networks learn from many worlds at once."""
+
 MOST_START_ROWS = 128
 """Among so many of a person's first rows `Plan.for_people` looks for the beginnings of episodes."""
 
@@ -244,8 +247,12 @@ class Plan(plans.Promising):
         network: Network = "transformer",
         provenance: str | None = None,
         raking: Raking | None = None,
+        surroundings: int | None = None,
     ) -> Plan:
         """Settings for thousands of people: this is the place where those of tacit's own runs are chosen.
+
+        With `surroundings`, nothing but the histograms is learned of private rows: the networks, which need not bear
+        any noise then, are larger and learn from many public worlds how people move, and the histograms tell where.
 
         Args:
             population: of the unit.
@@ -255,6 +262,7 @@ class Plan(plans.Promising):
             network: as of the class.
             provenance: of public trajectories to begin with; None is without pre-training.
             raking: histograms, `Raking.of(spec)` for one.
+            surroundings: as of the class; needs `raking` and `provenance`, of many public worlds.
 
         Raises:
             PlanError: a value is out of range.
@@ -264,8 +272,16 @@ class Plan(plans.Promising):
         horizon = min(cls.horizon, max(4, longest // 4 * 4)) if horizon is None else horizon
         whole(horizon=horizon)
         halved = 4 if network == "unet" else 1
-        together = next((count for count in (4, 2) if horizon % (count * halved) == 0), 1)
+        together = next(
+            (count for count in (4 if surroundings is None else 8, 4, 2) if horizon % (count * halved) == 0), 1
+        )
         pretraining = None if provenance is None else Pretraining(provenance=provenance, batch=256, learning_rate=2e-3)
+        told: dict[str, Any] = {}
+        if surroundings is not None:
+            told = {"steps": 0, "start_steps": 0, "width": 128, "depth": 3, "harmonics": 1}
+            told |= {"P_mean": 1.0, "surroundings": surroundings}
+            if pretraining is not None:
+                pretraining = dataclasses.replace(pretraining, steps=WORLD_STEPS)
         return cls(
             rate=min(1.0, PEOPLE_A_STEP / population),
             horizon=horizon,
@@ -277,6 +293,7 @@ class Plan(plans.Promising):
             learning_rate=cls.learning_rate if pretraining is None else 5e-3,
             pretraining=pretraining,
             raking=raking,
+            **told,
         )
 
     def parts(self) -> tuple[PoissonSum, ...]:

@@ -15,6 +15,7 @@ from tacit.methods.synthesis.settings import Sampler
 from tacit.methods.synthesis.trajectories.autoregressive import drawn
 from tacit.methods.synthesis.trajectories.fragments import Condition
 from tacit.methods.synthesis.trajectories.objective import FragmentModel
+from tacit.methods.synthesis.trajectories.populated import Populated, drawn_again
 
 Columns = dict[str, NDArray[Any]]
 
@@ -41,6 +42,7 @@ def stitch(
     sampler: Sampler,
     generator: torch.Generator,
     progress: Callable[[int], None] | None = None,
+    populated: Populated | None = None,
 ) -> Stitched:
     """Trajectories from raw first observations on, until they end or are as long as the longest.
 
@@ -50,6 +52,7 @@ def stitch(
         sampler: of the steps.
         generator: of all random numbers.
         progress: called with the number of trajectories that go on, after each round of fragments.
+        populated: where people are; fragments that pass elsewhere are drawn again. None does not look.
     """
     codec, count = model.codec, len(first)
     owners = torch.arange(count, device=first.device)
@@ -65,7 +68,7 @@ def stitch(
             ending=torch.zeros_like(time),
         )
         condition = _ended(model, condition, codec.longest - time, generator)
-        steps = model.sample_steps(condition, sampler, generator)
+        steps = _steps(model, first, condition, sampler, generator, populated)
         rows, first = codec.decode(first, steps)
         pieces.append(_piece(rows, codec.flags(condition.ending), owners, time))
         going = condition.ending == 0
@@ -74,6 +77,29 @@ def stitch(
         if progress is not None:
             progress(len(owners))
     return _joined(pieces, count)
+
+
+def _steps(
+    model: FragmentModel,
+    first: Tensor,
+    condition: Condition,
+    sampler: Sampler,
+    generator: torch.Generator,
+    populated: Populated | None,
+) -> Tensor:
+    """Encoded steps [B, H, S] of fragments that begin at raw observations, where people are as far as can be drawn."""
+
+    def draw(whose: Tensor) -> tuple[Tensor]:
+        return (model.sample_steps(condition.map(lambda tensor: tensor[whose]), sampler, generator),)
+
+    def missed(whose: Tensor, steps: tuple[Tensor, ...]) -> Tensor:
+        if populated is None:
+            return torch.zeros_like(whose)
+        rows, _ = model.codec.decode(first[whose], steps[0])
+        there = model.codec.flags(condition.ending[whose])[..., 0].bool()
+        return (populated.elsewhere(rows["next_observations"]) & there).sum(1)
+
+    return drawn_again(draw, missed, torch.arange(len(first), device=first.device))[0]
 
 
 def _ended(model: FragmentModel, condition: Condition, left: Tensor, generator: torch.Generator) -> Condition:

@@ -5,13 +5,14 @@ pre-trained on many public worlds, and shown for each of them its own histograms
 them. The private world's histograms, which `plan.raking` releases anyway, then tell it where it is, at no further cost
 in privacy: they are public once they are released.
 
-Of the tables of `plan.raking`, those of one or two numeric coordinates of the observation give densities around the
-place, relative to an even spread over the bins. Those that have one column of the action besides give how the actions
-are spread at the place.
+Of the tables of `plan.raking`, those of one or two coordinates of the observation give densities around the place,
+relative to an even spread over the bins. Those that have other columns behind them, such as the action or the reward,
+give how these are spread at the place.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.histograms import Floats, Table, codes_of, simplex
@@ -46,12 +48,8 @@ class Surroundings:
 
     @property
     def chosen(self) -> tuple[int, ...]:
-        """Which of the tables: those of one or two coordinates of the observation, with one of the action or none."""
-        return tuple(i for i, table in enumerate(self.raking.tables) if self._told(table))
-
-    def _told(self, table: Table) -> bool:
-        places, acts = _split(table)
-        return len(places) in (1, 2) and len(acts) <= 1 and len(places) + len(acts) == len(table)
+        """Which of the tables: those that begin with a coordinate of the observation."""
+        return tuple(i for i, table in enumerate(self.raking.tables) if _split(table)[0])
 
     @property
     def size(self) -> int:
@@ -59,8 +57,8 @@ class Surroundings:
         return sum(self._size(self.raking.tables[i]) for i in self.chosen)
 
     def _size(self, table: Table) -> int:
-        places, acts = _split(table)
-        return math.prod(_bins(table, acts)) if acts else (2 * self.radius + 1) ** len(places)
+        places, told = _split(table)
+        return math.prod(_bins(told)) if told else (2 * self.radius + 1) ** len(places)
 
     @property
     def cells(self) -> int:
@@ -72,10 +70,11 @@ class Surroundings:
         found = []
         for i in self.chosen:
             table = self.raking.tables[i]
-            cells = simplex(shares[i], 1.0).reshape([len(axis.edges) - 1 for axis in table])
-            if _split(table)[1]:
-                total = cells.sum(axis=-1, keepdims=True)
-                even = 1 / cells.shape[-1]
+            places, told = _split(table)
+            cells = simplex(shares[i], 1.0).reshape(math.prod(_bins(places)), math.prod(_bins(told)))
+            if told:
+                total = cells.sum(axis=1, keepdims=True)
+                even = 1 / cells.shape[1]
                 found.append(np.where(total > 0, cells / np.where(total > 0, total, 1.0), even) - even)
             else:
                 found.append(np.minimum(cells * cells.size, MOST))
@@ -99,37 +98,82 @@ class Surroundings:
         """The tables [cells] of a world in which people, and what they do, are spread evenly."""
         return self.of_shares([np.full(size, 1 / size) for size in self.raking.sizes])
 
-    def around(self, places: Tensor, world: Tensor) -> Tensor:
-        """Features [B, H, size] of encoded places [B, H, d] in the world of these tables [cells]."""
-        encoder, tables = self.encoder, self.raking.tables
+    @functools.cached_property
+    def _cells_seen(self) -> Tensor:
+        """[seen] which cell each number of `patches` is; the number of all cells stands for nobody."""
+        found, begin = list[NDArray[np.int64]](), 0
+        for i in self.chosen:
+            cells = _patches(*_split(self.raking.tables[i]), self.radius)
+            found.append(np.where(cells < 0, self.cells, cells + begin).ravel())
+            begin += self.raking.sizes[i]
+        return torch.from_numpy(np.concatenate(found))
+
+    def patches(self, world: Tensor) -> Tensor:
+        """What is seen [seen] at the middle of every bin of every table, in the world of these tables [cells]."""
+        return torch.cat([world, world.new_zeros(1)])[self._cells_seen.to(world.device)]
+
+    def around(self, places: Tensor, patches: Tensor) -> Tensor:
+        """Features [B, H, size] of encoded places [B, H, d], linear between the middles of bins, from `patches`.
+
+        Beyond the outer bins there is nobody: what is seen of them is 0.
+        """
+        encoder = self.encoder
         d = encoder.spec.observation.size
         raw = places * places.new_tensor(encoder.scale[:d]) + places.new_tensor(encoder.center[:d])
-        found, begin = [], 0
+        raw, corners, found, begin = raw.flatten(0, -2), dict[Table, tuple[Tensor, Tensor]](), list[Tensor](), 0
         for i in self.chosen:
-            table, end = tables[i], begin + self.raking.sizes[i]
-            coordinates, acts = _split(table)
-            at = torch.stack([_position(raw[..., axis.index], axis.edges) for axis in coordinates], dim=-1)
-            shape = _bins(table, coordinates)
-            grid = torch.unflatten(world[begin:end], 0, (*shape, math.prod(_bins(table, acts))))
-            reaches = [(0.0,) * len(shape)] if acts else self._reaches(len(shape))
-            points = at[:, :, None] + places.new_tensor(reaches)
-            found.append(_interpolated(grid, points).flatten(2))
+            table = self.raking.tables[i]
+            coordinates, _ = _split(table)
+            if coordinates not in corners:
+                corners[coordinates] = _corners(raw, coordinates)
+            at, weight = corners[coordinates]
+            shape = (math.prod(bins + 2 for bins in _bins(coordinates)), self._size(table))
+            end = begin + math.prod(shape)
+            seen = embedding_bag(at, patches[begin:end].view(shape), mode="sum", per_sample_weights=weight)
+            found.append(seen)
             begin = end
-        return torch.cat(found, dim=-1)
-
-    def _reaches(self, axes: int) -> list[tuple[float, ...]]:
-        reach = [float(step) for step in range(-self.radius, self.radius + 1)]
-        return list(itertools.product(reach, repeat=axes))
+        return torch.unflatten(torch.cat(found, dim=-1), 0, places.shape[:-1])
 
 
 def _split(table: Table) -> tuple[Table, Table]:
-    """The axes of a table that are coordinates of the observation, and those of the action that follow them."""
-    places = tuple(itertools.takewhile(lambda axis: axis.column == "observations", table))
-    return places, tuple(axis for axis in table[len(places) :] if axis.column == "actions")
+    """The axes of a table that are a place, the first one or two if they are of the observation, and the others."""
+    place = tuple(itertools.takewhile(lambda axis: axis.column == "observations", table[:2]))
+    return place, table[len(place) :]
 
 
-def _bins(table: Table, axes: Table) -> tuple[int, ...]:
-    return tuple(len(axis.edges) - 1 for axis in table if axis in axes)
+def _bins(axes: Table) -> tuple[int, ...]:
+    return tuple(len(axis.edges) - 1 for axis in axes)
+
+
+def _patches(coordinates: Table, told: Table, radius: int) -> NDArray[np.int64]:
+    """[middles, features] which cell of a table each feature is at the middle of each bin; -1 where there is none.
+
+    A bin of nobody is added on either side of each coordinate. Features are the densities up to `radius` bins away, or,
+    if anything is told, how that is spread.
+    """
+    shape = _bins(coordinates)
+    middles = np.stack(np.meshgrid(*(np.arange(-1, bins + 1) for bins in shape), indexing="ij"), axis=-1)
+    middles = middles.reshape(-1, 1, len(shape))
+    if not told:
+        reach = [range(-radius, radius + 1)] * len(shape)
+        middles = middles + np.array(list(itertools.product(*reach)))
+    inside = ((middles >= 0) & (middles < shape)).all(axis=-1)
+    numbers = np.ravel_multi_index(tuple(np.moveaxis(middles, -1, 0)), shape, mode="clip")
+    if told:
+        numbers = numbers * math.prod(_bins(told)) + np.arange(math.prod(_bins(told)))
+    return np.where(inside, numbers, -1)
+
+
+def _corners(raw: Tensor, coordinates: Table) -> tuple[Tensor, Tensor]:
+    """Of places [N, d], the 2^k middles of bins [N, 2^k] around each, as of `_patches`, and their weights."""
+    at, weight = torch.zeros(len(raw), 1, dtype=torch.int64, device=raw.device), raw.new_ones(len(raw), 1)
+    for axis, bins in zip(coordinates, _bins(coordinates), strict=True):
+        position = _position(raw[:, axis.index], axis.edges) + 1
+        below = position.long().clamp(0, bins)  # positions that are not finite too
+        above = (position - below)[:, None]
+        at = (at[..., None] * (bins + 2) + torch.stack([below, below + 1], dim=-1)[:, None]).flatten(1)
+        weight = (weight[..., None] * torch.stack([1 - above, above], dim=-1)).flatten(1)
+    return at, weight
 
 
 def _position(values: Tensor, edges: Sequence[float]) -> Tensor:
@@ -138,21 +182,3 @@ def _position(values: Tensor, edges: Sequence[float]) -> Tensor:
     inside = torch.searchsorted(known[1:-1].contiguous(), values.contiguous(), right=True)
     low, high = known[inside], known[inside + 1]  # a float32 apart where a bound has a bin of its own
     return (inside + ((values - low) / (high - low)).clamp(0.0, 1.0) - 0.5).float()
-
-
-def _interpolated(grid: Tensor, points: Tensor) -> Tensor:
-    """Values [..., A] at points [..., k] of a grid [n_1, .., n_k, A], linear between the middles of bins.
-
-    Beyond the outer bins there is nobody: the value is 0.
-    """
-    shape, flat, floor = grid.shape[:-1], grid.flatten(0, -2), points.floor()
-    total = grid.new_zeros(*points.shape[:-1], grid.shape[-1])
-    for corner in itertools.product((0, 1), repeat=len(shape)):
-        at = floor + points.new_tensor(corner)
-        weight = (1 - (points - at).abs()).prod(-1)
-        index = torch.zeros_like(weight, dtype=torch.int64)
-        for k, bins in enumerate(shape):
-            weight = weight * ((at[..., k] >= 0) & (at[..., k] < bins))
-            index = index * bins + at[..., k].long().clamp(0, bins - 1)
-        total = total + flat[index] * weight[..., None]
-    return total

@@ -20,6 +20,7 @@ from tacit.methods.synthesis.settings import Sampler, whole
 from tacit.methods.synthesis.trajectories.networks import Around
 from tacit.methods.synthesis.trajectories.objective import FragmentModel
 from tacit.methods.synthesis.trajectories.plan import Plan
+from tacit.methods.synthesis.trajectories.populated import Populated, drawn_again
 from tacit.methods.synthesis.trajectories.pretraining import Pretrained
 from tacit.methods.synthesis.trajectories.stitching import Stitched, stitch
 from tacit.methods.synthesis.trajectories.weighting import picked, weights_of
@@ -93,19 +94,66 @@ class Synthesizer:
         weights = weights_of(raking, self.histograms, part, self.plan.unit, found, sums=self.sums, several=several)
         return picked(found, resampled(weights, count, np.random.default_rng(seed)))
 
+    def sample_columns(
+        self, count: int, *, seed: int, sampler: Sampler | None = None, device: str = "cpu"
+    ) -> dict[str, NDArray[Any]]:
+        """`count` transitions as columns of raw units, in no order: rows of independent trajectories.
+
+        With released histograms each row is drawn by a weight of its own (`Raking.weights`), so that some occur
+        repeatedly. Rows agree with the histograms much better than whole trajectories can, in which some rows are
+        always where nobody is: agents, which look at single rows, learn from these.
+
+        Args:
+            count: how many rows; at least 1.
+            seed, sampler, device: as of `sample_trajectories`.
+
+        Raises:
+            HardwareError, PlanError: as of `sample_trajectories`.
+        """
+        whole(count=count)
+        where, raking = torch_device(device, where="Synthesizer.sample_columns"), self.plan.raking
+        generator, rng = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
+        pool = count if raking is None or self.histograms is None else max(raking.pool, 2 * count)
+        columns = self._stitched(
+            -(-pool // self.plan.longest), pool, sampler or self.plan.sampler, generator, where
+        ).columns
+        if raking is None or self.histograms is None:
+            chosen = rng.choice(len(columns["rewards"]), count, replace=False)
+        else:
+            assert self.plan.unit is not None
+            part = self.plan.parts()[-1]
+            weights = raking.weights(self.histograms, columns, part, self.plan.unit, sums=self.sums)
+            chosen = resampled(weights, count, rng)
+        return {name: column[chosen] for name, column in columns.items()}
+
     def _stitched(
         self, count: int, rows: int, sampler: Sampler, generator: torch.Generator, device: torch.device
     ) -> Stitched:
         """Independent trajectories, at least so many, with at least so many rows in all."""
         starts, fragments = self.models()
         starts.to(device), fragments.to(device)
-        parts: list[Stitched] = []
+        populated, parts = self._populated(), list[Stitched]()
+
+        def draw(whose: Tensor) -> tuple[Tensor]:
+            first = chains(starts, (len(whose), fragments.codec.state_size), sampler, generator, device)
+            return (fragments.codec.seen(first),)
+
+        def missed(whose: Tensor, first: tuple[Tensor, ...]) -> Tensor:
+            return torch.zeros_like(whose) if populated is None else populated.elsewhere(first[0]).long()
+
         while count > 0 or rows > 0:
             size = min(BATCH, count) if count > 0 else BATCH
-            first = chains(starts, (size, fragments.codec.state_size), sampler, generator, device)
-            parts.append(stitch(fragments, fragments.codec.seen(first), sampler, generator))
+            first = drawn_again(draw, missed, torch.arange(size, device=device))[0]
+            parts.append(stitch(fragments, first, sampler, generator, populated=populated))
             count, rows = count - size, rows - int(parts[-1].episodes[-1])
         return _together(parts)
+
+    def _populated(self) -> Populated | None:
+        """Where people are; None without histograms."""
+        if self.plan.raking is None or self.histograms is None or self.plan.unit is None:
+            return None
+        shares = self.plan.raking.shares(self.histograms, self.plan.parts()[-1], self.plan.unit, sums=self.sums)
+        return Populated.of(self.plan.raking, *shares)
 
     def sample(self, count: int, *, seed: int = 0, sampler: Sampler | None = None, device: str = "cpu") -> Trajectories:
         """`count` independent trajectories as a data set that belongs to nobody, one unit a trajectory."""

@@ -1,0 +1,139 @@
+"""Ways from people to synthetic trajectories, and to rows of them, under the guarantee of a whole person.
+
+tacit_j         networks that learned from many public worlds and see the private one by its histograms
+                (`tacit.methods.synthesis.trajectories`), by which trajectories are weighted, too
+raked           rows of such trajectories, each weighted by the histograms for itself
+by_gradients    a transformer that learns by noisy gradients, weighted by histograms (PrivORL-j)
+unet            the same with the temporal U-Net (PrivORL-j-U)
+dp_transformer  the same, drawn row by row (DP-Transformer)
+
+All settings are those of `trajectories.Plan.for_people`: what is tuned is tuned there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from experiments.synthesis_cache import Columns, Notes, kept, metered, rows_of
+from experiments.synthesis_fits import Scale, promised
+from experiments.trajectory_domains import DELTA, MazePeople, People, unit
+from experiments.trajectory_transitions import QUICK_PEOPLE, QUICK_POOL, SOURCES, vault
+from tacit.data.spec import Box
+from tacit.methods.synthesis import Encoder, Raking, trajectories
+from tacit.methods.synthesis.trajectories.plan import Network
+from tacit.methods.synthesis.trajectories.pretraining import Pretrained
+from tacit.privacy.mechanisms.histogram import Axis
+
+QUICK_SAMPLES = 100
+"""Synthetic trajectories where little is computed."""
+MAP = 24
+"""Bins of either coordinate on the fine map of a maze."""
+EPISODES, SEAMS = "episodes", "seams"
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """Whole trajectories.
+
+    Args:
+        network: of fragments.
+        horizon: rows of a fragment; None is the plan's own choice.
+        told: whether histograms tell of the surroundings, and no gradient is taken of private rows.
+        rows: whether single rows come out.
+    """
+
+    network: Network = "transformer"
+    horizon: int | None = None
+    told: bool = False
+    rows: bool = False
+    private = True
+    sources = (*SOURCES, "experiments/trajectory_fragments.py", "src/tacit/methods/synthesis/trajectories/*.py")
+
+    def plan(self, here: People, scale: Scale) -> trajectories.Plan:
+        """Before calibration."""
+        raking, radius = telling(here) if self.told else (here.raking(0), None)
+        plan = trajectories.Plan.for_people(
+            population=here.population,
+            longest=here.longest,
+            episodes=here.episodes,
+            horizon=self.horizon,
+            network=self.network,
+            provenance=here.provenance,
+            raking=dataclasses.replace(raking, pool=QUICK_POOL) if scale.quick else raking,
+            surroundings=radius,
+        )
+        if not scale.quick:
+            return plan
+        assert plan.pretraining is not None
+        plan = dataclasses.replace(plan, pretraining=dataclasses.replace(plan.pretraining, steps=21, batch=32))
+        rate = QUICK_PEOPLE / here.population
+        return plan if self.told else dataclasses.replace(plan, steps=6, start_steps=6, warmup=0, rate=rate)
+
+    def made(self, here: People, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
+        """Pre-train (or take what is kept), fit through the doors, sample."""
+        plan = self.plan(here, scale)
+        own = plan.calibrate(unit=unit(here), epsilon=epsilon, delta=DELTA)
+        start, notes = pretrained(own if self.told else plan, here)
+        with vault(here, own, here.people(seed)) as doors:
+            value, cost = metered(lambda: trajectories.fit(own, doors, pretrained=start).value)
+        if self.rows:
+            columns, sampling = metered(lambda: value.sample_columns(scale.rows, seed=seed))
+            return rows_of(columns), notes | promised(own) | {"fit": cost, "sample": sampling}
+        count = QUICK_SAMPLES if scale.quick else here.samples
+        found, sampling = metered(lambda: value.sample_trajectories(count, seed=seed))
+        columns = {**rows_of(found.columns), EPISODES: found.episodes, SEAMS: found.seams}
+        return columns, notes | promised(own) | {"fit": cost, "sample": sampling}
+
+
+FRAGMENTS: dict[str, Fragments] = {
+    "tacit_j": Fragments(told=True),
+    "raked": Fragments(told=True, rows=True),
+    "by_gradients": Fragments(),
+    "dp_transformer": Fragments("autoregressive"),
+    "unet": Fragments("unet"),
+    **{f"tacit_j_{horizon}": Fragments(horizon=horizon, told=True) for horizon in (8, 16, 64)},
+}
+
+
+def telling(here: People) -> tuple[Raking, int]:
+    """Tables that tell of a place's surroundings, and up to how many bins around it: of a maze, a fine map besides."""
+    raking, space = here.raking(0), here.spec.observation
+    if not isinstance(here, MazePeople):
+        return raking, 1
+    assert isinstance(space, Box)
+    edges = [np.linspace(space.low[k], space.high[k], MAP + 1).tolist() for k in (0, 1)]
+    map_of = tuple(Axis("observations", k, tuple(edges[k])) for k in (0, 1))
+    return dataclasses.replace(raking, joint=(map_of, *raking.joint)), 3
+
+
+def pretrained(plan: trajectories.Plan, here: People) -> tuple[Pretrained, Notes]:
+    """The public starting point, shared by all seeds and by every plan that pre-trains alike, and its cost.
+
+    It is trained once for whoever comes, as a public model is; what varies over seeds is what is private or drawn.
+    """
+    assert plan.pretraining is not None
+    told, seed = plan.surroundings is not None, 0
+
+    def make() -> tuple[Columns, Notes]:
+        public = here.worlds(seed) if told else here.public(seed)
+        encoder = trajectories.public_encoder(here.spec, public)
+        found, cost = metered(lambda: trajectories.pretrain(plan, encoder, public, seed=seed))
+        parts = {"starts": found.starts, "fragments": found.fragments}
+        arrays = {f"{part}.{name}": one.numpy() for part, all_of in parts.items() for name, one in all_of.items()}
+        return arrays, {"pretrain": cost, "encoder": encoder.to_json()}
+
+    bare = dataclasses.replace(plan, steps=1_000, start_steps=1_000, rate=1.0, clip=1.0, learning_rate=1.0)
+    like = hashlib.sha256(repr(plan if told else dataclasses.replace(bare, raking=None)).encode()).hexdigest()[:8]
+    arrays, notes = kept(f"people/{here.name}/pretrained/{like}", (*Fragments.sources, *here.sources), make)
+    weights: dict[str, dict[str, torch.Tensor]] = {"starts": {}, "fragments": {}}
+    for name, array in arrays.items():
+        part, _, rest = name.partition(".")
+        weights[part][rest] = torch.from_numpy(np.array(array))
+    encoder = Encoder.from_json(notes["encoder"])
+    start = Pretrained(encoder, weights["starts"], weights["fragments"], plan.pretraining.provenance)
+    return start, {"pretrain": notes["pretrain"]}

@@ -1,0 +1,67 @@
+"""Where people are: literal bins, what is drawn again, and trajectories that keep out of where nobody is."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import torch
+from trajectory_cases import PEOPLE, WAITING, small, vault_of, waiting_rooms
+
+from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.methods.synthesis import trajectories
+from tacit.methods.synthesis.cut import Cut
+from tacit.methods.synthesis.raking import Raking
+from tacit.methods.synthesis.trajectories.populated import TRIES, Populated, drawn_again
+from tacit.privacy.mechanisms.histogram import Axis
+from tacit.privacy.noise import SecretNoise
+
+SPEC = PublicSpec(Box((0.0, 0.0), (4.0, 2.0)), Discrete(2), Box((0.0,), (1.0,)), "declared", difference=(1.0, 1.0))
+X, Y = Axis("observations", 0, (0.0, 1.0, 2.0, 3.0, 4.0)), Axis("observations", 1, (0.0, 1.0, 2.0))
+ACTION = Axis("actions", 0, (-0.5, 0.5, 1.5))
+
+
+def test_nobody_is_where_shares_are_within_their_noise() -> None:
+    raking = Raking(cut=Cut(SPEC, bins=4), joint=((X, Y), (X, ACTION)))
+    shares = [np.full(size, 1 / size) for size in raking.sizes]
+    shares[-2] = np.array([[0.4, 0.009], [0.011, -0.2], [0.3, 0.0], [0.0, 0.2]]).ravel()  # [x, y]
+    shares[-1] = np.zeros(8)  # of actions, which tell nothing of where people are
+    populated = Populated.of(raking, shares, 0.01)
+    assert populated.tables[-1] == (X, Y)
+    places = torch.tensor([[[0.5, 0.5], [0.5, 1.5]], [[1.5, 0.5], [1.5, 1.5]], [[9.0, 9.0], [2.5, 1.0]]])
+    assert populated.elsewhere(places).tolist() == [[False, True], [False, True], [False, True]]
+
+
+def test_what_misses_is_drawn_again_and_the_best_is_kept() -> None:
+    """The first of three never misses, the second does twice, the third always: once by 1, else by 5."""
+    tries = np.zeros(3, np.int64)
+
+    def draw(whose: torch.Tensor) -> tuple[torch.Tensor]:
+        tries[whose.numpy()] += 1
+        return (torch.from_numpy(tries[whose.numpy()].copy()),)
+
+    def missed(whose: torch.Tensor, drawn: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        table = {0: lambda n: 0, 1: lambda n: max(0, 3 - n), 2: lambda n: 1 if n == 4 else 5}
+        return torch.tensor([table[who](n) for who, n in zip(whose.tolist(), drawn[0].tolist(), strict=True)])
+
+    (kept,) = drawn_again(draw, missed, torch.arange(3))
+    assert kept.tolist() == [1, 3, 4]
+    assert tries.tolist() == [1, 3, 1 + TRIES]
+
+
+def test_discrete_states_that_nobody_is_in_are_left_out(tmp_path: Path) -> None:
+    """Histograms say that nobody is in room 0; a model that hardly learned goes there."""
+    data = waiting_rooms(300)
+    raking = Raking.of(WAITING, pool=500, clip=1.0)
+    plan = small(horizon=4, longest=4, rate=1.0, raking=raking).calibrate(unit=PEOPLE, epsilon=15.0, delta=1e-4)
+    value = trajectories.fit(plan, vault_of(tmp_path, data, noise=SecretNoise.for_tests(1))).value
+    assert value.histograms is not None
+    empty = value.histograms.copy()
+    place = next(i for i, table in enumerate(raking.tables) if table[0].column == "observations" and len(table) == 1)
+    begin = sum(raking.sizes[:place])
+    empty[begin] = 0.0
+    told = dataclasses.replace(value, histograms=empty).sample_columns(400, seed=0)["next_observations"]
+    blind = dataclasses.replace(value, histograms=None).sample_columns(400, seed=0)["next_observations"]
+    assert (blind == 0).mean() > 0.05
+    assert (told == 0).mean() < 0.2 * (blind == 0).mean()
