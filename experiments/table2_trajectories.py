@@ -10,8 +10,8 @@ Unit: a person with all episodes, 10,000 of them (2,000 in `umaze_2000`), delta 
 transitions, `tacit_j` whole trajectories; an agent sees rows in either case. Three seeds, each with people, noise,
 samples, agent and starts of its own; networks of fragments are pre-trained on public worlds once, for all of them. The
 last policy is judged. Interquartile means, with bootstrap intervals over seeds. `tacit_j` learns of the private rows by
-histograms alone; what it would be by noisy gradients, and rows of its trajectories instead of transitions (`raked`),
-are shown beside them, at the larger epsilon.
+histograms alone; rows of its trajectories, each weighted for itself (`raked`), and what it would be by noisy gradients
+(`by_gradients`, at the larger epsilon) stand beside it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,8 @@ from tacit.measure.statistics import Estimate, apart, bootstrap, ratio
 NAME = "table2_trajectories"
 SEEDS, EPSILONS, FEWER = (0, 1, 2), (10.0, 1.0), "umaze_2000"
 OWN, TRANSITIONS, RIVALS = "tacit_j", "raked_by_gradients", ("dp_transformer", "unet")
-ABLATIONS = ("raked", "by_gradients")
-"""At the largest epsilon alone."""
-NAMES = ("real", TRANSITIONS, OWN, *ABLATIONS, *RIVALS, "raking_alone")
+ROWS, GRADIENTS = "raked", "by_gradients"
+NAMES = ("real", TRANSITIONS, OWN, ROWS, GRADIENTS, *RIVALS, "raking_alone")
 WORDS = "Plan.for_people of trajectories and of transitions; agents of experiments.synthesis_agents"
 
 
@@ -61,10 +60,10 @@ class Cell:
 
 def tables(domain: str) -> list[tuple[str, float]]:
     """The ways of a domain with their epsilons, 0 where nothing is promised."""
-    names = ("real", TRANSITIONS, OWN) if domain == FEWER else NAMES
+    names = ("real", TRANSITIONS, OWN, ROWS) if domain == FEWER else NAMES
     found = []
     for way in names:
-        once = domain == FEWER or way in ABLATIONS
+        once = domain == FEWER or way == GRADIENTS
         epsilons = (EPSILONS[:1] if once else EPSILONS) if ways.WAYS[way].private else (0.0,)
         found += [(way, epsilon) for epsilon in epsilons]
     return found

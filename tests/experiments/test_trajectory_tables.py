@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,8 +20,10 @@ from experiments import (
     synthesis_pages,
     table2_trajectories,
     table13_trajscore,
+    trajectory_transitions,
     trajectory_ways,
 )
+from tacit.privacy.noise import SecretNoise
 
 LEVELS = {
     "real": 80.0,
@@ -128,6 +131,8 @@ def test_a_small_table_of_patients_is_made_judged_and_measured_once(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(synthesis_cache, "KEPT", tmp_path)
+    seeded = functools.partial(trajectory_transitions.Vault, noise=SecretNoise.for_tests(1))
+    monkeypatch.setattr(trajectory_transitions, "Vault", seeded)
     here = Patients(population=150, staffs=4, public_patients=10)
     scale = synthesis_fits.QUICK
     made = trajectory_ways.table(here, way, 10.0, 0, scale)
