@@ -20,6 +20,7 @@ from tacit.methods.synthesis.cut import Cut
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import Pretraining
+from tacit.methods.synthesis.trajectories import populated
 from tacit.methods.synthesis.trajectories.networks import StartNetwork
 from tacit.methods.synthesis.trajectories.plan import Plan
 from tacit.methods.synthesis.trajectories.pretraining import public_encoder
@@ -149,7 +150,10 @@ def test_histograms_alone_may_be_all_that_is_learned_of_private_rows(tmp_path: P
 
 
 @pytest.mark.parametrize("network", ["transformer", "unet", "autoregressive"])
-def test_histograms_come_first_and_an_interrupted_run_goes_on(tmp_path: Path, network: str) -> None:
+def test_histograms_come_first_and_an_interrupted_run_goes_on(
+    network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(populated, "TRIES", 1)  # a network that hardly learned misses each time
     data = clinic_courses(60)
     rows = 1 if network == "autoregressive" else 2
     plan = raked(data, network=network, rows_per_token=rows, steps=4, start_steps=2)
