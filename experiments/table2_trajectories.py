@@ -10,8 +10,8 @@ Unit: a person with all episodes, 10,000 of them (2,000 in `umaze_2000`), delta 
 transitions, `tacit_j` whole trajectories; an agent sees rows in either case. Three seeds, each with people, noise,
 samples, agent and starts of its own; networks of fragments are pre-trained on public worlds once, for all of them. The
 last policy is judged. Interquartile means, with bootstrap intervals over seeds. `tacit_j` learns of the private rows by
-histograms alone; rows of its trajectories, each weighted for itself (`raked`), and what it would be by noisy gradients
-(`by_gradients`, at the larger epsilon) stand beside it.
+histograms alone; rows of its trajectories, each weighted for itself (`raked`), stand beside it. What it would be by
+noisy gradients (`by_gradients`, in umaze) and the rivals are run at the larger epsilon.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ SEEDS, EPSILONS, FEWER = (0, 1, 2), (10.0, 1.0), "umaze_2000"
 OWN, TRANSITIONS, RIVALS = "tacit_j", "raked_by_gradients", ("dp_transformer", "unet")
 ROWS, GRADIENTS = "raked", "by_gradients"
 NAMES = ("real", TRANSITIONS, OWN, ROWS, GRADIENTS, *RIVALS, "raking_alone")
+PROMISED = {TRANSITIONS: "transitions with raking", ROWS: "rows of trajectories told by histograms, with raking"}
+"""The second where people are few or epsilon is small: so it was in other mazes."""
 WORDS = "Plan.for_people of trajectories and of transitions; agents of experiments.synthesis_agents"
 
 
@@ -63,7 +65,9 @@ def tables(domain: str) -> list[tuple[str, float]]:
     names = ("real", TRANSITIONS, OWN, ROWS) if domain == FEWER else NAMES
     found = []
     for way in names:
-        once = domain == FEWER or way == GRADIENTS
+        if way == GRADIENTS and domain != "umaze":
+            continue
+        once = domain == FEWER or way in (GRADIENTS, *RIVALS)
         epsilons = (EPSILONS[:1] if once else EPSILONS) if ways.WAYS[way].private else (0.0,)
         found += [(way, epsilon) for epsilon in epsilons]
     return found
@@ -135,9 +139,13 @@ def share(results: Store, domain: str, way: str, epsilon: float) -> Estimate:
 def figures() -> list[Figure]:
     """Every promised figure, recomputed from the raw rows."""
     results, found = store(), []
-    for domain, epsilon, bound in (("umaze", 10.0, 0.75), ("umaze", 1.0, 0.65), (FEWER, 10.0, 0.70)):
-        for way, name in ((TRANSITIONS, "transitions with raking"), (ROWS, "rows of told trajectories")):
-            words = f"{domain}, epsilon {epsilon:g}: return of {name} over that of the real data"
+    for domain, epsilon, bound, names in (
+        ("umaze", 10.0, 0.75, (TRANSITIONS,)),
+        ("umaze", 1.0, 0.65, (TRANSITIONS, ROWS)),
+        (FEWER, 10.0, 0.70, (TRANSITIONS, ROWS)),
+    ):
+        for way in names:
+            words = f"{domain}, epsilon {epsilon:g}: return of {PROMISED[way]} over that of the real data"
             found.append(Figure(words, share(results, domain, way, epsilon).value, bound))
     leads = []
     for domain, agent in ((name, one) for name in DOMAINS if name != FEWER for one in DOMAINS[name].agents):

@@ -1,9 +1,10 @@
 """How the experiments make synthetic data under the guarantee of a whole person.
 
-tacit_j, by_gradients, unet, dp_transformer     whole trajectories (`trajectory_fragments`)
-raked                                           rows of such trajectories (likewise)
-raked_by_gradients, raking_alone                transitions (`trajectory_transitions`)
-real                                            the private trajectories
+tacit_j, by_gradients               whole trajectories (`trajectory_fragments`)
+raked                               rows of such trajectories (likewise)
+unet, dp_transformer                whole trajectories without histograms (`trajectory_rivals`)
+raked_by_gradients, raking_alone    transitions (`trajectory_transitions`)
+real                                the private trajectories
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from experiments.synthesis_cache import Columns, Notes, kept, rows_of
 from experiments.synthesis_fits import FULL, Scale
 from experiments.trajectory_domains import People
 from experiments.trajectory_fragments import EPISODES, FRAGMENTS, SEAMS, Fragments
+from experiments.trajectory_rivals import RIVALS
 from experiments.trajectory_transitions import TRANSITIONS, Histograms, Transitions
 from tacit.measure.sequences import Sequences
 
@@ -36,7 +38,7 @@ class Real:
 
 
 Way = Fragments | Transitions | Histograms | Real
-WAYS: dict[str, Way] = {"real": Real(), **TRANSITIONS, **FRAGMENTS}
+WAYS: dict[str, Way] = {"real": Real(), **TRANSITIONS, **FRAGMENTS} | RIVALS
 
 
 def key(here: str, way: str, epsilon: float, seed: int) -> str:

@@ -28,7 +28,7 @@ from tacit.privacy.noise import SecretNoise
 
 LEVELS = {
     "real": 80.0,
-    "raked": 56.0,
+    "raked": 60.0,
     "tacit_j": 60.0,
     "by_gradients": 55.0,
     "raked_by_gradients": 70.0,
