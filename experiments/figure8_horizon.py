@@ -6,7 +6,7 @@
     python -m experiments.synthesis_pages figure8_horizon
 
 umaze, 10,000 people, epsilon 10, tacit-j with fragments of 8, 16, 32 (its own choice) and 64 rows, three seeds: all
-measures of `table13_trajscore`, and the return of IQL.
+measures of `table13_trajscore`, and the return of IQL. Those of its own choice are the cells of tables 2 and 13.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from experiments import synthesis_fits as fits
+from experiments import table2_trajectories as table2
 from experiments import table13_trajscore as closeness
 from experiments import trajectory_ways as ways
 from experiments.check import Figure
@@ -48,7 +49,12 @@ def column(results: Store, horizon: int, name: str) -> np.ndarray:
     Raises:
         LookupError: a cell is missing or stale.
     """
-    keys = [ways.key(DOMAIN, HORIZONS[horizon], EPSILON, seed) for seed in SEEDS]
+    way = HORIZONS[horizon]
+    if way == OWN and name == "return":
+        return table2.returns(table2.store(), DOMAIN, AGENT, OWN, EPSILON)
+    if way == OWN:
+        return closeness.column(closeness.store(), DOMAIN, OWN, EPSILON, name)
+    keys = [ways.key(DOMAIN, way, EPSILON, seed) for seed in SEEDS]
     return np.array([results.fresh(key)[name] for key in keys])
 
 
@@ -69,7 +75,8 @@ def main(arguments: Sequence[str]) -> None:
     torch.set_num_threads(1)
     scale, results, here = fits.QUICK if quick else fits.FULL, store(quick=quick), DOMAINS[DOMAIN]
     for seed in SEEDS[:1] if quick else SEEDS:
-        missing = [way for way in HORIZONS.values() if not results.has(ways.key(DOMAIN, way, EPSILON, seed))]
+        others = [way for way in HORIZONS.values() if way != OWN]
+        missing = [way for way in others if not results.has(ways.key(DOMAIN, way, EPSILON, seed))]
         made = [ways.table(here, way, EPSILON, seed, scale).columns for way in missing]
         judged = here.judged(AGENT, made, seed, scale) if missing else []
         for way, value in zip(missing, judged, strict=True):
