@@ -70,6 +70,9 @@ def test_every_method_releases_rows_with_a_certificate(
     assert set(np.unique(ours["actions"])) <= {0, 1, 2}
     assert main(["sample", "--model", str(folders / "run" / "model"), "--count", "7", "--out", str(folders / "x")]) == 0
     assert Trajectories.open(folders / "x").counts()["transitions"] == 7
+    words = ["sample", "--model", str(folders / "run" / "model"), "--count", "7", "--transitions"]
+    assert main([*words, "--out", str(folders / "y")]) == 2
+    assert "this model draws transitions anyway" in capsys.readouterr().err
     assert synthesize(folders, "visits", "--method", method, *METHODS[method], "--resume") == 0
     assert "The run was finished already." in capsys.readouterr().out
 

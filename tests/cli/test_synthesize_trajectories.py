@@ -72,6 +72,10 @@ def test_whole_trajectories_are_released_sampled_and_shown(visits: Path, capsys:
     drawn = Trajectories.open(run / "more")
     assert drawn.counts()["episodes"] == 7
     assert np.array_equal(drawn.episodes, value.sample(7, seed=0).episodes)
+    assert main([*words, "--transitions", "--out", str(run / "steps")]) == 0
+    steps = Trajectories.open(run / "steps")
+    assert (steps.counts()["transitions"], steps.counts()["episodes"]) == (7, 7)
+    assert np.array_equal(steps.columns["rewards"], value.sample_columns(7, seed=0)["rewards"])
     assert main([*words, "--minari", "more-v0", "--root", str(run / "sets")]) == 0
     assert Trajectories.from_minari("more-v0", unit=":episode", spec=drawn.spec, root=run / "sets").counts is not None
 

@@ -8,13 +8,14 @@ from tacit.cli.outcome import CERTIFICATE
 from tacit.cli.runs import sampled
 from tacit.cli.synthesis_commands import Sample
 from tacit.errors import DataError, FileError
+from tacit.methods.synthesis.rows import as_trajectories
 
 
 def sample(command: Sample) -> None:
     """Draw and write.
 
     Raises:
-        DataError: no output or two, or a count below 1.
+        DataError: no output or two, a count below 1, or transitions of a model that has no trajectories.
         FileError: the model is damaged, or the output exists or leads out of the folder.
         CertificateError: the model's certificate was edited.
     """
@@ -50,8 +51,20 @@ def sample(command: Sample) -> None:
             expected="the model of a run of `tacit demo` or `tacit synthesize`",
             remedy="draw days with `tacit generate`" if moves else "play the policy with `tacit play`",
         )
-    with progress(f"Sampling {command.count:,} {sampled(release)}"):
-        data = release.value.sample(command.count, seed=command.seed)
+    what = sampled(release)
+    if command.transitions and what != "trajectories":
+        raise DataError(
+            "--transitions has no meaning here",
+            where="sample",
+            expected="it with a model of trajectories, of which it draws single steps",
+            remedy="leave --transitions out: this model draws transitions anyway",
+        )
+    with progress(f"Sampling {command.count:,} {'transitions' if command.transitions else what}"):
+        if command.transitions:
+            columns = release.value.sample_columns(command.count, seed=command.seed)
+            data = as_trajectories(columns, release.value.encoder.spec)
+        else:
+            data = release.value.sample(command.count, seed=command.seed)
     if command.out is not None:
         data.save(command.out)
         release.certificate.save(command.out / CERTIFICATE)

@@ -167,6 +167,8 @@ class Sample:
     Args:
         model: folder of the model (RUN/model).
         count: how many transitions, or trajectories of a model of these.
+        transitions: draw single steps of a model of trajectories, each weighted for itself: for agents, which look at
+            nothing else.
         seed: of the sampling.
         out: folder to write, in tacit's own format; it must not exist.
         minari: write a Minari dataset of this id instead (name-v0).
@@ -175,6 +177,7 @@ class Sample:
 
     model: Path
     count: int
+    transitions: bool = False
     seed: int = 0
     out: Path | None = None
     minari: str | None = None
