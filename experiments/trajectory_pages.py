@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from experiments import figure8_horizon, table2_trajectories, table13_trajscore, trajectory_audit
 from experiments import trajectory_ways as people
-from experiments.dppg_tables import markdown
+from experiments.dppg_tables import NONE, markdown
 from experiments.synthesis_cells import SHORT, shown
 from experiments.trajectory_domains import DOMAINS as PEOPLE
 
@@ -33,7 +33,8 @@ def table2() -> str:
         for way in table2_trajectories.NAMES:
             at = epsilon if people.WAYS[way].private else 0.0
             cells = [shown(table2_trajectories.returns, results, domain, agent, way, at) for domain, agent in heads]
-            rows.append([WHOLE[way], *cells])
+            if any(cell != NONE for cell in cells):
+                rows.append([WHOLE[way], *cells])
         head = [f"{domain.replace('_', ', ')}, {SHORT[agent]}" for domain, agent in heads]
         blocks.append(f"epsilon {epsilon:g}\n\n{markdown(head, rows)}")
     return "\n\n".join(blocks)
@@ -47,6 +48,8 @@ def table13() -> str:
             rows = []
             for way in dict.fromkeys(way for way, _ in table2_trajectories.tables(domain)):
                 at = epsilon if people.WAYS[way].private else 0.0
+                if (way, at) not in table2_trajectories.tables(domain):
+                    continue
                 own = (table13_trajscore.column, results, domain, way, at)
                 cells = [shown(*own, measure, digits=3, interval=False) for measure in (*ALONG, *OF_ROWS)]
                 rows.append([WHOLE[way], *cells])
