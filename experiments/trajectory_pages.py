@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from experiments import figure8_horizon, table2_trajectories, table13_trajscore, trajectory_audit
 from experiments import trajectory_ways as people
-from experiments.dppg_tables import NONE, markdown
+from experiments.dppg_tables import markdown
 from experiments.synthesis_cells import SHORT, shown
 from experiments.trajectory_domains import DOMAINS as PEOPLE
 
@@ -32,9 +32,10 @@ def table2() -> str:
         rows = []
         for way in table2_trajectories.NAMES:
             at = epsilon if people.WAYS[way].private else 0.0
+            if not any((way, at) in table2_trajectories.tables(domain) for domain in PEOPLE):
+                continue
             cells = [shown(table2_trajectories.returns, results, domain, agent, way, at) for domain, agent in heads]
-            if any(cell != NONE for cell in cells):
-                rows.append([WHOLE[way], *cells])
+            rows.append([WHOLE[way], *cells])
         head = [f"{domain.replace('_', ', ')}, {SHORT[agent]}" for domain, agent in heads]
         blocks.append(f"epsilon {epsilon:g}\n\n{markdown(head, rows)}")
     return "\n\n".join(blocks)
@@ -46,9 +47,8 @@ def table13() -> str:
     for domain in PEOPLE:
         for epsilon in sorted({at for _, at in table2_trajectories.tables(domain) if at}, reverse=True):
             rows = []
-            for way in dict.fromkeys(way for way, _ in table2_trajectories.tables(domain)):
-                at = epsilon if people.WAYS[way].private else 0.0
-                if (way, at) not in table2_trajectories.tables(domain):
+            for way, at in table2_trajectories.tables(domain):
+                if at not in (0.0, epsilon):
                     continue
                 own = (table13_trajscore.column, results, domain, way, at)
                 cells = [shown(*own, measure, digits=3, interval=False) for measure in (*ALONG, *OF_ROWS)]
