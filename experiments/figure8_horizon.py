@@ -5,7 +5,7 @@
     python -m experiments.check figure8_horizon
     python -m experiments.synthesis_pages figure8_horizon
 
-umaze, 10,000 people, epsilon 10, tacit-j with fragments of 8, 16, 32 (its own choice) and 64 rows, three seeds: all
+umaze, 10,000 people, epsilon 10, tacit-j with fragments of 8 (its own choice), 16, 32 and 64 rows, three seeds: all
 measures of `table13_trajscore`, and the return of IQL. Those of its own choice are the cells of tables 2 and 13.
 """
 
@@ -29,7 +29,7 @@ from experiments.table2_trajectories import OWN, SEEDS, WORDS
 from experiments.trajectory_domains import DOMAINS
 
 NAME, DOMAIN, AGENT, EPSILON = "figure8_horizon", "umaze", "iql", 10.0
-HORIZONS = {8: "tacit_j_8", 16: "tacit_j_16", 32: OWN, 64: "tacit_j_64"}
+HORIZONS = {8: OWN, 16: "tacit_j_16", 32: "tacit_j_32", 64: "tacit_j_64"}
 """Rows of a fragment -> way."""
 
 

@@ -4,8 +4,6 @@ tacit_j         networks that learned from many public worlds and see the privat
                 (`tacit.methods.synthesis.trajectories`), by which trajectories are weighted, too
 raked           rows of such trajectories, each weighted by the histograms for itself
 by_gradients    a transformer that learns by noisy gradients, weighted by histograms (PrivORL-j)
-unet            the same with the temporal U-Net (PrivORL-j-U)
-dp_transformer  the same, drawn row by row (DP-Transformer)
 
 All settings are those of `trajectories.Plan.for_people`: what is tuned is tuned there.
 """
@@ -20,7 +18,7 @@ import numpy as np
 import torch
 
 from experiments.synthesis_cache import Columns, Notes, kept, metered, rows_of
-from experiments.synthesis_fits import Scale, promised
+from experiments.synthesis_fits import CORE, DIFFUSION, Scale, promised
 from experiments.trajectory_domains import DELTA, MazePeople, People, unit
 from experiments.trajectory_transitions import QUICK_PEOPLE, QUICK_POOL, SOURCES, vault
 from tacit.data.spec import Box
@@ -29,6 +27,9 @@ from tacit.methods.synthesis.trajectories.plan import Network
 from tacit.methods.synthesis.trajectories.pretraining import Pretrained
 from tacit.privacy.mechanisms.histogram import Axis
 
+_PARTS = ("fragments", "networks", "objective", "diffusion", "autoregressive", "plan", "pretraining", "surroundings")
+PUBLIC = (*CORE, *DIFFUSION, *(f"src/tacit/methods/synthesis/trajectories/{name}.py" for name in _PARTS))
+"""Globs of the code that the public training depends on, which is not that of how trajectories are drawn later."""
 QUICK_SAMPLES = 100
 """Synthetic trajectories where little is computed."""
 MAP = 24
@@ -78,7 +79,7 @@ class Fragments:
         """Pre-train (or take what is kept), fit through the doors, sample."""
         plan = self.plan(here, scale)
         own = plan.calibrate(unit=unit(here), epsilon=epsilon, delta=DELTA)
-        start, notes = pretrained(own if self.told else plan, here)
+        start, notes = pretrained(plan, here)
         with vault(here, own, here.people(seed)) as doors:
             value, cost = metered(lambda: trajectories.fit(own, doors, pretrained=start).value)
         if self.rows:
@@ -94,9 +95,7 @@ FRAGMENTS: dict[str, Fragments] = {
     "tacit_j": Fragments(told=True),
     "raked": Fragments(told=True, rows=True),
     "by_gradients": Fragments(),
-    "dp_transformer": Fragments("autoregressive"),
-    "unet": Fragments("unet"),
-    **{f"tacit_j_{horizon}": Fragments(horizon=horizon, told=True) for horizon in (8, 16, 64)},
+    **{f"tacit_j_{horizon}": Fragments(horizon=horizon, told=True) for horizon in (16, 32, 64)},
 }
 
 
@@ -112,9 +111,10 @@ def telling(here: People) -> tuple[Raking, int]:
 
 
 def pretrained(plan: trajectories.Plan, here: People) -> tuple[Pretrained, Notes]:
-    """The public starting point, shared by all seeds and by every plan that pre-trains alike, and its cost.
+    """The public starting point and its cost, for every plan that pre-trains alike: all seeds, promises, populations.
 
     It is trained once for whoever comes, as a public model is; what varies over seeds is what is private or drawn.
+    Networks that look see public worlds through noise of many sizes, since the plan is not calibrated.
     """
     assert plan.pretraining is not None
     told, seed = plan.surroundings is not None, 0
@@ -127,9 +127,11 @@ def pretrained(plan: trajectories.Plan, here: People) -> tuple[Pretrained, Notes
         arrays = {f"{part}.{name}": one.numpy() for part, all_of in parts.items() for name, one in all_of.items()}
         return arrays, {"pretrain": cost, "encoder": encoder.to_json()}
 
-    bare = dataclasses.replace(plan, steps=1_000, start_steps=1_000, rate=1.0, clip=1.0, learning_rate=1.0)
-    like = hashlib.sha256(repr(plan if told else dataclasses.replace(bare, raking=None)).encode()).hexdigest()[:8]
-    arrays, notes = kept(f"people/{here.name}/pretrained/{like}", (*Fragments.sources, *here.sources), make)
+    steps = {} if told else {"steps": 1_000, "start_steps": 1_000, "raking": None}
+    bare = dataclasses.replace(plan, rate=1.0, clip=1.0, learning_rate=1.0, **steps)
+    like = hashlib.sha256(repr(bare).encode()).hexdigest()[:8]
+    world = here.layout if isinstance(here, MazePeople) else here.name
+    arrays, notes = kept(f"people/{world}/pretrained/{like}", (*PUBLIC, *here.sources), make)
     weights: dict[str, dict[str, torch.Tensor]] = {"starts": {}, "fragments": {}}
     for name, array in arrays.items():
         part, _, rest = name.partition(".")

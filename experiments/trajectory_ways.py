@@ -38,7 +38,7 @@ class Real:
 
 
 Way = Fragments | Transitions | Histograms | Real
-WAYS: dict[str, Way] = {"real": Real(), **TRANSITIONS, **FRAGMENTS} | RIVALS
+WAYS: dict[str, Way] = {"real": Real(), **TRANSITIONS, **FRAGMENTS, **RIVALS}
 
 
 def key(here: str, way: str, epsilon: float, seed: int) -> str:

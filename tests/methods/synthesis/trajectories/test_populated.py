@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from trajectory_cases import PEOPLE, WAITING, small, vault_of, waiting_rooms
 
@@ -13,7 +14,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.cut import Cut
 from tacit.methods.synthesis.raking import Raking
-from tacit.methods.synthesis.trajectories.populated import TRIES, Populated, drawn_again
+from tacit.methods.synthesis.trajectories.populated import LOST, TRIES, Populated, drawn_again, empty
 from tacit.privacy.mechanisms.histogram import Axis
 from tacit.privacy.noise import SecretNoise
 
@@ -25,12 +26,31 @@ ACTION = Axis("actions", 0, (-0.5, 0.5, 1.5))
 def test_nobody_is_where_shares_are_within_their_noise() -> None:
     raking = Raking(cut=Cut(SPEC, bins=4), joint=((X, Y), (X, ACTION)))
     shares = [np.full(size, 1 / size) for size in raking.sizes]
-    shares[-2] = np.array([[0.4, 0.009], [0.011, -0.2], [0.3, 0.0], [0.0, 0.2]]).ravel()  # [x, y]
+    shares[-2] = np.array([[0.4, 0.0009], [0.0011, -0.002], [0.3, 0.0], [0.0, 0.298]]).ravel()  # [x, y]
     shares[-1] = np.zeros(8)  # of actions, which tell nothing of where people are
-    populated = Populated.of(raking, shares, 0.01)
+    populated = Populated.of(raking, shares, 0.001)
     assert populated.tables[-1] == (X, Y)
     places = torch.tensor([[[0.5, 0.5], [0.5, 1.5]], [[1.5, 0.5], [1.5, 1.5]], [[9.0, 9.0], [2.5, 1.0]]])
     assert populated.elsewhere(places).tolist() == [[False, True], [False, True], [False, True]]
+
+
+def test_a_table_whose_noise_hides_who_is_there_calls_nothing_empty() -> None:
+    table = np.array([0.4, 0.009, 0.011, -0.012, 0.3, 0.0, 0.0, 0.292])
+    assert not empty(table, 0.01).any()
+
+
+@pytest.mark.parametrize("deviation", [1e-5, 1e-4, 1e-3, 1e-2])
+def test_few_people_are_where_nobody_is_said_to_be(deviation: float) -> None:
+    """Of 600 bins half are empty; the others hold shares of all sizes, many of them less than the noise."""
+    rng, lost, found = np.random.default_rng(0), [], []
+    for _ in range(50):
+        exact = np.append(np.zeros(300), rng.dirichlet(np.full(300, 0.3)))
+        told = empty(exact + rng.normal(0.0, deviation, 600), deviation)
+        lost.append(exact[told].sum())
+        found.append(told[:300].mean())
+    assert np.mean(lost) <= LOST
+    assert np.mean(np.array(lost) <= LOST) > 0.9
+    assert np.mean(found) >= {1e-5: 0.8, 1e-4: 0.5}.get(deviation, 0.0)
 
 
 def test_what_misses_is_drawn_again_and_the_best_is_kept() -> None:

@@ -22,8 +22,9 @@ from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import Pretraining
 from tacit.methods.synthesis.trajectories import populated
 from tacit.methods.synthesis.trajectories.networks import StartNetwork
+from tacit.methods.synthesis.trajectories.objective import fragment_model
 from tacit.methods.synthesis.trajectories.plan import Plan
-from tacit.methods.synthesis.trajectories.pretraining import public_encoder
+from tacit.methods.synthesis.trajectories.pretraining import noise_of, public_encoder, visited
 from tacit.methods.synthesis.trajectories.surroundings import Surroundings
 from tacit.privacy import plan as plans
 from tacit.privacy.mechanisms.histogram import Axis
@@ -89,7 +90,7 @@ def test_rewards_at_a_place_are_relative_to_an_even_spread() -> None:
     assert torch.allclose(found, torch.tensor([[-0.25, 0.25], [0.5, -0.5], [0.0, 0.0]]), atol=1e-6)
 
 
-def test_public_worlds_have_the_noise_of_the_private_one() -> None:
+def test_the_shares_of_public_rows_are_exact() -> None:
     world = world_of((X, Y))
     rows = {
         "observations": np.tile(np.float32([0.5, 0.5]), (50, 1)),
@@ -98,10 +99,34 @@ def test_public_worlds_have_the_noise_of_the_private_one() -> None:
         "rewards": np.zeros(50, np.float32),
         "terminations": np.zeros(50, bool),
     }
-    exact, noisy = (world.of_rows(rows, deviation, np.random.default_rng(0)) for deviation in (0.0, 0.1))
-    assert exact[-8:].tolist() == [4.0, *[0.0] * 7]
-    assert 0 < (exact - noisy).abs().max() < 4.0
+    shares = world.shares_of(rows)
+    assert shares[-1].tolist() == [1.0, *[0.0] * 7]
+    assert world.of_shares(shares)[-8:].tolist() == [4.0, *[0.0] * 7]
     assert torch.allclose(world.even()[-8:], torch.ones(8))
+
+
+def test_worlds_are_seen_through_the_noise_of_the_promise_or_of_many() -> None:
+    """The means of what is seen of one world: its spread over visits is that of the noise, or many times larger."""
+    data, worlds = maze_episodes(20), [goal_episodes(LAYOUTS["umaze"], 20, seed=5)]
+    plan = raked(data, steps=0, start_steps=0)
+    spreads = {}
+    for own in (plan, dataclasses.replace(plan, unit=None, epsilon=None, delta=None, noise_multiplier=None)):
+        model = fragment_model(own, public_encoder(data.spec, worlds))
+        visits, seen = visited(own, model, worlds, torch.Generator().manual_seed(0)), []
+        for _ in range(200):
+            assert next(visits) is worlds[0]
+            seen.append(model.network.around.patches.clone())
+        spreads[own.epsilon] = torch.stack(seen).std(dim=0).max().item()
+    assert 0 < spreads[None] < spreads[8.0]
+
+
+def test_the_noise_of_shares_is_that_of_the_released_histograms(tmp_path: Path) -> None:
+    plan = raked(maze_episodes(60), steps=0, start_steps=0)
+    assert plan.raking is not None
+    assert plan.unit is not None
+    even = np.concatenate([np.full(size, 1 / size) for size in plan.raking.sizes])
+    _, deviation = plan.raking.shares(even, plan.parts()[-1], plan.unit, sums=plan.raking.steps)
+    assert noise_of(plan) == pytest.approx(deviation)
 
 
 def raked(data: Any, **fields: Any) -> Plan:

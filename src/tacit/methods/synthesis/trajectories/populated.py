@@ -13,13 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.stats import norm
 from torch import Tensor
 
 from tacit.methods.synthesis.histograms import Floats, Table, codes_of
 from tacit.methods.synthesis.raking import Raking
 
 DEVIATIONS = 1.0
-"""Of a share's noise: a bin with less is one where nobody is."""
+"""Of a share's noise: a bin with less may be one where nobody is."""
+LOST = 0.01
+"""Share of a table's rows that may lie in bins called empty, as far as the noise lets it be known."""
 TRIES = 8
 """How often at most something is drawn again."""
 
@@ -40,7 +43,7 @@ class Populated:
     def of(cls, raking: Raking, shares: Sequence[Floats], deviation: float) -> Populated:
         """From the noisy shares of the rows in all tables, and their noise (`Raking.shares`)."""
         told = [
-            (table, share > DEVIATIONS * deviation)
+            (table, ~empty(share, deviation))
             for table, share in zip(raking.tables, shares, strict=True)
             if all(axis.column == "observations" for axis in table)
         ]
@@ -55,6 +58,22 @@ class Populated:
         for code, somebody in zip(codes_of(self.tables, rows), self.somebody, strict=True):
             found |= ~somebody[code]
         return torch.from_numpy(found).to(observations.device)
+
+
+def empty(share: Floats, deviation: float) -> NDArray[np.bool_]:
+    """[bins] the bins of a table in which nobody is: those with least, as many as hold no more than `LOST` of the rows.
+
+    What they hold is what their noisy shares add up to, less what they would add up to if nobody were there (normals
+    that are below the largest of them), and two standard deviations more.
+    """
+    order = np.argsort(share)
+    least, count = share[order], np.arange(1, len(share) + 1)
+    nobody = -deviation * np.exp(norm.logpdf(least / deviation) - norm.logcdf(least / deviation))
+    held = np.cumsum(least) - count * nobody + 2 * deviation * np.sqrt(count)
+    fit = np.flatnonzero((held <= LOST) & (least <= DEVIATIONS * deviation))
+    found = np.zeros(len(share), np.bool_)
+    found[order[: fit[-1] + 1 if len(fit) else 0]] = True
+    return found
 
 
 def drawn_again(

@@ -31,12 +31,18 @@ from tacit.methods.synthesis.trajectories.objective import (
     start_model,
 )
 from tacit.methods.synthesis.trajectories.plan import Plan
-from tacit.methods.synthesis.trajectories.surroundings import Surroundings
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
 
 Rows = dict[str, Tensor]
+
+LEVELS = (3e-5, 3e-3)
+"""Deviations of the noise of shares that public worlds are seen through where no plan's own is known yet: those of
+10,000 people at epsilon 20 and of 1,000 at 1, roughly."""
+
+START_STEPS = 3_000
+"""Of the model of first observations at most: it learns sooner than that of fragments."""
 
 LEAST_STEP = 1e-6
 """Smallest typical step, as a share of the range: of columns that never change."""
@@ -113,8 +119,9 @@ def pretrain(
         plan: its networks, noise law and pre-training.
         encoder: the public constants, of the private data's own bounds (`public_encoder`).
         public: whole trajectories of nobody who is among the private ones; None without pre-training. Several sets are
-            several worlds, each of which the networks see by its own histograms if the plan has `surroundings`, with as
-            much noise as the private ones will have (none before the plan is calibrated).
+            several worlds, each of which the networks see by its own histograms if the plan has `surroundings`: with as
+            much noise as the private ones will have, or, before the plan is calibrated, with more or less of it, so
+            that one starting point does for every promise.
         seed: of the weights, the batches and the noise. Public: no private row is involved.
         progress: called after each step of the model of fragments.
         device: where the networks are trained.
@@ -141,18 +148,13 @@ def pretrain(
             raise _bad("the public trajectories have other shapes than the private data", "one set of columns for both")
         generator, provenance = torch.Generator().manual_seed(seed), config.provenance
         objective, begins = FragmentLoss.of(plan, fragments.codec), StartLoss(encoder, plan.P_mean, plan.P_std)
-        shown = _shown(plan, encoder, worlds, seed)
-        batches = _fragments(_visited(fragments, worlds, shown, generator), plan, config, objective, generator)
+        batches = _fragments(visited(plan, fragments, worlds, generator), plan, config, objective, generator)
         if config.curiosity is not None:
             batches = _curious(batches, fragments, objective, plan, config.curiosity, generator)
+        fewer = dataclasses.replace(config, steps=min(config.steps, max(START_STEPS, config.warmup + 1)))
+        first = _starts(visited(plan, starts, worlds, generator), config, begins, generator)
         averages = [
-            _train(
-                starts,
-                begins,
-                _starts(_visited(starts, worlds, shown, generator), config, begins, generator),
-                config,
-                None,
-            ),
+            _train(starts, begins, first, fewer, None),
             _train(fragments, objective, batches, config, progress),
         ]
     return Pretrained(encoder, averages[0], averages[1], provenance)
@@ -191,32 +193,35 @@ def _worlds(public: Trajectories | Sequence[Trajectories]) -> Sequence[Trajector
     return public if isinstance(public, Sequence) else [public]
 
 
-def _shown(plan: Plan, encoder: Encoder, worlds: Sequence[Trajectories], seed: int) -> list[Tensor]:
-    """What the networks see of each world, if the plan lets them look."""
-    if plan.surroundings is None or plan.raking is None:
-        return []
-    part, deviation, rng = plan.parts()[-1], 0.0, np.random.default_rng(seed)
-    if part.noise_multiplier is not None and plan.unit is not None:
-        deviation = part.noise_multiplier * part.clip / part.expected(plan.unit) / math.sqrt(part.steps)
-    surroundings = Surroundings(plan.raking, encoder, plan.surroundings)
-    return [surroundings.of_rows(world.columns, deviation, rng) for world in worlds]
-
-
-def _visited(
+def visited(
+    plan: Plan,
     model: Denoiser | FragmentModel,
     worlds: Sequence[Trajectories],
-    shown: Sequence[Tensor],
     generator: torch.Generator,
 ) -> Iterator[Trajectories]:
-    """Random worlds, by their numbers of rows, each after the model has seen it."""
+    """Random worlds, by their numbers of rows, each after the model has seen it, through noise of its own.
+
+    With so much noise as the calibrated plan's histograms have; before calibration with any in `LEVELS`.
+    """
     rows = torch.tensor([float(world.episodes[-1]) for world in worlds])
+    around, noise = model.network.around, np.random.default_rng(generator.initial_seed())
+    assert isinstance(around, Around)
+    seen = around.world
+    shares = [] if seen is None else [seen.shares_of(world.columns) for world in worlds]
+    deviation = noise_of(plan)
     while True:
         chosen = int(torch.multinomial(rows, 1, generator=generator)) if len(worlds) > 1 else 0
-        if shown:
-            around = model.network.around
-            assert isinstance(around, Around)
-            around.see(shown[chosen])
+        if seen is not None:
+            level = math.exp(noise.uniform(*np.log(LEVELS))) if deviation is None else deviation
+            around.see(seen.of_shares([share + noise.normal(0.0, level, share.shape) for share in shares[chosen]]))
         yield worlds[chosen]
+
+
+def noise_of(plan: Plan) -> float | None:
+    """The standard deviation of the noise of shares in a calibrated plan's histograms; None before calibration."""
+    if plan.raking is None or plan.unit is None or (part := plan.parts()[-1]).noise_multiplier is None:
+        return None
+    return part.noise_multiplier * part.clip / part.expected(plan.unit) / math.sqrt(part.steps)
 
 
 def _fragments(

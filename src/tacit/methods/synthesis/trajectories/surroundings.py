@@ -80,19 +80,12 @@ class Surroundings:
                 found.append(np.minimum(cells * cells.size, MOST))
         return torch.from_numpy(np.concatenate([one.ravel() for one in found]).astype(np.float32))
 
-    def of_rows(self, columns: Mapping[str, NDArray[np.generic]], deviation: float, rng: np.random.Generator) -> Tensor:
-        """A public world's tables, as of `of_shares`, with as much noise as the private ones have.
-
-        Args:
-            columns: its rows.
-            deviation: of the noise of a share.
-            rng: of that noise.
-        """
+    def shares_of(self, columns: Mapping[str, NDArray[np.generic]]) -> list[Floats]:
+        """The exact shares of public rows in all tables of `raking`."""
         codes = codes_of(self.raking.tables, columns)
-        exact = [
+        return [
             np.bincount(code, minlength=size) / len(code) for code, size in zip(codes, self.raking.sizes, strict=True)
         ]
-        return self.of_shares([share + rng.normal(0.0, deviation, share.shape) for share in exact])
 
     def even(self) -> Tensor:
         """The tables [cells] of a world in which people, and what they do, are spread evenly."""

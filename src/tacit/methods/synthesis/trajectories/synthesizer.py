@@ -114,9 +114,7 @@ class Synthesizer:
         where, raking = torch_device(device, where="Synthesizer.sample_columns"), self.plan.raking
         generator, rng = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
         pool = count if raking is None or self.histograms is None else max(raking.pool, 2 * count)
-        columns = self._stitched(
-            -(-pool // self.plan.longest), pool, sampler or self.plan.sampler, generator, where
-        ).columns
+        columns = self._stitched(1, pool, sampler or self.plan.sampler, generator, where).columns
         if raking is None or self.histograms is None:
             chosen = rng.choice(len(columns["rewards"]), count, replace=False)
         else:
@@ -132,7 +130,7 @@ class Synthesizer:
         """Independent trajectories, at least so many, with at least so many rows in all."""
         starts, fragments = self.models()
         starts.to(device), fragments.to(device)
-        populated, parts = self._populated(), list[Stitched]()
+        populated, parts, length = self._populated(), list[Stitched](), self.plan.longest
 
         def draw(whose: Tensor) -> tuple[Tensor]:
             first = chains(starts, (len(whose), fragments.codec.state_size), sampler, generator, device)
@@ -142,10 +140,13 @@ class Synthesizer:
             return torch.zeros_like(whose) if populated is None else populated.elsewhere(first[0]).long()
 
         while count > 0 or rows > 0:
-            size = min(BATCH, count) if count > 0 else BATCH
+            size = min(BATCH, max(count, -(-rows // length)))
             first = drawn_again(draw, missed, torch.arange(size, device=device))[0]
             parts.append(stitch(fragments, first, sampler, generator, populated=populated))
             count, rows = count - size, rows - int(parts[-1].episodes[-1])
+            length = max(
+                1, sum(int(part.episodes[-1]) for part in parts) // sum(len(part.episodes) - 1 for part in parts)
+            )
         return _together(parts)
 
     def _populated(self) -> Populated | None:
