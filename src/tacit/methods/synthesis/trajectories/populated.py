@@ -23,7 +23,7 @@ DEVIATIONS = 1.0
 """Of a share's noise: a bin with less may be one where nobody is."""
 LOST = 0.01
 """Share of a table's rows that may lie in bins called empty, as far as the noise lets it be known."""
-TRIES = 8
+TRIES = 3
 """How often at most something is drawn again."""
 
 
