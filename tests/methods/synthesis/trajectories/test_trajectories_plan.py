@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from trajectory_cases import PEOPLE, small
+from trajectory_cases import PEOPLE, maze_episodes, small
 
 from tacit.errors import PlanError
+from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import Curiosity, Pretraining
 from tacit.methods.synthesis.trajectories import Plan
 from tacit.methods.synthesis.trajectories.plan import Network
@@ -75,3 +78,21 @@ def test_settings_for_people_fit_every_length_and_network(network: Network, long
         Plan.for_people(population=500, longest=longest, surroundings=2)
     with pytest.raises(PlanError, match="episodes"):
         Plan.for_people(population=500, longest=longest, episodes=0)
+
+
+@pytest.mark.parametrize(("longest", "horizon", "batch"), [(300, 8, 1_024), (24, 8, 1_024), (5, 4, 2_048)])
+def test_what_histograms_tell_is_learned_on_short_fragments(longest: int, horizon: int, batch: int) -> None:
+    raking = Raking.of(maze_episodes(2).spec)
+    given: dict[str, Any] = {
+        "population": 500,
+        "longest": longest,
+        "raking": raking,
+        "surroundings": 2,
+        "provenance": "simulated",
+    }
+    plan = Plan.for_people(**given)
+    assert plan.pretraining is not None
+    assert (plan.horizon, plan.pretraining.batch, plan.steps) == (horizon, batch, 0)
+    longer = Plan.for_people(**given, horizon=16)
+    assert longer.pretraining is not None
+    assert longer.pretraining.batch == 512

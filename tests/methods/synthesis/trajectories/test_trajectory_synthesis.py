@@ -19,8 +19,9 @@ from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import Curiosity, Pretraining
-from tacit.methods.synthesis.trajectories import weighting
+from tacit.methods.synthesis.trajectories import synthesizer, weighting
 from tacit.methods.synthesis.trajectories.plan import Plan
+from tacit.methods.synthesis.trajectories.stitching import Stitched
 from tacit.privacy.noise import SecretNoise
 from tacit.privacy.plan import public_fields
 
@@ -168,9 +169,18 @@ def test_histograms_weight_whole_trajectories(tmp_path: Path, monkeypatch: pytes
     real = shares(data.columns, data.episodes)
     apart = [np.abs(shares(one.columns, one.episodes) - real).sum() for one in (plain, weighted)]
     assert apart[1] < 0.7 * apart[0]
+    drawn = list[int]()
+    stitch = synthesizer.stitch
+    monkeypatch.setattr(synthesizer, "stitch", lambda *given, **named: _counted(stitch(*given, **named), drawn))
     rows = release.value.sample_columns(20_000, seed=0)
+    assert 40_000 <= sum(drawn) < 1.2 * 40_000  # twice what is asked for, and not much more
     assert {len(column) for column in rows.values()} == {20_000}
     found = np.bincount(rows["observations"], minlength=4) / 20_000
     assert np.abs(found - real).sum() < 0.8 * apart[1]
     alone = dataclasses.replace(release.value, histograms=None).sample_columns(50, seed=0)
     assert len(alone["rewards"]) == 50
+
+
+def _counted(stitched: Stitched, drawn: list[int]) -> Stitched:
+    drawn.append(int(stitched.episodes[-1]))
+    return stitched
