@@ -140,13 +140,13 @@ def test_a_small_table_of_patients_is_made_judged_and_measured_once(
     monkeypatch.setattr(trajectory_transitions, "Vault", seeded)
     monkeypatch.setattr(populated, "TRIES", 1)  # a network that hardly learned misses each time
     here = Patients(population=150, staffs=4, public_patients=10)
-    scale, epsilon = synthesis_fits.QUICK, 10.0
-    made = trajectory_ways.table(here, way, epsilon, 0, scale)
-    again = trajectory_ways.table(here, way, epsilon, 0, scale)
+    scale = synthesis_fits.QUICK
+    made = trajectory_ways.table(here, way, 10.0, 0, scale)
+    again = trajectory_ways.table(here, way, 10.0, 0, scale)
     assert all(np.array_equal(made.columns[name], again.columns[name]) for name in made.columns)
     (value,) = here.judged("cql", [made.columns], 0, scale)
     assert -300 < value < 100
-    found = table13_trajscore.measured(here, way, epsilon, 0, scale)
+    found = table13_trajscore.measured(here, way, 10.0, 0, scale)
     assert {"marginal", "correlation", "told_apart"} <= found.keys()
     assert ("f1" in found) == (made.sequences is not None and way != "real")
     assert (made.sequences is None) == way.startswith("rak")

@@ -106,7 +106,7 @@ def test_the_shares_of_public_rows_are_exact() -> None:
 
 
 def test_worlds_are_seen_through_the_noise_of_the_promise_or_of_many() -> None:
-    """The means of what is seen of one world: its spread over visits is that of the noise, or many times larger."""
+    """Few people have more noise than any of the many: what is seen of one world varies more over visits."""
     data, worlds = maze_episodes(20), [goal_episodes(LAYOUTS["umaze"], 20, seed=5)]
     plan = raked(data, steps=0, start_steps=0)
     spreads = {}
@@ -120,7 +120,7 @@ def test_worlds_are_seen_through_the_noise_of_the_promise_or_of_many() -> None:
     assert 0 < spreads[None] < spreads[8.0]
 
 
-def test_the_noise_of_shares_is_that_of_the_released_histograms(tmp_path: Path) -> None:
+def test_the_noise_of_shares_is_that_of_the_released_histograms() -> None:
     plan = raked(maze_episodes(60), steps=0, start_steps=0)
     assert plan.raking is not None
     assert plan.unit is not None
