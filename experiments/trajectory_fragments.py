@@ -19,7 +19,7 @@ import torch
 
 from experiments.synthesis_cache import Columns, Notes, kept, metered, rows_of
 from experiments.synthesis_fits import CORE, DIFFUSION, Scale, promised
-from experiments.trajectory_domains import DELTA, MazePeople, People, unit
+from experiments.trajectory_domains import DELTA, MazePeople, Patients, People, unit
 from experiments.trajectory_transitions import QUICK_PEOPLE, QUICK_POOL, SOURCES, vault
 from tacit.data.spec import Box
 from tacit.methods.synthesis import Encoder, Raking, trajectories
@@ -111,6 +111,14 @@ def telling(here: People) -> tuple[Raking, int]:
     return dataclasses.replace(raking, joint=(map_of, *raking.joint)), 3
 
 
+def many(here: People) -> People:
+    """The task with more public worlds and more people in each: histograms of few show the paths of each of them."""
+    if isinstance(here, MazePeople):
+        return dataclasses.replace(here, mazes=256, public_episodes=200)
+    assert isinstance(here, Patients)
+    return dataclasses.replace(here, staffs=64, public_patients=400)
+
+
 def _few(raking: Raking, here: People) -> Raking:
     """Tables with which even rows of networks that hardly learned can be made to agree."""
     return dataclasses.replace(raking, cut=Cut(here.spec, 4), joint=raking.joint[:1], pool=QUICK_POOL)
@@ -126,7 +134,7 @@ def pretrained(plan: trajectories.Plan, here: People) -> tuple[Pretrained, Notes
     told, seed = plan.surroundings is not None, 0
 
     def make() -> tuple[Columns, Notes]:
-        public = here.worlds(seed) if told else here.public(seed)
+        public = many(here).worlds(seed) if told else here.public(seed)
         encoder = trajectories.public_encoder(here.spec, public)
         found, cost = metered(lambda: trajectories.pretrain(plan, encoder, public, seed=seed))
         parts = {"starts": found.starts, "fragments": found.fragments}

@@ -219,9 +219,11 @@ def visited(
 
 def noise_of(plan: Plan) -> float | None:
     """The standard deviation of the noise of shares in a calibrated plan's histograms; None before calibration."""
-    if plan.raking is None or plan.unit is None or (part := plan.parts()[-1]).noise_multiplier is None:
+    raking = plan.raking
+    if raking is None or plan.unit is None or (part := plan.parts()[-1]).noise_multiplier is None:
         return None
-    return part.noise_multiplier * part.clip / part.expected(plan.unit) / math.sqrt(part.steps)
+    even = np.concatenate([np.full(size, 1 / size) for size in raking.sizes])
+    return raking.shares(even, part, plan.unit, sums=part.steps)[1]
 
 
 def _fragments(

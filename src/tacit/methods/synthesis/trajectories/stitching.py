@@ -19,6 +19,9 @@ from tacit.methods.synthesis.trajectories.populated import Populated, drawn_agai
 
 Columns = dict[str, NDArray[Any]]
 
+ROWS = ("observations", "actions", "rewards", "next_observations")
+"""What a fragment is decoded to."""
+
 
 @dataclass(frozen=True, eq=False)
 class Stitched:
@@ -68,8 +71,7 @@ def stitch(
             ending=torch.zeros_like(time),
         )
         condition = _ended(model, condition, codec.longest - time, generator)
-        steps = _steps(model, first, condition, sampler, generator, populated)
-        rows, first = codec.decode(first, steps)
+        steps, rows, first = _fragments(model, first, condition, sampler, generator, populated)
         pieces.append(_piece(rows, codec.flags(condition.ending), owners, time))
         going = condition.ending == 0
         owners, first, previous = owners[going], first[going], steps[going, -1]
@@ -79,27 +81,33 @@ def stitch(
     return _joined(pieces, count)
 
 
-def _steps(
+def _fragments(
     model: FragmentModel,
     first: Tensor,
     condition: Condition,
     sampler: Sampler,
     generator: torch.Generator,
     populated: Populated | None,
-) -> Tensor:
-    """Encoded steps [B, H, S] of fragments that begin at raw observations, where people are as far as can be drawn."""
+) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+    """Fragments that begin at raw observations, where people are as far as can be drawn.
 
-    def draw(whose: Tensor) -> tuple[Tensor]:
-        return (model.sample_steps(condition.map(lambda tensor: tensor[whose]), sampler, generator),)
+    Returns:
+        Encoded steps [B, H, S], and the raw rows and what follows them, as of `FragmentEncoder.decode`.
+    """
 
-    def missed(whose: Tensor, steps: tuple[Tensor, ...]) -> Tensor:
+    def draw(whose: Tensor) -> tuple[Tensor, ...]:
+        steps = model.sample_steps(condition.map(lambda tensor: tensor[whose]), sampler, generator)
+        rows, after = model.codec.decode(first[whose], steps)
+        return steps, after, *(rows[name] for name in ROWS)
+
+    def missed(whose: Tensor, found: tuple[Tensor, ...]) -> Tensor:
         if populated is None:
             return torch.zeros_like(whose)
-        rows, _ = model.codec.decode(first[whose], steps[0])
         there = model.codec.flags(condition.ending[whose])[..., 0].bool()
-        return (populated.elsewhere(rows["next_observations"]) & there).sum(1)
+        return (populated.elsewhere(found[-1]) & there).sum(1)
 
-    return drawn_again(draw, missed, torch.arange(len(first), device=first.device))[0]
+    steps, after, *rows = drawn_again(draw, missed, torch.arange(len(first), device=first.device))
+    return steps, dict(zip(ROWS, rows, strict=True)), after
 
 
 def _ended(model: FragmentModel, condition: Condition, left: Tensor, generator: torch.Generator) -> Condition:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 BATCH = 2_000
 """Trajectories that are stitched at a time."""
+CANDIDATES, MOST_CANDIDATES = 6, 10_000
+"""Trajectories to be weighted for each one asked for, as long as there are no more than so many; at least 2."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +91,7 @@ class Synthesizer:
         if raking is None or self.histograms is None:
             return self._stitched(count, 0, sampler, generator, where)
         assert self.plan.unit is not None
-        found = self._stitched(2 * count, raking.pool, sampler, generator, where)
+        found = self._stitched(candidates(count), raking.pool, sampler, generator, where)
         part, several = self.plan.parts()[-1], self.plan.episodes_per_unit > 1
         weights = weights_of(raking, self.histograms, part, self.plan.unit, found, sums=self.sums, several=several)
         return picked(found, resampled(weights, count, np.random.default_rng(seed)))
@@ -131,6 +133,7 @@ class Synthesizer:
         starts, fragments = self.models()
         starts.to(device), fragments.to(device)
         populated, parts, length = self._populated(), list[Stitched](), self.plan.longest
+        made = grown = 0
 
         def draw(whose: Tensor) -> tuple[Tensor]:
             first = chains(starts, (len(whose), fragments.codec.state_size), sampler, generator, device)
@@ -139,14 +142,12 @@ class Synthesizer:
         def missed(whose: Tensor, first: tuple[Tensor, ...]) -> Tensor:
             return torch.zeros_like(whose) if populated is None else populated.elsewhere(first[0]).long()
 
-        while count > 0 or rows > 0:
-            size = min(BATCH, max(count, -(-rows // length)))
+        while made < count or grown < rows:
+            size = min(BATCH, max(count - made, -(-(rows - grown) // length)))
             first = drawn_again(draw, missed, torch.arange(size, device=device))[0]
             parts.append(stitch(fragments, first, sampler, generator, populated=populated))
-            count, rows = count - size, rows - int(parts[-1].episodes[-1])
-            length = max(
-                1, sum(int(part.episodes[-1]) for part in parts) // sum(len(part.episodes) - 1 for part in parts)
-            )
+            made, grown = made + size, grown + int(parts[-1].episodes[-1])
+            length = max(1, grown // made)
         return _together(parts)
 
     def _populated(self) -> Populated | None:
@@ -191,6 +192,11 @@ def as_trajectories(stitched: Stitched, encoder: Encoder) -> Trajectories:
     columns: dict[str, Any] = stitched.columns
     spec = dataclasses.replace(encoder.spec, propensities=False)
     return Trajectories.from_arrays(**columns, unit_ids=owner, episode_ids=owner, spec=spec, simulated=True)
+
+
+def candidates(count: int) -> int:
+    """How many trajectories are drawn where `count` of them are taken by their weights."""
+    return max(2 * count, min(CANDIDATES * count, MOST_CANDIDATES))
 
 
 def _together(parts: list[Stitched]) -> Stitched:
