@@ -1,39 +1,59 @@
-"""Weights of trajectories: the means that were asked for, unless that would leave only a few of them."""
+"""Which trajectories are taken: so many, none twice, with the means that were asked for if they can."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from tacit.methods.synthesis.histograms import effective
+from tacit.methods.synthesis.histograms import resampled
 from tacit.methods.synthesis.trajectories.stitching import Stitched
-from tacit.methods.synthesis.trajectories.weighting import FEWEST, picked, spread, tilted
+from tacit.methods.synthesis.trajectories.synthesizer import candidates
+from tacit.methods.synthesis.trajectories.weighting import inclusion, picked
 
 ONE = np.ones(2_000)
 OWN = np.random.default_rng(0).dirichlet(np.ones(6), size=2_000).astype(np.float32)
+GOAL = np.array([0.3, 0.2, 0.2, 0.1, 0.1, 0.1])
 
 
-def test_weighted_means_are_the_goal() -> None:
-    goal = np.array([0.3, 0.2, 0.2, 0.1, 0.1, 0.1])
-    weights = tilted(OWN, goal, 1e-4, ONE)
-    np.testing.assert_allclose(weights.sum(), 1.0)
-    np.testing.assert_allclose(weights @ OWN, goal, atol=2e-3)
-    assert np.array_equal(weights, spread(OWN, goal, 1e-4, ONE))
+def test_those_taken_have_the_goal_as_their_mean() -> None:
+    taken = inclusion(OWN, GOAL, 1e-4, ONE, 500)
+    np.testing.assert_allclose(taken.sum(), 500)
+    np.testing.assert_allclose(taken @ OWN / 500, GOAL, atol=2e-3)
+    chosen = resampled(taken, 500, np.random.default_rng(0))
+    np.testing.assert_allclose(OWN[chosen].mean(axis=0), GOAL, atol=0.02)
+
+
+def test_nothing_is_taken_differently_where_the_means_are_right_already() -> None:
+    taken = inclusion(OWN, OWN.mean(axis=0).astype(np.float64), 1e-4, ONE, 500)
+    np.testing.assert_allclose(taken, 0.25, atol=1e-3)
 
 
 def test_of_people_with_many_trajectories_long_ones_count_for_more() -> None:
-    goal, lengths = np.array([0.3, 0.2, 0.2, 0.1, 0.1, 0.1]), np.random.default_rng(1).integers(1, 30, 2_000) * 1.0
-    weights = tilted(OWN, goal, 1e-4, lengths)
-    rows = weights * lengths
-    np.testing.assert_allclose(rows @ OWN / rows.sum(), goal, atol=2e-3)
-    assert np.array_equal(tilted(OWN, goal, 1e-4, ONE), tilted(OWN, goal, 1e-4, 7 * ONE))
+    lengths = np.random.default_rng(1).integers(1, 30, 2_000) * 1.0
+    rows = inclusion(OWN, GOAL, 1e-4, lengths, 500) * lengths
+    np.testing.assert_allclose(rows @ OWN / rows.sum(), GOAL, atol=2e-3)
+    np.testing.assert_array_equal(inclusion(OWN, GOAL, 1e-4, ONE, 500), inclusion(OWN, GOAL, 1e-4, 7 * ONE, 500))
 
 
-def test_a_goal_that_few_trajectories_reach_is_approached_only() -> None:
+def test_a_goal_that_few_trajectories_reach_is_approached_and_none_is_taken_twice() -> None:
     goal = np.array([0.9, 0.02, 0.02, 0.02, 0.02, 0.02])
-    assert effective(tilted(OWN, goal, 1e-4, ONE)) < FEWEST * len(OWN)
-    weights = spread(OWN, goal, 1e-4, ONE)
-    assert effective(weights) >= FEWEST * len(OWN)
-    assert (weights @ OWN)[0] > 1.5 * OWN[:, 0].mean()
+    taken = inclusion(OWN, goal, 1e-4, ONE, 500)
+    np.testing.assert_allclose(taken.sum(), 500)
+    assert taken.max() <= 1.0
+    chosen = resampled(taken, 500, np.random.default_rng(0))
+    assert len(np.unique(chosen)) == 500
+    best = np.sort(OWN[:, 0])[-500:].mean()
+    assert 0.9 * best < OWN[chosen, 0].mean() <= best
+
+
+def test_a_loose_goal_changes_little() -> None:
+    near, far = (np.abs(inclusion(OWN, GOAL, deviation, ONE, 500) - 0.25).mean() for deviation in (10.0, 1e-2))
+    assert near < 0.01 * far
+
+
+@pytest.mark.parametrize(("count", "expected"), [(1, 6), (1_500, 9_000), (1_800, 10_000), (10_000, 20_000)])
+def test_several_candidates_are_drawn_for_each_that_is_taken(count: int, expected: int) -> None:
+    assert candidates(count) == expected
 
 
 def test_trajectories_are_picked_with_their_rows_and_seams() -> None:

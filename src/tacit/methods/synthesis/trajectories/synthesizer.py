@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 BATCH = 2_000
 """Trajectories that are stitched at a time."""
 CANDIDATES, MOST_CANDIDATES = 6, 10_000
-"""Trajectories to be weighted for each one asked for, as long as there are no more than so many; at least 2."""
+"""Trajectories for each one that is taken of them, as long as these are no more than so many in all; at least 2."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +71,8 @@ class Synthesizer:
     ) -> Stitched:
         """`count` trajectories as columns of raw units inside the public bounds.
 
-        They are independent, or, with released histograms, trajectories of a larger sample that are drawn by their
-        weights (`weighting.py`), so that some occur repeatedly.
+        They are independent, or, with released histograms, taken from a larger sample so that their rows agree with
+        these (`weighting.py`).
 
         Args:
             count: how many trajectories; at least 1.
@@ -93,7 +93,9 @@ class Synthesizer:
         assert self.plan.unit is not None
         found = self._stitched(candidates(count), raking.pool, sampler, generator, where)
         part, several = self.plan.parts()[-1], self.plan.episodes_per_unit > 1
-        weights = weights_of(raking, self.histograms, part, self.plan.unit, found, sums=self.sums, several=several)
+        weights = weights_of(
+            raking, self.histograms, part, self.plan.unit, found, count=count, sums=self.sums, several=several
+        )
         return picked(found, resampled(weights, count, np.random.default_rng(seed)))
 
     def sample_columns(
@@ -195,7 +197,7 @@ def as_trajectories(stitched: Stitched, encoder: Encoder) -> Trajectories:
 
 
 def candidates(count: int) -> int:
-    """How many trajectories are drawn where `count` of them are taken by their weights."""
+    """Of how many trajectories `count` are taken."""
     return max(2 * count, min(CANDIDATES * count, MOST_CANDIDATES))
 
 

@@ -1,9 +1,9 @@
-"""Weights of whole trajectories under which their rows agree with released histograms.
+"""Which of many candidate trajectories are taken so that their rows agree with released histograms.
 
-A trajectory lies in many cells at once, so that proportional fitting of rows does not apply. Its weights are those of
-the maximum-entropy law with the right means (Csiszar 1975, doi:10.1214/aop/1176996454): exponential in its own mean
-histograms, with a penalty that leaves them as far from the noisy ones as the noise is, and further where only a few
-trajectories would be left.
+A trajectory lies in many cells at once, so that proportional fitting of rows does not apply. Each candidate is taken
+with a probability of its own, and none twice: copies would be no new people. The probabilities are those of the
+maximum-entropy design with the right means (Chen, Dempster and Liu 1994, doi:10.1093/biomet/81.3.457): logistic in a
+trajectory's own mean histograms, with a penalty that leaves the means as far from the noisy ones as the noise is.
 
 The noisy histograms are means over people of the means of their rows. Who owns one trajectory shows its own mean; who
 owns many shows the mean of all their rows, in which long ones count for more, by their lengths.
@@ -13,34 +13,41 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.special import logsumexp, softmax
+from scipy.optimize import brentq, minimize
+from scipy.special import expit, logit
 
-from tacit.methods.synthesis.histograms import Floats, codes_of, effective, shrunk, simplex
+from tacit.methods.synthesis.histograms import Floats, codes_of, shrunk, simplex
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.trajectories.stitching import Stitched
 from tacit.privacy.parts import PoissonSum
 from tacit.units import Unit
 
-STEPS = 100
+STEPS = 300
 """Of L-BFGS at most."""
 LEAST_DEVIATION = 1e-4
 """Histograms need not agree better than this."""
-FEWEST = 0.1
-"""Share of the candidates that must be left, as effective trajectories: else a few of them are copied over and over."""
 
 
 def weights_of(
-    raking: Raking, released: Floats, part: PoissonSum, unit: Unit, stitched: Stitched, *, sums: int, several: bool
+    raking: Raking,
+    released: Floats,
+    part: PoissonSum,
+    unit: Unit,
+    stitched: Stitched,
+    *,
+    count: int,
+    sums: int,
+    several: bool,
 ) -> Floats:
-    """Weights [E], adding up to 1, of trajectories.
+    """Probabilities [E], adding up to `count`, with which each trajectory is one of so many that are taken.
 
     Args:
         raking: the tables.
         released: [sum of `raking.sizes`], as of `Raking.weights`: means over units of the mean one-hot vectors of each
             unit's rows.
         part: the touch that they were released by; unit: whom it protects.
-        stitched: E candidate trajectories.
+        stitched: E candidate trajectories, more than `count`.
+        count: how many are to be taken.
         sums: of how many noisy sums `released` is the mean.
         several: whether a unit owns several trajectories; else each stands for a unit.
     """
@@ -52,37 +59,43 @@ def weights_of(
         flat = np.bincount(owners * size + code, 1 / lengths[owners], len(lengths) * size)
         own.append(flat.reshape(len(lengths), size).astype(np.float32))
         goals.append(simplex(shrunk(table, np.average(own[-1], axis=0, weights=sizes), deviation), 1.0))
-    return spread(np.concatenate(own, axis=1), np.concatenate(goals), max(deviation, LEAST_DEVIATION), sizes)
+    deviation = max(deviation, LEAST_DEVIATION)
+    return inclusion(np.concatenate(own, axis=1), np.concatenate(goals), deviation, sizes, count)
 
 
-def spread(own: NDArray[np.float32], goal: Floats, deviation: float, sizes: Floats) -> Floats:
-    """`tilted`, with the deviation raised by steps until enough effective trajectories are left."""
-    weights = tilted(own, goal, deviation, sizes)
-    while effective(weights) < FEWEST * len(own):
-        deviation *= 2**0.5
-        weights = tilted(own, goal, deviation, sizes)
-    return weights
+def inclusion(own: NDArray[np.float32], goal: Floats, deviation: float, sizes: Floats, count: int) -> Floats:
+    """Probabilities [E], adding up to `count`, under which the mean of `own` [E, B] over those taken is `goal` nearly.
 
-
-def tilted(own: NDArray[np.float32], goal: Floats, deviation: float, sizes: Floats) -> Floats:
-    """Weights [E] proportional to exp(own @ slopes), under which the mean of `own` [E, B] is `goal` [B] nearly.
+    The logit of each is linear in how far its own histograms are from the goal.
 
     Args:
         own: histograms of each trajectory.
-        goal: what their mean is to be.
+        goal: [B] what their mean is to be.
         deviation: how far from it the mean may be, in each bin.
-        sizes: [E] of each trajectory, by which, times its weight, it counts in the mean.
+        sizes: [E] of each trajectory, by which it counts in the mean.
+        count: how many are taken; fewer than E.
     """
-    logs = np.log(sizes / sizes.sum())
+    sizes = sizes / sizes.mean()
 
-    def dual(slopes: Floats) -> tuple[float, Floats]:
-        scores = (own @ slopes.astype(np.float32)).astype(np.float64) + logs
-        mean = softmax(scores).astype(np.float32) @ own
-        value = logsumexp(scores) - slopes @ goal + (deviation * slopes) @ (deviation * slopes) / 2
-        return float(value), np.asarray(mean - goal + deviation**2 * slopes, np.float64)
+    def scores(slopes: Floats) -> Floats:
+        along = (own @ slopes.astype(np.float32)).astype(np.float64)
+        return np.asarray(sizes * (along - goal @ slopes))
 
-    found = minimize(dual, np.zeros(own.shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
-    return np.asarray(softmax((own @ found.x.astype(np.float32)).astype(np.float64)))
+    def dual(point: Floats) -> tuple[float, Floats]:
+        slopes, level = point[:-1], point[-1]
+        logits = scores(slopes) + level
+        taken = expit(logits)
+        counted = taken * sizes
+        value = np.logaddexp(0.0, logits).sum() / count - level + (deviation * slopes) @ (deviation * slopes) / 2
+        apart = (counted.astype(np.float32) @ own - counted.sum() * goal) / count
+        return float(value), np.append(apart + deviation**2 * slopes, taken.sum() / count - 1)
+
+    begin = np.append(np.zeros(own.shape[1]), logit(count / len(own)))
+    found = minimize(dual, begin, jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
+    final = scores(found.x[:-1])
+    most = float(np.abs(final).max()) + 50.0
+    level = brentq(lambda one: float(expit(final + one).sum()) - count, -most, most)
+    return np.asarray(expit(final + level))
 
 
 def picked(stitched: Stitched, chosen: NDArray[np.int64]) -> Stitched:
