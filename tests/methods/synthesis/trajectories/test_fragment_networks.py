@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 import numpy as np
@@ -47,6 +48,23 @@ def test_per_unit_gradients_are_fast_and_add_up(kind: str, where: str) -> None:
     objective.loss(model, rows).sum().backward()  # type: ignore[no-untyped-call]
     expected = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
     torch.testing.assert_close(found, expected, rtol=2e-3, atol=2e-4)
+
+
+def test_endings_are_learned_beside_where_fragments_begin_and_rows_just_there() -> None:
+    data, plan = DATA["maze"], dataclasses.replace(PLANS["transformer"], ending_noise=0.5)
+    model, objective, rows = batch_of(plan, data)
+    assert rows["moved"].std().item() == pytest.approx(0.5, rel=0.3)
+    there = rows | {"moved": torch.zeros_like(rows["moved"])}
+    plain = {name: tensor for name, tensor in rows.items() if name != "moved"}
+    torch.testing.assert_close(objective.loss(model, there), objective.loss(model, plain))
+    grads = []
+    for given in (rows, plain):
+        model.zero_grad()
+        objective.loss(model, given).sum().backward()  # type: ignore[no-untyped-call]
+        grads.append({name: p.grad for name, p in model.network.named_parameters() if p.grad is not None})
+    differ = {name for name, grad in grads[0].items() if not torch.allclose(grad, grads[1][name])}
+    assert differ
+    assert all(name.startswith("endings.") for name in differ)
 
 
 @pytest.mark.parametrize("kind", ["transformer", "unet", "components"])

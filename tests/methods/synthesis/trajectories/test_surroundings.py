@@ -124,9 +124,10 @@ def test_the_noise_of_shares_is_that_of_the_released_histograms() -> None:
     plan = raked(maze_episodes(60), steps=0, start_steps=0)
     assert plan.raking is not None
     assert plan.unit is not None
-    even = np.concatenate([np.full(size, 1 / size) for size in plan.raking.sizes])
-    _, deviation = plan.raking.shares(even, plan.parts()[-1], plan.unit, sums=plan.raking.steps)
-    assert noise_of(plan) == pytest.approx(deviation)
+    part, unit = plan.parts()[-1], plan.unit
+    assert part.noise_multiplier is not None
+    sizes, people = part.noise_multiplier * part.clip, part.expected(unit)
+    assert noise_of(plan) == pytest.approx(sizes / people / plan.raking.steps**0.5)
 
 
 def raked(data: Any, **fields: Any) -> Plan:

@@ -37,6 +37,7 @@ def test_its_parts_are_two_noisy_sums_that_one_epsilon_pays() -> None:
         ({"longest": 0}, "whole number"),
         ({"network": "mlp"}, "transformer"),
         ({"ending_weight": 0.0}, "number > 0"),
+        ({"ending_noise": -0.1}, "number >= 0"),
         ({"pretraining": Pretraining(provenance="x", curiosity=Curiosity(mode="append_pool"))}, "replace"),
     ],
 )

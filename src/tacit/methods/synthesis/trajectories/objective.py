@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -29,15 +30,19 @@ class FragmentLoss:
     P_mean: float
     P_std: float
     ending_weight: float
+    ending_noise: float
 
     @classmethod
     def of(cls, plan: Plan, codec: FragmentEncoder) -> FragmentLoss:
         """The plan's; where rows are drawn one by one there is no noise."""
         draws = 0 if plan.network == "autoregressive" else plan.noise_draws
-        return cls(codec, draws, plan.P_mean, plan.P_std, plan.ending_weight)
+        return cls(codec, draws, plan.P_mean, plan.P_std, plan.ending_weight, plan.ending_noise)
 
     def draw(self, generator: torch.Generator, units: int, rows_per_unit: int) -> dict[str, Tensor]:
-        """Independent between units: `sigma` [U, L, K], `noise` [U, L, K, H, S], `spread` [U, L, H + 2, ...]."""
+        """Independent between units: `sigma` [U, L, K], `noise` [U, L, K, H, S], `spread` [U, L, H + 2, ...].
+
+        With `ending_noise` the size of an observation's is `moved` [U, L, d].
+        """
         horizon, size = self.codec.horizon, self.codec.step_size
         sigma = draw(
             generator,
@@ -49,11 +54,14 @@ class FragmentLoss:
             P_std=self.P_std,
         )["sigma"]
         spread = (units, rows_per_unit, horizon + 2, self.codec.encoder.bounded_size)
-        return {
+        drawn = {
             "sigma": sigma,
             "noise": _normal((*sigma.shape, horizon, size), generator),
             "spread": _normal(spread, generator),
         }
+        if self.ending_noise > 0:
+            drawn["moved"] = self.ending_noise * _normal((units, rows_per_unit, self.codec.state_size), generator)
+        return drawn
 
     def shares(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Of each row [U, L, H], and of each fragment [U, L], its share in the mean over those of a unit that count.
@@ -73,6 +81,8 @@ class FragmentLoss:
         flat = condition.map(lambda tensor: tensor.flatten(0, 1))
         sigma, noise = rows["sigma"].flatten(0, 1), rows["noise"].flatten(0, 1)
         steps = model.step_losses(flat, clean.flatten(0, 1), sigma, noise)
+        if "moved" in rows:
+            flat = dataclasses.replace(flat, first=flat.first + rows["moved"].flatten(0, 1))
         ends = cross_entropy(model.network.endings(flat), flat.ending, reduction="none")
         rows_loss = (steps.view_as(share["row_share"]) * share["row_share"]).sum((1, 2))
         return rows_loss + self.ending_weight * (ends.view(units, -1) * share["fragment_share"]).sum(1)
