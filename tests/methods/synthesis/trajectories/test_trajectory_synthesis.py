@@ -19,7 +19,7 @@ from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import Curiosity, Pretraining
-from tacit.methods.synthesis.trajectories import synthesizer, weighting
+from tacit.methods.synthesis.trajectories import synthesizer
 from tacit.methods.synthesis.trajectories.plan import Plan
 from tacit.methods.synthesis.trajectories.stitching import Stitched
 from tacit.privacy.noise import SecretNoise
@@ -149,8 +149,7 @@ def test_somebody_with_nearly_all_rows_moves_a_step_no_further(tmp_path: Path) -
 
 
 def test_histograms_weight_whole_trajectories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The models hardly learned; what they draw is weighted to agree with the histograms, however few are left."""
-    monkeypatch.setattr(weighting, "FEWEST", 0.005)
+    """The models hardly learned; of what they draw, that is taken which agrees with the histograms."""
     data = waiting_rooms(300)
     raking = Raking.of(WAITING, pool=4_000, clip=1.0)
     plan = calibrated(small(horizon=4, longest=4, rate=1.0, raking=raking), 15.0)
