@@ -8,7 +8,7 @@ import pytest
 from tacit.methods.synthesis.histograms import resampled
 from tacit.methods.synthesis.trajectories.stitching import Stitched
 from tacit.methods.synthesis.trajectories.synthesizer import candidates
-from tacit.methods.synthesis.trajectories.weighting import inclusion, picked
+from tacit.methods.synthesis.trajectories.weighting import counted, inclusion, picked
 
 ONE = np.ones(2_000)
 OWN = np.random.default_rng(0).dirichlet(np.ones(6), size=2_000).astype(np.float32)
@@ -33,6 +33,17 @@ def test_of_people_with_many_trajectories_long_ones_count_for_more() -> None:
     rows = inclusion(OWN, GOAL, 1e-4, lengths, 500) * lengths
     np.testing.assert_allclose(rows @ OWN / rows.sum(), GOAL, atol=2e-3)
     np.testing.assert_array_equal(inclusion(OWN, GOAL, 1e-4, ONE, 500), inclusion(OWN, GOAL, 1e-4, 7 * ONE, 500))
+
+
+def test_a_trajectory_counts_by_its_share_of_its_owners_rows() -> None:
+    assert counted(np.array([1, 3]), 1).tolist() == [1.0, 1.0]
+    np.testing.assert_allclose(counted(np.array([1, 3]), 3), [1 / 5, 3 / 7])
+    people = np.random.default_rng(2).integers(1, 30, size=(100_000, 3))
+    shares = people[:, 0] / people.sum(axis=1)
+    found = counted(people[:, 0], 3)
+    for length in (2, 15, 29):
+        there = people[:, 0] == length
+        assert found[there].mean() == pytest.approx(shares[there].mean(), rel=0.2)
 
 
 def test_a_goal_that_few_trajectories_reach_is_approached_and_none_is_taken_twice() -> None:

@@ -92,9 +92,9 @@ class Synthesizer:
             return self._stitched(count, 0, sampler, generator, where)
         assert self.plan.unit is not None
         found = self._stitched(candidates(count), raking.pool, sampler, generator, where)
-        part, several = self.plan.parts()[-1], self.plan.episodes_per_unit > 1
+        part, episodes = self.plan.parts()[-1], self.plan.episodes_per_unit
         weights = weights_of(
-            raking, self.histograms, part, self.plan.unit, found, count=count, sums=self.sums, several=several
+            raking, self.histograms, part, self.plan.unit, found, count=count, sums=self.sums, episodes=episodes
         )
         return picked(found, resampled(weights, count, np.random.default_rng(seed)))
 

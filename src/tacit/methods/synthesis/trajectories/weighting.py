@@ -6,7 +6,7 @@ maximum-entropy design with the right means (Chen, Dempster and Liu 1994, doi:10
 trajectory's own mean histograms, with a penalty that leaves the means as far from the noisy ones as the noise is.
 
 The noisy histograms are means over people of the means of their rows. Who owns one trajectory shows its own mean; who
-owns many shows the mean of all their rows, in which long ones count for more, by their lengths.
+owns several shows the mean of all their rows, in which one of them counts as much as its share of these.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def weights_of(
     *,
     count: int,
     sums: int,
-    several: bool,
+    episodes: int,
 ) -> Floats:
     """Probabilities [E], adding up to `count`, with which each trajectory is one of so many that are taken.
 
@@ -49,18 +49,28 @@ def weights_of(
         stitched: E candidate trajectories, more than `count`.
         count: how many are to be taken.
         sums: of how many noisy sums `released` is the mean.
-        several: whether a unit owns several trajectories; else each stands for a unit.
+        episodes: public usual number of trajectories that a unit owns.
     """
     lengths = np.diff(stitched.episodes)
     owners = np.repeat(np.arange(len(lengths)), lengths)
     tables, deviation = raking.shares(released, part, unit, sums=sums)
-    own, goals, sizes = [], [], lengths.astype(np.float64) if several else np.ones(len(lengths))
+    own, goals, sizes = [], [], counted(lengths, episodes)
     for code, size, table in zip(codes_of(raking.tables, stitched.columns), raking.sizes, tables, strict=True):
         flat = np.bincount(owners * size + code, 1 / lengths[owners], len(lengths) * size)
         own.append(flat.reshape(len(lengths), size).astype(np.float32))
         goals.append(simplex(shrunk(table, np.average(own[-1], axis=0, weights=sizes), deviation), 1.0))
     deviation = max(deviation, LEAST_DEVIATION)
     return inclusion(np.concatenate(own, axis=1), np.concatenate(goals), deviation, sizes, count)
+
+
+def counted(lengths: NDArray[np.int64], episodes: int) -> Floats:
+    """[E] how much each trajectory counts in its owner's mean: its share of the rows, beside others of mean length.
+
+    Args:
+        lengths: [E] its rows.
+        episodes: so many trajectories has an owner.
+    """
+    return np.asarray(lengths / (lengths + (episodes - 1) * lengths.mean()), np.float64)
 
 
 def inclusion(own: NDArray[np.float32], goal: Floats, deviation: float, sizes: Floats, count: int) -> Floats:
