@@ -7,4 +7,5 @@ import sys
 from experiments.witnesses.trajectories import of_table
 
 if __name__ == "__main__":
-    print(of_table(sys.argv[1]))
+    for key in sys.argv[1:]:
+        print(of_table(key))

@@ -1,4 +1,4 @@
-"""A small seeded run of one cell of `experiments.table13_trajscore`; prints one hash (see `witnesses.trajectories`)."""
+"""Small seeded runs of cells of `experiments.table13_trajscore`; a hash for each (see `witnesses.trajectories`)."""
 
 from __future__ import annotations
 
@@ -7,4 +7,5 @@ import sys
 from experiments.witnesses.trajectories import of_table
 
 if __name__ == "__main__":
-    print(of_table(sys.argv[1]))
+    for key in sys.argv[1:]:
+        print(of_table(key))

@@ -1,4 +1,4 @@
-"""A seeded run of one cell of `experiments.table2_trajectories`; prints one hash (see `witnesses.trajectories`)."""
+"""Seeded runs of cells of `experiments.table2_trajectories`; a hash for each (see `witnesses.trajectories`)."""
 
 from __future__ import annotations
 
@@ -7,4 +7,5 @@ import sys
 from experiments.witnesses.trajectories import of_agent
 
 if __name__ == "__main__":
-    print(of_agent(sys.argv[1]))
+    for key in sys.argv[1:]:
+        print(of_agent(key))
