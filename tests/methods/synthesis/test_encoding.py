@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from typing import Any
 
@@ -243,6 +244,41 @@ def test_constants_that_do_not_fit_are_an_error(center: tuple[float, ...], scale
         Encoder(CONTINUOUS, center, scale)
 
 
+def test_what_takes_few_values_is_decoded_to_them() -> None:
+    plain = Encoder.from_bounds(
+        PublicSpec(
+            observation=Box((0.0, 0.0), (9.0, 9.0)),
+            action=Box((-1.0,), (1.0,)),
+            reward=Box((-1.0,), (1.0,)),
+            difference=(1.0, 1.0),
+            source="declared",
+        )
+    )
+    encoder = dataclasses.replace(plain, atoms=((0.0, 1.0, 5.0), (), (-0.5, 0.25)))
+    rows = {
+        "observations": torch.tensor([[0.4, 3.3], [0.6, 3.3], [2.9, 3.3], [9.0, 0.0]]),
+        "actions": torch.zeros(4, 1),
+        "rewards": torch.tensor([-1.0, -0.2, -0.1, 0.9]),
+        "next_observations": torch.tensor([[0.4, 3.4], [2.0, 3.4], [4.0, 3.4], [3.1, 0.0]]),
+        "terminations": torch.zeros(4, dtype=torch.bool),
+    }
+    found = encoder.decode(encoder.encode(rows, torch.zeros(4, encoder.bounded_size)))
+    assert found["observations"][:, 0].tolist() == [0.0, 1.0, 1.0, 5.0]
+    assert found["rewards"].tolist() == [-0.5, -0.5, 0.25, 0.25]
+    assert found["next_observations"][:, 0].tolist() == [0.0, 1.0, 1.0, 0.0]  # the step of each from where it is now
+    torch.testing.assert_close(found["observations"][:, 1], rows["observations"][:, 1])
+    assert torch.equal(encoder.encode(rows, torch.zeros(4, 4)), plain.encode(rows, torch.zeros(4, 4)))
+    assert Encoder.from_json(json.loads(json.dumps(encoder.to_json()))) == encoder
+
+
+@pytest.mark.parametrize(
+    "atoms", [((0.0, 1.0),), ((), (), (), ()), ((1.0, 0.0), (), ()), ((), (), (0.0, float("nan")))]
+)
+def test_atoms_that_do_not_fit_are_an_error(atoms: tuple[tuple[float, ...], ...]) -> None:
+    with pytest.raises(DataError, match="do not fit"):
+        dataclasses.replace(Encoder.from_bounds(CONTINUOUS), atoms=atoms)
+
+
 @pytest.mark.parametrize("knots", [(0.0, 1.0), tuple([0.0] * 21), tuple(1.0 + 1e-12 * i for i in range(21))])
 def test_knots_that_do_not_rise_are_an_error(knots: tuple[float, ...]) -> None:
     with pytest.raises(DataError, match="do not fit"):
@@ -253,5 +289,5 @@ def test_knots_that_do_not_rise_are_an_error(knots: tuple[float, ...]) -> None:
 def test_json_round_trip(spec: PublicSpec) -> None:
     encoder = Encoder.from_bounds(spec)
     assert Encoder.from_json(encoder.to_json()) == encoder
-    before = {name: value for name, value in encoder.to_json().items() if name != "reward_knots"}
+    before = {name: value for name, value in encoder.to_json().items() if name not in ("reward_knots", "atoms")}
     assert Encoder.from_json(before) == encoder  # as versions wrote it that bent no rewards

@@ -10,7 +10,9 @@ One row becomes `[observation, action, reward, next, terminal]`:
 - Discrete fields are one-hot, written as -1 and +1;
 - values on a bound (a clipped action) are an atom that no smooth density fits: they are spread outwards by a
   half-normal of 0.3 standard units, and clipped back when decoded;
-- terminations stay 0/1 and are cut at 0.5; the field is absent when the data has none.
+- terminations stay 0/1 and are cut at 0.5; the field is absent when the data has none;
+- a number that takes few values, such as a flag, a count or a reward by the tenth, is decoded to the nearest of them
+  (`atoms`): else no histogram of it would agree with that of real rows.
 """
 
 from __future__ import annotations
@@ -57,21 +59,26 @@ class Encoder:
         spec: the public bounds.
         center, scale: constants of the `size` encoded columns: `encoded = (raw - center) / scale`.
         reward_knots: the rewards whose encoded values are `SCORES`, rising; () encodes rewards as the other columns.
+        atoms: of each coordinate of a Box observation, and of the reward, the values that it takes, rising; () of one
+            that takes many. () altogether of columns of which nothing is known.
 
     Raises:
-        DataError: the constants do not fit the spec, a scale is not positive and finite, or the knots do not rise.
+        DataError: the constants do not fit the spec, a scale is not positive and finite, or the knots or atoms do not
+            rise.
     """
 
     spec: PublicSpec
     center: tuple[float, ...]
     scale: tuple[float, ...]
     reward_knots: tuple[float, ...] = ()
+    atoms: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self) -> None:
         fits = len(self.center) == len(self.scale) == self.size
-        knots = self.reward_knots
+        knots, numbers = self.reward_knots, tuple(value for atoms in self.atoms for value in atoms)
         fits &= not knots or (len(knots) == len(SCORES) and _rising(knots))
-        if not fits or not all(map(math.isfinite, self.center + self.scale + knots)) or min(self.scale) <= 0:
+        fits &= not self.atoms or (len(self.atoms) == self._numbers and all(map(_rising, self.atoms)))
+        if not fits or not all(map(math.isfinite, self.center + self.scale + knots + numbers)) or min(self.scale) <= 0:
             raise DataError(
                 "the constants do not fit the public spec",
                 where="Encoder",
@@ -133,6 +140,11 @@ class Encoder:
         """Width D of an encoded row."""
         spec = self.spec
         return 2 * spec.observation.size + spec.action.size + 1 + int(spec.terminals)
+
+    @property
+    def _numbers(self) -> int:
+        """How many numbers have atoms: the coordinates of a Box observation, and the reward."""
+        return (self.spec.observation.size if isinstance(self.spec.observation, Box) else 0) + 1
 
     @property
     def bounded_size(self) -> int:
@@ -216,21 +228,38 @@ class Encoder:
         spec = self.spec
         raw = encoded * encoded.new_tensor(self.scale) + encoded.new_tensor(self.center)
         parts = torch.split(raw, self._sizes, dim=-1)
-        observations = _values(parts[0], spec.observation)
+        observations = self._settled(_values(parts[0], spec.observation), self.atoms[:-1])
         following = parts[3] + observations if isinstance(spec.observation, Box) else parts[3]
         return {
             "observations": observations,
             "actions": _values(parts[1], spec.action),
-            "rewards": _values(self._straightened(parts[2]), spec.reward)[..., 0],
-            "next_observations": _values(following, spec.observation),
+            "rewards": self._settled(_values(self._straightened(parts[2]), spec.reward), self.atoms[-1:])[..., 0],
+            "next_observations": self._settled(_values(following, spec.observation), self.atoms[:-1]),
             "terminations": parts[4][..., 0] > 0.5
             if spec.terminals
             else torch.zeros(encoded.shape[:-1], dtype=torch.bool, device=encoded.device),
         }
 
+    def _settled(self, values: Tensor, atoms: tuple[tuple[float, ...], ...]) -> Tensor:
+        """Numbers [..., d], each moved to the nearest of its coordinate's atoms if it has any."""
+        if not any(atoms):
+            return values
+        found = values.clone()
+        for index, own in enumerate(atoms):
+            if own:
+                known = values.new_tensor(own)
+                middles = (known[1:] + known[:-1]) / 2
+                found[..., index] = known[torch.searchsorted(middles, values[..., index].contiguous())]
+        return found
+
     def to_json(self) -> dict[str, Any]:
         """A JSON object from which `from_json` builds an equal encoder."""
-        constants = {"center": self.center, "scale": self.scale, "reward_knots": self.reward_knots}
+        constants = {
+            "center": self.center,
+            "scale": self.scale,
+            "reward_knots": self.reward_knots,
+            "atoms": self.atoms,
+        }
         return {"spec": self.spec.to_json(), **{name: list(values) for name, values in constants.items()}}
 
     @classmethod
@@ -240,8 +269,9 @@ class Encoder:
         Raises:
             DataError: the constants do not fit the spec.
         """
-        knots = tuple(value.get("reward_knots", ()))  # absent in what older versions wrote
-        return cls(PublicSpec.from_json(value["spec"]), tuple(value["center"]), tuple(value["scale"]), knots)
+        knots, atoms = (tuple(value.get(name, ())) for name in ("reward_knots", "atoms"))  # absent in older files
+        constants = tuple(value["center"]), tuple(value["scale"]), knots, tuple(map(tuple, atoms))
+        return cls(PublicSpec.from_json(value["spec"]), *constants)
 
 
 _Constants = tuple[list[float], list[float]]

@@ -75,6 +75,23 @@ def test_seen_undoes_observed() -> None:
         torch.testing.assert_close(codec.seen(codec.observed(raw)), raw, atol=1e-5, rtol=1e-5)
 
 
+def test_numbers_of_few_public_values_keep_to_them() -> None:
+    data = clinic_courses(400)
+    encoder = public_encoder(data.spec, data)
+    seen = np.asarray(data.columns["observations"])
+    assert encoder.atoms[:4] == ((), (), (), ())
+    assert encoder.atoms[4] == (0.0, 1.0)  # addicted or not
+    assert encoder.atoms[5] == tuple(np.unique(seen[:, 5]).tolist())  # the number of the visit
+    assert encoder.atoms[6] == tuple(np.unique(data.columns["rewards"]).tolist())
+    steps = torch.randn(20, 8, FragmentEncoder(encoder, 8, 30).step_size, generator=torch.Generator().manual_seed(0))
+    rows, _ = FragmentEncoder(encoder, 8, 30).decode(torch.tensor(seen[:20]), steps)
+    assert set(rows["rewards"].ravel().tolist()) <= set(encoder.atoms[6])
+    assert set(rows["next_observations"][..., 4].ravel().tolist()) <= {0.0, 1.0}
+    assert public_encoder(data.spec, clinic_courses(3)).atoms == ((),) * 7  # of so few rows nothing is known
+    maze = maze_episodes(60)
+    assert not any(public_encoder(maze.spec, maze).atoms)
+
+
 def test_public_steps_have_a_usual_size_even_where_they_are_constant() -> None:
     for data in (maze_episodes(20), clinic_courses(), waiting_rooms()):
         codec = FragmentEncoder(public_encoder(data.spec, data), 4, 30)

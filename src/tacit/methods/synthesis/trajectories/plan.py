@@ -77,8 +77,8 @@ class Plan(plans.Promising):
         noise_draws: noise multiplicity K: (sigma, eps) pairs a fragment, averaged before the clip.
         start_rows: among how many of a unit's first rows its episodes' first ones are looked for; 1 is the first
             episode's alone.
-        episodes_per_unit: public usual number of episodes that one unit owns: with more than one, weighted
-            trajectories are taken for parts of people's records rather than for all of one's.
+        episodes_per_unit: public usual number of episodes that one unit owns: with more than one, a weighted trajectory
+            counts by its share of its owner's rows, not as a whole record.
         longest: public number of steps after which a sampled trajectory is cut off.
         network: `transformer` or `unet` (PrivORL-j-U), which denoise fragments, or `autoregressive` (the baseline
             DP-Transformer), which draws a fragment row by row.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tacit.data.spec import Box, PublicSpec
@@ -43,6 +44,9 @@ LEVELS = (3e-5, 3e-3)
 
 START_STEPS = 3_000
 """Of the model of first observations at most: it learns sooner than that of fragments."""
+
+FEW, REPEATS = 64, 100
+"""A number with no more public values than this, each as often as that on average, takes these alone."""
 
 LEAST_STEP = 1e-6
 """Smallest typical step, as a share of the range: of columns that never change."""
@@ -88,7 +92,7 @@ def public_encoder(spec: PublicSpec, public: Trajectories | Sequence[Trajectorie
 
     These are root mean squares, in the place of those that the spec may declare: a physical limit of a step is often
     far above what is usual, and whatever is small beside its scale is lost in the model's error. A column that changes
-    by a constant, such as the number of a visit, has a scale too.
+    by a constant, such as the number of a visit, has a scale too. A number that takes few public values keeps to them.
 
     Args:
         spec: the public bounds of the private data.
@@ -101,7 +105,18 @@ def public_encoder(spec: PublicSpec, public: Trajectories | Sequence[Trajectorie
         least = LEAST_STEP * np.subtract(spec.observation.high, spec.observation.low)
         steps = np.maximum(np.sqrt(np.square(change).mean(axis=0)), least)
         declared = dataclasses.replace(spec, difference=tuple(steps.tolist()))
-    return dataclasses.replace(Encoder.from_public(declared, columns), spec=spec)
+    numbers = np.asarray(columns["observations"]).T if isinstance(spec.observation, Box) else ()
+    atoms = tuple(_few(column) for column in (*numbers, np.asarray(columns["rewards"])))
+    return dataclasses.replace(Encoder.from_public(declared, columns), spec=spec, atoms=atoms)
+
+
+def _few(column: NDArray[np.generic]) -> tuple[float, ...]:
+    """The values of a public column, rising; () where these are not few, or seldom come again."""
+    least = REPEATS * FEW
+    if len(np.unique(column[:: max(1, len(column) // least)])) > FEW:
+        return ()
+    found = np.unique(column.astype(np.float32))
+    return tuple(found.tolist()) if len(found) <= min(FEW, len(column) // REPEATS) else ()
 
 
 def pretrain(
