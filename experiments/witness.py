@@ -5,7 +5,8 @@ experiment never uses. This command runs the experiment's witness (`experiments/
 through everything that the experiment runs through) in the tree that made the cells and in the present one. If both
 print the same hash, bit for bit, the result file notes that the two fingerprints are equivalent, with the hash and both
 commits; if not, the cells stay stale and the experiment has to be run again. Where cells differ in their code, the
-witness is given one key of every code, and prints a hash for each.
+witness is given one key of every code, and prints a hash for each. Where the commit that made a cell is gone, the tree
+is one of the last that the result file was committed with, if its code is that of the cell.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from experiments.store import ROOT, Store
+
+LAST = 5
+"""Commits of the result file that are tried."""
 
 
 def main(name: str) -> int:
@@ -36,6 +40,10 @@ def main(name: str) -> int:
     for commit in sorted({cell["commit"] for cell in results.cells.values() if cell["fingerprint"] in stale}):
         of_commit = {cell["fingerprint"] for cell in results.cells.values() if cell["commit"] == commit}
         asked = {one: key for one, key in stale.items() if one in of_commit - found.keys()}
+        if _known(commit):
+            found |= {one: (commit, hashed) for one, hashed in _before(name, commit, asked).items()}
+    for commit in _git("log", f"-{LAST}", "--format=%h", "--abbrev=12", "--", str(results.path)).split():
+        asked = {one: key for one, key in stale.items() if one not in found}
         found |= {one: (commit, hashed) for one, hashed in _before(name, commit, asked).items()}
     for fingerprint, key in sorted(stale.items()):
         commit, before = found.get(fingerprint, ("", None))
@@ -45,6 +53,17 @@ def main(name: str) -> int:
         if same:
             results.equate(fingerprint, commit=commit, witness=now[key], key=key)
     return 0 if all(results.has(key) for key in results.cells) else 1
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+def _known(commit: str) -> bool:
+    """Whether this clone has the commit: those of branches that were rebased are gone."""
+    return (
+        subprocess.run(["git", "cat-file", "-e", f"{commit}^{{commit}}"], cwd=ROOT, capture_output=True).returncode == 0
+    )
 
 
 def _before(name: str, commit: str, asked: Mapping[str, str]) -> dict[str, str]:
