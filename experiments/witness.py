@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from experiments.store import ROOT, Store
@@ -37,12 +37,7 @@ def main(name: str) -> int:
     keys = sorted(set(stale.values()))
     now = dict(zip(keys, _run(ROOT, f"experiments.witnesses.{name}", keys), strict=True))
     found: dict[str, tuple[str, str]] = {}
-    for commit in sorted({cell["commit"] for cell in results.cells.values() if cell["fingerprint"] in stale}):
-        of_commit = {cell["fingerprint"] for cell in results.cells.values() if cell["commit"] == commit}
-        asked = {one: key for one, key in stale.items() if one in of_commit - found.keys()}
-        if _known(commit):
-            found |= {one: (commit, hashed) for one, hashed in _before(name, commit, asked).items()}
-    for commit in _git("log", f"-{LAST}", "--format=%h", "--abbrev=12", "--", str(results.path)).split():
+    for commit in _commits(results, stale):
         asked = {one: key for one, key in stale.items() if one not in found}
         found |= {one: (commit, hashed) for one, hashed in _before(name, commit, asked).items()}
     for fingerprint, key in sorted(stale.items()):
@@ -55,15 +50,19 @@ def main(name: str) -> int:
     return 0 if all(results.has(key) for key in results.cells) else 1
 
 
-def _git(*words: str) -> str:
-    return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+def _commits(results: Store, stale: Collection[str]) -> list[str]:
+    """Whose trees may have made cells of these fingerprints: the cells' own, and the last of the result file.
+
+    A cell's own commit is gone where its branch was rebased; this clone has no such tree.
+    """
+    own = sorted({cell["commit"] for cell in results.cells.values() if cell["fingerprint"] in stale})
+    own = [one for one in own if not _git("cat-file", "-e", f"{one}^{{commit}}").returncode]
+    last = _git("log", f"-{LAST}", "--format=%h", "--abbrev=12", "--", str(results.path))
+    return own + last.stdout.split()
 
 
-def _known(commit: str) -> bool:
-    """Whether this clone has the commit: those of branches that were rebased are gone."""
-    return (
-        subprocess.run(["git", "cat-file", "-e", f"{commit}^{{commit}}"], cwd=ROOT, capture_output=True).returncode == 0
-    )
+def _git(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
 
 
 def _before(name: str, commit: str, asked: Mapping[str, str]) -> dict[str, str]:

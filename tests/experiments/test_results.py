@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,7 @@ def test_a_witness_of_other_bits_or_of_an_unknown_tree_carries_nothing(
     module = type("Module", (), {"store": staticmethod(lambda: opened(tmp_path))})
     monkeypatch.setattr(witness.importlib, "import_module", lambda name: module)
     monkeypatch.setattr(witness, "_run", lambda tree, name, keys: ["these bits"] * len(keys))
+    monkeypatch.setattr(witness, "_commits", lambda results, stale: ["abc"])
     monkeypatch.setattr(witness, "_before", lambda name, commit, asked: dict.fromkeys(asked, before) if before else {})
     assert witness.main("any") == 1
     assert not opened(tmp_path).has("cell")
@@ -80,7 +82,31 @@ def test_an_edit_of_one_method_leaves_the_cells_of_others(tmp_path: Path, monkey
     asked: list[str] = []
     monkeypatch.setattr(witness.importlib, "import_module", lambda name: module)
     monkeypatch.setattr(witness, "_run", lambda tree, name, keys: asked.extend(keys) or ["bits"] * len(keys))
+    monkeypatch.setattr(witness, "_commits", lambda results, stale: ["abc"])
     monkeypatch.setattr(witness, "_before", lambda name, commit, some: dict.fromkeys(some, "bits"))
     assert witness.main("any") == 0
     assert asked == ["one/1"]
     assert all(results().has(key) for key in ("one/0", "one/1", "two/0"))
+
+
+def test_where_a_cell_s_commit_is_gone_those_of_the_result_file_are_tried(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(*words: str) -> str:
+        who = ["-c", "user.name=nobody", "-c", "user.email=nobody@example.org"]
+        return subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    monkeypatch.setattr(witness, "ROOT", tmp_path)
+    git("init", "-q")
+    commits = []
+    for key in ("one", "two"):
+        opened(tmp_path).put(key, dataset="none", seed=0, values={"x": 1.0})
+        git("add", "results.json")
+        git("commit", "-q", "-m", key)
+        commits.append(git("rev-parse", "--short=12", "HEAD").strip())
+    results = opened(tmp_path)
+    code = results.code
+    results.cells["one"]["commit"] = commits[0]
+    results.cells["two"]["commit"] = "0" * 12
+    assert witness._commits(results, {code}) == [commits[0], commits[1], commits[0]]
+    assert witness._commits(results, {"another"}) == [commits[1], commits[0]]
