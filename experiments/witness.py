@@ -25,6 +25,17 @@ from experiments.store import ROOT, Store
 LAST = 5
 """Commits of the result file that are tried."""
 
+_ASK = """
+import sys, tacit, importlib
+print(tacit.__file__)
+store = importlib.import_module(f"experiments.{sys.argv[1]}").store()
+for key in sys.argv[2:]:
+    try:
+        print(store.code_of(key))
+    except KeyError:
+        print("a way that this tree does not know")
+"""
+
 
 def main(name: str) -> int:
     """Compare the trees and note the equivalences; returns the exit code."""
@@ -79,8 +90,7 @@ def _before(name: str, commit: str, asked: Mapping[str, str]) -> dict[str, str]:
         tree = Path(folder) / "tree"
         subprocess.run(["git", "worktree", "add", "--detach", "-q", tree, commit], cwd=ROOT, check=True)
         try:
-            code = f"import tacit; from experiments.{name} import store; s = store(); print(tacit.__file__)"
-            where, *codes = _python(tree, "-c", "; ".join([code, *(f"print({_code(key)})" for key in asked.values())]))
+            where, *codes = _python(tree, "-c", _ASK, name, *asked.values())
             if where != str(tree / "src" / "tacit" / "__init__.py"):
                 return {}
             made = [(one, key) for (one, key), code in zip(asked.items(), codes, strict=True) if one == code]
@@ -95,10 +105,6 @@ def _before(name: str, commit: str, asked: Mapping[str, str]) -> dict[str, str]:
             return {one: hashed for (one, _), hashed in zip(made, hashes, strict=True)}
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", tree], cwd=ROOT, check=True)
-
-
-def _code(key: str) -> str:
-    return f"s.code_of({key!r})" if key else "s.code"
 
 
 def _run(tree: Path, module: str, keys: Sequence[str]) -> list[str]:
