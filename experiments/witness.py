@@ -31,7 +31,7 @@ print(tacit.__file__)
 store = importlib.import_module(f"experiments.{sys.argv[1]}").store()
 for key in sys.argv[2:]:
     try:
-        print(store.code_of(key))
+        print(store.code_of(key) if key else store.code)
     except KeyError:
         print("a way that this tree does not know")
 """
