@@ -1,4 +1,5 @@
-# Every target sets itself up: a virtual environment in .venv, with exactly the versions of constraints.txt.
+# Every target sets itself up: a virtual environment in .venv, with the versions of constraints.txt. `make demo` installs
+# what users need; the others install what developers need, with Flower as in constraints-federated.txt.
 # A machine without a GPU: see "Installing" in README.md (TORCH_INDEX chooses where the torch build comes from).
 
 PYTHON ?= python3
@@ -11,16 +12,25 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: setup demo test check bench format clean
 .DEFAULT_GOAL := test
 
+define environment
+$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'tacit needs Python 3.11 or newer: make PYTHON=python3.11')"
+test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+$(BIN)/pip install -q $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $$(grep '^torch==' constraints.txt)
+endef
+
 setup: $(VENV)/.ready
 
-$(VENV)/.ready: pyproject.toml setup.py constraints.txt
-	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'tacit needs Python 3.11 or newer: make PYTHON=python3.11')"
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) $$(grep '^torch==' constraints.txt)
-	$(BIN)/pip install -q -c constraints.txt -e '.[dev]'
+$(VENV)/.ready: pyproject.toml setup.py constraints.txt constraints-federated.txt
+	$(environment)
+	$(BIN)/pip install -q -c constraints.txt -c constraints-federated.txt -e '.[dev]'
+	touch $@ $(VENV)/.user-ready
+
+$(VENV)/.user-ready: pyproject.toml setup.py constraints.txt
+	$(environment)
+	$(BIN)/pip install -q -c constraints.txt -e '.[all,tsne]'
 	touch $@
 
-demo: setup
+demo: $(VENV)/.user-ready
 	$(BIN)/tacit demo --out runs/demo
 
 test: setup

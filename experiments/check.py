@@ -1,13 +1,20 @@
 """Recompute every promised figure from the raw rows: `python -m experiments.check [NAME...]`.
 
-Exits with 1 when a cell is missing or stale, or when a figure misses its bound.
+Exits with 1 when a figure misses its bound, a row is missing, or a row's configuration differs from what the
+experiment asks for today. It compares configurations and figures, never sources, and never fails on age.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
+import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass
+
+from experiments.history import CHANGED_AFTER_EVALUATION
+from experiments.store import ROOT, Store
 
 EXPERIMENTS = (
     "maze_synthesis",
@@ -77,22 +84,52 @@ class Figure:
         return f"{'ok  ' if self.holds else 'MISS'} {self.name}: {self.value:.4g} ({sign} {self.bound:g})"
 
 
+def check(name: str) -> tuple[list[str], bool]:
+    """What there is to say about one experiment, a line each, and whether all of it is as promised."""
+    module = importlib.import_module(f"experiments.{name}")
+    results: Store = module.store()
+    asked: list[str] = module.rows()
+    lines = [f"{name}: {len(results.rows)} rows, {_ages(results)}"]
+    if unknown := sum(row["configuration"] is None for row in results.rows.values()):
+        lines.append(f"     {unknown} rows have no known configuration and are not compared")
+    if carried := sum(row.get("valid_by") == "equivalence" for row in results.rows.values()):
+        lines.append(f"     {carried} rows were made by earlier code that a small run found to be equivalent")
+    if foreign := sum(not row["command"].startswith("python -m experiments.") for row in results.rows.values()):
+        lines.append(f"     {foreign} rows were made by a module that is not in this history")
+    lines += [f"     {sentence}" for sentence in CHANGED_AFTER_EVALUATION.get(name, ())]
+    faults = [f"the row {key} is missing" for key in asked if key not in results.rows]
+    differing = Counter(change for key in asked if key in results.rows for change in results.changes(key))
+    faults += [f"{count} rows have another configuration: {change}" for change, count in differing.items()]
+    lines += [f"MISS {fault}" for fault in faults]
+    try:
+        figures: list[Figure] = module.figures()
+    except LookupError as missing:
+        return [*lines, f"MISS {missing.args[0]}"], False
+    return lines + [str(figure) for figure in figures], not faults and all(figure.holds for figure in figures)
+
+
+def _ages(results: Store) -> str:
+    """Of the oldest and newest rows, in commits; never a reason to fail."""
+    ages = {commit: _age(commit) for commit in {row["commit"] for row in results.rows.values()}}
+    known = sorted((age, commit) for commit, age in ages.items() if age is not None)
+    gone = [commit for commit, age in ages.items() if age is None]
+    words = [f"made at {commit}, {age} commits ago" for age, commit in dict.fromkeys((*known[:1], *known[-1:]))]
+    return "; ".join([*words, *([f"{len(gone)} commits are not in this history"] if gone else [])]) or "no rows yet"
+
+
+@functools.cache
+def _age(commit: str) -> int | None:
+    words = ["git", "rev-list", "--count", f"{commit}..HEAD"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    return None if done.returncode else int(done.stdout)
+
+
 def main(names: list[str]) -> int:
     """Check the named experiments (all by default); returns the exit code."""
-    good = True
-    for name in names or EXPERIMENTS:
-        module = importlib.import_module(f"experiments.{name}")
-        print(f"{name}:")
-        try:
-            figures: list[Figure] = module.figures()
-        except LookupError as missing:
-            print(f"  MISS {missing.args[0]}")
-            good = False
-            continue
-        for figure in figures:
-            print(f"  {figure}")
-            good &= figure.holds
-    return 0 if good else 1
+    results = [check(name) for name in names or EXPERIMENTS]
+    for lines, _ in results:
+        print("\n  ".join(lines))
+    return 0 if all(good for _, good in results) else 1
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ Resumable; writes `experiments/results/dppg_audit.json`. `--quick` has few runs,
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import sys
 import tempfile
@@ -29,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from experiments.check import Figure
+from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
 from tacit.agents.features import Scaled
 from tacit.agents.networks import Mlp
@@ -57,28 +59,6 @@ SPEC = PublicSpec(
 )
 SMALL = Policy.default(SPEC, hidden=())
 CRITIC = Value(Scaled((-1.0,), (1.0,)), Mlp((1, 1), gain=0.0))
-SOURCES = (
-    "src/tacit/methods/policy_gradient/advantages.py",
-    "src/tacit/methods/policy_gradient/algorithm.py",
-    "src/tacit/methods/policy_gradient/building.py",
-    "src/tacit/methods/policy_gradient/contributions.py",
-    "src/tacit/agents/features.py",
-    "src/tacit/methods/policy_gradient/plan.py",
-    "src/tacit/agents/policies.py",
-    "src/tacit/methods/policy_gradient/settings.py",
-    "src/tacit/methods/policy_gradient/state.py",
-    "src/tacit/agents/networks.py",
-    "src/tacit/agents/heads.py",
-    "src/tacit/envs/serving.py",
-    "src/tacit/envs/users.py",
-    "src/tacit/measure/audit.py",
-    "src/tacit/privacy/user_vault.py",
-    "src/tacit/privacy/meeting.py",
-    "src/tacit/privacy/clipping.py",
-    "src/tacit/privacy/correlated.py",
-    "src/tacit/privacy/noise.py",
-    "experiments/dppg_audit.py",
-)
 
 
 @dataclass(frozen=True)
@@ -281,16 +261,48 @@ def found(values: Mapping[str, Any]) -> Audit:
     return audit(values["without"], values["having"], delta=DELTA, confidence=CONFIDENCE)
 
 
-def store(path: Path = RESULTS / "dppg_audit.json") -> Store:
+def configuration(key: str, *, runs: int = RUNS) -> Json:
+    """Everything that decides a row, but its seed."""
+    (cell,) = (cell for cell in CELLS if cell.key == key)
+    return {
+        "cell": describe(cell),
+        "plan": describe(cell.plan(ROUNDS)),
+        "policy": describe(SMALL),
+        "critic": describe(CRITIC) if _critic(cell) else None,
+        "spec": describe(SPEC),
+        "unit": describe(UNIT),
+        "people": PEOPLE,
+        "pulls": PULLS,
+        "canary": CANARY,
+        "runs": runs,
+        "together": TOGETHER,
+    }
+
+
+def store(path: Path = RESULTS / "dppg_audit.json", *, runs: int = RUNS) -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="none were chosen: a bandit, and the noise of the published audit")
+    asked = functools.partial(configuration, runs=runs)
+    return Store(path, asked, hyperparameters="none were chosen: a bandit, and the noise of the published audit")
+
+
+def rows() -> list[str]:
+    """Keys of all rows."""
+    return [cell.key for cell in CELLS]
+
+
+def run_row(key: str, results: Store, *, runs: int = RUNS) -> None:
+    """Make one row."""
+    (cell,) = (cell for cell in CELLS if cell.key == key)
+    values: dict[str, Any] = {"claimed": cell.claimed()}
+    values |= scores(cell, runs=runs, seed=6_000_000)
+    results.put(cell.key, dataset="bandit with four pulls", seed=6_000_000, values=values)
 
 
 def figures() -> list[Figure]:
     """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
     for cell in CELLS:
-        values = results.fresh(cell.key)
+        values = results.values(cell.key)
         lower = found(values)
         clean = cell.critic in CLEAN
         out.append(Figure(f"{cell.key}: audited epsilon", lower.epsilon, values["claimed"], at_least=not clean))
@@ -302,17 +314,16 @@ def figures() -> list[Figure]:
 
 
 def main(arguments: list[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args(arguments)
-    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "dppg_audit.json")
+    runs = 100 if options.quick else RUNS
+    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "dppg_audit.json", runs=runs)
     for cell in CELLS:
         if not results.has(cell.key):
-            values: dict[str, Any] = {"claimed": cell.claimed()}
-            values |= scores(cell, runs=100 if options.quick else RUNS, seed=6_000_000)
-            results.put(cell.key, dataset="bandit with four pulls", seed=6_000_000, values=values)
-        values = results.fresh(cell.key)
+            run_row(cell.key, results, runs=runs)
+        values = results.values(cell.key)
         lower = found(values)
         print(
             f"{cell.key:32} claimed {values['claimed']:.3f}, audited {lower.epsilon:.3f}; "

@@ -19,6 +19,7 @@ steps with further episodes. "linear" and "small" are the recipe with a log-line
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,7 +28,8 @@ from pathlib import Path
 import numpy as np
 
 from experiments.check import Figure
-from experiments.dppg_runs import Task, calibrated, judged, learned
+from experiments.configuration import Json, describe
+from experiments.dppg_runs import DELTA, Task, calibrated, judged, learned
 from experiments.store import RESULTS, ROOT, Store
 from tacit import policy_gradient as pg
 from tacit.envs import acrobot, cart_pole
@@ -35,36 +37,10 @@ from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.recipes import Recipe
 
 REPLICATES, FIRST_SEED, EPISODES = 16, 100, 50
+PEOPLE = 1_600
 EPSILONS = (8.0, 4.0, 2.0, 1.0, 0.5)
 LEAST = 0.43
 CRITICS: tuple[pg.Critic, ...] = ("local", "private", "none")
-SOURCES = (
-    "src/tacit/methods/policy_gradient/advantages.py",
-    "src/tacit/methods/policy_gradient/algorithm.py",
-    "src/tacit/methods/policy_gradient/building.py",
-    "src/tacit/methods/policy_gradient/contributions.py",
-    "src/tacit/agents/features.py",
-    "src/tacit/methods/policy_gradient/local_*.py",
-    "src/tacit/methods/policy_gradient/plan.py",
-    "src/tacit/agents/policies.py",
-    "src/tacit/methods/policy_gradient/recipes.py",
-    "src/tacit/methods/policy_gradient/settings.py",
-    "src/tacit/methods/policy_gradient/state.py",
-    "src/tacit/agents/heads.py",
-    "src/tacit/agents/networks.py",
-    "src/tacit/envs/cart_pole.py",
-    "src/tacit/envs/acrobot.py",
-    "src/tacit/envs/serving.py",
-    "src/tacit/envs/users.py",
-    "src/tacit/privacy/user_vault.py",
-    "src/tacit/privacy/meeting.py",
-    "src/tacit/privacy/correlated.py",
-    "src/tacit/privacy/clipping.py",
-    "src/tacit/privacy/noise.py",
-    "src/tacit/privacy/account*.py",
-    "experiments/dppg_runs.py",
-    "experiments/dppg_frontier.py",
-)
 TASKS = {
     "cart_pole": Task("cart_pole", cart_pole.CartPole(), cart_pole.spec(), cart_pole.HORIZON),
     "acrobot": Task("acrobot", acrobot.Acrobot(), acrobot.spec(), acrobot.HORIZON),
@@ -105,10 +81,11 @@ def grid() -> list[Cell]:
     return list(dict.fromkeys([*promised, *critics, *controls, *papers, Cell("acrobot", "linear", 1.0)]))
 
 
-def recipe(cell: Cell, people: int) -> Recipe:
-    """The cell's recipe, its plan calibrated or priced."""
+def draft(cell: Cell, people: int) -> Recipe:
+    """The cell's recipe before its noise is known; the paper's noise is that of ours, by the exact formula."""
     if cell.arm == "paper":
-        return paper(cell, people)
+        plan = pg.Plan.paper("control", rounds=people // 8, noise_multiplier=0.0)
+        return Recipe(plan, RECIPES[cell.task]().policy, horizon=plan.horizon)
     hidden = {"linear": (), "small": (8,)}.get(cell.arm, (64, 64))
     found = RECIPES[cell.task](hidden=hidden)
     plan = replace(found.plan, rounds=people // found.plan.users, correlation=cell.correlation)  # type: ignore[arg-type]
@@ -118,16 +95,45 @@ def recipe(cell: Cell, people: int) -> Recipe:
         plan = replace(plan, return_scale=0.0, standardised=False, critic="none")
     if cell.epsilon is None:
         plan = replace(plan, noise_multiplier=0.0)
-    return replace(found, plan=calibrated(plan, cell.epsilon))
+    return replace(found, plan=plan)
 
 
-def paper(cell: Cell, people: int) -> Recipe:
-    """The paper's recipe, with the noise multiplier that its claimed epsilon needs by the exact formula."""
-    found, noise = RECIPES[cell.task](), 0.0
+def recipe(cell: Cell, people: int) -> Recipe:
+    """The cell's recipe, its plan calibrated or priced."""
+    found = draft(cell, people)
+    if cell.arm != "paper":
+        return replace(found, plan=calibrated(found.plan, cell.epsilon))
+    noise = 0.0
     if cell.epsilon is not None:
-        noise = calibrated(found.plan, cell.epsilon).noise_multiplier or 0.0
-    plan = pg.Plan.paper("control", rounds=people // 8, noise_multiplier=noise)
-    return Recipe(calibrated(plan, None), found.policy, horizon=plan.horizon)
+        noise = calibrated(RECIPES[cell.task]().plan, cell.epsilon).noise_multiplier or 0.0
+    return replace(found, plan=calibrated(replace(found.plan, noise_multiplier=noise), None))
+
+
+def configuration(key: str, *, replicates: int = REPLICATES, people: int = PEOPLE) -> Json:
+    """Everything that decides a row, but its seed."""
+    (cell,) = (cell for cell in grid() if cell.key == key)
+    return {
+        "task": describe(TASKS[cell.task]),
+        "recipe": describe(draft(cell, people)),
+        "noise_of": describe(RECIPES[cell.task]().plan) if cell.arm == "paper" else None,
+        "restarts": cell.arm == "full_slot",
+        "epsilon": cell.epsilon,
+        "delta": DELTA,
+        "replicates": replicates,
+        "people": people,
+        "episodes": EPISODES,
+    }
+
+
+def rows() -> list[str]:
+    """Keys of all rows."""
+    return [cell.key for cell in grid()]
+
+
+def run_row(key: str, results: Store) -> None:
+    """Make one row."""
+    (cell,) = (cell for cell in grid() if cell.key == key)
+    run(cell, replicates=REPLICATES, people=PEOPLE, results=results)
 
 
 def run(cell: Cell, *, replicates: int, people: int, results: Store) -> None:
@@ -153,9 +159,10 @@ def run(cell: Cell, *, replicates: int, people: int, results: Store) -> None:
     results.put(cell.key, dataset=f"simulated people of {cell.task}", seed=FIRST_SEED, values=values)
 
 
-def store(path: Path = RESULTS / "dppg_frontier.json") -> Store:
+def store(path: Path = RESULTS / "dppg_frontier.json", *, replicates: int = REPLICATES, people: int = PEOPLE) -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="policy_gradient.recipes, chosen on seed 0; the paper's own")
+    asked = functools.partial(configuration, replicates=replicates, people=people)
+    return Store(path, asked, hyperparameters="policy_gradient.recipes, chosen on seed 0; the paper's own")
 
 
 def figures() -> list[Figure]:
@@ -163,7 +170,7 @@ def figures() -> list[Figure]:
     results, out = store(), []
 
     def returns(cell: Cell, column: str = "last_stochastic") -> list[float]:
-        return list(results.fresh(cell.key)[column])
+        return list(results.values(cell.key)[column])
 
     def mean(cell: Cell, column: str = "last_stochastic") -> float:
         return float(np.mean(returns(cell, column)))
@@ -186,12 +193,13 @@ def figures() -> list[Figure]:
 
 
 def main(arguments: list[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args(arguments)
-    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "dppg_frontier.json")
-    replicates, people = (2, 160) if options.quick else (REPLICATES, 1_600)
+    replicates, people = (2, 160) if options.quick else (REPLICATES, PEOPLE)
+    folder = ROOT / "runs" / "quick" if options.quick else RESULTS
+    results = store(folder / "dppg_frontier.json", replicates=replicates, people=people)
     for cell in grid():
         if not options.quick or cell.epsilon in (1.0, None):
             run(cell, replicates=replicates, people=people, results=results)

@@ -34,6 +34,7 @@ replicates here are of seed 100.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -43,7 +44,8 @@ from typing import Any
 import numpy as np
 
 from experiments.check import Figure
-from experiments.dppg_runs import Task, calibrated, learned, vault
+from experiments.configuration import Json, describe
+from experiments.dppg_runs import DELTA, Task, calibrated, learned, vault
 from experiments.store import RESULTS, ROOT, Store
 from tacit import policy_gradient as pg
 from tacit.agents.networks import Mlp
@@ -61,41 +63,44 @@ from tacit.methods.policy_gradient.trust_region import KL, L2
 REPLICATES, SEED = 20, 100
 ENDS, EPSILONS = (0.6, 0.9), (1.0, 10.0)
 GOOD = 3.1 / 3.3973
-SOURCES = (
-    *(
-        f"src/tacit/methods/policy_gradient/{name}.py"
-        for name in (
-            "advantages",
-            "algorithm",
-            "building",
-            "contributions",
-            "fisher",
-            "plan",
-            "recipes",
-            "settings",
-            "state",
-            "trust_region",
-        )
-    ),
-    "src/tacit/methods/policy_gradient/baselines/ucb_vi.py",
-    "src/tacit/agents/features.py",
-    "src/tacit/agents/heads.py",
-    "src/tacit/agents/networks.py",
-    "src/tacit/agents/policies.py",
-    "src/tacit/envs/river_swim.py",
-    "src/tacit/envs/timed.py",
-    "src/tacit/envs/serving.py",
-    "src/tacit/envs/users.py",
-    "src/tacit/privacy/user_vault.py",
-    "src/tacit/privacy/correlated.py",
-    "experiments/dppg_runs.py",
-    "experiments/dppg_riverswim.py",
-)
 
 
-def store(path: Path = RESULTS / "dppg_riverswim.json") -> Store:
+def configuration(label: str, *, replicates: int = REPLICATES) -> Json:
+    """Everything that decides a row, but its seed."""
+    name, last, epsilon = _cell(label)
+    learner = drafted_counters(name, epsilon) if name.startswith("ucb") else drafted(name, epsilon)
+    return {
+        "method": describe(learner),
+        "river": describe(RiverSwim(last)),
+        "states": river_swim.STATES,
+        "horizon": river_swim.HORIZON,
+        "epsilon": epsilon,
+        "delta": DELTA,
+        "replicates": replicates,
+    }
+
+
+def _cell(label: str) -> tuple[str, float, float | None]:
+    return next(cell for cell in grid() if key(*cell) == label)
+
+
+def store(path: Path = RESULTS / "dppg_riverswim.json", *, replicates: int = REPLICATES) -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="the paper's; ours and UCB-VI's chosen on seeds 0 to 7")
+    asked = functools.partial(configuration, replicates=replicates)
+    return Store(path, asked, hyperparameters="the paper's; ours and UCB-VI's chosen on seeds 0 to 7")
+
+
+def rows() -> list[str]:
+    """Keys of all rows."""
+    return [key(*cell) for cell in grid()]
+
+
+def run_row(label: str, results: Store, *, replicates: int = REPLICATES, seed: int = SEED) -> None:
+    """Make one row."""
+    name, last, epsilon = _cell(label)
+    values = row(name, last, epsilon, replicates, seed)
+    results.put(label, dataset="simulated", seed=seed, values=values)
+    print(label, summary(values, last), flush=True)
 
 
 @dataclass(frozen=True)
@@ -196,14 +201,30 @@ def _counters(name: str) -> list[str]:
     return [f"{name}_{people}" for people in (1_600, 4_000)]
 
 
+def drafted(name: str, epsilon: float | None) -> Recipe:
+    """A recipe before calibration."""
+    return changed(RECIPES[name](), noise_multiplier=0.0) if epsilon is None else RECIPES[name]()
+
+
+def drafted_counters(name: str, epsilon: float | None) -> UcbVi:
+    """UCB-VI's plan before calibration."""
+    kind, people = name.rsplit("_", 1)
+    return UcbVi(
+        states=river_swim.STATES,
+        actions=river_swim.ACTIONS,
+        horizon=river_swim.HORIZON,
+        rounds=int(people),
+        noise_multiplier=0.0 if epsilon is None else None,
+        **COUNTERS[kind],
+    )
+
+
 def row(name: str, last: float, epsilon: float | None, replicates: int, seed: int) -> dict[str, Any]:
     """The values of one cell."""
     river = RiverSwim(last)
     if name.startswith("ucb"):
         return _counted(name, river, epsilon, replicates, seed)
-    recipe = RECIPES[name]()
-    if epsilon is None:
-        recipe = changed(recipe, noise_multiplier=0.0)
+    recipe = drafted(name, epsilon)
     recipe = replace(recipe, plan=calibrated(recipe.plan, epsilon))
     task = Task("river-swim", river, river_swim.spec(), river_swim.HORIZON)
     public = isinstance(recipe.plan.trust_region, KL) and recipe.plan.fisher is None
@@ -221,16 +242,7 @@ def row(name: str, last: float, epsilon: float | None, replicates: int, seed: in
 
 
 def _counted(name: str, river: RiverSwim, epsilon: float | None, replicates: int, seed: int) -> dict[str, Any]:
-    kind, people = name.rsplit("_", 1)
-    plan = UcbVi(
-        states=river_swim.STATES,
-        actions=river_swim.ACTIONS,
-        horizon=river_swim.HORIZON,
-        rounds=int(people),
-        noise_multiplier=0.0 if epsilon is None else None,
-        **COUNTERS[kind],
-    )
-    plan = calibrated(plan, epsilon)
+    plan = calibrated(drafted_counters(name, epsilon), epsilon)
     timed = Timed(river, river_swim.STATES, river_swim.HORIZON)
     task = Task("river-swim, timed", timed, timed.spec(river_swim.spec()), river_swim.HORIZON)
     with vault(task, plan, horizon=river_swim.HORIZON, replicates=replicates, seed=seed) as doors:
@@ -264,10 +276,10 @@ def figures() -> list[Figure]:
         best = float(river_swim.optimal_values(RiverSwim(last))[0, 0])
 
         def share(name: str, epsilon: float | None, last: float = last) -> float:
-            return success(results.fresh(key(name, last, epsilon))["greedy"], last)
+            return success(results.values(key(name, last, epsilon))["greedy"], last)
 
         def median(name: str, epsilon: float | None, last: float = last, best: float = best) -> float:
-            return float(np.median(results.fresh(key(name, last, epsilon))["greedy"])) / best
+            return float(np.median(results.values(key(name, last, epsilon))["greedy"])) / best
 
         ours, paper = share("recipe", 1.0), max(share(name, 1.0) for name in ("dppg_l2", "dppg_kl"))
         noise = max(share(name, epsilon) for name in ("noise", "dppg_noise") for epsilon in EPSILONS)
@@ -295,23 +307,22 @@ def figures() -> list[Figure]:
 
 
 def main(arguments: list[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", nargs="+", default=None, help="beginnings of names of methods")
     options = parser.parse_args(arguments)
-    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "dppg_riverswim.json")
     cells, replicates, seed = grid(), REPLICATES, SEED
     if options.quick:
         names = ("recipe", "dppg_l2", "dppg_kl", "ucb_mf_1600")
         cells, replicates, seed = [(name, 0.6, 1.0) for name in names], 3, 0
+    folder = ROOT / "runs" / "quick" if options.quick else RESULTS
+    results = store(folder / "dppg_riverswim.json", replicates=replicates)
     for name, last, epsilon in cells:
         label = key(name, last, epsilon)
         if results.has(label) or (options.only and not name.startswith(tuple(options.only))):
             continue
-        values = row(name, last, epsilon, replicates, seed)
-        results.put(label, dataset="simulated", seed=seed, values=values)
-        print(label, summary(values, last), flush=True)
+        run_row(label, results, replicates=replicates, seed=seed)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ action (`greedy`), and that of the mean of the last half of the parameters (`ave
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import sys
 import time
@@ -38,7 +39,8 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.check import Figure
-from experiments.dppg_runs import Task, calibrated, judged, learned
+from experiments.configuration import Json, describe
+from experiments.dppg_runs import DELTA, Task, calibrated, judged, learned
 from experiments.store import RESULTS, ROOT, Store
 from tacit import policy_gradient as pg
 from tacit.agents import heads, ppo
@@ -50,38 +52,6 @@ from tacit.methods.policy_gradient.plan import Setting
 from tacit.methods.policy_gradient.recipes import Recipe
 
 SEED = 100
-SOURCES = (
-    "src/tacit/methods/policy_gradient/advantages.py",
-    "src/tacit/methods/policy_gradient/algorithm.py",
-    "src/tacit/methods/policy_gradient/building.py",
-    "src/tacit/methods/policy_gradient/contributions.py",
-    "src/tacit/agents/features.py",
-    "src/tacit/methods/policy_gradient/local_*.py",
-    "src/tacit/methods/policy_gradient/plan.py",
-    "src/tacit/agents/policies.py",
-    "src/tacit/methods/policy_gradient/recipes.py",
-    "src/tacit/methods/policy_gradient/settings.py",
-    "src/tacit/methods/policy_gradient/state.py",
-    "src/tacit/agents/episodes.py",
-    "src/tacit/agents/heads.py",
-    "src/tacit/agents/networks.py",
-    "src/tacit/agents/optimizers.py",
-    "src/tacit/agents/ppo.py",
-    "src/tacit/envs/acrobot.py",
-    "src/tacit/envs/cart_pole.py",
-    "src/tacit/envs/dosing.py",
-    "src/tacit/envs/locomotion.py",
-    "src/tacit/envs/serving.py",
-    "src/tacit/envs/users.py",
-    "src/tacit/privacy/clipping.py",
-    "src/tacit/privacy/correlated.py",
-    "src/tacit/privacy/noise.py",
-    "src/tacit/privacy/user_vault.py",
-    "src/tacit/privacy/account*.py",
-    "experiments/dppg_runs.py",
-    "experiments/dppg_table1.py",
-)
-
 Values = dict[str, list[float]]
 Seen = npt.NDArray[Any]
 
@@ -258,9 +228,44 @@ def measured(line: Line, method: str, level: float | None) -> Values:
     return methods[method]()
 
 
-def store(path: Path = RESULTS / "dppg_table1.json") -> Store:
+def configuration(key: str, *, quick: bool = False) -> Json:
+    """Everything that decides a row, but its seed."""
+    line, method, level = _cell(key)
+    return {
+        "line": describe(small(line) if quick else line),
+        "method": method,
+        "level": level,
+        "paper": describe(pg.Plan.paper(line.setting, noise_multiplier=0.0)) if method == "paper" else None,
+        "delta": DELTA,
+    }
+
+
+def _cell(key: str) -> tuple[Line, str, float | None]:
+    return next(
+        (line, method, level) for line in lines() for method, level in line.cells if line.key(method, level) == key
+    )
+
+
+def store(path: Path = RESULTS / "dppg_table1.json", *, quick: bool = False) -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="policy_gradient.recipes, fixed on seeds 0 to 7 of the same simulators")
+    asked = functools.partial(configuration, quick=quick)
+    return Store(path, asked, hyperparameters="policy_gradient.recipes, fixed on seeds 0 to 7 of the same simulators")
+
+
+def rows() -> list[str]:
+    """Keys of all rows."""
+    return [line.key(method, level) for line in lines() for method, level in line.cells]
+
+
+def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+    """Make one row."""
+    line, method, level = _cell(key)
+    began = time.process_time()
+    values = measured(small(line) if quick else line, method, level)
+    people = f"{line.runs} runs of seed {SEED}, {line.episodes} fresh people for each policy"
+    results.put(key, dataset=f"simulated {line.task.name}, {people}", seed=SEED, values=values)
+    means = " ".join(f"{name} {np.mean(column):.1f}" for name, column in values.items())
+    print(f"{key}: {means} ({time.process_time() - began:.0f} CPU s)", flush=True)
 
 
 def figures() -> list[Figure]:
@@ -268,7 +273,7 @@ def figures() -> list[Figure]:
     results, by_name = store(), {line.task.name: line for line in lines()}
 
     def mean(task: str, method: str, level: float | None = None, column: str = "last") -> float:
-        return float(np.mean(results.fresh(by_name[task].key(method, level))[column]))
+        return float(np.mean(results.values(by_name[task].key(method, level))[column]))
 
     out = [Figure("Dosing-1, epsilon 1: mean return", mean("Dosing-1", "dppg", 1.0), 113.0)]
     out += [
@@ -286,10 +291,10 @@ def table() -> str:
     """The table in Markdown: means of `last`, with the standard error of the mean over runs."""
     results = store()
     lines_ = lines()
-    rows = list(dict.fromkeys(method for line in lines_ for method, _ in line.cells))
+    methods = list(dict.fromkeys(method for line in lines_ for method, _ in line.cells))
     head = "| | " + " | ".join(line.task.name for line in lines_) + " |\n" + "|---" * (len(lines_) + 1) + "|"
     out = [head]
-    for method in rows:
+    for method in methods:
         for place in (
             (0, 1) if any(m == method and e is not None for line in lines_ for m, e in line.cells) else (None,)
         ):
@@ -300,7 +305,7 @@ def table() -> str:
                 if (method, level) not in line.cells or not results.has(key):
                     cells.append("")
                     continue
-                values = np.array(results.fresh(key)["last"])
+                values = np.array(results.values(key)["last"])
                 cells.append(f"{values.mean():.1f} ± {values.std(ddof=1) / len(values) ** 0.5:.1f}")
             words = method if place is None else f"{method}, {('stronger', 'weaker')[place]} level"
             out.append(f"| {words} | " + " | ".join(cells) + " |")
@@ -308,7 +313,7 @@ def table() -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--table", action="store_true")
@@ -318,19 +323,15 @@ def main(arguments: list[str]) -> None:
     if options.table:
         print(table())
         return
-    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "dppg_table1.json")
+    folder = ROOT / "runs" / "quick" if options.quick else RESULTS
+    results = store(folder / "dppg_table1.json", quick=options.quick)
     for line in lines():
         if options.tasks and line.task.name not in options.tasks:
             continue
         for method, level in line.cells:
-            key, began = line.key(method, level), time.process_time()
-            if results.has(key) or (options.methods and method not in options.methods):
-                continue
-            values = measured(small(line) if options.quick else line, method, level)
-            people = f"{line.runs} runs of seed {SEED}, {line.episodes} fresh people for each policy"
-            results.put(key, dataset=f"simulated {line.task.name}, {people}", seed=SEED, values=values)
-            means = " ".join(f"{name} {np.mean(column):.1f}" for name, column in values.items())
-            print(f"{key}: {means} ({time.process_time() - began:.0f} CPU s)", flush=True)
+            key = line.key(method, level)
+            if not results.has(key) and (not options.methods or method in options.methods):
+                run_row(key, results, quick=options.quick)
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ def spread(values: Sequence[float], digits: int = 1) -> str:
 
 def kept(results: Store, key: str) -> dict[str, Any] | None:
     """The values of a cell; None where it is missing or stale."""
-    return results.fresh(key) if results.has(key) else None
+    return results.values(key) if results.has(key) else None
 
 
 def column(results: Store, key: str, name: str, digits: int = 1) -> str:

@@ -148,7 +148,7 @@ def figures() -> list[Figure]:
     """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
     for (p, sigma), honest in zip(CLAIMS, (7.68, 13.9, 22.28), strict=True):
-        cell = results.fresh(_claim(p, sigma))
+        cell = results.values(_claim(p, sigma))
         name = f"sigma {sigma:g}, noisy with probability {p:g}"
         out += [
             Figure(f"{name}: claimed", cell["claimed"], 5.0001, False),
@@ -158,17 +158,17 @@ def figures() -> list[Figure]:
             Figure(f"{name}: honest over claimed, times sqrt(p)", cell["check"] / cell["claimed"] * p**0.5, 1.0),
         ]
     for name, ratio in zip(TASKS, OVER_CLAIM, strict=True):
-        cell = results.fresh(f"task/{name}")
+        cell = results.values(f"task/{name}")
         out += [
             Figure(f"{name}: both stages, honest over claimed", cell["check"] / cell["claimed"], ratio),
             Figure(f"{name}: composed over added up", cell["honest"] / cell["sum"], 0.95, False),
         ]
     for delta, steps in ((DELTA, (781, 5_599, 22_818, 91_693, 826_323)), (1e-6, (465, 3_466, 14_188, 57_075, 514_573))):
         for sigma, expected in zip(SIGMAS, steps, strict=True):
-            cell = results.fresh(_steps(sigma, delta))
+            cell = results.values(_steps(sigma, delta))
             off = abs(cell["steps"] / expected - 1)
             out.append(Figure(f"noisy steps for 5 at sigma {sigma:g}, delta {delta:.2g}: off by", off, 2e-3, False))
-    coarse, fine = (results.fresh(f"interval/{interval:g}") for interval in (INTERVALS[0], INTERVALS[-1]))
+    coarse, fine = (results.values(f"interval/{interval:g}") for interval in (INTERVALS[0], INTERVALS[-1]))
     out += [
         Figure("a grid of 1e-3: epsilon over the true one", coarse["on the grid"] / coarse["true"], 1.8),
         Figure(
@@ -178,7 +178,7 @@ def figures() -> list[Figure]:
             False,
         ),
     ]
-    both = results.fresh("joint")
+    both = results.values("joint")
     out += [
         Figure("25 prefixes and 22,000 steps: composed", both["honest"], 7.365, False),
         Figure("25 prefixes and 22,000 steps: added up", both["sum"], 9.8),

@@ -88,7 +88,7 @@ def figures() -> list[Figure]:
     """Good experts are good, mixed ones are mixed."""
     results, out = store(), []
     for name in SHOWN:
-        good, mixed = (np.array(results.fresh(key(name, kind))["greedy"]) for kind in get_args(Kind))
+        good, mixed = (np.array(results.values(key(name, kind))["greedy"]) for kind in get_args(Kind))
         _, low, high = SHOWN[name]
         middle = float(np.median(good))
         poor = middle - 0.25 * (high - low)
@@ -112,7 +112,7 @@ def panel(results: Store, name: Name) -> Panel:
     edges = np.linspace(low, high, BINS + 1)
     curves, most = [], 1
     for kind in get_args(Kind):
-        counts, _ = np.histogram(np.clip(results.fresh(key(name, kind))["greedy"], low, high), edges)
+        counts, _ = np.histogram(np.clip(results.values(key(name, kind))["greedy"], low, high), edges)
         curves.append(Curve(f"{kind} experts", np.repeat(edges, 2), [0, *np.repeat(counts, 2).tolist(), 0]))
         most = max(most, int(counts.max()))
     across, up = Axis(f"{title}: mean return", low, high), Axis("experts", 0.0, 1.05 * most, whole=True)

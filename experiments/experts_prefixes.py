@@ -122,7 +122,7 @@ def figures() -> list[Figure]:
     results, out = store(), []
     names = ("p_min=0.01/A=2", "p_min=0.05/A=2", "p_min=0.02/A=4", "kappa=0.02/A=2")
     for n, epsilon, rows, basics in PLANNING:
-        values = results.fresh(key(3_000, n, epsilon))
+        values = results.values(key(3_000, n, epsilon))
         for name, row, basic in zip(names, rows, basics, strict=True):
             threshold, longest = row if isinstance(row, tuple) else (row, None)
             where, got = f"m 3,000, n {n}, epsilon {epsilon:g}, {name}", values[name]
@@ -134,13 +134,13 @@ def figures() -> list[Figure]:
             if basic is not None and got["basic"] is not None:
                 ratio = abs(got["basic"] / basic - 1)
                 out.append(Figure(f"{where}: threshold by basic composition off by", ratio, 0.005, False))
-    paper = results.fresh(key(3_000, 25, 10.0))
+    paper = results.values(key(3_000, 25, 10.0))
     out.append(Figure("m 3,000, n 25, epsilon 10, kappa 0.02: expected steps", _best(paper, "kappa=0.02"), 30))
-    tight = results.fresh(key(1_000, 100, 1.0))
+    tight = results.values(key(1_000, 100, 1.0))
     out.append(Figure("m 1,000, n 100, epsilon 1: floors within reach", _reachable(tight), 0, False))
     for experts in EXPERTS:
         for n in TRAJECTORIES:
-            cells = [results.fresh(key(experts, n, epsilon)) for epsilon in EPSILONS]
+            cells = [results.values(key(experts, n, epsilon)) for epsilon in EPSILONS]
             gains = [one["trajectory"] / one["basic"] for one in cells]
             out.append(Figure(f"m {experts:,}, n {n}: optimal over basic epsilon of a prefix", min(gains), 1.0))
             spent = max(one["overflow"] * experts for one in cells)
@@ -168,14 +168,14 @@ def plot(results: Store, path: Path = IMAGES / "experts_prefixes.svg") -> None:
     def curves(across: tuple[tuple[float, str], ...], what: str) -> list[Curve]:
         found = []
         for floor, words in shown.items():
-            rows = [(x, results.fresh(name).get(f"{floor}/A=2")) for x, name in across]
+            rows = [(x, results.values(name).get(f"{floor}/A=2")) for x, name in across]
             points = [(x, row[what][0] if what == "expected" else row[what]) for x, row in rows if row is not None]
             found.append(Curve(words, [x for x, _ in points], [y for _, y in points]))
         return found
 
     epsilons = tuple((epsilon, key(3_000, 25, epsilon)) for epsilon in EPSILONS)
     experts = tuple((float(m), key(m, 25, 5.0)) for m in EXPERTS)
-    five = results.fresh(key(3_000, 25, 5.0))
+    five = results.values(key(3_000, 25, 5.0))
     by_floor = [
         Curve(words, PROBABILITIES, [five[f"{kind}={p:g}/A=2"]["expected"][0] for p in PROBABILITIES])
         for kind, words in (("p_min", "p_min 0.02"), ("kappa", "kappa 0.02"))

@@ -244,7 +244,7 @@ def returns(results: Store, name: str, kind: str, method: str, epsilon: float | 
     Raises:
         LookupError: a cell is missing or stale.
     """
-    cells = [results.fresh(key(name, kind, method, seed)) for seed in SEEDS]
+    cells = [results.values(key(name, kind, method, seed)) for seed in SEEDS]
     if method in ("noise", "experts"):
         return [float(np.mean(cell["returns"])) for cell in cells]
     if method in FREE:

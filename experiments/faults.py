@@ -17,12 +17,15 @@ overrun, lives that ended with a message, lives that ended otherwise, and what e
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import shutil
+import subprocess
 import sys
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,21 +34,14 @@ from typing import Any
 from experiments import faults_layer as layer
 from experiments import faults_trials as trials
 from experiments.check import Figure
+from experiments.configuration import Json, describe
 from experiments.faults_audit import NEVER, SOUND
 from experiments.faults_lives import LIVES
-from experiments.faults_runs import Pace, warm
+from experiments.faults_runs import LONGEST, PATIENCE, Pace, warm
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import RESULTS, ROOT, Store
 from tacit.measure.report.svg import Axis
 
-SOURCES = (
-    "src/tacit/privacy/ledger*.py",
-    "src/tacit/privacy/checkpoint.py",
-    "src/tacit/privacy/register.py",
-    "src/tacit/privacy/paying.py",
-    "src/tacit/privacy/device.py",
-    "experiments/faults*.py",
-)
 QUICK = 20
 """By how much fewer faults `--quick` has."""
 
@@ -137,20 +133,47 @@ TRIALS: Mapping[str, Trial] = {
 }
 
 
-def store(*, quick: bool = False) -> Store:
+def store(path: Path = RESULTS / "faults.json", *, quick: bool = False) -> Store:
     """The result file."""
-    return Store((ROOT / "runs" / "quick" if quick else RESULTS) / "faults.json", SOURCES, hyperparameters="none")
+    return Store(path, functools.partial(configuration, quick=quick), hyperparameters="none")
+
+
+def configuration(key: str, quick: bool = False) -> Json:
+    """What a row was made with."""
+    name, _, life = key.partition("/")
+    kept = {name: getattr(LIVES[life], name) for name in ("ledgers", "most", "checkpoint", "register", "claimed")}
+    shared = {
+        "trial": name,
+        "life": describe(kept | {"settings": LIVES[life].settings}),
+        "patience": PATIENCE,
+        "longest": LONGEST,
+    }
+    if key == COURSE:
+        return shared
+    options = getattr(TRIALS[name].run, "keywords", {})
+    return shared | {"faults": faults(key, quick), "options": describe(options), "sector": layer.SECTOR}
+
+
+def faults(key: str, quick: bool) -> int:
+    """How many faults a row has."""
+    name, _, life = key.partition("/")
+    return TRIALS[name].lives[life] // (QUICK if quick else 1) or 1
+
+
+def rows() -> list[str]:
+    """The keys of all rows, in the order in which they are made."""
+    return [*(f"{name}/{life}" for life in LIVES for name in TRIALS if life in TRIALS[name].lives), COURSE]
 
 
 def totals(results: Store, name: str) -> Counter[str]:
     """A trial's counts over its lives.
 
     Raises:
-        LookupError: a cell is missing or stale.
+        LookupError: a row is missing or has another configuration.
     """
     total: Counter[str] = Counter()
     for life in TRIALS[name].lives:
-        total.update(results.fresh(f"{name}/{life}"))
+        total.update(results.values(f"{name}/{life}"))
     return total
 
 
@@ -170,7 +193,7 @@ def figures() -> list[Figure]:
     names |= {"same_noise": "releases with the same noise", "over_cap": "contributions above the cap"}
     names |= {"invalid": "ledgers damaged by a kill", "out_of_order": "lives that ended without a message"}
     out += [Figure(words, kept[name], 0, at_least=False) for name, words in names.items()]
-    rows = results.fresh(COURSE)["rows"]
+    rows = results.values(COURSE)["rows"]
     spent = {epsilon for _, released, _, epsilon in rows if released}
     out.append(Figure("charges that a run's ledger has had, however often it was killed", len(spent), 1, False))
     out.append(Figure("that run: kills", rows[-1][0], 20))
@@ -194,7 +217,7 @@ def table(results: Store) -> str:
 
 def picture(results: Store, path: Path = IMAGES / "faults.svg") -> None:
     """Kills against steps lost and epsilon spent, of one run."""
-    rows = results.fresh(COURSE)["rows"]
+    rows = results.values(COURSE)["rows"]
     kills, released, burned, epsilon = (list(column) for column in zip(*rows, strict=True))
     across = Axis("kills", 0, kills[-1], whole=True)
     steps = [Curve("steps released", kills, released), Curve("steps lost", kills, burned)]
@@ -206,46 +229,58 @@ def picture(results: Store, path: Path = IMAGES / "faults.svg") -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Make what is missing or stale."""
+    """Make what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--page", action="store_true")
-    parser.add_argument("--only", default="", help="begin of the cells' names")
+    parser.add_argument("--only", default="", help="begin of the rows' names")
+    parser.add_argument("--into", type=Path, default=RESULTS / "faults.json", help="the result file")
     chosen = parser.parse_args(arguments)
-    results = store(quick=chosen.quick)
+    results = store(ROOT / "runs" / "quick" / "faults.json", quick=True) if chosen.quick else store(chosen.into)
     if chosen.page:
         print(table(results))
         picture(results)
         return
     layer.require("experiments.faults", arguments)
+    with _shelf() as shelf:
+        for key in rows():
+            if key.startswith(chosen.only) and not results.has(key):
+                _make(key, results, shelf, quick=chosen.quick)
+
+
+def run_row(key: str, results: Store) -> None:
+    """Make one row at full size, in a process with the file layer."""
+    words = ["-m", "experiments.faults", "--only", key, "--into", str(results.path.resolve())]
+    subprocess.run([sys.executable, *words], check=True, cwd=ROOT)
+    results._read()
+
+
+def _make(key: str, results: Store, shelf: Path, *, quick: bool) -> None:
+    name, _, life = key.partition("/")
+    if key == COURSE:
+        values: dict[str, Any] = {"rows": trials.course(LIVES[life], shelf, 0, _pace(life, shelf))}
+    else:
+        count, seed = faults(key, quick), zlib.crc32(key.encode())
+        values = dict(TRIALS[name].run(LIVES[life], shelf, count, seed, pace=_pace(life, shelf)))
+        print(key, " ".join(f"{what}={number}" for what, number in values.items()), flush=True)
+    results.put(key, dataset="simulated, of the experiment", seed=0, values=values)
+
+
+@contextlib.contextmanager
+def _shelf() -> Iterator[Path]:
     import torch
 
     torch.set_num_threads(1)
     shelf = Path(tempfile.mkdtemp(prefix="tacit-faults-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
     try:
-        _make(results, shelf, quick=chosen.quick, only=chosen.only)
+        yield shelf
     finally:
         shutil.rmtree(shelf, ignore_errors=True)
 
 
-def _make(results: Store, shelf: Path, *, quick: bool, only: str) -> None:
-    wanted = [(f"{name}/{life}", name, life) for life in LIVES for name in TRIALS if life in TRIALS[name].lives]
-    wanted = [one for one in wanted if one[0].startswith(only) and not results.has(one[0])]
-    paces: dict[str, Pace] = {}
-    for key, name, life in wanted:
-        paces[life] = paces.get(life) or warm(LIVES[life], shelf)
-        count = TRIALS[name].lives[life] // (QUICK if quick else 1) or 1
-        found = TRIALS[name].run(LIVES[life], shelf, count, zlib.crc32(key.encode()), pace=paces[life])
-        _put(results, key, dict(found))
-        print(key, " ".join(f"{what}={number}" for what, number in found.items()), flush=True)
-    if COURSE.startswith(only) and not results.has(COURSE):
-        life = COURSE.partition("/")[2]
-        pace = paces.get(life) or warm(LIVES[life], shelf)
-        _put(results, COURSE, {"rows": trials.course(LIVES[life], shelf, 0, pace)})
-
-
-def _put(results: Store, key: str, values: dict[str, Any]) -> None:
-    results.put(key, dataset="simulated, of the experiment", seed=0, values=values)
+@functools.cache
+def _pace(life: str, shelf: Path) -> Pace:
+    return warm(LIVES[life], shelf)
 
 
 if __name__ == "__main__":

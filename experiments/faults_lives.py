@@ -9,7 +9,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -56,9 +56,11 @@ class Life:
         checkpoint, register: their names in the folder, if there are any.
         claimed: how many steps are claimed in its ledgers when it begins.
         begin: makes the folder of a new run.
+        settings: plans and sizes, for configurations.
     """
 
     run: Callable[[Path, Say], None]
+    settings: Mapping[str, Any]
     ledgers: tuple[str, ...] = ("ledger",)
     most: int = 1
     checkpoint: str | None = None
@@ -70,21 +72,26 @@ class Life:
 # -- the ledger and the register by themselves --------------------------------------------------------------------
 
 
-PARTS = {"denoiser": 120, "histogram": 3}
+PARTS, CLAIMED = {"denoiser": 120, "histogram": 3}, 3
+BUDGET: Mapping[str, Any] = {"epsilon": 0.75, "delta": 3e-5}
+PLAN: Mapping[str, Any] = {"epsilon": 0.25, "delta": 1e-5}
+"""What every plan of the life `ledger` spends of the budget."""
+VISITS, VISITORS = 300, (4, 24)
+"""How often people come in the life `register`, and how many of how many."""
 
 
 def _ledger(folder: Path, say: Say) -> None:
     """Plans are reserved until the budget is spent; every claimed step is released."""
-    with Ledger(folder / "ledger", UNIT, epsilon=0.75, delta=3e-5) as ledger:
+    with Ledger(folder / "ledger", UNIT, **BUDGET) as ledger:
         for number in itertools.count():
             plan = f"plan{number}"
             try:
-                ledger.reserve(plan, {"method": "faults"}, parts=PARTS, epsilon=0.25, delta=1e-5)
+                ledger.reserve(plan, {"method": "faults"}, parts=PARTS, **PLAN)
             except BudgetExceeded:
                 return
             for part, steps in PARTS.items():
                 while ledger.claimed(plan, part) < steps:
-                    for one in ledger.claim(plan, part, 3):
+                    for one in ledger.claim(plan, part, CLAIMED):
                         say(step(ledger.path, plan, part, one))
 
 
@@ -92,8 +99,9 @@ def _register(folder: Path, say: Say) -> None:
     """The same people come again and again, and new ones all the time."""
     draw = random.Random()
     with _open_register(folder) as register:
-        for number in range(300):
-            people = [f"person-{one}" for one in draw.sample(range(number, number + 24), 4)]
+        count, among = VISITORS
+        for number in range(VISITS):
+            people = [f"person-{one}" for one in draw.sample(range(number, number + among), count)]
             granted = register.reserve("plan", people, MOST)
             for person, yes in zip(people, granted, strict=True):
                 if yes:
@@ -114,11 +122,15 @@ def _open_register(folder: Path) -> Register:
 # -- training -----------------------------------------------------------------------------------------------------
 
 
+SYNTHESIS = synthesis.Plan(steps=200, rate=0.2, width=8, depth=1, warmup=1, learning_rate=1e-3)
+SYNTHESIS_EPSILON = 1.0
+PEOPLE = 30
+
+
 @functools.cache
-def synthesis_plan(steps: int = 200, epsilon: float = 1.0) -> synthesis.Plan:
+def synthesis_plan(steps: int = SYNTHESIS.steps, epsilon: float = SYNTHESIS_EPSILON) -> synthesis.Plan:
     """A tiny synthesis, calibrated once a process."""
-    plan = synthesis.Plan(steps=steps, rate=0.2, width=8, depth=1, warmup=1, learning_rate=1e-3)
-    return plan.calibrate(unit=UNIT, epsilon=epsilon, delta=DELTA)
+    return replace(SYNTHESIS, steps=steps).calibrate(unit=UNIT, epsilon=epsilon, delta=DELTA)
 
 
 @functools.cache
@@ -134,7 +146,7 @@ def _columns() -> Mapping[str, Any]:
     }
 
 
-def records(first: int = 0, people: int = 30) -> Trajectories:
+def records(first: int = 0, people: int = PEOPLE) -> Trajectories:
     """The rows of some of thirty people, three each; the same every time."""
     ids, rows = np.repeat(np.arange(first, first + people), 3), slice(3 * first, 3 * (first + people))
     columns: dict[str, Any] = {name: column[rows] for name, column in _columns().items()}
@@ -186,22 +198,27 @@ def _sampling(folder: Path, say: Say) -> None:
 # -- people and devices -------------------------------------------------------------------------------------------
 
 
+ONLINE = policy_gradient.Plan(rounds=60, users=6, horizon=6, critic="none", noise_multiplier=30.0)
+ONLINE_UNIT, ONLINE_DELTA = Unit("person", "add_or_remove", 1_000), 1e-4
+RETURNING = 600
+"""From how many people those who come are drawn."""
+
+
 class _Returning(SimulatedUsers):
     """People of whom many have been here before."""
 
     def arrive(self, count: int) -> Sequence[Sequence[str]]:
-        return [[f"person-{one}" for one in random.Random().sample(range(600), count)]]
+        return [[f"person-{one}" for one in random.Random().sample(range(RETURNING), count)]]
 
 
 @functools.cache
 def _policy_plan() -> policy_gradient.Plan:
-    plan = policy_gradient.Plan(rounds=60, users=6, horizon=6, critic="none", noise_multiplier=30.0)
-    return plan.price(unit=Unit("person", "add_or_remove", 1_000), delta=1e-4)
+    return ONLINE.price(unit=ONLINE_UNIT, delta=ONLINE_DELTA)
 
 
 def _people(folder: Path, say: Say) -> None:
     """A policy is learnt from people who are met online."""
-    plan, users = _policy_plan(), _Returning(RiverSwim(), river(), horizon=6, seed=5)
+    plan, users = _policy_plan(), _Returning(RiverSwim(), river(), horizon=ONLINE.horizon, seed=5)
     register = _open_register(folder)
     with register, Ledger(folder / "vault" / "ledger", plan.unit, epsilon=50.0, delta=5e-4) as ledger:
         vault = UserVault(users, ledger, register)
@@ -215,6 +232,9 @@ class MeanReward:
     def __call__(self, rows: Mapping[str, NDArray[Any]], state: Any) -> NDArray[np.float64]:
         count = np.maximum(rows["mask"].sum(axis=1), 1)
         return np.asarray((rows["rewards"] * rows["mask"]).sum(axis=1) / count / 30)[:, None].repeat(8, axis=1)
+
+
+PHONES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,7 +273,7 @@ class _Phones:
 
     def __init__(self, folder: Path) -> None:
         self._phones, plan = list[Device](), _sum_plan()
-        for number in range(3):
+        for number in range(PHONES):
             ledger = Ledger(folder / f"phone{number}", UNIT, epsilon=5.0, delta=2 * DELTA)
             self._phones.append(Device(records(number, 1), ledger, plan, {"sum": MeanReward()}))
 
@@ -277,34 +297,70 @@ def _devices(folder: Path, say: Say) -> None:
 
 
 GRID, TWELVE = RegularGrid(30.0, 100.0, 30.45, 100.45, 0.05), Unit("person", "add_or_remove", 12)
+IMITATION, IMITATION_EPSILON = (
+    pategail.Plan(
+        people=12,
+        rounds=6,
+        days=5,
+        updates=1,
+        critic=pategail.Critic(hidden=(4,), steps=1, batch=8),
+        ppo=pategail.Ppo(hidden=(4,), epochs=1, value_steps=1),
+        rows_per_unit=2 * 47,
+    ),
+    5.0,
+)
 
 
 @functools.cache
 def _pategail_plan() -> pategail.Plan:
-    critic = pategail.Critic(hidden=(4,), steps=1, batch=8)
-    ppo = pategail.Ppo(hidden=(4,), epochs=1, value_steps=1)
-    plan = pategail.Plan(people=12, rounds=6, days=5, updates=1, critic=critic, ppo=ppo, rows_per_unit=2 * 47)
-    return plan.calibrate(unit=TWELVE, epsilon=5.0, delta=DELTA)
+    return IMITATION.calibrate(unit=TWELVE, epsilon=IMITATION_EPSILON, delta=DELTA)
 
 
 def _imitation(folder: Path, say: Say) -> None:
     """PateGAIL++ on twelve people's devices."""
     cells = np.repeat(np.random.default_rng(0).integers(0, GRID.size, (24, SLOTS // 8)), 8, axis=1)
     data = Days(cells, np.repeat(np.arange(12), 2), GRID).trajectories(simulated=True)
-    with Ledger(folder / "ledger", TWELVE, epsilon=5.0, delta=DELTA) as ledger:
+    with Ledger(folder / "ledger", TWELVE, epsilon=IMITATION_EPSILON, delta=DELTA) as ledger:
         vault = FederatedVault(StackedDevices(data), ledger)
         pategail.fit(_pategail_plan(), vault, grid=GRID, folder=folder / "checkpoint", resume=True)
 
 
 CHECKPOINT = "checkpoint/checkpoint.safetensors"
+TRAINED = {"plan": SYNTHESIS, "people": PEOPLE, "epsilon": SYNTHESIS_EPSILON, "delta": DELTA, "unit": UNIT}
+SAMPLED = TRAINED | {"plan": replace(SYNTHESIS, steps=MODEL_STEPS), "files": FILES, "rows": DRAWN}
 LIVES: Mapping[str, Life] = {
-    "ledger": Life(_ledger),
-    "register": Life(_register, ledgers=(), most=MOST, register="vault/register", begin=_apart),
-    "training": Life(_training, checkpoint=CHECKPOINT),
-    "sampling": Life(
-        _sampling, claimed=MODEL_STEPS, begin=lambda folder: shutil.copytree(_model(), folder, dirs_exist_ok=True)
+    "ledger": Life(_ledger, {"parts": PARTS, "claimed": CLAIMED, "budget": BUDGET, "plan": PLAN, "unit": UNIT}),
+    "register": Life(
+        _register,
+        {"visits": VISITS, "visitors": VISITORS},
+        ledgers=(),
+        most=MOST,
+        register="vault/register",
+        begin=_apart,
     ),
-    "people": Life(_people, ledgers=("vault/ledger",), checkpoint=CHECKPOINT, register="vault/register", begin=_apart),
-    "devices": Life(_devices, ledgers=("ledger", "phone0", "phone1", "phone2")),
-    "imitation": Life(_imitation, checkpoint=CHECKPOINT),
+    "training": Life(_training, TRAINED, checkpoint=CHECKPOINT),
+    "sampling": Life(
+        _sampling,
+        SAMPLED,
+        claimed=MODEL_STEPS,
+        begin=lambda folder: shutil.copytree(_model(), folder, dirs_exist_ok=True),
+    ),
+    "people": Life(
+        _people,
+        {"plan": ONLINE, "unit": ONLINE_UNIT, "delta": ONLINE_DELTA, "returning": RETURNING},
+        ledgers=("vault/ledger",),
+        checkpoint=CHECKPOINT,
+        register="vault/register",
+        begin=_apart,
+    ),
+    "devices": Life(
+        _devices,
+        {"plan": SumPlan(), "parts": SumPlan().parts(), "unit": UNIT, "delta": DELTA},
+        ledgers=("ledger", *(f"phone{number}" for number in range(PHONES))),
+    ),
+    "imitation": Life(
+        _imitation,
+        {"plan": IMITATION, "unit": TWELVE, "epsilon": IMITATION_EPSILON, "delta": DELTA, "grid": GRID},
+        checkpoint=CHECKPOINT,
+    ),
 }

@@ -12,7 +12,7 @@ One Gaussian release of a person's clipped contribution, at delta 1e-5 and 1e-6 
 - `k=4`, `k=16`: a person who returns in so many rounds, exactly, and `k=16 added up` by adding epsilons and deltas;
 - `pool`: 50 rounds, each over a Poisson sample at rate 0.02 from a fixed pool of people: one expected participation.
 
-A cell `noise` has the multiplier that an epsilon needs, by the paper's rule and exactly.
+A row `noise` has the multiplier that an epsilon needs, by the paper's rule and exactly.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dp_accounting import dp_event
 from scipy.optimize import brentq
 
 from experiments.check import Figure
+from experiments.configuration import Json
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import RESULTS, ROOT, Store
 from tacit.methods.policy_gradient.published import classical_epsilon, published_epsilon, zhao_epsilon
@@ -34,25 +35,49 @@ from tacit.units import Relation
 SIGMAS = (0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 14.0, 20.0)
 DELTAS, TARGETS, RETURNS = (1e-5, 1e-6), (0.25, 0.5, 1.0, 2.0, 5.0, 10.0), (4, 16)
 ROUNDS, RATE = 50, 0.02
-SOURCES = (
-    "src/tacit/privacy/account*.py",
-    "src/tacit/privacy/events.py",
-    "src/tacit/methods/policy_gradient/published.py",
-    "experiments/figure3_budget.py",
-)
+RELATION: Relation = "add_or_remove"
 
 
 def store(path: Path = RESULTS / "figure3_budget.json") -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="none")
+    return Store(path, configuration, hyperparameters="none")
 
 
 def key(sigma: float, delta: float) -> str:
-    """Name of a cell."""
+    """Name of a row."""
     return f"delta={delta:g}/sigma={sigma:g}"
 
 
-def _epsilon(event: dp_event.DpEvent, delta: float, relation: Relation = "add_or_remove") -> float:
+def noise_key(epsilon: float, delta: float) -> str:
+    """Name of a row of noise for an epsilon."""
+    return f"noise/delta={delta:g}/epsilon={epsilon:g}"
+
+
+def configuration(key: str) -> Json:
+    """What a row was made with."""
+    of_noise, delta, number = settings(key)
+    asked = {"delta": delta, "relation": RELATION}
+    if of_noise:
+        return {**asked, "epsilon": number}
+    pool = {"rounds": ROUNDS, "rate": RATE}
+    return {**asked, "noise_multiplier": number, "participations": list(RETURNS), "pool": pool}
+
+
+def settings(key: str) -> tuple[bool, float, float]:
+    """Whether a row is one of noise, its delta, and the epsilon or noise multiplier that it is for."""
+    *kind, delta, number = key.split("/")
+    return bool(kind), float(delta.partition("=")[2]), float(number.partition("=")[2])
+
+
+def rows() -> list[str]:
+    """The keys of all rows, in the order in which they are made."""
+    keys = []
+    for delta in DELTAS:
+        keys += [key(sigma, delta) for sigma in SIGMAS] + [noise_key(epsilon, delta) for epsilon in TARGETS]
+    return keys
+
+
+def _epsilon(event: dp_event.DpEvent, delta: float, relation: Relation = RELATION) -> float:
     return accounting.epsilon(event, delta=delta, relation=relation).epsilon
 
 
@@ -82,7 +107,7 @@ def noise(epsilon: float, delta: float) -> dict[str, float]:
 
     return {
         "published": float(brentq(excess, 0.05, 200.0)),
-        "exact": accounting.calibrate(dp_event.GaussianDpEvent, epsilon=epsilon, delta=delta, relation="add_or_remove"),
+        "exact": accounting.calibrate(dp_event.GaussianDpEvent, epsilon=epsilon, delta=delta, relation=RELATION),
     }
 
 
@@ -90,7 +115,7 @@ def figures() -> list[Figure]:
     """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
     for delta in DELTAS:
-        cells = {sigma: results.fresh(key(sigma, delta)) for sigma in SIGMAS}
+        cells = {sigma: results.values(key(sigma, delta)) for sigma in SIGMAS}
         loose = [cell["published"] / cell["exact"] for cell in cells.values()]
         out += [
             Figure(f"delta {delta:g}: the paper's epsilon over the exact one, at least", min(loose), 1.05),
@@ -102,10 +127,10 @@ def figures() -> list[Figure]:
             abs(cells[4 * s]["k=16"] / cells[s]["exact"] - 1) for s in (0.5, 0.75, 1.0, 1.5, 2.0, 5.0) if 4 * s in cells
         )
         out.append(Figure(f"delta {delta:g}: 16 participations at 4 sigma against one at sigma", apart, 2e-3, False))
-    exact = results.fresh(key(1.0, 1e-5))["exact"]
+    exact = results.values(key(1.0, 1e-5))["exact"]
     out.append(Figure("sigma 1, delta 1e-5: exact epsilon, distance from 4.37718", abs(exact - 4.37718), 2e-3, False))
     for epsilon, ratio in ((0.5, 1.88), (1.0, 1.5), (5.0, 1.24)):
-        cell = results.fresh(f"noise/delta=1e-05/epsilon={epsilon:g}")
+        cell = results.values(noise_key(epsilon, 1e-5))
         name = f"epsilon {epsilon:g}, delta 1e-5: the paper's noise variance over the exact one"
         out.append(Figure(name, (cell["published"] / cell["exact"]) ** 2, ratio))
     return out
@@ -122,28 +147,29 @@ def plot(results: Store, path: Path = IMAGES / "figure3_budget.svg") -> None:
     }
     panels = []
     for delta in DELTAS:
-        cells = [results.fresh(key(sigma, delta)) for sigma in SIGMAS]
+        cells = [results.values(key(sigma, delta)) for sigma in SIGMAS]
         curves = [Curve(words, SIGMAS, [cell[name] for cell in cells]) for name, words in shown.items()]
         panels.append(Panel(f"epsilon at delta {delta:g}", "noise multiplier", curves))
     draw(panels, "Epsilon against the noise multiplier", path)
 
 
+def run_row(key: str, results: Store) -> None:
+    """Make one row."""
+    of_noise, delta, number = settings(key)
+    values = noise(number, delta) if of_noise else row(number, delta)
+    results.put(key, dataset="none", seed=0, values=values)
+    print(key, " ".join(f"{n}={v:.4g}" for n, v in values.items()), flush=True)
+
+
 def main(arguments: list[str]) -> None:
-    """Compute what is missing or stale."""
+    """Compute what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args(arguments).quick
     results = store((ROOT / "runs" / "quick" if quick else RESULTS) / "figure3_budget.json")
-    for delta in DELTAS:
-        for sigma in SIGMAS[3:6] if quick else SIGMAS:
-            if not results.has(key(sigma, delta)):
-                values = row(sigma, delta)
-                results.put(key(sigma, delta), dataset="none", seed=0, values=values)
-                print(key(sigma, delta), " ".join(f"{n}={v:.4g}" for n, v in values.items()), flush=True)
-        for epsilon in () if quick else TARGETS:
-            name = f"noise/delta={delta:g}/epsilon={epsilon:g}"
-            if not results.has(name):
-                results.put(name, dataset="none", seed=0, values=noise(epsilon, delta))
+    for name in [key(sigma, delta) for delta in DELTAS for sigma in SIGMAS[3:6]] if quick else rows():
+        if not results.has(name):
+            run_row(name, results)
     if not quick:
         plot(results)
 

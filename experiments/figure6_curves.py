@@ -14,26 +14,35 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from experiments import synthesis_variants as variants
 from experiments.check import Figure
 from experiments.store import Store
-from experiments.synthesis_returns import Cell
+from experiments.synthesis_returns import Cell, configuration
+from experiments.synthesis_variants import run_row
 from tacit.measure.statistics import iqm
+
+__all__ = ["configuration", "figures", "main", "rows", "run_row", "store"]
 
 NAME = "figure6_curves"
 RATES = {0.0: "tacit", 0.3: "cur", 0.5: "cur_50"}
 EPSILONS, CURVES = (1.0, 3.0, 10.0), ("raked", "tacit")
 
 
-def store() -> Store:
+def store(path: Path | None = None) -> Store:
     """The result file."""
-    return variants.store(NAME)
+    return variants.store(NAME, path)
+
+
+def rows() -> list[str]:
+    """Keys of the cells that are kept here."""
+    return variants.keys(NAME, wanted())
 
 
 def wanted() -> list[Cell]:
     """All cells."""
-    return [*variants.rows(CURVES, EPSILONS), *variants.rows(RATES.values(), (10.0,))]
+    return [*variants.both(CURVES, EPSILONS), *variants.both(RATES.values(), (10.0,))]
 
 
 def figures() -> list[Figure]:
@@ -51,7 +60,7 @@ def figures() -> list[Figure]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     variants.main(__doc__, wanted(), arguments)
 
 

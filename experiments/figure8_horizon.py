@@ -12,8 +12,10 @@ measures of `table13_trajscore`, and the return of IQL. Those of its own choice 
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -23,6 +25,7 @@ from experiments import table2_trajectories as table2
 from experiments import table13_trajscore as closeness
 from experiments import trajectory_ways as ways
 from experiments.check import Figure
+from experiments.configuration import Json
 from experiments.store import Store
 from experiments.synthesis_returns import folder
 from experiments.table2_trajectories import OWN, SEEDS, WORDS
@@ -33,21 +36,46 @@ HORIZONS = {8: OWN, 16: "tacit_j_16", 32: "tacit_j_32", 64: "tacit_j_64"}
 """Rows of a fragment -> way."""
 
 
-def sources(key: str) -> tuple[str, ...]:
-    """Globs of the code that a cell depends on."""
-    return (*closeness.sources(key), *DOMAINS[DOMAIN].judges(AGENT))
+def rows() -> list[str]:
+    """All keys."""
+    others = [way for way in HORIZONS.values() if way != OWN]
+    return [ways.key(DOMAIN, way, EPSILON, seed) for seed in SEEDS for way in others]
 
 
-def store(*, quick: bool = False) -> Store:
+def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
+    """Everything that decides a cell, but its seed: the table, how it is measured, and its agent."""
+    return closeness.configuration(key, scale=scale) | DOMAINS[DOMAIN].judge(AGENT, scale)
+
+
+def store(path: Path | None = None, *, quick: bool = False) -> Store:
     """The result file."""
-    return Store(folder(quick=quick) / f"{NAME}.json", sources, hyperparameters=WORDS)
+    asked = functools.partial(configuration, scale=fits.QUICK if quick else fits.FULL)
+    return Store(path or folder(quick=quick) / f"{NAME}.json", asked, hyperparameters=WORDS)
+
+
+def run_row(key: str, results: Store) -> None:
+    """Make, measure and judge one table at full size."""
+    fill(results, [key], fits.FULL)
+
+
+def fill(results: Store, keys: Sequence[str], scale: fits.Scale) -> None:
+    """Put the cells that are missing: the agents of one seed learn together."""
+    here, missing = DOMAINS[DOMAIN], [key for key in keys if not results.has(key)]
+    for seed in sorted({int(key.split("/")[3]) for key in missing}):
+        some = [key.split("/")[1] for key in missing if int(key.split("/")[3]) == seed]
+        made = [ways.table(here, way, EPSILON, seed, scale).columns for way in some]
+        for way, value in zip(some, here.judged(AGENT, made, seed, scale), strict=True):
+            values = closeness.measured(here, way, EPSILON, seed, scale) | {"return": value}
+            key, dataset = ways.key(DOMAIN, way, EPSILON, seed), f"simulated {DOMAIN}, {here.population} people"
+            results.put(key, dataset=f"{dataset}, seed {seed}; table {way}", seed=seed, values=values)
+            print(f"{key}: F1 {values['f1']:.3f}, return {value:.1f}", flush=True)
 
 
 def column(results: Store, horizon: int, name: str) -> np.ndarray:
     """One measure over seeds.
 
     Raises:
-        LookupError: a cell is missing or stale.
+        LookupError: a cell is missing or has another configuration.
     """
     way = HORIZONS[horizon]
     if way == OWN and name == "return":
@@ -55,7 +83,7 @@ def column(results: Store, horizon: int, name: str) -> np.ndarray:
     if way == OWN:
         return closeness.column(closeness.store(), DOMAIN, OWN, EPSILON, name)
     keys = [ways.key(DOMAIN, way, EPSILON, seed) for seed in SEEDS]
-    return np.array([results.fresh(key)[name] for key in keys])
+    return np.array([results.values(key)[name] for key in keys])
 
 
 def figures() -> list[Figure]:
@@ -68,22 +96,13 @@ def figures() -> list[Figure]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args(arguments).quick
     torch.set_num_threads(1)
-    scale, results, here = fits.QUICK if quick else fits.FULL, store(quick=quick), DOMAINS[DOMAIN]
-    for seed in SEEDS[:1] if quick else SEEDS:
-        others = [way for way in HORIZONS.values() if way != OWN]
-        missing = [way for way in others if not results.has(ways.key(DOMAIN, way, EPSILON, seed))]
-        made = [ways.table(here, way, EPSILON, seed, scale).columns for way in missing]
-        judged = here.judged(AGENT, made, seed, scale) if missing else []
-        for way, value in zip(missing, judged, strict=True):
-            values = closeness.measured(here, way, EPSILON, seed, scale) | {"return": value}
-            key, dataset = ways.key(DOMAIN, way, EPSILON, seed), f"simulated {DOMAIN}, {here.population} people"
-            results.put(key, dataset=f"{dataset}, seed {seed}; table {way}", seed=seed, values=values)
-            print(f"{key}: F1 {values['f1']:.3f}, return {value:.1f}", flush=True)
+    wanted = [key for key in rows() if not quick or key.endswith(f"/{SEEDS[0]}")]
+    fill(store(quick=quick), wanted, fits.QUICK if quick else fits.FULL)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,10 @@ medium, TD3+BC, three seeds: the return after every tenth of the training. Curve
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -21,6 +23,7 @@ from experiments import synthesis_fits as fits
 from experiments import synthesis_returns as returns
 from experiments import synthesis_ways as ways
 from experiments.check import Figure
+from experiments.configuration import Json
 from experiments.store import Store
 from experiments.synthesis_domains import DOMAINS
 from tacit.agents.offline import Policy, Watch
@@ -30,9 +33,25 @@ NAME, DOMAIN, AGENT, LOOKS = "figure9_learning", "medium", "td3_bc", 10
 SEEDS, TABLES = (0, 1, 2), (("real", 0.0), ("raked", 10.0), ("raked", 1.0))
 
 
-def store(*, quick: bool = False) -> Store:
+def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
+    """Everything that decides a curve, but its seed."""
+    return {**returns.configuration(key, scale=scale), "looks": LOOKS}
+
+
+def store(path: Path | None = None, *, quick: bool = False) -> Store:
     """The result file."""
-    return returns.store(NAME, quick=quick)
+    asked = functools.partial(configuration, scale=fits.QUICK if quick else fits.FULL)
+    return Store(path or returns.folder(quick=quick) / f"{NAME}.json", asked, hyperparameters=returns.WORDS)
+
+
+def rows() -> list[str]:
+    """All keys, in the order in which they are run."""
+    return [cell.key for seed in SEEDS for one in TABLES for cell in row(*one) if cell.seed == seed]
+
+
+def run_row(key: str, results: Store) -> None:
+    """One curve, at full size."""
+    fill(results, [returns.Cell.of(key)], fits.FULL)
 
 
 def row(way: str, epsilon: float) -> list[returns.Cell]:
@@ -44,9 +63,9 @@ def curves(results: Store, way: str, epsilon: float) -> np.ndarray:
     """Returns [seeds, looks].
 
     Raises:
-        LookupError: a cell is missing or stale.
+        LookupError: a cell is missing or has another configuration.
     """
-    return np.array([results.fresh(cell.key)["returns"] for cell in row(way, epsilon)])
+    return np.array([results.values(cell.key)["returns"] for cell in row(way, epsilon)])
 
 
 def figures() -> list[Figure]:
@@ -60,29 +79,35 @@ def figures() -> list[Figure]:
     ]
 
 
+def fill(results: Store, cells: Sequence[returns.Cell], scale: fits.Scale) -> None:
+    """Put the curves of one seed, whose agents are trained in one stack."""
+    here, seed = DOMAINS[DOMAIN], cells[0].seed
+    seen: list[list[float]] = [[] for _ in cells]
+
+    def look(step: int, policies: list[Policy]) -> None:
+        for found, policy in zip(seen, policies, strict=True):
+            found.append(float(here.returns(policy, seed)["return"][0]))
+
+    tables = [ways.table(here, cell.way, cell.epsilon, seed, scale)[0] for cell in cells]
+    steps = returns.config(DOMAIN, AGENT, scale).steps
+    returns.train(DOMAIN, AGENT, tables, seed, scale, watch=Watch(every=steps // LOOKS, call=look))
+    for cell, found in zip(cells, seen, strict=True):
+        dataset = f"{here.words(seed)}; table {cell.way}"
+        results.put(cell.key, dataset=dataset, seed=seed, values={"steps": steps, "returns": found})
+        print(f"{cell.key}: " + " ".join(f"{one:.0f}" for one in found), flush=True)
+
+
 def main(arguments: Sequence[str]) -> None:
-    """Run what is missing or stale: the tables of one seed in one stack."""
+    """Run what is missing: the tables of one seed in one stack."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args(arguments).quick
     torch.set_num_threads(1)
-    scale, results, here = fits.QUICK if quick else fits.FULL, store(quick=quick), DOMAINS[DOMAIN]
+    scale, results = fits.QUICK if quick else fits.FULL, store(quick=quick)
     for seed in SEEDS[:1] if quick else SEEDS:
         cells = [cell for one in TABLES for cell in row(*one) if cell.seed == seed and not results.has(cell.key)]
         if cells:
-            seen: list[list[float]] = [[] for _ in cells]
-
-            def look(step: int, policies: list[Policy], seen: list[list[float]] = seen, seed: int = seed) -> None:
-                for found, policy in zip(seen, policies, strict=True):
-                    found.append(float(here.returns(policy, seed)["return"][0]))
-
-            tables = [ways.table(here, cell.way, cell.epsilon, seed, scale)[0] for cell in cells]
-            steps = returns.config(DOMAIN, AGENT, scale).steps
-            returns.train(DOMAIN, AGENT, tables, seed, scale, watch=Watch(every=steps // LOOKS, call=look))
-            for cell, found in zip(cells, seen, strict=True):
-                dataset = f"{here.words(seed)}; table {cell.way}"
-                results.put(cell.key, dataset=dataset, seed=seed, values={"steps": steps, "returns": found})
-                print(f"{cell.key}: " + " ".join(f"{one:.0f}" for one in found), flush=True)
+            fill(results, cells, scale)
 
 
 if __name__ == "__main__":

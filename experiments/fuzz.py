@@ -17,6 +17,7 @@ runs/fuzz/READER/finds, each with what was raised.
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import itertools
 import os
@@ -30,23 +31,44 @@ from typing import Any
 
 import numpy as np
 
-from experiments import fuzz_records, fuzz_releases
+from experiments import fuzz_records, fuzz_releases, fuzz_worker
 from experiments.check import Figure
+from experiments.configuration import Json
 from experiments.fuzz_worker import COUNTS
 from experiments.store import RESULTS, ROOT, Store
 
-SECONDS, QUICK, PATIENCE = 60.0, 4.0, 60
+SECONDS, QUICK = 60.0, 4.0
+FEWEST = 200
+"""Inputs that a reader is given, at least; how many more depends on the time that there is."""
 READERS = {reader.name: reader for module in (fuzz_records, fuzz_releases) for reader in module.READERS}
-_OURS = ("experiments/fuzz_mutations.py", "experiments/fuzz_worker.py")
 
 
 def _module(name: str) -> str:
     return "experiments.fuzz_records" if READERS[name] in fuzz_records.READERS else "experiments.fuzz_releases"
 
 
-def store(path: Path = RESULTS / "fuzz.json") -> Store:
-    """The result file; a cell depends on the code that reads such files, and not on that of others."""
-    return Store(path, lambda key: (*READERS[key].code, *_OURS) if key in READERS else _OURS, hyperparameters="none")
+def store(path: Path = RESULTS / "fuzz.json", *, quick: bool = False) -> Store:
+    """The result file."""
+    return Store(path, functools.partial(configuration, quick=quick), hyperparameters="none")
+
+
+def configuration(key: str, quick: bool = False) -> Json:
+    """What a row was made with."""
+    return {
+        "reader": key,
+        "file": READERS[key].file,
+        "inputs at least": 0 if quick else FEWEST,
+        "own mutations": fuzz_worker.OWN,
+        "largest input": fuzz_worker.LARGEST,
+        "seconds of an input": fuzz_worker.SECONDS,
+        "memory of an input": fuzz_worker.MEMORY,
+        "longest message": fuzz_worker.LONGEST,
+    }
+
+
+def rows() -> list[str]:
+    """The keys of all rows, in the order in which they are made."""
+    return list(READERS)
 
 
 def fuzz(name: str, seconds: float) -> dict[str, Any]:
@@ -66,7 +88,6 @@ def fuzz(name: str, seconds: float) -> dict[str, Any]:
             str(folder),
             _module(name),
             f"-seed={turn}",
-            f"-timeout={PATIENCE}",
         )
         done = subprocess.run(
             [sys.executable, *words, f"-max_total_time={left}"],
@@ -95,33 +116,45 @@ def fuzz(name: str, seconds: float) -> dict[str, Any]:
 
 def figures() -> list[Figure]:
     """Every promised figure, recomputed from the raw rows."""
-    cells = [store().fresh(name) for name in READERS]
+    cells = [store().values(name) for name in READERS]
     total = {name: sum(cell[name] for cell in cells) for name in (*COUNTS, "hangs")}
     told = {"crashes": "crashes", "hangs": "hangs", "bombs": "memory bombs", "outside": "reads outside the folder"}
     return [
         Figure("readers", len(cells), len(READERS)),
         Figure("inputs tried", total["tried"], 20_000),
-        Figure("inputs tried of a reader, at least", min(cell["tried"] for cell in cells), 200),
+        Figure("inputs tried of a reader, at least", min(cell["tried"] for cell in cells), FEWEST),
         Figure("inputs read, at least one of each reader", min(cell["read"] for cell in cells), 1),
         Figure("inputs refused in a sentence", total["refused"], 10_000),
         *(Figure(words, total[name], 0, False) for name, words in told.items()),
     ]
 
 
+def run_row(key: str, results: Store, seconds: float = SECONDS, fewest: int = FEWEST) -> None:
+    """Make one row.
+
+    Raises:
+        RuntimeError: there was no time for the fewest inputs.
+    """
+    values = fuzz(key, seconds)
+    if values["tried"] < fewest:
+        raise RuntimeError(f"{key}: {values['tried']} inputs in {seconds:g} s are fewer than {fewest}; give --seconds")
+    results.put(key, dataset="none: files changed at random", seed=1, values=values)
+    print(key, " ".join(f"{name}={value:g}" for name, value in values.items()), flush=True)
+
+
 def main(arguments: list[str]) -> None:
-    """Attack the readers whose results are missing or stale."""
+    """Attack the readers whose results are missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--only", nargs="*", choices=READERS, default=list(READERS), metavar="READER")
     options = parser.parse_args(arguments)
     importlib.import_module("atheris")  # which the workers need: without it nothing begins
-    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "fuzz.json")
+    results = store(ROOT / "runs" / "quick" / "fuzz.json", quick=True) if options.quick else store()
+    effort = (QUICK, 0) if options.quick else (options.seconds, FEWEST)
     for name in options.only:
         if not results.has(name):
-            values = fuzz(name, QUICK if options.quick else options.seconds)
-            results.put(name, dataset="none: files changed at random", seed=1, values=values)
-            print(name, " ".join(f"{key}={value:g}" for key, value in values.items()), flush=True)
+            run_row(name, results, *effort)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,6 @@ class Reader:
         seeds: makes a valid folder, and returns valid contents of that file, the folder's own first.
         read: reads the folder.
         mutate: hostile contents out of a content.
-        code: globs of the sources that read it.
         mend: after the exchange, what an attacker would mend: digests of the exchanged file.
     """
 
@@ -43,7 +42,6 @@ class Reader:
     seeds: Callable[[Path], list[bytes]]
     read: Callable[[Path], object]
     mutate: Mutation
-    code: tuple[str, ...]
     mend: Callable[[Path], None] = lambda folder: None
 
     def attempt(self, folder: Path, content: bytes) -> object:

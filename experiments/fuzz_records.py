@@ -144,14 +144,6 @@ def _read_points(name: str) -> Callable[[Path], object]:
     return lambda folder: mobility.from_points(folder / name, GRID, RULES, recorded="UTC")
 
 
-_INGEST = tuple(f"src/tacit/data/{name}.py" for name in ("ingest", "ids", "spec", "store"))
-_TABLES = (*_INGEST, "src/tacit/data/files.py", "src/tacit/data/tables.py")
-_DAYS = tuple(f"src/tacit/data/{name}.py" for name in ("mobility*", "grids", "days", "tables"))
-_BANDIT, _D4RL = (
-    (*_TABLES, "src/tacit/data/open_bandit.py"),
-    (*_INGEST, "src/tacit/data/hdf5.py", "src/tacit/data/d4rl.py"),
-)
-_MINARI = (*_INGEST, "src/tacit/data/hdf5.py", "src/tacit/data/minari.py")
 _TEXT, _JSON = (
     change.one_of(change.table, change.spans),
     change.one_of(change.json_text, change.json_text, change.spans),
@@ -164,20 +156,18 @@ _PARQUET, _ARRAYS = (
 _MINARI_FILES = "logs-v0/data"
 
 READERS = (
-    Reader("csv", "logs.csv", _csv, _options("csv"), _TEXT, _TABLES),
-    Reader("parquet", "logs.parquet", _parquet, _options("parquet"), _PARQUET, _TABLES),
-    Reader("npz", "logs.npz", _npz, _options("npz"), _ARRAYS, _TABLES),
-    Reader("d4rl", "logs.hdf5", _d4rl, _read_d4rl, _HDF5, _D4RL),
-    Reader("minari", f"{_MINARI_FILES}/main_data.hdf5", _minari, _read_minari, _HDF5, _MINARI),
-    Reader("minari metadata", f"{_MINARI_FILES}/metadata.json", _metadata, _read_minari, _JSON, _MINARI),
-    Reader("open bandit", "random/men/men.csv", _bandit, lambda f: open_bandit.read(folder=f), _TEXT, _BANDIT),
-    Reader("native spec", "logs/spec.json", _native("spec.json"), _read_native, _JSON, _INGEST),
-    Reader("native column", "logs/rewards.npy", _native("rewards.npy"), _read_native, _ARRAY, _INGEST),
-    Reader("native index", "logs/offsets.npy", _native("offsets.npy"), _read_native, _ARRAY, _INGEST),
-    Reader("points", "points.csv", _points, _read_points("points.csv"), _TEXT, _DAYS),
-    Reader("points in gzip", "points.csv.gz", _squeezed, _read_points("points.csv.gz"), change.spans, _DAYS),
-    Reader(
-        "plt", "people/0/Trajectory/1.plt", _plt, lambda f: mobility.from_plt(f / "people", GRID, RULES), _TEXT, _DAYS
-    ),
-    Reader("cells", "days.npz", _cells, lambda f: mobility.from_cells(f / "days.npz", GRID), _ARRAYS, _DAYS),
+    Reader("csv", "logs.csv", _csv, _options("csv"), _TEXT),
+    Reader("parquet", "logs.parquet", _parquet, _options("parquet"), _PARQUET),
+    Reader("npz", "logs.npz", _npz, _options("npz"), _ARRAYS),
+    Reader("d4rl", "logs.hdf5", _d4rl, _read_d4rl, _HDF5),
+    Reader("minari", f"{_MINARI_FILES}/main_data.hdf5", _minari, _read_minari, _HDF5),
+    Reader("minari metadata", f"{_MINARI_FILES}/metadata.json", _metadata, _read_minari, _JSON),
+    Reader("open bandit", "random/men/men.csv", _bandit, lambda f: open_bandit.read(folder=f), _TEXT),
+    Reader("native spec", "logs/spec.json", _native("spec.json"), _read_native, _JSON),
+    Reader("native column", "logs/rewards.npy", _native("rewards.npy"), _read_native, _ARRAY),
+    Reader("native index", "logs/offsets.npy", _native("offsets.npy"), _read_native, _ARRAY),
+    Reader("points", "points.csv", _points, _read_points("points.csv"), _TEXT),
+    Reader("points in gzip", "points.csv.gz", _squeezed, _read_points("points.csv.gz"), change.spans),
+    Reader("plt", "people/0/Trajectory/1.plt", _plt, lambda f: mobility.from_plt(f / "people", GRID, RULES), _TEXT),
+    Reader("cells", "days.npz", _cells, lambda f: mobility.from_cells(f / "days.npz", GRID), _ARRAYS),
 )

@@ -246,12 +246,6 @@ def _day_digest(folder: Path) -> None:
         return
 
 
-_CERTIFICATE = ("src/tacit/privacy/certificate*", "src/tacit/privacy/events.py")
-_HUB, _LOADED = ("src/tacit/hub/**/*.py",), ("src/tacit/hub/__init__.py", *_CERTIFICATE)
-_FILES, _GRAPHS = ("src/tacit/hub/expert_files.py",), ("src/tacit/hub/expert_files.py", "src/tacit/hub/onnx_network.py")
-_DAYS = ("src/tacit/cli/day_files.py", *_CERTIFICATE)
-_SPEC = ("src/tacit/data/spec.py", "src/tacit/cli/data.py")
-_GRID = ("src/tacit/data/grids.py", "src/tacit/data/h3_grid.py", "src/tacit/cli/movement_words.py")
 _TEXT, _JSON = (
     change.one_of(change.table, change.spans),
     change.one_of(change.json_text, change.json_text, change.spans),
@@ -267,27 +261,21 @@ _HELD = f"release/{hub.CERTIFICATE}"
 
 READERS = (
     *(
-        Reader(
-            f"release of {name}: {part}", f"release/{file}", _released(make, file), _read_release, how, _HUB, _digest
-        )
+        Reader(f"release of {name}: {part}", f"release/{file}", _released(make, file), _read_release, how, _digest)
         for name, make in _MADE.items()
         for part, file, how in (("plan and configuration", hub.CONFIG, _JSON), ("weights", hub.MODEL, _TENSORS))
     ),
-    Reader("release with certificate", _HELD, _released(_markov, hub.CERTIFICATE), _load_release, _SIGNED, _LOADED),
-    Reader("experts in safetensors", "experts/0.safetensors", _stacked, _read_experts, _TENSORS, _FILES),
-    Reader("experts in onnx", "experts/0.onnx", _graphs, _read_experts, _ONNX, _GRAPHS),
-    Reader("certificate", "certificate.json", _certificates, _read_certificate, _SIGNED, _CERTIFICATE),
-    Reader("ledger", "ledger", _ledgers, _read_ledger, _CHAIN, ("src/tacit/privacy/ledger*.py",)),
-    Reader("register", "own/register", _registers, _read_register, _CODED, ("src/tacit/privacy/register.py",)),
-    Reader("checkpoint", "state", _checkpoints, _read_checkpoint, _TENSORS, ("src/tacit/privacy/checkpoint.py",)),
-    Reader("generated days", "days.csv", _generated, _read_days, _TEXT, _DAYS, _day_digest),
-    Reader("beside generated days", "days.csv.json", _beside, _read_days, _JSON, _DAYS, _day_digest),
-    Reader(
-        "public bounds", "spec.json", _json(SPEC.to_json()), lambda f: data.read_spec(f / "spec.json"), _JSON, _SPEC
-    ),
-    Reader("bounds", "b.json", _json(_PLAIN), lambda f: bounds.read(f / "b.json"), _JSON, ("src/tacit/cli/bounds.py",)),
-    Reader(
-        "grid", "grid.json", _json(GRID.to_json()), lambda f: movement_words.read_grid(f / "grid.json"), _JSON, _GRID
-    ),
-    Reader("run", "run.json", _json(_RUN), lambda f: RunFolder(f).read(), _JSON, ("src/tacit/cli/folders.py",)),
+    Reader("release with certificate", _HELD, _released(_markov, hub.CERTIFICATE), _load_release, _SIGNED),
+    Reader("experts in safetensors", "experts/0.safetensors", _stacked, _read_experts, _TENSORS),
+    Reader("experts in onnx", "experts/0.onnx", _graphs, _read_experts, _ONNX),
+    Reader("certificate", "certificate.json", _certificates, _read_certificate, _SIGNED),
+    Reader("ledger", "ledger", _ledgers, _read_ledger, _CHAIN),
+    Reader("register", "own/register", _registers, _read_register, _CODED),
+    Reader("checkpoint", "state", _checkpoints, _read_checkpoint, _TENSORS),
+    Reader("generated days", "days.csv", _generated, _read_days, _TEXT, _day_digest),
+    Reader("beside generated days", "days.csv.json", _beside, _read_days, _JSON, _day_digest),
+    Reader("public bounds", "spec.json", _json(SPEC.to_json()), lambda f: data.read_spec(f / "spec.json"), _JSON),
+    Reader("bounds", "b.json", _json(_PLAIN), lambda f: bounds.read(f / "b.json"), _JSON),
+    Reader("grid", "grid.json", _json(GRID.to_json()), lambda f: movement_words.read_grid(f / "grid.json"), _JSON),
+    Reader("run", "run.json", _json(_RUN), lambda f: RunFolder(f).read(), _JSON),
 )

@@ -23,8 +23,11 @@ import numpy as np
 
 from tacit.errors import TacitError
 
-SECONDS, MEMORY = 10, 2**31
-"""Within which an input has to be read: of time, and of bytes beyond what the process needs without it."""
+SECONDS, MEMORY = 60, 2**31
+"""Within which an input has to be read: of time, on a machine that may be busy, and of bytes beyond what the process
+needs without it."""
+OWN = 0.8
+"""Of the changes, those that follow the rules of the file's own format; the others are libFuzzer's."""
 LARGEST = 2**18
 """Bytes of an input."""
 LONGEST = 2_000
@@ -145,7 +148,7 @@ def main(name: str, folder: Path, module: str, options: list[str]) -> None:
 
     def mutate(content: bytes, most: int, seed: int) -> bytes:
         rng = random.Random(seed)
-        found = reader.mutate(content, rng) if rng.random() < 0.8 else bytes(atheris.Mutate(content, most))
+        found = reader.mutate(content, rng) if rng.random() < OWN else bytes(atheris.Mutate(content, most))
         return found if len(found) <= most else content
 
     space = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

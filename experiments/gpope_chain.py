@@ -16,53 +16,38 @@ Earlier methods on the chain: `experiments.gpope_chain_baselines`.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from pathlib import Path
 
 import numpy as np
 
-from experiments import ope_methods
+from experiments import ope_methods, ope_trials
 from experiments.check import Figure
-from experiments.ope_methods import NOT_PRIVATE, PRIVATE, Columns, Domain, Setting
-from experiments.ope_trials import run
+from experiments.configuration import Json
+from experiments.ope_methods import NOT_PRIVATE, PRIVATE, Columns, Domain, Setting, Yardstick, asked, named
+from experiments.ope_trials import trials_of
 from experiments.store import RESULTS, ROOT, Store
 from tacit import off_policy_evaluation as ope
 from tacit.envs import chain
 from tacit.envs.rollouts import uniform
 from tacit.units import Relation
 
-TRIALS = 100
-FIRST_SEED = 5_000_000
 UNITS, EPSILONS = (100, 300, 1_000, 3_000, 10_000), (1.0, 0.1)
 RELATIONS: tuple[Relation, ...] = ("add_or_remove", "replace_one")
-SOURCES = (
-    "src/tacit/methods/off_policy_evaluation/problem.py",
-    "src/tacit/methods/off_policy_evaluation/features.py",
-    "src/tacit/methods/off_policy_evaluation/logged.py",
-    "src/tacit/methods/off_policy_evaluation/statistics.py",
-    "src/tacit/methods/off_policy_evaluation/residual.py",
-    "src/tacit/methods/off_policy_evaluation/residual_sums.py",
-    "src/tacit/methods/off_policy_evaluation/gain.py",
-    "src/tacit/methods/off_policy_evaluation/prior.py",
-    "src/tacit/methods/off_policy_evaluation/scores.py",
-    "src/tacit/methods/off_policy_evaluation/intervals.py",
-    "src/tacit/envs/chain.py",
-    "src/tacit/envs/rollouts.py",
-    "src/tacit/privacy/vault.py",
-    "src/tacit/privacy/reader.py",
-    "src/tacit/privacy/records.py",
-    "src/tacit/privacy/clipping.py",
-    "src/tacit/privacy/noise.py",
-    "src/tacit/privacy/account*.py",
-    "experiments/ope_methods.py",
-    "experiments/ope_trials.py",
-    "experiments/gpope_chain.py",
-)
 
 
-def store(path: Path = RESULTS / "gpope_chain.json") -> Store:
+def store(path: Path = RESULTS / "gpope_chain.json", *, quick: bool = False) -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="the methods' defaults, chosen on other seeds and other domains")
+    known = "the methods' defaults, chosen on other seeds and other domains"
+    return Store(path, functools.partial(configuration, quick=quick), hyperparameters=known)
+
+
+def configuration(key: str, quick: bool = False) -> Json:
+    """What a row was made with."""
+    _, name, setting = named(key)
+    place = domain()
+    return asked(place, setting, (METHODS | NOT_PRIVATE)[name].settings(place), trials_of(quick))
 
 
 def collect(units: int, seed: int) -> Columns:
@@ -70,9 +55,14 @@ def collect(units: int, seed: int) -> Columns:
     return chain.collect(uniform(chain.ACTIONS), units, seed=seed)
 
 
+def yardstick() -> Yardstick:
+    """Exact values of all states that are not absorbing."""
+    return Yardstick(np.arange(chain.STATES - 1), chain.values(), chain.mspbe)
+
+
+@functools.cache
 def domain() -> Domain:
     """The chain, on-policy."""
-    states = np.arange(chain.STATES - 1)
     return Domain(
         name="chain",
         spec=chain.spec(),
@@ -80,10 +70,8 @@ def domain() -> Domain:
         features=ope.OneHot(chain.STATES - 1),
         policy=ope.Behaviour(),
         collect=collect,
-        observations=states,
-        truth=chain.values(),
-        value=float(chain.values().mean()),
-        mspbe=chain.mspbe,
+        simulator={"states": chain.STATES, "behaviour": "uniform", "judged": "all states, exactly"},
+        judge=yardstick,
         prior=ope.Smoothness(13.0),
     )
 
@@ -91,17 +79,20 @@ def domain() -> Domain:
 METHODS = PRIVATE | {"residual_smooth": ope_methods.private(ope_methods.residual_smooth)}
 
 
-def grid() -> list[tuple[str, Setting]]:
-    """Every cell, the promised ones first."""
+def rows() -> list[str]:
+    """The keys of all rows, the promised ones first: noise alone and the smooth prior at some settings only."""
     promised = [Setting(1_000, e, r) for e in EPSILONS for r in RELATIONS]
-    others = [Setting(m, e, r) for m in UNITS for e in EPSILONS for r in RELATIONS]
-    settings = dict.fromkeys([*promised, Setting(10_000, 0.1, "add_or_remove"), *others])
-    return [(name, Setting(m)) for m in UNITS for name in NOT_PRIVATE] + [(n, s) for s in settings for n in METHODS]
+    promised.append(Setting(10_000, 0.1, "add_or_remove"))
+    smallest = [Setting(min(UNITS), e, r) for e in EPSILONS for r in RELATIONS]
+    jobs = [(name, Setting(m)) for m in UNITS for name in NOT_PRIVATE]
+    jobs += [(name, setting) for setting in [*promised, *smallest] for name in METHODS]
+    jobs += [("residual", Setting(m, e, r)) for m in UNITS for e in EPSILONS for r in RELATIONS]
+    return [setting.key("chain", name) for name, setting in dict.fromkeys(jobs)]
 
 
 def mean(results: Store, name: str, setting: Setting, column: str) -> float:
-    """The mean over the trials of a cell."""
-    return float(np.mean(results.fresh(setting.key("chain", name))[column]))
+    """The mean over the trials of a row."""
+    return float(np.mean(results.values(setting.key("chain", name))[column]))
 
 
 def figures() -> list[Figure]:
@@ -121,21 +112,25 @@ def figures() -> list[Figure]:
     return out
 
 
+def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+    """Make one row at full size (unless it is to be quick)."""
+    _, name, setting = named(key)
+    ope_trials.run(domain(), name, (METHODS | NOT_PRIVATE)[name], setting, results, quick=quick)
+
+
 def main(arguments: list[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--methods", nargs="+", default=[*METHODS, *NOT_PRIVATE], choices=[*METHODS, *NOT_PRIVATE])
     options = parser.parse_args(arguments)
-    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "gpope_chain.json")
-    cells = [(name, setting) for name, setting in grid() if name in options.methods]
+    results, keys = store(), rows()
     if options.quick:
-        promise = {name: (1.0, "add_or_remove") if name in METHODS else () for name in options.methods}
-        cells = [(name, Setting(200, *promise[name])) for name in options.methods]
-    place = domain()
-    for name, setting in cells:
-        method, trials = (METHODS | NOT_PRIVATE)[name], 3 if options.quick else TRIALS
-        run(place, name, method, setting, range(FIRST_SEED, FIRST_SEED + trials), results)
+        results = store(ROOT / "runs" / "quick" / "gpope_chain.json", quick=True)
+        keys = [Setting(200, 1.0 if name in METHODS else None).key("chain", name) for name in options.methods]
+    for key in keys:
+        if named(key)[1] in options.methods and not results.has(key):
+            run_row(key, results, quick=options.quick)
 
 
 if __name__ == "__main__":

@@ -20,44 +20,57 @@ trials (20 of `gpope_poisson`, and from m = 3,000 on, where data sets overlap an
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from pathlib import Path
 
 from experiments import gpope_chain, ope_baselines
 from experiments.check import Figure
-from experiments.ope_baselines import (
-    NOT_PRIVATE,
-    ON_POLICY,
-    PRIVATE,
-    REPLACE_ONE,
-    RIVALS,
-    Method,
-    Pool,
-    ahead,
-    run,
-)
-from experiments.ope_methods import Setting
+from experiments.configuration import Json
+from experiments.ope_baselines import NOT_PRIVATE, ON_POLICY, PRIVATE, REPLACE_ONE, RIVALS, Pool, ahead
+from experiments.ope_methods import Setting, named
 from experiments.ope_plots import IMAGES, Curve, Panel, draw, over_units
 from experiments.store import RESULTS, ROOT, Store
 
-POOL = 12_000
-SOURCES = (
-    *ope_baselines.SOURCES,
-    "src/tacit/envs/chain.py",
-    "src/tacit/envs/rollouts.py",
-    "experiments/gpope_chain_baselines.py",
-)
+POOL, QUICK_POOL, QUICK_TRIALS = 12_000, 1_000, 3
 
 
-def store(path: Path = RESULTS / "gpope_chain_baselines.json") -> Store:
+def store(path: Path = RESULTS / "gpope_chain_baselines.json", *, quick: bool = False) -> Store:
     """The result file."""
-    return Store(
-        path, SOURCES, hyperparameters="public defaults, and the best of the grids in experiments.ope_baselines"
+    known = "public defaults, and the best of the grids in experiments.ope_baselines"
+    return Store(path, functools.partial(configuration, quick=quick), hyperparameters=known)
+
+
+def configuration(key: str, quick: bool = False) -> Json:
+    """What a row was made with."""
+    _, name, setting = named(key)
+    return ope_baselines.asked(
+        gpope_chain.domain(), None, pool_size(quick), name, setting, trials(name, setting.units, quick)
     )
 
 
-def trials(name: str, units: int) -> int:
+def rows() -> list[str]:
+    """The keys of all rows, in the order in which they are made."""
+    jobs = [(name, Setting(m)) for m in gpope_chain.UNITS for name in NOT_PRIVATE]
+    jobs += [(name, setting) for setting in settings() for name in methods(setting)]
+    return [setting.key("chain", name) for name, setting in jobs]
+
+
+def pool_size(quick: bool) -> int:
+    """How many units the data sets are subsets of."""
+    return QUICK_POOL if quick else POOL
+
+
+@functools.lru_cache(maxsize=1)
+def pool(quick: bool) -> Pool:
+    """The simulated units."""
+    return Pool(gpope_chain.domain(), pool_size(quick))
+
+
+def trials(name: str, units: int, quick: bool) -> int:
     """How many data sets of this size."""
+    if quick:
+        return QUICK_TRIALS
     return 100 if units <= 1_000 and name != "gpope_poisson" else 20
 
 
@@ -66,9 +79,9 @@ def settings() -> list[Setting]:
     return [Setting(m, e, r) for m in gpope_chain.UNITS for e in gpope_chain.EPSILONS for r in gpope_chain.RELATIONS]
 
 
-def methods(setting: Setting) -> dict[str, Method]:
+def methods(setting: Setting) -> list[str]:
     """The methods that can keep this promise."""
-    return PRIVATE | ON_POLICY | (REPLACE_ONE if setting.relation == "replace_one" else {})
+    return [*PRIVATE, *ON_POLICY, *(REPLACE_ONE if setting.relation == "replace_one" else ())]
 
 
 def figures() -> list[Figure]:
@@ -95,29 +108,36 @@ def plot() -> None:
         curves = []
         for name, shown in (("gpope", "full batch"), ("gpope_paper", "one of m")):
             for epsilon in gpope_chain.EPSILONS:
-                values = store().fresh(Setting(1_000, epsilon, "replace_one").key("chain", name))
+                values = store().values(Setting(1_000, epsilon, "replace_one").key("chain", name))
                 factors = [step / values["grid"][values["default"]] for step in values["grid"]]
                 curves.append(Curve(f"{shown}, epsilon {epsilon:g}", factors, values[column]))
         steps.append(Panel(title, "step size over its public default", curves))
     draw(steps, "GPOPE on the chain by step size", IMAGES / "gpope_steps.svg")
 
 
+def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+    """Make one row at full size (unless it is to be quick)."""
+    _, name, setting = named(key)
+    ope_baselines.run(pool(quick), name, setting, trials(name, setting.units, quick), results)
+
+
 def main(arguments: list[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--plot", action="store_true", help="draw docs/images/gpope_*.svg from the results")
     options = parser.parse_args(arguments)
     if options.plot:
         return plot()
-    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "gpope_chain_baselines.json")
-    pool = Pool(gpope_chain.domain(), 1_000 if options.quick else POOL)
-    for units in [200] if options.quick else gpope_chain.UNITS:
-        for name, method in NOT_PRIVATE.items():
-            run(pool, name, method, Setting(units), 3 if options.quick else trials(name, units), results)
-    for setting in [Setting(200, 1.0, "replace_one")] if options.quick else settings():
-        for name, method in methods(setting).items():
-            run(pool, name, method, setting, 3 if options.quick else trials(name, setting.units), results)
+    results, keys = store(), rows()
+    if options.quick:
+        results = store(ROOT / "runs" / "quick" / "gpope_chain_baselines.json", quick=True)
+        private = Setting(200, 1.0, "replace_one")
+        keys = [Setting(200).key("chain", name) for name in NOT_PRIVATE]
+        keys += [private.key("chain", name) for name in methods(private)]
+    for key in keys:
+        if not results.has(key):
+            run_row(key, results, quick=options.quick)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@
 Unit: one patient of 200 steps; delta 1e-5. Records: `hiv.behaviour`, with propensities. Evaluated: `hiv.target`.
 Features: the Fourier basis of order 5 without products. RMSE is of V within the public range at 100 states that other
 simulated patients visit, against Monte Carlo truth; MSPBE is over the pool. The paper divides MSPBE by the evaluated
-policy's mean reward, which is the cell `hiv/average_reward`. Data sets are subsets of a pool of 4,000 simulated
+policy's mean reward, which is the row `hiv/average_reward`. Data sets are subsets of a pool of 4,000 simulated
 patients. Methods: see `experiments.ope_baselines`; DP-LSW and DP-LSL evaluate only the policy that made the records,
 and are left out.
 """
@@ -15,6 +15,7 @@ and are left out.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from pathlib import Path
 
@@ -22,35 +23,28 @@ import numpy as np
 
 from experiments import ope_baselines
 from experiments.check import Figure
-from experiments.ope_baselines import NOT_PRIVATE, PRIVATE, REPLACE_ONE, RIVALS, Method, Pool, ahead, mean
-from experiments.ope_methods import Columns, Domain, Setting
+from experiments.configuration import Json, describe
+from experiments.ope_baselines import NOT_PRIVATE, PRIVATE, REPLACE_ONE, RIVALS, Pool, ahead, mean
+from experiments.ope_methods import Columns, Domain, Setting, Yardstick, named
 from experiments.ope_plots import IMAGES, draw, over_units
 from experiments.store import RESULTS, ROOT, Store
 from tacit import off_policy_evaluation as ope
 from tacit.envs import hiv
 
+QUICK_POOL, QUICK_TRIALS = 400, 2
 POOL, STATES, ROLLOUTS = 4_000, 100, 200
+VISITED = 200
+"""Patients whose states V is judged at, and whose rewards are averaged."""
+AVERAGE = "hiv/average_reward"
 UNITS, EPSILONS = (300, 1_000, 3_000), (1.0, 0.1)
 RANGE = (0.0, 150.0)
 """Public: of the rewards' bounds [-1, 5] a treated patient earns about 1 a step, and 3 in the best of years."""
-SOURCES = (
-    *ope_baselines.SOURCES,
-    *(f"src/tacit/methods/off_policy_evaluation/{name}.py" for name in ("residual", "residual_sums", "gain", "prior")),
-    *(f"src/tacit/privacy/{name}.py" for name in ("vault", "reader", "noise", "sampling")),
-    "src/tacit/envs/hiv.py",
-    "src/tacit/envs/rollouts.py",
-    "src/tacit/agents/fourier.py",
-    "src/tacit/agents/fitted_q_iteration.py",
-    "src/tacit/agents/q_learning.py",
-    "experiments/gpope_hiv.py",
-)
 
 
-def store(path: Path = RESULTS / "gpope_hiv.json") -> Store:
+def store(path: Path = RESULTS / "gpope_hiv.json", *, quick: bool = False) -> Store:
     """The result file."""
-    return Store(
-        path, SOURCES, hyperparameters="public defaults, and the best of the grids in experiments.ope_baselines"
-    )
+    known = "public defaults, and the best of the grids in experiments.ope_baselines"
+    return Store(path, functools.partial(configuration, quick=quick), hyperparameters=known)
 
 
 def target(observations: np.ndarray) -> np.ndarray:
@@ -63,11 +57,17 @@ def collect(units: int, seed: int) -> Columns:
     return hiv.collect(hiv.behaviour(), units, seed=seed)
 
 
-def domain() -> Domain:
-    """The treatment, off-policy."""
-    visited = collect(200, 1)["observations"]
+def yardstick() -> Yardstick:
+    """Monte Carlo values at states that other patients visit."""
+    visited = collect(VISITED, 1)["observations"]
     observations = visited[np.random.default_rng(1).choice(len(visited), STATES, replace=False)]
     truth, _ = hiv.truth(hiv.target(), 10.0 ** observations.astype(np.float64), rollouts=ROLLOUTS, seed=2)
+    return Yardstick(observations, truth)
+
+
+@functools.cache
+def domain() -> Domain:
+    """The treatment, off-policy."""
     return Domain(
         name="hiv",
         spec=hiv.spec(),
@@ -75,10 +75,43 @@ def domain() -> Domain:
         features=ope.Fourier(order=5, low=hiv.FEATURE_LOW, high=hiv.FEATURE_HIGH, coupled=False),
         policy=ope.Callable("experiments.gpope_hiv:target", hiv.ACTIONS),
         collect=collect,
-        observations=observations,
-        truth=truth,
-        value=float(truth.mean()),
+        simulator={
+            "dynamics": hiv.Hiv(),
+            "drugs": hiv.DRUGS,
+            "start": {"state": hiv.STEADY_STATE, "spread": hiv.SPREAD},
+            "substep": hiv.SUBSTEP,
+            "target": {"greedy": hiv.GREEDY_SHARE},
+            "judged": {"patients": VISITED, "states": STATES, "rollouts": ROLLOUTS},
+        },
+        judge=yardstick,
     )
+
+
+def configuration(key: str, quick: bool = False) -> Json:
+    """What a row was made with."""
+    if key == AVERAGE:
+        return {"simulator": describe(domain().simulator), "patients": VISITED, "horizon": hiv.HORIZON}
+    _, method, setting = named(key)
+    count = trials(method, setting.units, quick)
+    return ope_baselines.asked(domain(), None, pool_size(quick), method, setting, count)
+
+
+def rows() -> list[str]:
+    """The keys of all rows, in the order in which they are made."""
+    jobs = [(name, Setting(m)) for m in UNITS for name in NOT_PRIVATE]
+    jobs += [(name, setting) for setting in settings() for name in methods(setting)]
+    return [AVERAGE, *(setting.key("hiv", name) for name, setting in jobs)]
+
+
+def pool_size(quick: bool) -> int:
+    """How many units the data sets are subsets of."""
+    return QUICK_POOL if quick else POOL
+
+
+@functools.lru_cache(maxsize=1)
+def pool(quick: bool) -> Pool:
+    """The simulated units."""
+    return Pool(domain(), pool_size(quick))
 
 
 def settings() -> list[Setting]:
@@ -87,14 +120,15 @@ def settings() -> list[Setting]:
     return sizes + [Setting(1_000, e, "replace_one") for e in EPSILONS]
 
 
-def methods(setting: Setting) -> dict[str, Method]:
+def methods(setting: Setting) -> list[str]:
     """The methods that can keep this promise."""
-    paper = REPLACE_ONE if setting.relation == "replace_one" else {}
-    return {"residual": ope_baselines.residual} | PRIVATE | paper
+    return ["residual", *PRIVATE, *(REPLACE_ONE if setting.relation == "replace_one" else ())]
 
 
-def trials(name: str, units: int) -> int:
+def trials(name: str, units: int, quick: bool) -> int:
     """How many data sets: 100 where that is a matter of seconds."""
+    if quick:
+        return QUICK_TRIALS
     if name == "residual":
         return 20 if units <= 1_000 else 10
     return 100 if units <= 1_000 and not name.startswith("gpope") else 20
@@ -119,26 +153,32 @@ def plot() -> None:
     draw(picture, "Private values of HIV treatment by method", IMAGES / "gpope_hiv.svg")
 
 
+def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+    """Make one row at full size (unless it is to be quick)."""
+    if key == AVERAGE:
+        reward = float(hiv.collect(hiv.target(), VISITED, seed=3)["rewards"].mean())
+        return results.put(key, dataset=f"{VISITED} simulated patients", seed=3, values={"mean": reward})
+    _, method, setting = named(key)
+    return ope_baselines.run(pool(quick), method, setting, trials(method, setting.units, quick), results)
+
+
 def main(arguments: list[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--plot", action="store_true", help="draw docs/images/gpope_hiv.svg from the results")
     options = parser.parse_args(arguments)
     if options.plot:
         return plot()
-    quick = options.quick
-    results = store((ROOT / "runs" / "quick" if quick else RESULTS) / "gpope_hiv.json")
-    pool = Pool(domain(), 400 if quick else POOL)
-    reward = float(hiv.collect(hiv.target(), 200, seed=3)["rewards"].mean())
-    if not results.has("hiv/average_reward"):
-        results.put("hiv/average_reward", dataset="200 simulated patients", seed=3, values={"mean": reward})
-    for units in (200,) if quick else UNITS:
-        for name, method in NOT_PRIVATE.items():
-            ope_baselines.run(pool, name, method, Setting(units), 2 if quick else trials(name, units), results)
-    for setting in [Setting(200, 1.0, "replace_one")] if quick else settings():
-        for name, method in methods(setting).items():
-            ope_baselines.run(pool, name, method, setting, 2 if quick else trials(name, setting.units), results)
+    results, keys = store(), rows()
+    if options.quick:
+        results = store(ROOT / "runs" / "quick" / "gpope_hiv.json", quick=True)
+        private = Setting(200, 1.0, "replace_one")
+        keys = [AVERAGE, *(Setting(200).key("hiv", name) for name in NOT_PRIVATE)]
+        keys += [private.key("hiv", name) for name in methods(private)]
+    for key in keys:
+        if not results.has(key):
+            run_row(key, results, quick=options.quick)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ and DP-LSL have 100 cells, and evaluate only the policy that made the records.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from pathlib import Path
 
@@ -21,8 +22,9 @@ import numpy as np
 
 from experiments import ope_baselines
 from experiments.check import Figure
-from experiments.ope_baselines import NOT_PRIVATE, ON_POLICY, PRIVATE, REPLACE_ONE, RIVALS, Method, Pool, ahead, mean
-from experiments.ope_methods import Columns, Domain, Setting
+from experiments.configuration import Json
+from experiments.ope_baselines import NOT_PRIVATE, ON_POLICY, PRIVATE, REPLACE_ONE, RIVALS, Pool, ahead, mean
+from experiments.ope_methods import Columns, Domain, Setting, Yardstick, named
 from experiments.ope_plots import IMAGES, draw, over_units
 from experiments.store import RESULTS, ROOT, Store
 from tacit import off_policy_evaluation as ope
@@ -30,25 +32,17 @@ from tacit.envs import mountain_car
 from tacit.envs.rollouts import uniform
 from tacit.methods.off_policy_evaluation.baselines.first_visits import cells
 
+QUICK_POOL, QUICK_TRIALS = 400, 2
 POOL, STATES, ROLLOUTS = 4_000, 200, 200
 UNITS, EPSILONS = (300, 1_000, 3_000), (1.0, 0.1)
-SOURCES = (
-    *ope_baselines.SOURCES,
-    *(f"src/tacit/methods/off_policy_evaluation/{name}.py" for name in ("residual", "residual_sums", "gain", "prior")),
-    *(f"src/tacit/privacy/{name}.py" for name in ("vault", "reader", "noise", "sampling")),
-    "src/tacit/envs/mountain_car.py",
-    "src/tacit/envs/rollouts.py",
-    "src/tacit/agents/fourier.py",
-    "src/tacit/agents/q_learning.py",
-    "experiments/gpope_mountain_car.py",
-)
+CELLS = cells(mountain_car.LOW, mountain_car.HIGH, 10)
+ON, OFF = "mountain_car_on", "mountain_car_off"
 
 
-def store(path: Path = RESULTS / "gpope_mountain_car.json") -> Store:
+def store(path: Path = RESULTS / "gpope_mountain_car.json", *, quick: bool = False) -> Store:
     """The result file."""
-    return Store(
-        path, SOURCES, hyperparameters="public defaults, and the best of the grids in experiments.ope_baselines"
-    )
+    known = "public defaults, and the best of the grids in experiments.ope_baselines"
+    return Store(path, functools.partial(configuration, quick=quick), hyperparameters=known)
 
 
 def collect(units: int, seed: int) -> Columns:
@@ -56,22 +50,58 @@ def collect(units: int, seed: int) -> Columns:
     return mountain_car.collect(mountain_car.behaviour(), units, seed=seed)
 
 
-def domain(on_policy: bool) -> Domain:
+@functools.cache
+def domain(name: str) -> Domain:
     """Mountain car, on- or off-policy."""
-    states = mountain_car.MountainCar().starts(STATES, np.random.default_rng(1))
-    evaluated = mountain_car.behaviour() if on_policy else uniform(mountain_car.ACTIONS)
-    truth, _ = mountain_car.truth(evaluated, states, rollouts=ROLLOUTS, seed=2)
+    on_policy = name == ON
+
+    def yardstick() -> Yardstick:
+        states = mountain_car.MountainCar().starts(STATES, np.random.default_rng(1))
+        evaluated = mountain_car.behaviour() if on_policy else uniform(mountain_car.ACTIONS)
+        truth, _ = mountain_car.truth(evaluated, states, rollouts=ROLLOUTS, seed=2)
+        return Yardstick(states, truth)
+
     return Domain(
-        name=f"mountain_car_{'on' if on_policy else 'off'}",
+        name=name,
         spec=mountain_car.spec(),
         problem=ope.Problem(gamma=mountain_car.GAMMA, horizon=mountain_car.HORIZON, return_range=(-100.0, 0.0)),
         features=ope.Fourier(order=5, low=mountain_car.LOW, high=mountain_car.HIGH),
         policy=ope.Behaviour() if on_policy else ope.Uniform(mountain_car.ACTIONS),
         collect=collect,
-        observations=states,
-        truth=truth,
-        value=float(truth.mean()),
+        simulator={
+            "goal": mountain_car.GOAL,
+            "behaviour": {"exploration": mountain_car.EXPLORATION},
+            "judged": {"states": STATES, "rollouts": ROLLOUTS},
+        },
+        judge=yardstick,
     )
+
+
+def configuration(key: str, quick: bool = False) -> Json:
+    """What a row was made with."""
+    name, method, setting = named(key)
+    count = trials(method, setting.units, quick)
+    return ope_baselines.asked(domain(name), CELLS, pool_size(quick), method, setting, count)
+
+
+def rows() -> list[str]:
+    """The keys of all rows, in the order in which they are made."""
+    keys = []
+    for name in (ON, OFF):
+        keys += [Setting(m).key(name, method) for m in UNITS for method in NOT_PRIVATE]
+        keys += [setting.key(name, method) for setting in settings() for method in methods(setting, name)]
+    return keys
+
+
+def pool_size(quick: bool) -> int:
+    """How many units the data sets are subsets of."""
+    return QUICK_POOL if quick else POOL
+
+
+@functools.lru_cache(maxsize=1)
+def pool(name: str, quick: bool) -> Pool:
+    """The simulated units."""
+    return Pool(domain(name), pool_size(quick), cells=CELLS)
 
 
 def settings() -> list[Setting]:
@@ -80,14 +110,16 @@ def settings() -> list[Setting]:
     return sizes + [Setting(1_000, e, "replace_one") for e in EPSILONS]
 
 
-def methods(setting: Setting, on_policy: bool) -> dict[str, Method]:
+def methods(setting: Setting, name: str) -> list[str]:
     """The methods that can keep this promise."""
-    paper = REPLACE_ONE if setting.relation == "replace_one" else {}
-    return {"residual": ope_baselines.residual} | PRIVATE | (ON_POLICY if on_policy else {}) | paper
+    paper = REPLACE_ONE if setting.relation == "replace_one" else ()
+    return ["residual", *PRIVATE, *(ON_POLICY if name == ON else ()), *paper]
 
 
-def trials(name: str, units: int) -> int:
+def trials(name: str, units: int, quick: bool) -> int:
     """How many data sets: 100 where that is a matter of seconds."""
+    if quick:
+        return QUICK_TRIALS
     if name == "residual":
         return 20 if units <= 1_000 else 10
     return 100 if units <= 1_000 and not name.startswith("gpope") else 20
@@ -96,43 +128,47 @@ def trials(name: str, units: int) -> int:
 def figures() -> list[Figure]:
     """That residual return regression has the smaller RMSE everywhere."""
     results, found = store(), []
-    for on_policy in (True, False):
-        name = f"mountain_car_{'on' if on_policy else 'off'}"
+    for name in (ON, OFF):
         for setting in settings():
             own = mean(results, name, "residual", setting)
-            found += ahead(own, results, name, setting, [n for n in RIVALS if n in methods(setting, on_policy)])
+            found += ahead(own, results, name, setting, [n for n in RIVALS if n in methods(setting, name)])
     return found
 
 
 def plot() -> None:
     """Write docs/images/gpope_mountain_car.svg: RMSE over m."""
     picture = []
-    for domain_name, kind in (("mountain_car_on", "on-policy"), ("mountain_car_off", "off-policy")):
+    for domain_name, kind in ((ON, "on-policy"), (OFF, "off-policy")):
         for epsilon in EPSILONS:
             title = f"RMSE of V, {kind}"
             picture.append(over_units((store(),), domain_name, epsilon, UNITS, column="rmse", title=title))
     draw(picture, "Private values of mountain car by method", IMAGES / "gpope_mountain_car.svg")
 
 
+def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+    """Make one row at full size (unless it is to be quick)."""
+    name, method, setting = named(key)
+    ope_baselines.run(pool(name, quick), method, setting, trials(method, setting.units, quick), results)
+
+
 def main(arguments: list[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--plot", action="store_true", help="draw docs/images/gpope_mountain_car.svg from the results")
     options = parser.parse_args(arguments)
     if options.plot:
         return plot()
-    quick = options.quick
-    results = store((ROOT / "runs" / "quick" if quick else RESULTS) / "gpope_mountain_car.json")
-    axes = cells(mountain_car.LOW, mountain_car.HIGH, 10)
-    for on_policy in (True, False):
-        pool = Pool(domain(on_policy), 400 if quick else POOL, cells=axes)
-        for units in (200,) if quick else UNITS:
-            for name, method in NOT_PRIVATE.items():
-                ope_baselines.run(pool, name, method, Setting(units), 2 if quick else trials(name, units), results)
-        for setting in [Setting(200, 1.0, "replace_one")] if quick else settings():
-            for name, method in methods(setting, on_policy).items():
-                ope_baselines.run(pool, name, method, setting, 2 if quick else trials(name, setting.units), results)
+    results, keys = store(), rows()
+    if options.quick:
+        results = store(ROOT / "runs" / "quick" / "gpope_mountain_car.json", quick=True)
+        private, keys = Setting(200, 1.0, "replace_one"), []
+        for name in (ON, OFF):
+            keys += [Setting(200).key(name, method) for method in NOT_PRIVATE]
+            keys += [private.key(name, method) for method in methods(private, name)]
+    for key in keys:
+        if not results.has(key):
+            run_row(key, results, quick=options.quick)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ public layouts; umaze and medium drove none of them. Runs go on where they were 
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 import tempfile
 import time
@@ -34,6 +35,7 @@ import numpy as np
 import torch
 
 from experiments.check import Figure
+from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
 from tacit.agents import iql
 from tacit.data.trajectories import Trajectories
@@ -50,6 +52,7 @@ from tacit.privacy.vault import Vault
 from tacit.units import Unit
 
 POPULATION, DELTA = 1_000_000, 1e-7
+UNIT = Unit("transition", "add_or_remove", POPULATION)
 PRIVATE_LAYOUTS, SEEDS, EPSILONS = ("umaze", "medium"), (0, 1, 2, 3, 4), (10.0, 1.0)
 CONTROLS = ("pretraining", "independent", "noise_only")
 TABLES = ("real", "epsilon_10", "epsilon_1", *CONTROLS)
@@ -57,32 +60,53 @@ FEWEST_SEEDS = 3
 FIELDS = ("observations", "actions", "rewards", "next_observations", "terminations")
 PUBLIC_ROWS, SYNTHETIC_ROWS = 400_000, 200_000
 PROVENANCE = "simulated: random mazes of the same outer size, with walls and goals of their own"
-SOURCES = (
-    "src/tacit/methods/synthesis/[acdenps]*.py",
-    "src/tacit/envs/maze*.py",
-    "src/tacit/agents/iql.py",
-    "src/tacit/agents/offline.py",
-    "src/tacit/agents/perceptrons.py",
-    "src/tacit/agents/random_features.py",
-    "src/tacit/agents/tables.py",
-    "src/tacit/measure/[cdfu]*.py",
-    "src/tacit/privacy/vault.py",
-    "src/tacit/privacy/records.py",
-    "src/tacit/privacy/gradients.py",
-    "src/tacit/privacy/bookkeeping.py",
-    "src/tacit/privacy/layers.py",
-    "src/tacit/privacy/clipping.py",
-    "src/tacit/privacy/noise.py",
-    "src/tacit/privacy/sampling.py",
-    "src/tacit/privacy/account*.py",
-    "experiments/maze_synthesis.py",
-)
 Columns = Mapping[str, np.ndarray]
 
 
-def store(path: Path = RESULTS / "maze_synthesis.json") -> Store:
+def configuration(key: str, scale: str = "default") -> Json:
+    """Everything that decides a row, but its seed."""
+    layout, table, _ = key.split("/")
+    plan = None if table in ("real", "independent") else describe(plan_for(scale))
+    epsilon = {"epsilon_10": 10.0, "epsilon_1": 1.0, "noise_only": 1.0}.get(table)
+    return {
+        "layout": layout,
+        "table": table,
+        "plan": plan,
+        "epsilon": epsilon,
+        "unit": None if epsilon is None else describe(UNIT),
+        "delta": DELTA,
+        "population": POPULATION,
+        "public_rows": PUBLIC_ROWS,
+        "synthetic_rows": sampled_rows(scale),
+        "agent": describe(agent_for(scale)),
+    }
+
+
+def store(path: Path = RESULTS / "maze_synthesis.json", scale: str = "default") -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="experiments/results/tuning_synthesis.json (public mazes only)")
+    words = "experiments/results/tuning_synthesis.json (public mazes only)"
+    return Store(path, functools.partial(configuration, scale=scale), hyperparameters=words)
+
+
+def rows() -> list[str]:
+    """Keys of all rows."""
+    return [f"{layout}/{table}/seed={seed}" for seed in SEEDS for layout in PRIVATE_LAYOUTS for table in TABLES]
+
+
+def run_row(key: str, results: Store) -> None:
+    """Make a row, and with it those of the other tables of its layout and seed."""
+    layout, _, seed = key.split("/")
+    run(layout, int(seed.removeprefix("seed=")), "default", results)
+
+
+def agent_for(scale: str) -> iql.IqlConfig:
+    """The agent that learns from every table."""
+    return iql.IqlConfig(steps=200) if scale == "quick" else iql.IqlConfig()
+
+
+def sampled_rows(scale: str) -> int:
+    """Rows of a synthetic table."""
+    return SYNTHETIC_ROWS // (10 if scale == "quick" else 1)
 
 
 def plan_for(scale: str) -> synthesis.Plan:
@@ -99,8 +123,7 @@ def synthesise(
     plan: synthesis.Plan, epsilon: float, rows: Columns, layout: Layout, start: Any
 ) -> synthesis.Synthesizer:
     """Fit one synthesizer through the real doors, with a ledger of its own."""
-    unit = Unit("transition", "add_or_remove", POPULATION)
-    calibrated = plan.calibrate(unit=unit, epsilon=epsilon, delta=DELTA)
+    calibrated = plan.calibrate(unit=UNIT, epsilon=epsilon, delta=DELTA)
     data = Trajectories.from_arrays(
         **{name: rows[name] for name in FIELDS},  # type: ignore[arg-type]
         unit_ids=":transition",
@@ -109,7 +132,7 @@ def synthesise(
     )
     with (
         tempfile.TemporaryDirectory() as folder,
-        Ledger(Path(folder) / "maze.ledger", unit, epsilon=epsilon, delta=DELTA) as ledger,
+        Ledger(Path(folder) / "maze.ledger", UNIT, epsilon=epsilon, delta=DELTA) as ledger,
     ):
         return synthesis.fit(calibrated, Vault(data, ledger), pretrained=start).value
 
@@ -136,7 +159,6 @@ def measure(table: Columns, real: Columns, layout: Layout) -> dict[str, float]:
 def run(layout_name: str, seed: int, scale: str, results: Store) -> None:
     """All tables of one layout and seed: synthesise, measure, train one agent on each, evaluate."""
     layout, plan, began = LAYOUTS[layout_name], plan_for(scale), time.process_time()
-    sampled = SYNTHETIC_ROWS // (10 if scale == "quick" else 1)
     collected = maze.collect(layout, POPULATION, seed=seed)
     real = {name: collected[name] for name in FIELDS}
     encoder = synthesis.Encoder.from_bounds(maze.spec(layout))
@@ -144,7 +166,7 @@ def run(layout_name: str, seed: int, scale: str, results: Store) -> None:
     one_row = {name: column[:1] for name, column in real.items()}
 
     def drawn(value: synthesis.Synthesizer) -> Columns:
-        columns = value.sample_columns(sampled, seed=seed)
+        columns = value.sample_columns(sampled_rows(scale), seed=seed)
         return {name: columns[name] for name in FIELDS}
 
     tables = {
@@ -155,8 +177,7 @@ def run(layout_name: str, seed: int, scale: str, results: Store) -> None:
         "independent": controls.independent_columns(real, seed=seed),
         "noise_only": drawn(synthesise(plan, 1.0, one_row, layout, start)),
     }
-    config = iql.IqlConfig(steps=200) if scale == "quick" else iql.IqlConfig()
-    policies = iql.train_tables(list(tables.values()), config, seeds=[seed])
+    policies = iql.train_tables(list(tables.values()), agent_for(scale), seeds=[seed])
     top = ceiling(real, seed=seed)
     for (name, table), policy in zip(tables.items(), policies, strict=True):
         values = measure(table, real, layout)
@@ -173,9 +194,9 @@ def run(layout_name: str, seed: int, scale: str, results: Store) -> None:
 
 def column(results: Store, layout: str, table: str, key: str) -> np.ndarray:
     """One value of every seed that was run, the same seeds for all tables of a layout; at least `FEWEST_SEEDS`."""
-    done = [seed for seed in SEEDS if any(f"{layout}/{one}/seed={seed}" in results.cells for one in TABLES)]
+    done = [seed for seed in SEEDS if any(f"{layout}/{one}/seed={seed}" in results.rows for one in TABLES)]
     seeds = done if len(done) >= FEWEST_SEEDS else SEEDS
-    return np.array([results.fresh(f"{layout}/{table}/seed={seed}")[key] for seed in seeds])
+    return np.array([results.values(f"{layout}/{table}/seed={seed}")[key] for seed in seeds])
 
 
 def figures() -> list[Figure]:
@@ -203,7 +224,7 @@ def figures() -> list[Figure]:
 
 
 def main(arguments: list[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--full", action="store_true")
@@ -212,7 +233,7 @@ def main(arguments: list[str]) -> None:
     torch.set_num_threads(1)
     scale = "quick" if options.quick else "full" if options.full else "default"
     path = RESULTS if scale == "default" else ROOT / "runs" / scale
-    results = store(path / "maze_synthesis.json")
+    results = store(path / "maze_synthesis.json", scale)
     for seed in SEEDS[:1] if options.quick else SEEDS:
         for layout in options.layouts:
             if not all(results.has(f"{layout}/{table}/seed={seed}") for table in TABLES):

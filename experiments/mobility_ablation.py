@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 
 from experiments.check import Figure
-from experiments.mobility_runs import GEOLIFE, World, generated, world
-from experiments.mobility_ways import calibrated
+from experiments.configuration import Json
+from experiments.mobility_runs import GEOLIFE, World, described, generated, unit, world
+from experiments.mobility_ways import calibrated, guaranteed
 from experiments.store import RESULTS, ROOT, Store
 from tacit.data.days import Days
 from tacit.measure.utility import interval
@@ -34,25 +35,6 @@ from tacit.methods.imitation import pategail
 
 SEEDS = tuple(range(5))
 PENALTIES = (0.0, 1.0, 5.0, 10.0, 15.0, 20.0)
-SOURCES = (
-    "src/tacit/data/days.py",
-    "src/tacit/data/grids.py",
-    "src/tacit/envs/movement.py",
-    "src/tacit/envs/spaces.py",
-    "src/tacit/measure/mobility*.py",
-    "src/tacit/methods/imitation/blocks.py",
-    "src/tacit/methods/imitation/jumps.py",
-    "src/tacit/methods/imitation/sparse.py",
-    "src/tacit/methods/imitation/starts.py",
-    "src/tacit/methods/imitation/pategail/*.py",
-    "src/tacit/privacy/account*.py",
-    "src/tacit/privacy/clipping.py",
-    "src/tacit/privacy/device_parts.py",
-    "src/tacit/privacy/noise.py",
-    "src/tacit/privacy/stacked_devices.py",
-    "experiments/mobility_ablation.py",
-    "experiments/mobility_runs.py",
-)
 
 
 @dataclass(frozen=True)
@@ -101,7 +83,7 @@ ROWS = (
     Row("40 % of the people", 10.0, people=33),
     Row("local", 10.0, changes=(("noise", "device"),)),
 )
-QUICK = ("penalty 0", "penalty 10", "cross-entropy")
+QUICK = ("penalty 0/inf/0", "penalty 10/inf/0", "cross-entropy/inf/0")
 
 
 def key(row: Row, seed: int) -> str:
@@ -111,7 +93,24 @@ def key(row: Row, seed: int) -> str:
 
 def store(path: Path = RESULTS / "mobility_ablation.json") -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="the recipe of PateGAIL++ for 83 people, chosen on the city")
+    return Store(path, configuration, hyperparameters="the recipe of PateGAIL++ for 83 people, chosen on the city")
+
+
+def configuration(name: str) -> Json:
+    """What a row was made with, its seed aside."""
+    row, _ = _of(name)
+    data = described(GEOLIFE) | {"people": row.people}
+    return {"data": data, **guaranteed(row.plan(), unit(row.people), row.epsilon)}
+
+
+def _of(name: str) -> tuple[Row, int]:
+    change, _, seed = name.rpartition("/")
+    return {key(row, 0).rpartition("/")[0]: row for row in ROWS}[change], int(seed)
+
+
+def rows() -> list[str]:
+    """The keys of all rows, in the order in which they are made."""
+    return [key(row, seed) for seed in SEEDS for row in ROWS]
 
 
 def values(row: Row, seed: int) -> dict[str, Any]:
@@ -129,9 +128,9 @@ def column(results: Store, row: Row, metrics: str = "sequence", name: str = "SEQ
     """One measure for every seed.
 
     Raises:
-        LookupError: a cell is missing or stale.
+        LookupError: a row is missing or has another configuration.
     """
-    return np.array([results.fresh(key(row, seed))[metrics][name] for seed in SEEDS])
+    return np.array([results.values(key(row, seed))[metrics][name] for seed in SEEDS])
 
 
 def figures() -> list[Figure]:
@@ -159,20 +158,23 @@ def table(results: Store) -> str:
     return "\n".join(lines)
 
 
+def run_row(name: str, results: Store) -> None:
+    """Make one row at full size."""
+    row, seed = _of(name)
+    made = values(row, seed)
+    results.put(name, dataset=world(GEOLIFE).words, seed=seed, values=made)
+    print(f"{name}: SEQ {made['sequence']['SEQ']:.4f} ({made['seconds']} CPU s)", flush=True)
+
+
 def main(arguments: Sequence[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args(arguments)
     results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "mobility_ablation.json")
-    rows = [row for row in ROWS if not options.quick or (row.name in QUICK and math.isinf(row.epsilon))]
-    for seed in SEEDS[:1] if options.quick else SEEDS:
-        for row in rows:
-            name = key(row, seed)
-            if not results.has(name):
-                results.put(name, dataset=world(GEOLIFE).words, seed=seed, values=values(row, seed))
-                made = results.fresh(name)
-                print(f"{name}: SEQ {made['sequence']['SEQ']:.4f} ({made['seconds']} CPU s)", flush=True)
+    for name in QUICK if options.quick else rows():
+        if not results.has(name):
+            run_row(name, results)
     if not options.quick:
         print(table(results))
 

@@ -31,8 +31,9 @@ from typing import Any
 import numpy as np
 
 from experiments.check import Figure
-from experiments.mobility_runs import GEOLIFE, generated, world
-from experiments.mobility_ways import calibrated
+from experiments.configuration import Json
+from experiments.mobility_runs import GEOLIFE, described, generated, unit, world
+from experiments.mobility_ways import calibrated, guaranteed
 from experiments.store import RESULTS, ROOT, Store
 from tacit.measure.utility import interval
 from tacit.methods.imitation import pategail
@@ -40,25 +41,8 @@ from tacit.methods.imitation import pategail
 EPSILONS = (2.0, 10.0)
 SEEDS = tuple(range(5))
 RULES = ("uniform", "paper", "mirrored", "utility", "noise")
-SOURCES = (
-    "src/tacit/data/days.py",
-    "src/tacit/data/grids.py",
-    "src/tacit/envs/movement.py",
-    "src/tacit/envs/spaces.py",
-    "src/tacit/measure/mobility*.py",
-    "src/tacit/methods/imitation/blocks.py",
-    "src/tacit/methods/imitation/jumps.py",
-    "src/tacit/methods/imitation/sparse.py",
-    "src/tacit/methods/imitation/starts.py",
-    "src/tacit/methods/imitation/pategail/*.py",
-    "src/tacit/privacy/account*.py",
-    "src/tacit/privacy/clipping.py",
-    "src/tacit/privacy/device_parts.py",
-    "src/tacit/privacy/noise.py",
-    "src/tacit/privacy/stacked_devices.py",
-    "experiments/mobility_allocation.py",
-    "experiments/mobility_runs.py",
-)
+LEAST = 0.05
+"""The weight of a reward of 0 under the rule `mirrored`."""
 
 
 def plan(rule: str) -> pategail.Plan:
@@ -71,8 +55,8 @@ def plan(rule: str) -> pategail.Plan:
 
 
 def mirrored(pilot: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """Weights R + .05 of rewards R in [0, 1]."""
-    return np.asarray(np.clip(pilot + 0.5, 0.0, 1.0) + 0.05)
+    """Weights of rewards R in [0, 1]: R + `LEAST`."""
+    return np.asarray(np.clip(pilot + 0.5, 0.0, 1.0) + LEAST)
 
 
 def key(rule: str, epsilon: float, seed: int) -> str:
@@ -82,7 +66,19 @@ def key(rule: str, epsilon: float, seed: int) -> str:
 
 def store(path: Path = RESULTS / "mobility_allocation.json") -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="the recipe of PateGAIL++ for 83 people, chosen on the city")
+    return Store(path, configuration, hyperparameters="the recipe of PateGAIL++ for 83 people, chosen on the city")
+
+
+def configuration(key: str) -> Json:
+    """What a row was made with, its seed aside."""
+    rule, epsilon, _ = key.split("/")
+    weights = {"weights": {"rule": "R + least", "least": LEAST}} if rule == "mirrored" else {}
+    return {"data": described(GEOLIFE), **weights, **guaranteed(plan(rule), unit(GEOLIFE), float(epsilon))}
+
+
+def rows() -> list[str]:
+    """The keys of all rows, in the order in which they are made."""
+    return [key(rule, epsilon, seed) for seed, epsilon, rule in itertools.product(SEEDS, EPSILONS, RULES)]
 
 
 def values(rule: str, epsilon: float, seed: int) -> dict[str, Any]:
@@ -100,16 +96,16 @@ def column(results: Store, rule: str, epsilon: float, metrics: str = "sequence",
     """One measure for every seed.
 
     Raises:
-        LookupError: a cell is missing or stale.
+        LookupError: a row is missing or has another configuration.
     """
-    return np.array([results.fresh(key(rule, epsilon, seed))[metrics][name] for seed in SEEDS])
+    return np.array([results.values(key(rule, epsilon, seed))[metrics][name] for seed in SEEDS])
 
 
 def figures() -> list[Figure]:
     """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
     for epsilon in EPSILONS:
-        certified = [results.fresh(key(rule, epsilon, seed))["certified"] for rule in RULES for seed in SEEDS]
+        certified = [results.values(key(rule, epsilon, seed))["certified"] for rule in RULES for seed in SEEDS]
         out.append(Figure(f"epsilon {epsilon:g}: largest certified epsilon", max(certified), epsilon, at_least=False))
         even = column(results, "uniform", epsilon).mean()
         for rule in ("paper", "mirrored", "utility"):
@@ -132,19 +128,26 @@ def table(results: Store) -> str:
     return "\n".join(lines)
 
 
+def run_row(name: str, results: Store) -> None:
+    """Make one row at full size."""
+    rule, epsilon, seed = name.split("/")
+    made = values(rule, float(epsilon), int(seed))
+    results.put(name, dataset=world(GEOLIFE).words, seed=int(seed), values=made)
+    print(f"{name}: SEQ {made['sequence']['SEQ']:.4f} ({made['seconds']} CPU s)", flush=True)
+
+
+QUICK = (key("uniform", 10.0, 0), key("paper", 10.0, 0))
+
+
 def main(arguments: Sequence[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args(arguments)
     results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "mobility_allocation.json")
-    rules, epsilons, seeds = (("uniform", "paper"), (10.0,), (0,)) if options.quick else (RULES, EPSILONS, SEEDS)
-    for seed, epsilon, rule in itertools.product(seeds, epsilons, rules):
-        name = key(rule, epsilon, seed)
+    for name in QUICK if options.quick else rows():
         if not results.has(name):
-            results.put(name, dataset=world(GEOLIFE).words, seed=seed, values=values(rule, epsilon, seed))
-            made = results.fresh(name)
-            print(f"{name}: SEQ {made['sequence']['SEQ']:.4f} ({made['seconds']} CPU s)", flush=True)
+            run_row(name, results)
     if not options.quick:
         print(table(results))
 

@@ -22,6 +22,7 @@ with fewer rounds than the recipe's; its released rewards are attacked through t
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import math
 import sys
@@ -33,12 +34,14 @@ from typing import Any
 
 import numpy as np
 
+from experiments import mobility_shadows
 from experiments.check import Figure
-from experiments.mobility_runs import DELTA, GEOLIFE, World, world
+from experiments.configuration import Json
+from experiments.mobility_runs import DELTA, GEOLIFE, World, described, unit, world
 from experiments.mobility_shadows import InMemory, OnDevices
-from experiments.mobility_ways import calibrated, one_shot, table
+from experiments.mobility_ways import calibrated, guaranteed, one_shot, table
 from experiments.store import RESULTS, ROOT, Store
-from tacit.measure.attack_scores import Candidates, Likelihood, Nearest, Overlap, OwnDirection
+from tacit.measure.attack_scores import LEAST, Candidates, Likelihood, Nearest, Overlap, OwnDirection
 from tacit.measure.attacks import (
     Attack,
     Floats,
@@ -62,24 +65,10 @@ EPSILONS = (2.0, 10.0, math.inf)
 BLOCK = 32
 RUNS = {"one_shot": (64, 64), "table": (64, 64), "pategail": (64, 32)}
 """Shadow and target runs."""
+COPIED = (0,)
+"""The slots of a day at which copied starts are looked for."""
 ROUNDS = 10
 """Of PateGAIL++ here, which is not run at epsilon 10."""
-SOURCES = (
-    "src/tacit/data/days.py",
-    "src/tacit/data/grids.py",
-    "src/tacit/envs/movement.py",
-    "src/tacit/envs/spaces.py",
-    "src/tacit/measure/attack*.py",
-    "src/tacit/methods/imitation/*.py",
-    "src/tacit/methods/imitation/baselines/*.py",
-    "src/tacit/methods/imitation/pategail/*.py",
-    "src/tacit/privacy/account*.py",
-    "src/tacit/privacy/clipping.py",
-    "experiments/mobility_attack.py",
-    "experiments/mobility_runs.py",
-    "experiments/mobility_shadows.py",
-    "experiments/mobility_ways.py",
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,14 +82,20 @@ class OfCopied:
         return self.score({"days": released["copied"]})
 
 
+def planned(name: str, epsilon: float) -> Any:
+    """A method's plan, not yet calibrated."""
+    if name == "pategail":
+        return replace(pategail.recipe("table", GEOLIFE), rounds=ROUNDS)
+    return one_shot(GEOLIFE, epsilon) if name == "one_shot" else table(GEOLIFE, epsilon)
+
+
 def method(name: str, epsilon: float) -> tuple[Any, float]:
     """A method's runs, and the mu that bounds every test."""
     here = world(GEOLIFE)
+    plan = calibrated(planned(name, epsilon), here, epsilon)
     if name == "pategail":
-        plan = calibrated(replace(pategail.recipe("table", GEOLIFE), rounds=ROUNDS), here, epsilon)
         run: Any = OnDevices(plan)
     elif name == "one_shot":
-        plan = calibrated(one_shot(here, epsilon), here, epsilon)
         moves = imitation.works(plan, here.days.grid)[MOVES_PART]
         noise = plan.noise_of(MOVES_PART)
         run = InMemory(
@@ -109,7 +104,6 @@ def method(name: str, epsilon: float) -> tuple[Any, float]:
             lambda mean, seed: match(mean, noise, plan.layout, plan.weights, plan.matching, seed=seed).policy,
         )
     else:
-        plan = calibrated(table(here, epsilon), here, epsilon)
         (part,) = (part for part in plan.parts() if part.name == MOVES_PART)
         noise = (part.noise_multiplier or 0.0) * part.clip / GEOLIFE
         run = InMemory(plan, contribution(plan), lambda mean, seed: policy(plan, mean, noise))
@@ -121,7 +115,7 @@ def scores(run: Any) -> dict[str, Score]:
     who = Candidates(world(GEOLIFE).days, GEOLIFE)
     found: dict[str, Score] = {"likelihood": Likelihood(who), "nearest": Nearest(who), "overlap": Overlap(who)}
     if isinstance(run, InMemory):
-        found["copied starts"] = OfCopied(Overlap(who, slots=(0,)))
+        found["copied starts"] = OfCopied(Overlap(who, slots=COPIED))
         found["release"] = OwnDirection(run.own(), 1.0 if run._sums[MOVES_PART].noise else 0.0)
     return found
 
@@ -171,19 +165,41 @@ def values(cell: Cell, run: Any, mu: float, here: World) -> dict[str, Any]:
 
 def store(path: Path = RESULTS / "mobility_attack.json") -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="defaults and recipes of the methods, chosen on invented people")
+    return Store(path, configuration, hyperparameters="defaults and recipes of the methods, chosen on invented people")
+
+
+def configuration(key: str) -> Json:
+    """What a row was made with, its seed aside: shadow and target runs differ in nothing else."""
+    name, epsilon, _, _ = key.split("/")
+    return {
+        "runs": BLOCK,
+        "generated": mobility_shadows.GENERATED,
+        "attacks": {"days": Candidates.most, "slots": len(Overlap.slots), "starts": list(COPIED), "least": LEAST},
+        **_guaranteed(name, float(epsilon)),
+    }
+
+
+@functools.cache
+def _guaranteed(name: str, epsilon: float) -> Json:
+    data = {name: one for name, one in described(GEOLIFE).items() if name != "measures"}
+    return {"data": data, **guaranteed(planned(name, epsilon), unit(GEOLIFE), epsilon)}
+
+
+def rows() -> list[str]:
+    """The keys of all rows, in the order in which they are made."""
+    return [cell.key for name, epsilon in settings() for cell in cells(name, epsilon)]
 
 
 def attacked(results: Store, name: str, epsilon: float, least: bool = False) -> dict[str, Attack]:
     """Every attack's result, from the raw scores.
 
     Raises:
-        LookupError: a cell is missing or stale.
+        LookupError: a row is missing or has another configuration.
     """
     sides: dict[str, dict[str, list[Any]]] = {"shadow": {}, "target": {}}
     members: dict[str, list[Any]] = {"shadow": [], "target": []}
     for cell in cells(name, epsilon, least):
-        row = results.fresh(cell.key)
+        row = results.values(cell.key)
         members[cell.side] += [[bit == "1" for bit in word] for word in row["members"]]
         for attack_name, found in row["scores"].items():
             sides[cell.side].setdefault(attack_name, []).extend(found)
@@ -196,7 +212,7 @@ def attacked(results: Store, name: str, epsilon: float, least: bool = False) -> 
 
 def mu_of(results: Store, name: str, epsilon: float) -> float:
     """The bound of a method's promise."""
-    return float(results.fresh(Cell(name, epsilon, "shadow", 0).key)["mu"])
+    return float(results.values(Cell(name, epsilon, "shadow", 0).key)["mu"])
 
 
 def figures() -> list[Figure]:
@@ -236,8 +252,22 @@ COLUMNS = (
 HEAD = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
 
 
+def run_row(key: str, results: Store) -> None:
+    """Make one row at full size."""
+    name, epsilon, side, block = key.split("/")
+    fill([Cell(name, float(epsilon), side, int(block))], results)
+
+
+def fill(wanted: Sequence[Cell], results: Store) -> None:
+    """Make some blocks of one method at one epsilon."""
+    run, mu = method(wanted[0].method, wanted[0].epsilon)
+    here = world(GEOLIFE)
+    for cell in wanted:
+        results.put(cell.key, dataset=here.words, seed=cell.seed, values=values(cell, run, mu, here))
+
+
 def main(arguments: Sequence[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--methods", nargs="+", choices=list(RUNS), default=list(RUNS))
@@ -245,13 +275,10 @@ def main(arguments: Sequence[str]) -> None:
     results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "mobility_attack.json")
     methods = [m for m in options.methods if not options.quick or m == "table"]
     epsilons = EPSILONS[:1] if options.quick else EPSILONS
-    here = world(GEOLIFE)
     for name, epsilon in settings(methods, epsilons):
         missing = [cell for cell in cells(name, epsilon, options.quick) if not results.has(cell.key)]
         if missing:
-            run, mu = method(name, epsilon)
-            for cell in missing:
-                results.put(cell.key, dataset=here.words, seed=cell.seed, values=values(cell, run, mu, here))
+            fill(missing, results)
         print("\n".join([HEAD, *lines(results, name, epsilon, options.quick)]), flush=True)
 
 

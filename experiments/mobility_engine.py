@@ -18,21 +18,26 @@ a city.
 from __future__ import annotations
 
 import argparse
+import functools
+import inspect
 import sys
 import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from experiments.check import Figure
+from experiments.configuration import Json, describe
+from experiments.mobility_runs import DELTA, unit
+from experiments.mobility_ways import guaranteed
 from experiments.store import RESULTS, ROOT, Store
 from tacit.data.days import Days
 from tacit.data.grids import RegularGrid
-from tacit.envs.city import city
+from tacit.envs.city import Preset, city
 from tacit.federation import FlowerDevices, simulate
 from tacit.methods import imitation
 from tacit.privacy import plan as plans
@@ -47,25 +52,21 @@ from tacit.units import Unit
 
 Engine = Literal["clear", "secure"]
 
-DAYS, EPSILON, DELTA = 20, 2.0, 1e-5
+DAYS, EPSILON = 20, 2.0
+PRESET: Preset = "geolife"
 SEEDS: dict[tuple[Engine, int], int] = {("clear", 20): 3, ("clear", 83): 1, ("secure", 20): 2}
 """How many cities, by engine and number of people: sums are equal or they are not."""
-SOURCES = (
-    "src/tacit/federation/*.py",
-    "src/tacit/privacy/device*.py",
-    "src/tacit/privacy/*_devices.py",
-    "src/tacit/privacy/federated_vault.py",
-    "src/tacit/methods/imitation/*.py",
-    "src/tacit/envs/city.py",
-    "experiments/mobility_engine.py",
-)
 
 
+def planned(engine: Engine) -> imitation.Plan:
+    """The one-shot method, not yet calibrated."""
+    return imitation.Plan(noise="server" if engine == "clear" else "shared", days=DAYS)
+
+
+@functools.cache
 def method(people: int, engine: Engine) -> imitation.Plan:
     """The one-shot method as it would be run."""
-    noise: Literal["server", "shared"] = "server" if engine == "clear" else "shared"
-    plan = imitation.Plan(noise=noise, days=DAYS)
-    return plan.calibrate(unit=Unit("person", "add_or_remove", people), epsilon=EPSILON, delta=DELTA)
+    return planned(engine).calibrate(unit=unit(people), epsilon=EPSILON, delta=DELTA)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,14 +116,39 @@ class Disk:
 
 
 def _grid() -> RegularGrid:
-    grid = city(1, days=1, preset="geolife").days.grid
+    grid = city(1, days=1, preset=PRESET).days.grid
     assert isinstance(grid, RegularGrid)
     return grid
 
 
 def store(path: Path = RESULTS / "mobility_engine.json") -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="none")
+    return Store(path, configuration, hyperparameters="none")
+
+
+def configuration(key: str) -> Json:
+    """What a row was made with, its seed aside."""
+    engine, people, _ = _of(key)
+    defaults = {name: one.default for name, one in inspect.signature(city).parameters.items() if name != "seed"}
+    sums = guaranteed(planned(engine), unit(people), EPSILON)
+    return {
+        "engine": engine,
+        "noise_multiplier": 0.0,
+        "data": {"city": describe(defaults | {"people": people, "days": DAYS, "preset": PRESET})},
+        "layout": describe(method(people, engine).layout),
+        **sums,
+    }
+
+
+def _of(key: str) -> tuple[Engine, int, int]:
+    engine, people, seed = key.split("/")
+    assert engine in get_args(Engine)
+    return cast(Engine, engine), int(people.removeprefix("people=")), int(seed.removeprefix("seed="))
+
+
+def rows() -> list[str]:
+    """The keys of all rows, in the order in which they are made."""
+    return [key(engine, people, seed) for (engine, people), seeds in SEEDS.items() for seed in range(seeds)]
 
 
 def key(engine: Engine, people: int, seed: int) -> str:
@@ -144,7 +170,7 @@ def _timed(devices: Devices, disk: Disk, name: str) -> tuple[list[npt.NDArray[np
 
 def row(engine: Engine, people: int, seed: int) -> dict[str, float]:
     """One city on one engine, beside devices in one process."""
-    days = city(people, days=DAYS, seed=seed, preset="geolife").days
+    days = city(people, days=DAYS, seed=seed, preset=PRESET).days
     of = method(people, engine)
     assert of.unit is not None
     plan = plans.price(Plan(of=of, noise_multiplier=0.0), unit=of.unit, delta=DELTA)
@@ -173,27 +199,33 @@ def figures() -> list[Figure]:
     """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
     for (engine, people), seeds in SEEDS.items():
-        cells = [results.fresh(key(engine, people, seed)) for seed in range(seeds)]
+        cells = [results.values(key(engine, people, seed)) for seed in range(seeds)]
         name = f"{people} devices, {engine}"
         out.append(Figure(f"{name}: distance from sums in one process", max(c["apart"] for c in cells), 1e-6, False))
         out.append(Figure(f"{name}: least norm of a mean", min(c["least"] for c in cells), 0.05))
     return out
 
 
+def run_row(key: str, results: Store) -> None:
+    """Make one row at full size."""
+    engine, people, seed = _of(key)
+    values = row(engine, people, seed)
+    results.put(key, dataset=f"invented city: {people} people of {DAYS} days", seed=seed, values=values)
+    print(key, " ".join(f"{n}={v:.4g}" for n, v in values.items()), flush=True)
+
+
+QUICK = (key("clear", 4, 0), key("secure", 4, 0))
+
+
 def main(arguments: list[str]) -> None:
-    """Compute what is missing or stale."""
+    """Compute what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args(arguments).quick
     results = store((ROOT / "runs" / "quick" if quick else RESULTS) / "mobility_engine.json")
-    wanted: dict[tuple[Engine, int], int] = {("clear", 4): 1, ("secure", 4): 1} if quick else SEEDS
-    for (engine, people), seeds in wanted.items():
-        for seed in range(seeds):
-            name = key(engine, people, seed)
-            if not results.has(name):
-                values = row(engine, people, seed)
-                results.put(name, dataset=f"invented city: {people} people of {DAYS} days", seed=seed, values=values)
-                print(name, " ".join(f"{n}={v:.4g}" for n, v in values.items()), flush=True)
+    for name in QUICK if quick else rows():
+        if not results.has(name):
+            run_row(name, results)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ noise          `samples` whose rewards are noise alone
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import math
 import sys
@@ -35,34 +36,15 @@ from typing import Any
 import numpy as np
 
 from experiments.check import Figure
-from experiments.mobility_runs import GEOLIFE, World, generated, world
-from experiments.mobility_ways import WAYS, Way
+from experiments.configuration import Json
+from experiments.mobility_runs import FLOORS, GEOLIFE, World, described, generated, unit, world
+from experiments.mobility_ways import WAYS, Way, guaranteed
 from experiments.store import RESULTS, ROOT, Store
 
 EPSILONS = (1.0, 2.0, 5.0, 10.0, math.inf)
 PEOPLE = (GEOLIFE, 1_000, 9_481)
 CHEAP = ("one_shot", "table", "epr", "timegeo", "markov", "silence")
 HEAVY = ("samples", "rewards", "linear", "gradient", "local", "noise")
-SOURCES = (
-    "src/tacit/data/days.py",
-    "src/tacit/data/grids.py",
-    "src/tacit/envs/city.py",
-    "src/tacit/envs/geography.py",
-    "src/tacit/envs/movement.py",
-    "src/tacit/envs/spaces.py",
-    "src/tacit/measure/mobility*.py",
-    "src/tacit/methods/imitation/*.py",
-    "src/tacit/methods/imitation/baselines/*.py",
-    "src/tacit/methods/imitation/pategail/*.py",
-    "src/tacit/privacy/account*.py",
-    "src/tacit/privacy/clipping.py",
-    "src/tacit/privacy/device_parts.py",
-    "src/tacit/privacy/noise.py",
-    "src/tacit/privacy/stacked_devices.py",
-    "experiments/mobility_frontier.py",
-    "experiments/mobility_runs.py",
-    "experiments/mobility_ways.py",
-)
 
 
 @dataclass(frozen=True)
@@ -91,7 +73,26 @@ def store(path: Path = RESULTS / "mobility_frontier.json") -> Store:
         "defaults and recipes of the methods, chosen on the city and on invented populations; constants of the law of "
         "starts and the clip of the chain of blocks were looked at on Geolife too"
     )
-    return Store(path, SOURCES, hyperparameters=words)
+    return Store(path, configuration, hyperparameters=words)
+
+
+def configuration(key: str) -> Json:
+    """What a row was made with, its seed aside."""
+    people, row, *rest = key.split("/")
+    data = {"data": described(int(people))}
+    if row == "floor":
+        return data | {"floors": FLOORS}
+    return data | _guaranteed(int(people), row, float(rest[0]))
+
+
+@functools.cache
+def _guaranteed(people: int, row: str, epsilon: float) -> Json:
+    return guaranteed(WAYS[row].planned(people, epsilon), unit(people), epsilon)
+
+
+def rows() -> list[str]:
+    """The keys of all rows, in the order in which they are made."""
+    return [*(f"{people}/floor" for people in PEOPLE), *(name for job in jobs() for name in job.keys)]
 
 
 def jobs() -> list[Job]:
@@ -127,10 +128,10 @@ def column(results: Store, people: int, row: str, epsilon: float, metrics: str, 
     """One measure of a row for every seed.
 
     Raises:
-        LookupError: a cell is missing or stale.
+        LookupError: a row is missing or has another configuration.
     """
     seeds = seeds_of(people, row, epsilon)
-    return [float(results.fresh(key(people, row, epsilon, seed))[metrics][name]) for seed in seeds]
+    return [float(results.values(key(people, row, epsilon, seed))[metrics][name]) for seed in seeds]
 
 
 def figures() -> list[Figure]:
@@ -181,7 +182,7 @@ def run(job: Job, way: Way, here: World) -> dict[str, dict[str, Any]]:
 
 
 def fill(job: Job, results: Store, ways: dict[str, Way]) -> None:
-    """Put the cells of a job that are missing or stale."""
+    """Make the cells of a job."""
     here = world(job.people)
     made = run(job, ways[job.row], here)
     for seed, (name, values) in zip(job.seeds, made.items(), strict=True):
@@ -191,8 +192,17 @@ def fill(job: Job, results: Store, ways: dict[str, Way]) -> None:
     print(f"{job.people}/{job.row}/{job.epsilon:g}: SEQ {np.mean(seq):.4f} ({each} CPU s a seed)", flush=True)
 
 
+def run_row(key: str, results: Store) -> None:
+    """Make one row at full size."""
+    people, row, *rest = key.split("/")
+    if row != "floor":
+        return fill(Job(int(people), row, float(rest[0]), (int(rest[1]),)), results, WAYS)
+    here = world(int(people))
+    results.put(key, dataset=here.words, seed=0, values=here.floor())
+
+
 def main(arguments: Sequence[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--rows", nargs="+", choices=[*CHEAP, *HEAVY], default=[*CHEAP, *HEAVY])
@@ -202,7 +212,7 @@ def main(arguments: Sequence[str]) -> None:
     for people in options.people:
         name = f"{people}/floor"
         if not results.has(name):
-            results.put(name, dataset=world(people).words, seed=0, values=world(people).floor())
+            run_row(name, results)
     chosen: list[Job] = [job for job in jobs() if job.row in options.rows and job.people in options.people]
     if options.quick:
         chosen = [replace(job, seeds=(0, 1)) for job in chosen if job.row in CHEAP and job.epsilon == 2.0]

@@ -21,6 +21,7 @@ query is 1/(N b)-private and 7,050 of them are what is released. Delta is 1e-5. 
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import math
 import sys
@@ -33,12 +34,15 @@ from dp_accounting import ComposedDpEvent, SelfComposedDpEvent
 from dp_accounting.dp_event import DpEvent, LaplaceDpEvent
 
 from experiments.check import Figure
-from experiments.mobility_runs import DELTA, GEOLIFE, generated, world
+from experiments.configuration import Json
+from experiments.mobility_runs import DELTA, GEOLIFE, described, generated, unit, world
+from experiments.mobility_ways import guaranteed
 from experiments.store import RESULTS, ROOT, Store
 from tacit.envs import movement
 from tacit.methods.imitation import pategail
 from tacit.privacy import accounting, concentrated, power
 from tacit.privacy.events import flatten
+from tacit.units import Relation
 
 PEOPLE = (83, 9_481)
 SCALES = (0.01, 0.1, 1.0)
@@ -47,26 +51,44 @@ FREE = {"Radius": 0.0699, "DailyLoc": 0.105, "Distance": 0.013, "G-rank": 0.037,
 """Without noise: the paper's figures, but for G-rank that of real training days against real test days."""
 BATCH, ROUNDS = 141, 50
 QUERIES = BATCH * ROUNDS
+VARIANCE = 2
+"""How much more noise a query of the variance has."""
+QUICK = 2
+"""Rounds with `--quick`."""
+QUICK_ROWS = (*(f"{kind}/{b:g}" for b in SCALES for kind in ("naive", "epsilon/83")), "run/1/0", "free/0")
+RELATION: Relation = "add_or_remove"
+"""Of the accounted queries."""
 BOUNDS = {0.01: (3_850.0, 3_930.0), 0.1: (88.0, 93.0), 1.0: (4.2, 4.6)}
 """Between what the certified epsilon has to be for 83 people."""
 PUBLISHED = {0.01: "0.01", 0.1: "0.10", 1.0: "1.00"}
-SOURCES = (
-    "src/tacit/privacy/account*.py",
-    "src/tacit/privacy/events.py",
-    "src/tacit/privacy/concentrated.py",
-    "src/tacit/privacy/laplace.py",
-    "src/tacit/privacy/quadrature.py",
-    "src/tacit/privacy/steps.py",
-    "src/tacit/measure/mobility*.py",
-    "src/tacit/methods/imitation/pategail/*.py",
-    "experiments/mobility_runs.py",
-    "experiments/mobility_noise.py",
-)
 
 
-def store(path: Path = RESULTS / "mobility_noise.json") -> Store:
+def store(path: Path = RESULTS / "mobility_noise.json", *, quick: bool = False) -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="the papers' 141 queries a round, 50 rounds")
+    asked = functools.partial(configuration, quick=quick)
+    return Store(path, asked, hyperparameters="the papers' 141 queries a round, 50 rounds")
+
+
+def configuration(key: str, quick: bool = False) -> Json:
+    """What a row was made with, its seed aside."""
+    kind, *rest = key.split("/")
+    if kind == "naive":
+        return {"people": GEOLIFE, "scale": float(rest[0])}
+    if kind == "epsilon":
+        asked = {"people": int(rest[0]), "scale": float(rest[1]), "queries": QUERIES}
+        return asked | {"variance": VARIANCE, "relation": RELATION, "delta": DELTA}
+    data = {"data": described(GEOLIFE)}
+    if kind == "run":
+        return data | guaranteed(paper(float(rest[0]), quick), unit(GEOLIFE, "replace_one"), math.inf)
+    known = {"starts": "of the test days", "law": _law()}
+    return data | known | guaranteed(free(quick), unit(GEOLIFE), math.inf)
+
+
+def rows() -> list[str]:
+    """The keys of all rows, in the order in which they are made."""
+    accounted = [[f"naive/{b:g}", *(f"epsilon/{people}/{b:g}" for people in PEOPLE)] for b in SCALES]
+    runs = [f"run/{scale:g}/{seed}" for scale, seed in itertools.product(SCALES, SEEDS)]
+    return [*itertools.chain(*accounted), *runs, *(f"free/{seed}" for seed in SEEDS)]
 
 
 def queries(people: int, scale: float, count: int = QUERIES) -> DpEvent:
@@ -77,31 +99,36 @@ def queries(people: int, scale: float, count: int = QUERIES) -> DpEvent:
 def honest(people: int, scale: float) -> dict[str, Any]:
     """What a level of noise costs."""
     event = queries(people, scale)
-    bound = accounting.epsilon(event, delta=DELTA, relation="add_or_remove")
-    both = ComposedDpEvent([event, queries(people, 2 * scale)])
+    bound = accounting.epsilon(event, delta=DELTA, relation=RELATION)
+    both = ComposedDpEvent([event, queries(people, VARIANCE * scale)])
     return {
         "pure": QUERIES / (scale * people),
         "certified": bound.epsilon,
         "accountant": bound.accountant,
         "check": bound.check_epsilon,
         "check_accountant": bound.check_accountant,
-        "renyi": concentrated.epsilon(flatten(event), "add_or_remove", DELTA),
-        "mu": accounting.mu_gdp(event, "add_or_remove", delta=DELTA),
-        "caught": power.caught(event, "add_or_remove", bound.epsilon, DELTA),
-        "with_variance": accounting.epsilon(both, delta=DELTA, relation="add_or_remove").epsilon,
+        "renyi": concentrated.epsilon(flatten(event), RELATION, DELTA),
+        "mu": accounting.mu_gdp(event, RELATION, delta=DELTA),
+        "caught": power.caught(event, RELATION, bound.epsilon, DELTA),
+        "with_variance": accounting.epsilon(both, delta=DELTA, relation=RELATION).epsilon,
     }
 
 
 def naive(scale: float) -> dict[str, float]:
     """What the noise is sometimes read as: a query's epsilon with a sensitivity of 1, and with 1/83."""
-    return {"one_over_noise": 1 / scale, "per_query": 1 / (83 * scale)}
+    return {"one_over_noise": 1 / scale, "per_query": 1 / (GEOLIFE * scale)}
 
 
-def play(scale: float, seed: int, rounds: int = ROUNDS) -> dict[str, Any]:
-    """One run of the paper's mode with this noise, judged as in `experiments.mobility_frontier`."""
+def paper(scale: float, quick: bool) -> pategail.Plan:
+    """The papers' mode with this noise."""
+    return replace(pategail.Plan.paper(GEOLIFE, scale=scale), rounds=QUICK if quick else ROUNDS)
+
+
+def play(scale: float, seed: int, quick: bool) -> dict[str, Any]:
+    """One run of the papers' mode, judged as in `experiments.mobility_frontier`."""
     here = replace(world(GEOLIFE), relation="replace_one")
-    plan = replace(pategail.Plan.paper(GEOLIFE, scale=scale), rounds=rounds).price(unit=here.unit, delta=DELTA)
-    known = replace(pategail.Plan.paper(GEOLIFE, scale=scale, starts="given"), rounds=rounds)
+    plan = paper(scale, quick).price(unit=here.unit, delta=DELTA)
+    known = replace(paper(scale, quick), starts="given")
     with here.devices() as vault:
         release = pategail.fit(plan, vault, grid=here.days.grid, seed=seed)
     rewards = known.price(unit=here.unit, delta=DELTA).epsilon
@@ -120,11 +147,21 @@ class Observed:
         return self.cells[rng.permutation(len(self.cells))[np.arange(n) % len(self.cells)]]
 
 
-def without_noise(seed: int, rounds: int | None = None) -> dict[str, Any]:
+def free(quick: bool) -> pategail.Plan:
+    """PateGAIL++ without any noise."""
+    plan = replace(pategail.recipe("samples", GEOLIFE, math.inf), starts="given", noise_multiplier=0.0)
+    return replace(plan, rounds=QUICK) if quick else plan
+
+
+def _law() -> Json:
+    """How the papers explore: over the places that occur."""
+    return {"type": "RankLaw", "alpha": movement.RankLaw.alpha, "ranks": movement.RankLaw.ranks}
+
+
+def without_noise(seed: int, quick: bool) -> dict[str, Any]:
     """One run without noise, judged by the papers' five measures and by the others."""
     here = world(GEOLIFE)
-    plan = replace(pategail.recipe("samples", GEOLIFE, math.inf), starts="given", noise_multiplier=0.0)
-    plan = replace(plan, rounds=rounds or plan.rounds).price(unit=here.unit, delta=DELTA)
+    plan = free(quick).price(unit=here.unit, delta=DELTA)
     places = np.unique(np.concatenate([here.days.cells.ravel(), here.test.cells.ravel()]))
     known = {"starts": Observed(here.test.cells[:, 0]), "space": movement.RankLaw(here.days.grid, places)}
     with here.devices() as vault:
@@ -136,7 +173,7 @@ def figures() -> list[Figure]:
     """Every promised figure, recomputed from the raw rows."""
     results, found = store(), []
     for scale, (low, high) in BOUNDS.items():
-        row = results.fresh(f"epsilon/83/{scale:g}")
+        row = results.values(f"epsilon/83/{scale:g}")
         words = f"83 people, noise {PUBLISHED[scale]}"
         found += [
             Figure(f"{words}: certified epsilon", row["certified"], low),
@@ -145,14 +182,14 @@ def figures() -> list[Figure]:
             Figure(f"{words}: accountants apart, percent", apart(row), 0.5, at_least=False),
         ]
     for people, scale in itertools.product(PEOPLE, SCALES):
-        row = results.fresh(f"epsilon/{people}/{scale:g}")
+        row = results.values(f"epsilon/{people}/{scale:g}")
         words = f"{people:,} people, noise {PUBLISHED[scale]}: pure composition over the certified epsilon"
         found.append(Figure(words, row["pure"] / row["certified"], 1.0))
     for scale, seed in itertools.product(SCALES, SEEDS):
-        row = results.fresh(f"run/{scale:g}/{seed}")
+        row = results.values(f"run/{scale:g}/{seed}")
         words = f"noise {PUBLISHED[scale]}, seed {seed}: the certificate of copied starts promises anything"
         found.append(Figure(words, float(row["private"] or row["certified"] != "inf"), 0.0, at_least=False))
-    free = [results.fresh(f"free/{seed}")["reference"] for seed in SEEDS]
+    free = [results.values(f"free/{seed}")["reference"] for seed in SEEDS]
     for name, bound in FREE.items():
         words = f"Geolife, no noise, cold start, the papers' starts and ranks: {name}, mean over {len(SEEDS)} seeds"
         found.append(Figure(words, float(np.mean([row[name] for row in free])), bound, at_least=False))
@@ -171,7 +208,7 @@ def table(results: Store) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for people, scale in itertools.product(PEOPLE, SCALES):
-        row = results.fresh(f"epsilon/{people}/{scale:g}")
+        row = results.values(f"epsilon/{people}/{scale:g}")
         numbers = [f"{row[name]:.4g}" for name in ("pure", "certified", "check", "renyi", "with_variance")]
         lines.append(f"| {people:,} | {PUBLISHED[scale]} | {' | '.join(numbers)} | {row['caught']:.3g} % |")
     return "\n".join(lines)
@@ -182,41 +219,37 @@ def runs_table(results: Store) -> str:
     names = ("Radius", "DailyLoc", "Distance", "G-rank", "I-rank")
     lines = [f"| noise | epsilon of the rewards | {' | '.join(names)} | SEQ |", "|---" * (len(names) + 3) + "|"]
     for scale in SCALES:
-        rows = [results.fresh(f"run/{scale:g}/{seed}") for seed in SEEDS]
+        rows = [results.values(f"run/{scale:g}/{seed}") for seed in SEEDS]
         found = [float(np.mean([row["reference"][name] for row in rows])) for name in names]
         found.append(float(np.mean([row["sequence"]["SEQ"] for row in rows])))
         lines.append(f"| {PUBLISHED[scale]} | {rows[0]['rewards']:.4g} | {' | '.join(f'{x:.4f}' for x in found)} |")
-    free = [results.fresh(f"free/{seed}") for seed in SEEDS]
+    free = [results.values(f"free/{seed}") for seed in SEEDS]
     found = [float(np.mean([row["reference"][name] for row in free])) for name in names]
     found.append(float(np.mean([row["sequence"]["SEQ"] for row in free])))
     lines.append(f"| none, ours | inf | {' | '.join(f'{x:.4f}' for x in found)} |")
     return "\n".join(lines)
 
 
+def run_row(key: str, results: Store, quick: bool = False) -> None:
+    """Make one row at full size (unless it is to be quick)."""
+    kind, *rest = key.split("/")
+    if kind in ("naive", "epsilon"):
+        values = naive(float(rest[0])) if kind == "naive" else honest(int(rest[0]), float(rest[1]))
+        return results.put(key, dataset="none", seed=0, values=values)
+    seed = int(rest[-1])
+    values = play(float(rest[0]), seed, quick) if kind == "run" else without_noise(seed, quick)
+    results.put(key, dataset=world(GEOLIFE).words, seed=seed, values=values)
+
+
 def main(arguments: list[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args(arguments)
-    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "mobility_noise.json")
-    people = PEOPLE[:1] if options.quick else PEOPLE
-    for scale in SCALES:
-        if not results.has(f"naive/{scale:g}"):
-            results.put(f"naive/{scale:g}", dataset="none", seed=0, values=naive(scale))
-        for number in people:
-            key = f"epsilon/{number}/{scale:g}"
-            if not results.has(key):
-                results.put(key, dataset="none", seed=0, values=honest(number, scale))
-    for scale, seed in ((1.0, 0),) if options.quick else itertools.product(SCALES, SEEDS):
-        key = f"run/{scale:g}/{seed}"
+    results = store(ROOT / "runs" / "quick" / "mobility_noise.json", quick=True) if options.quick else store()
+    for key in QUICK_ROWS if options.quick else rows():
         if not results.has(key):
-            results.put(
-                key, dataset=world(GEOLIFE).words, seed=seed, values=play(scale, seed, 2 if options.quick else ROUNDS)
-            )
-    for seed in SEEDS[:1] if options.quick else SEEDS:
-        if not results.has(f"free/{seed}"):
-            values = without_noise(seed, 2 if options.quick else None)
-            results.put(f"free/{seed}", dataset=world(GEOLIFE).words, seed=seed, values=values)
+            run_row(key, results, options.quick)
     if not options.quick:
         print(f"{table(results)}\n\n{runs_table(results)}")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.configuration import Json, describe
 from experiments.store import ROOT
 from tacit.data.days import Days
 from tacit.data.grids import RegularGrid
@@ -29,10 +31,14 @@ from tacit.privacy.vault import Vault
 from tacit.units import Relation, Unit
 
 DELTA = 1e-5
-GEOLIFE, CITY_SEED = 83, 7
+GEOLIFE, FILE = 83, "geolife_cells.npz"
+CITY: dict[str, Any] = {"days": 20, "seed": 7}
+"""Arguments of `envs.city.city`."""
 GRID = RegularGrid(27, 100, 48, 121, 0.01)
 """In which every one of Geolife's points is a cell."""
 SETS: tuple[mobility.Set, ...] = ("sequence", "reference", "robust")
+FLOORS = 10
+"""Halvings of real people whose distances are averaged."""
 JUDGED = 20_000
 """Days of the city that simulators are compared with, and that they generate; for Geolife as many as there are."""
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -63,7 +69,7 @@ class World:
     @property
     def unit(self) -> Unit:
         """One person with all days."""
-        return Unit("person", self.relation, self.people)
+        return unit(self.people, self.relation)
 
     @property
     def simulated(self) -> bool:
@@ -105,10 +111,26 @@ class World:
         def of(row: mobility.Row) -> Values:
             return {name: round(one.value, 6) for name, one in row.values.items()}
 
-        halves = {m: of(mobility.table(self.judged, {}, metrics=m, floors=10).row(mobility.FLOOR)) for m in SETS}
+        halves = {m: of(mobility.table(self.judged, {}, metrics=m, floors=FLOORS).row(mobility.FLOOR)) for m in SETS}
         if self.test is self.judged:
             return {"halves": halves}
         return {"halves": halves, "test": {m: mobility.divergences(self.judged, self.test, metrics=m) for m in SETS}}
+
+
+def unit(people: int, relation: Relation = "add_or_remove") -> Unit:
+    """One person with all days, of so many."""
+    return Unit("person", relation, people)
+
+
+@functools.cache
+def described(people: int) -> Json:
+    """The data of `world(people)` and how simulators are judged on them, for configurations; no data are read."""
+    if people == GEOLIFE:
+        data = {"file": FILE, "grid": describe(GRID), "judged": "all days"}
+    else:
+        defaults = {name: one.default for name, one in inspect.signature(city).parameters.items()}
+        data = {"city": describe(defaults | CITY | {"people": people}), "judged": JUDGED}
+    return {**data, "people": people, "measures": list(SETS)}
 
 
 @functools.cache
@@ -123,7 +145,7 @@ def world(people: int) -> World:
 
 def _geolife() -> World:
     folder = Path(os.environ.get("TACIT_SHARED", ROOT.parent / "shared" / "data"))
-    with np.load(folder / "geolife_cells.npz") as file:
+    with np.load(folder / FILE) as file:
         latlon, days, user, test = (file[name] for name in ("cell_latlon", "days", "user", "test_days"))
     cells = GRID.cells(latlon[:, 0].astype(np.float64), latlon[:, 1].astype(np.float64))
     mine = Days(cells[days], user.astype(np.int64), GRID)
@@ -132,10 +154,11 @@ def _geolife() -> World:
 
 
 def _city(people: int) -> World:
-    mine = city(people, days=20, seed=CITY_SEED).days
+    mine = city(people, **CITY).days
     some = np.sort(np.random.default_rng(0).choice(len(mine.cells), min(JUDGED, len(mine.cells)), replace=False))
     judged = Days(mine.cells[some], mine.person[some], mine.grid)
-    return World(people, mine, judged, judged, f"invented city: {people:,} people of 20 days (seed {CITY_SEED})")
+    words = f"invented city: {people:,} people of {CITY['days']} days (seed {CITY['seed']})"
+    return World(people, mine, judged, judged, words)
 
 
 def generated(simulator: Any, here: World, seed: int) -> Days:

@@ -1,8 +1,8 @@
 """Tables of `experiments.mobility_frontier`: `python -m experiments.mobility_tables [--people N ...] [--epsilon E]`.
 
-Nothing is run: a row whose cells are missing or stale for some seed is left blank, a dash says that it is not part of
-the experiment. "±" is half of the 95 % t-interval of the mean over seeds, which are noise seeds: the days are the same.
-Divergences are in nats; the floor is that of real people against other real people, in halves.
+Nothing is run: an entry that misses a seed is left blank, a dash says that it is not part of the experiment. "±" is
+half of the 95 % t-interval of the mean over seeds, which are noise seeds: the days are the same. Divergences are in
+nats; the floor is that of real people against other real people, in halves.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SHOWN = {
 
 
 def values(results: Store, people: int, row: str, epsilon: float, metrics: str, name: str) -> list[float] | None:
-    """One measure over seeds; empty where the row is not run, None where a cell is missing or stale."""
+    """One measure over seeds; empty where the row is not run, None where one is missing."""
     seeds = frontier.seeds_of(people, row, epsilon)
     if any(kept(results, frontier.key(people, row, epsilon, seed)) is None for seed in seeds):
         return None

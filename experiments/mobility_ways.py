@@ -7,16 +7,20 @@ number of people or on the noise (the number of states) follows public rules of 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from experiments.configuration import Json, describe
 from experiments.mobility_runs import DELTA, World
 from tacit.data.grids import Grid
 from tacit.methods import imitation
 from tacit.methods.imitation import baselines, pategail
+from tacit.privacy.device_parts import LaplaceSum
 from tacit.privacy.vault import Vault
+from tacit.units import Unit
 
 MOST = 20_000
 """Vectors of people in memory at a time."""
@@ -33,6 +37,9 @@ class Found:
 class Way(Protocol):
     """How a row's simulators are made."""
 
+    def planned(self, people: int, epsilon: float) -> Any:
+        """The plan for so many people and this epsilon, not yet calibrated."""
+
     def simulators(self, here: World, epsilon: float, seeds: Sequence[int]) -> list[Found]:
         """One for each seed."""
 
@@ -44,23 +51,40 @@ def calibrated(plan: Any, here: World, epsilon: float) -> Any:
     return plan.calibrate(unit=here.unit, epsilon=epsilon, delta=DELTA)
 
 
+def guaranteed(plan: Any, unit: Unit, epsilon: float) -> Json:
+    """A plan before its calibration, its sums, and the guarantee that it is calibrated to; for configurations."""
+    sums = {
+        part.name: {
+            "steps": part.steps,
+            "clip": part.bound if isinstance(part, LaplaceSum) else part.clip,
+            "relative_noise": round(part.noise_multiplier, 9),
+        }
+        for part in replace(plan, noise_multiplier=1.0).parts()
+    }
+    return {
+        "plan": describe(plan),
+        "sums": describe(sums),
+        "guarantee": {"epsilon": describe(epsilon), "delta": DELTA, "unit": describe(unit)},
+    }
+
+
 @dataclass(frozen=True)
 class InProcess:
     """Plans that a vault serves, several seeds in one pass over invented days; real ones have a vault for each seed.
 
     Args:
-        plan: of a number of people and an epsilon.
+        planned: of a number of people and an epsilon.
         fit: from the calibrated plan, the vault, the grid and a seed to one simulator for each ledger.
         together: whether one pass may serve several seeds.
     """
 
-    plan: Callable[[World, float], Any]
+    planned: Callable[[int, float], Any]
     fit: Callable[..., Sequence[Any]]
     together: bool = True
 
     def simulators(self, here: World, epsilon: float, seeds: Sequence[int]) -> list[Found]:
         """One for each seed."""
-        plan = calibrated(self.plan(here, epsilon), here, epsilon)
+        plan = calibrated(self.planned(here.people, epsilon), here, epsilon)
         found: list[Any] = []
         at_once = max(1, MOST // here.people) if self.together and here.simulated else 1
         for start in range(0, len(seeds), at_once):
@@ -81,13 +105,13 @@ class Federated:
     kind: pategail.Kind
     changes: tuple[tuple[str, Any], ...] = ()
 
-    def plan(self, here: World, epsilon: float) -> pategail.Plan:
+    def planned(self, people: int, epsilon: float) -> pategail.Plan:
         """The recipe for so many people and this epsilon, with the row's changes."""
-        return replace(pategail.recipe(self.kind, here.people, epsilon), **dict(self.changes))
+        return replace(pategail.recipe(self.kind, people, epsilon), **dict(self.changes))
 
     def simulators(self, here: World, epsilon: float, seeds: Sequence[int]) -> list[Found]:
         """One for each seed."""
-        plan, found = calibrated(self.plan(here, epsilon), here, epsilon), []
+        plan, found = calibrated(self.planned(here.people, epsilon), here, epsilon), []
         for seed in seeds:
             with here.devices() as vault:
                 release = pategail.fit(plan, vault, grid=here.days.grid, seed=seed)
@@ -97,7 +121,7 @@ class Federated:
 
 def baseline(model: baselines.Model, *, together: bool = True) -> InProcess:
     """A row of `imitation.baselines`."""
-    return InProcess(lambda here, epsilon: baselines.Plan(model=model), counted, together)
+    return InProcess(lambda people, epsilon: baselines.Plan(model=model), counted, together)
 
 
 def imitated(plan: imitation.Plan, vault: Vault, grid: Grid, seed: int) -> Sequence[Any]:
@@ -110,14 +134,15 @@ def counted(plan: baselines.Plan, vault: Vault, grid: Grid, seed: int) -> Sequen
     return baselines.replicates(plan, vault, grid=grid)
 
 
-def one_shot(here: World, epsilon: float) -> imitation.Plan:
+@functools.cache
+def one_shot(people: int, epsilon: float) -> imitation.Plan:
     """The default, with the number of states of its public rule."""
-    return imitation.Plan.sized(here.people, epsilon)
+    return imitation.Plan.sized(people, epsilon)
 
 
-def table(here: World, epsilon: float) -> baselines.Plan:
+def table(people: int, epsilon: float) -> baselines.Plan:
     """The table of actions over the same states."""
-    return baselines.Plan(model="table", layout=one_shot(here, epsilon).layout)
+    return baselines.Plan(model="table", layout=one_shot(people, epsilon).layout)
 
 
 WAYS: dict[str, Way] = {
@@ -126,7 +151,7 @@ WAYS: dict[str, Way] = {
     "epr": baseline("epr"),
     "timegeo": baseline("timegeo"),
     "markov": baseline("markov", together=False),
-    "silence": InProcess(lambda here, epsilon: replace(one_shot(here, epsilon), silent=True), imitated),
+    "silence": InProcess(lambda people, epsilon: replace(one_shot(people, epsilon), silent=True), imitated),
     "samples": Federated("samples"),
     "rewards": Federated("table"),
     "linear": Federated("linear"),

@@ -1,6 +1,6 @@
 """GPOPE's published formula against lower and upper truth: `python -m experiments.ope_accounting`.
 
-One of m trajectories in each of N steps, one trajectory replaced, at delta 1e-5. A cell has epsilon
+One of m trajectories in each of N steps, one trajectory replaced, at delta 1e-5. A row has epsilon
 
 - `published`: by the formula of arXiv 1902.00174;
 - `reached`: at least, by a pair of data sets that exists (everybody's clipped step is -h, one trajectory's is +h or
@@ -9,9 +9,9 @@ One of m trajectories in each of N steps, one trajectory replaced, at delta 1e-5
 - `renyi`: the looser bound by Renyi differential privacy;
 - `poisson`: what the same noise costs if each trajectory takes part independently at rate 1 / m (add or remove).
 
-The cells "noise" have the sigma that each accountant asks for at m = N = 1,000.
+The rows "noise" have the sigma that each accountant asks for at m = N = 1,000.
 
-Prints one line a cell and writes `experiments/results/ope_accounting.json`; `--quick` has two cells, in `runs/quick`.
+Prints one line a row and writes `experiments/results/ope_accounting.json`; `--quick` has two rows, in `runs/quick`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from dp_accounting import dp_event
 from dp_accounting.pld import privacy_loss_distribution
 
 from experiments.check import Figure
+from experiments.configuration import Json
 from experiments.store import RESULTS, ROOT, Store
 from tacit.methods.off_policy_evaluation.published import published_epsilon, published_sigma
 from tacit.privacy import accountants, accounting
 from tacit.privacy.events import flatten
+from tacit.units import Relation
 
 DELTA = 1e-5
-ROWS = (  # m, N, sigma, grid of the lower bound: N rounded losses are off by N grid steps at most
+SETTINGS = (  # m, N, sigma, grid of the lower bound: N rounded losses are off by N grid steps at most
     (1_000, 1_000, 0.5, 1e-3),
     (1_000, 1_000, 0.574, 5e-4),
     (1_000, 1_000, 0.8, 1e-4),
@@ -45,23 +47,47 @@ ROWS = (  # m, N, sigma, grid of the lower bound: N rounded losses are off by N 
     (100, 1_000, 2.0, 2e-5),
 )
 TARGETS = (0.1, 1.0)
-SOURCES = (
-    "src/tacit/privacy/account*.py",
-    "src/tacit/privacy/events.py",
-    "src/tacit/privacy/fixed_size.py",
-    "src/tacit/methods/off_policy_evaluation/published.py",
-    "experiments/ope_accounting.py",
-)
+POPULATION, STEPS = 1_000, 1_000
+"""m and N of the rows "noise"."""
+FIXED: Relation = "replace_one"
+POISSON: Relation = "add_or_remove"
+"""What neighbours differ in under either sampler."""
 
 
 def store(path: Path = RESULTS / "ope_accounting.json") -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="none")
+    return Store(path, configuration, hyperparameters="none")
 
 
 def key(m: int, n: int, sigma: float) -> str:
-    """Name of a cell."""
+    """Name of a row."""
     return f"m={m}/N={n}/sigma={sigma:g}"
+
+
+def noise_key(epsilon: float) -> str:
+    """Name of a row of noise for an epsilon."""
+    return f"noise/epsilon={epsilon:g}"
+
+
+def configuration(key: str) -> Json:
+    """What a row was made with."""
+    relations = {"fixed": FIXED, "poisson": POISSON}
+    if key.startswith("noise/"):
+        asked = {"epsilon": float(key.removeprefix("noise/epsilon=")), "population": POPULATION, "steps": STEPS}
+    else:
+        m, n, sigma, interval = settings(key)
+        asked = {"population": m, "steps": n, "noise_multiplier": sigma, "grid": interval}
+    return {**asked, "batch": 1, "delta": DELTA, "relations": relations}
+
+
+def rows() -> list[str]:
+    """The keys of all rows, in the order in which they are made."""
+    return [*(key(m, n, sigma) for m, n, sigma, _ in SETTINGS), *map(noise_key, TARGETS)]
+
+
+def settings(name: str) -> tuple[int, int, float, float]:
+    """m, N, sigma and the grid of a row."""
+    return next(one for one in SETTINGS if key(*one[:3]) == name)
 
 
 def one_of_m(m: int, n: int, sigma: float) -> dp_event.DpEvent:
@@ -83,17 +109,17 @@ def reached(m: int, n: int, sigma: float, interval: float) -> float:
 
 
 def row(m: int, n: int, sigma: float, interval: float) -> dict[str, float]:
-    """The figures of one cell."""
+    """The figures of one row."""
     event = one_of_m(m, n, sigma)
-    bound = accounting.epsilon(event, delta=DELTA, relation="replace_one")
+    bound = accounting.epsilon(event, delta=DELTA, relation=FIXED)
     poisson = dp_event.SelfComposedDpEvent(dp_event.PoissonSampledDpEvent(1 / m, dp_event.GaussianDpEvent(sigma)), n)
     return {
         "published": published_epsilon(m, n, sigma, DELTA),
         "reached": reached(m, n, sigma, interval),
         "certified": bound.epsilon,
         "check": bound.check_epsilon,
-        "renyi": accountants.renyi_epsilon(flatten(event), "replace_one", DELTA),
-        "poisson": accounting.epsilon(poisson, delta=DELTA, relation="add_or_remove").epsilon,
+        "renyi": accountants.renyi_epsilon(flatten(event), FIXED, DELTA),
+        "poisson": accounting.epsilon(poisson, delta=DELTA, relation=POISSON).epsilon,
     }
 
 
@@ -102,34 +128,34 @@ def noise(epsilon: float) -> dict[str, float]:
     sampled = dp_event.PoissonSampledDpEvent
 
     def poisson(sigma: float) -> dp_event.DpEvent:
-        return dp_event.SelfComposedDpEvent(sampled(1e-3, dp_event.GaussianDpEvent(sigma)), 1_000)
+        return dp_event.SelfComposedDpEvent(sampled(1 / POPULATION, dp_event.GaussianDpEvent(sigma)), STEPS)
 
     def fixed(sigma: float) -> dp_event.DpEvent:
-        return one_of_m(1_000, 1_000, sigma)
+        return one_of_m(POPULATION, STEPS, sigma)
 
     return {
-        "published": published_sigma(1_000, 1_000, epsilon, DELTA),
-        "certified": accounting.calibrate(fixed, epsilon=epsilon, delta=DELTA, relation="replace_one"),
-        "poisson": accounting.calibrate(poisson, epsilon=epsilon, delta=DELTA, relation="add_or_remove"),
+        "published": published_sigma(POPULATION, STEPS, epsilon, DELTA),
+        "certified": accounting.calibrate(fixed, epsilon=epsilon, delta=DELTA, relation=FIXED),
+        "poisson": accounting.calibrate(poisson, epsilon=epsilon, delta=DELTA, relation=POISSON),
     }
 
 
 def figures() -> list[Figure]:
     """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
-    for m, n, sigma, _ in ROWS:
+    for m, n, sigma, _ in SETTINGS:
         name = key(m, n, sigma)
-        cell = results.fresh(name)
+        cell = results.values(name)
         out.append(Figure(f"{name}: reached / certified", cell["reached"] / cell["certified"], 1.0, at_least=False))
         out.append(Figure(f"{name}: certified / Renyi", cell["certified"] / cell["renyi"], 1.0, at_least=False))
         if m == n and sigma <= 1:
             out.append(Figure(f"{name}: reached / published", cell["reached"] / cell["published"], 8.9))
             out.append(Figure(f"{name}: reached / certified, too", cell["reached"] / cell["certified"], 0.96))
-    middle = results.fresh(key(1_000, 1_000, 1.0))
+    middle = results.values(key(1_000, 1_000, 1.0))
     out.append(Figure("sigma 1, m = N = 1,000: certified, from", middle["certified"], 3.20))
     out.append(Figure("sigma 1, m = N = 1,000: certified, to", middle["certified"], 3.29, at_least=False))
     for epsilon, low, high in ((0.1, 2.77, 2.79), (1.0, 1.28, 1.30)):
-        sigma = results.fresh(f"noise/epsilon={epsilon:g}")["certified"]
+        sigma = results.values(noise_key(epsilon))["certified"]
         out += [
             Figure(f"sigma for {epsilon}, from", sigma, low),
             Figure(f"sigma for {epsilon}, to", sigma, high, False),
@@ -137,22 +163,22 @@ def figures() -> list[Figure]:
     return out
 
 
+def run_row(key: str, results: Store) -> None:
+    """Make one row."""
+    values = noise(float(key.removeprefix("noise/epsilon="))) if key.startswith("noise/") else row(*settings(key))
+    results.put(key, dataset="none", seed=0, values=values)
+    print(key, " ".join(f"{name}={value:.4g}" for name, value in values.items()), flush=True)
+
+
 def main(arguments: list[str]) -> None:
-    """Compute what is missing or stale."""
+    """Compute what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args(arguments).quick
     results = store((ROOT / "runs" / "quick" if quick else RESULTS) / "ope_accounting.json")
-    for m, n, sigma, interval in ROWS[:2] if quick else ROWS:
-        if not results.has(key(m, n, sigma)):
-            values = row(m, n, sigma, interval)
-            results.put(key(m, n, sigma), dataset="none", seed=0, values=values)
-            print(key(m, n, sigma), " ".join(f"{name}={value:.4g}" for name, value in values.items()), flush=True)
-    for epsilon in () if quick else TARGETS:
-        if not results.has(f"noise/epsilon={epsilon:g}"):
-            values = noise(epsilon)
-            results.put(f"noise/epsilon={epsilon:g}", dataset="none", seed=0, values=values)
-            print(f"noise/epsilon={epsilon:g}", " ".join(f"{name}={value:.4g}" for name, value in values.items()))
+    for name in rows()[:2] if quick else rows():
+        if not results.has(name):
+            run_row(name, results)
 
 
 if __name__ == "__main__":

@@ -12,14 +12,16 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from experiments import ope_methods
 from experiments.check import Figure
-from experiments.ope_methods import DELTA, Columns, Domain, Setting
+from experiments.configuration import Json
+from experiments.ope_methods import DELTA, Columns, Domain, Setting, unit_of
 from experiments.store import Store
 from tacit import off_policy_evaluation as ope
 from tacit.data.trajectories import Trajectories
@@ -35,21 +37,6 @@ from tacit.privacy import clipping
 from tacit.privacy.mechanisms.histogram import Axis
 from tacit.units import Unit
 
-SOURCES = (
-    *(
-        f"src/tacit/methods/off_policy_evaluation/{name}.py"
-        for name in ("problem", "features", "logged", "statistics", "scores", "gpope", "step_sizes", "published")
-    ),
-    "src/tacit/methods/off_policy_evaluation/baselines/*.py",
-    "src/tacit/privacy/mechanisms/smooth_sensitivity.py",
-    "src/tacit/privacy/clipping.py",
-    "src/tacit/privacy/account*.py",
-    "src/tacit/privacy/fixed_size.py",
-    "experiments/ope_methods.py",
-    "experiments/ope_baselines.py",
-)
-"""What the methods of this file run through."""
-
 SEED = 7_000_000
 STEP_FACTORS = tuple(10.0 ** (k / 2) for k in range(-4, 5))
 """Of the public default step size: from a hundredth to a hundred times."""
@@ -58,7 +45,11 @@ RIDGES = tuple(c * 10.0**p for c in (0.1, 1, 10, 100, 1000) for p in (0, 0.5))
 CLIPS = (0.01, 0.1, 1.0)
 """Of the root mean square norm of a unit's stacked statistics in the pool."""
 PAPER_STEPS = 1_000
-POISSON = {"mode": "poisson", "steps": 500, "batch": 50}
+POISSON: dict[str, Any] = {"mode": "poisson", "steps": 500, "batch": 50}
+CENTRED_SHARE = 0.2
+"""Of the precision, what the value gets that DP-LSTD is centred on."""
+Cells = tuple[Axis, ...] | None
+"""Public cells for DP-LSW and DP-LSL; None for one-hot features."""
 Values = dict[str, Any]
 
 
@@ -69,10 +60,10 @@ class Pool:
         domain: see `ope_methods.Domain`.
         units: how many are simulated.
         seed: theirs.
-        cells: public cells for DP-LSW and DP-LSL, or None for one-hot features.
+        cells: see `Cells`.
     """
 
-    def __init__(self, domain: Domain, units: int, *, seed: int = SEED, cells: tuple[Axis, ...] | None = None) -> None:
+    def __init__(self, domain: Domain, units: int, *, seed: int = SEED, cells: Cells = None) -> None:
         self.domain, self.units, self.cells = domain, units, cells
         self.columns = domain.collect(units, seed)
         data = Trajectories.from_arrays(**self.columns, spec=domain.spec, simulated=True)  # type: ignore[arg-type]
@@ -124,43 +115,38 @@ def curve(pool: Pool, theta: np.ndarray, grid: np.ndarray, default: int | None =
     return values
 
 
-def unit_of(setting: Setting) -> Unit:
-    """One trajectory."""
-    return Unit("trajectory", setting.relation, setting.units)
+def gpope_plan(domain: Domain, **fields: Any) -> ope.Gpope:
+    """GPOPE for a value function alone."""
+    plan = ope.Gpope(problem=domain.problem, features=domain.features, value_share=0.0)
+    return dataclasses.replace(plan, **fields)
 
 
 def gpope(pool: Pool, setting: Setting, trials: int, **fields: Any) -> Values:
     """GPOPE under a grid of step sizes around its public default."""
     assert setting.epsilon is not None
-    domain, plan = pool.domain, ope.Gpope(problem=pool.domain.problem, features=pool.domain.features, value_share=0.0)
-    plan = dataclasses.replace(plan, **fields).calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA)
+    domain, plan = pool.domain, gpope_plan(pool.domain, **fields)
+    plan = plan.calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA)
     grid = plan.step_size_of(domain.spec) * np.array(STEP_FACTORS)
     found = compare(pool.stats, plan, grid.tolist(), clip=plan.clip_of(domain.spec), trials=trials, seed=SEED)
     return curve(pool, found.theta, grid, default=STEP_FACTORS.index(1.0)) | {"sigma": plan.sigma}
 
 
-def gpope_poisson(pool: Pool, setting: Setting, trials: int) -> Values:
-    """A Poisson sample of 50 units a step, 500 steps."""
-    return gpope(pool, setting, trials, **POISSON)
-
-
-def gpope_paper(pool: Pool, setting: Setting, trials: int) -> Values:
-    """The paper's sampler, 1,000 steps, with the noise that it takes."""
-    return gpope(pool, setting, trials, mode="paper", steps=PAPER_STEPS)
-
-
-def gpope_published(pool: Pool, setting: Setting, trials: int) -> Values:
-    """The same with the noise that the paper's formula gives, and what that costs."""
+def published_plan(domain: Domain, setting: Setting) -> ope.Gpope:
+    """The paper's sampler with the noise that the paper's formula gives."""
     assert setting.epsilon is not None
-    domain, population = pool.domain, setting.units
-    plan = ope.Gpope.published(
+    return ope.Gpope.published(
         problem=domain.problem,
         features=domain.features,
-        population=population,
+        population=setting.units,
         steps=PAPER_STEPS,
         epsilon=setting.epsilon,
         delta=DELTA,
-    ).price(unit=unit_of(setting), delta=DELTA)
+    )
+
+
+def gpope_published(pool: Pool, setting: Setting, trials: int) -> Values:
+    """The paper's sampler with the published noise, and what that costs."""
+    domain, plan = pool.domain, published_plan(pool.domain, setting).price(unit=unit_of(setting), delta=DELTA)
     grid = plan.step_size_of(domain.spec) * np.array(STEP_FACTORS)
     found = compare(pool.stats, plan, grid.tolist(), clip=plan.clip_of(domain.spec), trials=trials, seed=SEED)
     values = curve(pool, found.theta, grid, default=STEP_FACTORS.index(1.0))
@@ -196,11 +182,6 @@ def dp_lstd(pool: Pool, setting: Setting, trials: int, *, share: float = 0.0) ->
     return curve(pool, theta, clips)
 
 
-def dp_lstd_centred(pool: Pool, setting: Setting, trials: int) -> Values:
-    """DP-LSTD about the start's noisy value."""
-    return dp_lstd(pool, setting, trials, share=0.2)
-
-
 def ope_ssp(domain: Domain, clip: float, share: float) -> ssp.SufficientStatistics:
     """DP-LSTD's plan."""
     return ssp.SufficientStatistics(problem=domain.problem, features=domain.features, clip=clip, value_share=share)
@@ -209,19 +190,29 @@ def ope_ssp(domain: Domain, clip: float, share: float) -> ssp.SufficientStatisti
 @lru_cache(maxsize=4)
 def first_visits(pool: Pool) -> np.ndarray:
     """Every unit's first visits, [P, 2, S]."""
-    mechanism = lsw_plan(pool).calibrate(unit=Unit("u", "replace_one", 2), epsilon=1.0, delta=DELTA).mechanism()
+    mechanism = (
+        lsw_plan(pool.domain, pool.cells)
+        .calibrate(unit=Unit("u", "replace_one", 2), epsilon=1.0, delta=DELTA)
+        .mechanism()
+    )
     return chunked(mechanism.contributions, pool.rows).astype(np.float32)
 
 
-def lsw_plan(pool: Pool, constants: Any = "tight") -> Lsw:
-    """DP-LSW on the pool's cells."""
-    return Lsw(problem=pool.domain.problem, features=pool.domain.features, cells=pool.cells, constants=constants)
+def lsw_plan(domain: Domain, cells: Cells, constants: Any = "tight") -> Lsw:
+    """DP-LSW on public cells."""
+    return Lsw(problem=domain.problem, features=domain.features, cells=cells, constants=constants)
+
+
+def lsl_plan(domain: Domain, cells: Cells, constants: Any = "tight", ridge: float | None = None) -> Lsl:
+    """DP-LSL on public cells."""
+    return Lsl(problem=domain.problem, features=domain.features, cells=cells, constants=constants, ridge=ridge)
 
 
 def dp_lsw(pool: Pool, setting: Setting, trials: int, *, constants: Any = "tight") -> Values:
     """Weighted least squares with smooth sensitivity."""
     assert setting.epsilon is not None
-    plan = lsw_plan(pool, constants).calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA)
+    plan = lsw_plan(pool.domain, pool.cells, constants)
+    plan = plan.calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA)
     mechanism, visits = plan.mechanism(), first_visits(pool)
     theta = np.empty((trials, 1, pool.domain.features.size))
     for trial, (members, generator) in enumerate(draws(pool, setting, trials)):
@@ -231,22 +222,15 @@ def dp_lsw(pool: Pool, setting: Setting, trials: int, *, constants: Any = "tight
     return curve(pool, theta, np.array([1.0]))
 
 
-def dp_lsw_published(pool: Pool, setting: Setting, trials: int) -> Values:
-    """DP-LSW with the published constants."""
-    return dp_lsw(pool, setting, trials, constants="published")
-
-
 def dp_lsl(pool: Pool, setting: Setting, trials: int, *, constants: Any = "tight") -> Values:
     """Regularised least squares with smooth sensitivity, under a grid of ridges."""
     assert setting.epsilon is not None
     domain, visits, unit = pool.domain, first_visits(pool), unit_of(setting)
-    phi = np.asarray(lsw_plan(pool).calibrate(unit=unit, epsilon=1.0, delta=DELTA).mechanism().features)
+    weighted = lsw_plan(domain, pool.cells).calibrate(unit=unit, epsilon=1.0, delta=DELTA)
+    phi = np.asarray(weighted.mechanism().features)
     least = float(np.linalg.norm(phi, 2) ** 2) * 1.01 if constants == "published" else 0.0
     ridges = np.unique(np.maximum(least, setting.units * np.array(RIDGES)))
-    plans = [
-        Lsl(problem=domain.problem, features=domain.features, cells=pool.cells, constants=constants, ridge=float(ridge))
-        for ridge in ridges
-    ]
+    plans = [lsl_plan(domain, pool.cells, constants, float(ridge)) for ridge in ridges]
     mechanisms = [p.calibrate(unit=unit, epsilon=setting.epsilon, delta=DELTA).mechanism() for p in plans]
     theta = np.empty((trials, len(ridges), domain.features.size))
     for trial, (members, generator) in enumerate(draws(pool, setting, trials)):
@@ -255,11 +239,6 @@ def dp_lsl(pool: Pool, setting: Setting, trials: int, *, constants: Any = "tight
         for k, one in enumerate(mechanisms):
             theta[trial, k] = one.solve(counts, sums, setting.units) + one.scale(counts, setting.units) * noise
     return curve(pool, theta, ridges)
-
-
-def dp_lsl_published(pool: Pool, setting: Setting, trials: int) -> Values:
-    """DP-LSL with the published constants."""
-    return dp_lsl(pool, setting, trials, constants="published")
 
 
 def ceiling(pool: Pool, setting: Setting, trials: int) -> Values:
@@ -299,32 +278,93 @@ def best_constant(pool: Pool, setting: Setting, trials: int) -> Values:
     return curve(pool, theta[None, None], np.array([1.0]))
 
 
-Method = Callable[[Pool, Setting, int], Values]
+@dataclass(frozen=True)
+class Method:
+    """A method of which all trials of a setting are run together.
+
+    Args:
+        trials: the pool, the setting, the number of trials -> values.
+        settings: of the method in a domain with public cells, for configurations.
+    """
+
+    trials: Callable[[Pool, Setting, int], Values]
+    settings: Callable[[Domain, Cells, Setting], Mapping[str, Any]]
+
+
+def _gpope(**fields: Any) -> Method:
+    return Method(
+        partial(gpope, **fields), lambda d, cells, s: {"plan": gpope_plan(d, **fields), "step_factors": STEP_FACTORS}
+    )
+
+
+def _published(domain: Domain, cells: Cells, setting: Setting) -> dict[str, Any]:
+    plan = published_plan(domain, setting)
+    assert plan.noise_multiplier is not None
+    plan = dataclasses.replace(plan, noise_multiplier=round(plan.noise_multiplier, 9))
+    return {"plan": plan, "step_factors": STEP_FACTORS}
+
+
+def _lstd(share: float) -> Method:
+    return Method(
+        partial(dp_lstd, share=share), lambda d, cells, s: {"plan": ope_ssp(d, 1.0, share), "clip_factors": CLIPS}
+    )
+
+
+def _lsw(constants: str) -> Method:
+    return Method(partial(dp_lsw, constants=constants), lambda d, cells, s: {"plan": lsw_plan(d, cells, constants)})
+
+
+def _lsl(constants: str) -> Method:
+    return Method(
+        partial(dp_lsl, constants=constants),
+        lambda d, cells, s: {"plan": lsl_plan(d, cells, constants), "ridge_factors": RIDGES},
+    )
+
+
+def _plain(trials: Callable[[Pool, Setting, int], Values], name: str) -> Method:
+    return Method(trials, lambda d, cells, s: {"values": name})
+
+
 PRIVATE: dict[str, Method] = {
-    "gpope": gpope,
-    "gpope_poisson": gpope_poisson,
-    "dp_lstd": dp_lstd,
-    "dp_lstd_centred": dp_lstd_centred,
+    "gpope": _gpope(),
+    "gpope_poisson": _gpope(**POISSON),
+    "dp_lstd": _lstd(0.0),
+    "dp_lstd_centred": _lstd(CENTRED_SHARE),
 }
-REPLACE_ONE: dict[str, Method] = {"gpope_paper": gpope_paper, "gpope_published": gpope_published}
+REPLACE_ONE: dict[str, Method] = {
+    "gpope_paper": _gpope(mode="paper", steps=PAPER_STEPS),
+    "gpope_published": Method(gpope_published, _published),
+}
 """With the paper's sampler, for which only replacing one unit can be certified."""
 ON_POLICY: dict[str, Method] = {
-    "dp_lsw": dp_lsw,
-    "dp_lsw_published": dp_lsw_published,
-    "dp_lsl": dp_lsl,
-    "dp_lsl_published": dp_lsl_published,
+    "dp_lsw": _lsw("tight"),
+    "dp_lsw_published": _lsw("published"),
+    "dp_lsl": _lsl("tight"),
+    "dp_lsl_published": _lsl("published"),
 }
-NOT_PRIVATE: dict[str, Method] = {"lstd": ceiling, "zero": zero, "best_constant": best_constant}
+RESIDUAL: dict[str, Method] = {
+    "residual": Method(residual, lambda d, cells, s: {"plan": ope_methods.residual(d), "records": "all"})
+}
+NOT_PRIVATE: dict[str, Method] = {
+    "lstd": _plain(ceiling, "LSTD"),
+    "zero": _plain(zero, "zero"),
+    "best_constant": _plain(best_constant, "best constant"),
+}
+METHODS: dict[str, Method] = RESIDUAL | PRIVATE | ON_POLICY | REPLACE_ONE | NOT_PRIVATE
 RIVALS = ("gpope", "gpope_paper", "dp_lsw", "dp_lstd")
 """Methods that residual return regression is compared with, at their best step size, clip or ridge."""
 
 
-def run(pool: Pool, name: str, method: Method, setting: Setting, trials: int, results: Store) -> None:
-    """One cell, unless it is there."""
+def asked(domain: Domain, cells: Cells, units: int, name: str, setting: Setting, trials: int) -> Json:
+    """The configuration of a row of which the data sets are subsets of a pool of so many units."""
+    method = METHODS[name].settings(domain, cells, setting)
+    return {"pool": units, **ope_methods.asked(domain, setting, method, trials)}
+
+
+def run(pool: Pool, name: str, setting: Setting, trials: int, results: Store) -> None:
+    """Make one row."""
     key, began = setting.key(pool.domain.name, name), time.process_time()
-    if results.has(key):
-        return
-    values = rounded(method(pool, setting, trials))
+    values = rounded(METHODS[name].trials(pool, setting, trials))
     dataset = f"simulated {pool.domain.name}, {setting.units} trajectories a trial from a pool of {pool.units}"
     results.put(key, dataset=dataset, seed=SEED, values=values)
     shown = " ".join(f"{column}={np.mean(values[column]):.3g}" for column in ("rmse", "mspbe"))
@@ -332,8 +372,8 @@ def run(pool: Pool, name: str, method: Method, setting: Setting, trials: int, re
 
 
 def mean(results: Store, domain: str, name: str, setting: Setting, column: str = "rmse") -> float:
-    """The mean over the trials of a cell."""
-    return float(np.mean(results.fresh(setting.key(domain, name))[column]))
+    """The mean over the trials of a row."""
+    return float(np.mean(results.values(setting.key(domain, name))[column]))
 
 
 def ahead(own: float, results: Store, domain: str, setting: Setting, rivals: Iterable[str]) -> list[Figure]:

@@ -1,7 +1,7 @@
 """Error and coverage of every private estimator of a policy's value, against known values.
 
     python -m experiments.ope_estimators            # about 25 minutes of CPU on one core
-    python -m experiments.ope_estimators --quick    # two data sets a cell; written under runs/quick/
+    python -m experiments.ope_estimators --quick    # two data sets a row; written under runs/quick/
     python -m experiments.check ope_estimators      # recompute the promised figures from the raw rows
 
 | domain | records | evaluated | units a data set |
@@ -17,7 +17,7 @@ of as many fresh episodes of the evaluated policy. Values are discounted returns
 Every data set has a vault and a ledger of its own; all methods run through the doors of the same vault, at epsilon 1
 and 0.1 and delta 1e-5 (add-or-remove).
 
-A cell holds the raw rows of one method, domain and promise: 500 data sets for every kind of interval; 10 for the
+A row holds the raw numbers of one method, domain and promise: 500 data sets for every kind of interval; 10 for the
 regressions on mountain_car and hiv, whose interval is that of the scores too and which are slow there (their coverage
 is no figure). `floor` is the method on records of a single unit, at epsilon 1: noise alone. `ceiling` is the method at
 epsilon 100: almost no noise, the same clips. Nominal coverage is 95 %.
@@ -29,12 +29,12 @@ seeds of the records.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,8 @@ import numpy as np
 from scipy.stats import beta
 
 from experiments.check import Figure
+from experiments.configuration import Json, describe
+from experiments.ope_random_mdp import PROCESS
 from experiments.store import RESULTS, ROOT, Store
 from tacit import off_policy_evaluation as ope
 from tacit.data.spec import PublicSpec
@@ -51,29 +53,11 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.vault import Vault
 from tacit.units import Unit
 
-SOURCES = (
-    "src/tacit/methods/off_policy_evaluation/doubly_robust.py",
-    "src/tacit/methods/off_policy_evaluation/q_*.py",
-    "src/tacit/methods/off_policy_evaluation/scores.py",
-    "src/tacit/methods/off_policy_evaluation/statistics.py",
-    "src/tacit/methods/off_policy_evaluation/fitted_q.py",
-    "src/tacit/methods/off_policy_evaluation/gain.py",
-    "src/tacit/methods/off_policy_evaluation/importance.py",
-    "src/tacit/methods/off_policy_evaluation/intervals.py",
-    "src/tacit/methods/off_policy_evaluation/logged.py",
-    "src/tacit/methods/off_policy_evaluation/prior.py",
-    "src/tacit/methods/off_policy_evaluation/problem.py",
-    "src/tacit/methods/off_policy_evaluation/residual*.py",
-    "src/tacit/envs/chain.py",
-    "src/tacit/envs/random_mdp.py",
-    "src/tacit/envs/mountain_car.py",
-    "src/tacit/envs/hiv.py",
-    "src/tacit/envs/rollouts.py",
-    "experiments/ope_estimators.py",
-)
 DELTA, LEVEL = 1e-5, 0.95
 PROMISES = {"epsilon=1": 1.0, "epsilon=0.1": 0.1}
-DATA_SETS, FEW, CONTROLS = 500, 10, 10
+EPSILONS = {**PROMISES, "ceiling": 100.0, "floor": 1.0}
+DATA_SETS, FEW, CONTROLS, QUICK = 500, 10, 10, 2
+POOL, FEW_PATIENTS = 20_000, 4_000
 Columns = Mapping[str, np.ndarray]
 
 
@@ -84,8 +68,10 @@ class Domain:
     Args:
         spec, problem, features: public.
         units: of one data set.
-        pool: columns of many units under the behaviour policy, in order of units.
-        target: the evaluated policy where it is another one, with its value; or None.
+        size: of the pool that data sets are drawn from, in units.
+        collect: the number of units -> columns of so many under the behaviour policy, in order of units.
+        target: the evaluated policy where it is another one, and what gives its value, which may simulate; or None.
+        simulator: its settings, for configurations.
         slow: whether the regressions run on few data sets.
     """
 
@@ -93,11 +79,23 @@ class Domain:
     problem: ope.Problem
     features: ope.Features
     units: int
-    pool: Columns
-    target: tuple[ope.Policy, float] | None = None
+    size: int
+    collect: Callable[[int], Columns]
+    target: tuple[ope.Policy, Callable[[], float]] | None = None
+    simulator: Mapping[str, Any] = field(default_factory=dict)
     slow: bool = False
 
-    @property
+    @functools.cached_property
+    def pool(self) -> Columns:
+        """The pool, simulated once."""
+        return self.collect(self.size)
+
+    @functools.cached_property
+    def value(self) -> float:
+        """The evaluated policy's, or the pool's own."""
+        return mean_return(self.pool, self.problem.gamma) if self.target is None else self.target[1]()
+
+    @functools.cached_property
     def offsets(self) -> np.ndarray:
         """Where the pool's units begin, and its end."""
         ids = self.pool["unit_ids"]
@@ -146,39 +144,73 @@ def within_horizon(mdp: random_mdp.RandomMdp, gamma: float, horizon: int) -> flo
     return float(value.mean())
 
 
+@functools.cache
 def make_chain() -> Domain:
     """On-policy, a public range of [0, 1]."""
+
+    def collect(units: int) -> Columns:
+        return chain.collect(lambda states: np.full((len(states), 2), 0.5), units, seed=0)
+
     problem = ope.Problem(gamma=chain.GAMMA, horizon=chain.HORIZON, return_range=(0.0, 1.0))
-    pool = chain.collect(lambda states: np.full((len(states), 2), 0.5), 20_000, seed=0)
-    return Domain(chain.spec(), problem, ope.OneHot(chain.STATES - 1), 1_000, pool)
+    simulator = {"states": chain.STATES, "behaviour": "uniform"}
+    return Domain(chain.spec(), problem, ope.OneHot(chain.STATES - 1), 1_000, POOL, collect, simulator=simulator)
 
 
+@functools.cache
 def make_random_mdp() -> Domain:
     """Off-policy; nothing terminates."""
-    mdp = random_mdp.random_mdp()
+    mdp = random_mdp.random_mdp(PROCESS)
     problem = ope.Problem(gamma=random_mdp.GAMMA, horizon=random_mdp.HORIZON)
-    pool = random_mdp.collect(mdp, random_mdp.tabular(mdp.behaviour), 20_000, seed=0)
-    target = ope.Tabular(mdp.target), within_horizon(mdp, problem.gamma, problem.horizon)
-    return Domain(random_mdp.spec(), problem, ope.OneHot(random_mdp.STATES), 1_000, pool, target)
+
+    def collect(units: int) -> Columns:
+        return random_mdp.collect(mdp, random_mdp.tabular(mdp.behaviour), units, seed=0)
+
+    def value() -> float:
+        return within_horizon(mdp, problem.gamma, problem.horizon)
+
+    simulator = {"process": PROCESS, "states": random_mdp.STATES, "reach": random_mdp.REACH}
+    features, target = ope.OneHot(random_mdp.STATES), ope.Tabular(mdp.target)
+    return Domain(random_mdp.spec(), problem, features, 1_000, POOL, collect, (target, value), simulator)
 
 
+@functools.cache
 def make_mountain_car() -> Domain:
     """On- and off-policy; negative rewards."""
     problem = ope.Problem(gamma=mountain_car.GAMMA, horizon=mountain_car.HORIZON)
-    pool = mountain_car.collect(mountain_car.behaviour(), 20_000, seed=0)
     uniform = ope.Uniform(mountain_car.ACTIONS)
-    value = mean_return(mountain_car.collect(uniform.probabilities, 20_000, seed=1), problem.gamma)
+
+    def collect(units: int) -> Columns:
+        return mountain_car.collect(mountain_car.behaviour(), units, seed=0)
+
+    def value() -> float:
+        return mean_return(mountain_car.collect(uniform.probabilities, POOL, seed=1), problem.gamma)
+
+    simulator = {"goal": mountain_car.GOAL, "behaviour": {"exploration": mountain_car.EXPLORATION}}
     features = ope.Fourier(5, mountain_car.LOW, mountain_car.HIGH)
-    return Domain(mountain_car.spec(), problem, features, 1_000, pool, (uniform, value), slow=True)
+    spec = mountain_car.spec()
+    return Domain(spec, problem, features, 1_000, POOL, collect, (uniform, value), simulator, slow=True)
 
 
+@functools.cache
 def make_hiv() -> Domain:
     """On- and off-policy; rewards of both signs and heavy-tailed returns."""
     problem = ope.Problem(gamma=hiv.GAMMA, horizon=hiv.HORIZON)
-    pool = hiv.collect(hiv.behaviour(), 4_000, seed=0)
-    value = mean_return(hiv.collect(hiv.target(), 4_000, seed=1), problem.gamma)
-    features = ope.Fourier(5, hiv.FEATURE_LOW, hiv.FEATURE_HIGH, coupled=False)
-    return Domain(hiv.spec(), problem, features, 500, pool, (Linear("target"), value), slow=True)
+
+    def collect(units: int) -> Columns:
+        return hiv.collect(hiv.behaviour(), units, seed=0)
+
+    def value() -> float:
+        return mean_return(hiv.collect(hiv.target(), FEW_PATIENTS, seed=1), problem.gamma)
+
+    simulator = {
+        "dynamics": hiv.Hiv(),
+        "drugs": hiv.DRUGS,
+        "start": {"state": hiv.STEADY_STATE, "spread": hiv.SPREAD},
+        "substep": hiv.SUBSTEP,
+        "target": {"greedy": hiv.GREEDY_SHARE},
+    }
+    features, target = ope.Fourier(5, hiv.FEATURE_LOW, hiv.FEATURE_HIGH, coupled=False), Linear("target")
+    return Domain(hiv.spec(), problem, features, 500, FEW_PATIENTS, collect, (target, value), simulator, slow=True)
 
 
 DOMAINS: dict[str, Callable[[], Domain]] = {
@@ -213,43 +245,79 @@ def methods(domain: Domain) -> dict[str, Any]:
 
 
 def data_sets(domain: Domain, method: str, promise: str, quick: bool) -> int:
-    """How many data sets the cell has."""
+    """How many data sets the row has."""
     if quick:
-        return 2
+        return QUICK
     if promise not in PROMISES:
         return CONTROLS
     return FEW if domain.slow and method in REGRESSIONS else DATA_SETS
 
 
-def store(path: Path = RESULTS / "ope_estimators.json") -> Store:
+def store(path: Path = RESULTS / "ope_estimators.json", *, quick: bool = False) -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="the library's defaults; see the module's text")
+    asked = functools.partial(configuration, quick=quick)
+    return Store(path, asked, hyperparameters="the library's defaults; see the module's text")
 
 
-@lru_cache(maxsize=256)
+def configuration(key: str, quick: bool = False) -> Json:
+    """What a row was made with."""
+    name, method, promise = key.split("/")
+    domain = DOMAINS[name]()
+    place = {
+        "name": name,
+        "spec": domain.spec,
+        "problem": domain.problem,
+        "features": domain.features,
+        "simulator": domain.simulator,
+    }
+    policy = ope.Behaviour() if truth_is_own(method) or domain.target is None else domain.target[0]
+    return {
+        "domain": describe(place),
+        "units": domain.units,
+        "pool": domain.size,
+        "data_sets": data_sets(domain, method, promise, quick),
+        "policy": type(policy).__name__,
+        "plan": describe(methods(domain)[method]),
+        "records": "of one unit" if promise == "floor" else "all",
+        "guarantee": describe({"epsilon": EPSILONS[promise], "delta": DELTA, "unit": unit_of(domain)}),
+    }
+
+
+def rows(names: Sequence[str] = ()) -> list[str]:
+    """The keys of all rows (of these domains), in the order in which they are made."""
+    chosen = {name: methods(DOMAINS[name]()) for name in names or DOMAINS}
+    return [f"{name}/{method}/{promise}" for name, plans in chosen.items() for method in plans for promise in EPSILONS]
+
+
+def unit_of(domain: Domain) -> Unit:
+    """One trajectory."""
+    return Unit("trajectory", "add_or_remove", domain.units)
+
+
+@functools.lru_cache(maxsize=256)
 def calibrated(plan: Any, unit: Unit, epsilon: float) -> Any:
     """The plan for this promise, calibrated once."""
     return plan.calibrate(unit=unit, epsilon=epsilon, delta=DELTA)
 
 
-def run(name: str, results: Store, quick: bool) -> None:
-    """All cells of a domain that are missing or stale."""
+def run_row(key: str, results: Store) -> None:
+    """Make one row at full size."""
+    run(key.split("/")[0], [key], results)
+
+
+def run(name: str, keys: Sequence[str], results: Store, *, quick: bool = False) -> None:
+    """Make these rows of a domain, all on the same data sets."""
     began, domain = time.process_time(), DOMAINS[name]()
-    unit, plans = Unit("trajectory", "add_or_remove", domain.units), methods(domain)
-    asked = {**PROMISES, "ceiling": 100.0, "floor": 1.0}
-    todo = {
-        (method, promise): data_sets(domain, method, promise, quick)
-        for method in plans
-        for promise in asked
-        if not results.has(f"{name}/{method}/{promise}")
-    }
-    rows: dict[tuple[str, str], list[list[float]]] = {cell: [] for cell in todo}
-    pool, on_policy = len(domain.offsets) - 1, mean_return(domain.pool, domain.problem.gamma)
+    unit, plans = unit_of(domain), methods(domain)
+    pairs = [(method, promise) for _, method, promise in (key.split("/") for key in keys)]
+    todo = {pair: data_sets(domain, *pair, quick) for pair in pairs}
+    rows: dict[tuple[str, str], list[list[float]]] = {pair: [] for pair in todo}
+    pool, on_policy = domain.size, mean_return(domain.pool, domain.problem.gamma)
     for i in range(max(todo.values(), default=0)):
         chosen = np.random.default_rng([7, i]).integers(pool, size=domain.units)
         for floor in (False, True):
-            cells = [cell for cell, count in todo.items() if i < count and (cell[1] == "floor") == floor]
-            if not cells:
+            wanted = [pair for pair, count in todo.items() if i < count and (pair[1] == "floor") == floor]
+            if not wanted:
                 continue
             columns = domain.drawn(chosen[:1] if floor else chosen)
             data = Trajectories.from_arrays(**columns, spec=domain.spec, simulated=True)  # type: ignore[arg-type]
@@ -258,14 +326,14 @@ def run(name: str, results: Store, quick: bool) -> None:
                 Ledger(Path(folder) / "ope.ledger", unit, epsilon=1e4, delta=50 * DELTA) as ledger,
             ):
                 vault = Vault(data, ledger)
-                for method, promise in cells:
-                    plan = calibrated(plans[method], unit, asked[promise])
+                for method, promise in wanted:
+                    plan = calibrated(plans[method], unit, EPSILONS[promise])
                     target = ope.Behaviour() if truth_is_own(method) or domain.target is None else domain.target[0]
                     found = ope.estimate(plan, vault, target).value
                     row = [found.value, found.interval.low, found.interval.high]  # type: ignore[union-attr]
                     rows[method, promise].append([float(f"{number:.6g}") for number in row])
     for (method, promise), numbers in rows.items():
-        truth = on_policy if truth_is_own(method) or domain.target is None else domain.target[1]
+        truth = on_policy if truth_is_own(method) else domain.value
         columns_of = dict(zip(("value", "low", "high"), np.array(numbers).T.tolist(), strict=True))
         results.put(
             f"{name}/{method}/{promise}",
@@ -296,11 +364,11 @@ def figures() -> list[Figure]:
     """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
     for name in DOMAINS:
-        keys = [key for key in results.cells if key.startswith(f"{name}/")]
+        keys = [key for key in results.rows if key.startswith(f"{name}/")]
         if not keys:
-            raise LookupError(f"{results.path.name}: the cells of {name} are missing")
+            raise LookupError(f"{results.path.name}: the rows of {name} are missing")
         for key in keys:
-            values = results.fresh(key)
+            values = results.values(key)
             held, count = covered(values)
             if key.split("/")[2] in PROMISES and count >= DATA_SETS:
                 upper = 1.0 if held == count else float(beta.ppf(0.995, held + 1, count - held))
@@ -312,22 +380,22 @@ def figures() -> list[Figure]:
         "random_mdp/residual",
         "hiv/mean_return",
     ):
-        private, alone = (rmse(results.fresh(f"{key}/{promise}")) for promise in ("epsilon=1", "floor"))
+        private, alone = (rmse(results.values(f"{key}/{promise}")) for promise in ("epsilon=1", "floor"))
         out.append(Figure(f"{key}: RMSE at epsilon 1 over that of noise alone", private / alone, 0.5, at_least=False))
     return out
 
 
 def table(results: Store) -> str:
-    """Markdown: RMSE, coverage and median interval of every cell."""
+    """Markdown: RMSE, coverage and median interval of every row."""
     lines = [
-        "| cell | truth | RMSE | coverage | median interval | RMSE of the ceiling | of the floor |",
+        "| row | truth | RMSE | coverage | median interval | RMSE of the ceiling | of the floor |",
         "|---" * 7 + "|",
     ]
     for name in DOMAINS:
-        for key in sorted(key for key in results.cells if key.startswith(f"{name}/") and key.split("/")[2] in PROMISES):
-            values, (held, count) = results.fresh(key), covered(results.fresh(key))
+        for key in sorted(key for key in results.rows if key.startswith(f"{name}/") and key.split("/")[2] in PROMISES):
+            values, (held, count) = results.values(key), covered(results.values(key))
             low, high = (np.median(values[end]) for end in ("low", "high"))
-            others = [rmse(results.fresh(f"{key.rsplit('/', 1)[0]}/{other}")) for other in ("ceiling", "floor")]
+            others = [rmse(results.values(f"{key.rsplit('/', 1)[0]}/{other}")) for other in ("ceiling", "floor")]
             cells = (
                 key,
                 f"{values['truth']:.4g}",
@@ -341,14 +409,14 @@ def table(results: Store) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Run what is missing or stale, and print the table."""
+    """Run what is missing, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--domains", nargs="+", default=list(DOMAINS), choices=list(DOMAINS))
     options = parser.parse_args(arguments)
-    results = store(ROOT / "runs" / "quick" / "ope_estimators.json") if options.quick else store()
+    results = store(ROOT / "runs" / "quick" / "ope_estimators.json", quick=True) if options.quick else store()
     for name in options.domains:
-        run(name, results, options.quick)
+        run(name, [key for key in rows([name]) if not results.has(key)], results, quick=options.quick)
     print(table(results) if set(options.domains) == set(DOMAINS) else "")
 
 

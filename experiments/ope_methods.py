@@ -5,12 +5,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from experiments.configuration import Json, describe
 from tacit import off_policy_evaluation as ope
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
@@ -24,18 +25,31 @@ Columns = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
+class Yardstick:
+    """What estimates are judged by.
+
+    Args:
+        observations: where V is judged.
+        truth: V there.
+        mspbe: values at `observations` -> mean squared projected Bellman error, or None where it is not known.
+    """
+
+    observations: np.ndarray
+    truth: np.ndarray
+    mspbe: Callable[[np.ndarray], float] | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Domain:
     """A simulated domain with known values.
 
     Args:
-        name: in the keys of cells.
+        name: in the keys of rows.
         spec, problem, features: public.
         policy: what is evaluated.
         collect: (units, seed) -> columns of that many fresh units.
-        observations: where V is judged.
-        truth: V there.
-        value: the policy's value from the start of an episode.
-        mspbe: values at `observations` -> mean squared projected Bellman error, or None where it is not known.
+        simulator: its settings, for configurations.
+        judge: makes the yardstick, which may take a simulation.
         prior: public smoothness for tabular features, or None.
     """
 
@@ -45,16 +59,34 @@ class Domain:
     features: ope.Features
     policy: Target
     collect: Callable[[int, int], Columns]
-    observations: np.ndarray
-    truth: np.ndarray
-    value: float
-    mspbe: Callable[[np.ndarray], float] | None = None
+    simulator: Mapping[str, Any]
+    judge: Callable[[], Yardstick]
     prior: ope.Smoothness | None = None
 
     @property
     def on_policy(self) -> bool:
         """Whether the records are the evaluated policy's own."""
         return isinstance(self.policy, ope.Behaviour)
+
+    @cached_property
+    def yardstick(self) -> Yardstick:
+        """What estimates are judged by, made once."""
+        return self.judge()
+
+    @property
+    def observations(self) -> np.ndarray:
+        """Where V is judged."""
+        return self.yardstick.observations
+
+    @property
+    def truth(self) -> np.ndarray:
+        """V there."""
+        return self.yardstick.truth
+
+    @property
+    def mspbe(self) -> Callable[[np.ndarray], float] | None:
+        """The mean squared projected Bellman error of values at `observations`, where it is known."""
+        return self.yardstick.mspbe
 
 
 @dataclass(frozen=True)
@@ -66,14 +98,60 @@ class Setting:
     relation: Relation = "add_or_remove"
 
     def key(self, domain: str, method: str) -> str:
-        """The name of a cell."""
+        """The name of a row."""
         promise = "" if self.epsilon is None else f"/epsilon={self.epsilon:g}/{self.relation}"
         return f"{domain}/{method}/m={self.units}{promise}"
 
 
+def named(key: str) -> tuple[str, str, Setting]:
+    """The domain, the method and the setting of a row's key."""
+    domain, method, units, *promise = key.split("/")
+    m = int(units.removeprefix("m="))
+    if not promise:
+        return domain, method, Setting(m)
+    epsilon, relation = promise
+    return domain, method, Setting(m, float(epsilon.removeprefix("epsilon=")), cast(Relation, relation))
+
+
+def unit_of(setting: Setting) -> Unit:
+    """One trajectory."""
+    return Unit("trajectory", setting.relation, setting.units)
+
+
+def asked(place: Domain, setting: Setting, method: Json, trials: int) -> dict[str, Json]:
+    """The configuration of a row: the domain, how much data, the method and the guarantee."""
+    domain = {
+        "name": place.name,
+        "spec": place.spec,
+        "problem": place.problem,
+        "features": place.features,
+        "policy": type(place.policy),
+        "simulator": place.simulator,
+    }
+    promise = {"epsilon": setting.epsilon, "delta": DELTA, "unit": unit_of(setting)}
+    return {
+        "domain": describe(domain),
+        "units": setting.units,
+        "trials": trials,
+        "method": describe(method),
+        "guarantee": None if setting.epsilon is None else describe(promise),
+    }
+
+
 Row = dict[str, float]
-Method = Callable[[Domain, Columns, Setting], Row]
-"""One trial: the domain, the columns of the trial's own units, the setting -> figures of merit."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of which every trial has its own data set.
+
+    Args:
+        trial: the domain, the columns of the trial's own units, the setting -> figures of merit.
+        settings: of the method in a domain, for configurations.
+    """
+
+    trial: Callable[[Domain, Columns, Setting], Row]
+    settings: Callable[[Domain], Mapping[str, Any]]
 
 
 def judged(domain: Domain, values: np.ndarray, evaluation: ope.Evaluation | None = None) -> Row:
@@ -102,14 +180,13 @@ def private(make: Callable[[Domain], Any]) -> Method:
     @lru_cache(maxsize=64)
     def calibrated(domain: Domain, setting: Setting) -> Any:
         assert setting.epsilon is not None
-        unit = Unit("trajectory", setting.relation, setting.units)
-        return make(domain).calibrate(unit=unit, epsilon=setting.epsilon, delta=DELTA)
+        return make(domain).calibrate(unit=unit_of(setting), epsilon=setting.epsilon, delta=DELTA)
 
-    def method(domain: Domain, columns: Columns, setting: Setting) -> Row:
+    def trial(domain: Domain, columns: Columns, setting: Setting) -> Row:
         evaluation = run(calibrated(domain, setting), domain, columns, setting)
         return judged(domain, evaluation.values(domain.observations), evaluation)
 
-    return method
+    return Method(trial, lambda domain: {"plan": make(domain), "records": "all"})
 
 
 def noise_only(method: Method) -> Method:
@@ -117,9 +194,9 @@ def noise_only(method: Method) -> Method:
 
     def on_one_unit(domain: Domain, columns: Columns, setting: Setting) -> Row:
         first = columns["unit_ids"] == columns["unit_ids"][0]
-        return method(domain, {name: column[first] for name, column in columns.items()}, setting)
+        return method.trial(domain, {name: column[first] for name, column in columns.items()}, setting)
 
-    return on_one_unit
+    return Method(on_one_unit, lambda domain: {**method.settings(domain), "records": "of one unit"})
 
 
 def residual(domain: Domain) -> ope.ResidualRegression:
@@ -148,4 +225,7 @@ PRIVATE: dict[str, Method] = {
     "residual": private(residual),
     "residual_noise_only": noise_only(private(residual)),
 }
-NOT_PRIVATE: dict[str, Method] = {"zero": zero, "best_constant": best_constant}
+NOT_PRIVATE: dict[str, Method] = {
+    "zero": Method(zero, lambda domain: {"values": "zero"}),
+    "best_constant": Method(best_constant, lambda domain: {"values": "best constant"}),
+}

@@ -12,7 +12,7 @@ impressions of the policy `random` and 10,000 of `bts` (Bernoulli Thompson sampl
   that the bts log publishes (`thompson`). That log counts as public here; its clicks are not used.
 - Yardstick: the click rate of the bts log itself. Its 10,000 impressions hold 42 to 69 clicks, so it is known to about
   15 % only, and the random log, whose 38 to 46 clicks are all an estimator has to go on, says less: even without any
-  privacy an estimate is off by a fifth of the value (`standard_error` in the cell `nonprivate`).
+  privacy an estimate is off by a fifth of the value (`standard_error` in the row `nonprivate`).
 - `ceiling`: the same kinds of estimate without privacy. `noise only`: the same plans run on the same log with every
   click erased, so that noise alone is left; its error is that of an estimate that knows nothing but "few".
 
@@ -30,11 +30,12 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 
 from experiments.check import Figure
+from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
 from tacit.data import open_bandit
 from tacit.data.trajectories import Trajectories
@@ -44,22 +45,40 @@ from tacit.privacy.vault import Vault
 from tacit.units import Unit
 
 DELTA, EPSILONS, SEEDS = 1e-6, (0.1, 1.0, 10.0), 10
+SAMPLE = "obp 0.4.1"
 UNIT = Unit("impression", "add_or_remove", 10_000)
-METHODS = (
-    "policies features logged statistics scores intervals importance residual* gain fitted_q q_function doubly_robust"
-)
-SOURCES = (
-    *(f"src/tacit/methods/off_policy_evaluation/{name}.py" for name in METHODS.split()),
-    *(f"src/tacit/privacy/{name}.py" for name in ("vault", "reader", "clipping", "noise", "account*")),
-    "src/tacit/data/open_bandit.py",
-    "experiments/ope_open_bandit.py",
-)
 Columns = Mapping[str, np.ndarray]
 
 
 def store(path: Path = RESULTS / "ope_open_bandit.json") -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="the defaults of every plan; clips from public numbers")
+    return Store(path, configuration, hyperparameters="the defaults of every plan; clips from public numbers")
+
+
+def configuration(key: str) -> Json:
+    """What a row was made with, its seed aside."""
+    campaign, *rest = key.split("/")
+    name = cast(open_bandit.Campaign, campaign)
+    data = {"campaign": name, "sample": SAMPLE, "spec": open_bandit.spec(name), "target": "mean of bts over the week"}
+    asked = {"data": describe(data), "unit": describe(UNIT)}
+    if rest == ["nonprivate"]:
+        return asked | {"estimates": "without privacy"}
+    placeholder = np.full((1, 2), 0.5)
+    described = describe(plans(placeholder))
+    described["unclipped"]["clip"] = "the largest ratio"  # of the target, which is data
+    promise = {"epsilon": float(rest[0].removeprefix("epsilon=")), "delta": DELTA, "unit": UNIT}
+    return asked | {"plans": described, "records": ["all", "without clicks"], "guarantee": describe(promise)}
+
+
+def rows() -> list[str]:
+    """The keys of all rows, in the order in which they are made."""
+    return [key for campaign in get_args(open_bandit.Campaign) for key in keys(campaign, range(SEEDS))]
+
+
+def keys(campaign: open_bandit.Campaign, seeds: range) -> list[str]:
+    """The keys of a campaign's rows."""
+    private = [f"{campaign}/epsilon={epsilon:g}/seed={seed}" for epsilon in EPSILONS for seed in seeds]
+    return [f"{campaign}/nonprivate", *private]
 
 
 def thompson(campaign: open_bandit.Campaign) -> np.ndarray:
@@ -128,25 +147,23 @@ def measure(plan: ope.Plan, epsilon: float, log: Trajectories, target: np.ndarra
     return {"value": float(found.value), "low": float(found.interval.low), "high": float(found.interval.high)}
 
 
-def run(campaign: open_bandit.Campaign, seeds: range, results: Store) -> None:
-    """The ceilings of one campaign, then every plan at every epsilon: on the log, and on the log without clicks."""
-    began = time.process_time()
-    target, dataset = thompson(campaign), f"Open Bandit sample (obp 0.4.1), {campaign}"
-    log = open_bandit.read(campaign).columns
-    clicks = open_bandit.read(campaign, "bts").columns["rewards"].astype(np.float64)
-    values = {"truth": float(clicks.mean()), "truth_standard_error": float(clicks.std() / np.sqrt(len(clicks)))}
-    values |= {"behaviour": float(log["rewards"].mean())} | nonprivate(log, target)
-    results.put(f"{campaign}/nonprivate", dataset=dataset, seed=0, values=values)
-    for epsilon in EPSILONS:
-        for seed in seeds:
-            if results.has(key := f"{campaign}/epsilon={epsilon:g}/seed={seed}"):
-                continue
-            rows: dict[str, Any] = {}
-            for name, plan in plans(target).items():
-                rows[name] = measure(plan, epsilon, open_bandit.read(campaign), target)
-                rows[f"{name}, noise only"] = measure(plan, epsilon, clickless(log, campaign), target)
-            results.put(key, dataset=dataset, seed=seed, values=rows)
-    print(f"{campaign}: {time.process_time() - began:.0f} CPU s", flush=True)
+def run_row(key: str, results: Store) -> None:
+    """The ceilings of one campaign, or every plan at one epsilon: on the log, and on the log without clicks."""
+    began, (name, *rest) = time.process_time(), key.split("/")
+    campaign = cast(open_bandit.Campaign, name)
+    target, dataset = thompson(campaign), f"Open Bandit sample ({SAMPLE}), {campaign}"
+    log, values, seed = open_bandit.read(campaign).columns, dict[str, Any](), 0
+    if rest == ["nonprivate"]:
+        clicks = open_bandit.read(campaign, "bts").columns["rewards"].astype(np.float64)
+        values = {"truth": float(clicks.mean()), "truth_standard_error": float(clicks.std() / np.sqrt(len(clicks)))}
+        values |= {"behaviour": float(log["rewards"].mean())} | nonprivate(log, target)
+    else:
+        epsilon, seed = float(rest[0].removeprefix("epsilon=")), int(rest[1].removeprefix("seed="))
+        for method, plan in plans(target).items():
+            values[method] = measure(plan, epsilon, open_bandit.read(campaign), target)
+            values[f"{method}, noise only"] = measure(plan, epsilon, clickless(log, campaign), target)
+    results.put(key, dataset=dataset, seed=seed, values=values)
+    print(f"{key}: {time.process_time() - began:.0f} CPU s", flush=True)
 
 
 def clickless(log: Columns, campaign: open_bandit.Campaign) -> Trajectories:
@@ -157,20 +174,20 @@ def clickless(log: Columns, campaign: open_bandit.Campaign) -> Trajectories:
 
 def column(results: Store, campaign: str, epsilon: float, method: str, key: str = "value") -> np.ndarray:
     """One number of a method in every seed, [10]."""
-    cells = (results.fresh(f"{campaign}/epsilon={epsilon:g}/seed={seed}") for seed in range(SEEDS))
+    cells = (results.values(f"{campaign}/epsilon={epsilon:g}/seed={seed}") for seed in range(SEEDS))
     return np.array([cell[method][key] for cell in cells])
 
 
 def rmse(results: Store, campaign: str, epsilon: float, method: str, against: str = "truth") -> float:
-    """Root mean squared error of a method over seeds, against a number of the cell `nonprivate`."""
-    error = column(results, campaign, epsilon, method) - results.fresh(f"{campaign}/nonprivate")[against]
+    """Root mean squared error of a method over seeds, against a number of the row `nonprivate`."""
+    error = column(results, campaign, epsilon, method) - results.values(f"{campaign}/nonprivate")[against]
     return float(np.sqrt(np.mean(error**2)))
 
 
 def coverage(results: Store, campaign: str, epsilon: float, method: str) -> float:
     """Share of seeds whose interval holds the click rate of the bts log."""
     low, high = (column(results, campaign, epsilon, method, key) for key in ("low", "high"))
-    truth = results.fresh(f"{campaign}/nonprivate")["truth"]
+    truth = results.values(f"{campaign}/nonprivate")["truth"]
     return float(np.mean((low <= truth) & (truth <= high)))
 
 
@@ -178,7 +195,7 @@ def figures() -> list[Figure]:
     """Every promised figure, recomputed from the raw rows."""
     results, out, held = store(), [], []
     for campaign in get_args(open_bandit.Campaign):
-        top = results.fresh(f"{campaign}/nonprivate")
+        top = results.values(f"{campaign}/nonprivate")
         known = float(np.hypot(top["standard_error"], top["truth_standard_error"]))
         without = abs(top["wpdis"] - top["truth"]) / known
         out.append(Figure(f"{campaign}: error without privacy in standard errors", without, 2.0, at_least=False))
@@ -196,7 +213,7 @@ def table(results: Store) -> str:
     """Markdown: median value, RMSE and interval of every method, in clicks per thousand impressions."""
     lines = []
     for campaign in get_args(open_bandit.Campaign):
-        top = results.fresh(f"{campaign}/nonprivate")
+        top = results.values(f"{campaign}/nonprivate")
         shown = {name: f"{1e3 * value:.1f}" for name, value in top.items()}
         lines += [
             f"\n{campaign}: bts log {shown['truth']} (standard error {shown['truth_standard_error']}), random log "
@@ -217,17 +234,16 @@ def table(results: Store) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run what is missing or stale, and print the table."""
+    """Run what is missing, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one campaign, one seed; results under runs/quick/")
     quick = parser.parse_args(arguments).quick
-    if quick:
-        run("men", range(1), store(ROOT / "runs" / "quick" / "ope_open_bandit.json"))
-        return
-    results = store()
-    for campaign in get_args(open_bandit.Campaign):
-        run(campaign, range(SEEDS), results)
-    print(table(results))
+    results = store(ROOT / "runs" / "quick" / "ope_open_bandit.json") if quick else store()
+    for key in keys("men", range(1)) if quick else rows():
+        if not results.has(key):
+            run_row(key, results)
+    if not quick:
+        print(table(results))
 
 
 if __name__ == "__main__":

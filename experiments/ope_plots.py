@@ -67,7 +67,7 @@ NAMES = {
 def over_units(
     stores: Sequence[Store], domain: str, epsilon: float, units: Sequence[int], *, column: str, title: str
 ) -> Panel:
-    """The mean of a column over the number of units, for every method of `NAMES` that has cells (add or remove).
+    """The mean of a column over the number of units, for every method of `NAMES` that has rows (add or remove).
 
     Of a method with a grid it is the best value of the grid for this very column.
     """
@@ -77,7 +77,7 @@ def over_units(
         settings = [Setting(m) if flat else Setting(m, epsilon) for m in units]
         holders = [one for one in stores if one.has(settings[0].key(domain, name))]
         if holders:
-            cells = [holders[-1].fresh(setting.key(domain, name)) for setting in settings]
+            cells = [holders[-1].values(setting.key(domain, name)) for setting in settings]
             means = [cell.get(f"{column}_mean", [float(np.mean(cell[column]))]) for cell in cells]
             best = [min(value for value in mean if value is not None) for mean in means]
             curves.append(Curve(shown, units, best, flat=flat))

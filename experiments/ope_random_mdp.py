@@ -13,61 +13,59 @@ is better than the best constant's.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from pathlib import Path
 
 import numpy as np
 
+from experiments import ope_trials
 from experiments.check import Figure
-from experiments.ope_methods import NOT_PRIVATE, PRIVATE, Columns, Domain, Setting
-from experiments.ope_trials import run
+from experiments.configuration import Json
+from experiments.ope_methods import NOT_PRIVATE, PRIVATE, Columns, Domain, Setting, Yardstick, asked, named
+from experiments.ope_trials import trials_of
 from experiments.store import RESULTS, ROOT, Store
 from tacit import off_policy_evaluation as ope
 from tacit.envs import random_mdp
 from tacit.units import Relation
 
-TRIALS = 100
-FIRST_SEED = 5_000_000
+PROCESS = 61
+"""The seed of the process itself."""
 UNITS, EPSILONS = 1_000, (1.0, 0.1)
 RELATIONS: tuple[Relation, ...] = ("add_or_remove", "replace_one")
-SOURCES = (
-    "src/tacit/methods/off_policy_evaluation/problem.py",
-    "src/tacit/methods/off_policy_evaluation/policies.py",
-    "src/tacit/methods/off_policy_evaluation/features.py",
-    "src/tacit/methods/off_policy_evaluation/logged.py",
-    "src/tacit/methods/off_policy_evaluation/statistics.py",
-    "src/tacit/methods/off_policy_evaluation/residual.py",
-    "src/tacit/methods/off_policy_evaluation/residual_sums.py",
-    "src/tacit/methods/off_policy_evaluation/gain.py",
-    "src/tacit/methods/off_policy_evaluation/prior.py",
-    "src/tacit/methods/off_policy_evaluation/scores.py",
-    "src/tacit/methods/off_policy_evaluation/intervals.py",
-    "src/tacit/envs/random_mdp.py",
-    "src/tacit/envs/rollouts.py",
-    "src/tacit/privacy/vault.py",
-    "src/tacit/privacy/reader.py",
-    "src/tacit/privacy/records.py",
-    "src/tacit/privacy/clipping.py",
-    "src/tacit/privacy/noise.py",
-    "src/tacit/privacy/account*.py",
-    "experiments/ope_methods.py",
-    "experiments/ope_trials.py",
-    "experiments/ope_random_mdp.py",
-)
 
 
-def store(path: Path = RESULTS / "ope_random_mdp.json") -> Store:
+def store(path: Path = RESULTS / "ope_random_mdp.json", *, quick: bool = False) -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="the method's defaults, chosen on other seeds and other processes")
+    known = "the method's defaults, chosen on other seeds and other processes"
+    return Store(path, functools.partial(configuration, quick=quick), hyperparameters=known)
 
 
+def configuration(key: str, quick: bool = False) -> Json:
+    """What a row was made with."""
+    _, name, setting = named(key)
+    place = domain()
+    return asked(place, setting, (PRIVATE | NOT_PRIVATE)[name].settings(place), trials_of(quick))
+
+
+def rows() -> list[str]:
+    """The keys of all rows, in the order in which they are made."""
+    promised = [Setting(UNITS, epsilon, relation) for epsilon in EPSILONS for relation in RELATIONS]
+    jobs = [(name, Setting(UNITS)) for name in NOT_PRIVATE] + [(n, s) for s in promised for n in PRIVATE]
+    return [setting.key("random_mdp", name) for name, setting in jobs]
+
+
+@functools.cache
 def domain() -> Domain:
     """The random process, off-policy."""
-    mdp = random_mdp.random_mdp()
-    values = random_mdp.values(mdp, mdp.target)
+    mdp = random_mdp.random_mdp(PROCESS)
 
     def collect(units: int, seed: int) -> Columns:
         return random_mdp.collect(mdp, random_mdp.tabular(mdp.behaviour), units, seed=seed)
+
+    def yardstick() -> Yardstick:
+        values = random_mdp.values(mdp, mdp.target)
+        return Yardstick(np.arange(random_mdp.STATES), values, lambda theta: random_mdp.mspbe(mdp, theta))
 
     return Domain(
         name="random_mdp",
@@ -76,33 +74,39 @@ def domain() -> Domain:
         features=ope.OneHot(random_mdp.STATES),
         policy=ope.Tabular(mdp.target),
         collect=collect,
-        observations=np.arange(random_mdp.STATES),
-        truth=values,
-        value=float(values.mean()),
-        mspbe=lambda theta: random_mdp.mspbe(mdp, theta),
+        simulator={
+            "process": PROCESS,
+            "states": random_mdp.STATES,
+            "reach": random_mdp.REACH,
+            "behaviour": "of the process",
+            "judged": "all states, exactly",
+        },
+        judge=yardstick,
     )
 
 
 def figures() -> list[Figure]:
     """Every promised figure, recomputed from the raw rows."""
     setting = Setting(UNITS, 1.0, "add_or_remove")
-    value = float(np.mean(store().fresh(setting.key("random_mdp", "residual"))["rmse"]))
+    value = float(np.mean(store().values(setting.key("random_mdp", "residual"))["rmse"]))
     return [Figure("random process, off-policy, m=1000, epsilon 1: rmse", value, 0.4, at_least=False)]
 
 
+def run_row(key: str, results: Store, *, quick: bool = False) -> None:
+    """Make one row at full size (unless it is to be quick)."""
+    _, name, setting = named(key)
+    ope_trials.run(domain(), name, (PRIVATE | NOT_PRIVATE)[name], setting, results, quick=quick)
+
+
 def main(arguments: list[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args(arguments).quick
-    results = store((ROOT / "runs" / "quick" if quick else RESULTS) / "ope_random_mdp.json")
-    place, seeds = domain(), range(FIRST_SEED, FIRST_SEED + (3 if quick else TRIALS))
-    for name, method in NOT_PRIVATE.items():
-        run(place, name, method, Setting(UNITS), seeds, results)
-    for epsilon in EPSILONS:
-        for relation in RELATIONS:
-            for name, method in PRIVATE.items():
-                run(place, name, method, Setting(UNITS, epsilon, relation), seeds, results)
+    results = store((ROOT / "runs" / "quick" if quick else RESULTS) / "ope_random_mdp.json", quick=quick)
+    for key in rows():
+        if not results.has(key):
+            run_row(key, results, quick=quick)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Cells with one fresh data set a trial."""
+"""Rows with one fresh data set a trial."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ import numpy as np
 from experiments.ope_methods import Domain, Method, Setting
 from experiments.store import Store
 
+FIRST_SEED = 5_000_000
+TRIALS, QUICK_TRIALS = 100, 3
 
-def run(domain: Domain, name: str, method: Method, setting: Setting, seeds: range, results: Store) -> None:
-    """One cell with a trial for every seed, each on data of its own, unless the cell is there."""
+
+def trials_of(quick: bool) -> int:
+    """How many data sets a row has."""
+    return QUICK_TRIALS if quick else TRIALS
+
+
+def run(domain: Domain, name: str, method: Method, setting: Setting, results: Store, *, quick: bool = False) -> None:
+    """One row with a trial for every seed, each on data of its own."""
     key, began = setting.key(domain.name, name), time.process_time()
-    if results.has(key):
-        return
-    rows = [method(domain, domain.collect(setting.units, seed), setting) for seed in seeds]
+    seeds = range(FIRST_SEED, FIRST_SEED + trials_of(quick))
+    rows = [method.trial(domain, domain.collect(setting.units, seed), setting) for seed in seeds]
     values = {column: [row[column] for row in rows] for column in rows[0]}
     dataset = f"simulated {domain.name}, {setting.units} trajectories a trial, seeds {seeds[0]} to {seeds[-1]}"
     results.put(key, dataset=dataset, seed=seeds[0], values=values)

@@ -1,8 +1,11 @@
-"""Tables that experiments share: made once, kept under runs/synthesis/ until the code that made them changes."""
+"""Tables that experiments share: made once, kept under runs/synthesis/ by the configuration that they were made with.
+
+A changed configuration makes them again; changed code does not: `experiments.replay` begins with an empty folder.
+"""
 
 from __future__ import annotations
 
-import functools
+import inspect
 import json
 import os
 import time
@@ -12,14 +15,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from experiments import store
+from experiments.configuration import Json, describe, digest
+from experiments.store import ROOT
 
 Columns = dict[str, np.ndarray]
 Notes = dict[str, Any]
 Made = TypeVar("Made")
 
-KEPT = store.ROOT / "runs" / "synthesis"
-fingerprint = functools.cache(store.fingerprint)  # read once: of the code that this process runs
+KEPT = ROOT / "runs" / "synthesis"
 FIELDS = ("observations", "actions", "rewards", "next_observations", "terminations")
 _NOTES = "__notes__"
 
@@ -29,15 +32,22 @@ def rows_of(columns: Mapping[str, Any]) -> Columns:
     return {name: np.asarray(columns[name]) for name in FIELDS}
 
 
-def kept(name: str, sources: tuple[str, ...], make: Callable[[], tuple[Columns, Notes]]) -> tuple[Columns, Notes]:
-    """Arrays by name and what is noted about them, from the file of this name and code, or made and written.
+def defaults(function: Callable[..., Any]) -> dict[str, Json]:
+    """What a function's settings are where they are not given; its seed and its progress are no settings."""
+    parameters = inspect.signature(function).parameters.items()
+    given = {name: one.default for name, one in parameters if one.default is not inspect.Parameter.empty}
+    return {name: describe(value) for name, value in given.items() if name not in ("seed", "progress")}
+
+
+def kept(name: str, configuration: Json, make: Callable[[], tuple[Columns, Notes]]) -> tuple[Columns, Notes]:
+    """Arrays by name and what is noted about them, from the file of this name and configuration, or made and written.
 
     Args:
         name: of the table; a path in which slashes become dashes.
-        sources: globs of the code that it depends on.
+        configuration: everything that decides what is in it, but its seed, which is part of the name.
         make: what to do where there is no such file.
     """
-    path = KEPT / f"{name.replace('/', '-')}-{fingerprint(sources)}.npz"
+    path = KEPT / f"{name.replace('/', '-')}-{digest(configuration)}.npz"
     if not path.exists():
         columns, notes = make()
         path.parent.mkdir(parents=True, exist_ok=True)

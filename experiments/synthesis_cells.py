@@ -15,7 +15,7 @@ Values = Callable[..., np.ndarray]
 
 
 def shown(values: Values, *arguments: Any, digits: int = 1, interval: bool = True) -> str:
-    """A cell of a table: blank where something is missing or stale, a dash where nothing is run."""
+    """A cell of a table: blank where something is missing or has another configuration, a dash where nothing is run."""
     try:
         found = values(*arguments)
     except LookupError:

@@ -15,7 +15,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from experiments.synthesis_cache import Columns, kept, rows_of
+from experiments.configuration import Json, describe
+from experiments.synthesis_cache import Columns, defaults, kept, rows_of
 from experiments.synthesis_mazes import Maze
 from tacit.data import d4rl, overlap
 from tacit.data.spec import PublicSpec
@@ -55,12 +56,12 @@ class Domain(Protocol):
         """Of the public rows."""
 
     @property
-    def sources(self) -> tuple[str, ...]:
-        """Globs of the code that its rows depend on."""
+    def rows(self) -> Json:
+        """What its rows are made with."""
 
     @property
-    def judges(self) -> tuple[str, ...]:
-        """Globs of the code that returns and errors depend on."""
+    def judge(self) -> Json:
+        """How policies are judged."""
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -96,13 +97,7 @@ class HalfCheetah:
     name = "half_cheetah"
     provenance = "simulated: other bodies (masses, gravity, friction) and other policies"
     settings = MappingProxyType({"rate": 0.04})
-    sources = (
-        "src/tacit/envs/half_cheetah.py",
-        "src/tacit/envs/locomotion.py",
-        "src/tacit/agents/ppo.py",
-        "experiments/synthesis_domains.py",
-    )
-    judges = (*sources[:2], "src/tacit/measure/one_step.py")
+    judge = MappingProxyType({"episodes": 10})
 
     @property
     def delta(self) -> float:
@@ -113,6 +108,17 @@ class HalfCheetah:
     def spec(self) -> PublicSpec:
         """Declared bounds."""
         return half_cheetah.spec()
+
+    @property
+    def rows(self) -> Json:
+        """What its rows are made with."""
+        return {
+            **describe(self),
+            "spec": describe(self.spec),
+            "provenance": self.provenance,
+            "collect": defaults(half_cheetah.collect),
+            "other_rows": defaults(half_cheetah.other_rows),
+        }
 
     def words(self, seed: int) -> str:
         """What the private rows are."""
@@ -128,11 +134,11 @@ class HalfCheetah:
 
     def _kept(self, kind: str, make: Any) -> Columns:
         name = f"{self.name}/{kind}/{self.population}"
-        return kept(name, self.sources[:3], lambda: (rows_of(make()), {}))[0]
+        return kept(name, self.rows, lambda: (rows_of(make()), {}))[0]
 
     def returns(self, policies: Policies, seed: int) -> Values:
         """D4RL's normalised score over ten episodes."""
-        return {"return": half_cheetah.evaluate(policies, seed=seed)}
+        return {"return": half_cheetah.evaluate(policies, seed=seed, **self.judge)}
 
     def errors(self, table: Columns) -> dict[str, float]:
         """Of a table's transitions against the simulator."""
@@ -149,13 +155,18 @@ class Kitchen:
     name = "kitchen"
     provenance = "none"
     settings = MappingProxyType({"rate": 0.04})
-    sources = judges = ("src/tacit/envs/kitchen.py",)
+    judge = MappingProxyType({"tasks": kitchen.PARTIAL, "episodes": 10})
     delta = 1e-6
 
     @property
     def spec(self) -> PublicSpec:
         """Declared bounds."""
         return kitchen.spec()
+
+    @property
+    def rows(self) -> Json:
+        """There are none."""
+        return {**describe(self), "spec": describe(self.spec)}
 
     def words(self, seed: int) -> str:
         """There are no rows."""
@@ -169,7 +180,7 @@ class Kitchen:
 
     def returns(self, policies: Policies, seed: int) -> Values:
         """Tasks done of four, in per cent."""
-        return {"return": kitchen.evaluate(policies, seed=seed)}
+        return {"return": kitchen.evaluate(policies, seed=seed, **self.judge)}
 
     def errors(self, table: Columns) -> dict[str, float]:
         """There is no cheap simulator."""
@@ -213,14 +224,15 @@ class Own:
         return self.task.provenance if self.others is None else f"the user's file {Path(self.others).name}"
 
     @property
-    def sources(self) -> tuple[str, ...]:
-        """Globs of the code."""
-        return (*self.task.sources, "src/tacit/data/d4rl.py")
+    def rows(self) -> Json:
+        """The files, by their names, and the task's simulated rows where there is no public file."""
+        files = {"data": Path(self.data).name, "others": None if self.others is None else Path(self.others).name}
+        return {"type": type(self).__name__, "population": self.population, **files, "task": self.task.rows}
 
     @property
-    def judges(self) -> tuple[str, ...]:
-        """Globs of the code."""
-        return self.task.judges
+    def judge(self) -> Json:
+        """The task's."""
+        return self.task.judge
 
     @property
     def settings(self) -> Mapping[str, Any]:

@@ -8,17 +8,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import math
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
+from experiments.configuration import Json, describe
 from experiments.synthesis_cache import Columns, Notes, kept, metered, rows_of
 from experiments.synthesis_domains import Domain, unit
 from tacit.data.trajectories import Trajectories
@@ -28,23 +28,11 @@ from tacit.methods.synthesis import ablations
 from tacit.methods.synthesis.pretraining import Pretrained
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.vault import Vault
+from tacit.units import Unit
 
 ROWS = 100_000
 """Of every synthetic table."""
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-CORE = (
-    "src/tacit/privacy/account*.py",
-    "src/tacit/privacy/noise.py",
-    "src/tacit/privacy/clipping.py",
-    "experiments/synthesis_fits.py",
-)
-DIFFUSION = (
-    "src/tacit/methods/synthesis/[a-z]*.py",
-    *(
-        f"src/tacit/privacy/{name}.py"
-        for name in ("gradients", "bookkeeping", "layers", "sampling", "records", "reader", "vault")
-    ),
-)
 
 
 @dataclass(frozen=True)
@@ -66,12 +54,11 @@ class Way(Protocol):
     """From a domain to a table of rows."""
 
     @property
-    def sources(self) -> tuple[str, ...]:
-        """Globs of the code that its tables depend on."""
-
-    @property
     def private(self) -> bool:
         """Whether there is a promise, and so an epsilon."""
+
+    def configuration(self, here: Domain, scale: Scale) -> Json:
+        """How its tables are made: its plan before calibration."""
 
     def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
         """The rows, and what they cost."""
@@ -82,8 +69,11 @@ class Shown:
     """A table that nobody promises anything for: the real rows, or their columns permuted one by one."""
 
     permuted: bool = False
-    sources: tuple[str, ...] = ("src/tacit/measure/controls.py",)
     private: bool = False
+
+    def configuration(self, here: Domain, scale: Scale) -> Json:
+        """Whether columns are permuted."""
+        return {"method": "real rows", "permuted": self.permuted}
 
     def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
         """The rows."""
@@ -106,18 +96,30 @@ class Diffusion:
     curiosity: float | None = None
     raking: bool = False
     rows: int | None = None
-    sources: tuple[str, ...] = (*CORE, *DIFFUSION)
 
     @property
     def private(self) -> bool:
         """Without private rows there is nothing to promise."""
         return self.rows != 0 and self.change != "NonPriv"
 
+    def configuration(self, here: Domain, scale: Scale) -> Json:
+        """Its plan and the tables that it is raked by."""
+        return {
+            "method": "diffusion",
+            "plan": describe(self._without_raking(here, scale)),
+            "raking": raking_settings(here, scale) if self.raking else None,
+            "ablation": ablated(self.change),
+            "private_rows": self.rows,
+            "rows": scale.rows,
+        }
+
     def plan(self, here: Domain, scale: Scale) -> synthesis.Plan:
         """Before calibration, with the pre-training that is run."""
+        plan = self._without_raking(here, scale)
+        return dataclasses.replace(plan, raking=raking(here, scale)) if self.raking else plan
+
+    def _without_raking(self, here: Domain, scale: Scale) -> synthesis.Plan:
         plan = base(here, scale)
-        if self.raking:
-            plan = dataclasses.replace(plan, raking=raking(here, scale))
         if self.curiosity is not None:
             plan = ablations.curious(plan, synthesis.Curiosity(rate=self.curiosity))
         if self.change == "NonPre":
@@ -144,6 +146,13 @@ def _calibrated(change: ablations.Name | None, plan: synthesis.Plan, here: Domai
     return plan.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
 
 
+def ablated(change: ablations.Name | None) -> Json:
+    """What an ablation changes as the plan is calibrated; those of pre-training are in the plan."""
+    if change == "FineCur":
+        return {"name": change, "share": ablations.SHARE, "curiosity": describe(synthesis.Curiosity())}
+    return {"name": change, "clip": ablations.UNBOUNDED} if change == "NonPriv" else None
+
+
 def base(here: Domain, scale: Scale) -> synthesis.Plan:
     """The default plan for a domain."""
     pretraining = synthesis.Pretraining(provenance=here.provenance)
@@ -156,9 +165,35 @@ def base(here: Domain, scale: Scale) -> synthesis.Plan:
 @functools.cache
 def raking(here: Domain, scale: Scale) -> synthesis.Raking:
     """The tables of a domain, with bins by the quantiles of one set of public rows."""
+    make, settings = _raking_of(here, scale)
+    return make(here.spec, **settings, public=here.public(0), provenance=here.provenance)
+
+
+def _raking_of(here: Domain, scale: Scale) -> tuple[Callable[..., synthesis.Raking], dict[str, Any]]:
+    """Who makes the tables of a domain, and in which settings they differ from the default ones."""
     make = synthesis.Raking.plane if here.spec.observation.size == 4 else synthesis.Raking.of
-    found = make(here.spec, population=here.population, public=here.public(0), provenance=here.provenance)
-    return dataclasses.replace(found, pool=2 * scale.rows) if scale.quick else found
+    return make, {"population": here.population} | ({"pool": 2 * scale.rows} if scale.quick else {})
+
+
+@functools.cache
+def raking_settings(here: Domain, scale: Scale) -> Json:
+    """The tables of a domain; where public rows move the edges of their bins, by the number of these alone."""
+    make, settings = _raking_of(here, scale)
+    return tables_of(make(here.spec, **settings))
+
+
+def tables_of(tables: synthesis.Raking) -> dict[str, Json]:
+    """What a raking is but for the edges of its bins: its settings, and of each table the columns and their bins."""
+    named = [[[axis.column, axis.index, len(axis.edges) - 1] for axis in table] for table in tables.tables]
+    own = {
+        one.name: getattr(tables, one.name) for one in dataclasses.fields(tables) if one.name not in ("cut", "joint")
+    }
+    return {"type": type(tables).__name__, **describe(own), "decoding": tables.cut.decoding, "tables": named}
+
+
+def guarantee(promise: Unit, epsilon: float, delta: float) -> Json:
+    """What a plan is calibrated to."""
+    return {"unit": describe(promise), "epsilon": epsilon, "delta": delta}
 
 
 def pretrained(plan: synthesis.Plan, here: Domain, seed: int) -> tuple[Pretrained, Notes]:
@@ -174,9 +209,12 @@ def pretrained(plan: synthesis.Plan, here: Domain, seed: int) -> tuple[Pretraine
         arrays = {f"{kind}.{name}": tensor.numpy() for kind, one in sets.items() for name, tensor in one.items()}
         return arrays, {"pretrain": cost, "encoder": encoder.to_json()}
 
-    network = plan.width, plan.depth, plan.harmonics, plan.P_mean, plan.P_std
-    like = hashlib.sha256(repr((plan.pretraining, network)).encode()).hexdigest()[:8]
-    arrays, notes = kept(f"{here.name}/pretrained/{like}/{seed}", (*DIFFUSION[:1], *here.sources), make)
+    network = {name: getattr(plan, name) for name in ("width", "depth", "harmonics", "P_mean", "P_std")}
+    arrays, notes = kept(
+        f"{here.name}/pretrained/{seed}",
+        {"rows": here.rows, "network": network, "pretraining": describe(plan.pretraining)},
+        make,
+    )
     parts: dict[str, dict[str, torch.Tensor]] = {"weights": {}, "average": {}}
     for key, array in arrays.items():
         kind, _, name = key.partition(".")

@@ -13,14 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from experiments.synthesis_cache import Columns, kept, rows_of
+from experiments.configuration import Json, describe
+from experiments.synthesis_cache import Columns, defaults, kept, rows_of
 from tacit.data.spec import PublicSpec
 from tacit.envs import maze
 from tacit.envs.evaluation import Policies
 from tacit.envs.maze_layouts import LAYOUTS, Layout
 from tacit.envs.maze_public import other_rows
 from tacit.measure.dynamics import dynamics
-from tacit.measure.utility import evaluate
+from tacit.measure.utility import Starts, evaluate
+
+STARTS: Mapping[str, Starts] = {"return": "all", "return_far": "far"}
+"""Returns are from every cell (D4RL's evaluation), and from those far from the goal."""
+EPISODES = 300
+"""Of each of them."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +43,6 @@ class Maze:
     population: int = 1_000_000
     public_rows: int = 400_000
     provenance = "simulated: random mazes of the same outer size, with walls and goals of their own"
-    sources = ("src/tacit/envs/maze*.py", "experiments/synthesis_mazes.py")
-    judges = ("src/tacit/envs/maze.py", "src/tacit/measure/utility.py", "src/tacit/measure/dynamics.py")
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -60,6 +64,23 @@ class Maze:
         """From its outer walls and the physics."""
         return maze.spec(self.layout)
 
+    @property
+    def rows(self) -> Json:
+        """What its rows are made with."""
+        return {
+            **describe(self),
+            "layout": describe(self.layout),
+            "spec": describe(self.spec),
+            "provenance": self.provenance,
+            "collect": defaults(maze.collect),
+            "other_rows": defaults(other_rows),
+        }
+
+    @property
+    def judge(self) -> Json:
+        """How policies are judged."""
+        return {"starts": describe(STARTS), "episodes": EPISODES}
+
     def words(self, seed: int) -> str:
         """What the private rows are."""
         return f"simulated {self.name}, {self.population} transitions, seed {seed}"
@@ -75,13 +96,13 @@ class Maze:
         def make() -> tuple[Columns, dict[str, Any]]:
             return rows_of(other_rows(self.layout, self.public_rows, seed=1_000 + seed)), {}
 
-        return kept(name, self.sources, make)[0]
+        return kept(name, self.rows, make)[0]
 
     def returns(self, policies: Policies, seed: int) -> dict[str, np.ndarray]:
-        """From every cell (D4RL's evaluation), and from those far from the goal."""
+        """Of `STARTS`."""
         return {
-            "return": evaluate(self.layout, policies, starts="all", seed=seed),
-            "return_far": evaluate(self.layout, policies, starts="far", seed=seed),
+            name: evaluate(self.layout, policies, starts=starts, seed=seed, episodes=EPISODES)
+            for name, starts in STARTS.items()
         }
 
     def errors(self, table: Columns) -> dict[str, float]:

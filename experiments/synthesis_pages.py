@@ -4,7 +4,7 @@
     python -m experiments.synthesis_pages table11_cost figure6_curves  # some
     python -m experiments.synthesis_pages --fill docs/synthesis.md     # in their places, `<!-- results: NAME -->`
 
-Nothing is run: a row whose cells are missing or stale for some seed is left blank, a dash says that it is not part of
+Nothing is run: a row whose cells are missing for some seed is left blank, a dash says that it is not part of
 the experiment. Returns are interquartile means over seeds with 95 % bootstrap intervals.
 """
 
@@ -234,7 +234,7 @@ def figure9() -> str:
 def table6() -> str:
     """Attacks on releases, as far as their cells are complete."""
     results = table6_attack.store()
-    found = [(cell, results.fresh(cell.key)) for cell in table6_attack.CELLS if results.has(cell.key)]
+    found = [(cell, results.values(cell.key)) for cell in table6_attack.CELLS if results.has(cell.key)]
     return "\n".join([table6_attack.HEAD, *(table6_attack.line(cell, values) for cell, values in found)])
 
 
@@ -242,8 +242,8 @@ def table14() -> str:
     """Noise multipliers by both accountants, and what the paper's own numbers mean."""
     results, rows = table14_accounting.store(), []
     for name in table14_accounting.SETTINGS:
-        noise = [results.fresh(f"{name}/epsilon={epsilon:g}") for epsilon in table14_accounting.EPSILONS]
-        printed = results.fresh(f"{name}/table X")
+        noise = [results.values(f"{name}/epsilon={epsilon:g}") for epsilon in table14_accounting.EPSILONS]
+        printed = results.values(f"{name}/table X")
         pairs = [f"{one['renyi']:.3f} / {one['certified']:.3f}" for one in noise]
         rows.append([name, *pairs, *(f"{printed[key]:.2f}" for key in ("sigma", "printed", "as run"))])
     heads = [f"noise at epsilon {epsilon:g}, Rényi / certified" for epsilon in table14_accounting.EPSILONS]

@@ -9,6 +9,7 @@ policy is judged, none is picked, and states and rewards are standardised by the
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import numpy as np
 
 from experiments import synthesis_fits as fits
 from experiments import synthesis_ways as ways
+from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
 from experiments.synthesis_agents import LOCOMOTION, MAZE
 from experiments.synthesis_cache import Columns
@@ -28,11 +30,6 @@ from tacit.envs.maze_layouts import LAYOUTS
 
 AGENTS = tuple(MAZE)
 WORDS = "defaults of methods, settings of experiments.synthesis_agents, chosen on public layouts and seeds"
-LEARNERS = (
-    *(f"src/tacit/agents/{name}.py" for name in ("offline", "perceptrons", "random_features", "tables")),
-    "experiments/synthesis_agents.py",
-    "experiments/synthesis_returns.py",
-)
 
 
 @dataclass(frozen=True)
@@ -52,18 +49,31 @@ class Cell:
         first = f"{self.domain}/{self.agent}/{self.way}/{self.epsilon:g}/{self.seed}"
         return f"{first}/{self.again}" if self.again else first
 
-
-def sources(key: str) -> tuple[str, ...]:
-    """Globs of the code that a cell depends on: its domain, its way to a table and its agent."""
-    domain, agent, way, *_ = key.split("/")
-    here = DOMAINS[domain.removeprefix("own_")]
-    own = ("src/tacit/data/d4rl.py",) if domain.startswith("own_") else ()
-    return (*here.sources, *here.judges, *own, *ways.WAYS[way].sources, f"src/tacit/agents/{agent}.py", *LEARNERS)
+    @staticmethod
+    def of(key: str) -> Cell:
+        """The cell of a key."""
+        domain, agent, way, epsilon, *seeds = key.split("/")
+        return Cell(domain, agent, way, float(epsilon), *map(int, seeds))
 
 
-def store(name: str, *, quick: bool = False) -> Store:
-    """The result file of an experiment."""
-    return Store(folder(quick=quick) / f"{name}.json", sources, hyperparameters=WORDS)
+def configuration(
+    key: str, *, scale: fits.Scale = fits.FULL, domains: Mapping[str, Domain] = DOMAINS
+) -> dict[str, Json]:
+    """Everything that decides a cell, but its seeds: its table, its agent and how this is judged."""
+    cell = Cell.of(key)
+    here = domains[cell.domain]
+    return {
+        **ways.configuration(here, cell.way, cell.epsilon, scale),
+        "agent": describe(config(cell.domain, cell.agent, scale)),
+        "judge": describe(here.judge),
+    }
+
+
+def store(name: str, *, quick: bool = False, path: Path | None = None) -> Store:
+    """The result file of an experiment, or another one in its place."""
+    scale = fits.QUICK if quick else fits.FULL
+    asked = functools.partial(configuration, scale=scale)
+    return Store(path or folder(quick=quick) / f"{name}.json", asked, hyperparameters=WORDS)
 
 
 def folder(*, quick: bool) -> Path:
@@ -93,7 +103,7 @@ def cells(
 
 
 def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale, domains: Mapping[str, Domain] = DOMAINS) -> None:
-    """Put the cells that are missing or stale: the agents of one domain, seed and kind are trained in one stack."""
+    """Put the cells that are missing: the agents of one domain, seed and kind are trained in one stack."""
     stacks: dict[tuple[str, int, int, str], list[Cell]] = {}
     for cell in wanted:
         if not results.has(cell.key):
@@ -130,6 +140,6 @@ def column(results: Store, wanted: Iterable[Cell], name: str = "return") -> np.n
     """One value of every cell.
 
     Raises:
-        LookupError: a cell is missing or stale.
+        LookupError: a cell is missing or has another configuration.
     """
-    return np.array([results.fresh(cell.key)[name] for cell in wanted], np.float64)
+    return np.array([results.values(cell.key)[name] for cell in wanted], np.float64)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -37,7 +38,7 @@ def row(way: str, epsilon: float) -> list[Cell]:
     return returns.cells(DOMAIN, (AGENT,), (way,), (epsilon,), SEEDS)
 
 
-def rows(names: Iterable[str], epsilons: Sequence[float]) -> list[Cell]:
+def both(names: Iterable[str], epsilons: Sequence[float]) -> list[Cell]:
     """The seeds of several ways; what promises nothing comes once."""
     names = tuple(names)
     found = [cell for epsilon in epsilons for way in names for cell in row(way, epsilon)]
@@ -52,7 +53,7 @@ def home(cell: Cell) -> str:
 
 
 def fill(wanted: Sequence[Cell], *, quick: bool) -> None:
-    """Put the cells that are missing or stale, each at its home, seed by seed."""
+    """Put the cells that are missing, each at its home, seed by seed."""
     scale = fits.QUICK if quick else fits.FULL
     files = {name: returns.store(name, quick=quick) for name in dict.fromkeys(map(home, wanted))}
     measures = table3.store(quick=quick)
@@ -67,23 +68,33 @@ def column(wanted: Iterable[Cell], measure: str = "return") -> np.ndarray:
     """A return, or a measure of the tables, of these cells.
 
     Raises:
-        LookupError: a cell is missing or stale.
+        LookupError: a cell is missing or has another configuration.
     """
     cells = list(wanted)
     if not measure.startswith("return"):
         kept = table3.store()
-        return np.array([kept.fresh(ways.key(c.domain, c.way, c.epsilon, c.seed))[measure] for c in cells])
+        return np.array([kept.values(ways.key(c.domain, c.way, c.epsilon, c.seed))[measure] for c in cells])
     files = {file: returns.store(file) for file in set(map(home, cells))}
-    return np.array([files[home(cell)].fresh(cell.key)[measure] for cell in cells])
+    return np.array([files[home(cell)].values(cell.key)[measure] for cell in cells])
 
 
-def store(name: str) -> Store:
+def store(name: str, path: Path | None = None) -> Store:
     """The result file of an experiment."""
-    return returns.store(name)
+    return returns.store(name, path=path)
+
+
+def keys(name: str, wanted: Iterable[Cell]) -> list[str]:
+    """Of the cells that an experiment keeps itself."""
+    return [cell.key for cell in wanted if home(cell) == name]
+
+
+def run_row(key: str, results: Store) -> None:
+    """One cell, at full size."""
+    returns.fill(results, [Cell.of(key)], fits.FULL)
 
 
 def main(words: str | None, wanted: Sequence[Cell], arguments: Sequence[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=words, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     torch.set_num_threads(1)

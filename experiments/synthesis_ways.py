@@ -19,10 +19,24 @@ from __future__ import annotations
 import functools
 import importlib
 from dataclasses import dataclass, replace
+from typing import Any
 
+from experiments.configuration import Json, describe
 from experiments.synthesis_cache import Columns, Notes, kept, metered
 from experiments.synthesis_domains import Domain, unit
-from experiments.synthesis_fits import CORE, FULL, Diffusion, Scale, Shown, Way, drawn, promised, raking, vault
+from experiments.synthesis_fits import (
+    FULL,
+    Diffusion,
+    Scale,
+    Shown,
+    Way,
+    drawn,
+    guarantee,
+    promised,
+    raking,
+    raking_settings,
+    vault,
+)
 from tacit.methods.synthesis.baselines import pate_gan, raking_alone
 from tacit.methods.synthesis.cut import Cut
 from tacit.methods.synthesis.encoding import Encoder
@@ -35,7 +49,6 @@ class Marginals:
     Args:
         module: in `tacit.methods.synthesis.baselines`.
         plan: name of its plan.
-        parts: other files of `baselines` that it is made of, beside those that all of these share.
         bins: of a continuous column.
         settings: in which the plan differs from its defaults.
         paper: whether the plan is the one that the paper ran.
@@ -43,29 +56,31 @@ class Marginals:
 
     module: str
     plan: str
-    parts: tuple[str, ...] = ("graphical",)
     bins: int = 32
     settings: tuple[tuple[str, int], ...] = ()
     paper: bool = False
     private: bool = True
 
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """Its own file, those that all of these share, and their door."""
-        names = ("plan", "tree", "counts", "released", *self.parts, self.module)
-        own = (f"src/tacit/methods/synthesis/{name}.py" for name in ("cut", "histograms"))
-        files = (f"src/tacit/methods/synthesis/baselines/{name}.py" for name in names)
-        return (*CORE, "experiments/synthesis_ways.py", "src/tacit/privacy/marginals.py", *own, *files)
+    def configuration(self, here: Domain, scale: Scale) -> Json:
+        """Its plan, with bins by the bounds, and whether it is run with those of public rows."""
+        plan = self._planned(here, Cut(here.spec, self.bins))
+        return {"method": self.module, "plan": describe(plan), "public_bins": not self.paper, "rows": scale.rows}
 
     def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
         """Fit through the doors, sample."""
-        module = importlib.import_module(f"tacit.methods.synthesis.baselines.{self.module}")
-        plan = getattr(module, self.plan)
-        raw = plan.paper(here.spec) if self.paper else plan(cut=_cut(here, seed, self.bins), **dict(self.settings))
+        module = self._imported()
+        raw = self._planned(here, None if self.paper else _cut(here, seed, self.bins))
         own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
         with vault(here, own, here.private(seed)) as doors:
             value, cost = metered(lambda: module.fit(own, doors, seed=seed).value)
         return drawn(value, seed, scale, promised(own) | {"fit": cost})
+
+    def _imported(self) -> Any:
+        return importlib.import_module(f"tacit.methods.synthesis.baselines.{self.module}")
+
+    def _planned(self, here: Domain, cut: Cut | None) -> Any:
+        plan = getattr(self._imported(), self.plan)
+        return plan.paper(here.spec) if self.paper else plan(cut=cut, **dict(self.settings))
 
 
 @functools.lru_cache(maxsize=2)
@@ -81,20 +96,20 @@ class Gan:
     public: bool = False
     private: bool = True
 
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """Its own files and their door."""
-        doors = ("src/tacit/privacy/teachers.py", "src/tacit/privacy/votes.py")
-        folder = "src/tacit/methods/synthesis"
-        own = (f"{folder}/baselines/pate_gan*.py", f"{folder}/encoding.py")
-        return (*CORE, "experiments/synthesis_ways.py", *doors, *own)
+    def configuration(self, here: Domain, scale: Scale) -> Json:
+        """Its plan."""
+        return {"method": "pate_gan", "plan": describe(self._planned(here, scale)), "rows": scale.rows}
+
+    def _planned(self, here: Domain, scale: Scale) -> pate_gan.PateGanPlan:
+        raw = pate_gan.PateGanPlan(steps=10, hold=2) if scale.quick else pate_gan.PateGanPlan()
+        if not self.public:
+            return raw
+        steps = {"steps": 20} if scale.quick else {}
+        return replace(raw, pretraining=pate_gan.GanPretraining(provenance=here.provenance, **steps))
 
     def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
         """Pre-train, fit through the doors, sample."""
-        raw = pate_gan.PateGanPlan(steps=10, hold=2) if scale.quick else pate_gan.PateGanPlan()
-        if self.public:
-            steps = {"steps": 20} if scale.quick else {}
-            raw = replace(raw, pretraining=pate_gan.GanPretraining(provenance=here.provenance, **steps))
+        raw = self._planned(here, scale)
         start, notes = _begun(raw, here, seed) if self.public else (None, {})
         own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
         with vault(here, own, here.private(seed)) as doors:
@@ -116,12 +131,9 @@ class Histograms:
 
     private: bool = True
 
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """Its own files and the sampling of units."""
-        names = ("cut", "raking", "histograms", "baselines/raking_alone")
-        own = (f"src/tacit/methods/synthesis/{name}.py" for name in names)
-        return (*CORE, "experiments/synthesis_ways.py", "src/tacit/privacy/sampling.py", *own)
+    def configuration(self, here: Domain, scale: Scale) -> Json:
+        """The tables."""
+        return {"method": "raking alone", "raking": raking_settings(here, scale), "rows": scale.rows}
 
     def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
         """Fit through the doors, sample."""
@@ -139,7 +151,7 @@ WAYS: dict[str, Way] = {
     "mst": Marginals("mst", "MstPlan"),
     "pgm_paper": Marginals("pgm", "PgmPlan", paper=True),
     "aim": Marginals("aim", "AimPlan", bins=40, settings=(("cells", 2**20),)),
-    "privsyn": Marginals("privsyn", "PrivSynPlan", parts=("consistency", "gum")),
+    "privsyn": Marginals("privsyn", "PrivSynPlan"),
     "pate_gan": Gan(),
     "pre_pate_gan": Gan(public=True),
     "raking_alone": Histograms(),
@@ -159,10 +171,18 @@ def key(here: str, way: str, epsilon: float, seed: int) -> str:
     return f"{here}/{way}/{epsilon:g}/{seed}"
 
 
+@functools.cache
+def configuration(here: Domain, way: str, epsilon: float, scale: Scale = FULL) -> dict[str, Json]:
+    """Everything that decides the rows of a table, but its seed."""
+    found = WAYS[way]
+    promise = guarantee(unit(here), epsilon, here.delta) if found.private else None
+    return {"domain": here.rows, "table": found.configuration(here, scale), "guarantee": promise}
+
+
 def table(here: Domain, way: str, epsilon: float, seed: int, scale: Scale = FULL) -> tuple[Columns, Notes]:
     """A table of rows and its cost, made once."""
     found = WAYS[way]
     if isinstance(found, Shown):
         return found.table(here, epsilon, seed, scale)
     name = key(here.name, way, epsilon, seed) + ("/quick" if scale.quick else "")
-    return kept(name, (*here.sources, *found.sources), lambda: found.table(here, epsilon, seed, scale))
+    return kept(name, configuration(here, way, epsilon, scale), lambda: found.table(here, epsilon, seed, scale))

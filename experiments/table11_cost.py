@@ -14,8 +14,10 @@ memory for the next). Whatever else ran on the machine is in the seconds too.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -24,6 +26,7 @@ from experiments import synthesis_fits as fits
 from experiments import synthesis_ways as ways
 from experiments import table1_transitions as table1
 from experiments.check import Figure
+from experiments.configuration import Json
 from experiments.store import Store
 from experiments.synthesis_domains import DOMAINS
 from experiments.synthesis_returns import WORDS, folder
@@ -33,24 +36,39 @@ METHODS = (table1.OWN, "tacit", *table1.BASELINES)
 STAGES = ("pretrain", "fit", "sample")
 
 
-def sources(key: str) -> tuple[str, ...]:
-    """Globs of the code that a cell depends on."""
-    domain, way, *_ = key.split("/")
-    return (*DOMAINS[domain].sources, *ways.WAYS[way].sources, "experiments/synthesis_cache.py")
+def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
+    """Everything that decides the table whose cost is noted, but its seed."""
+    domain, way, epsilon, _ = key.split("/")
+    return ways.configuration(DOMAINS[domain], way, float(epsilon), scale)
 
 
-def store(*, quick: bool = False) -> Store:
+def store(path: Path | None = None, *, quick: bool = False) -> Store:
     """The result file."""
-    return Store(folder(quick=quick) / f"{NAME}.json", sources, hyperparameters=WORDS)
+    asked = functools.partial(configuration, scale=fits.QUICK if quick else fits.FULL)
+    return Store(path or folder(quick=quick) / f"{NAME}.json", asked, hyperparameters=WORDS)
+
+
+def rows() -> list[str]:
+    """All keys, in the order in which they are run."""
+    return [ways.key(DOMAIN, way, EPSILON, seed) for seed in SEEDS for way in METHODS]
+
+
+def run_row(key: str, results: Store, scale: fits.Scale = fits.FULL) -> None:
+    """Note what one table cost."""
+    domain, way, epsilon, seed = key.split("/")
+    _, notes = ways.table(DOMAINS[domain], way, float(epsilon), int(seed), scale)
+    values = {stage: notes[stage] for stage in STAGES if stage in notes}
+    results.put(key, dataset=DOMAINS[domain].words(int(seed)), seed=int(seed), values=values)
+    print(f"{key}: {values}", flush=True)
 
 
 def column(results: Store, way: str, stage: str, measure: str) -> np.ndarray:
     """CPU seconds (`cpu_s`) of one stage over seeds, or the most MiB (`peak_mib`); zeros where there is no such stage.
 
     Raises:
-        LookupError: a cell is missing or stale.
+        LookupError: a cell is missing or has another configuration.
     """
-    cells = [results.fresh(ways.key(DOMAIN, way, EPSILON, seed)) for seed in SEEDS]
+    cells = [results.values(ways.key(DOMAIN, way, EPSILON, seed)) for seed in SEEDS]
     found = np.array([cell.get(stage, {}).get(measure, 0.0) for cell in cells])
     return found.max(keepdims=True) if measure == "peak_mib" else found
 
@@ -66,20 +84,15 @@ def figures() -> list[Figure]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Note what is missing or stale."""
+    """Note what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args(arguments).quick
     torch.set_num_threads(1)
-    results, here = store(quick=quick), DOMAINS[DOMAIN]
-    for seed in SEEDS[:1] if quick else SEEDS:
-        for way in METHODS:
-            key = ways.key(DOMAIN, way, EPSILON, seed)
-            if not results.has(key):
-                _, notes = ways.table(here, way, EPSILON, seed, fits.QUICK if quick else fits.FULL)
-                values = {stage: notes[stage] for stage in STAGES if stage in notes}
-                results.put(key, dataset=here.words(seed), seed=seed, values=values)
-                print(f"{key}: {values}", flush=True)
+    results = store(quick=quick)
+    for key in rows()[: len(METHODS)] if quick else rows():
+        if not results.has(key):
+            run_row(key, results, fits.QUICK if quick else fits.FULL)
 
 
 if __name__ == "__main__":

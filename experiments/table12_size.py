@@ -12,8 +12,10 @@ random. Sampling costs no privacy.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -22,6 +24,7 @@ from experiments import synthesis_fits as fits
 from experiments import synthesis_returns as returns
 from experiments import synthesis_ways as ways
 from experiments.check import Figure
+from experiments.configuration import Json
 from experiments.store import Store
 from experiments.synthesis_cache import Columns
 from experiments.synthesis_domains import DOMAINS
@@ -32,9 +35,27 @@ SIZES, SEEDS = (1_000, 3_000, 10_000, 30_000, 100_000), (0, 1, 2)
 WAYS = {"raked": 10.0, "real": 0.0}
 
 
-def store(*, quick: bool = False) -> Store:
+def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
+    """Everything that decides a cell, but its seed: the table, how many of its rows are taken, the agent."""
+    cell, _, count = key.rpartition("/")
+    return {**returns.configuration(cell, scale=scale), "rows": int(count)}
+
+
+def store(path: Path | None = None, *, quick: bool = False) -> Store:
     """The result file."""
-    return returns.store(NAME, quick=quick)
+    asked = functools.partial(configuration, scale=fits.QUICK if quick else fits.FULL)
+    return Store(path or returns.folder(quick=quick) / f"{NAME}.json", asked, hyperparameters=returns.WORDS)
+
+
+def rows() -> list[str]:
+    """All keys, in the order in which they are run."""
+    return [key(way, seed, count) for seed in SEEDS for way in WAYS for count in SIZES]
+
+
+def run_row(key: str, results: Store) -> None:
+    """One cell, at full size."""
+    _, _, way, _, seed, count = key.split("/")
+    fill(results, way, int(seed), [int(count)], fits.FULL)
 
 
 def key(way: str, seed: int, rows: int) -> str:
@@ -46,9 +67,9 @@ def column(results: Store, way: str, rows: int) -> np.ndarray:
     """Returns over seeds.
 
     Raises:
-        LookupError: a cell is missing or stale.
+        LookupError: a cell is missing or has another configuration.
     """
-    return np.array([results.fresh(key(way, seed, rows))["return"] for seed in SEEDS])
+    return np.array([results.values(key(way, seed, rows))["return"] for seed in SEEDS])
 
 
 def figures() -> list[Figure]:
@@ -63,24 +84,30 @@ def part(table: Columns, rows: int, seed: int) -> Columns:
     return {name: values[chosen] for name, values in table.items()}
 
 
+def fill(results: Store, way: str, seed: int, sizes: Sequence[int], scale: fits.Scale) -> None:
+    """Put the cells of one way and seed, whose agents are trained in one stack."""
+    here = DOMAINS[DOMAIN]
+    table, _ = ways.table(here, way, WAYS[way], seed, scale)
+    parts = [part(table, count, seed) for count in sizes]
+    for count, policy in zip(sizes, returns.train(DOMAIN, AGENT, parts, seed, scale), strict=True):
+        values = {name: float(one[0]) for name, one in here.returns(policy, seed).items()}
+        dataset = f"{here.words(seed)}; {count} rows of table {way}"
+        results.put(key(way, seed, count), dataset=dataset, seed=seed, values=values)
+        print(f"{key(way, seed, count)}: return {values['return']:.1f}", flush=True)
+
+
 def main(arguments: Sequence[str]) -> None:
-    """Run what is missing or stale: all sizes of one way and seed in one stack."""
+    """Run what is missing: all sizes of one way and seed in one stack."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args(arguments).quick
     torch.set_num_threads(1)
-    scale, results, here = fits.QUICK if quick else fits.FULL, store(quick=quick), DOMAINS[DOMAIN]
+    scale, results = fits.QUICK if quick else fits.FULL, store(quick=quick)
     for seed in SEEDS[:1] if quick else SEEDS:
-        for way, epsilon in WAYS.items():
-            missing = [rows for rows in SIZES if rows <= scale.rows and not results.has(key(way, seed, rows))]
+        for way in WAYS:
+            missing = [count for count in SIZES if count <= scale.rows and not results.has(key(way, seed, count))]
             if missing:
-                table, _ = ways.table(here, way, epsilon, seed, scale)
-                parts = [part(table, rows, seed) for rows in missing]
-                for rows, policy in zip(missing, returns.train(DOMAIN, AGENT, parts, seed, scale), strict=True):
-                    values = {name: float(one[0]) for name, one in here.returns(policy, seed).items()}
-                    dataset = f"{here.words(seed)}; {rows} rows of table {way}"
-                    results.put(key(way, seed, rows), dataset=dataset, seed=seed, values=values)
-                    print(f"{key(way, seed, rows)}: return {values['return']:.1f}", flush=True)
+                fill(results, way, seed, missing, scale)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import functools
 import math
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,9 @@ import torch
 from experiments import synthesis_fits as fits
 from experiments import trajectory_ways as ways
 from experiments.check import Figure
+from experiments.configuration import Json
 from experiments.store import Store
-from experiments.synthesis_cache import rows_of
+from experiments.synthesis_cache import defaults, rows_of
 from experiments.synthesis_returns import folder
 from experiments.table2_trajectories import FEWER, OWN, SEEDS, TRANSITIONS, tables
 from experiments.table3_fidelity import STRANGER, repeated
@@ -41,25 +43,38 @@ from tacit.measure.two_samples import two_sample
 
 NAME = "table13_trajscore"
 WORDS = "Plan.for_people of trajectories and of transitions; the autoencoder's defaults"
-JUDGES = tuple(
-    f"src/tacit/measure/{name}.py"
-    for name in ("trajscore", "features", "sequences", "sequence_dynamics", "fidelity", "two_samples")
-)
 MEASURED = 100_000
 """Rows of a table whose errors against the simulator are taken."""
 Table = tuple[str, str, float, int]
 
 
-def sources(key: str) -> tuple[str, ...]:
-    """Globs of the code that a cell depends on."""
-    domain, way, *_ = key.split("/")
-    here = DOMAINS[domain]
-    return (*here.sources, *JUDGES, *ways.WAYS[way].sources, "experiments/table13_trajscore.py")
+def rows() -> list[str]:
+    """All keys."""
+    return [ways.key(*one) for one in wanted()]
 
 
-def store(*, quick: bool = False) -> Store:
+def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
+    """Everything that decides a cell, but its seed: the table and how it is measured."""
+    domain, way, epsilon, _ = key.split("/")
+    settings = defaults(two_sample) | classifier(scale)
+    return ways.configuration(DOMAINS[domain], way, float(epsilon), scale) | {
+        "classifier": {name: one for name, one in settings.items() if not name.endswith("groups")},
+        "encoder": defaults(train_encoder) | autoencoder(DOMAINS[domain], scale),
+        "trajscore": defaults(traj_score),
+        "measured": MEASURED,
+    }
+
+
+def store(path: Path | None = None, *, quick: bool = False) -> Store:
     """The result file."""
-    return Store(folder(quick=quick) / f"{NAME}.json", sources, hyperparameters=WORDS)
+    asked = functools.partial(configuration, scale=fits.QUICK if quick else fits.FULL)
+    return Store(path or folder(quick=quick) / f"{NAME}.json", asked, hyperparameters=WORDS)
+
+
+def run_row(key: str, results: Store) -> None:
+    """Measure one table at full size."""
+    domain, way, epsilon, seed = key.split("/")
+    fill(results, [(domain, way, float(epsilon), int(seed))], fits.FULL)
 
 
 def wanted() -> list[Table]:
@@ -68,7 +83,7 @@ def wanted() -> list[Table]:
 
 
 def fill(results: Store, some: Iterable[Table], scale: fits.Scale) -> None:
-    """Measure the tables whose cells are missing or stale."""
+    """Measure the tables whose cells are missing."""
     for name, way, epsilon, seed in some:
         key = ways.key(name, way, epsilon, seed)
         if not results.has(key):
@@ -91,7 +106,7 @@ def measured(here: People, way: str, epsilon: float, seed: int, scale: fits.Scal
         rows,
         real_groups=owners(people.episodes),
         synthetic_groups=groups(made, rows),
-        steps=100 if scale.quick else 2_000,
+        **classifier(scale),
         seed=seed,
     ).accuracy.value
     some = {name: column[:MEASURED] for name, column in rows.items()}
@@ -99,6 +114,16 @@ def measured(here: People, way: str, epsilon: float, seed: int, scale: fits.Scal
     if made.sequences is not None and way != "real":
         found |= along(here, made.sequences, Sequences.of(people), seed, scale)
     return {name: float(value) for name, value in found.items() if math.isfinite(value)}
+
+
+def classifier(scale: fits.Scale) -> dict[str, int]:
+    """In which settings the classifier may differ from the default ones."""
+    return {"steps": 100 if scale.quick else 2_000}
+
+
+def autoencoder(here: People, scale: fits.Scale) -> dict[str, int]:
+    """Likewise of the autoencoder of trajectories."""
+    return {"horizon": here.longest, "stride": -(-here.longest // SEEN), "steps": 50 if scale.quick else 1_000}
 
 
 def owners(episodes: np.ndarray) -> np.ndarray:
@@ -132,19 +157,18 @@ def along(here: People, synthetic: Sequences, real: Sequences, seed: int, scale:
 def encoder(here: People, seed: int, scale: fits.Scale) -> TrajectoryEncoder:
     """Trained on public trajectories alone."""
     public = Sequences.of(here.public(seed))
-    steps = 50 if scale.quick else 1_000
-    return train_encoder(public, horizon=here.longest, stride=-(-here.longest // SEEN), steps=steps, seed=seed)
+    return train_encoder(public, **autoencoder(here, scale), seed=seed)
 
 
 def column(results: Store, domain: str, way: str, epsilon: float, name: str) -> np.ndarray:
     """One measure of a way's tables, over seeds; empty where it has no such measure or is no part of the experiment.
 
     Raises:
-        LookupError: a cell is missing or stale.
+        LookupError: a cell is missing or has another configuration.
     """
     if (way, epsilon) not in tables(domain):
         return np.zeros(0)
-    found = [results.fresh(ways.key(domain, way, epsilon, seed)) for seed in SEEDS]
+    found = [results.values(ways.key(domain, way, epsilon, seed)) for seed in SEEDS]
     return np.array([one[name] for one in found if name in one])
 
 
@@ -161,7 +185,7 @@ def figures() -> list[Figure]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure what is missing or stale."""
+    """Measure what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--domains", nargs="+", default=list(DOMAINS), choices=list(DOMAINS))

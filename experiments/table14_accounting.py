@@ -23,24 +23,24 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from dp_accounting.dp_event import DpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 from dp_accounting.rdp import RdpAccountant
 from scipy.optimize import brentq
 
 from experiments.check import Figure
+from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
 from tacit.privacy import accounting
+from tacit.units import Relation
 
 DELTA, BATCH, EPSILONS = 1e-6, 128, (10.0, 1.0)
+EPOCHS = 5
+RELATION: Relation = "add_or_remove"
+VALID = {"epsilon": 10.0, "delta_times_rows": 0.1}
+"""The promise of the rows `DATA/delta`."""
 ORDERS = [1 + x / 10 for x in range(1, 100)] + list(range(12, 64))
 """Those of Opacus (its RDPAccountant.DEFAULT_ALPHAS)."""
-SOURCES = (
-    "src/tacit/privacy/account*.py",
-    "src/tacit/privacy/quadrature.py",
-    "src/tacit/privacy/events.py",
-    "src/tacit/privacy/steps.py",
-    "experiments/table14_accounting.py",
-)
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Setting:
     @property
     def steps(self) -> int:
         """Five epochs."""
-        return 5 * self.private // BATCH
+        return EPOCHS * self.private // BATCH
 
     def event(self, sigma: float) -> DpEvent:
         """Fine-tuning as it is run."""
@@ -78,7 +78,25 @@ SETTINGS = {
 
 def store(path: Path = RESULTS / "table14_accounting.json") -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="tables VIII and X of the paper")
+    return Store(path, configuration, hyperparameters="tables VIII and X of the paper")
+
+
+def configuration(key: str) -> Json:
+    """What a row was made with."""
+    name, kind = key.split("/")
+    one = SETTINGS[name]
+    training = {"private_rows": one.private, "steps": one.steps, "epochs": EPOCHS, "batch": BATCH}
+    asked = {"data": describe(one), "training": training, "relation": RELATION}
+    if kind == "delta":
+        return asked | {"promise": dict(VALID)}
+    asked |= {"delta": DELTA, "orders": describe(np.array(ORDERS))}
+    return asked if kind == "table X" else asked | {"epsilon": float(kind.removeprefix("epsilon="))}
+
+
+def rows() -> list[str]:
+    """The keys of all rows, in the order in which they are made."""
+    kinds = [*(f"epsilon={epsilon:g}" for epsilon in EPSILONS), "table X", "delta"]
+    return [f"{name}/{kind}" for name in SETTINGS for kind in kinds]
 
 
 def training(rate: float, sigma: float, steps: int) -> DpEvent:
@@ -102,8 +120,8 @@ def renyi_noise(one: Setting, epsilon: float) -> float:
 def noise(one: Setting, epsilon: float) -> dict[str, float]:
     """Both accountants' noise, and what that of the looser one costs."""
     loose = renyi_noise(one, epsilon)
-    bound = accounting.epsilon(one.event(loose), delta=DELTA, relation="add_or_remove")
-    tight = accounting.calibrate(one.event, epsilon=epsilon, delta=DELTA, relation="add_or_remove")
+    bound = accounting.epsilon(one.event(loose), delta=DELTA, relation=RELATION)
+    tight = accounting.calibrate(one.event, epsilon=epsilon, delta=DELTA, relation=RELATION)
     return {
         "steps": one.steps,
         "renyi": loose,
@@ -120,15 +138,15 @@ def printed_together(one: Setting) -> float:
 
 def printed(one: Setting) -> dict[str, float]:
     """Table X: what its numbers mean together, and what its noise costs over the steps as run."""
-    as_run = accounting.epsilon(one.event(one.printed_sigma), delta=DELTA, relation="add_or_remove")
+    as_run = accounting.epsilon(one.event(one.printed_sigma), delta=DELTA, relation=RELATION)
     both = {"sigma": one.printed_sigma, "steps": one.printed_steps}
     return both | {"printed": printed_together(one), "as run": as_run.epsilon}
 
 
 def valid(one: Setting) -> dict[str, float]:
     """The noise for epsilon 10 at a tenth of 1 / rows."""
-    delta = 0.1 / one.private
-    sigma = accounting.calibrate(one.event, epsilon=10.0, delta=delta, relation="add_or_remove")
+    delta = VALID["delta_times_rows"] / one.private
+    sigma = accounting.calibrate(one.event, epsilon=VALID["epsilon"], delta=delta, relation=RELATION)
     return {"delta": delta, "certified": sigma}
 
 
@@ -137,33 +155,41 @@ def figures() -> list[Figure]:
     results, out = store(), []
     for name in SETTINGS:
         for epsilon in EPSILONS:
-            cell = results.fresh(f"{name}/epsilon={epsilon:g}")
+            cell = results.values(f"{name}/epsilon={epsilon:g}")
             title = f"{name}, epsilon {epsilon:g}"
             out += [
                 Figure(f"{title}: Rényi's noise over the certified", cell["renyi"] / cell["certified"], 1.0),
                 Figure(f"{title}: honest over its check, less 1", cell["honest"] / cell["check"] - 1, 5e-3, False),
                 Figure(f"{title}: what Rényi's noise costs", cell["honest"], epsilon, False),
             ]
-        cell = results.fresh(f"{name}/table X")
+        cell = results.values(f"{name}/table X")
         off = abs(cell["printed"] / 10 - 1)
         out.append(Figure(f"{name}: table X taken together is epsilon 10, off by", off, 0.05, False))
     return out
 
 
+def run_row(key: str, results: Store) -> None:
+    """Make one row."""
+    name, kind = key.split("/")
+    one = SETTINGS[name]
+    if kind.startswith("epsilon="):
+        values = noise(one, float(kind.removeprefix("epsilon=")))
+    else:
+        values = printed(one) if kind == "table X" else valid(one)
+    results.put(key, dataset=f"{one.rows:,} transitions (their number alone)", seed=0, values=values)
+    print(key, " ".join(f"{k}={v:.5g}" for k, v in values.items()), flush=True)
+
+
 def main(arguments: list[str]) -> None:
-    """Compute what is missing or stale."""
+    """Compute what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args(arguments).quick
     results = store((ROOT / "runs" / "quick" if quick else RESULTS) / "table14_accounting.json")
-    for name, one in list(SETTINGS.items())[: 1 if quick else None]:
-        jobs = {f"{name}/epsilon={epsilon:g}": lambda one=one, e=epsilon: noise(one, e) for epsilon in EPSILONS}
-        jobs |= {f"{name}/table X": lambda one=one: printed(one), f"{name}/delta": lambda one=one: valid(one)}
-        for key, job in jobs.items():
-            if not results.has(key):
-                values = job()
-                results.put(key, dataset=f"{one.rows:,} transitions (their number alone)", seed=0, values=values)
-                print(key, " ".join(f"{k}={v:.5g}" for k, v in values.items()), flush=True)
+    first = next(iter(SETTINGS))
+    for key in rows():
+        if not results.has(key) and (not quick or key.startswith(f"{first}/")):
+            run_row(key, results)
 
 
 if __name__ == "__main__":

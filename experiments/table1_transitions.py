@@ -22,10 +22,12 @@ Minari's mazes have other coordinates and are refused by these bounds.
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -35,7 +37,7 @@ from experiments import synthesis_fits as fits
 from experiments.check import Figure
 from experiments.store import ROOT, Store
 from experiments.synthesis_domains import DOMAINS, Domain, Own
-from experiments.synthesis_returns import AGENTS, WORDS, Cell, cells, column, fill, sources
+from experiments.synthesis_returns import AGENTS, WORDS, Cell, cells, column, configuration, fill
 from experiments.synthesis_returns import store as results_of
 from tacit.measure.statistics import Estimate, apart, bootstrap, ratio, welch
 
@@ -105,9 +107,19 @@ PROMISED = ("umaze", "medium")
 """Where shares of the real return are promised."""
 
 
-def store() -> Store:
+def store(path: Path | None = None) -> Store:
     """The result file."""
-    return results_of(NAME)
+    return results_of(NAME, path=path)
+
+
+def rows() -> list[str]:
+    """All keys, in the order in which they are run."""
+    return list(dict.fromkeys(cell.key for part in PARTS for cell in part.cells()))
+
+
+def run_row(key: str, results: Store) -> None:
+    """One cell, at full size."""
+    fill(results, [Cell.of(key)], fits.FULL)
 
 
 def parts(domain: str) -> list[Part]:
@@ -119,7 +131,7 @@ def returns(results: Store, domain: str, agent: str, way: str, epsilon: float) -
     """Of all seeds of a row; empty where the row is no part of the experiment.
 
     Raises:
-        LookupError: a cell is missing or stale.
+        LookupError: a cell is missing or has another configuration.
     """
     mine = [cell for part in parts(domain) for cell in part.cells()]
     mine = [cell for cell in mine if (cell.agent, cell.way, cell.epsilon) == (agent, way, epsilon)]
@@ -196,7 +208,7 @@ def run(results: Store, chosen: Sequence[Part], domains: Mapping[str, Domain], s
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--domains", nargs="+", choices=list(DOMAINS))
@@ -216,7 +228,8 @@ def main(arguments: Sequence[str]) -> None:
         for own in domains.values():
             own.public(0)  # which refuses public rows that are among the private ones, before anything is fitted
         chosen = [Part(name, group, tuple(options.agents)) for group in options.groups for name in domains]
-        run(Store(folder / f"{NAME}.json", sources, WORDS), chosen, domains, scale)
+        asked = functools.partial(configuration, scale=scale, domains=domains)
+        run(Store(folder / f"{NAME}.json", asked, WORDS), chosen, domains, scale)
         print(f"results are in {folder}")
         return
     chosen = [

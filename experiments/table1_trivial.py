@@ -13,11 +13,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from experiments import table1_transitions as table1
 from experiments.check import Figure
+from experiments.configuration import Json, describe
 from experiments.store import Store
 from experiments.synthesis_agents import TRIVIAL
 from experiments.synthesis_domains import DOMAINS
@@ -29,19 +31,42 @@ NAME, SEEDS = "table1_trivial", (0, 1, 2, 3, 4)
 MAZES = {name: here for name, here in DOMAINS.items() if isinstance(here, Maze)}
 
 
-def store(*, quick: bool = False) -> Store:
-    """The result file."""
-    sources = ("src/tacit/envs/maze.py", "src/tacit/measure/utility.py", "experiments/synthesis_agents.py")
-    return Store(folder(quick=quick) / f"{NAME}.json", (*sources, f"experiments/{NAME}.py"), "none: nothing is learned")
+def configuration(key: str) -> dict[str, Json]:
+    """The maze, the policy and how it is judged."""
+    domain, policy, _ = key.split("/")
+    here = MAZES[domain]
+    made = TRIVIAL[policy](here.layout)
+    return {"maze": describe(here.layout), "policy": {**describe(made), "members": made.members}, "judge": here.judge}
+
+
+def store(path: Path | None = None, *, quick: bool = False) -> Store:
+    """The result file; quick runs have fewer seeds, of the same rows."""
+    return Store(path or folder(quick=quick) / f"{NAME}.json", configuration, "none: nothing is learned")
+
+
+def rows() -> list[str]:
+    """All keys, in the order in which they are run."""
+    return [f"{domain}/{policy}/{seed}" for domain in MAZES for seed in SEEDS for policy in TRIVIAL]
+
+
+def run_row(key: str, results: Store) -> None:
+    """The best of a policy's members, from one set of starts."""
+    domain, policy, word = key.split("/")
+    here, seed = MAZES[domain], int(word)
+    found = here.returns(TRIVIAL[policy](here.layout), seed)
+    best = int(found["return"].argmax())
+    values = {name: round(float(one[best]), 2) for name, one in found.items()}
+    results.put(key, dataset=f"starts in {domain}, seed {seed}", seed=seed, values=values)
+    print(f"{key}: " + " ".join(f"{name} {one:.1f}" for name, one in values.items()), flush=True)
 
 
 def returns(results: Store, domain: str, policy: str) -> np.ndarray:
     """Of all seeds.
 
     Raises:
-        LookupError: a cell is missing or stale.
+        LookupError: a cell is missing or has another configuration.
     """
-    return np.array([results.fresh(f"{domain}/{policy}/{seed}")["return"] for seed in SEEDS])
+    return np.array([results.values(f"{domain}/{policy}/{seed}")["return"] for seed in SEEDS])
 
 
 def figures() -> list[Figure]:
@@ -56,21 +81,14 @@ def figures() -> list[Figure]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args(arguments).quick
     results = store(quick=quick)
-    for domain, here in MAZES.items():
-        for seed in SEEDS[:1] if quick else SEEDS:
-            for policy, make in TRIVIAL.items():
-                key = f"{domain}/{policy}/{seed}"
-                if not results.has(key):
-                    found = here.returns(make(here.layout), seed)
-                    best = int(found["return"].argmax())
-                    values = {name: round(float(one[best]), 2) for name, one in found.items()}
-                    results.put(key, dataset=f"starts in {domain}, seed {seed}", seed=seed, values=values)
-                    print(f"{key}: " + " ".join(f"{name} {one:.1f}" for name, one in values.items()), flush=True)
+    for key in rows():
+        if not (results.has(key) or (quick and not key.endswith(f"/{SEEDS[0]}"))):
+            run_row(key, results)
 
 
 if __name__ == "__main__":

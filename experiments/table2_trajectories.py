@@ -17,10 +17,12 @@ noisy gradients (`by_gradients`, in umaze) and the rivals are run at the larger 
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,7 @@ import torch
 from experiments import synthesis_fits as fits
 from experiments import trajectory_ways as ways
 from experiments.check import Figure
+from experiments.configuration import Json
 from experiments.store import Store
 from experiments.synthesis_returns import folder
 from experiments.trajectory_domains import DOMAINS
@@ -59,6 +62,12 @@ class Cell:
         """In the result file."""
         return f"{self.domain}/{self.agent}/{self.way}/{self.epsilon:g}/{self.seed}"
 
+    @staticmethod
+    def of(key: str) -> Cell:
+        """The cell of a key."""
+        domain, agent, way, epsilon, seed = key.split("/")
+        return Cell(domain, agent, way, float(epsilon), int(seed))
+
 
 def tables(domain: str) -> list[tuple[str, float]]:
     """The ways of a domain with their epsilons, 0 where nothing is promised."""
@@ -84,20 +93,31 @@ def cells() -> list[Cell]:
     ]
 
 
-def sources(key: str) -> tuple[str, ...]:
-    """Globs of the code that a cell depends on: its domain, its way to a table and its agent."""
-    domain, agent, way, *_ = key.split("/")
-    here = DOMAINS[domain]
-    return (*here.sources, *here.judges(agent), *ways.WAYS[way].sources)
+def rows() -> list[str]:
+    """All keys."""
+    return [cell.key for cell in cells()]
 
 
-def store(*, quick: bool = False) -> Store:
+def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
+    """Everything that decides a cell, but its seed: its domain, its way to a table and its agent."""
+    cell = Cell.of(key)
+    here = DOMAINS[cell.domain]
+    return {**ways.configuration(here, cell.way, cell.epsilon, scale), **here.judge(cell.agent, scale)}
+
+
+def store(path: Path | None = None, *, quick: bool = False) -> Store:
     """The result file."""
-    return Store(folder(quick=quick) / f"{NAME}.json", sources, hyperparameters=WORDS)
+    asked = functools.partial(configuration, scale=fits.QUICK if quick else fits.FULL)
+    return Store(path or folder(quick=quick) / f"{NAME}.json", asked, hyperparameters=WORDS)
+
+
+def run_row(key: str, results: Store) -> None:
+    """Train and judge one agent at full size."""
+    fill(results, [Cell.of(key)], fits.FULL)
 
 
 def fill(results: Store, wanted: Sequence[Cell], scale: fits.Scale) -> None:
-    """Put the cells that are missing or stale: the agents of one domain, seed and kind learn together."""
+    """Put the cells that are missing: the agents of one domain, seed and kind learn together."""
     stacks: dict[tuple[str, int, str], list[Cell]] = {}
     for cell in wanted:
         if not results.has(cell.key):
@@ -120,11 +140,11 @@ def returns(results: Store, domain: str, agent: str, way: str, epsilon: float) -
     """Of all seeds; empty where the row is no part of the experiment.
 
     Raises:
-        LookupError: a cell is missing or stale.
+        LookupError: a cell is missing or has another configuration.
     """
     if agent not in DOMAINS[domain].agents or (way, epsilon) not in tables(domain):
         return np.zeros(0)
-    return np.array([results.fresh(Cell(domain, agent, way, epsilon, seed).key)["return"] for seed in SEEDS])
+    return np.array([results.values(Cell(domain, agent, way, epsilon, seed).key)["return"] for seed in SEEDS])
 
 
 def share(results: Store, domain: str, way: str, epsilon: float) -> Estimate:
@@ -160,7 +180,7 @@ def figures() -> list[Figure]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--domains", nargs="+", default=list(DOMAINS), choices=list(DOMAINS))

@@ -15,8 +15,10 @@ anybody: so no Marginal stands alone.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -25,8 +27,9 @@ from experiments import synthesis_fits as fits
 from experiments import synthesis_ways as ways
 from experiments import table1_transitions as table1
 from experiments.check import Figure
+from experiments.configuration import Json
 from experiments.store import Store
-from experiments.synthesis_cache import Columns
+from experiments.synthesis_cache import Columns, defaults
 from experiments.synthesis_domains import DOMAINS, Domain
 from experiments.synthesis_mazes import Maze
 from experiments.synthesis_returns import WORDS, folder
@@ -42,22 +45,30 @@ STRANGER = 1_000_000
 """Where the seeds of data sets begin that nothing learns from."""
 
 
-def sources(key: str) -> tuple[str, ...]:
-    """Globs of the code that a cell depends on."""
-    domain, way, *_ = key.split("/")
-    here = DOMAINS[domain]
-    return (
-        *here.sources,
-        *here.judges,
-        *ways.WAYS[way].sources,
-        "src/tacit/measure/fidelity.py",
-        "src/tacit/measure/two_samples.py",
-    )
+def configuration(key: str, *, scale: fits.Scale = fits.FULL) -> dict[str, Json]:
+    """Everything that decides a cell, but its seed: its table and how it is measured."""
+    domain, way, epsilon, _ = key.split("/")
+    return {
+        **ways.configuration(DOMAINS[domain], way, float(epsilon), scale),
+        "measures": {"classifier": defaults(two_sample), "fewest": FEWEST, "rows": scale.rows},
+    }
 
 
-def store(*, quick: bool = False) -> Store:
+def store(path: Path | None = None, *, quick: bool = False) -> Store:
     """The result file."""
-    return Store(folder(quick=quick) / f"{NAME}.json", sources, hyperparameters=WORDS)
+    asked = functools.partial(configuration, scale=fits.QUICK if quick else fits.FULL)
+    return Store(path or folder(quick=quick) / f"{NAME}.json", asked, hyperparameters=WORDS)
+
+
+def rows() -> list[str]:
+    """Keys of all tables of `table1_transitions`."""
+    return [ways.key(*table) for table in tables()]
+
+
+def run_row(key: str, results: Store) -> None:
+    """One cell, at full size."""
+    domain, way, epsilon, seed = key.split("/")
+    fill(results, [(domain, way, float(epsilon), int(seed))], fits.FULL)
 
 
 def tables() -> list[Table]:
@@ -67,7 +78,7 @@ def tables() -> list[Table]:
 
 
 def fill(results: Store, wanted: Iterable[Table], scale: fits.Scale) -> None:
-    """Measure the tables whose cells are missing or stale."""
+    """Measure the tables whose cells are missing."""
     for name, way, epsilon, seed in wanted:
         key = ways.key(name, way, epsilon, seed)
         if not results.has(key):
@@ -112,10 +123,10 @@ def column(results: Store, domain: str, way: str, epsilon: float, name: str) -> 
     """One measure of a way's tables, over seeds.
 
     Raises:
-        LookupError: a cell is missing or stale.
+        LookupError: a cell is missing or has another configuration.
     """
     seeds = [seed for *one, seed in tables() if one == [domain, way, epsilon]]
-    return np.array([results.fresh(ways.key(domain, way, epsilon, seed))[name] for seed in seeds])
+    return np.array([results.values(ways.key(domain, way, epsilon, seed))[name] for seed in seeds])
 
 
 def figures() -> list[Figure]:
@@ -142,7 +153,7 @@ def figures() -> list[Figure]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure what is missing or stale."""
+    """Measure what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--domains", nargs="+", default=list(DOMAINS), choices=list(DOMAINS))

@@ -14,6 +14,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 
@@ -22,15 +23,33 @@ from experiments import table1_transitions as table1
 from experiments.check import Figure
 from experiments.store import Store
 from experiments.synthesis_domains import DOMAINS
+from experiments.synthesis_returns import configuration
 from experiments.synthesis_returns import store as results_of
+from experiments.table1_transitions import run_row
 from tacit.measure.statistics import bootstrap
+
+__all__ = ["configuration", "figures", "main", "rows", "run_row", "store"]
 
 MAZES, AGENT = ("umaze", "medium"), "iql"
 
 
-def store() -> Store:
+def store(path: Path | None = None) -> Store:
     """The result file, shared with Table I."""
-    return table1.store()
+    return table1.store(path)
+
+
+def parts() -> list[table1.Part]:
+    """The controls and tacit."""
+    return [
+        replace(part, agents=(AGENT,))
+        for part in table1.PARTS
+        if part.domain in MAZES and part.group in ("own", "controls")
+    ]
+
+
+def rows() -> list[str]:
+    """All keys."""
+    return [cell.key for part in parts() for cell in part.cells()]
 
 
 def figures() -> list[Figure]:
@@ -47,18 +66,13 @@ def figures() -> list[Figure]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the controls and tacit where they are missing or stale."""
+    """Run the controls and tacit where they are missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args(arguments).quick
     torch.set_num_threads(1)
-    chosen = [
-        replace(part, agents=(AGENT,))
-        for part in table1.PARTS
-        if part.domain in MAZES and part.group in ("own", "controls")
-    ]
     scale = fits.QUICK if quick else fits.FULL
-    table1.run(results_of(table1.NAME, quick=quick), chosen, DOMAINS, scale)
+    table1.run(results_of(table1.NAME, quick=quick), parts(), DOMAINS, scale)
 
 
 if __name__ == "__main__":

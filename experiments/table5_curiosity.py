@@ -14,25 +14,34 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from experiments import synthesis_variants as variants
 from experiments.check import Figure
 from experiments.store import Store
-from experiments.synthesis_returns import Cell
+from experiments.synthesis_returns import Cell, configuration
+from experiments.synthesis_variants import run_row
 from tacit.measure.statistics import iqm
+
+__all__ = ["configuration", "figures", "main", "rows", "run_row", "store"]
 
 NAME = "table5_curiosity"
 WAYS, EPSILON = ("tacit", "fine_cur"), 10.0
 
 
-def store() -> Store:
+def store(path: Path | None = None) -> Store:
     """The result file."""
-    return variants.store(NAME)
+    return variants.store(NAME, path)
+
+
+def rows() -> list[str]:
+    """Keys of the cells that are kept here."""
+    return variants.keys(NAME, wanted())
 
 
 def wanted() -> list[Cell]:
     """All cells."""
-    return variants.rows(WAYS, (EPSILON,))
+    return variants.both(WAYS, (EPSILON,))
 
 
 def figures() -> list[Figure]:
@@ -42,7 +51,7 @@ def figures() -> list[Figure]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     variants.main(__doc__, wanted(), arguments)
 
 

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import math
 import sys
 import time
@@ -38,6 +39,7 @@ import torch
 
 from experiments import synthesis_fits as fits
 from experiments.check import Figure
+from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
 from experiments.synthesis_cache import Columns
 from experiments.synthesis_domains import unit
@@ -58,18 +60,6 @@ FPRS = (0.1, 0.01)
 SCORES = ("loss", "sums", "pursuit", "histograms")
 TWIN = "pursuit"
 """The score that is to refute the twin's certificate: decided on public mazes."""
-SOURCES = (
-    *fits.CORE,
-    *fits.DIFFUSION,
-    *Maze.sources,
-    "src/tacit/measure/attacks.py",
-    "src/tacit/measure/audit.py",
-    "src/tacit/measure/controls.py",
-    "src/tacit/measure/gradient_canaries.py",
-    "src/tacit/measure/membership.py",
-    "src/tacit/measure/one_run.py",
-    "experiments/table6_attack.py",
-)
 
 
 @dataclass(frozen=True)
@@ -113,11 +103,36 @@ def domain(cell: Cell, scale: fits.Scale) -> Maze:
     return replace(here, public_rows=10_000) if scale.quick else here
 
 
+def bare_plan(cell: Cell, here: Maze, scale: fits.Scale) -> synthesis.Plan:
+    """Without raking, before calibration."""
+    plan = fits.base(here, scale)
+    return replace(plan, rate=0.128, steps=10_000) if cell.way == "memorised" else plan
+
+
+def configuration(key: str, scale: fits.Scale = fits.FULL) -> Json:
+    """Everything that decides a row, but its seed."""
+    (cell,) = (cell for cell in CELLS if cell.key == key)
+    here = domain(cell, scale)
+    return {
+        "domain": describe(here),
+        "layout": describe(here.layout),
+        "way": cell.way,
+        "plan": describe(bare_plan(cell, here, scale)),
+        "epsilon": cell.epsilon,
+        "unit": describe(unit(here)),
+        "delta": here.delta,
+        "canaries": CANARIES,
+        "draws": DRAWS,
+        "public": PUBLIC,
+        "members": TOLD,
+        "levels": list(LEVELS),
+        "false_positive_rates": list(FPRS),
+    }
+
+
 def plan_of(cell: Cell, here: Maze, scale: fits.Scale) -> synthesis.Plan:
     """The default plan, priced or calibrated; to memorise rows, more steps and batches of 128 as published."""
-    plan = fits.base(here, scale)
-    if cell.way == "memorised":
-        plan = replace(plan, rate=0.128, steps=10_000)
+    plan = bare_plan(cell, here, scale)
     if cell.way == "raked":
         plan = replace(plan, raking=fits.raking(here, scale))
     if cell.epsilon:
@@ -204,9 +219,21 @@ def some(columns: Mapping[str, np.ndarray], count: int, seed: int) -> Columns:
     return {name: column[order] for name, column in columns.items()}
 
 
-def store(path: Path = RESULTS / "table6_attack.json") -> Store:
+def store(path: Path = RESULTS / "table6_attack.json", scale: fits.Scale = fits.FULL) -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="defaults of the plan; those of the attacks: public mazes alone")
+    asked = functools.partial(configuration, scale=scale)
+    return Store(path, asked, hyperparameters="defaults of the plan; those of the attacks: public mazes alone")
+
+
+def rows() -> list[str]:
+    """Keys of all rows."""
+    return [cell.key for cell in CELLS]
+
+
+def run_row(key: str, results: Store, scale: fits.Scale = fits.FULL) -> None:
+    """Make one row."""
+    (cell,) = (cell for cell in CELLS if cell.key == key)
+    results.put(key, dataset=domain(cell, scale).words(cell.seed), seed=cell.seed, values=run(cell, scale))
 
 
 def audited(values: Mapping[str, Any], score: str) -> OneRun:
@@ -227,7 +254,7 @@ def figures() -> list[Figure]:
     """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
     for cell in CELLS:
-        values = results.fresh(cell.key)
+        values = results.values(cell.key)
         words = f"{cell.maze}, {cell.way}" + (f", epsilon {cell.epsilon:g}" if cell.epsilon else "")
         if cell.way in ("tacit", "raked"):
             for score in values["scores"]:
@@ -263,18 +290,18 @@ def line(cell: Cell, values: Mapping[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     scale = fits.QUICK if options.quick else fits.FULL
-    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "table6_attack.json")
+    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "table6_attack.json", scale)
     print(HEAD, flush=True)
     for cell in CELLS[:2] if options.quick else CELLS:
         if not results.has(cell.key):
-            results.put(cell.key, dataset=domain(cell, scale).words(cell.seed), seed=cell.seed, values=run(cell, scale))
-        print(line(cell, results.fresh(cell.key)), flush=True)
+            run_row(cell.key, results, scale)
+        print(line(cell, results.values(cell.key)), flush=True)
 
 
 if __name__ == "__main__":

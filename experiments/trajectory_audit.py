@@ -33,9 +33,13 @@ import torch
 from torch import Tensor, nn
 
 from experiments.check import Figure
+from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
+from experiments.synthesis_cache import defaults
+from experiments.synthesis_fits import guarantee
 from tacit.data.trajectories import Trajectories
-from tacit.envs.goal_episodes import goal_episodes
+from tacit.envs import maze
+from tacit.envs.goal_episodes import LONGEST, SHORTEST, goal_episodes
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.measure.audit import Audit, audit
 from tacit.measure.unit_attacks import UnitScores, leaping
@@ -54,23 +58,8 @@ RUNS = {"tacit": 300, "no clipping": 10}
 QUICK = {"tacit": 3, "no clipping": 1}
 UNIT = Unit("person", "add_or_remove", 10_000)
 """Most of whom are not in these runs: the public population only sets what sums are divided by."""
-SOURCES = (
-    "src/tacit/methods/synthesis/*.py",
-    "src/tacit/methods/synthesis/trajectories/*.py",
-    "src/tacit/privacy/account*.py",
-    "src/tacit/privacy/noise.py",
-    "src/tacit/privacy/clipping.py",
-    "src/tacit/privacy/gradients.py",
-    "src/tacit/privacy/layers.py",
-    "src/tacit/privacy/reader.py",
-    "src/tacit/privacy/sampling.py",
-    "src/tacit/envs/goal_episodes.py",
-    "src/tacit/envs/maze*.py",
-    "src/tacit/measure/audit.py",
-    "src/tacit/measure/gradient_canaries.py",
-    "src/tacit/measure/unit_attacks.py",
-    "experiments/trajectory_audit.py",
-)
+INCLUDED = 0.5
+"""Chance of a canary person."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +80,14 @@ def cells(quick: bool = False) -> list[Cell]:
     return [Cell(way, seed) for way, count in (QUICK if quick else RUNS).items() for seed in range(count)]
 
 
+def rows() -> list[str]:
+    """All keys."""
+    return [cell.key for cell in cells()]
+
+
 def plan() -> trajectories.Plan:
-    """A small network, eight fragments a person, draws nearly alike, and everybody in each of nine steps."""
-    small = trajectories.Plan(
+    """Before calibration: a small network, eight fragments a person, draws nearly alike, and all in all nine steps."""
+    return trajectories.Plan(
         steps=8,
         start_steps=1,
         warmup=0,
@@ -107,7 +101,24 @@ def plan() -> trajectories.Plan:
         start_width=16,
         start_depth=1,
     )
-    return small.calibrate(unit=UNIT, epsilon=EPSILON, delta=DELTA)
+
+
+def configuration(key: str) -> dict[str, Json]:
+    """What decides a run, but its seed."""
+    return {
+        "way": key.split("/")[0],
+        "plan": describe(plan()),
+        "guarantee": guarantee(UNIT, EPSILON, DELTA),
+        "people": {
+            "layout": describe(LAYOUTS[MAZE]),
+            "ordinary": OTHERS,
+            "shortest": SHORTEST,
+            "longest": LONGEST,
+            "collect": defaults(maze.collect),
+        },
+        "canaries": {"people": CANARIES, "rows": ROWS, "included": INCLUDED},
+        "auditor": {"public": PUBLIC, **defaults(UnitScores)},
+    }
 
 
 @contextlib.contextmanager
@@ -129,10 +140,11 @@ def people(known: Trajectories, canaries: dict[str, np.ndarray], present: np.nda
 
 def run(cell: Cell) -> dict[str, Any]:
     """Plant, fit, score."""
-    began, layout, small = time.process_time(), LAYOUTS[MAZE], plan()
+    began, layout = time.process_time(), LAYOUTS[MAZE]
+    small = plan().calibrate(unit=UNIT, epsilon=EPSILON, delta=DELTA)
     known = goal_episodes(layout, OTHERS, seed=1_000 + cell.seed)
     columns: dict[str, Any] = leaping(known.spec, CANARIES, rows=ROWS, seed=cell.seed)
-    present = np.random.default_rng([cell.seed, 7]).random(CANARIES) < 0.5
+    present = np.random.default_rng([cell.seed, 7]).random(CANARIES) < INCLUDED
     everyone = Trajectories.from_arrays(**columns, spec=known.spec, simulated=True)
     part = next(part for part in small.parts() if part.name == FRAGMENTS)
     codec = fragment_model(small, Encoder.from_bounds(known.spec)).codec
@@ -166,7 +178,7 @@ def run(cell: Cell) -> dict[str, Any]:
 
 def found(results: Store, way: str, runs: int) -> Audit:
     """The lower bounds from all runs of one way."""
-    rows = [results.fresh(Cell(way, seed).key) for seed in range(runs)]
+    rows = [results.values(Cell(way, seed).key) for seed in range(runs)]
     present = np.array([[bit == "1" for bit in row["present"]] for row in rows])
     scores = np.array([row["scores"] for row in rows])
     return audit(scores[~present], scores[present], delta=DELTA)
@@ -174,7 +186,9 @@ def found(results: Store, way: str, runs: int) -> Audit:
 
 def store(path: Path = RESULTS / "trajectory_audit.json") -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="defaults of the plan, smaller; those of the audit: canaries alone")
+    return Store(
+        path, configuration, hyperparameters="defaults of the plan, smaller; those of the audit: canaries alone"
+    )
 
 
 def figures() -> list[Figure]:
@@ -188,8 +202,15 @@ def figures() -> list[Figure]:
     ]
 
 
+def run_row(key: str, results: Store) -> None:
+    """Run one row."""
+    way, seed = key.rsplit("/", 1)
+    words = f"{MAZE}: {OTHERS} people and {CANARIES} canaries, seed {seed}"
+    results.put(key, dataset=words, seed=int(seed), values=run(Cell(way, int(seed))))
+
+
 def main(arguments: Sequence[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args(arguments)
@@ -197,8 +218,7 @@ def main(arguments: Sequence[str]) -> None:
     results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "trajectory_audit.json")
     for cell in cells(options.quick):
         if not results.has(cell.key):
-            words = f"{MAZE}: {OTHERS} people and {CANARIES} canaries, seed {cell.seed}"
-            results.put(cell.key, dataset=words, seed=cell.seed, values=run(cell))
+            run_row(cell.key, results)
     print("| way | runs | mu >= | epsilon >= (if Gaussian) | promised |\n|---|---|---|---|---|")
     for way, runs in (QUICK if options.quick else RUNS).items():
         bound = found(results, way, runs)

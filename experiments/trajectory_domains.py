@@ -17,7 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from experiments import synthesis_returns as returns
-from experiments.synthesis_cache import Columns, kept
+from experiments.configuration import Json, describe
+from experiments.synthesis_cache import Columns, defaults, kept
 from experiments.synthesis_fits import Scale
 from experiments.synthesis_mazes import Maze
 from tacit.agents.discrete_offline import train
@@ -27,7 +28,7 @@ from tacit.agents.networks import Mlp
 from tacit.agents.q_learning import epsilon_greedy
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.envs import clinic, goal_episodes
+from tacit.envs import clinic, goal_episodes, maze
 from tacit.envs.goal_episodes import LONGEST
 from tacit.envs.maze_public import other_mazes
 from tacit.measure.report.course_tables import maze_errors
@@ -77,11 +78,15 @@ class People(Protocol):
         """Of the public trajectories."""
 
     @property
-    def sources(self) -> tuple[str, ...]:
-        """Globs of the code that its people depend on."""
+    def others(self) -> Json:
+        """What the public trajectories are made with."""
 
-    def judges(self, agent: str) -> tuple[str, ...]:
-        """Globs of the code that an agent and its return depend on."""
+    @property
+    def rows(self) -> Json:
+        """What its people and the public trajectories are made with."""
+
+    def judge(self, agent: str, scale: Scale) -> dict[str, Json]:
+        """The settings of an agent, and how it is judged."""
 
     def people(self, seed: int) -> Trajectories:
         """The private trajectories."""
@@ -92,8 +97,8 @@ class People(Protocol):
     def public(self, seed: int) -> Trajectories:
         """The same together."""
 
-    def raking(self, seed: int) -> Raking:
-        """The tables of histograms, cut by public rows."""
+    def raking(self, seed: int | None) -> Raking:
+        """The tables of histograms, cut by the public rows of a seed, or by the bounds alone."""
 
     def judged(self, agent: str, tables: Sequence[Columns], seed: int, scale: Scale) -> list[float]:
         """The normalised return of an agent that learned from each table."""
@@ -131,7 +136,6 @@ class MazePeople:
     episodes = 1
     agents = ("iql", "td3_bc")
     provenance = Maze.provenance
-    sources = ("src/tacit/envs/maze*.py", "src/tacit/envs/goal_episodes.py", "experiments/trajectory_domains.py")
 
     @property
     def name(self) -> str:
@@ -147,12 +151,24 @@ class MazePeople:
         """From the outer walls and the physics."""
         return self._maze.spec
 
-    def judges(self, agent: str) -> tuple[str, ...]:
-        """The agent's code and the maze's."""
-        return (*self._maze.judges, f"src/tacit/agents/{agent}.py", *returns.LEARNERS)
+    @property
+    def others(self) -> Json:
+        """What the public trajectories are made with."""
+        walks = {"shortest": goal_episodes.SHORTEST, "longest": LONGEST, "collect": defaults(maze.collect)}
+        own = {"mazes": self.mazes, "episodes": self.public_episodes, "provenance": self.provenance}
+        return {"layout": describe(self._maze.layout), "walks": walks, "public": own}
+
+    @property
+    def rows(self) -> Json:
+        """What its people and the public trajectories are made with."""
+        return {"type": type(self).__name__, "population": self.population, "episodes": self.episodes, **self.others}
+
+    def judge(self, agent: str, scale: Scale) -> dict[str, Json]:
+        """The settings of an agent, and how it is judged."""
+        return {"agent": describe(returns.config(self.layout, agent, scale)), "judge": describe(self._maze.judge)}
 
     def people(self, seed: int) -> Trajectories:
-        """Simulated anew, which takes seconds."""
+        """Simulated each time, which takes seconds."""
         return goal_episodes.goal_episodes(self._maze.layout, self.population, seed=seed)
 
     def worlds(self, seed: int) -> list[Trajectories]:
@@ -169,14 +185,14 @@ class MazePeople:
             return {**found, _WORLDS: np.cumsum([0, *(len(part["rewards"]) for part in parts)])}, {}
 
         own = f"{self.layout}/public worlds/{self.mazes}/{self.public_episodes}/{seed}"
-        columns, _ = kept(own, self.sources, make)
+        columns, _ = kept(own, self.others, make)
         return _split(columns, self.spec)
 
     def public(self, seed: int) -> Trajectories:
         """From all mazes."""
         return _together(self.worlds(seed), self.spec)
 
-    def raking(self, seed: int) -> Raking:
+    def raking(self, seed: int | None) -> Raking:
         """Tables for a point in the plane."""
         return _plane(self, seed)
 
@@ -223,17 +239,30 @@ class Patients:
     episodes = 2
     agents = ("cql",)
     provenance = "simulated: other patients, under other doctors"
-    sources = ("src/tacit/envs/clinic*.py", "experiments/trajectory_domains.py")
 
     @property
     def spec(self) -> PublicSpec:
         """Declared bounds; propensities are not synthesised."""
         return dataclasses.replace(clinic.spec(), propensities=False)
 
-    def judges(self, agent: str) -> tuple[str, ...]:
-        """The agent's code and the clinic's."""
-        names = ("discrete_offline", "learners", "networks", "features", "q_learning")
-        return ("src/tacit/envs/clinic*.py", *(f"src/tacit/agents/{name}.py" for name in names))
+    @property
+    def others(self) -> Json:
+        """What the public trajectories are made with."""
+        courses = {"horizon": clinic.HORIZON, "lost": clinic.LOST, "doctors": clinic.DOCTORS}
+        own = {"staffs": self.staffs, "patients": self.public_patients, "provenance": self.provenance}
+        return {"courses": courses, "public": own}
+
+    @property
+    def rows(self) -> Json:
+        """What its people and the public trajectories are made with."""
+        return {"type": type(self).__name__, "population": self.population, "episodes": self.episodes, **self.others}
+
+    def judge(self, agent: str, scale: Scale) -> dict[str, Json]:
+        """The settings of discrete CQL, and how it is judged."""
+        assert agent == "cql"
+        learned = {"learner": describe(_CQL), "network": describe(_NETWORK), "features": describe(_FEATURES)}
+        steps, episodes = _lengths(scale)
+        return {"agent": {**learned, **defaults(train), "steps": steps}, "judge": {"episodes": episodes}}
 
     def people(self, seed: int) -> Trajectories:
         """Histories under the eight default doctors."""
@@ -255,22 +284,20 @@ class Patients:
         """Under all of them."""
         return _together(self.worlds(seed), self.spec)
 
-    def raking(self, seed: int) -> Raking:
+    def raking(self, seed: int | None) -> Raking:
         """The default tables."""
-        return Raking.of(
-            self.spec, population=self.population, public=self.public(seed).columns, provenance=self.provenance
-        )
+        public = None if seed is None else self.public(seed).columns
+        return Raking.of(self.spec, population=self.population, public=public, provenance=self.provenance)
 
     def judged(self, agent: str, tables: Sequence[Columns], seed: int, scale: Scale) -> list[float]:
         """Discrete CQL, judged on fresh patients."""
-        features, network = Scaled(clinic.LOW, clinic.HIGH), Mlp((6, 64, 64, clinic.ACTIONS))
-        learner, steps = CQL(alpha=0.1, gamma=0.99, reward_scale=0.2), 100 if scale.quick else 3_000
+        steps, episodes = _lengths(scale)
 
         def policy(table: Columns) -> Any:
-            theta = train(learner, network, features, table, steps=steps, seed=seed)
-            return epsilon_greedy(lambda seen: network.forward(theta[None], features(seen)[None])[0][0], 0.0)
+            theta = train(_CQL, _NETWORK, _FEATURES, table, steps=steps, seed=seed)
+            return epsilon_greedy(lambda seen: _NETWORK.forward(theta[None], _FEATURES(seen)[None])[0][0], 0.0)
 
-        found = clinic.evaluate([policy(table) for table in tables], episodes=100 if scale.quick else 4_000, seed=seed)
+        found = clinic.evaluate([policy(table) for table in tables], episodes=episodes, seed=seed)
         return [float(one) for one in found]
 
     def errors(self, table: Columns) -> dict[str, float]:
@@ -284,11 +311,18 @@ class Patients:
 
 _NAMES = (*("observations", "actions", "rewards", "next_observations", "terminations"), "truncations")
 _WORLDS = "worlds"
+_FEATURES, _NETWORK = Scaled(clinic.LOW, clinic.HIGH), Mlp((6, 64, 64, clinic.ACTIONS))
+_CQL = CQL(alpha=0.1, gamma=0.99, reward_scale=0.2)
+
+
+def _lengths(scale: Scale) -> tuple[int, int]:
+    """Steps of discrete CQL, and episodes in which it is judged."""
+    return (100, 100) if scale.quick else (3_000, 4_000)
 
 
 @functools.cache
-def _plane(here: MazePeople, seed: int) -> Raking:
-    public = here.public(seed).columns
+def _plane(here: MazePeople, seed: int | None) -> Raking:
+    public = None if seed is None else here.public(seed).columns
     return Raking.plane(here.spec, population=here.population, public=public, provenance=here.provenance)
 
 

@@ -11,16 +11,17 @@ All settings are those of `trajectories.Plan.for_people`: what is tuned is tuned
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
+from experiments.configuration import Json, describe
 from experiments.synthesis_cache import Columns, Notes, kept, metered, rows_of
-from experiments.synthesis_fits import CORE, DIFFUSION, Scale, promised
+from experiments.synthesis_fits import Scale, promised
 from experiments.trajectory_domains import DELTA, MazePeople, Patients, People, unit
-from experiments.trajectory_transitions import QUICK_PEOPLE, QUICK_POOL, SOURCES, vault
+from experiments.trajectory_transitions import QUICK_PEOPLE, QUICK_POOL, planned, vault
 from tacit.data.spec import Box
 from tacit.methods.synthesis import Encoder, Raking, trajectories
 from tacit.methods.synthesis.cut import Cut
@@ -28,9 +29,6 @@ from tacit.methods.synthesis.trajectories.plan import Network
 from tacit.methods.synthesis.trajectories.pretraining import Pretrained
 from tacit.privacy.mechanisms.histogram import Axis
 
-_PARTS = ("fragments", "networks", "objective", "diffusion", "autoregressive", "plan", "pretraining", "surroundings")
-PUBLIC = (*CORE, *DIFFUSION, *(f"src/tacit/methods/synthesis/trajectories/{name}.py" for name in _PARTS))
-"""Globs of the code that the public training depends on, which is not that of how trajectories are drawn later."""
 QUICK_SAMPLES = 100
 """Synthetic trajectories where little is computed."""
 MAP = 24
@@ -54,11 +52,20 @@ class Fragments:
     told: bool = False
     rows: bool = False
     private = True
-    sources = (*SOURCES, "experiments/trajectory_fragments.py", "src/tacit/methods/synthesis/trajectories/*.py")
 
-    def plan(self, here: People, scale: Scale) -> trajectories.Plan:
+    def configuration(self, here: People, epsilon: float, scale: Scale) -> Json:
+        """Its plan, the public worlds that it begins with, and how much is drawn."""
+        return {
+            "method": "trajectories",
+            "plan": planned(self.plan(here, scale, public_seed=None)),
+            "public": describe(many(here).others if self.told else here.others),
+            "rows": scale.rows if self.rows else None,
+            "trajectories": None if self.rows else samples(here, scale),
+        }
+
+    def plan(self, here: People, scale: Scale, *, public_seed: int | None = 0) -> trajectories.Plan:
         """Before calibration."""
-        raking, radius = telling(here) if self.told else (here.raking(0), None)
+        raking, radius = telling(here, public_seed) if self.told else (here.raking(public_seed), None)
         plan = trajectories.Plan.for_people(
             population=here.population,
             longest=here.longest,
@@ -86,8 +93,7 @@ class Fragments:
         if self.rows:
             columns, sampling = metered(lambda: value.sample_columns(scale.rows, seed=seed))
             return rows_of(columns), notes | promised(own) | {"fit": cost, "sample": sampling}
-        count = QUICK_SAMPLES if scale.quick else here.samples
-        found, sampling = metered(lambda: value.sample_trajectories(count, seed=seed))
+        found, sampling = metered(lambda: value.sample_trajectories(samples(here, scale), seed=seed))
         columns = {**rows_of(found.columns), EPISODES: found.episodes, SEAMS: found.seams}
         return columns, notes | promised(own) | {"fit": cost, "sample": sampling}
 
@@ -100,9 +106,14 @@ FRAGMENTS: dict[str, Fragments] = {
 }
 
 
-def telling(here: People) -> tuple[Raking, int]:
+def samples(here: People, scale: Scale) -> int:
+    """Synthetic trajectories."""
+    return QUICK_SAMPLES if scale.quick else here.samples
+
+
+def telling(here: People, public_seed: int | None = 0) -> tuple[Raking, int]:
     """Tables that tell of a place's surroundings, and up to how many bins around it: of a maze, a fine map besides."""
-    raking, space = here.raking(0), here.spec.observation
+    raking, space = here.raking(public_seed), here.spec.observation
     if not isinstance(here, MazePeople):
         return raking, 1
     assert isinstance(space, Box)
@@ -141,11 +152,11 @@ def pretrained(plan: trajectories.Plan, here: People) -> tuple[Pretrained, Notes
         arrays = {f"{part}.{name}": one.numpy() for part, all_of in parts.items() for name, one in all_of.items()}
         return arrays, {"pretrain": cost, "encoder": encoder.to_json()}
 
-    steps = {} if told else {"steps": 1_000, "start_steps": 1_000, "raking": None}
+    steps: dict[str, Any] = {} if told else {"steps": 1_000, "start_steps": 1_000, "raking": None}
     bare = dataclasses.replace(plan, rate=1.0, clip=1.0, learning_rate=1.0, **steps)
-    like = hashlib.sha256(repr(bare).encode()).hexdigest()[:8]
     world = here.layout if isinstance(here, MazePeople) else here.name
-    arrays, notes = kept(f"people/{world}/pretrained/{like}", (*PUBLIC, *here.sources), make)
+    rows = many(here).others if told else here.others
+    arrays, notes = kept(f"people/{world}/pretrained", {"public": rows, "plan": describe(bare)}, make)
     weights: dict[str, dict[str, torch.Tensor]] = {"starts": {}, "fragments": {}}
     for name, array in arrays.items():
         part, _, rest = name.partition(".")

@@ -23,11 +23,9 @@ from tacit.methods.synthesis import trajectories
 class Published(Fragments):
     """Whole trajectories as they are drawn."""
 
-    sources = (*Fragments.sources, "experiments/trajectory_rivals.py")
-
-    def plan(self, here: People, scale: Scale) -> trajectories.Plan:
+    def plan(self, here: People, scale: Scale, *, public_seed: int | None = 0) -> trajectories.Plan:
         """Before calibration."""
-        plan = dataclasses.replace(super().plan(here, scale), raking=None)
+        plan = dataclasses.replace(super().plan(here, scale, public_seed=public_seed), raking=None)
         return dataclasses.replace(plan, fragments_per_unit=1) if self.network == "autoregressive" else plan
 
 

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.configuration import Json, describe
 from experiments.synthesis_cache import Columns, Notes, metered, rows_of
-from experiments.synthesis_fits import CORE, DIFFUSION, MEMORY, Scale, promised
+from experiments.synthesis_fits import MEMORY, Scale, promised, tables_of
 from experiments.trajectory_domains import DELTA, People, unit
 from tacit.data.trajectories import Trajectories
 from tacit.methods import synthesis
@@ -26,7 +27,6 @@ from tacit.methods.synthesis.baselines import raking_alone
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.vault import Vault
 
-SOURCES = (*CORE, *DIFFUSION, "experiments/trajectory_transitions.py")
 QUICK_PEOPLE, QUICK_POOL = 60, 500
 """A step, and synthetic rows to be weighted, where little is computed."""
 
@@ -41,11 +41,15 @@ class Transitions:
 
     public: bool = True
     private = True
-    sources = SOURCES
 
-    def plan(self, here: People, epsilon: float, scale: Scale) -> synthesis.Plan:
+    def configuration(self, here: People, epsilon: float, scale: Scale) -> Json:
+        """Its plan and the tables that it is raked by."""
+        settings = planned(self.plan(here, epsilon, scale, public_seed=None))
+        return {"method": "diffusion", "plan": settings, "rows": scale.rows}
+
+    def plan(self, here: People, epsilon: float, scale: Scale, *, public_seed: int | None = 0) -> synthesis.Plan:
         """Before calibration."""
-        raking = here.raking(0)
+        raking = here.raking(public_seed)
         plan = synthesis.Plan.for_people(
             population=here.population,
             epsilon=epsilon,
@@ -72,12 +76,19 @@ class Histograms:
     """Raking without a model."""
 
     private = True
-    sources = (*SOURCES, "src/tacit/methods/synthesis/baselines/raking_alone.py")
+
+    def configuration(self, here: People, epsilon: float, scale: Scale) -> Json:
+        """The tables."""
+        return {"method": "raking alone", "plan": planned(self.plan(here, scale, None)), "rows": scale.rows}
+
+    def plan(self, here: People, scale: Scale, public_seed: int | None = 0) -> raking_alone.RakingPlan:
+        """Before calibration."""
+        raking = here.raking(public_seed)
+        return raking_alone.RakingPlan(raking=dataclasses.replace(raking, pool=QUICK_POOL) if scale.quick else raking)
 
     def made(self, here: People, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
         """Fit through the doors, sample."""
-        raking = here.raking(0)
-        raw = raking_alone.RakingPlan(raking=dataclasses.replace(raking, pool=QUICK_POOL) if scale.quick else raking)
+        raw = self.plan(here, scale)
         own = raw.calibrate(unit=unit(here), epsilon=epsilon, delta=DELTA)
         with vault(here, own, here.people(seed)) as doors:
             value, cost = metered(lambda: raking_alone.fit(own, doors).value)
@@ -89,6 +100,13 @@ TRANSITIONS: dict[str, Transitions | Histograms] = {
     "raked_by_gradients": Transitions(),
     "raking_alone": Histograms(),
 }
+
+
+def planned(plan: Any) -> dict[str, Json]:
+    """The settings of a plan before calibration; of its raking the columns and their bins, but not the bins' edges."""
+    own = {one.name: describe(getattr(plan, one.name)) for one in dataclasses.fields(plan) if one.name != "raking"}
+    raking = None if plan.raking is None else tables_of(plan.raking)
+    return {"type": type(plan).__name__, **own, "raking": raking}
 
 
 @contextlib.contextmanager

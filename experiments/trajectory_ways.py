@@ -9,11 +9,13 @@ real                                the private trajectories
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
+from experiments.configuration import Json
 from experiments.synthesis_cache import Columns, Notes, kept, rows_of
-from experiments.synthesis_fits import FULL, Scale
-from experiments.trajectory_domains import People
+from experiments.synthesis_fits import FULL, Scale, guarantee
+from experiments.trajectory_domains import DELTA, People, unit
 from experiments.trajectory_fragments import EPISODES, FRAGMENTS, SEAMS, Fragments
 from experiments.trajectory_rivals import RIVALS
 from experiments.trajectory_transitions import TRANSITIONS, Histograms, Transitions
@@ -34,7 +36,10 @@ class Real:
     """The private trajectories."""
 
     private = False
-    sources: tuple[str, ...] = ()
+
+    def configuration(self, here: People, epsilon: float, scale: Scale) -> Json:
+        """They are as they are."""
+        return {"method": "real trajectories"}
 
 
 Way = Fragments | Transitions | Histograms | Real
@@ -46,6 +51,14 @@ def key(here: str, way: str, epsilon: float, seed: int) -> str:
     return f"{here}/{way}/{epsilon:g}/{seed}"
 
 
+@functools.cache
+def configuration(here: People, way: str, epsilon: float, scale: Scale = FULL) -> dict[str, Json]:
+    """Everything that decides a table, but its seed."""
+    found = WAYS[way]
+    promise = guarantee(unit(here), epsilon, DELTA) if found.private else None
+    return {"domain": here.rows, "table": found.configuration(here, epsilon, scale), "guarantee": promise}
+
+
 def table(here: People, way: str, epsilon: float, seed: int, scale: Scale = FULL) -> Table:
     """A table, made once."""
     found = WAYS[way]
@@ -53,9 +66,8 @@ def table(here: People, way: str, epsilon: float, seed: int, scale: Scale = FULL
         people = here.people(seed)
         return Table(rows_of(people.columns), Sequences.of(people), {})
     name = key(here.name, way, epsilon, seed) + ("/quick" if scale.quick else "")
-    arrays, notes = kept(
-        f"people/{name}", (*here.sources, *found.sources), lambda: found.made(here, epsilon, seed, scale)
-    )
+    asked = configuration(here, way, epsilon, scale)
+    arrays, notes = kept(f"people/{name}", asked, lambda: found.made(here, epsilon, seed, scale))
     columns = {field: array for field, array in arrays.items() if field not in (EPISODES, SEAMS)}
     if EPISODES not in arrays:
         return Table(columns, None, notes)

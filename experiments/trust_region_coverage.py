@@ -31,6 +31,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.check import Figure
+from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
 from tacit.agents.features import OneHot, Scaled
 from tacit.agents.heads import Categorical
@@ -46,21 +47,43 @@ from tacit.privacy.noise import SecretNoise
 DRAWS, FIRST_SEED = 40_000, 6_100_000
 SIGMAS, CONFIDENCES = (0.5, 1.0, 4.0, 13.29), (0.6, 0.9, 0.95)
 RADIUS, RATE, GAP, GRADIENT = 0.01, 0.7, 0.2, 3.0
-SOURCES = (
-    "src/tacit/methods/policy_gradient/trust_region.py",
-    "src/tacit/methods/policy_gradient/fisher.py",
-    "src/tacit/agents/policies.py",
-    "src/tacit/agents/features.py",
-    "src/tacit/privacy/correlated.py",
-    "src/tacit/agents/networks.py",
-    "src/tacit/agents/heads.py",
-    "experiments/trust_region_coverage.py",
-)
+CORRELATED = Plan(rounds=50, users=8, noise_multiplier=4.0)
+
+
+def configuration(name: str) -> Json:
+    """Everything that decides a row, but its seed."""
+    common = {"draws": DRAWS, "confidences": CONFIDENCES, "radius": RADIUS, "rate": RATE}
+    if name.startswith("correlated/"):
+        return describe({"correlated": name, "plan": CORRELATED, **common})
+    case, users, sigma = next(cell for cell in grid() if key(*cell) == name)
+    return describe({"case": case, "users": users, "sigma": sigma, "gap": GAP, "gradient": GRADIENT, **common})
 
 
 def store(path: Path = RESULTS / "trust_region_coverage.json") -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="none")
+    return Store(path, configuration, hyperparameters="none")
+
+
+def grid() -> list[tuple[str, int, float]]:
+    """All cases with their numbers of users and their noise."""
+    return [(case, users, sigma) for case, (_, many) in CASES.items() for users in many for sigma in SIGMAS]
+
+
+def rows() -> list[str]:
+    """Keys of all rows."""
+    return [*(key(*cell) for cell in grid()), *(f"correlated/step={step}" for step in STEPS)]
+
+
+def run_row(name: str, results: Store) -> None:
+    """Make one row."""
+    if name.startswith("correlated/"):
+        step = int(name.removeprefix("correlated/step="))
+        values, seed = correlated(step, FIRST_SEED + step), FIRST_SEED + step
+    else:
+        case, users, sigma = next(cell for cell in grid() if key(*cell) == name)
+        values, seed = row(CASES[case][0](), users, sigma, FIRST_SEED), FIRST_SEED
+    results.put(name, dataset="none", seed=seed, values=values)
+    print(name, " ".join(f"{n}={v}" for n, v in values.items() if "clip" not in n), flush=True)
 
 
 def river() -> np.ndarray:
@@ -146,8 +169,9 @@ def row(weights: np.ndarray, users: int, sigma: float, seed: int) -> dict[str, l
 
 def correlated(step: int, seed: int) -> dict[str, list[float]]:
     """Shares of one step's draws inside both regions when its noise is what the library correlates over 50 steps."""
-    steps, users, sigma, weights = 50, 8, 4.0, decaying()
-    plan = Plan(rounds=steps, users=users, noise_multiplier=sigma)
+    plan, weights = CORRELATED, decaying()
+    steps, users, sigma = plan.rounds, plan.users, plan.noise_multiplier
+    assert sigma is not None
     block = CorrelatedNoise("toeplitz", steps, 1, (1.0,), SecretNoise.for_tests(seed))
     for _ in range(step + 1):
         noise = block.next(DRAWS // 2 * len(weights), sigma).reshape(-1, len(weights))
@@ -170,15 +194,14 @@ def figures() -> list[Figure]:
     """Every promised figure, recomputed from the raw rows."""
     results = store()
     exact, safe, other, ratios = [], [], [], []
-    names = [key(case, users, sigma) for case, (_, many) in CASES.items() for users in many for sigma in SIGMAS]
-    cells = [results.fresh(name) for name in names]
+    cells = [results.values(key(*cell)) for cell in grid()]
     for cell in cells:
         for i, target in enumerate(CONFIDENCES):
             exact += [abs(cell[name][i] - target) for name in ("l2", "kl", "gap")]
             safe += [cell[name][i] - target for name in ("l2_markov", "kl_markov", "gap_cantelli")]
             other.append(cell["kl_other"][i] - target)
             ratios += [cell[f"{name}_clip"][i] / cell[f"{name}_markov_clip"][i] for name in ("l2", "kl")]
-    noisy = [results.fresh(f"correlated/step={step}") for step in STEPS]
+    noisy = [results.values(f"correlated/step={step}") for step in STEPS]
     apart = [abs(cell[name][i] - target) for cell in noisy for name in cell for i, target in enumerate(CONFIDENCES)]
     return [
         Figure("4.4, 4.6 and 4.7, exact: largest distance of coverage from target", max(exact), 0.01, False),
@@ -190,25 +213,15 @@ def figures() -> list[Figure]:
 
 
 def main(arguments: list[str]) -> None:
-    """Compute what is missing or stale."""
+    """Compute what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args(arguments).quick
     results = store((ROOT / "runs" / "quick" if quick else RESULTS) / "trust_region_coverage.json")
-    for case, (make, many) in CASES.items():
-        weights = make() if not quick or case != "network" else None
-        for users in many[:1] if quick else many:
-            for sigma in SIGMAS[1:2] if quick else SIGMAS:
-                name = key(case, users, sigma)
-                if weights is not None and not results.has(name):
-                    values = row(weights, users, sigma, FIRST_SEED)
-                    results.put(name, dataset="none", seed=FIRST_SEED, values=values)
-                    print(name, " ".join(f"{n}={v}" for n, v in values.items() if "clip" not in n), flush=True)
-    for step in () if quick else STEPS:
-        if not results.has(f"correlated/step={step}"):
-            values = correlated(step, FIRST_SEED + step)
-            results.put(f"correlated/step={step}", dataset="none", seed=FIRST_SEED + step, values=values)
-            print(f"correlated/step={step}", values, flush=True)
+    few = [key(case, many[0], SIGMAS[1]) for case, (_, many) in CASES.items() if case != "network"]
+    for name in few if quick else rows():
+        if not results.has(name):
+            run_row(name, results)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ Prints one line a cell and writes `experiments/results/tuning_agents.json`; goes
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ from typing import Any
 import torch
 
 from experiments import tune_synthesis
+from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
 from experiments.synthesis_agents import MAZE, TRIVIAL
 from experiments.tune_raking import LAYOUTS, raked
@@ -32,21 +34,6 @@ from tacit.envs.evaluation import Policies
 from tacit.measure.utility import evaluate
 
 SEEDS, START_SEED, EPSILON, EPISODES = (900, 901, 902), 950, 10.0, 100
-SOURCES = (
-    "src/tacit/agents/iql.py",
-    "src/tacit/agents/td3_bc.py",
-    "src/tacit/agents/edac.py",
-    "src/tacit/agents/offline.py",
-    "src/tacit/agents/perceptrons.py",
-    "src/tacit/agents/random_features.py",
-    "src/tacit/agents/tables.py",
-    "src/tacit/envs/maze*.py",
-    "src/tacit/measure/utility.py",
-    "experiments/synthesis_agents.py",
-    "experiments/tune_agents.py",
-    "experiments/tune_raking.py",
-)
-
 CHANGES: dict[str, tuple[dict[str, Any], ...]] = {
     "iql": ({"features": None}, {"inverse_temperature": 3.0}, {"layer_norm": True}),
     "td3_bc": ({"features": None}, {"layer_norm": True}, {"alpha": 8.0}, {"steps": 8_000}),
@@ -74,6 +61,16 @@ def returns(layout: str, policies: Policies) -> dict[str, list[float]]:
     }
 
 
+def configuration(key: str, *, quick: bool = False) -> Json:
+    """Everything that decides a row, but its seeds."""
+    kind, name = key.split("/")
+    public = {"layouts": describe(LAYOUTS), "population": tune_synthesis.POPULATION, "episodes": EPISODES}
+    if kind == "trivial":
+        return {"policies": list(TRIVIAL), "layout": name, **public}
+    changes = {named: change for named, agent, change, _ in cells(quick) if agent == kind}
+    return {"agent": describe(replace(MAZE[kind], **changes[name])), "epsilon": EPSILON, **public}
+
+
 def run(agent: str, change: dict[str, Any], seeds: Sequence[int], quick: bool) -> dict[str, Any]:
     """Returns on both tables of every maze, seconds, and the settings."""
     config = replace(MAZE[agent], **change)
@@ -97,14 +94,15 @@ def trivial(layout: str) -> dict[str, dict[str, list[float]]]:
 
 
 def main(arguments: list[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="100 steps an agent, written to runs/quick/")
     parser.add_argument("--only", nargs="+", choices=MAZE, default=list(MAZE), help="agents")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     folder = ROOT / "runs" / "quick" if options.quick else RESULTS
-    store = Store(folder / "tuning_agents.json", SOURCES, hyperparameters="each cell holds its settings")
+    asked = functools.partial(configuration, quick=options.quick)
+    store = Store(folder / "tuning_agents.json", asked, hyperparameters="each row holds its settings")
     rows = f"simulated mazes {', '.join(LAYOUTS)}, {tune_synthesis.POPULATION} transitions each, and rows made of them"
     for layout in LAYOUTS:
         if not store.has(f"trivial/{layout}"):

@@ -19,12 +19,14 @@ import argparse
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from experiments import tune_synthesis as tune
+from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
 from experiments.synthesis_agents import MAZE
 from experiments.table3_fidelity import repeated
@@ -42,6 +44,7 @@ from tacit.methods.synthesis.raking import Raking
 
 HALLS = replace(tune.PUBLIC["halls"], reference=(33.1, 561.3))  # means of a thousand episodes each
 LAYOUTS = {layout.name: layout for layout in (tune.PUBLIC["rooms"], tune.PUBLIC["comb"], HALLS)}
+PUBLIC_ROWS = 100_000
 EPSILONS, POOL, ROWS, SEED, AGENTS, EPISODES = (1.0, 10.0), 250_000, 100_000, 900, ("td3_bc", "iql"), 100
 CHOICES: dict[str, dict[str, Any]] = {
     "plane": {},
@@ -53,35 +56,64 @@ CHOICES: dict[str, dict[str, Any]] = {
     "coarse=12": {"coarse": 12},
     "cells=6": {"cells": 6},
 }
-SOURCES = (
-    *tune.SOURCES,
-    "src/tacit/methods/synthesis/raking.py",
-    "src/tacit/methods/synthesis/histograms.py",
-    "src/tacit/measure/two_samples.py",
-    "src/tacit/agents/td3_bc.py",
-    "src/tacit/agents/iql.py",
-    "experiments/synthesis_agents.py",
-    "experiments/tune_raking.py",
-)
 FOLDER = ROOT / "runs" / "tune_raking"
 Columns = Mapping[str, np.ndarray]
+
+
+def configuration(key: str, *, quick: bool = False) -> Json:
+    """Everything that decides a row, but its seed."""
+    layout, *rest = key.split("/")
+    common = {
+        "layout": describe(LAYOUTS[layout]),
+        "plan": describe(bare_plan(layout, quick)),
+        "unit": describe(tune.UNIT),
+        "delta": tune.DELTA,
+        "public_rows": PUBLIC_ROWS,
+        "pool": pool_rows(quick),
+        "rows": table_rows(quick),
+    }
+    if rest == ["returns"]:
+        agents = {agent: describe(agent_for(agent, quick)) for agent in AGENTS}
+        return {"returns": agents, "epsilons": list(EPSILONS), "episodes": EPISODES, **common}
+    epsilon, choice = rest
+    changed = None if choice == "none" else {"tables": choice, **describe(CHOICES[choice])}
+    return {"epsilon": float(epsilon), "raking": changed, **common}
+
+
+def agent_for(agent: str, quick: bool) -> Any:
+    """The settings of an agent."""
+    return replace(MAZE[agent], steps=100) if quick else MAZE[agent]
+
+
+def pool_rows(quick: bool) -> int:
+    """Rows of the model, before they are weighted."""
+    return POOL // (20 if quick else 1)
+
+
+def table_rows(quick: bool) -> int:
+    """Rows of a table."""
+    return ROWS // (20 if quick else 1)
 
 
 def raking(layout: str, choice: str) -> Raking:
     """One choice of tables, with bins by public rows."""
     settings = dict(CHOICES[choice])
     joint = settings.pop("joint", None)
-    spec, public = maze.spec(LAYOUTS[layout]), other_rows(LAYOUTS[layout], 100_000, seed=1_000)
+    spec, public = maze.spec(LAYOUTS[layout]), other_rows(LAYOUTS[layout], PUBLIC_ROWS, seed=1_000)
     make = Raking.of if choice == "of" else Raking.plane
     found = make(spec, population=tune.POPULATION, public=public, provenance="other public mazes", **settings)
     return found if joint is None else replace(found, joint=joint)
 
 
+def bare_plan(layout: str, quick: bool) -> Plan:
+    """Without raking, before calibration."""
+    plan = replace(tune.DEFAULT, harmonics=4 if layout == "halls" else 2)
+    return replace(plan, steps=30, pretraining=replace(tune.PRETRAINING, steps=60)) if quick else plan
+
+
 def plan_of(layout: str, choice: str, epsilon: float, quick: bool) -> Plan:
     """Calibrated."""
-    plan = replace(tune.DEFAULT, raking=raking(layout, choice), harmonics=4 if layout == "halls" else 2)
-    if quick:
-        plan = replace(plan, steps=30, pretraining=replace(tune.PRETRAINING, steps=60))
+    plan = replace(bare_plan(layout, quick), raking=raking(layout, choice))
     return plan.calibrate(unit=tune.UNIT, epsilon=epsilon, delta=tune.DELTA)
 
 
@@ -94,7 +126,7 @@ def pool(layout: str, epsilon: float, quick: bool) -> Columns:
         bare = replace(plan, raking=None, unit=None, epsilon=None, delta=None, noise_multiplier=None)
         start = tune.start(layout, bare, True, SEED)
         model = tune.fine_tune(start, bare, tune.private_rows(layout), plan.noise_multiplier, seed=SEED)
-        drawn = sample(model, POOL // (20 if quick else 1), plan.sampler, torch.Generator().manual_seed(SEED))
+        drawn = sample(model, pool_rows(quick), plan.sampler, torch.Generator().manual_seed(SEED))
         path.parent.mkdir(parents=True, exist_ok=True)
         np.savez(path, **{name: column.numpy() for name, column in drawn.items()})  # type: ignore[arg-type]
     with np.load(path, allow_pickle=False) as kept:
@@ -112,7 +144,7 @@ def raked(layout: str, choice: str, epsilon: float, quick: bool) -> tuple[Column
     exact = tables.clip * np.concatenate(shares)  # every unit owns one row, and all of them are clipped alike
     deviation = part.noise_multiplier * part.clip / part.expected(tune.UNIT) / np.sqrt(part.steps)
     weights = tables.weights(exact + rng.normal(0.0, deviation, exact.shape), rows, part, tune.UNIT, sums=part.steps)
-    chosen = resampled(weights, ROWS // (20 if quick else 1), rng)
+    chosen = resampled(weights, table_rows(quick), rng)
     return {name: column[chosen] for name, column in rows.items()}, effective(weights) / len(weights)
 
 
@@ -153,8 +185,7 @@ def returns(layout: str, quick: bool) -> dict[str, list[float]]:
         kinds |= {f"{choice}, {epsilon:g}": table(layout, choice, epsilon, quick)[0] for choice in ("none", "plane")}
     found = {}
     for agent in AGENTS:
-        config = replace(MAZE[agent], steps=100) if quick else MAZE[agent]
-        policies = offline.train_tables(list(kinds.values()), config, seeds=[SEED, SEED + 1])
+        policies = offline.train_tables(list(kinds.values()), agent_for(agent, quick), seeds=[SEED, SEED + 1])
         for kind, policy in zip(kinds, policies, strict=True):
             values = evaluate(LAYOUTS[layout], policy, starts="all", seed=SEED, episodes=EPISODES)
             found[f"{agent}, {kind}"] = [round(float(value), 1) for value in values]
@@ -162,13 +193,14 @@ def returns(layout: str, quick: bool) -> dict[str, list[float]]:
 
 
 def main(arguments: list[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one maze, small, written to runs/quick/")
     quick = parser.parse_args(arguments).quick
     torch.set_num_threads(1)
     folder = ROOT / "runs" / "quick" if quick else RESULTS
-    store = Store(folder / "tuning_raking.json", SOURCES, hyperparameters="each cell's name holds its choice")
+    asked = partial(configuration, quick=quick)
+    store = Store(folder / "tuning_raking.json", asked, hyperparameters="each row's name holds its choice")
     for layout in ["rooms"] if quick else LAYOUTS:
         words = f"simulated maze {layout}, {tune.POPULATION} transitions, seed 1"
         for epsilon in EPSILONS:

@@ -17,12 +17,13 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 import torch
 
+from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
 from tacit.envs import maze
 from tacit.envs.maze_layouts import LAYOUTS, Layout
@@ -53,15 +54,6 @@ HALLS = (
 PUBLIC = {name: layout for name, layout in LAYOUTS.items() if name not in RESERVED} | {
     "halls": Layout("halls", tuple(HALLS.split()), (7, 10), 800, (0.0, 100.0))  # no return is measured here
 }
-SOURCES = (
-    "src/tacit/methods/synthesis/[cden]*.py",
-    "src/tacit/methods/synthesis/pretraining.py",
-    "src/tacit/envs/maze*.py",
-    "src/tacit/measure/fidelity.py",
-    "src/tacit/measure/dynamics.py",
-    "experiments/tune_synthesis.py",
-)
-
 Columns = Mapping[str, np.ndarray]
 
 PRETRAINING = Pretraining(provenance="simulated: random mazes of the same outer size")
@@ -148,6 +140,28 @@ def cells(quick: bool) -> Iterator[Cell]:
     for layout in ("tee", "comb"):
         for epsilon in (10.0, 1.0):
             yield Cell(layout, "default", DEFAULT, epsilon)
+
+
+def configuration(key: str, *, quick: bool = False) -> Json:
+    """Everything that decides a row, but its seed."""
+    found = {cell.key: (cell, cell.plan.sampler, "fitted") for cell in cells(quick)}
+    for cell, sampler, _ in list(found.values()):
+        if cell.name == "default":
+            found |= {cell.key.replace("default", name): (cell, one, "fitted") for name, one in SAMPLERS.items()}
+            found[cell.key.replace("default", "pretraining only")] = (cell, sampler, "pre-trained")
+    cell, sampler, model = found[key]
+    return {
+        "layout": describe(PUBLIC[cell.layout]),
+        "plan": describe(cell.plan),
+        "sampler": describe(sampler),
+        "model": model,
+        "epsilon": cell.epsilon,
+        "bent": cell.bent,
+        "unit": describe(UNIT),
+        "delta": DELTA,
+        "public_rows": PUBLIC_ROWS,
+        "samples": SAMPLES,
+    }
 
 
 @lru_cache(maxsize=1)
@@ -255,7 +269,7 @@ def _keep(store: Store, key: str, cell: Cell, values: dict[str, Any]) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one short cell, written to runs/quick/")
     parser.add_argument("--layouts", nargs="+", choices=list(PUBLIC), default=list(PUBLIC))
@@ -263,11 +277,11 @@ def main(arguments: list[str]) -> None:
     quick = options.quick
     torch.set_num_threads(1)
     path = ROOT / "runs" / "quick" / "tuning_synthesis.json" if quick else RESULTS / "tuning_synthesis.json"
-    store = Store(path, SOURCES, hyperparameters="each cell holds its plan")
+    store = Store(path, partial(configuration, quick=quick), hyperparameters="each row holds its plan")
     for cell in cells(quick):
         if cell.layout not in options.layouts:
             continue
-        if not store.has(cell.key) or store.fresh(cell.key)["plan"] != public_fields(cell.plan):
+        if not store.has(cell.key):
             run(cell, store)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,8 @@ import pytest
 
 import tacit
 
+ROOT = Path(__file__).parents[1]
+CERTIFICATES = ROOT / "tests" / "golden" / "certificates" / "format_1"
 OPTIONAL = ("torch", "safetensors", "gymnasium", "minari", "h5py", "pandas", "pyarrow", "jinja2")
 
 BLOCKED = f"""
@@ -59,13 +60,44 @@ def test_checking_needs_no_optional_package(words: tuple[str, str], tmp_path: Pa
     assert "person" in done.stdout
 
 
-def test_verifying_is_ready_in_seconds_of_work() -> None:
-    """Processor time of the import, so that other processes do not matter: SciPy and dp-accounting, and no more."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = run("import tacit.privacy.certificate\nprint(sorted({'torch', 'pandas'} & set(sys.modules)))")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 8.0
+LOADED = """
+from tacit.cli import main
+code = main(sys.argv[1:])
+heavy = {"numpy", "scipy", "scipy.stats", "dp_accounting", "torch", "pandas"}
+print(*sorted(heavy & set(sys.modules)), file=sys.stderr)
+sys.exit(code)
+"""
+PRICED = ["dp_accounting", "numpy", "scipy", "scipy.stats"]
+
+
+@pytest.mark.parametrize("name", ["synthesis", "consensus_prefixes", "devices_laplace", "void"])
+def test_a_certificate_is_shown_without_any_accountant(name: str) -> None:
+    done = run(LOADED, "certificate", "show", str(CERTIFICATES / f"{name}.json"))
+    assert (done.returncode, done.stderr) == (0, "\n")
+    assert done.stdout.startswith("# Privacy certificate")
+
+
+@pytest.mark.parametrize("words", [("--help",), ("certificate", "show", "--help")])
+def test_help_needs_no_accountant(words: tuple[str, ...]) -> None:
+    done = run(LOADED, *words)
+    assert (done.returncode, done.stderr) == (0, "\n")
+
+
+def test_verifying_loads_the_accountants_and_no_more() -> None:
+    done = run(LOADED, "certificate", "verify", str(CERTIFICATES / "synthesis.json"))
+    assert (done.returncode, done.stderr.split()) == (0, PRICED)
+
+
+def test_no_package_has_two_exact_versions() -> None:
+    """Both files of constraints are given to one installation of a developer's environment."""
+    pins = [
+        line.partition("==")[0].lower().replace("_", "-")
+        for name in ("constraints.txt", "constraints-federated.txt")
+        for line in (ROOT / name).read_text(encoding="utf-8").splitlines()
+        if not line.startswith("#")
+    ]
+    assert len(pins) > 100
+    assert sorted(set(pins)) == sorted(pins)
 
 
 def test_a_command_without_its_package_says_what_to_install(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from detectors import DETECTORS
 from matrix import NAMES, alarms, planted, row
 from twins import TWINS, Twin
 
+pytestmark = pytest.mark.usefixtures("temporary_in_ram")
+
 
 def test_the_real_code_raises_no_alarm(ram_path: Path) -> None:
     assert alarms(ram_path) == {}

@@ -13,6 +13,7 @@ from door_cases import Rewards, SumPlan, open_vault, unit_of
 from tacit.errors import DoorError
 from tacit.privacy import plan as plans
 from tacit.privacy.events import Law
+from tacit.privacy.noise import SecretNoise
 from tacit.privacy.parts import Part
 from tacit.privacy.run import Run
 from tacit.privacy.selection import Selected, Selection
@@ -76,9 +77,11 @@ def opened(folder: Path, *, name: str = "a", **fields: Any) -> tuple[Vault, Best
     return vault, plan, vault.reserve(plan)
 
 
-def repeated(folder: Path, times: int, attempt: Any, *, name: str = "a", **fields: Any) -> list[Selected | None]:
+def repeated(
+    folder: Path, times: int, attempt: Any, *, name: str = "a", noise: SecretNoise | None = None, **fields: Any
+) -> list[Selected | None]:
     """The best of one kind of sum, many times under plans of their own; None where nothing was released."""
-    vault = open_vault(folder, [[0.0]], unit=unit_of(1_000), name=name)
+    vault = open_vault(folder, [[0.0]], unit=unit_of(1_000), name=name, noise=noise)
     plan = best_of(vault, SumPlan(steps=1, noise_multiplier=2.0), delta=1e-6, **fields)
     found: list[Selected | None] = []
     for number in range(times):

@@ -188,6 +188,7 @@ def imported(folder: Path) -> tuple[str, ...]:
     )
 
 
+@pytest.mark.usefixtures("small_pools")
 def test_the_command_line_says_and_writes_nothing(tmp_path: Path, nothing_leaks: Callable[[], None]) -> None:
     words = imported(tmp_path)
     assert main(words) == 0
@@ -319,6 +320,7 @@ def test_a_full_disk_is_told_without_what_was_to_be_written(
         say_nothing(caught.value, and_frames=patched[1] != "rename")
 
 
+@pytest.mark.usefixtures("small_pools")
 @pytest.mark.parametrize(("error", "code"), [(RuntimeError, 1), (KeyboardInterrupt, 130), (MemoryError, 1)])
 def test_the_command_line_tells_a_failure_by_its_kind(
     tmp_path: Path,

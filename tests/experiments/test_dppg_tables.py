@@ -50,7 +50,7 @@ def test_stale_cells_are_blank(invented: Store) -> None:
     cell = Cell("cart_pole", "local", 1.0)
     put(invented, cell.key, last_stochastic=[1.0, 2.0], last_greedy=[1.0, 2.0])
     assert dppg_tables.judged(invented, cell) == "1.5 ± 6.4 (1), 1.5"
-    invented.cells[cell.key]["fingerprint"] = "another"
+    invented.configurations[invented.rows[cell.key]["configuration"]]["people"] = 7
     assert dppg_tables.judged(invented, cell) == ""
 
 

@@ -25,7 +25,7 @@ def invented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 def put(store: Store, method: str, values: dict[str, Any], *, name: str = "hiv", kind: str = "good") -> None:
     """The same values for all seeds, but for what grows by one with each."""
     for more, seed in enumerate(SEEDS):
-        store.cells[key(name, kind, method, seed)] = {"values": _grown(values, more), "fingerprint": store.code}
+        store.rows[key(name, kind, method, seed)] = {"values": _grown(values, more), "fingerprint": store.code}
 
 
 def _grown(values: Any, more: int) -> Any:

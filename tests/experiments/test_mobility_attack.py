@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from experiments.mobility_runs import DELTA, GEOLIFE, World
 from experiments.mobility_shadows import InMemory, Sums
-from experiments.store import Store
 
 from experiments import mobility_ablation, mobility_attack, mobility_shadows
 from tacit.envs.city import city
@@ -58,7 +57,7 @@ def test_noise_is_that_of_the_plan() -> None:
 
 def test_an_attack_is_made_of_raw_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mobility_attack, "BLOCK", 16)
-    results = Store(tmp_path / "attack.json", ("experiments/mobility_attack.py",), hyperparameters="none")
+    results = mobility_attack.store(tmp_path / "attack.json")
     run, mu = mobility_attack.method("table", math.inf)
     assert isinstance(run, InMemory)
     assert math.isinf(mu)

@@ -17,7 +17,7 @@ REFERENCE = ("Radius", "DailyLoc", "Distance", "G-rank", "I-rank")
 @pytest.fixture
 def invented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Every measure of a row is its rank in the list of rows plus a thousandth of the seed."""
-    store = Store(tmp_path / "a.json", ("experiments/mobility_tables.py",), hyperparameters="none")
+    store = Store(tmp_path / "a.json", lambda key: {"key": key}, hyperparameters="none")
     monkeypatch.setattr(mobility_frontier, "store", lambda: store)
     monkeypatch.setattr(store, "_changing", _nothing)
     for job in mobility_frontier.jobs():
@@ -27,14 +27,14 @@ def invented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
                 metrics: dict.fromkeys(names, base + 0.0001 * seed)
                 for metrics, names in (("sequence", SEQUENCE), ("reference", REFERENCE), ("robust", ("OD",)))
             }
-            store.cells[name] = {"values": values, "fingerprint": store.code}
+            store.rows[name] = {"values": values, "configuration": None}
     for people in mobility_frontier.PEOPLE:
         halves = {
             "sequence": dict.fromkeys(SEQUENCE, 0.5),
             "reference": dict.fromkeys(REFERENCE, 0.5),
             "robust": {"OD": 0.5},
         }
-        store.cells[f"{people}/floor"] = {"values": {"halves": halves}, "fingerprint": store.code}
+        store.rows[f"{people}/floor"] = {"values": {"halves": halves}, "configuration": None}
     return store
 
 
@@ -49,14 +49,14 @@ def test_every_promise_is_recomputed_from_all_seeds(invented: Store) -> None:
     ratio = next(figure for name, figure in found.items() if "over that of the table" in name)
     assert ratio.value == pytest.approx(0.00145 / 0.00245)
     assert all(figure.holds for figure in found.values())
-    del invented.cells["83/one_shot/2/9"]
+    del invented.rows["83/one_shot/2/9"]
     with pytest.raises(LookupError, match="missing"):
         mobility_frontier.figures()
 
 
 def test_a_missed_promise_is_seen(invented: Store) -> None:
     for seed in range(10):
-        invented.cells[f"83/one_shot/2/{seed}"]["values"]["sequence"]["SEQ"] = 0.03
+        invented.rows[f"83/one_shot/2/{seed}"]["values"]["sequence"]["SEQ"] = 0.03
     missed = [figure.name for figure in mobility_frontier.figures() if not figure.holds]
     assert len(missed) == 2
     assert all("SEQ" in name for name in missed)
@@ -68,7 +68,7 @@ def test_tables_say_what_is_missing_and_what_was_never_run(invented: Store) -> N
     assert len(text.splitlines()) == 2 + len(mobility_tables.WORDS)
     large = mobility_tables.by_epsilon(invented, 9_481).splitlines()
     assert large[-2].count(mobility_tables.NONE) == 5  # local noise is not run there
-    del invented.cells["83/epr/2/3"]
+    del invented.rows["83/epr/2/3"]
     row = next(line for line in mobility_tables.by_epsilon(invented, 83).splitlines() if "EPR" in line)
     assert row.split(" | ")[2] == mobility_tables.BLANK
     measures = mobility_tables.by_measure(invented, 83, 2.0, "robust").splitlines()

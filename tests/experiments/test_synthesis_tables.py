@@ -43,7 +43,7 @@ ERRORS = ("in_wall", "next_position", "next_velocity", "reward_error")
 
 
 def _keep(store: Store, key: str, values: dict[str, float]) -> None:
-    store.cells[key] = {"values": values, "fingerprint": store.code_of(key)}
+    store.rows[key] = {"values": values, "fingerprint": store.code_of(key)}
 
 
 @pytest.fixture

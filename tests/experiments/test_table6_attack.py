@@ -16,6 +16,7 @@ from experiments import synthesis_fits as fits
 from experiments import table6_attack as table6
 from tacit.measure.gradient_canaries import leaps
 from tacit.methods import synthesis
+from tacit.methods.synthesis import ablations
 from tacit.methods.synthesis.histograms import codes_of
 from tacit.privacy import clipping
 from tacit.units import Unit
@@ -26,8 +27,14 @@ def test_a_cell_is_run_attacked_and_told_in_one_line(tmp_path: Path, monkeypatch
     monkeypatch.setattr(table6, "TOLD", 60)
     domain, base = table6.domain, fits.base
     monkeypatch.setattr(table6, "domain", lambda *given: replace(domain(*given), public_rows=1_000))
-    shorter = {"steps": 25, "pretraining": synthesis.Pretraining(provenance="simulated", steps=25, batch=128)}
-    monkeypatch.setattr(fits, "base", lambda *given: replace(base(*given), width=16, **shorter))
+    short = synthesis.Pretraining(provenance="simulated", steps=25, batch=128)
+    monkeypatch.setattr(fits, "base", lambda *given: replace(base(*given), width=16, pretraining=short))
+    ablation = ablations.ablation  # to memorise rows it is given 10,000 steps
+
+    def cut(name: Any, plan: synthesis.Plan, **promise: Any) -> synthesis.Plan:
+        return ablation(name, replace(plan, steps=25), **promise)
+
+    monkeypatch.setattr(ablations, "ablation", cut)
     cell = Cell("umaze", "memorised")
     values = table6.run(cell, fits.QUICK)
     assert len(values["present"]) == table6.CANARIES // 10

@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from experiments.configuration import digest
 from experiments.store import Store
 from experiments.trajectory_domains import DOMAINS, MazePeople, Patients
 
@@ -20,9 +22,14 @@ from experiments import (
     synthesis_pages,
     table2_trajectories,
     table13_trajscore,
+    trajectory_audit,
+    trajectory_domains,
+    trajectory_fragments,
     trajectory_transitions,
     trajectory_ways,
 )
+from tacit.agents.networks import Mlp
+from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.trajectories import populated
 from tacit.privacy.noise import SecretNoise
 from tacit.privacy.vault import Vault
@@ -40,13 +47,15 @@ LEVELS = {
 
 
 def _keep(store: Store, key: str, values: dict[str, float]) -> None:
-    store.cells[key] = {"values": values, "fingerprint": store.code_of(key)}
+    name = digest(store.asked(key))
+    store.configurations[name] = store.asked(key)
+    store.rows[key] = {"values": values, "configuration": name}
 
 
 @pytest.fixture
 def table2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Returns: a level of the way, a little for the seed, less at epsilon 1."""
-    store = Store(tmp_path / "table2.json", table2_trajectories.sources, "none")
+    store = Store(tmp_path / "table2.json", table2_trajectories.configuration, "none")
     for cell in table2_trajectories.cells():
         _keep(store, cell.key, {"return": LEVELS[cell.way] + cell.seed - (5.0 if cell.epsilon == 1.0 else 0.0)})
     monkeypatch.setattr(table2_trajectories, "store", lambda: store)
@@ -56,7 +65,7 @@ def table2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 @pytest.fixture
 def table13(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Measures: trajectories have TrajScore, transitions and the real rows have none."""
-    store = Store(tmp_path / "table13.json", table13_trajscore.sources, "none")
+    store = Store(tmp_path / "table13.json", table13_trajscore.configuration, "none")
     for domain, way, epsilon, seed in table13_trajscore.wanted():
         values = {"marginal": 0.98, "correlation": 0.99, "told_apart": 0.7}
         if isinstance(found := trajectory_ways.WAYS[way], trajectory_ways.Fragments) and not found.rows:
@@ -75,11 +84,11 @@ def test_promises_of_table_2_are_recomputed_from_all_seeds(table2: Store) -> Non
     assert "in the 10 cells" in lead.name
     assert lead.value == pytest.approx(10.0)
     for seed in table2_trajectories.SEEDS:
-        table2.cells[f"medium/iql/unet/10/{seed}"]["values"]["return"] = 99.0
-        table2.cells[f"clinic/cql/raked_by_gradients/10/{seed}"]["values"]["return"] = 10.0
+        table2.rows[f"medium/iql/unet/10/{seed}"]["values"]["return"] = 99.0
+        table2.rows[f"clinic/cql/raked_by_gradients/10/{seed}"]["values"]["return"] = 10.0
     lost = [figure for figure in table2_trajectories.figures() if not figure.holds]
     assert [figure.value for figure in lost] == [pytest.approx(61.0 - 99.0), pytest.approx(61.0 / 81.0)]
-    del table2.cells["umaze/iql/raked_by_gradients/10/2"]
+    del table2.rows["umaze/iql/raked_by_gradients/10/2"]
     with pytest.raises(LookupError, match="missing"):
         table2_trajectories.figures()
 
@@ -89,11 +98,11 @@ def test_promises_of_table_13_and_figure_8(
 ) -> None:
     assert all(figure.holds for figure in table13_trajscore.figures())
     for seed in table2_trajectories.SEEDS:
-        table13.cells[f"clinic/tacit_j/10/{seed}"]["values"]["f1"] = 0.5
+        table13.rows[f"clinic/tacit_j/10/{seed}"]["values"]["f1"] = 0.5
     assert [figure.name for figure in table13_trajscore.figures() if not figure.holds] == [
         "clinic, epsilon 10: TrajScore F1 of tacit-j over its ceiling"
     ]
-    store = Store(tmp_path / "figure8.json", figure8_horizon.sources, "none")
+    store = Store(tmp_path / "figure8.json", figure8_horizon.configuration, "none")
     for way in ("tacit_j_16", "tacit_j_32", "tacit_j_64"):
         for seed in table2_trajectories.SEEDS:
             _keep(store, trajectory_ways.key("umaze", way, 10.0, seed), {"f1": 0.6, "return": 40.0})
@@ -105,7 +114,7 @@ def test_promises_of_table_13_and_figure_8(
 
 
 def test_pages_tell_what_is_missing_and_what_is_no_part(table2: Store, table13: Store) -> None:
-    del table2.cells["umaze/iql/tacit_j/10/1"]
+    del table2.rows["umaze/iql/tacit_j/10/1"]
     first = synthesis_pages.page("table2_trajectories").split("\n\n")[1].splitlines()
     own = next(line for line in first if line.startswith("| **tacit-j**")).split(" | ")
     assert own[1] == dppg_tables.BLANK
@@ -116,17 +125,61 @@ def test_pages_tell_what_is_missing_and_what_is_no_part(table2: Store, table13: 
     assert "| **tacit-j**: whole trajectories, told by histograms | 0.850 | 0.900 | 0.100 |" in page
 
 
-def test_all_of_them_are_checked_and_an_edit_of_trajectories_leaves_transitions_alone() -> None:
-    assert {table2_trajectories.NAME, table13_trajscore.NAME, figure8_horizon.NAME, "trajectory_audit"} <= {
-        *check.EXPERIMENTS
-    }
-    whole, rows = (
-        set(table2_trajectories.sources(f"clinic/cql/{way}/10/0")) for way in ("tacit_j", "raked_by_gradients")
-    )
-    assert any("trajectories/*" in source for source in whole)
-    assert not any("synthesis/trajectories" in source for source in rows)
-    keys = [cell.key for cell in table2_trajectories.cells()]
-    assert len(keys) == len(set(keys))
+def test_all_of_them_are_checked_and_every_row_has_a_key_of_its_own() -> None:
+    modules = (table2_trajectories, table13_trajscore, figure8_horizon, trajectory_audit)
+    assert {module.__name__.removeprefix("experiments.") for module in modules} <= {*check.EXPERIMENTS}
+    for module in modules:
+        keys = module.rows()
+        assert len(keys) == len(set(keys)) > 0
+
+
+def test_rows_that_differ_in_their_seed_have_one_configuration_and_quick_ones_another() -> None:
+    for module in (table2_trajectories, table13_trajscore, figure8_horizon):
+        quick = functools.partial(module.configuration, scale=synthesis_fits.QUICK)
+        for key in module.rows():
+            first = f"{key.rsplit('/', 1)[0]}/0"
+            assert module.configuration(key) == module.configuration(first) != quick(key)
+    own, twin = trajectory_audit.configuration("tacit/3"), trajectory_audit.configuration("no clipping/3")
+    assert own == trajectory_audit.configuration("tacit/299") != twin
+
+
+@pytest.mark.parametrize("changed", ["steps", "clip", "width"])
+def test_a_row_of_another_plan_is_none(changed: str, table2: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, other = "umaze/iql/by_gradients/10/1", "umaze/iql/raked_by_gradients/10/1"
+    assert table2.has(key)
+    plan = trajectory_fragments.Fragments.plan
+
+    def edited(self: trajectory_fragments.Fragments, *given: Any, **settings: Any) -> trajectories.Plan:
+        made = plan(self, *given, **settings)
+        return replace(made, **{changed: 2 * getattr(made, changed)})
+
+    monkeypatch.setattr(trajectory_fragments.Fragments, "plan", edited)
+    trajectory_ways.configuration.cache_clear()
+    again = Store(table2.path, table2_trajectories.configuration, "none", table2.rows, table2.configurations)
+    try:
+        assert not again.has(key)
+        with pytest.raises(LookupError, match=rf"another configuration: table\.plan\.{changed}"):
+            again.values(key)
+        assert again.has(other)
+    finally:
+        trajectory_ways.configuration.cache_clear()
+
+
+def test_rows_of_another_agent_or_another_audit_are_none(
+    table2: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "clinic/cql/tacit_j/10/0"
+    monkeypatch.setattr(trajectory_domains, "_NETWORK", Mlp((6, 32, 32, 6)))
+    again = Store(table2.path, table2_trajectories.configuration, "none", table2.rows, table2.configurations)
+    with pytest.raises(LookupError, match=r"another configuration: agent\.network\.sizes"):
+        again.values(key)
+    audit = Store(tmp_path / "audit.json", trajectory_audit.configuration, "none")
+    _keep(audit, "tacit/0", {})
+    assert audit.has("tacit/0")
+    small = trajectory_audit.plan()
+    monkeypatch.setattr(trajectory_audit, "plan", lambda: replace(small, clip=2 * small.clip))
+    again = Store(audit.path, trajectory_audit.configuration, "none", audit.rows, audit.configurations)
+    assert not again.has("tacit/0")
 
 
 @pytest.mark.parametrize(

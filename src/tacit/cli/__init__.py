@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import select
 import sys
 from collections.abc import Sequence
 
 __all__ = ["main"]
 
-INTERRUPTED = 130
+INTERRUPTED, UNREAD = 130, 1
+"""Exit codes of an interruption, and of output that nobody reads (as Python's documentation recommends)."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -19,7 +22,33 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         from tacit.cli import app
 
-        return app.main(words)
+        code = app.main(words)
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         print("tacit: Interrupted.", file=sys.stderr, flush=True)
         return INTERRUPTED
+    except BrokenPipeError:
+        if not _drop_unread():
+            print("tacit: A process that worked for this command has ended; try again.", file=sys.stderr, flush=True)
+        return UNREAD
+
+
+def _drop_unread() -> bool:
+    """Send output whose reader has gone to the null device, so that the interpreter's last flush cannot fail.
+
+    Returns:
+        Whether there was such output.
+    """
+    unread = [descriptor for descriptor in (1, 2) if _unread(descriptor)]
+    for descriptor in unread:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, descriptor)
+        os.close(null)
+    return bool(unread)
+
+
+def _unread(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return any(state & select.POLLERR for _, state in poll.poll(0))

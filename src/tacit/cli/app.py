@@ -35,6 +35,7 @@ _OPTIONAL = {
     "h5py": "data",
     "pandas": "data",
     "pyarrow": "data",
+    "PIL": "data",
     "jinja2": "report",
     "mujoco": "mujoco",
     "Box2D": "box2d",
@@ -73,6 +74,9 @@ def main(words: Sequence[str] | None = None) -> int:
     0 is success; 2 bad options, plans or data; 3 the ledger; 4 a door or the accounting; 5 a certificate; 6 a file;
     130 an interruption; 1 anything unexpected.
 
+    Raises:
+        BrokenPipeError: nobody reads the output any more; `tacit.cli.main` ends quietly.
+
     Args:
         words: the command line; None takes that of the process.
     """
@@ -104,9 +108,7 @@ def _guarded(command: object) -> int:
         complain(f"Interrupted; {told}." if told else "Interrupted.")
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the output has gone: nothing is left to say, and the interpreter's own flush must not fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        raise  # `tacit.cli.main` ends quietly
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         complain(f"{where}{error.strerror or 'the system refused'}; free space, permissions or the path need a look.")

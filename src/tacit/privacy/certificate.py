@@ -1,4 +1,7 @@
-"""The certificate of a release: a privacy label that anyone can recompute, without torch and without data."""
+"""The certificate of a release: a privacy label that anyone can recompute, without torch and without data.
+
+Accountants, and SciPy with them, are imported where a certificate is built or verified; to read one takes neither.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,19 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from dp_accounting.dp_event import DpEvent
 
 from tacit.errors import AccountingError, CertificateError, PlanError
-from tacit.privacy import certificate_fields as derive
 from tacit.privacy import certificate_json as canonical
 from tacit.privacy.certificate_markdown import markdown
 from tacit.privacy.certificate_schema import require_shape
-from tacit.privacy.event_json import event_from_json, event_to_json
-from tacit.privacy.events import flatten
 from tacit.units import Unit
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
 
 _PACKAGES = ("tacit", "dp-accounting", "numpy", "scipy", "cryptography", "torch")
 _SIGNED = b"tacit certificate, format 1\n"
@@ -159,6 +161,9 @@ class Certificate:
             CertificateError: the inputs do not fit together; the message names the field.
             AccountingError: no certified bound exists for the event.
         """
+        from tacit.privacy import certificate_fields as derive
+        from tacit.privacy.event_json import event_to_json
+
         versions = {name: version for name in _PACKAGES if (version := _version(name))}
         primary = {
             "format": 1,
@@ -231,6 +236,10 @@ class Certificate:
         Raises:
             CertificateError: something does not hold; the message names the field.
         """
+        from tacit.privacy import certificate_fields as derive
+        from tacit.privacy.event_json import event_from_json
+        from tacit.privacy.events import flatten
+
         record = self.to_json()
         require_shape(record)
         try:

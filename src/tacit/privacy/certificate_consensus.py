@@ -6,15 +6,14 @@ All of it follows from the part's own fields (`AboveThreshold.certified`), so it
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dp_accounting import dp_event
-from dp_accounting.dp_event import DpEvent
-
-from tacit.privacy import thresholds
-from tacit.privacy.events import MAX_EPSILON, EpsilonDeltaDpEvent
-from tacit.privacy.thresholds import GRID, Floor, KappaStop, PMin, Thresholds
 from tacit.units import Unit
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
+
+    from tacit.privacy.thresholds import Floor, Thresholds
 
 Fields = Mapping[str, Any]
 
@@ -22,11 +21,14 @@ KIND = "above_threshold"
 SAMPLER = "experts drawn uniformly, with replacement"
 _ROUNDING = 1e-9
 _LARGEST = 2.0**40
-_FLOORS: Mapping[str, type[Floor]] = {"PMin": PMin, "KappaStop": KappaStop}
 
 
 def event(part: Fields) -> DpEvent:
     """n_r times (epsilon, delta), and once (0, overflow) where a drawn trajectory may be used up."""
+    from dp_accounting import dp_event
+
+    from tacit.privacy.events import EpsilonDeltaDpEvent
+
     prefix = EpsilonDeltaDpEvent(float(part["epsilon"]), float(part["delta"]))
     prefixes = dp_event.SelfComposedDpEvent(prefix, int(part["trajectories"]))
     rare = [EpsilonDeltaDpEvent(0.0, float(part["overflow"]))] if part["overflow"] else []
@@ -108,18 +110,21 @@ def contribution(part: Fields, unit: Unit) -> str:
 
 def contradictions(part: Fields, unit: Fields) -> Iterator[tuple[str, str]]:
     """(field, what is wrong) where the thresholds do not keep the epsilon and delta, or the reserve the overflow."""
+    from tacit.privacy.thresholds import GRID, KappaStop, PMin, Thresholds
+
     if part["sampler"] != SAMPLER:
         yield "sampler", "does not describe the numbers"
     if unit["relation"] != "add_or_remove":
         yield "kind", "is proved for the relation add_or_remove alone"
     floor = part["floor"]
-    wrong = [name for name, value in part["thresholds"].items() if not _on_grid(float(value))]
+    wrong = [name for name, value in part["thresholds"].items() if not _on_grid(float(value), GRID)]
     if wrong:
         yield f"thresholds.{wrong[0]}", "is not on the grid of the proof"
     elif floor["kind"] == "PMin" and floor["probability"] * part["actions"] > 1:
         yield "floor.probability", "is above 1 / actions"
     else:
-        yield from _not_kept(part, Thresholds(**part["thresholds"]), _FLOORS[floor["kind"]](floor["probability"]))
+        kind: type[Floor] = PMin if floor["kind"] == "PMin" else KappaStop
+        yield from _not_kept(part, Thresholds(**part["thresholds"]), kind(floor["probability"]))
     if part["source"] == "clones":
         if part["reserve"] or part["overflow"]:
             yield "reserve", "belongs to logs alone"
@@ -133,6 +138,8 @@ def contradictions(part: Fields, unit: Fields) -> Iterator[tuple[str, str]]:
 
 
 def _not_kept(part: Fields, told: Thresholds, floor: Floor) -> Iterator[tuple[str, str]]:
+    from tacit.privacy import thresholds
+
     public = {"actions": part["actions"], "experts": part["experts"]}
     if not thresholds.epsilon_of(told, floor, **public) <= part["epsilon"] * (1 + _ROUNDING):
         yield "epsilon", "is not kept by the thresholds"
@@ -142,12 +149,15 @@ def _not_kept(part: Fields, told: Thresholds, floor: Floor) -> Iterator[tuple[st
         yield "delta", "is not kept by the thresholds"
 
 
-def _on_grid(value: float) -> bool:
-    return value <= _LARGEST and (value * GRID).is_integer()
+def _on_grid(value: float, grid: int) -> bool:
+    return value <= _LARGEST and (value * grid).is_integer()
 
 
 def _least_overflow(part: Fields) -> float:
     """What the reserve costs of delta at least; 1 where it cannot be computed."""
+    from tacit.privacy import thresholds
+    from tacit.privacy.events import MAX_EPSILON
+
     n, reserve, whole = part["trajectories"], part["reserve"], part["trajectories"] * part["epsilon"]
     if not 1 <= reserve <= n or whole > MAX_EPSILON:
         return 1.0

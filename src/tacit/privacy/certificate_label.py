@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tacit.privacy import trade_off
-
 Fields = Mapping[str, Any]
 
 _LOCAL = ("laplace_sum",)
@@ -27,6 +25,8 @@ def label(record: Fields) -> dict[str, Any]:
         `promise` (the sentence, epsilon, delta, mu, profile), `trade_off` (see `trade_off.rows`), `nist_sp_800_226` and
         `registry`, with the certificate's digest.
     """
+    from tacit.privacy import trade_off
+
     promise = {name: record[name] for name in ("sentence", "private", "epsilon", "delta", "mu", "mu_range", "profile")}
     return {
         "label": 1,

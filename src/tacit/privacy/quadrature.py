@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -118,14 +118,39 @@ def _single_step(q: float, sigma: float, relation: Relation, swapped: bool) -> t
 def _range(steps: list[tuple[Array, Array, int]], std: float) -> tuple[float, float]:
     """Where all but 1e-15 of the composed loss lies, by Chernoff bounds over a grid of exponents."""
     mean = sum(count * float(np.dot(losses, masses)) for losses, masses, count in steps)
-    bounds = []
-    for sign in (-1, 1):
-        best = math.inf
-        for exponent in np.geomspace(0.02, 20, 40) / std:
-            tilted = sum(c * float(logsumexp(sign * exponent * losses, b=masses)) for losses, masses, c in steps)
-            best = min(best, (tilted + 35) / exponent)
-        bounds.append(sign * best)
-    return min(bounds[0], mean - std), max(bounds[1], mean + std)
+    exponents = np.geomspace(0.02, 20, 40) / std
+    low = -_chernoff([(-losses, masses, count) for losses, masses, count in steps], exponents)
+    high = _chernoff(steps, exponents)
+    return min(low, mean - std), max(high, mean + std)
+
+
+def _chernoff(steps: list[tuple[Array, Array, int]], exponents: Array) -> float:
+    """The least (K(t) + 35) / t, K the cumulant generating function of the composed loss, over rising exponents t.
+
+    By Chernoff the loss is above it with a probability of at most exp(-35), whichever t is taken. K is convex, so a
+    line through the origin is above K(t) + 35 on one interval: the quotient falls, then rises, and bisection finds
+    its least. The bisection takes the largest loss out of the exponential, which then cannot overflow.
+    """
+    parts = [_shifted(losses[masses > 0], masses[masses > 0], count) for losses, masses, count in steps]
+
+    @cache
+    def quotient(index: int) -> float:
+        t = float(exponents[index])
+        logs = (count * (t * top + math.log(np.dot(np.exp(t * below), masses))) for top, below, masses, count in parts)
+        return (sum(logs) + 35) / t
+
+    low, high = 0, len(exponents) - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if quotient(middle) <= quotient(middle + 1) else (middle + 1, high)
+    t = exponents[low]
+    return float((sum(c * float(logsumexp(t * losses, b=masses)) for losses, masses, c in steps) + 35) / t)
+
+
+def _shifted(losses: Array, masses: Array, count: int) -> tuple[float, Array, Array, int]:
+    """The largest loss, and every loss less it."""
+    top = float(losses.max())
+    return top, losses - top, masses, count
 
 
 def _variance(losses: Array, masses: Array) -> float:

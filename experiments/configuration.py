@@ -1,0 +1,86 @@
+"""What a row was made with, as JSON: plans, settings of agents and sizes of data, resolved to every default."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Any
+
+import numpy as np
+
+Json = Any
+LONGEST = 64
+"""Numbers of an array that are written out; of a longer one its shape and a digest are."""
+
+
+def describe(value: Any) -> Json:
+    """A value as JSON. A dataclass becomes its class's name (`type`) and all its fields, defaults included; an object
+    without any attribute becomes its class's name.
+
+    Functions and classes become their names, sets are sorted, infinities and NaN become strings.
+
+    Raises:
+        TypeError: the value has no such form.
+    """
+    if value is None or isinstance(value, bool | int | str):
+        return value.value if isinstance(value, enum.Enum) else value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, np.ndarray):
+        return _array(value)
+    if isinstance(value, np.generic):
+        return describe(value.item())
+    if isinstance(value, enum.Enum):
+        return describe(value.value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: describe(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {"type": type(value).__name__, **fields}
+    if isinstance(value, Mapping):
+        return {str(name): describe(one) for name, one in value.items()}
+    if isinstance(value, Set):
+        return sorted((describe(one) for one in value), key=json.dumps)
+    if isinstance(value, Sequence):
+        return [describe(one) for one in value]
+    if callable(value) and hasattr(value, "__qualname__"):
+        return value.__qualname__
+    if getattr(value, "__dict__", None) == {}:
+        return {"type": type(value).__name__}
+    raise TypeError(f"a {type(value).__name__} has no form in a configuration; give its settings instead")
+
+
+def _array(value: np.ndarray) -> Json:
+    if value.size <= LONGEST:
+        return describe(value.tolist())
+    content = np.ascontiguousarray(value)
+    sha256 = hashlib.sha256(f"{content.dtype.str}{content.shape}".encode() + content.tobytes()).hexdigest()[:16]
+    return {"shape": list(value.shape), "sha256": sha256}
+
+
+def digest(configuration: Json) -> str:
+    """A short name of a configuration: equal configurations have equal names."""
+    return hashlib.sha256(json.dumps(configuration, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def differences(stored: Json, asked: Json, path: str = "") -> Iterator[str]:
+    """Every setting in which two configurations differ, as `plan.steps: 100 stored, 200 asked`."""
+    if isinstance(stored, dict) and isinstance(asked, dict):
+        for name in sorted(stored.keys() | asked.keys()):
+            inner = f"{path}.{name}" if path else name
+            if name in stored and name in asked:
+                yield from differences(stored[name], asked[name], inner)
+            else:
+                yield f"{inner}: {'only stored' if name in stored else 'only asked'}"
+    elif isinstance(stored, list) and isinstance(asked, list) and len(stored) == len(asked):
+        for index, (one, other) in enumerate(zip(stored, asked, strict=True)):
+            yield from differences(one, other, f"{path}[{index}]")
+    elif type(stored) is not type(asked) or stored != asked:
+        yield f"{path or 'configuration'}: {_short(stored)} stored, {_short(asked)} asked"
+
+
+def _short(value: Json, most: int = 60) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= most else text[: most - 3] + "..."

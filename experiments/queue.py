@@ -1,0 +1,71 @@
+"""Run what is missing, one row after another, in one process: `nice -n 19 python -m experiments.queue [--list]`.
+
+`QUEUE` names the experiments whose rows are wanted, the most important first, with a budget of CPU hours each. A row
+is written when it is done, so that a stopped queue goes on where it was. Rows that exist are never made again because
+code moved; superseded rows go to `results/archive/` first (`Store.archive`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from experiments.store import Store
+
+
+@dataclass(frozen=True)
+class Job:
+    """Rows of one experiment that are wanted.
+
+    Args:
+        name: of the experiment's module.
+        hours: CPU hours that it may take in one run of the queue.
+        prefixes: of the keys that are wanted; none for all.
+    """
+
+    name: str
+    hours: float
+    prefixes: tuple[str, ...] = ()
+
+    def missing(self) -> list[str]:
+        """Keys without a row of the present configuration, in the experiment's order."""
+        module = importlib.import_module(f"experiments.{self.name}")
+        results: Store = module.store()
+        wanted = [key for key in module.rows() if not self.prefixes or key.startswith(self.prefixes)]
+        return [key for key in wanted if not results.has(key)]
+
+    def run(self, clock: Callable[[], float]) -> None:
+        """Make the missing rows until the hours are spent, by a clock of CPU seconds."""
+        module = importlib.import_module(f"experiments.{self.name}")
+        began, missing = clock(), self.missing()
+        for done, key in enumerate(missing):
+            spent = (clock() - began) / 3_600
+            if spent >= self.hours:
+                print(f"{self.name}: {spent:.2f} CPU hours are spent, {len(missing) - done} rows are left", flush=True)
+                return
+            print(f"{self.name} {done + 1}/{len(missing)}: {key}", flush=True)
+            module.run_row(key, module.store())
+
+
+QUEUE: tuple[Job, ...] = ()
+"""In this order. Empty while no rows are wanted."""
+
+
+def main(arguments: Sequence[str], jobs: Sequence[Job] = QUEUE, clock: Callable[[], float] = time.process_time) -> None:
+    """Run or list the queue."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true", help="print what is missing and run nothing")
+    options = parser.parse_args(arguments)
+    for job in jobs:
+        if options.list:
+            print(f"{job.name}: {len(job.missing())} rows are missing, at most {job.hours:g} CPU hours")
+        else:
+            job.run(clock)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

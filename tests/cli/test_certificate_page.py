@@ -1,0 +1,66 @@
+"""The page of a certificate: what it says of tests for one unit follows from its stated figures alone."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit.privacy import power, trade_off
+from tacit.privacy.certificate import Certificate
+from tacit.privacy.certificate_markdown import missed
+from tacit.privacy.event_json import event_from_json
+
+CERTIFICATES = Path(__file__).parents[1] / "golden" / "certificates" / "format_1"
+EXACT = ("synthesis", "halves")
+OTHERS = ("signed", "fixed_size", "devices_laplace_and_starts", "consensus_prefixes", "own_proof")
+
+
+def record(name: str) -> dict[str, Any]:
+    return Certificate.load(CERTIFICATES / f"{name}.json").to_json()
+
+
+def inside(rows: list[dict[str, float]]) -> list[tuple[float, float]]:
+    return [(row["false_alarms"], row["missed_at_least"]) for row in rows if row["false_alarms"] < 1]
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_where_mu_is_exact_the_curve_is_that_of_the_accountants(name: str) -> None:
+    stated = record(name)
+    for alarms, least in inside(trade_off.rows(stated)):
+        assert least - 3e-6 < missed(stated, alarms) <= least + 1e-6  # mu is stated with six digits
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_elsewhere_it_is_below_that_of_the_accountants_and_close(name: str) -> None:
+    stated = record(name)
+    for alarms, least in inside(trade_off.rows(stated)):
+        assert least - 0.025 < missed(stated, alarms) <= least + 1e-6
+
+
+@pytest.mark.parametrize("name", [*EXACT, *OTHERS])
+def test_the_sentence_says_no_more_than_the_promise_itself(name: str) -> None:
+    stated = record(name)
+    event, relation = event_from_json(stated["event"]), stated["unit"]["relation"]
+    caught = power.caught(event, relation, float(stated["epsilon"]), stated["delta"])
+    shares = [word for word in Certificate.from_json(stated).to_markdown().split() if word.replace(".", "").isdigit()]
+    told = float(shares[shares.index("5") + 1])
+    assert 5 < told <= caught * 1.00011  # each is rounded up to four digits
+    assert name in OTHERS or told >= caught
+
+
+def test_a_mu_of_a_range_says_nothing_beyond_it() -> None:
+    """Where exp(epsilon) is less steep than the curve of mu, the lines of the stated pairs alone hold."""
+    stated = {**record("own_proof"), "epsilon": 0.8, "delta": 0.005, "mu": 0.4, "profile": []}
+    few, everywhere = 1e-4, {**stated, "mu_range": "upper bound, for every epsilon"}
+    assert missed(stated, few) == pytest.approx(0.995 - math.exp(0.8) * few, abs=1e-12)
+    assert missed(everywhere, few) == pytest.approx(0.999548, abs=1e-6)  # Phi(Phi^-1(0.9999) - 0.4)
+    assert missed(stated, 0.4) == missed(everywhere, 0.4) == pytest.approx(0.441703, abs=1e-6)
+
+
+def test_infinite_figures_say_nothing() -> None:
+    stated = record("synthesis")
+    nothing = {**stated, "epsilon": "inf", "mu": "inf", "profile": [{"delta": 1e-5, "epsilon": "inf"}]}
+    assert missed(nothing, 0.05) == 0.0

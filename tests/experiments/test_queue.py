@@ -1,0 +1,52 @@
+"""The queue of experiments: it makes what is missing, in order, within its hours, and never twice."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from experiments.queue import Job
+from experiments.store import Store
+
+from experiments import queue
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Keys in the order in which an experiment of four rows was asked to make them."""
+    keys: list[str] = []
+
+    def store() -> Store:
+        return Store(tmp_path / "any.json", lambda key: {"steps": 10}, "none")
+
+    def run_row(key: str, results: Store) -> None:
+        keys.append(key)
+        results.put(key, dataset="none", seed=0, values={})
+
+    module = SimpleNamespace(store=store, rows=lambda: ["a/1", "b/1", "a/0", "b/0"], run_row=run_row)
+    monkeypatch.setattr(queue.importlib, "import_module", lambda name: module)
+    return keys
+
+
+def test_missing_rows_are_made_once_and_in_order(made: list[str]) -> None:
+    queue.main([], [Job("any", 1.0, ("b",))], lambda: 0.0)
+    assert made == ["b/1", "b/0"]
+    queue.main([], [Job("any", 1.0)], lambda: 0.0)
+    assert made == ["b/1", "b/0", "a/1", "a/0"]
+    queue.main([], [Job("any", 1.0)], lambda: 0.0)
+    assert len(made) == 4
+
+
+def test_no_row_is_begun_after_the_hours_are_spent(made: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    ticks = count()
+    queue.main([], [Job("any", 2.0)], lambda: 3_600.0 * next(ticks))
+    assert made == ["a/1"]
+    assert "2.00 CPU hours are spent, 3 rows are left" in capsys.readouterr().out
+
+
+def test_a_list_runs_nothing(made: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    queue.main(["--list"], [Job("any", 2.0)])
+    assert made == []
+    assert capsys.readouterr().out == "any: 4 rows are missing, at most 2 CPU hours\n"
