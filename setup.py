@@ -12,6 +12,6 @@ FLAGS = ["/O2", "/std:c11"] if sys.platform == "win32" else ["-O3", "-std=c11", 
 setup(
     ext_modules=[
         Extension(name, [f"src/{name.replace('.', '/')}.c"], extra_compile_args=FLAGS, optional=True)
-        for name in ("tacit.privacy._gaussian", "tacit.envs._hiv")
+        for name in ("tacit.privacy.noise._gaussian", "tacit.envs._hiv")
     ]
 )

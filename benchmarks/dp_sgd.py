@@ -43,12 +43,12 @@ from tacit.envs.maze_layouts import LAYOUTS
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.trajectories.objective import FragmentLoss, fragment_model
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, Plan
-from tacit.privacy.bookkeeping import Loss
-from tacit.privacy.box_muller import box_muller_compiled
-from tacit.privacy.gradients import assign_gradient, clipped_sum
-from tacit.privacy.layers import Table
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.reader import Reader
+from tacit.privacy.gradients.bookkeeping import Loss
+from tacit.privacy.gradients.layers import Table
+from tacit.privacy.gradients.per_unit import assign_gradient, clipped_sum
+from tacit.privacy.noise.box_muller import box_muller_compiled
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.reader import Reader
 
 Step = Callable[[], object]
 MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "-1"}

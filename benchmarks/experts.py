@@ -1,7 +1,7 @@
 """The count of experts that agree with trajectories, against torch and plain loops: process CPU time on one thread.
 
 Run `python -m benchmarks.experts` (minutes, 3 GB). The last line is one JSON object. What is measured is
-`tacit.privacy.above_threshold.stable_lengths`: 25 trajectories of 200 steps, 3,000 networks 8-512-256-64-4 that agree
+`above_threshold.stable_lengths`: 25 trajectories of 200 steps, 3,000 networks 8-512-256-64-4 that agree
 on every step, a floor of 0.02 and epsilon 0.264 a trajectory, so that prefixes end after some 30 steps.
 
 `gflops` are the products of the states that had to be looked at over the time of the whole count; `share_of_matmul` is
@@ -30,9 +30,9 @@ import numpy as np
 
 from tacit.agents.features import Scaled
 from tacit.agents.stacked import Stacked
-from tacit.privacy.above_threshold import SLICE, AboveThreshold, stable_lengths
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.thresholds import PMin
+from tacit.privacy.mechanisms.above_threshold import SLICE, AboveThreshold, stable_lengths
+from tacit.privacy.mechanisms.thresholds import PMin
+from tacit.privacy.noise.secret import SecretNoise
 
 EXPERTS, TRAJECTORIES, HORIZON, FLOOR = 3_000, 25, 200, 0.02
 SIZES = (8, 512, 256, 64, 4)

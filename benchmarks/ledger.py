@@ -21,8 +21,8 @@ from tacit.data.trajectories import Trajectories
 from tacit.envs import maze
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.methods import synthesis
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 FIELDS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations")

@@ -40,12 +40,12 @@ from tacit.methods.imitation.pategail import critics
 from tacit.methods.imitation.pategail.critics import Critic, Work, adam
 from tacit.methods.imitation.pategail.embedding import Embedding
 from tacit.methods.imitation.pategail.rewards import CHUNK, LocalCritics, codes_of
-from tacit.privacy import plan as plans
-from tacit.privacy.device_parts import sum_over_all
-from tacit.privacy.federated_vault import FederatedVault
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.parts import Part
-from tacit.privacy.stacked_devices import StackedDevices
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.base import Part
+from tacit.privacy.mechanisms.device_sums import sum_over_all
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.stacked_devices import StackedDevices
 from tacit.units import Unit
 
 PEOPLE, STEPS = 83, 10

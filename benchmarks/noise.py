@@ -14,8 +14,8 @@ import statistics
 import numpy as np
 import torch
 
-from tacit.privacy.box_muller import box_muller_compiled, box_muller_numpy
-from tacit.privacy.noise import SecretNoise
+from tacit.privacy.noise.box_muller import box_muller_compiled, box_muller_numpy
+from tacit.privacy.noise.secret import SecretNoise
 
 
 def main() -> None:

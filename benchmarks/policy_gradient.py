@@ -37,10 +37,10 @@ from tacit.methods.policy_gradient.advantages import Advantages
 from tacit.methods.policy_gradient.contributions import Released
 from tacit.methods.policy_gradient.local_training import Training
 from tacit.methods.policy_gradient.local_updates import LocalUpdates
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.register import Register
-from tacit.privacy.release import Release
-from tacit.privacy.user_vault import UserVault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.register import Register
+from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
 
 PEER = cleanrl_style.Settings()

@@ -41,12 +41,14 @@ from tacit.measure.audit import Audit, audit
 from tacit.methods.policy_gradient.algorithm import learn
 from tacit.methods.policy_gradient.plan import POLICY, Plan
 from tacit.methods.policy_gradient.settings import Critic
-from tacit.privacy import accounting, clipping, correlated
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.meeting import met_rows
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.register import Register
-from tacit.privacy.user_vault import UserVault
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.gradients import clipping
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.register import Register
+from tacit.privacy.noise import correlated
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.meeting import met_rows
+from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
 
 DELTA, CONFIDENCE = 1e-5, 0.95

@@ -19,10 +19,10 @@ from tacit.envs.rollouts import Domain
 from tacit.envs.serving import Actor, returns
 from tacit.envs.users import SimulatedUsers
 from tacit.methods.policy_gradient.recipes import Recipe
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import Plan
-from tacit.privacy.register import Register
-from tacit.privacy.user_vault import UserVault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.register import Register
+from tacit.privacy.mechanisms.base import Plan
+from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
 
 DELTA = 1e-5

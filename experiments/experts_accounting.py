@@ -33,8 +33,8 @@ from experiments.check import Figure
 from experiments.store import RESULTS, ROOT, Store
 from tacit.methods.experts.published import MixedTraining, published_total
 from tacit.methods.experts.published_recipes import published_setting
-from tacit.privacy import accounting
-from tacit.privacy.events import EpsilonDeltaDpEvent
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
 
 EXPERTS, BATCH = 3_000, 256
 DELTA = 1 / (2 * EXPERTS)
@@ -53,8 +53,8 @@ FAKED = (0.2, 60.0, 7_300_000)  # p, sigma, steps at which a grid of 1e-3 makes 
 INTERVALS = (1e-3, 3e-4, 1e-4, 1.4e-5)
 SOURCES = (
     "src/tacit/privacy/account*.py",
-    "src/tacit/privacy/approximate.py",
-    "src/tacit/privacy/events.py",
+    "src/tacit/privacy/accounting/approximate.py",
+    "src/tacit/privacy/accounting/events.py",
     "src/tacit/methods/experts/published*.py",
     "experiments/experts_accounting.py",
 )

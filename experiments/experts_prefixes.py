@@ -31,18 +31,19 @@ from experiments.check import Figure
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import RESULTS, ROOT, Store
 from tacit.errors import PlanError
-from tacit.privacy import accounting, thresholds
-from tacit.privacy.events import EpsilonDeltaDpEvent
-from tacit.privacy.thresholds import Floor, KappaStop, PMin
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
+from tacit.privacy.mechanisms import thresholds
+from tacit.privacy.mechanisms.thresholds import Floor, KappaStop, PMin
 
 EPSILONS, TRAJECTORIES, EXPERTS = (1.0, 2.0, 5.0, 7.5, 10.0), (5, 25, 100), (300, 1_000, 3_000, 10_000)
 PROBABILITIES, ACTIONS, HORIZON = (0.01, 0.02, 0.05, 0.1), (2, 4), 200
 AGREEMENTS = (1.0, 0.98, 0.9)
 SOURCES = (
     "src/tacit/privacy/account*.py",
-    "src/tacit/privacy/approximate.py",
-    "src/tacit/privacy/events.py",
-    "src/tacit/privacy/thresholds.py",
+    "src/tacit/privacy/accounting/approximate.py",
+    "src/tacit/privacy/accounting/events.py",
+    "src/tacit/privacy/mechanisms/thresholds.py",
     "experiments/experts_prefixes.py",
 )
 

@@ -19,7 +19,7 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.envs import populations
 from tacit.envs.populations import Name
-from tacit.privacy.thresholds import PMin
+from tacit.privacy.mechanisms.thresholds import PMin
 
 EPSILONS = (10.0, 7.5, 5.0, 2.0, 1.0)
 

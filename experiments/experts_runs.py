@@ -27,9 +27,9 @@ from tacit.envs import populations
 from tacit.envs.populations import Kind, Name, Playing, World
 from tacit.envs.serving import Actor
 from tacit.methods.experts.learned import Learned
-from tacit.privacy.filters import RdpOrder
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.vault import Vault
+from tacit.privacy.accounting.filters import RdpOrder
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 EXPERTS, DELTA = 3_000, 1 / 6_000

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import LedgerError
-from tacit.privacy.device import Device
-from tacit.privacy.federated_vault import FederatedVault
-from tacit.privacy.ledger import Ledger, LedgerView
-from tacit.privacy.paying import Paying
-from tacit.privacy.register import Register
-from tacit.privacy.user_vault import UserVault
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger, LedgerView
+from tacit.privacy.ledger.register import Register
+from tacit.privacy.vault.base import Paying
+from tacit.privacy.vault.device import Device
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.user_vault import UserVault
+from tacit.privacy.vault.vault import Vault
 
 NEVER = ("repeated", "same_noise", "overrun", "over_budget", "over_cap", "void", "crashed", "hung")
 """Counts that are 0, whatever happened."""

@@ -27,16 +27,16 @@ from tacit.envs.users import SimulatedUsers
 from tacit.errors import BudgetExceeded
 from tacit.methods import policy_gradient, synthesis
 from tacit.methods.imitation import pategail
-from tacit.privacy import plan as plans
-from tacit.privacy.device import Device
-from tacit.privacy.device_parts import DeviceSum, zeros
-from tacit.privacy.devices import Answer, Query
-from tacit.privacy.federated_vault import FederatedVault
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.register import Register
-from tacit.privacy.stacked_devices import StackedDevices
-from tacit.privacy.user_vault import UserVault
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.register import Register
+from tacit.privacy.mechanisms.device_sums import DeviceSum, zeros
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.device import Device
+from tacit.privacy.vault.devices import Answer, Query
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.stacked_devices import StackedDevices
+from tacit.privacy.vault.user_vault import UserVault
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 UNIT, DELTA = Unit("person", "add_or_remove", 100), 1e-3

@@ -18,7 +18,7 @@ from experiments.faults_audit import NEVER, SOUND
 from experiments.faults_layer import Disk, Fault, Kind, recorded
 from experiments.faults_lives import Life
 from experiments.faults_runs import ENDED, REFUSED, Pace, Run, after_kill, born, ended, history, outcome
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.ledger import Ledger
 
 LIES = ("none", "one flush", "the ledger's", "all")
 """Of which flushes a disk only pretends."""

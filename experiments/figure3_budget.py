@@ -7,7 +7,7 @@
 One Gaussian release of a person's clipped contribution, at delta 1e-5 and 1e-6 (the text does not say which it used).
 
 - `published`: the classical formula where it gives less than 1, else that of Zhao et al. (arXiv:1911.12060);
-- `exact`: `tacit.privacy.accounting`, add or remove, that is a contribution set to zero; `replace`: exchanged for
+- `exact`: `accounting.bounds`, add or remove, that is a contribution set to zero; `replace`: exchanged for
   another one;
 - `k=4`, `k=16`: a person who returns in so many rounds, exactly, and `k=16 added up` by adding epsilons and deltas;
 - `pool`: 50 rounds, each over a Poisson sample at rate 0.02 from a fixed pool of people: one expected participation.
@@ -29,7 +29,7 @@ from experiments.configuration import Json
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import RESULTS, ROOT, Store
 from tacit.methods.policy_gradient.published import classical_epsilon, published_epsilon, zhao_epsilon
-from tacit.privacy import accounting
+from tacit.privacy.accounting import bounds as accounting
 from tacit.units import Relation
 
 SIGMAS = (0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 14.0, 20.0)

@@ -24,8 +24,8 @@ import pyarrow as pa
 from onnx import TensorProto
 from pyarrow import parquet
 
-from tacit.privacy import certificate_json
-from tacit.privacy.ledger_entries import GENESIS, canonical, link
+from tacit.privacy.certificate import canonical as certificate_json
+from tacit.privacy.ledger.entries import GENESIS, canonical, link
 
 Mutation = Callable[[bytes, random.Random], bytes]
 

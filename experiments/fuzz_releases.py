@@ -16,10 +16,11 @@ from tacit import Box, Certificate, Ledger, Vault, hub
 from tacit.cli import bounds, data, day_files, movement_words
 from tacit.cli.folders import RunFolder
 from tacit.data import trips
-from tacit.privacy import checkpoint, ledger_store
-from tacit.privacy.ledger_state import replay
-from tacit.privacy.register import Register
-from tacit.privacy.release import Release
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.ledger import checkpoint
+from tacit.privacy.ledger import store as ledger_store
+from tacit.privacy.ledger.register import Register
+from tacit.privacy.ledger.state import replay
 
 SECRET = bytes(range(32))
 PLAN_ID = "0123456789abcdef"
@@ -37,7 +38,7 @@ def _policy(folder: Path) -> Release[Any]:
     from tacit.envs import cart_pole
     from tacit.envs.users import SimulatedUsers
     from tacit.methods.policy_gradient import Plan, Policy, learn
-    from tacit.privacy.user_vault import UserVault
+    from tacit.privacy.vault.user_vault import UserVault
 
     plan = Plan(rounds=4, users=3, horizon=12, reward_rate=1.0).calibrate(unit=UNIT, epsilon=4.0, delta=1e-4)
     users = SimulatedUsers(cart_pole.CartPole(), cart_pole.spec(), horizon=12, seed=0)

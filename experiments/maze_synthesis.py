@@ -47,8 +47,8 @@ from tacit.measure.dynamics import dynamics
 from tacit.measure.fidelity import ceiling, fidelity
 from tacit.measure.utility import evaluate, interval
 from tacit.methods import synthesis
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 POPULATION, DELTA = 1_000_000, 1e-7

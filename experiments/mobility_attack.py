@@ -58,8 +58,8 @@ from tacit.methods.imitation import pategail
 from tacit.methods.imitation.baselines.algorithm import contribution, policy
 from tacit.methods.imitation.matching import match
 from tacit.methods.imitation.moves import MOVES_PART
-from tacit.privacy import accounting
-from tacit.privacy import plan as plans
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.vault import plan as plans
 
 EPSILONS = (2.0, 10.0, math.inf)
 BLOCK = 32

@@ -40,8 +40,9 @@ from experiments.mobility_ways import guaranteed
 from experiments.store import RESULTS, ROOT, Store
 from tacit.envs import movement
 from tacit.methods.imitation import pategail
-from tacit.privacy import accounting, concentrated, power
-from tacit.privacy.events import flatten
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting import concentrated, power
+from tacit.privacy.accounting.events import flatten
 from tacit.units import Relation
 
 PEOPLE = (83, 9_481)

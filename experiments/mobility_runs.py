@@ -24,10 +24,10 @@ from tacit.data.days import Days
 from tacit.data.grids import RegularGrid
 from tacit.envs.city import city
 from tacit.measure import mobility
-from tacit.privacy.federated_vault import FederatedVault
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.stacked_devices import StackedDevices
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.stacked_devices import StackedDevices
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Relation, Unit
 
 DELTA = 1e-5

@@ -21,7 +21,7 @@ from tacit.methods.imitation import pategail
 from tacit.methods.imitation.jumps import JUMPS, JumpSums
 from tacit.methods.imitation.moves import MOVES_PART
 from tacit.methods.imitation.starts import STARTS, HomeSums
-from tacit.privacy.clipping import clip_rows
+from tacit.privacy.gradients.clipping import clip_rows
 
 GENERATED = 2_000
 """Days that a run generates."""

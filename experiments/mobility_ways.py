@@ -18,8 +18,8 @@ from experiments.mobility_runs import DELTA, World
 from tacit.data.grids import Grid
 from tacit.methods import imitation
 from tacit.methods.imitation import baselines, pategail
-from tacit.privacy.device_parts import LaplaceSum
-from tacit.privacy.vault import Vault
+from tacit.privacy.mechanisms.device_sums import LaplaceSum
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 MOST = 20_000

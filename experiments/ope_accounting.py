@@ -27,8 +27,9 @@ from experiments.check import Figure
 from experiments.configuration import Json
 from experiments.store import RESULTS, ROOT, Store
 from tacit.methods.off_policy_evaluation.published import published_epsilon, published_sigma
-from tacit.privacy import accountants, accounting
-from tacit.privacy.events import flatten
+from tacit.privacy.accounting import accountants
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting.events import flatten
 from tacit.units import Relation
 
 DELTA = 1e-5

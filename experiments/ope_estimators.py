@@ -49,8 +49,8 @@ from tacit import off_policy_evaluation as ope
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.envs import chain, hiv, mountain_car, random_mdp
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 DELTA, LEVEL = 1e-5, 0.95

@@ -16,8 +16,8 @@ from tacit import off_policy_evaluation as ope
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.methods.off_policy_evaluation.policies import Target
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Relation, Unit
 
 DELTA = 1e-5

@@ -40,8 +40,8 @@ from experiments.store import RESULTS, ROOT, Store
 from tacit.data import open_bandit
 from tacit.data.trajectories import Trajectories
 from tacit.methods import off_policy_evaluation as ope
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 DELTA, EPSILONS, SEEDS = 1e-6, (0.1, 1.0, 10.0), 10

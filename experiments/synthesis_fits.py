@@ -26,8 +26,8 @@ from tacit.measure import controls
 from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations
 from tacit.methods.synthesis.pretraining import Pretrained
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 ROWS = 100_000

@@ -31,7 +31,7 @@ from scipy.optimize import brentq
 from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
-from tacit.privacy import accounting
+from tacit.privacy.accounting import bounds as accounting
 from tacit.units import Relation
 
 DELTA, BATCH, EPSILONS = 1e-6, 128, (10.0, 1.0)

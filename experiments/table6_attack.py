@@ -51,7 +51,7 @@ from tacit.measure.one_run import OneRun, audit, plant
 from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations
 from tacit.methods.synthesis.histograms import codes_of
-from tacit.privacy import clipping
+from tacit.privacy.gradients import clipping
 
 POPULATION, CANARIES, DRAWS, PUBLIC, TOLD, CONFIDENCE = 20_000, 100, 4, 100, 4_000, 0.95
 STRANGERS = 2_000_000

@@ -47,9 +47,9 @@ from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.trajectories.objective import FragmentLoss, FragmentModel, fragment_model
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS
-from tacit.privacy import clipping
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.vault import Vault
+from tacit.privacy.gradients import clipping
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 MAZE, OTHERS, CANARIES, PUBLIC, ROWS = "umaze", 4, 8, 4, 160

@@ -24,8 +24,8 @@ from tacit.data.trajectories import Trajectories
 from tacit.methods import synthesis
 from tacit.methods.synthesis import Encoder, Pretraining
 from tacit.methods.synthesis.baselines import raking_alone
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.vault import Vault
 
 QUICK_PEOPLE, QUICK_POOL = 60, 500
 """A step, and synthetic rows to be weighted, where little is computed."""

@@ -41,8 +41,8 @@ from tacit.envs import cart_pole, river_swim
 from tacit.methods.policy_gradient import trust_region as tr
 from tacit.methods.policy_gradient.fisher import PublicFisher
 from tacit.methods.policy_gradient.plan import Plan
-from tacit.privacy.correlated import CorrelatedNoise
-from tacit.privacy.noise import SecretNoise
+from tacit.privacy.noise.correlated import CorrelatedNoise
+from tacit.privacy.noise.secret import SecretNoise
 
 DRAWS, FIRST_SEED = 40_000, 6_100_000
 SIGMAS, CONFIDENCES = (0.5, 1.0, 4.0, 13.29), (0.6, 0.9, 0.95)

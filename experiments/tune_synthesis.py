@@ -37,8 +37,8 @@ from tacit.methods.synthesis.networks import MovingAverage, load_parameters
 from tacit.methods.synthesis.plan import Plan
 from tacit.methods.synthesis.pretraining import Pretrained, pretrain
 from tacit.methods.synthesis.settings import Curiosity, Pretraining, Sampler
-from tacit.privacy.gradients import assign_gradient, clipped_sum
-from tacit.privacy.plan import public_fields
+from tacit.privacy.gradients.per_unit import assign_gradient, clipped_sum
+from tacit.privacy.vault.plan import public_fields
 from tacit.units import Unit
 
 POPULATION = 1_000_000

@@ -19,10 +19,10 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import CertificateError, FileError
 from tacit.hub import synthesis
 from tacit.methods.synthesis import Plan, Raking, Synthesizer, fit
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import public_fields
-from tacit.privacy.release import Release
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.plan import public_fields
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 SPEC = PublicSpec(

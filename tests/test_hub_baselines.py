@@ -17,9 +17,9 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import FileError
 from tacit.methods.synthesis.baselines import pate_gan, privsyn
 from tacit.methods.synthesis.cut import Cut
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.release import Release
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 SPEC = PublicSpec(Box((0.0,), (1.0,)), Discrete(2), Box((0.0,), (1.0,)), "declared", difference=(0.1,))

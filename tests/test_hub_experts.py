@@ -26,11 +26,11 @@ from tacit.methods import experts
 from tacit.methods.experts import LinearClone, ReturnWeight, ReturnWeighted, Uniform, Votes
 from tacit.methods.experts.consensus import Consensus
 from tacit.methods.experts.learned import Learned
-from tacit.privacy.above_threshold import Prefixes
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.release import Release
-from tacit.privacy.thresholds import KappaStop
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.above_threshold import Prefixes
+from tacit.privacy.mechanisms.thresholds import KappaStop
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 SPEC = PublicSpec(Box((-1.0, -1.0), (1.0, 1.0)), Discrete(3), Box((0.0,), (1.0,)), "declared")

@@ -22,9 +22,9 @@ from tacit.hub.imitation import pack, unpack
 from tacit.methods import imitation
 from tacit.methods.imitation import Layout, Simulator, Starts, TablePolicy, baselines
 from tacit.methods.imitation.baselines.markov import BlockChain
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.release import Release
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 GRID = RegularGrid(0.0, 0.0, 0.09, 0.09, 0.01)

@@ -14,10 +14,10 @@ from tacit.data.trajectories import Trajectories
 from tacit.hub import trajectories as kind
 from tacit.methods.synthesis import Raking, Sampler
 from tacit.methods.synthesis.trajectories import Plan, Synthesizer, fit
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import public_fields
-from tacit.privacy.release import Release
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.plan import public_fields
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 SPEC = PublicSpec(Box((0.0,), (1.0,)), Discrete(2), Box((0.0,), (1.0,)), "declared", difference=(0.1,))

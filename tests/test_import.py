@@ -121,7 +121,7 @@ def test_every_public_name_is_there_and_no_other() -> None:
 
 def certificate() -> tacit.Certificate:
     """A certificate of one Gaussian sum over all of 1,000 persons."""
-    from tacit.privacy import plan as plans
+    from tacit.privacy.vault import plan as plans
 
     unit = tacit.Unit("person", "add_or_remove", 1_000)
     plan = tacit.synthesis.Plan(steps=1, rate=1.0, warmup=0, noise_multiplier=4.0).price(unit=unit, delta=1e-5)

@@ -86,12 +86,12 @@ def everywhere(path: Path) -> bool:
 
 
 def outside_the_vault(path: Path) -> bool:
-    vault = [SOURCE / "privacy" / name for name in ("vault.py", "records.py", "reader.py")]
+    vault = [SOURCE / "privacy" / "vault" / name for name in ("vault.py", "records.py", "reader.py")]
     return path not in vault and path.parent != SOURCE / "data"
 
 
 def outside_privacy(path: Path) -> bool:
-    return path.parent not in (SOURCE / "privacy", SOURCE / "data")
+    return SOURCE / "privacy" not in path.parents and path.parent != SOURCE / "data"
 
 
 def outside_the_command_line(path: Path) -> bool:
@@ -144,3 +144,60 @@ def test_the_rule_sees_what_breaks_it(rule: Callable[[ast.AST], Iterator[Finding
 
 def test_the_whole_source_was_read() -> None:
     assert {"vault.py", "ledger.py", "trajectories.py", "app.py", "sample.py"} <= {path.name for path in FILES}
+
+
+KNOWN_CIRCLES = {
+    frozenset({"tacit.hub", "tacit.hub.expert_files", "tacit.hub.onnx_network"}),
+    frozenset({"tacit.data.files", "tacit.data.trajectories"}),
+    frozenset({"tacit.data.grids", "tacit.data.h3_grid"}),
+    frozenset({"tacit.measure.report.content", "tacit.measure.report.courses"}),
+    frozenset({"tacit.cli.synthesis_plans", "tacit.cli.synthesis_sources"}),
+    frozenset({"tacit.cli", "tacit.cli.app"}),
+}
+"""Left from before the house was rebuilt; an entry goes when its circle does, and none is added."""
+
+
+def module_of(path: Path) -> str:
+    parts = ("tacit", *path.relative_to(SOURCE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(tree: ast.AST, known: set[str]) -> Iterator[str]:
+    """Modules of tacit that a file imports, in functions and for type checking, too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (name if name in known else node.module for name in names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
+    """Groups of modules each of which can be reached from every other one."""
+
+    def reached(start: str) -> set[str]:
+        seen: set[str] = set()
+        left = list(graph[start])
+        while left:
+            if (name := left.pop()) not in seen:
+                seen.add(name)
+                left += graph[name]
+        return seen
+
+    after = {name: reached(name) for name in graph}
+    groups = {frozenset(other for other in after[name] if name in after[other]) for name in graph}
+    return {group for group in groups if group}
+
+
+def test_no_import_circle_but_the_known_ones() -> None:
+    modules = {module_of(path): path for path in FILES}
+    graph = {
+        name: {other for other in imports(ast.parse(path.read_text()), set(modules)) if other in modules} - {name}
+        for name, path in modules.items()
+    }
+    assert circles(graph) == KNOWN_CIRCLES
+
+
+def test_a_circle_is_seen() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}
+    assert circles(graph) == {frozenset({"b", "c"})}

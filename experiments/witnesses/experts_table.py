@@ -17,9 +17,9 @@ from experiments import experts_table as experiment
 from experiments.experts_recipes import recipes
 from experiments.witnesses.seeded import Digest
 from tacit.envs.populations import Kind
-from tacit.privacy import ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger import ledger
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.vault import Vault
 
 
 class Names:

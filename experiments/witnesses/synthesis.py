@@ -27,8 +27,8 @@ from experiments import synthesis_ways as ways
 from experiments.synthesis_cache import Columns
 from experiments.synthesis_domains import DOMAINS, Domain
 from tacit.measure.fidelity import ceiling, fidelity
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.vault import Vault
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.vault import Vault
 
 POPULATION, PUBLIC = 40_000, 8_000
 

@@ -21,29 +21,29 @@ if TYPE_CHECKING:
     from tacit.methods import policy_gradient as policy_gradient
     from tacit.methods import private_selection as private_selection
     from tacit.methods import synthesis as synthesis
-    from tacit.privacy.certificate import Certificate as Certificate
-    from tacit.privacy.ledger import Ledger as Ledger
-    from tacit.privacy.ledger import RdpOrder as RdpOrder
-    from tacit.privacy.register import Register as Register
-    from tacit.privacy.release import Release as Release
-    from tacit.privacy.user_vault import UserVault as UserVault
-    from tacit.privacy.vault import Vault as Vault
+    from tacit.privacy.certificate.certificate import Certificate as Certificate
+    from tacit.privacy.certificate.release import Release as Release
+    from tacit.privacy.ledger.ledger import Ledger as Ledger
+    from tacit.privacy.ledger.ledger import RdpOrder as RdpOrder
+    from tacit.privacy.ledger.register import Register as Register
+    from tacit.privacy.vault.user_vault import UserVault as UserVault
+    from tacit.privacy.vault.vault import Vault as Vault
     from tacit.units import Unit as Unit
 
 _HOMES = {
     "Box": "data.spec",
-    "Certificate": "privacy.certificate",
+    "Certificate": "privacy.certificate.certificate",
     "Discrete": "data.spec",
-    "Ledger": "privacy.ledger",
+    "Ledger": "privacy.ledger.ledger",
     "PublicSpec": "data.spec",
-    "RdpOrder": "privacy.ledger",
-    "Register": "privacy.register",
-    "Release": "privacy.release",
+    "RdpOrder": "privacy.ledger.ledger",
+    "Register": "privacy.ledger.register",
+    "Release": "privacy.certificate.release",
     "TacitError": "errors",
     "Trajectories": "data.trajectories",
     "Unit": "units",
-    "UserVault": "privacy.user_vault",
-    "Vault": "privacy.vault",
+    "UserVault": "privacy.vault.user_vault",
+    "Vault": "privacy.vault.vault",
 }
 _MODULES = {
     "experts": "tacit.methods.experts",

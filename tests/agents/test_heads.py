@@ -13,7 +13,7 @@ from tacit.agents import heads
 from tacit.agents.heads import Categorical, Gaussian, Head
 from tacit.data.spec import Box, Discrete
 from tacit.errors import PlanError
-from tacit.privacy.plan import public_fields
+from tacit.privacy.vault.plan import public_fields
 
 NARROW = Gaussian((-1.0, 0.0), (1.0, 4.0), (0.0, 3.0), 0.5)
 LEARNED = dataclasses.replace(NARROW, learned_std=True)

@@ -15,7 +15,7 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Acting, Policy, Value
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
-from tacit.privacy.plan import public_fields
+from tacit.privacy.vault.plan import public_fields
 
 SPEC = PublicSpec(Box((-2.0, 0.0), (2.0, 10.0)), Discrete(3), Box((0.0,), (1.0,)), "declared")
 LINEAR = Policy(Scaled((-2.0, 0.0), (2.0, 10.0)), Mlp((2, 3), gain=0.0), Categorical(3))

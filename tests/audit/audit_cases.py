@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from door_cases import Rewards, open_vault, priced
 
-from tacit.privacy import clipping, vault
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.labels import Label
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.histogram import Axis, NoisyHistogram
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.parts import Once
+from tacit.privacy.mechanisms.sums import Once
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import vault
+from tacit.privacy.vault.certify import Label
 
 HISTOGRAM = Once(
     mechanism=NoisyHistogram(name="bins", axes=(Axis("rewards", 0, (-10.0, 0.0, 10.0)),), noise_multiplier=2.0)

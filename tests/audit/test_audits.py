@@ -21,11 +21,12 @@ from tacit.measure.audits import doors, estimates, library
 from tacit.measure.audits.cases import Asked
 from tacit.measure.audits.findings import Audited, Finding
 from tacit.measure.audits.running import Effort, audit, audit_certificate
-from tacit.privacy import plan as plans
-from tacit.privacy.accountants import gaussian_epsilon
-from tacit.privacy.device_parts import DeviceSum, LaplaceSum
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.parts import FixedSizeSum, PoissonSum, Sum, UserSum
+from tacit.privacy.accounting.accountants import gaussian_epsilon
+from tacit.privacy.mechanisms.base import Sum
+from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
+from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum, UserSum
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
 
 FEW = Effort(fused=100, single=8, crowded=1)

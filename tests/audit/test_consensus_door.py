@@ -6,7 +6,7 @@ import pytest
 from crowds import CROWDS, counted_and_expected
 from scipy import stats
 
-from tacit.privacy.thresholds import Floor
+from tacit.privacy.mechanisms.thresholds import Floor
 
 
 @pytest.mark.parametrize(("floor", "limits"), CROWDS)

@@ -1,7 +1,7 @@
 """The consensus door's theorem on the exact law of tiny decision processes; planted mistakes break it.
 
-Thresholds, scales and epsilons are those of `tacit.privacy.thresholds`, on a coarser grid (the theorem holds on any),
-so that all values of the noise can be summed. The law is written from the algorithm (`consensus_law.py`).
+Thresholds, scales and epsilons are those of `mechanisms.thresholds`, on a coarser grid (the theorem holds on any), so
+that all values of the noise can be summed. The law is written from the algorithm (`consensus_law.py`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pytest
 from consensus_law import Process, Rule, hockey_stick, law
 
 from tacit.errors import PlanError
-from tacit.privacy import thresholds as th
-from tacit.privacy.thresholds import Floor, KappaStop, PMin, Thresholds
+from tacit.privacy.mechanisms import thresholds as th
+from tacit.privacy.mechanisms.thresholds import Floor, KappaStop, PMin, Thresholds
 
 GRID = 16
 NOTHING = 1e-9  # above the ends of the noise that are not summed, far below every delta here

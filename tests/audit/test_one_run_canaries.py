@@ -16,9 +16,10 @@ import pytest
 from door_cases import open_vault, priced, unit_of
 
 from tacit.measure.one_run import OneRun, audit
-from tacit.privacy import accounting, clipping
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.parts import PoissonSum
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.gradients import clipping
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.noise.secret import SecretNoise
 
 CANARIES, DELTA = 400, 1e-5
 

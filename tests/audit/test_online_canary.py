@@ -10,7 +10,7 @@ import math
 import pytest
 from experiments.dppg_audit import Cell, found, scores
 
-from tacit.privacy import correlated
+from tacit.privacy.noise import correlated
 
 FEW = {"runs": 150, "together": 150, "rounds": 6}
 

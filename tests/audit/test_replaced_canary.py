@@ -16,12 +16,13 @@ from door_cases import GivenParts, Rewards, open_vault, records, unit_of
 
 from tacit.measure.audit import Audit, audit
 from tacit.methods.off_policy_evaluation.published import published_epsilon
-from tacit.privacy import accounting
-from tacit.privacy import plan as plans
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.parts import FixedSizeSum, Part, PoissonSum
-from tacit.privacy.vault import Vault
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.base import Part
+from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.vault import Vault
 
 OTHERS, LOW, HIGH = [[-10.0]] * 3, [-10.0, -10.0], [10.0, 10.0]
 UNIT = unit_of(4, "replace_one")

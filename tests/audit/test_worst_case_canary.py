@@ -18,11 +18,11 @@ from door_cases import Rewards, open_vault, priced, unit_of
 from torch import Tensor, nn
 
 from tacit.measure.audit import Audit, audit
-from tacit.privacy import accounting
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.parts import PoissonSum
-from tacit.privacy.run import Run
-from tacit.privacy.vault import Vault
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.vault import Vault
 
 OTHERS, CANARY = [[0.0], [0.0, 0.0]], [10.0, 10.0]
 TIGHT, WIDE = 1e-5, 0.05  # where the Gaussian figure and the one that assumes nothing are compared

@@ -25,9 +25,9 @@ from expert_cases import (
 from scipy import stats
 
 from tacit.errors import DataError, DoorError
-from tacit.privacy.above_threshold import AboveThreshold
-from tacit.privacy.thresholds import KappaStop, PMin
-from tacit.privacy.vault import Vault
+from tacit.privacy.mechanisms.above_threshold import AboveThreshold
+from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
+from tacit.privacy.vault.vault import Vault
 
 RARE = 1e-7  # p-values below this are no accident
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.privacy import above_threshold, callbacks, thresholds
-from tacit.privacy.above_threshold import AboveThreshold, Prefixes
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.reader import Reader
+from tacit.privacy.mechanisms import above_threshold, thresholds
+from tacit.privacy.mechanisms.above_threshold import AboveThreshold, Prefixes
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import isolation as callbacks
+from tacit.privacy.vault.reader import Reader
 
 
 class _Through:

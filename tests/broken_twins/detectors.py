@@ -28,12 +28,12 @@ from torch import Tensor, nn
 
 from tacit.errors import BudgetExceeded, DoorError, PlanError, PlanExhausted
 from tacit.measure.audit import audit
-from tacit.privacy import accounting
-from tacit.privacy import plan as plans
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.parts import FixedSizeSum, PoissonSum
-from tacit.privacy.run import Run
-from tacit.privacy.vault import Vault
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.vault import Vault
 
 RARE = 1e-7  # p-values below this are no accident
 OTHERS, CANARY = [[-0.5], [-0.5, -0.5]], [10.0, 10.0, 10.0]

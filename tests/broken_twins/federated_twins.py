@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.privacy import callbacks, device_parts, federated_vault
-from tacit.privacy.device_parts import DeviceSum
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms import device_sums as device_parts
+from tacit.privacy.mechanisms.device_sums import DeviceSum
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import federated_vault
+from tacit.privacy.vault import isolation as callbacks
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

@@ -10,7 +10,7 @@ import pytest
 
 from tacit.envs import users
 from tacit.methods.policy_gradient import advantages, local_training
-from tacit.privacy import user_vault
+from tacit.privacy.vault import user_vault
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

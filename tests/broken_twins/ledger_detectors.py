@@ -12,11 +12,11 @@ from pathlib import Path
 from door_cases import Rewards, open_vault, priced, records, unit_of
 
 from tacit.errors import LedgerError, PlanError, PlanExhausted, TacitError
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.labels import Label
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.vault import Vault
 
 UNITS, POPULATION = [[0.5], [1.0, 2.0], [-0.5]], 10
 

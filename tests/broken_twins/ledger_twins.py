@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.privacy import clipping, ledger_lock, ledger_state
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.device import Device
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.ledger_lock import WriterLock
-from tacit.privacy.paying import Paying
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.gradients import clipping
+from tacit.privacy.ledger import lock as ledger_lock
+from tacit.privacy.ledger import state as ledger_state
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.lock import WriterLock
+from tacit.privacy.vault.base import Paying
+from tacit.privacy.vault.device import Device
+from tacit.privacy.vault.vault import Vault
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

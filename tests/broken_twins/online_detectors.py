@@ -12,7 +12,7 @@ from scipy.special import binom
 from user_cases import Earned, Scripted, open_user_vault, priced, user_sum
 
 from tacit.errors import LedgerError
-from tacit.privacy.user_vault import UserVault
+from tacit.privacy.vault.user_vault import UserVault
 
 RARE = 1e-7  # p-values below this are no accident
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.privacy import correlated, user_vault
-from tacit.privacy.parts import UserSum
-from tacit.privacy.register import Register
+from tacit.privacy.ledger.register import Register
+from tacit.privacy.mechanisms.sums import UserSum
+from tacit.privacy.noise import correlated
+from tacit.privacy.vault import user_vault
 
 
 def everybody_is_let_in(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.special import ndtr
 from selection_cases import DELTA, Sum, best_of, repeated
 
-from tacit.privacy.noise import SecretNoise
+from tacit.privacy.noise.secret import SecretNoise
 
 RARE = 1e-7
 STOP = 50

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tacit.privacy import selection
-from tacit.privacy.parts import composed
-from tacit.privacy.selection import Selection
+from tacit.privacy.mechanisms.base import composed
+from tacit.privacy.vault import selection
+from tacit.privacy.vault.selection import Selection
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

@@ -14,15 +14,15 @@ from door_cases import GivenParts, Silent, open_vault, records, unit_of
 from scipy import stats
 
 from tacit.errors import PlanExhausted
-from tacit.privacy import plan as plans
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.marginals import Choice, Dependence, Marginal, Marginals
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.histogram import Axis
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.parts import Part
-from tacit.privacy.run import Run
-from tacit.privacy.vault import Vault
-from tacit.privacy.votes import TeacherVotes
+from tacit.privacy.mechanisms.marginals import Choice, Dependence, Marginal, Marginals
+from tacit.privacy.mechanisms.votes import TeacherVotes
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.vault import Vault
 
 RARE = 1e-7
 REWARD = Axis("rewards", 0, (-10.0, 0.0, 5.0, 10.0))

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.privacy import marginals, vault
-from tacit.privacy.marginals import Choice, Cut
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.paying import Paying
-from tacit.privacy.teachers import Teachers
+from tacit.privacy.mechanisms import marginals
+from tacit.privacy.mechanisms.marginals import Choice, Cut
+from tacit.privacy.mechanisms.teachers import Teachers
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import vault
+from tacit.privacy.vault.base import Paying
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

@@ -19,13 +19,18 @@ import torch
 from dp_accounting import dp_event
 
 from tacit.data.trajectories import Trajectories
-from tacit.privacy import accounting, callbacks, clipping, ledger_state, noise, records, vault
-from tacit.privacy import plan as plans
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.parts import RowsOf
-from tacit.privacy.reader import Reader
-from tacit.privacy.vault import Vault
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.gradients import clipping
+from tacit.privacy.ledger import state as ledger_state
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.base import RowsOf
+from tacit.privacy.noise import secret as noise
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import isolation as callbacks
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault import records, vault
+from tacit.privacy.vault.reader import Reader
+from tacit.privacy.vault.vault import Vault
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

@@ -111,7 +111,7 @@ sys.exit(main(["ledger", "show", "x"]))
 """
 
 
-@pytest.mark.parametrize("name", ["tyro", "tacit.cli.commands", "tacit.privacy.ledger", "tacit.cli.ledger"])
+@pytest.mark.parametrize("name", ["tyro", "tacit.cli.commands", "tacit.privacy.ledger.ledger", "tacit.cli.ledger"])
 def test_an_interruption_of_an_import_shows_no_traceback(name: str) -> None:
     code = INTERRUPTED_IMPORT.format(name=name)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)

@@ -12,9 +12,9 @@ from tacit.cli import commands, main
 from tacit.measure import audits
 from tacit.measure.audits import library
 from tacit.measure.audits.findings import Audited, Finding
-from tacit.privacy import vault
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.labels import Label
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.vault import vault
+from tacit.privacy.vault.certify import Label
 
 FEW = ("--runs", "50", "--jobs", "1", "--quick")
 

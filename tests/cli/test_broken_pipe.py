@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tacit.cli import UNREAD, app, main
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.ledger import Ledger
 from tacit.units import Unit
 
 CERTIFICATES = Path(__file__).parents[1] / "golden" / "certificates" / "format_1"

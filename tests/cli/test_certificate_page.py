@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from tacit.privacy import power, trade_off
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.certificate_markdown import missed
-from tacit.privacy.event_json import event_from_json
+from tacit.privacy.accounting import power
+from tacit.privacy.accounting import tradeoff as trade_off
+from tacit.privacy.accounting.event_json import event_from_json
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.certificate.markdown import missed
 
 CERTIFICATES = Path(__file__).parents[1] / "golden" / "certificates" / "format_1"
 EXACT = ("synthesis", "halves")

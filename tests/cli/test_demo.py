@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tacit.cli import main
-from tacit.privacy import checkpoint
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.ledger import checkpoint
+from tacit.privacy.ledger.ledger import Ledger
 
 WORDS = ("demo", "--quick", "--epsilon", "8", "--out")
 SETTINGS = {"epsilon": 8.0, "seed": 0, "quick": True, "compare": [], "audit": False}

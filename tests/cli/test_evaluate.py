@@ -21,9 +21,9 @@ from tacit.data.trajectories import Trajectories
 from tacit.envs.chain import values
 from tacit.errors import DoorError
 from tacit.methods.off_policy_evaluation import Evaluation, Plan
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 CANARY = "Ursula-4711"

@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from tacit.cli import main
 from tacit.data.trajectories import Trajectories
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.ledger.ledger import Ledger
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from tacit.errors import DataError
 from tacit.measure.mobility_report import map_advice
 from tacit.methods.imitation import Simulator
 from tacit.methods.imitation.baselines.markov import BlockChain
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.ledger.ledger import Ledger
 
 TOWN = ("--city", "60", "--days", "4", "--delta", "1e-3")
 """The options of `imitated`."""

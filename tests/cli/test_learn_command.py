@@ -16,8 +16,8 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.envs import populations
 from tacit.methods.experts.consensus import Consensus
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.ledger.ledger import Ledger
 from tacit.units import Unit
 
 TINY = ("--experts", "40", "--episodes", "3", "--horizon", "30", "--evaluate", "4")

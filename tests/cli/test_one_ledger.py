@@ -11,8 +11,8 @@ import pytest
 from test_synthesize import PROMISE, SPEC, write_records
 
 from tacit.cli import main, outcome
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.ledger.ledger import Ledger
 
 METHOD = ("--method", "privsyn", "--bins", "4", "--rows", "20")
 TWICE = ("--budget-epsilon", "8", "--budget-delta", "2e-4")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tacit.cli import main
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.ledger.ledger import Ledger
 
 CANARY = "Ursula-4711"
 SPEC = {

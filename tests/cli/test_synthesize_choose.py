@@ -11,9 +11,9 @@ from test_synthesize_methods import synthesize
 
 from tacit import hub
 from tacit.cli import main
-from tacit.privacy import selection
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault import selection
 
 SMALL = ("--steps", "20", "--width", "16", "--depth", "1")
 CHOICE = (*SMALL, "--no-rake", "--choose", "learning-rate=0.001,0.01", "clip=1")

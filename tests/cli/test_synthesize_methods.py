@@ -15,8 +15,8 @@ from test_synthesize import CANARY, PROMISE, SPEC, write_records
 from tacit import hub
 from tacit.cli import main
 from tacit.data.trajectories import Trajectories
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.ledger.ledger import Ledger
 
 METHODS = {
     "mst": ("--bins", "4"),

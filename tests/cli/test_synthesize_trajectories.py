@@ -17,7 +17,7 @@ from tacit.measure import trajscore
 from tacit.measure.report import course_tables, records
 from tacit.methods.synthesis.settings import Pretraining
 from tacit.methods.synthesis.trajectories import plan, populated
-from tacit.privacy.certificate import Certificate
+from tacit.privacy.certificate.certificate import Certificate
 
 TINY = ("--steps", "4", "--batch", "200", "--width", "8", "--depth", "1", "--fragments-per-unit", "2", "--longest", "6")
 WHOLE = ("--method", "privorl-j", *TINY, "--trajectories", "20")

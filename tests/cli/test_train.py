@@ -14,8 +14,8 @@ import pytest
 
 from tacit import hub
 from tacit.cli import main, train
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.ledger.ledger import Ledger
 
 TINY = ("--users", "24", "--users-per-round", "6", "--delta", "1e-3", "--evaluate", "4", "--runs", "2")
 POLE = ("train", "CartPole-v1", *TINY, "--policy", "4", "--horizon", "20")

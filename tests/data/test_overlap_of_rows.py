@@ -15,8 +15,8 @@ from tacit.envs import maze
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.envs.maze_public import other_rows
 from tacit.errors import DataError
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 SPEC = PublicSpec(Box((-2.0, 0.0), (2.0, 10.0)), Box((-1.0,), (1.0,)), Box((0.0,), (1.0,)), "declared")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tacit import hub
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.ledger.ledger import Ledger
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LONGEST = 120

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from tacit.privacy.thresholds import Thresholds
+from tacit.privacy.mechanisms.thresholds import Thresholds
 
 Array = np.ndarray
 FAR = 26.0  # scales; e^-26 is 5e-12

@@ -8,9 +8,9 @@ import numpy as np
 from consensus_law import Process, Rule, law
 from expert_cases import SPEC, Counting, Steppers, part
 
-from tacit.privacy import above_threshold
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.thresholds import Floor, KappaStop, PMin, Thresholds
+from tacit.privacy.mechanisms import above_threshold
+from tacit.privacy.mechanisms.thresholds import Floor, KappaStop, PMin, Thresholds
+from tacit.privacy.noise.secret import SecretNoise
 
 STEPS = 3
 GRID = 2**11  # coarser than the door's; for these crowds no probability differs by 0.2 %

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data import Box, Discrete, PublicSpec, Trajectories
-from tacit.privacy import plan as plans
-from tacit.privacy.device_parts import DeviceSum, FederatedSum, LaplaceSum
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.parts import PoissonSum
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.device_sums import DeviceSum, FederatedSum, LaplaceSum
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
 
 PEOPLE = 12

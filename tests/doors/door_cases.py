@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.privacy import plan as plans
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.parts import Once, Part, PoissonSum
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.base import Part
+from tacit.privacy.mechanisms.sums import Once, PoissonSum
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Relation, Unit
 
 SPEC = PublicSpec(

@@ -11,13 +11,13 @@ from door_cases import GivenParts
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.privacy import plan as plans
-from tacit.privacy.above_threshold import AboveThreshold
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.parts import PoissonSum
-from tacit.privacy.thresholds import KappaStop
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.above_threshold import AboveThreshold
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.mechanisms.thresholds import KappaStop
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 SPEC = PublicSpec(observation=Box((0.0,), (1000.0,)), action=Discrete(2), reward=Box((0.0,), (1.0,)), source="declared")

@@ -21,8 +21,8 @@ from tacit.agents.policies import Policy, Value
 from tacit.envs import cart_pole, users
 from tacit.methods.policy_gradient.algorithm import learn
 from tacit.methods.policy_gradient.plan import Local, Plan
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.user_vault import UserVault
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.user_vault import UserVault
 
 ROUNDS, PEOPLE, HORIZON, MET = 5, 5, 24, 1
 SCALED = Scaled(cart_pole.LOW, cart_pole.HIGH)

@@ -27,10 +27,10 @@ from expert_cases import (
 )
 
 from tacit.errors import DataError, DoorError, PlanError, PlanExhausted
-from tacit.privacy.above_threshold import stable_lengths
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.reader import Reader
-from tacit.privacy.thresholds import KappaStop, PMin
+from tacit.privacy.mechanisms.above_threshold import stable_lengths
+from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.reader import Reader
 
 # -- what passes ------------------------------------------------------------------------------------------------------
 

@@ -15,10 +15,10 @@ from door_cases import SPEC, Silent, open_vault, priced
 
 from tacit.data.spec import Discrete
 from tacit.errors import DoorError
-from tacit.privacy.decoys import edge_rows, foreign, try_on_decoys
 from tacit.privacy.mechanisms.histogram import Axis
 from tacit.privacy.mechanisms.smooth_sensitivity import Visits
-from tacit.privacy.parts import check
+from tacit.privacy.vault.decoys import edge_rows, foreign, try_on_decoys
+from tacit.validation import check
 
 RARE = np.float32(9.8765)
 

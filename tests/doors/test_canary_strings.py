@@ -32,10 +32,12 @@ from tacit.data import store as stores
 from tacit.errors import DataError, DoorError, SealedError, TacitError
 from tacit.methods.synthesis import algorithm
 from tacit.methods.synthesis.plan import Plan
-from tacit.privacy import checkpoint, clipping, reader, records
-from tacit.privacy import plan as plans
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.vault import Vault
+from tacit.privacy.gradients import clipping
+from tacit.privacy.ledger import checkpoint
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault import reader, records
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 ID = "CANARY-7f3a"
@@ -347,7 +349,7 @@ def test_the_command_line_tells_a_failure_by_its_kind(
 # -- poisoned records ---------------------------------------------------------------------------------------------
 
 
-READERS = (os.path.join("privacy", "records.py"), os.path.join("privacy", "reader.py"))
+READERS = (os.path.join("privacy", "vault", "records.py"), os.path.join("privacy", "vault", "reader.py"))
 
 
 def caller_outside_data(frame: FrameType | None) -> str:

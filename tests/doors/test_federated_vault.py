@@ -27,17 +27,17 @@ from device_cases import (
 )
 
 from tacit.errors import DataError, DoorError, LedgerError, PlanError, PlanExhausted
-from tacit.privacy import plan as plans
-from tacit.privacy.device import Device
-from tacit.privacy.device_parts import DeviceSum, LaplaceSum, answers, released, sum_over_all
-from tacit.privacy.devices import Answer, Query
-from tacit.privacy.federated_vault import FederatedVault
-from tacit.privacy.labels import Label
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.parts import PoissonSum
-from tacit.privacy.stacked_devices import StackedDevices
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum, answers, released, sum_over_all
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.device import Device
+from tacit.privacy.vault.devices import Answer, Query
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.stacked_devices import StackedDevices
+from tacit.privacy.vault.vault import Vault
 
 KINDS = sorted(PARTS)
 LABEL = Label(covered=("rewards",), not_covered=("nothing",), not_protected=("nothing",))

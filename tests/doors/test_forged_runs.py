@@ -14,9 +14,9 @@ from door_cases import Regression, Rewards, Silent, open_vault, priced
 from scipy import stats
 
 from tacit.errors import DoorError, LedgerError, PlanError
-from tacit.privacy.generator import secret_generator
-from tacit.privacy.noise import SecretNoise, add_noise
-from tacit.privacy.parts import PoissonSum
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.noise.generator import secret_generator
+from tacit.privacy.noise.secret import SecretNoise, add_noise
 
 
 def test_a_run_with_another_plan_inside_is_refused(tmp_path: Path) -> None:

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DoorError
-from tacit.privacy import plan as plans
-from tacit.privacy import records
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.parts import PoissonSum
-from tacit.privacy.run import Run
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault import records
+from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.vault import Vault
 
 LENGTHS = ((3,), (12, 1, 40), (7, 7, 7, 7), (1,), (5_000,), tuple([9] * 300))
 """Episodes of six people: short ones, one of 5,000 rows, one who came three hundred times."""

@@ -10,9 +10,9 @@ from door_cases import SPEC, priced
 from expert_cases import Steppers, everything, logs, part, plan_of, vault_of
 
 from tacit.data.trajectories import Trajectories
-from tacit.privacy.labels import Label
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 

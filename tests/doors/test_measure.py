@@ -19,17 +19,18 @@ from scipy import stats
 from scipy.stats import chi2
 
 from tacit.errors import AccountingError, CertificateError, DoorError, PlanError, PlanExhausted
-from tacit.privacy import accounting, concentrated
-from tacit.privacy import plan as plans
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.events import flatten
-from tacit.privacy.labels import Label
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.marginals import Choice, Cut, Dependence, Marginal, Marginals
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting import concentrated
+from tacit.privacy.accounting.events import flatten
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.histogram import Axis
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.run import Run
-from tacit.privacy.vault import Vault
+from tacit.privacy.mechanisms.marginals import Choice, Cut, Dependence, Marginal, Marginals
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Relation
 
 REWARD = Axis("rewards", 0, (-10.0, 0.0, 5.0, 10.0))

@@ -16,8 +16,8 @@ from scipy import stats
 from torch import Tensor, nn
 
 from tacit.errors import DoorError
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.vault import Vault
 
 
 def model_of(seed: int = 0) -> nn.Sequential:

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tacit.errors import BudgetExceeded, DataError, DoorError, LedgerError, PlanError, PlanExhausted
-from tacit.privacy.labels import Label
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.plan import plan_id
-from tacit.privacy.run import Run
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.plan import plan_id
+from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 ragged = st.lists(st.lists(st.floats(-10, 10, width=32), min_size=1, max_size=4), min_size=2, max_size=6)

@@ -13,12 +13,12 @@ from door_cases import SPEC, GivenParts, Named, Silent, open_vault, priced, reco
 
 from tacit.data.trajectories import Trajectories
 from tacit.errors import AccountingError, DoorError, PlanError
-from tacit.privacy import plan as plans
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.parts import FixedSizeSum, PoissonSum
-from tacit.privacy.reader import Reader
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.reader import Reader
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Relation
 
 

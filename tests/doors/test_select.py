@@ -16,11 +16,11 @@ from selection_cases import DELTA, Best, Itself, Sum, best_of, opened
 
 from tacit.errors import CertificateError, DoorError, PlanError, PlanExhausted
 from tacit.methods import synthesis
-from tacit.privacy import plan as plans
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.labels import Label
-from tacit.privacy.selection import require_closed
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.selection import require_closed
+from tacit.privacy.vault.vault import Vault
 
 LABEL = Label((), (), ())
 
@@ -163,7 +163,7 @@ def test_functions_of_tacit_may_be_run_with_their_starting_point() -> None:
 def test_several_ledgers_are_refused(tmp_path: Path) -> None:
     from door_cases import records
 
-    from tacit.privacy.ledger import Ledger
+    from tacit.privacy.ledger.ledger import Ledger
 
     unit = unit_of(1_000)
     ledgers = [Ledger(tmp_path / f"{i}.ledger", unit, epsilon=1e6, delta=5e-4) for i in range(2)]
@@ -174,7 +174,7 @@ def test_several_ledgers_are_refused(tmp_path: Path) -> None:
 
 
 def test_candidates_with_parts_of_other_doors_are_refused() -> None:
-    from tacit.privacy.parts import FixedSizeSum
+    from tacit.privacy.mechanisms.sums import FixedSizeSum
 
     @dataclass(frozen=True)
     class Fixed(SumPlan):
@@ -212,7 +212,7 @@ def test_an_edited_certificate_is_refused(tmp_path: Path) -> None:
 
 def test_a_reserve_is_not_read_by_a_run(tmp_path: Path) -> None:
     """What every run leaves out is what the selection leaves out."""
-    from tacit.privacy.parts import PoissonSum
+    from tacit.privacy.mechanisms.sums import PoissonSum
 
     @dataclass(frozen=True)
     class Leaves(SumPlan):

@@ -17,16 +17,16 @@ from dp_accounting import GaussianDpEvent
 from scipy import stats
 
 from tacit.errors import CertificateError, DoorError, PlanError, PlanExhausted
-from tacit.privacy import plan as plans
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.events import flatten
-from tacit.privacy.labels import Label
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.run import Run
-from tacit.privacy.teachers import Teachers
-from tacit.privacy.vault import Vault
-from tacit.privacy.votes import TeacherVotes
+from tacit.privacy.accounting.events import flatten
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.teachers import Teachers
+from tacit.privacy.mechanisms.votes import TeacherVotes
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.vault import Vault
 
 FAKE = torch.linspace(-4, 4, 8)[:, None].repeat(1, 2)
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from user_cases import LENGTH, Earned, Scripted, open_user_vault, priced, user_sum
 
 from tacit.errors import DoorError, LedgerError, PlanError, PlanExhausted
-from tacit.privacy.labels import Label
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.parts import FixedSizeSum, PoissonSum
-from tacit.privacy.register import Register
-from tacit.privacy.user_vault import UserVault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.register import Register
+from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
+from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.user_vault import UserVault
 
 LABEL = Label(covered=("the sums",), not_covered=(), not_protected=())
 
@@ -106,7 +106,7 @@ def test_replicates_do_not_share_people_and_are_paid_by_their_own_ledgers(tmp_pa
 
 @pytest.mark.parametrize("correlation", ["independent", "toeplitz", "tree"])
 def test_noise_has_the_stated_size_in_every_step(tmp_path: Path, correlation: Any) -> None:
-    from tacit.privacy.correlated import coefficients, inverse, sensitivity
+    from tacit.privacy.noise.correlated import coefficients, inverse, sensitivity
 
     steps, width = 8, 20_000
     vault = open_user_vault(tmp_path, Scripted([], {}))

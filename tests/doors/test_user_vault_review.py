@@ -20,15 +20,17 @@ from user_cases import LENGTH, Earned, Scripted, open_user_vault, priced, user_s
 from tacit.agents.heads import Categorical
 from tacit.data.visits import Visit, rows_of
 from tacit.errors import CertificateError, DoorError, LedgerError, PlanError, PlanExhausted
-from tacit.privacy import certificate_json, clipping
-from tacit.privacy import plan as plans
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.correlated import Correlation
-from tacit.privacy.labels import Label
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.parts import Part, PoissonSum
-from tacit.privacy.register import Register
-from tacit.privacy.user_vault import UserVault
+from tacit.privacy.certificate import canonical as certificate_json
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.gradients import clipping
+from tacit.privacy.ledger.register import Register
+from tacit.privacy.mechanisms.base import Part
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.noise.correlated import Correlation
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
 
 LABEL = Label(covered=("the sums",), not_covered=(), not_protected=())

@@ -11,12 +11,13 @@ import numpy as np
 from door_cases import SPEC, GivenParts, unit_of
 
 from tacit.data.spec import PublicSpec
-from tacit.privacy import plan as plans
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.parts import Part, UserSum
-from tacit.privacy.register import Register
-from tacit.privacy.user_vault import UserVault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.register import Register
+from tacit.privacy.mechanisms.base import Part
+from tacit.privacy.mechanisms.sums import UserSum
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
 
 LENGTH = 4

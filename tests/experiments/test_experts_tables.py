@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments import experts_accounting, experts_prefixes
-from tacit.privacy.thresholds import KappaStop, PMin
+from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
 
 
 def test_a_claim_and_what_holds() -> None:

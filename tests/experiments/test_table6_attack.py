@@ -18,7 +18,7 @@ from tacit.measure.gradient_canaries import leaps
 from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations
 from tacit.methods.synthesis.histograms import codes_of
-from tacit.privacy import clipping
+from tacit.privacy.gradients import clipping
 from tacit.units import Unit
 
 

@@ -31,8 +31,8 @@ from experiments import (
 from tacit.agents.networks import Mlp
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.trajectories import populated
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.vault import Vault
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.vault import Vault
 
 LEVELS = {
     "real": 80.0,

@@ -25,11 +25,11 @@ from tacit.errors import TacitError
 from tacit.methods.imitation.pategail import Critic, Plan, Ppo, fit
 from tacit.methods.imitation.pategail.plan import CRITICS
 from tacit.methods.imitation.pategail.training import Learner
-from tacit.privacy import checkpoint
-from tacit.privacy import plan as plans
-from tacit.privacy.federated_vault import FederatedVault
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.stacked_devices import StackedDevices
+from tacit.privacy.ledger import checkpoint
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.stacked_devices import StackedDevices
 from tacit.units import Unit
 
 UNIT, DELTA, ROUNDS = Unit("person", "add_or_remove", 12), 1e-3, 6

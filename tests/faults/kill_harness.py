@@ -17,7 +17,7 @@ from collections import Counter
 from pathlib import Path
 
 from tacit.errors import BudgetExceeded, LedgerError
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.ledger import Ledger
 from tacit.units import Unit
 
 UNIT = Unit("patient", "add_or_remove", 1000)

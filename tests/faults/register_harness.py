@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tacit.errors import LedgerError
-from tacit.privacy.register import Register
+from tacit.privacy.ledger.register import Register
 
 MOST = 2
 PLAN = "plan"

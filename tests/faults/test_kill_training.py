@@ -20,12 +20,12 @@ from training_cases import claimed, open_ledger, private_records, released, smal
 from tacit.errors import FileError, LedgerError, PlanExhausted
 from tacit.methods.synthesis.algorithm import fit
 from tacit.methods.synthesis.plan import Plan
-from tacit.privacy import noise
-from tacit.privacy import plan as plans
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.records import Records
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.noise import secret as noise
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.records import Records
+from tacit.privacy.vault.vault import Vault
 
 forking = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked children")
 
@@ -103,7 +103,7 @@ def test_ctrl_c_between_steps_loses_nothing_but_the_step(ram_path: Path, plan: P
 def test_ctrl_c_behind_the_door_keeps_the_step_claimed(
     ram_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tacit.privacy import gradients
+    from tacit.privacy.gradients import per_unit as gradients
 
     with monkeypatch.context() as patch:
         patch.setattr(gradients, "clipped_sum", lambda *_, **__: signal.raise_signal(signal.SIGINT))

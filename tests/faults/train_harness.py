@@ -24,10 +24,11 @@ from training_cases import DELTA, claimed, open_ledger, released, small_plan, tr
 from tacit.errors import TacitError
 from tacit.methods.synthesis import algorithm
 from tacit.methods.synthesis.plan import Plan
-from tacit.privacy import checkpoint, gradients
-from tacit.privacy import plan as plans
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
+from tacit.privacy.gradients import per_unit as gradients
+from tacit.privacy.ledger import checkpoint
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import plan as plans
 
 POINTS = {
     "after a claim": (Ledger, "claim", "after"),

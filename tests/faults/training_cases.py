@@ -15,9 +15,9 @@ from tacit.data import Box, Discrete, PublicSpec, Trajectories
 from tacit.methods.synthesis.algorithm import PART, fit
 from tacit.methods.synthesis.plan import Plan
 from tacit.methods.synthesis.synthesizer import Synthesizer
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.release import Release
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 UNIT = Unit("person", "add_or_remove", 100)

@@ -18,7 +18,7 @@ import device_cases as cases
 import numpy as np
 import pytest
 
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.ledger import Ledger
 
 ROOT = Path(__file__).parents[2]
 APP = Path(__file__).parent / "app"

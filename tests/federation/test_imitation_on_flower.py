@@ -17,9 +17,9 @@ from tacit.federation import FlowerDevices, client_app
 from tacit.methods import imitation
 from tacit.methods.imitation import pategail
 from tacit.methods.imitation.pategail.plan import CRITICS as NAME
-from tacit.privacy.device import Device
-from tacit.privacy.federated_vault import FederatedVault
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.device import Device
+from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.units import Unit
 
 PEOPLE = 6

@@ -21,8 +21,8 @@ from tacit.federation.messages import (
     write_answer,
     write_query,
 )
-from tacit.privacy.device_parts import DeviceSum
-from tacit.privacy.devices import Query
+from tacit.privacy.mechanisms.device_sums import DeviceSum
+from tacit.privacy.vault.devices import Query
 
 SERVER, LAPLACE = cases.PARTS["server"], cases.PARTS["laplace"]
 OWN = replace(cases.PARTS["device"], noise_multiplier=2.0)

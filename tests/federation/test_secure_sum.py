@@ -21,10 +21,10 @@ from tacit.errors import DoorError, PlanError
 from tacit.federation import FlowerDevices, client_app, secure
 from tacit.federation.guard import threshold
 from tacit.federation.messages import largest, write_query
-from tacit.privacy import plan as plans
-from tacit.privacy.device_parts import DeviceSum
-from tacit.privacy.devices import Answer, Query
-from tacit.privacy.federated_vault import FederatedVault
+from tacit.privacy.mechanisms.device_sums import DeviceSum
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.devices import Answer, Query
+from tacit.privacy.vault.federated_vault import FederatedVault
 
 PEOPLE, FLOOR, WIDTH = 5, 3, 3
 STAGES = ("setup", "share_keys", "collect_masked_vectors", "unmask")

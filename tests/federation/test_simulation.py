@@ -8,7 +8,7 @@ import numpy as np
 from tests.federation.loop_grid import Opener
 
 from tacit.federation import FlowerDevices, simulate
-from tacit.privacy.federated_vault import FederatedVault
+from tacit.privacy.vault.federated_vault import FederatedVault
 
 PEOPLE, STEPS = 4, 2
 

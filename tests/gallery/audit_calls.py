@@ -10,8 +10,8 @@ from wrong_calls import WrongCall
 from tacit.cli import commands
 from tacit.cli.audit import audit as command
 from tacit.measure import audits
-from tacit.privacy.labels import Label
-from tacit.privacy.noise import SecretNoise
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.certify import Label
 
 
 def nothing_to_audit(folder: Path) -> None:

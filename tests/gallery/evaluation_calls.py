@@ -11,7 +11,7 @@ from wrong_calls import DELTA, PRIVATE_ID, SPEC, UNIT, WrongCall, columns, data,
 
 from tacit import off_policy_evaluation as ope
 from tacit.data import Trajectories
-from tacit.privacy.vault import Vault
+from tacit.privacy.vault.vault import Vault
 
 LOGGED = dataclasses.replace(SPEC, propensities=True)
 PROBLEM = ope.Problem(gamma=0.9, horizon=2)

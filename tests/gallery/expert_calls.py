@@ -19,8 +19,8 @@ from tacit.agents.stacked import Stacked
 from tacit.data import Box, Trajectories
 from tacit.methods import experts
 from tacit.methods.experts.queried import require_policies
-from tacit.privacy.thresholds import PMin
-from tacit.privacy.vault import Vault
+from tacit.privacy.mechanisms.thresholds import PMin
+from tacit.privacy.vault.vault import Vault
 
 FEATURES = Scaled((-4.0,), (4.0,))
 POLICY = Policy(FEATURES, Mlp((1, 3), gain=0.0), Categorical(3))

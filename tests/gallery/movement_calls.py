@@ -21,10 +21,10 @@ from tacit.data.mobility import Rules, from_cells, from_plt, from_points
 from tacit.methods import imitation
 from tacit.methods.imitation import Simulator, Starts, TablePolicy, pategail
 from tacit.methods.imitation.baselines import Plan as Baseline
-from tacit.privacy.federated_vault import FederatedVault
-from tacit.privacy.release import Release
-from tacit.privacy.stacked_devices import StackedDevices
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.stacked_devices import StackedDevices
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 GRID = RegularGrid(39.9, 116.0, 40.0, 116.1, 0.05)

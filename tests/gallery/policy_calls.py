@@ -18,9 +18,9 @@ from tacit.agents.torch_network import TorchNetwork
 from tacit.data.visits import Visit, rows_of
 from tacit.envs.gym_domain import GymDomain
 from tacit.methods.policy_gradient import Categorical, Plan, Policy, Scaled, learn
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.register import Register
-from tacit.privacy.user_vault import UserVault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.register import Register
+from tacit.privacy.vault.user_vault import UserVault
 
 PLAN = Plan(rounds=2, users=2, horizon=3)
 

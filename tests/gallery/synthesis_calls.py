@@ -18,7 +18,7 @@ from tacit.hardware import torch_device
 from tacit.measure import embedding
 from tacit.methods.synthesis import Plan, ablations
 from tacit.methods.synthesis.cut import Cut
-from tacit.privacy.vault import Vault
+from tacit.privacy.vault.vault import Vault
 
 BASELINES = "tacit.methods.synthesis.baselines"
 

@@ -23,7 +23,7 @@ from trajectory_calls import TRAJECTORY_CALLS
 from wrong_calls import NO_LEDGER_LEFT, NOTHING_SPENT, PRIVATE_ID, PRIVATE_VALUE, RESERVED_ONLY, WRONG_CALLS, WrongCall
 
 from tacit.errors import TacitError
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.ledger import Ledger
 
 MESSAGES = Path(__file__).with_name("messages.txt")
 UPDATE = bool(os.environ.get("TACIT_UPDATE_GALLERY"))

@@ -8,7 +8,7 @@ import numpy as np
 from wrong_calls import PRIVATE_ID, PRIVATE_VALUE, WrongCall, data
 
 from tacit.methods.synthesis.trajectories import Plan
-from tacit.privacy.parts import PoissonSum
+from tacit.privacy.mechanisms.sums import PoissonSum
 
 
 def episodes_without_an_end(folder: Path) -> None:

@@ -20,11 +20,11 @@ from tacit import hub
 from tacit.cli.folders import RunFolder
 from tacit.data import Box, Discrete, Fields, PublicSpec, Trajectories
 from tacit.methods.synthesis import Plan, fit
-from tacit.privacy import checkpoint
-from tacit.privacy import plan as plans
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.ledger import checkpoint
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 PRIVATE_ID, PRIVATE_VALUE = "CANARY-7f3a", 2.71875

@@ -27,7 +27,7 @@ from unittest import mock
 import numpy as np
 
 from tacit import Ledger, Trajectories, Unit, Vault
-from tacit.privacy.noise import SecretNoise
+from tacit.privacy.noise.secret import SecretNoise
 
 EXACT: Final = 1e-6
 TRAINED: Final = 1e-5

@@ -9,7 +9,7 @@ from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
 
 from tacit.methods.off_policy_evaluation.published import published_epsilon
-from tacit.privacy import accounting
+from tacit.privacy.accounting import bounds as accounting
 
 
 def dp_sgd(rate: float, sigma: float, steps: int) -> dp_event.DpEvent:

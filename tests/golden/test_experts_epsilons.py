@@ -8,8 +8,8 @@ import pytest
 from dp_accounting.dp_event import ComposedDpEvent, DpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 from scipy.optimize import brentq
 
-from tacit.privacy import accounting
-from tacit.privacy.events import EpsilonDeltaDpEvent
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
 
 M = 3_000
 

@@ -10,7 +10,8 @@ from dp_accounting.dp_event import GaussianDpEvent, LaplaceDpEvent, ZCDpEvent
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from tacit.privacy import accounting, quadrature
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting import quadrature
 
 
 def rewards(people: int, scale: float, queries: int) -> dp_event.DpEvent:

@@ -19,7 +19,7 @@ from tacit.agents.policies import Policy
 from tacit.agents.stacked import Stacked
 from tacit.envs import cart_pole
 from tacit.methods.experts.published import MixedTraining
-from tacit.privacy.thresholds import KappaStop, PMin
+from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
 
 AREA = "experts"
 COUNT, FLOOR = 100, 0.1

@@ -13,12 +13,12 @@ from tests.golden import runs
 from tests.golden.runs import Numbers, Run
 
 from tacit import Box, Discrete, Ledger, PublicSpec, Trajectories, Unit
-from tacit.privacy.device_parts import DeviceSum, LaplaceSum
-from tacit.privacy.federated_vault import FederatedVault
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.parts import PoissonSum
-from tacit.privacy.plan import calibrate, price
-from tacit.privacy.stacked_devices import StackedDevices
+from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.plan import calibrate, price
+from tacit.privacy.vault.stacked_devices import StackedDevices
 
 AREA = "federated"
 PEOPLE, STEPS = 20, 3

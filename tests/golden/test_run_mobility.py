@@ -14,9 +14,9 @@ from tests.golden.runs import TRAINED, Numbers, Run
 from tacit import Ledger, Unit, imitation
 from tacit.envs.city import city
 from tacit.methods.imitation import baselines, pategail
-from tacit.privacy.federated_vault import FederatedVault
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.stacked_devices import StackedDevices
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.stacked_devices import StackedDevices
 
 AREA = "mobility"
 PEOPLE = 60

@@ -21,7 +21,7 @@ from tacit.envs.timed import Timed
 from tacit.envs.users import SimulatedUsers
 from tacit.methods.policy_gradient.baselines import ucb_vi
 from tacit.methods.policy_gradient.published import published_epsilon
-from tacit.privacy.noise import SecretNoise
+from tacit.privacy.noise.secret import SecretNoise
 
 AREA = "policy_gradient"
 UNIT = Unit("swimmer", "add_or_remove", 5_000)

@@ -11,7 +11,7 @@ import pytest
 from tacit.errors import DataError
 from tacit.measure import attacks
 from tacit.measure.attacks import Trials, area, attack, auc_bound, hit_rate, likelihood_ratios, tpr_bound, trials
-from tacit.privacy.accountants import gaussian_epsilon
+from tacit.privacy.accounting.accountants import gaussian_epsilon
 
 PEOPLE, DELTA = 20, 1e-5
 

@@ -33,8 +33,8 @@ from tacit.measure.report import (
 from tacit.measure.report.charts import heat_map
 from tacit.measure.report.svg import Axis, nice, number, shorten, upward
 from tacit.measure.report.tables import correlation
-from tacit.privacy import certificate_json
-from tacit.privacy.certificate import Certificate
+from tacit.privacy.certificate import canonical as certificate_json
+from tacit.privacy.certificate.certificate import Certificate
 from tacit.units import Unit
 
 HOSTILE = "</title></svg><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{ 7 * 7 }}"

@@ -17,8 +17,8 @@ from tacit.data.trajectories import Trajectories
 from tacit.measure.attacks import area
 from tacit.measure.membership import attack
 from tacit.measure.unit_attacks import Drawn, UnitScores, leaping, unit_losses
-from tacit.privacy.gradients import clipped_sum
-from tacit.privacy.parts import PoissonSum
+from tacit.privacy.gradients.per_unit import clipped_sum
+from tacit.privacy.mechanisms.sums import PoissonSum
 
 SPEC = PublicSpec(
     observation=Box((-1.0,) * 6, (1.0,) * 6),

@@ -111,12 +111,12 @@ PUBLIC = (
     "tacit.methods.synthesis.baselines.pate_gan",
     "tacit.methods.synthesis.cut.Cut",
     "tacit.methods.synthesis.trajectories",
-    "tacit.privacy.accounting",
-    "tacit.privacy.certificate_label.label",
-    "tacit.privacy.certificate_schema.schema",
-    "tacit.privacy.device.Device",
-    "tacit.privacy.federated_vault.FederatedVault",
-    "tacit.privacy.stacked_devices.StackedDevices",
+    "tacit.privacy.accounting.bounds",
+    "tacit.privacy.certificate.label.label",
+    "tacit.privacy.certificate.schema.schema",
+    "tacit.privacy.vault.device.Device",
+    "tacit.privacy.vault.federated_vault.FederatedVault",
+    "tacit.privacy.vault.stacked_devices.StackedDevices",
     "tacit.units",
 )
 """What pages, READMEs and examples import: modules, all of whose public names count, and single names."""

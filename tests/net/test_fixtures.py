@@ -19,9 +19,9 @@ from tacit.cli import main
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import BudgetExceeded, LedgerError
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.register import Register
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.register import Register
 from tacit.units import Unit
 
 FOLDER = Path(__file__).with_name("fixtures")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from ledger_cases import make
 
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.ledger import Ledger
 
 
 @pytest.fixture

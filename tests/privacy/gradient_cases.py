@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor, nn
 
-from tacit.privacy.layers import Table
+from tacit.privacy.gradients.layers import Table
 
 Loss = Callable[[nn.Module, Mapping[str, Tensor]], Tensor]
 

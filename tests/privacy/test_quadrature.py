@@ -16,8 +16,8 @@ from dp_accounting.dp_event import (
 )
 from scipy.special import logsumexp
 
-from tacit.privacy import quadrature
-from tacit.privacy.events import Leaves
+from tacit.privacy.accounting import quadrature
+from tacit.privacy.accounting.events import Leaves
 from tacit.units import Relation
 
 

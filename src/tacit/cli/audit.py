@@ -16,7 +16,7 @@ from tacit.cli.outcome import CERTIFICATE
 from tacit.errors import CertificateError, FileError, PlanError
 from tacit.measure import audits
 from tacit.measure.audits import library
-from tacit.privacy.certificate import Certificate
+from tacit.privacy.certificate.certificate import Certificate
 
 COLUMNS = ("method", "unit", "certified ε", "lower bound", "by", "confidence", "runs", "seconds")
 WIDE = 160

@@ -12,7 +12,7 @@ from typing import Protocol
 from tacit.cli.console import Interrupted, complain, say
 from tacit.data.store import read_spec, read_unit
 from tacit.errors import DataError, LedgerError
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.ledger import Ledger
 from tacit.units import Unit
 
 _NOTE = "ledger.json"

@@ -10,8 +10,8 @@ from tacit.cli.commands import CertificateLabel, CertificateShow, CertificateSig
 from tacit.cli.console import say
 from tacit.errors import CertificateError, FileError
 from tacit.measure import audits
-from tacit.privacy import certificate_label
-from tacit.privacy.certificate import Certificate
+from tacit.privacy.certificate import label as certificate_label
+from tacit.privacy.certificate.certificate import Certificate
 
 
 def run(command: CertificateShow | CertificateVerify | CertificateLabel | CertificateSign) -> None:

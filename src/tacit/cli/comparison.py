@@ -15,9 +15,9 @@ from tacit.cli.worlds import World
 from tacit.measure.report import Learning, Outcome
 from tacit.measure.report.learning import Role
 from tacit.methods.policy_gradient import Acting, Learned, Plan, learn
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.register import Register
-from tacit.privacy.user_vault import UserVault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.register import Register
+from tacit.privacy.vault.user_vault import UserVault
 
 SHARE = 4
 """Learning curves are measured on this part of the people on whom the last policies are."""

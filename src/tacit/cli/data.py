@@ -18,7 +18,7 @@ from tacit.data.spec import PublicSpec
 from tacit.data.store import read_unit
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, FileError
-from tacit.privacy.certificate import Certificate
+from tacit.privacy.certificate.certificate import Certificate
 
 _READERS = {".csv": "csv", ".parquet": "parquet", ".npz": "npz", ".hdf5": "d4rl", ".h5": "d4rl"}
 _KINDS = {

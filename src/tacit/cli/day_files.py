@@ -20,7 +20,7 @@ from tacit.data import trips
 from tacit.data.days import SLOTS, Days
 from tacit.data.grids import grid_from_json
 from tacit.errors import FileError, TacitError
-from tacit.privacy.certificate import Certificate
+from tacit.privacy.certificate.certificate import Certificate
 
 FORMAT = "tacit days of movement"
 _CELL = 3

@@ -19,9 +19,9 @@ from tacit.envs.maze import LAYOUTS, spec
 from tacit.measure.report import records, tables
 from tacit.measure.report.content import Kind
 from tacit.methods.synthesis import Plan, Raking, Synthesizer, fit
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.release import Release
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 

@@ -24,8 +24,8 @@ from tacit.measure.report.tables import Table
 from tacit.methods import synthesis
 from tacit.methods.synthesis import Plan, Synthesizer
 from tacit.methods.synthesis.cut import Cut
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.vault import Vault
 
 PUBLIC = 300
 """Rows of the same world that the attacker has."""

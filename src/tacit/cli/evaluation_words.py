@@ -37,8 +37,8 @@ from tacit.methods.off_policy_evaluation import (
 from tacit.methods.off_policy_evaluation.features import ends
 from tacit.methods.off_policy_evaluation.overlap import Overlap
 from tacit.methods.off_policy_evaluation.policies import Target, imported
-from tacit.privacy.parts import check
 from tacit.units import Unit
+from tacit.validation import check
 
 _CLIPPED = ("pdis", "wpdis", "fqe", "dr", "gpope", "ssp")
 _ON_POLICY, _OFF_POLICY = ("lsw", "lsl"), ("fqe", "dr")

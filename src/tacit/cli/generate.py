@@ -17,8 +17,8 @@ from tacit.errors import DataError, FileError
 from tacit.measure import maps
 from tacit.methods.imitation import Simulator
 from tacit.methods.imitation.baselines.markov import BlockChain
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.release import Release
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.certificate.release import Release
 
 MOST = 1_000_000
 """Days of one call: more of them do not fit the memory of a small machine."""

@@ -18,8 +18,8 @@ from tacit.cli.movement_runs import Released, fitted, require_packages, vault_of
 from tacit.cli.movement_words import Plan, planned, region, require_answerable, unit
 from tacit.data.days import Days
 from tacit.data.grids import Grid
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.vault.vault import Vault
 
 FOLDER, CHECKPOINT = "simulator", "checkpoint"
 SIMULATED = "The people are simulated: nobody is behind them, and the certificate and the report say so."

@@ -21,7 +21,7 @@ from tacit.methods import experts
 from tacit.methods.experts import Learned
 from tacit.methods.experts.published_recipes import claimed
 from tacit.methods.experts.queried import require_policies
-from tacit.privacy.vault import Vault
+from tacit.privacy.vault.vault import Vault
 
 FOLDER = "policy"
 SIMULATED = "The experts are simulated: nobody is behind them, and the certificate and the report say so."

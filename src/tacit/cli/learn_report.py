@@ -23,11 +23,11 @@ from tacit.measure.report import Played as Row
 from tacit.measure.report.experts import Role
 from tacit.methods import experts
 from tacit.methods.experts import Learned
-from tacit.privacy.above_threshold import AboveThreshold, Prefixes
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.parts import PoissonSum
-from tacit.privacy.release import Release
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.above_threshold import AboveThreshold, Prefixes
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault.vault import Vault
 
 METHODS = {
     "votes": "votes of one clone for each expert, at public states",

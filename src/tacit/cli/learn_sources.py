@@ -23,7 +23,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.envs import populations
 from tacit.envs.populations import World
 from tacit.errors import DataError, FileError
-from tacit.privacy.above_threshold import AboveThreshold
+from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 
 SPEC = "spec.json"
 """What the folder of imported logs has, and one of policies has not."""

@@ -28,7 +28,7 @@ from tacit.methods.experts import Given, LinearClone, MlpClone, ReturnWeight, Re
 from tacit.methods.experts.anchors import require_inside
 from tacit.methods.experts.consensus import Consensus
 from tacit.methods.experts.published_recipes import FLOOR, paper, published_setting
-from tacit.privacy.thresholds import KappaStop, PMin
+from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
 from tacit.units import Unit
 
 Plan = Votes | ReturnWeighted | Consensus

@@ -7,7 +7,7 @@ from collections import Counter
 from tacit.cli.commands import LedgerShow, LedgerVerify
 from tacit.cli.console import say
 from tacit.errors import LedgerError
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.ledger import Ledger
 
 FOLDED = ("register", "callback", "actor")
 """Kinds of notes that are not shown one by one: their times are those of single meetings."""

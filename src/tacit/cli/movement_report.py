@@ -23,7 +23,7 @@ from tacit.measure.report import MovementReport, picture
 from tacit.methods import imitation
 from tacit.methods.imitation import pategail
 from tacit.methods.imitation.starts import CLIP, STARTS, HomeSums
-from tacit.privacy.vault import Vault
+from tacit.privacy.vault.vault import Vault
 
 METHODS = {
     "one-shot": "one noisy release of what people do, and a simulator that imitates it",

@@ -14,11 +14,11 @@ from tacit.data.grids import Grid
 from tacit.methods import imitation
 from tacit.methods.imitation import Simulator, baselines, pategail
 from tacit.methods.imitation.baselines.markov import BlockChain
-from tacit.privacy.federated_vault import FederatedVault
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.release import Release
-from tacit.privacy.stacked_devices import StackedDevices
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.stacked_devices import StackedDevices
+from tacit.privacy.vault.vault import Vault
 
 Generator = Simulator | BlockChain
 Released = Release[Simulator] | Release[BlockChain] | Release[Simulator | BlockChain]
@@ -31,7 +31,7 @@ def require_packages(command: Imitate) -> None:
         ModuleNotFoundError: checkpoints need torch.
     """
     if command.method == "pategail":
-        importlib.import_module("tacit.privacy.checkpoint")
+        importlib.import_module("tacit.privacy.ledger.checkpoint")
 
 
 def vault_of(plan: Plan, days: Days, ledger: Ledger, *, simulated: bool) -> Vault | FederatedVault:

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 from tacit.cli.folders import RunFolder
 from tacit.measure.report import render, storage
-from tacit.privacy.certificate import Certificate
+from tacit.privacy.certificate.certificate import Certificate
 
 CERTIFICATE, REPORT = "certificate.json", "report.html"
 VERIFY = (f"tacit certificate verify {CERTIFICATE}",)

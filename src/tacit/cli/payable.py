@@ -12,10 +12,10 @@ from typing import Any, Protocol
 from tacit.cli.budget import Budget, ledger_path, open_ledger, require_only
 from tacit.cli.folders import RunFolder
 from tacit.errors import BudgetExceeded, LedgerError, PlanExhausted
-from tacit.privacy import plan as plans
-from tacit.privacy.filters import Charge, admits
-from tacit.privacy.ledger import Ledger, LedgerView
-from tacit.privacy.plan import Plan
+from tacit.privacy.accounting.filters import Charge, admits
+from tacit.privacy.ledger.ledger import Ledger, LedgerView
+from tacit.privacy.mechanisms.base import Plan
+from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
 
 LEDGER = "ledger"

@@ -8,7 +8,7 @@ from tacit.cli.folders import RunFolder
 from tacit.errors import FileError
 from tacit.measure import audits
 from tacit.measure.report import EvaluationReport, ExpertsReport, MovementReport, PolicyReport, Report, render, storage
-from tacit.privacy.certificate import Certificate
+from tacit.privacy.certificate.certificate import Certificate
 
 
 def report(command: commands.Report) -> None:

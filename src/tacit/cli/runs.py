@@ -17,8 +17,8 @@ from tacit.measure.sequences import Sequences
 from tacit.methods import synthesis
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.trajectories.synthesizer import as_trajectories
-from tacit.privacy.release import Release
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.vault.vault import Vault
 
 MODEL, DATASETS, CHECKPOINT = "model", "minari", "checkpoint"
 DATASET = "synthetic-v0"

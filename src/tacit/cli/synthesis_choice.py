@@ -14,9 +14,9 @@ from tacit.cli.synthesis_commands import Synthesize
 from tacit.errors import PlanError
 from tacit.methods import private_selection, synthesis
 from tacit.methods.synthesis import Plan, Raking
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.release import Release
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.vault import Vault
 
 NAMES: dict[str, Callable[[str], Any]] = {
     "steps": int,

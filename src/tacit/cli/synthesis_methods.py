@@ -15,11 +15,11 @@ from tacit.data.store import read_spec
 from tacit.errors import DataError, HardwareError, PlanError
 from tacit.hardware import torch_device
 from tacit.methods import synthesis
-from tacit.privacy.release import Release
+from tacit.privacy.certificate.release import Release
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
-    from tacit.privacy.vault import Vault
+    from tacit.privacy.vault.vault import Vault
 
 _GRAPHICAL: tuple[SynthesisMethod, ...] = ("mst", "aim", "pgm")
 _WRITES = ("minari", "h5py", "jinja2", "safetensors")

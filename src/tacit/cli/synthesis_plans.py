@@ -15,8 +15,8 @@ from tacit.methods import synthesis
 from tacit.methods.synthesis import Plan, Pretraining, Raking, trajectories
 from tacit.methods.synthesis.cut import Cut
 from tacit.methods.synthesis.trajectories.plan import Plan as FragmentPlan
-from tacit.privacy import parts
 from tacit.units import Unit
+from tacit.validation import check
 
 PRIVORL: Literal["privorl"] = "privorl"
 PRIVORL_J: Literal["privorl-j"] = "privorl-j"
@@ -72,7 +72,7 @@ def planned(command: Synthesize) -> Any:
     """
     unit = Unit(command.unit, command.relation, command.population)
     sensible = math.isfinite(command.epsilon) and command.epsilon > 0
-    parts.check("epsilon", command.epsilon, sensible, "a finite number > 0")
+    check("epsilon", command.epsilon, sensible, "a finite number > 0")
     plan: Any
     match command.method:
         case "privorl" if command.choose:

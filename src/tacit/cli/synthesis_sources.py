@@ -21,7 +21,7 @@ from tacit.envs import clinic, maze
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import DataError
 from tacit.methods.synthesis import Encoder
-from tacit.privacy.vault import Vault
+from tacit.privacy.vault.vault import Vault
 
 Option = Literal["public", "holdout"]
 CLINIC = "clinic"

@@ -18,8 +18,8 @@ from tacit.cli.synthesis_plans import DIFFUSED, planned
 from tacit.cli.synthesis_sections import sections
 from tacit.cli.synthesis_sources import Sources, opened, require_apart, require_there
 from tacit.measure.sequences import Sequences
-from tacit.privacy.release import Release
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 Columns = Mapping[str, np.ndarray[Any, Any]]

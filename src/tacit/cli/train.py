@@ -19,11 +19,11 @@ from tacit.measure.report import PolicyReport
 from tacit.measure.report.learning import Role
 from tacit.methods.policy_gradient import Learned, Plan, learn
 from tacit.methods.policy_gradient.plan import POLICY
-from tacit.privacy import plan as plans
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.register import Register
-from tacit.privacy.release import Release
-from tacit.privacy.user_vault import UserVault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.register import Register
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.user_vault import UserVault
 
 FOLDER, CHECKPOINT, TENSORBOARD = "policy", "checkpoint", "tensorboard"
 LEDGER, PRIVATE, REGISTER = "ledger", "private", "register"

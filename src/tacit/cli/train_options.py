@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tacit.cli.policy_commands import RECIPES, Train
 from tacit.errors import PlanError
-from tacit.privacy.accounting import MAX_EPSILON
+from tacit.privacy.accounting.bounds import MAX_EPSILON
 
 REPORTS = frozenset({"compare", "runs", "evaluate", "tensorboard"})
 """Options that concern the report alone: a run can be resumed with others."""

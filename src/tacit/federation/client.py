@@ -16,8 +16,8 @@ from flwr.compat.common.recorddict_compat import fitres_to_recorddict
 from tacit.errors import DoorError
 from tacit.federation.guard import guard, require_setup
 from tacit.federation.messages import QUERY, Asked, between, read_query, refusal, write_answer
-from tacit.privacy.device import Device
-from tacit.privacy.device_parts import DeviceSum
+from tacit.privacy.mechanisms.device_sums import DeviceSum
+from tacit.privacy.vault.device import Device
 
 State = Mapping[str, npt.NDArray[Any]]
 OpenDevice = Callable[[Context, State], Device]

@@ -13,9 +13,11 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDic
 from numpy.lib import format as npy
 
 from tacit.errors import DoorError, LedgerError, PlanError
-from tacit.privacy.device_parts import GRID_BITS, DeviceSum, FederatedSum, LaplaceSum, zeros
-from tacit.privacy.devices import MOST_PUBLIC, Public, Query
-from tacit.privacy.parts import PoissonSum, calibrated
+from tacit.privacy.mechanisms.base import calibrated
+from tacit.privacy.mechanisms.callbacks import Public
+from tacit.privacy.mechanisms.device_sums import GRID_BITS, DeviceSum, FederatedSum, LaplaceSum, zeros
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault.devices import MOST_PUBLIC, Query
 
 QUERY = "query.sum"
 """Type of the messages that are answered in the clear."""

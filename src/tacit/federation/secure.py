@@ -23,8 +23,8 @@ from flwr.serverapp import Grid
 from tacit.federation.guard import require_fit, threshold
 from tacit.federation.masks import MODULUS, strong_masks
 from tacit.federation.messages import read_numbers, write_query
-from tacit.privacy.device_parts import DeviceSum, zeros
-from tacit.privacy.devices import Answer, Query
+from tacit.privacy.mechanisms.device_sums import DeviceSum, zeros
+from tacit.privacy.vault.devices import Answer, Query
 
 ATTEMPTS = 3
 """How often a round begins anew because devices were lost before any of them was asked for an answer."""

@@ -14,9 +14,9 @@ from tacit.data.spec import PublicSpec
 from tacit.errors import DataError, DoorError
 from tacit.federation.messages import QUERY, read_answer, write_query
 from tacit.federation.secure import secure_sum
-from tacit.privacy.certificate_devices import WHO_ANSWERS
-from tacit.privacy.device_parts import DeviceSum, zeros
-from tacit.privacy.devices import Answer, Query
+from tacit.privacy.certificate.devices import WHO_ANSWERS
+from tacit.privacy.mechanisms.device_sums import DeviceSum, zeros
+from tacit.privacy.vault.devices import Answer, Query
 
 ASSUMPTIONS = (
     "one device is one person; every device runs tacit's client app and keeps her ledger",

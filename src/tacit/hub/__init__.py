@@ -24,10 +24,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from tacit.errors import CertificateError, FileError, PlanError
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.certificate_selection import KIND as SELECTION
-from tacit.privacy.plan import public_fields
-from tacit.privacy.release import Release
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.selection import KIND as SELECTION
+from tacit.privacy.vault.plan import public_fields
 
 if TYPE_CHECKING:
     from tacit.agents.stacked import Stacked

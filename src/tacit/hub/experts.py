@@ -11,9 +11,9 @@ from tacit.agents.policies import Policy
 from tacit.errors import PlanError
 from tacit.methods import experts
 from tacit.methods.experts.learned import Agreement, Learned
-from tacit.privacy.above_threshold import Prefixes
-from tacit.privacy.plan import Plan
-from tacit.privacy.release import Release
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.mechanisms.above_threshold import Prefixes
+from tacit.privacy.mechanisms.base import Plan
 
 FIELDS = frozenset({"policy", "learner", "prefixes"})
 _LEARNERS = ("Votes", "ReturnWeighted", "Consensus")

@@ -18,7 +18,7 @@ from tacit.methods.imitation.baselines.markov import BlockChain
 from tacit.methods.imitation.policy import TablePolicy, layout_from_json
 from tacit.methods.imitation.simulator import Simulator
 from tacit.methods.imitation.starts import Starts
-from tacit.privacy.release import Release
+from tacit.privacy.certificate.release import Release
 
 FIELDS = frozenset({"simulator"})
 _POLICY, _STARTS, _EDGES, _JUMPS, _CHAIN = "policy", "starts", "space.edges", "space.probabilities", "chain"

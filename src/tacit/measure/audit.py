@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy import special
 
 from tacit.errors import DataError
-from tacit.privacy.accountants import gaussian_epsilon
+from tacit.privacy.accounting.accountants import gaussian_epsilon
 
 Scores = npt.NDArray[np.float64]
 

@@ -21,11 +21,12 @@ from torch import Tensor, nn
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.measure.gradient_canaries import leaps
-from tacit.privacy.callbacks import Objective
-from tacit.privacy.gradients import clipped_sum
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.parts import PoissonSum, calibrated
-from tacit.privacy.reader import Reader
+from tacit.privacy.gradients.per_unit import clipped_sum
+from tacit.privacy.mechanisms.base import calibrated
+from tacit.privacy.mechanisms.callbacks import Objective
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.reader import Reader
 
 Columns = dict[str, NDArray[Any]]
 Floats = NDArray[np.float64]

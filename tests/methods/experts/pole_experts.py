@@ -17,9 +17,9 @@ from tacit.envs.cart_pole import CartPole, spec
 from tacit.methods.experts.anchors import Uniform
 from tacit.methods.experts.clones import LinearClone
 from tacit.methods.experts.votes import Votes
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 UNIT = Unit("expert", relation="add_or_remove", population=200)

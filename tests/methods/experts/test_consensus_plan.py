@@ -16,12 +16,12 @@ from tacit.agents.learners import BC, CQL
 from tacit.errors import PlanError
 from tacit.methods.experts.clones import LinearClone
 from tacit.methods.experts.consensus import Consensus
-from tacit.privacy import accounting
-from tacit.privacy import plan as plans
-from tacit.privacy.above_threshold import AboveThreshold
-from tacit.privacy.events import flatten
-from tacit.privacy.parts import PoissonSum
-from tacit.privacy.thresholds import KappaStop, PMin
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting.events import flatten
+from tacit.privacy.mechanisms.above_threshold import AboveThreshold
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
+from tacit.privacy.vault import plan as plans
 
 CLONE = LinearClone(features=FEATURES, actions=2, floor=0.05)
 

@@ -26,12 +26,12 @@ from tacit.methods.experts import training
 from tacit.methods.experts.clones import LinearClone
 from tacit.methods.experts.consensus import TRAINING, Consensus
 from tacit.methods.experts.objectives import ExpertLoss
-from tacit.privacy.clipping import SLACK
-from tacit.privacy.gradients import clipped_sum
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.thresholds import KappaStop, PMin
-from tacit.privacy.vault import Vault
+from tacit.privacy.gradients.clipping import SLACK
+from tacit.privacy.gradients.per_unit import clipped_sum
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.vault import Vault
 
 FLOOR = 0.05
 """What the logs of `pole_experts.columns` give the other action."""

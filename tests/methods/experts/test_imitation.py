@@ -19,7 +19,7 @@ from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.experts.algorithm import learn
 from tacit.methods.experts.imitation import Gradient, Kept, ReturnWeighted
 from tacit.methods.experts.returns import ReturnWeight
-from tacit.privacy import plan as plans
+from tacit.privacy.vault import plan as plans
 
 WEIGHT = ReturnWeight(low=0.0, high=40.0)
 NETWORK = Policy(Quadratic(LOW, HIGH), Mlp((14, 6, 2)), Categorical(2))

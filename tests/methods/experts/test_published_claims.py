@@ -10,7 +10,7 @@ from dp_accounting.dp_event import GaussianDpEvent, PoissonSampledDpEvent, SelfC
 
 from tacit.errors import PlanError
 from tacit.methods.experts.published import MixedTraining, published_release, published_total
-from tacit.privacy import accounting
+from tacit.privacy.accounting import bounds as accounting
 
 DELTA = 1 / 6_000
 

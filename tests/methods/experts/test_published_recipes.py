@@ -20,13 +20,13 @@ from tacit.methods import experts
 from tacit.methods.experts.consensus import Consensus
 from tacit.methods.experts.published import MixedTraining
 from tacit.methods.experts.published_recipes import NOISELESS_STEPS, SETTINGS
-from tacit.privacy import accounting_checks
-from tacit.privacy import plan as plans
-from tacit.privacy.events import flatten
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.thresholds import PMin
-from tacit.privacy.vault import Vault
+from tacit.privacy.accounting import checks as accounting_checks
+from tacit.privacy.accounting.events import flatten
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.thresholds import PMin
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 ACTIONS = {"acrobot": 3, "lunar_lander": 4, "cart_pole": 2, "hiv": 4}

@@ -38,9 +38,9 @@ from tacit.methods.experts.fitting import Fit
 from tacit.methods.experts.imitation import ReturnWeighted
 from tacit.methods.experts.returns import ReturnWeight
 from tacit.methods.experts.votes import Ballot, Vote, Votes
-from tacit.privacy import plan as plans
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.vault import Vault
 
 WEIGHT = ReturnWeight(low=0.0, high=40.0)
 CLONE = LinearClone(features=FEATURES, actions=2)

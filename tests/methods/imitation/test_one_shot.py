@@ -22,13 +22,13 @@ from tacit.methods.imitation.baselines import Plan as Baseline
 from tacit.methods.imitation.baselines import replicates as baseline_replicates
 from tacit.methods.imitation.label import label
 from tacit.methods.imitation.moves import MOVES_PART
-from tacit.privacy import accounting
-from tacit.privacy import plan as plans
-from tacit.privacy.federated_vault import FederatedVault
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.stacked_devices import StackedDevices
-from tacit.privacy.vault import Vault
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.stacked_devices import StackedDevices
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 PEOPLE, DELTA = 300, 1e-4

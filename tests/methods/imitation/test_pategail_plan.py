@@ -18,12 +18,12 @@ from tacit.methods.imitation.pategail import Critic, Embedding, Plan, Ppo, fit, 
 from tacit.methods.imitation.pategail.plan import CRITICS, Kind
 from tacit.methods.imitation.simulator import Simulator
 from tacit.methods.imitation.starts import Starts
-from tacit.privacy import accounting
-from tacit.privacy import plan as plans
-from tacit.privacy.federated_vault import FederatedVault
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.release import Release
-from tacit.privacy.stacked_devices import StackedDevices
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.stacked_devices import StackedDevices
 from tacit.units import Unit
 
 PEOPLE, DELTA = 12, 1e-3

@@ -21,12 +21,12 @@ from tacit.methods.imitation.pategail.plan import CRITICS
 from tacit.methods.imitation.pategail.state import State
 from tacit.methods.imitation.simulator import Simulator
 from tacit.methods.imitation.starts import STARTS, Starts
-from tacit.privacy import plan as plans
-from tacit.privacy.federated_vault import FederatedVault
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.release import Release
-from tacit.privacy.stacked_devices import StackedDevices
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.stacked_devices import StackedDevices
 from tacit.units import Unit
 
 PEOPLE, DELTA, ROUNDS = 12, 1e-3, 5

@@ -17,13 +17,13 @@ from tacit.measure.mobility_counts import jensen_shannon
 from tacit.methods.imitation import blocks
 from tacit.methods.imitation.sparse import Level, spread
 from tacit.methods.imitation.starts import CLIP, STARTS, Homes, HomeSums, Starts
-from tacit.privacy import plan as plans
-from tacit.privacy.decoys import decoy_rows
-from tacit.privacy.device_parts import sum_over_all
-from tacit.privacy.federated_vault import FederatedVault
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.stacked_devices import StackedDevices
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.device_sums import sum_over_all
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.decoys import decoy_rows
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.stacked_devices import StackedDevices
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 GRID = RegularGrid(0.0, 0.0, 0.9, 0.9, 0.1)  # 10 x 10 cells

@@ -13,9 +13,9 @@ from tacit.envs import chain
 from tacit.methods.off_policy_evaluation.features import OneHot
 from tacit.methods.off_policy_evaluation.policies import Tabular
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Relation, Unit
 
 PROBLEM = Problem(gamma=chain.GAMMA, horizon=60, return_range=(0.0, 1.0))

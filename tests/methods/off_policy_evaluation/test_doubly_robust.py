@@ -25,7 +25,7 @@ from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.q_function import QFunction
 from tacit.methods.off_policy_evaluation.scores import nonnegative
-from tacit.privacy.noise import SecretNoise
+from tacit.privacy.noise.secret import SecretNoise
 
 EPISODES, CHANCES = enumerate_episodes()
 ROWS = padded(EPISODES)

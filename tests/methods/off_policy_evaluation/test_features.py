@@ -8,7 +8,7 @@ import pytest
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation import features as maps
 from tacit.methods.off_policy_evaluation.features import Custom, Fourier, OneHot
-from tacit.privacy.plan import public_fields
+from tacit.privacy.vault.plan import public_fields
 
 
 def squares(observations):

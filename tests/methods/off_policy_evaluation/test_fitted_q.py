@@ -32,7 +32,7 @@ from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.q_function import Fit, QFunction
 from tacit.methods.off_policy_evaluation.q_sums import Centre, GramVector, Residuals, Transitions
 from tacit.methods.off_policy_evaluation.scores import FIT, ScoreVector
-from tacit.privacy.noise import SecretNoise
+from tacit.privacy.noise.secret import SecretNoise
 
 EPISODES, _ = enumerate_episodes()
 ROWS = padded(EPISODES)

@@ -18,7 +18,7 @@ from tacit.methods.off_policy_evaluation.policies import Behaviour, Uniform
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics
 from tacit.methods.off_policy_evaluation.step_sizes import iterate, means, unit_rows
-from tacit.privacy.parts import FixedSizeSum, PoissonSum
+from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 
 DENSE = BellmanStatistics(PROBLEM, TARGET, None, FEATURES, "gtd")
 

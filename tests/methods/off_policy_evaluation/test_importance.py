@@ -8,7 +8,7 @@ from tacit.methods.off_policy_evaluation import importance
 from tacit.methods.off_policy_evaluation.importance import ImportanceSampling
 from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
-from tacit.privacy.noise import SecretNoise
+from tacit.privacy.noise.secret import SecretNoise
 
 
 def calibrated(vault, epsilon=1.0, **fields):

@@ -13,7 +13,7 @@ from tacit.methods.off_policy_evaluation.overlap import Overlap, WeightVector, r
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Tabular
 from tacit.methods.off_policy_evaluation.scores import FIT
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
-from tacit.privacy.noise import SecretNoise
+from tacit.privacy.noise.secret import SecretNoise
 
 EPISODES, CHANCES = enumerate_episodes()
 ROWS = padded(EPISODES)

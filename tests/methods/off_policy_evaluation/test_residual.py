@@ -36,9 +36,9 @@ from tacit.methods.off_policy_evaluation.residual_sums import Centre, Ranges, Re
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, apply, constant
 from tacit.methods.off_policy_evaluation.step_sizes import unit_rows
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 CHAIN = Problem(gamma=chain.GAMMA, horizon=60, return_range=(0.0, 1.0))

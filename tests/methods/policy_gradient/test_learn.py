@@ -26,8 +26,8 @@ from tacit.methods.policy_gradient.plan import Plan
 from tacit.methods.policy_gradient.settings import Local
 from tacit.methods.policy_gradient.state import State
 from tacit.methods.policy_gradient.trust_region import KL, L2
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.user_vault import UserVault
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
 
 UNIT = Unit("swimmer", "add_or_remove", 10_000)

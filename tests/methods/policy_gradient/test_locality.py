@@ -14,7 +14,7 @@ import pytest
 from locality_cases import CHANGES, LOCAL, MET, PLANS, plan, run, same
 
 from tacit.methods.policy_gradient.plan import Local
-from tacit.privacy import callbacks
+from tacit.privacy.vault import isolation as callbacks
 
 
 @pytest.mark.parametrize("name", PLANS)

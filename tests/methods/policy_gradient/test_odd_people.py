@@ -12,9 +12,9 @@ import pytest
 from tacit.envs import cart_pole
 from tacit.envs.users import SimulatedUsers
 from tacit.methods.policy_gradient import Learned, Plan, Policy, learn
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.register import Register
-from tacit.privacy.user_vault import UserVault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.register import Register
+from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
 
 UNIT = Unit("person", "add_or_remove", 100)

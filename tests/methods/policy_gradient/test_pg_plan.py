@@ -14,8 +14,8 @@ from tacit.errors import PlanError
 from tacit.methods.policy_gradient.plan import Plan
 from tacit.methods.policy_gradient.settings import Local, Staircase
 from tacit.methods.policy_gradient.trust_region import KL, L2
-from tacit.privacy import correlated
-from tacit.privacy.plan import plan_id, public_fields
+from tacit.privacy.noise import correlated
+from tacit.privacy.vault.plan import plan_id, public_fields
 from tacit.units import Unit
 
 UNIT = Unit("person", "add_or_remove", 10_000)

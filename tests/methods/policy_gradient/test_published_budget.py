@@ -6,7 +6,7 @@ import pytest
 
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient import published
-from tacit.privacy.accountants import gaussian_delta, gaussian_epsilon
+from tacit.privacy.accounting.accountants import gaussian_delta, gaussian_epsilon
 
 
 @pytest.mark.parametrize(

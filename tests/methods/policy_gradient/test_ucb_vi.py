@@ -16,9 +16,9 @@ from tacit.envs.timed import Timed
 from tacit.envs.users import SimulatedUsers
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.policy_gradient.baselines.ucb_vi import Tabular, UcbVi, Visits, learn, plan_policy
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.register import Register
-from tacit.privacy.user_vault import UserVault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.register import Register
+from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
 
 RIVER = river_swim.RiverSwim()

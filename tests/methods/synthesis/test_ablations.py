@@ -15,9 +15,9 @@ from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import PlanError
 from tacit.methods import synthesis
 from tacit.methods.synthesis.ablations import NAMES, Name, ablation, curious, pretrained_only
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import public_fields
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.plan import public_fields
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 LAYOUT = LAYOUTS["open"]

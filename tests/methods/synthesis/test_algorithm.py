@@ -17,11 +17,11 @@ from tacit.errors import HardwareError, LedgerError, PlanError, PlanExhausted
 from tacit.measure.fidelity import fidelity
 from tacit.methods import synthesis
 from tacit.methods.synthesis import algorithm
-from tacit.privacy import checkpoint
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.plan import public_fields
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger import checkpoint
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.plan import public_fields
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 LAYOUT = LAYOUTS["open"]

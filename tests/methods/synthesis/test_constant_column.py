@@ -13,8 +13,8 @@ from tacit.agents import iql
 from tacit.data import Box, PublicSpec, Trajectories
 from tacit.measure.fidelity import fidelity
 from tacit.methods import synthesis
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 ROWS, LEVEL = 2_000, 0.25

@@ -14,8 +14,8 @@ from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import DataError, PlanError
 from tacit.methods.synthesis.baselines.mst import MstPlan
 from tacit.methods.synthesis.cut import Cut
-from tacit.privacy.marginals import DIFFERENCES
-from tacit.privacy.plan import public_fields
+from tacit.privacy.mechanisms.marginals import DIFFERENCES
+from tacit.privacy.vault.plan import public_fields
 
 MAZE = maze.spec(LAYOUTS["ring"])
 ROWS = maze.collect(LAYOUTS["ring"], 5_000, agents=50, seed=901)

@@ -17,11 +17,11 @@ from tacit.methods import synthesis
 from tacit.methods.synthesis.baselines.raking_alone import RakingPlan
 from tacit.methods.synthesis.histograms import Histograms, codes_of, effective, raked, resampled, shrunk
 from tacit.methods.synthesis.raking import MOST_TABLES, PART, Raking
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.histogram import Axis
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.plan import plan_id, public_fields
-from tacit.privacy.vault import Vault
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.plan import plan_id, public_fields
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 LINE = PublicSpec(Box((0.0,), (1.0,)), Discrete(2), Box((0.0,), (1.0,)), "declared", difference=(0.1,))

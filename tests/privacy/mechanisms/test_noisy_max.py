@@ -12,9 +12,9 @@ import pytest
 from scipy.stats import chi2
 
 from tacit.errors import PlanError
-from tacit.privacy import accounting
+from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.mechanisms.noisy_max import GRID, NoisyMaximum
-from tacit.privacy.noise import SecretNoise
+from tacit.privacy.noise.secret import SecretNoise
 from tacit.units import Relation, Unit
 
 

@@ -12,11 +12,11 @@ import pytest
 from scipy import stats
 
 from tacit.errors import PlanError
-from tacit.privacy.clipping import SLACK
-from tacit.privacy.events import EpsilonDeltaDpEvent
+from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
+from tacit.privacy.gradients.clipping import SLACK
 from tacit.privacy.mechanisms.histogram import Axis
 from tacit.privacy.mechanisms.smooth_sensitivity import RegularisedLoss, Visits, WeightedStates
-from tacit.privacy.noise import SecretNoise
+from tacit.privacy.noise.secret import SecretNoise
 from tacit.units import Unit
 
 AXIS = Axis("observations", 0, (-0.5, 0.5, 1.5))

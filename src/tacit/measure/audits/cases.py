@@ -21,12 +21,12 @@ from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.measure.audits.vaults import Visitors, WitnessedDevices, WitnessedUsers, WitnessedVault
 from tacit.measure.audits.witness import Witness
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.parts import UserSum
-from tacit.privacy.plan import Plan
-from tacit.privacy.register import Register
-from tacit.privacy.stacked_devices import StackedDevices
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.register import Register
+from tacit.privacy.mechanisms.base import Plan
+from tacit.privacy.mechanisms.sums import UserSum
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.stacked_devices import StackedDevices
 from tacit.units import Unit
 
 Floats = NDArray[np.float64]

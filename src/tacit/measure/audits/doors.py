@@ -19,10 +19,11 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import CertificateError
 from tacit.measure.audits.cases import Case, Columns, Floats, Present, with_devices, with_records, with_visitors
-from tacit.privacy import plan as plans
-from tacit.privacy.certificate import Certificate
-from tacit.privacy.device_parts import DeviceSum, LaplaceSum
-from tacit.privacy.parts import FixedSizeSum, PoissonSum, Sum, UserSum
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.mechanisms.base import Sum
+from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
+from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum, UserSum
+from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
 
 CROWD = 200
@@ -122,10 +123,11 @@ def case(sums: Sequence[Sum], unit: Unit, *, words: str) -> Case:
 
 
 def _part(stated: Mapping[str, Any]) -> Sum:
-    kind = KINDS[stated["kind"]]
+    kind: Any = KINDS[stated["kind"]]
     known = {field.name for field in dataclasses.fields(kind)}
     fields: dict[str, Any] = {name: tuple(v) if name == "decay" else v for name, v in stated.items() if name in known}
-    return kind(**fields)
+    part: Sum = kind(**fields)
+    return part
 
 
 def _aim(part: Sum, canaries: int) -> Aim:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from tacit.measure import audit as rates
 from tacit.measure import one_run
-from tacit.privacy.accountants import gaussian_epsilon
-from tacit.privacy.events import flatten
+from tacit.privacy.accounting.accountants import gaussian_epsilon
+from tacit.privacy.accounting.events import flatten
 
 Floats = NDArray[np.float64]
 FEWEST = 16

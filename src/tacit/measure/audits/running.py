@@ -20,8 +20,8 @@ from tacit.errors import PlanError
 from tacit.measure.audits import doors, estimates, library
 from tacit.measure.audits.cases import Asked, Case, Floats, Seen
 from tacit.measure.audits.findings import Audited, Finding, Way
-from tacit.privacy import plan as plans
-from tacit.privacy.noise import SecretNoise
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import plan as plans
 
 Progress = Callable[[int, int], None]
 """Called with (runs done, runs in all)."""

@@ -11,15 +11,14 @@ from torch import Tensor, nn
 
 from tacit.data.spec import PublicSpec
 from tacit.measure.audits.witness import Witness
-from tacit.privacy.callbacks import Contribution, Objective
-from tacit.privacy.devices import Work
-from tacit.privacy.federated_vault import FederatedVault
-from tacit.privacy.meeting import met_rows
-from tacit.privacy.parts import UserSum
-from tacit.privacy.run import Run
-from tacit.privacy.user_vault import UserVault
-from tacit.privacy.users import Actor
-from tacit.privacy.vault import Vault
+from tacit.privacy.mechanisms.callbacks import Contribution, Objective, Work
+from tacit.privacy.mechanisms.sums import UserSum
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.meeting import met_rows
+from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.user_vault import UserVault
+from tacit.privacy.vault.users import Actor
+from tacit.privacy.vault.vault import Vault
 
 Floats = NDArray[np.float64]
 

@@ -23,13 +23,14 @@ from torch import nn
 
 from tacit.data.trajectories import Trajectories
 from tacit.measure.unit_attacks import COIN, LEAST, Drawn
-from tacit.privacy import clipping
-from tacit.privacy.callbacks import Contribution, Objective
-from tacit.privacy.correlated import coefficients, sensitivity
-from tacit.privacy.device_parts import DeviceSum, LaplaceSum
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.parts import FixedSizeSum, PoissonSum, Sum, UserSum, calibrated
-from tacit.privacy.reader import Reader
+from tacit.privacy.gradients import clipping
+from tacit.privacy.mechanisms.base import Sum, calibrated
+from tacit.privacy.mechanisms.callbacks import Contribution, Objective
+from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
+from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum, UserSum
+from tacit.privacy.noise.correlated import coefficients, sensitivity
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.reader import Reader
 from tacit.units import Unit
 
 Floats = NDArray[np.float64]

@@ -30,8 +30,10 @@ from tacit.measure.report.movement import MovementReport
 from tacit.measure.report.movement_sections import moved
 from tacit.measure.report.sections import NAMES, likeness, usefulness
 from tacit.measure.report.svg import Axis, number, upward
-from tacit.privacy import certificate_consensus, certificate_selection, power
-from tacit.privacy.event_json import event_from_json
+from tacit.privacy.accounting import power
+from tacit.privacy.accounting.event_json import event_from_json
+from tacit.privacy.certificate import consensus as certificate_consensus
+from tacit.privacy.certificate import selection as certificate_selection
 from tacit.units import Relation
 
 WEAK = 90.0

@@ -14,8 +14,8 @@ from tacit.agents.policies import Acting
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.serving import serve
 from tacit.errors import PlanError
-from tacit.privacy.experts import World
-from tacit.privacy.parts import check
+from tacit.privacy.mechanisms.callbacks import World
+from tacit.validation import check
 
 Array = NDArray[Any]
 

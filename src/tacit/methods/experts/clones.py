@@ -21,7 +21,7 @@ from tacit.agents.networks import Mlp
 from tacit.agents.stacked import Stacked
 from tacit.errors import PlanError
 from tacit.methods.experts.fitting import descend
-from tacit.privacy.parts import check
+from tacit.validation import check
 
 Array = NDArray[Any]
 

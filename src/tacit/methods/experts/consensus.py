@@ -25,13 +25,14 @@ from tacit.errors import PlanError
 from tacit.methods.experts import clones
 from tacit.methods.experts.clones import Clone
 from tacit.methods.experts.plan_fields import restored, unreadable
-from tacit.privacy import accounting
-from tacit.privacy import plan as plans
-from tacit.privacy.above_threshold import AboveThreshold
-from tacit.privacy.events import EpsilonDeltaDpEvent
-from tacit.privacy.parts import PoissonSum, check
-from tacit.privacy.thresholds import Floor, KappaStop, PMin
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
+from tacit.privacy.mechanisms.above_threshold import AboveThreshold
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.mechanisms.thresholds import Floor, KappaStop, PMin
+from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
+from tacit.validation import check
 
 __all__ = ["CONSENSUS", "TRAINING", "Consensus"]
 
@@ -241,7 +242,7 @@ class Consensus(plans.Promising):
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Consensus:
-        """The plan that `privacy.plan.public_fields` wrote, if its learner is one of `tacit.agents.learners`.
+        """The plan that `plan.public_fields` wrote, if its learner is one of `tacit.agents.learners`.
 
         Raises:
             PlanError: a field is missing, unknown or out of range.

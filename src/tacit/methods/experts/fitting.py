@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tacit.agents.networks import Mlp, Network
 from tacit.agents.optimizers import Adam
 from tacit.agents.policies import Policy
-from tacit.privacy.parts import check
+from tacit.validation import check
 
 Array = NDArray[Any]
 Float32 = NDArray[np.float32]

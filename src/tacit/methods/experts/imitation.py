@@ -33,13 +33,14 @@ from tacit.methods.experts.learned import Learned
 from tacit.methods.experts.plan_fields import restored, unreadable
 from tacit.methods.experts.returns import ReturnWeight
 from tacit.methods.experts.whitening import Moments, through, whitener
-from tacit.privacy import clipping
-from tacit.privacy import plan as plans
-from tacit.privacy.parts import PoissonSum, check
-from tacit.privacy.release import Release
-from tacit.privacy.run import exhausted
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.gradients import clipping
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.run import exhausted
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit.validation import check
 
 Array = NDArray[Any]
 Float32 = NDArray[np.float32]
@@ -126,7 +127,7 @@ class ReturnWeighted(plans.Promising):
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> ReturnWeighted:
-        """The plan that `privacy.plan.public_fields` wrote.
+        """The plan that `plan.public_fields` wrote.
 
         Raises:
             PlanError: a field is missing, unknown or out of range.

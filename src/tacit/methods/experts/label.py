@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tacit.privacy.labels import Label
-from tacit.privacy.plan import Plan
+from tacit.privacy.mechanisms.base import Plan
+from tacit.privacy.vault.certify import Label
 
 SUMS = "what is read of its rows enters each noisy sum as one bounded contribution"
 """How one expert counts where noisy sums are all that is released."""

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.agents.policies import Acting, Float32, Policy
-from tacit.privacy.plan import Plan
+from tacit.privacy.mechanisms.base import Plan
 
 if TYPE_CHECKING:
-    from tacit.privacy.above_threshold import Prefixes
+    from tacit.privacy.mechanisms.above_threshold import Prefixes
 
 
 @dataclass(frozen=True, eq=False)

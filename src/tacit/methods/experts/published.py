@@ -24,8 +24,9 @@ from dataclasses import dataclass
 from dp_accounting.dp_event import DpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 from scipy.optimize import brentq
 
-from tacit.privacy import accountants, accounting_checks
-from tacit.privacy.parts import check
+from tacit.privacy.accounting import accountants
+from tacit.privacy.accounting import checks as accounting_checks
+from tacit.validation import check
 
 MOST_STEPS = 10**9
 

@@ -18,9 +18,9 @@ from tacit.agents.policies import Policy
 from tacit.errors import PlanError
 from tacit.methods.experts.consensus import Consensus
 from tacit.methods.experts.published import MixedTraining
-from tacit.privacy.parts import check
-from tacit.privacy.thresholds import PMin
+from tacit.privacy.mechanisms.thresholds import PMin
 from tacit.units import Unit
+from tacit.validation import check
 
 FLOOR = 0.02
 """p_min, our choice: no value of it is left in the paper's text. Experts of `tacit.envs.populations` keep this one."""

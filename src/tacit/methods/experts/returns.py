@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.parts import check
+from tacit.validation import check
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,12 +29,12 @@ from tacit.methods.experts.consensus import CONSENSUS, TRAINING, Consensus
 from tacit.methods.experts.label import label
 from tacit.methods.experts.learned import Learned
 from tacit.methods.experts.objectives import ExpertLoss
-from tacit.privacy.above_threshold import Prefixes
-from tacit.privacy.experts import World
-from tacit.privacy.labels import Label
-from tacit.privacy.release import Release
-from tacit.privacy.run import exhausted
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.mechanisms.above_threshold import Prefixes
+from tacit.privacy.mechanisms.callbacks import World
+from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.run import exhausted
+from tacit.privacy.vault.vault import Vault
 
 __all__ = ["learn"]
 

@@ -33,13 +33,14 @@ from tacit.methods.experts.label import label
 from tacit.methods.experts.learned import Agreement, Learned
 from tacit.methods.experts.plan_fields import restored, unreadable
 from tacit.methods.experts.returns import ReturnWeight
-from tacit.privacy import plan as plans
-from tacit.privacy.experts import World
-from tacit.privacy.parts import PoissonSum, check
-from tacit.privacy.release import Release
-from tacit.privacy.run import exhausted
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.mechanisms.callbacks import World
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.run import exhausted
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit.validation import check
 
 Array = NDArray[Any]
 

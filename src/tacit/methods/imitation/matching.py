@@ -22,7 +22,7 @@ from tacit.envs import movement
 from tacit.methods.imitation import shrinkage
 from tacit.methods.imitation.moves import ACTIONS_COUNT, DAY_SIZE, Weights, day_bins, states
 from tacit.methods.imitation.policy import Layout, TablePolicy
-from tacit.privacy.parts import check
+from tacit.validation import check
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tacit.data.days import ACTIONS, SLOTS, STAY, actions, days_of, distinct, motif, moves, stays
 from tacit.methods.imitation.policy import Layout
-from tacit.privacy.parts import check
+from tacit.validation import check
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -15,10 +15,11 @@ from tacit.methods.imitation.matching import FINE, Matching
 from tacit.methods.imitation.moves import MOVES_PART, Weights
 from tacit.methods.imitation.policy import Layout, layout_from_json
 from tacit.methods.imitation.starts import STARTS
-from tacit.privacy import plan as plans
-from tacit.privacy.device_parts import DeviceSum, sum_over_all
-from tacit.privacy.parts import PoissonSum, check
+from tacit.privacy.mechanisms.device_sums import DeviceSum, sum_over_all
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
+from tacit.validation import check
 
 WhoAdds = Literal["server", "shared", "device"]
 Box = tuple[float, float, float, float]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tacit.data.days import SLOTS
 from tacit.errors import DataError
-from tacit.privacy.parts import check
+from tacit.validation import check
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tacit.data.grids import Grid
 from tacit.errors import PlanError
-from tacit.privacy.federated_vault import FederatedVault
-from tacit.privacy.plan import Plan
-from tacit.privacy.run import Run, exhausted
-from tacit.privacy.vault import Vault
+from tacit.privacy.mechanisms.base import Plan
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.run import Run, exhausted
+from tacit.privacy.vault.vault import Vault
 
 
 def reserved(plan: Plan, vault: Vault | FederatedVault, grid: Grid, part: str) -> Run:

@@ -11,8 +11,8 @@ import numpy as np
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation import features as maps
 from tacit.methods.off_policy_evaluation.features import Features
-from tacit.privacy.parts import check
-from tacit.privacy.plan import public_fields
+from tacit.privacy.vault.plan import public_fields
+from tacit.validation import check
 
 Kind = Literal["two_sided", "lower", "upper"]
 

@@ -13,7 +13,7 @@ from tacit.agents.fourier import fourier, frequencies
 from tacit.data.spec import Discrete, Space
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.policies import imported
-from tacit.privacy.parts import check
+from tacit.validation import check
 
 Float32 = NDArray[np.float32]
 

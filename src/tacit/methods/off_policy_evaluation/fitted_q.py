@@ -24,12 +24,13 @@ from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.q_function import Fit, QFunction, fit
 from tacit.methods.off_policy_evaluation.scores import ScoreVector
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, addressed, resolve, resolve_behaviour
-from tacit.privacy import plan as plans
-from tacit.privacy.parts import PoissonSum, check
-from tacit.privacy.release import Release
-from tacit.privacy.run import exhausted
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.run import exhausted
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit.validation import check
 
 START_WIDTH = 0.25
 """Start values are averaged within this part of the public range on either side of the mean return."""

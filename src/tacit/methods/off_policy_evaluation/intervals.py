@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from tacit.privacy.parts import check
+from tacit.validation import check
 
 Float64 = NDArray[np.float64]
 Sides = Literal["both", "lower"]

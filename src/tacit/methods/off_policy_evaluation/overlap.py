@@ -26,12 +26,13 @@ from tacit.methods.off_policy_evaluation.policies import Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.scores import FIT, weights
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, addressed, resolve, resolve_behaviour
-from tacit.privacy import plan as plans
-from tacit.privacy.parts import PoissonSum, check
-from tacit.privacy.release import Release
-from tacit.privacy.run import exhausted
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.run import exhausted
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit.validation import check
 
 PART = "overlap"
 SHARES = {"bins": 0.4, "weight": 0.15, "square": 0.1, "steps": 0.1, "ratios": 0.15, "present": 0.1}

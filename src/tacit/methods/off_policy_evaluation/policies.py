@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import PlanError
-from tacit.privacy.parts import check
+from tacit.validation import check
 
 Float64 = NDArray[np.float64]
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from tacit.data.spec import PublicSpec
 from tacit.methods.off_policy_evaluation.features import Features
-from tacit.privacy.decoys import decoy_rows
-from tacit.privacy.parts import check
+from tacit.privacy.vault.decoys import decoy_rows
+from tacit.validation import check
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from tacit.data.spec import PublicSpec
-from tacit.privacy.parts import check
+from tacit.validation import check
 
 MOST_ROWS = 100_000
 """Rows of one unit that may be read: they are held side by side in memory."""

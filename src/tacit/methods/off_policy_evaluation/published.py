@@ -21,7 +21,7 @@ def published_epsilon(trajectories: int, iterations: int, sigma: float, delta: f
     m = N = 1,000, s = 1) lies far beyond s^2 log m, where they are small. And with m fixed and one trajectory
     exchanged, the clipped step moves by up to 2h, from +h to -h, where the proof has h. For s = 1, m = N = 1,000 and
     delta = 1e-5 it gives 0.357; the mechanism's epsilon lies between 3.20 and 3.29. From s = 2 on it happens to be
-    above the truth for m = N = 1,000. `tacit.privacy.accounting` has the bound.
+    above the truth for m = N = 1,000. `tacit.privacy.accounting.bounds` has the bound.
 
     Args:
         trajectories: m >= 1.

@@ -39,9 +39,10 @@ from tacit.methods.off_policy_evaluation.q_sums import (
     Transitions,
 )
 from tacit.methods.off_policy_evaluation.scores import FIT
-from tacit.privacy.parts import PoissonSum, check
-from tacit.privacy.run import Run
-from tacit.privacy.vault import Vault
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.vault import Vault
+from tacit.validation import check
 
 SHARES = {"centre": 0.2, "gram": 0.2, "residuals": 0.6}
 """Of the fit's budget."""

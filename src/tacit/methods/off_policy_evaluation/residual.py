@@ -46,12 +46,13 @@ from tacit.methods.off_policy_evaluation.residual_sums import (
 from tacit.methods.off_policy_evaluation.scores import ScoreVector
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, gram_norm
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, addressed, resolve, resolve_behaviour
-from tacit.privacy import plan as plans
-from tacit.privacy.parts import PoissonSum, check
-from tacit.privacy.release import Release
-from tacit.privacy.run import Run, exhausted
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.run import Run, exhausted
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+from tacit.validation import check
 
 LOW_BUDGET = 60.0
 """Below this many units per noise multiplier the centre gets more of the budget and the filter trusts it more."""

@@ -19,8 +19,8 @@ from tacit.methods.off_policy_evaluation.gpope import Gpope, Iterates, direction
 from tacit.methods.off_policy_evaluation.policies import Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, Stats
-from tacit.privacy import clipping
-from tacit.privacy.parts import check
+from tacit.privacy.gradients import clipping
+from tacit.validation import check
 
 Step = tuple[NDArray[np.int64] | None, NDArray[np.float32]]
 """Units of a step [T, B], or None for all; standard normal noise [T, 2n]."""

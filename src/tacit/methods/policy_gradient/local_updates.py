@@ -19,7 +19,7 @@ from tacit.agents.policies import Float32, Policy, Value
 from tacit.methods.policy_gradient.advantages import Advantages, Float64, Rows
 from tacit.methods.policy_gradient.contributions import Released, blocks, critic_values
 from tacit.methods.policy_gradient.local_training import Training
-from tacit.privacy.parts import check
+from tacit.validation import check
 
 Array = NDArray[Any]
 

@@ -11,11 +11,12 @@ from tacit.errors import PlanError
 from tacit.methods.policy_gradient.fisher import PrivateFisher
 from tacit.methods.policy_gradient.settings import Critic, Local, Schedule, Staircase, positive, whole
 from tacit.methods.policy_gradient.trust_region import KL, L2, TrustRegion
-from tacit.privacy import correlated, parts
-from tacit.privacy import plan as plans
-from tacit.privacy.correlated import Correlation
-from tacit.privacy.parts import UserSum
+from tacit.privacy.mechanisms.sums import UserSum
+from tacit.privacy.noise import correlated
+from tacit.privacy.noise.correlated import Correlation
+from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
+from tacit.validation import check
 
 Setting = Literal["control", "mujoco", "dosing"]
 
@@ -43,7 +44,7 @@ class Plan(plans.Promising):
         most_noise: largest sigma times clip: where the plan's noise multiplier is larger, the clip shrinks (`bound`).
         noise_multiplier: sigma of the whole plan; None until calibrated.
         correlation: of the noise of successive rounds: "toeplitz", "independent" or "tree".
-        decay: rates of the workload that toeplitz noise is matched to (`privacy.parts.UserSum`).
+        decay: rates of the workload that toeplitz noise is matched to (`mechanisms.sums.UserSum`).
         participations: k, in how many rounds one person may take part.
         local: None for one gradient a person; or the paper's local updates.
         critic: see `Critic`.
@@ -101,31 +102,31 @@ class Plan(plans.Promising):
 
     def __post_init__(self) -> None:
         often = type(self.rounds) is int and type(self.participations) is int and self.participations <= self.rounds
-        parts.check("participations", self.participations, often, "at most as many as there are rounds")
+        check("participations", self.participations, often, "at most as many as there are rounds")
         whole(rounds=self.rounds, users=self.users, horizon=self.horizon, participations=self.participations)
         positive(clip=self.clip, step=self.step, ridge=self.ridge, kappa=self.kappa, critic_step=self.critic_step)
         if self.most_noise is not None:
             positive(most_noise=self.most_noise)
         self.parts()
-        parts.check("gamma", self.gamma, 0 <= self.gamma <= 1, "a number in [0, 1]")
-        parts.check("trace", self.trace, 0 <= self.trace <= 1, "a number in [0, 1]")
-        parts.check("critic", self.critic, self.critic in get_args(Critic), " or ".join(get_args(Critic)))
+        check("gamma", self.gamma, 0 <= self.gamma <= 1, "a number in [0, 1]")
+        check("trace", self.trace, 0 <= self.trace <= 1, "a number in [0, 1]")
+        check("critic", self.critic, self.critic in get_args(Critic), " or ".join(get_args(Critic)))
         stairs = isinstance(self.schedule, Staircase) or self.schedule in get_args(Schedule)
-        parts.check("schedule", self.schedule, stairs, "linear, constant or a Staircase")
+        check("schedule", self.schedule, stairs, "linear, constant or a Staircase")
         rate, bounded = self.reward_rate, self.gamma < 1
         sane = rate is None or (math.isfinite(rate) and bounded)
-        parts.check("reward_rate", rate, sane, "a finite number and a gamma below 1, or None")
+        check("reward_rate", rate, sane, "a finite number and a gamma below 1, or None")
         finite = 0 <= self.return_scale < math.inf and 0 <= self.entropy < math.inf
-        parts.check("return_scale, entropy", (self.return_scale, self.entropy), finite, "finite numbers >= 0")
-        parts.check("average", self.average, 0 < self.average <= 1, "a number in (0, 1]")
+        check("return_scale, entropy", (self.return_scale, self.entropy), finite, "finite numbers >= 0")
+        check("average", self.average, 0 < self.average <= 1, "a number in (0, 1]")
         other = self.local is None or self.entropy == 0
-        parts.check("entropy", self.entropy, other, "0 with local updates, which have an entropy of their own")
+        check("entropy", self.entropy, other, "0 with local updates, which have an entropy of their own")
         known = self.trust_region is None or self.correlation != "tree"
-        parts.check("correlation", self.correlation, known, "independent or toeplitz with a trust region")
+        check("correlation", self.correlation, known, "independent or toeplitz with a trust region")
         used = self.fisher is None or isinstance(self.trust_region, KL)
-        parts.check("fisher", self.fisher, used, "None without a KL trust region")
+        check("fisher", self.fisher, used, "None without a KL trust region")
         if self.epsilon is not None:
-            parts.check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
+            check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
         if self.unit is not None and self.delta is not None:
             plans.check_delta(self.delta, self.unit)
 
@@ -154,7 +155,7 @@ class Plan(plans.Promising):
         Raises:
             PlanError: the setting is unknown.
         """
-        parts.check("setting", setting, setting in get_args(Setting), " or ".join(get_args(Setting)))
+        check("setting", setting, setting in get_args(Setting), " or ".join(get_args(Setting)))
         minibatches, epochs, steps, clip, entropy, trace = {
             "control": (2, 8, 64, 0.05, 0.36, 0.85),
             "mujoco": (64, 8, 2_048, 1.80, 0.02, 0.91),

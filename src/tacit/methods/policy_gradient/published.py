@@ -1,13 +1,13 @@
 """The privacy formulas that the paper on private policy gradients uses (arXiv:2501.19080, section B.1), to compare.
 
-Plans are never priced by them: `tacit.privacy.accounting` has the exact Gaussian, which needs less noise.
+Plans are never priced by them: `tacit.privacy.accounting.bounds` has the exact Gaussian, which needs less noise.
 """
 
 from __future__ import annotations
 
 import math
 
-from tacit.privacy.parts import check
+from tacit.validation import check
 
 
 def classical_epsilon(sigma: float, delta: float) -> float:

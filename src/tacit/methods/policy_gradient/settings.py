@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from tacit.privacy import parts
+from tacit.validation import check
 
 Critic = Literal["none", "local", "private", "public", "shared"]
 """Where advantages take values from: from nowhere; from each person's own rows alone; from a critic that is released
@@ -40,7 +40,7 @@ class Local:
     def __post_init__(self) -> None:
         whole(epochs=self.epochs, minibatches=self.minibatches)
         positive(learning_rate=self.learning_rate)
-        parts.check("entropy", self.entropy, 0 <= self.entropy < math.inf, "a finite number >= 0")
+        check("entropy", self.entropy, 0 <= self.entropy < math.inf, "a finite number >= 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,16 +63,16 @@ class Staircase:
     def __post_init__(self) -> None:
         whole(every=self.every)
         positive(least=self.least)
-        parts.check("factor", self.factor, 1 < self.factor < math.inf, "a finite number > 1")
+        check("factor", self.factor, 1 < self.factor < math.inf, "a finite number > 1")
 
 
 def whole(**values: int) -> None:
     """Raise a PlanError unless all are whole numbers of at least 1."""
     for name, value in values.items():
-        parts.check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
+        check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
 
 
 def positive(**values: float) -> None:
     """Raise a PlanError unless all are finite and above 0."""
     for name, value in values.items():
-        parts.check(name, value, math.isfinite(value) and value > 0, "a finite number > 0")
+        check(name, value, math.isfinite(value) and value > 0, "a finite number > 0")

@@ -14,9 +14,9 @@ from tacit.methods.policy_gradient.contributions import Released
 from tacit.methods.policy_gradient.fisher import PART as FISHER
 from tacit.methods.policy_gradient.learned import Learned
 from tacit.methods.policy_gradient.plan import CRITIC, POLICY, Plan
-from tacit.privacy.plan import plan_id
-from tacit.privacy.run import Run
-from tacit.privacy.user_vault import UserVault
+from tacit.privacy.vault.plan import plan_id
+from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.user_vault import UserVault
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -103,7 +103,7 @@ class State:
         """Write a checkpoint of the released values."""
         import torch
 
-        from tacit.privacy import checkpoint
+        from tacit.privacy.ledger import checkpoint
 
         tensors = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in self._arrays().items()}
         checkpoint.save(path, tensors, plan_id=run.plan_id, ledger=vault.ledger)
@@ -115,7 +115,7 @@ class State:
             FileError, LedgerError: the checkpoint is damaged or not this plan's.
             PlanError: it is of another policy or another number of replicates.
         """
-        from tacit.privacy import checkpoint
+        from tacit.privacy.ledger import checkpoint
 
         kept: dict[str, Tensor] = checkpoint.load(path, plan_id=plan_id(self.plan), ledger=vault.ledger)
         shapes = {name: value.shape for name, value in self._arrays().items() if name != "information"}

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import ncx2, norm
 
-from tacit.privacy.parts import check
+from tacit.validation import check
 
 POINTS = 4096
 """At how many points a characteristic function is summed."""

@@ -1,7 +1,7 @@
 """Repeat and select ("Hyperparameter Tuning with Renyi Differential Privacy", arXiv:2110.03620, algorithm 1).
 
 Input: candidates P_1 .. P_m, a judge, a law of K; private records behind a vault
-1. draw K from the law; it depends on nothing, and stays secret                                  (privacy/selection.py)
+1. draw K from the law; it depends on nothing, and stays secret                           (privacy/vault/selection.py)
 2. for k = 1 .. K:
 3.     draw j uniformly; v <- run P_j on the records; s <- the judge's score of v
 4.     keep (v, j, s) if s is larger than any before
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.methods.private_selection.plan import PART, Plan
-from tacit.privacy.labels import Label
-from tacit.privacy.release import Release
-from tacit.privacy.run import exhausted
-from tacit.privacy.selection import Attempt, Judge
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.run import exhausted
+from tacit.privacy.vault.selection import Attempt, Judge
+from tacit.privacy.vault.vault import Vault
 
 
 @dataclass(frozen=True)

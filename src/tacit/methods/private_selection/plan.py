@@ -10,12 +10,12 @@ from typing import Any, ClassVar, Self
 from dp_accounting import DpEvent
 
 from tacit.errors import PlanError
-from tacit.privacy import accounting
-from tacit.privacy import plan as plans
-from tacit.privacy.events import Law
-from tacit.privacy.parts import check
-from tacit.privacy.selection import Selection
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting.events import Law
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.selection import Selection
 from tacit.units import Unit
+from tacit.validation import check
 
 PART = "selection"
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 from tacit.errors import PlanError
 from tacit.methods.synthesis.plan import Plan
 from tacit.methods.synthesis.settings import Curiosity
-from tacit.privacy import parts
 from tacit.units import Unit
+from tacit.validation import check
 
 if TYPE_CHECKING:
     from tacit.methods.synthesis.pretraining import Pretrained
@@ -42,7 +42,7 @@ def ablation(name: Name, plan: Plan, *, unit: Unit, epsilon: float, delta: float
     Raises:
         PlanError: the name is unknown, or the ablation is one of pre-training and the plan has none.
     """
-    parts.check("name", name, name in NAMES, f"one of {', '.join(NAMES)}")
+    check("name", name, name in NAMES, f"one of {', '.join(NAMES)}")
     if name == "NonPriv":
         return dataclasses.replace(plan, clip=UNBOUNDED, noise_multiplier=0.0).price(unit=unit, delta=delta)
     if name == "NonPre":

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import DataError
-from tacit.privacy.marginals import DIFFERENCES
 from tacit.privacy.mechanisms.histogram import Axis
-from tacit.privacy.parts import check
+from tacit.privacy.mechanisms.marginals import DIFFERENCES
+from tacit.validation import check
 
 Decoding = Literal["uniform", "center"]
 Codes = NDArray[np.int32]

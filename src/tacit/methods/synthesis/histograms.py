@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.marginals import DIFFERENCES
 from tacit.privacy.mechanisms.histogram import Axis
+from tacit.privacy.mechanisms.marginals import DIFFERENCES
 
 if TYPE_CHECKING:
-    from tacit.privacy.run import Run
-    from tacit.privacy.vault import Vault
+    from tacit.privacy.vault.run import Run
+    from tacit.privacy.vault.vault import Vault
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]

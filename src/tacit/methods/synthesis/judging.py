@@ -10,7 +10,7 @@ import numpy as np
 from tacit.methods.synthesis.baselines import raking_alone
 from tacit.methods.synthesis.baselines.raking_alone import RakingPlan
 from tacit.methods.synthesis.histograms import codes_of
-from tacit.privacy.vault import Vault
+from tacit.privacy.vault.vault import Vault
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,10 @@ from tacit.methods.synthesis.settings import (
     scheduled,
     whole,
 )
-from tacit.privacy import parts
-from tacit.privacy import plan as plans
-from tacit.privacy.parts import PoissonSum
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
+from tacit.validation import check
 
 PEOPLE_A_STEP = 4_000
 """Expected units in a step of `Plan.for_people`, where there are so many."""
@@ -95,14 +95,14 @@ class Plan(plans.Promising):
         self.parts()
         whole(steps=self.steps, rows_per_unit=self.rows_per_unit, noise_draws=self.noise_draws)
         whole(width=self.width, depth=self.depth, ema_every=self.ema_every)
-        parts.check("harmonics", self.harmonics, self.harmonics in range(9), "a whole number from 0 to 8")
+        check("harmonics", self.harmonics, self.harmonics in range(9), "a whole number from 0 to 8")
         positive(learning_rate=self.learning_rate, P_std=self.P_std)
-        parts.check("P_mean", self.P_mean, math.isfinite(self.P_mean), "a finite number")
+        check("P_mean", self.P_mean, math.isfinite(self.P_mean), "a finite number")
         optimiser(self.steps, self.warmup, self.schedule, self.betas, self.ema)
         appends = self.curiosity is None or self.curiosity.mode == "append_pool"
-        parts.check("curiosity", self.curiosity, appends, "append_pool: no unit may give way to a generated row")
+        check("curiosity", self.curiosity, appends, "append_pool: no unit may give way to a generated row")
         if self.epsilon is not None:
-            parts.check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
+            check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
         if self.raking is not None and self.unit is not None:
             self.raking.require_memory(self.unit)
         if self.unit is not None and self.delta is not None:
@@ -121,8 +121,8 @@ class Plan(plans.Promising):
         Raises:
             PlanError: `provenance` without `epoch`, or a population below 128.
         """
-        parts.check("population", population, population >= 128, "at least one batch of 128")
-        parts.check("epoch", epoch, provenance is None or epoch is not None, "the number of public rows")
+        check("population", population, population >= 128, "at least one batch of 128")
+        check("epoch", epoch, provenance is None or epoch is not None, "the number of public rows")
         pretraining = None
         if provenance is not None:
             pretraining = Pretraining(
@@ -183,7 +183,7 @@ class Plan(plans.Promising):
             PlanError: a value is out of range.
         """
         sensible = math.isfinite(epsilon) and epsilon > 0 and population >= 1
-        parts.check("population and epsilon", (population, epsilon), sensible, "positive numbers")
+        check("population and epsilon", (population, epsilon), sensible, "positive numbers")
         large = population * epsilon >= 50_000
         return cls(
             steps=100,

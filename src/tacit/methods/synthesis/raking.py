@@ -19,10 +19,11 @@ from tacit.errors import PlanError
 from tacit.methods.synthesis.cut import Cut
 from tacit.methods.synthesis.histograms import Columns, Floats, Table, codes_of, raked, shrunk, simplex
 from tacit.methods.synthesis.settings import positive, whole
-from tacit.privacy.marginals import DIFFERENCES
 from tacit.privacy.mechanisms.histogram import Axis
-from tacit.privacy.parts import PoissonSum, check
+from tacit.privacy.mechanisms.marginals import DIFFERENCES
+from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.units import Unit
+from tacit.validation import check
 
 PART = "histograms"
 

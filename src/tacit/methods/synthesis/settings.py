@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from tacit.privacy import parts
+from tacit.validation import check
 
 SamplerMethod = Literal["dpm_solver", "heun"]
 CuriosityMode = Literal["replace", "append_pool"]
@@ -17,25 +17,25 @@ Schedule = Literal["cosine", "constant"]
 def whole(**values: int) -> None:
     """Raise a PlanError unless every value is a whole number >= 1."""
     for name, value in values.items():
-        parts.check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
+        check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
 
 
 def positive(**values: float) -> None:
     """Raise a PlanError unless every value is finite and > 0."""
     for name, value in values.items():
-        parts.check(name, value, math.isfinite(value) and value > 0, "a finite number > 0")
+        check(name, value, math.isfinite(value) and value > 0, "a finite number > 0")
 
 
 def fraction(**values: float) -> None:
     """Raise a PlanError unless every value is in [0, 1)."""
     for name, value in values.items():
-        parts.check(name, value, 0 <= value < 1, "a number in [0, 1)")
+        check(name, value, 0 <= value < 1, "a number in [0, 1)")
 
 
 def optimiser(steps: int, warmup: int, schedule: str, betas: tuple[float, float], ema: float) -> None:
     """Raise a PlanError unless these settings of an Adam with a moving average are in range."""
-    parts.check("warmup", warmup, 0 <= warmup < steps, "a number of steps below those of the training")
-    parts.check("schedule", schedule, schedule in get_args(Schedule), "cosine or constant")
+    check("warmup", warmup, 0 <= warmup < steps, "a number of steps below those of the training")
+    check("schedule", schedule, schedule in get_args(Schedule), "cosine or constant")
     fraction(beta1=betas[0], beta2=betas[1], ema=ema)
 
 
@@ -78,13 +78,13 @@ class Sampler:
     churn_noise: float = 1.003
 
     def __post_init__(self) -> None:
-        parts.check("method", self.method, self.method in get_args(SamplerMethod), "dpm_solver or heun")
-        parts.check("steps", self.steps, type(self.steps) is int and self.steps >= 2, "a whole number >= 2")
+        check("method", self.method, self.method in get_args(SamplerMethod), "dpm_solver or heun")
+        check("steps", self.steps, type(self.steps) is int and self.steps >= 2, "a whole number >= 2")
         positive(sigma_min=self.sigma_min, sigma_max=self.sigma_max, rho=self.rho, churn_noise=self.churn_noise)
-        parts.check("sigma_max", self.sigma_max, self.sigma_max > self.sigma_min, "more than sigma_min")
-        parts.check("churn", self.churn, self.churn == 0 or self.method == "heun", "0 with dpm_solver")
-        parts.check("churn", self.churn, self.churn >= 0, "a number >= 0")
-        parts.check("eta", self.eta, 0 <= self.eta <= 1, "a number from 0 to 1")
+        check("sigma_max", self.sigma_max, self.sigma_max > self.sigma_min, "more than sigma_min")
+        check("churn", self.churn, self.churn == 0 or self.method == "heun", "0 with dpm_solver")
+        check("churn", self.churn, self.churn >= 0, "a number >= 0")
+        check("eta", self.eta, 0 <= self.eta <= 1, "a number from 0 to 1")
 
     @classmethod
     def paper(cls) -> Sampler:
@@ -118,13 +118,13 @@ class Curiosity:
     sampler_steps: int = 8
 
     def __post_init__(self) -> None:
-        parts.check("mode", self.mode, self.mode in get_args(CuriosityMode), "replace or append_pool")
+        check("mode", self.mode, self.mode in get_args(CuriosityMode), "replace or append_pool")
         fraction(rate=self.rate)
         whole(pool=self.pool, appended=self.appended)
         positive(learning_rate=self.learning_rate)
-        parts.check("sampler_steps", self.sampler_steps, self.sampler_steps >= 2, "a whole number >= 2")
+        check("sampler_steps", self.sampler_steps, self.sampler_steps >= 2, "a whole number >= 2")
         kept = self.mode == "replace" or int(self.rate * self.pool) >= 1
-        parts.check("rate", self.rate, kept, "a rate that keeps at least one row of the pool")
+        check("rate", self.rate, kept, "a rate that keeps at least one row of the pool")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,10 +161,10 @@ class Pretraining:
 
     def __post_init__(self) -> None:
         declared = bool(self.provenance.strip())
-        parts.check("provenance", self.provenance, declared, "a sentence that says where the public rows come from")
+        check("provenance", self.provenance, declared, "a sentence that says where the public rows come from")
         whole(steps=self.steps, batch=self.batch, ema_every=self.ema_every)
         positive(learning_rate=self.learning_rate, clip=self.clip)
-        parts.check("weight_decay", self.weight_decay, self.weight_decay >= 0, "a number >= 0")
+        check("weight_decay", self.weight_decay, self.weight_decay >= 0, "a number >= 0")
         optimiser(self.steps, self.warmup, self.schedule, self.betas, self.ema)
 
     @classmethod

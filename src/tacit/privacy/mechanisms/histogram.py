@@ -12,9 +12,9 @@ import numpy as np
 from dp_accounting import DpEvent, GaussianDpEvent
 
 from tacit.errors import PlanError
-from tacit.privacy import clipping
-from tacit.privacy.noise import NoiseSource, add_noise
-from tacit.privacy.parts import RowsOf
+from tacit.privacy.gradients import clipping
+from tacit.privacy.mechanisms.base import RowsOf
+from tacit.privacy.noise.secret import NoiseSource, add_noise
 from tacit.units import Unit
 
 

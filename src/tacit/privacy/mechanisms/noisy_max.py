@@ -13,11 +13,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.callbacks import Summary
-from tacit.privacy.events import EpsilonDeltaDpEvent
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.parts import RowsOf, check
+from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
+from tacit.privacy.mechanisms.base import RowsOf
+from tacit.privacy.mechanisms.callbacks import Summary
+from tacit.privacy.noise.secret import SecretNoise
 from tacit.units import Unit
+from tacit.validation import check
 
 GRID = 2**20
 """Scores are rounded down to multiples of 1 / GRID, so that their sums are exact whatever the order."""

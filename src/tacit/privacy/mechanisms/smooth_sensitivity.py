@@ -15,12 +15,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.clipping import SLACK
-from tacit.privacy.events import EpsilonDeltaDpEvent
+from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
+from tacit.privacy.gradients.clipping import SLACK
+from tacit.privacy.mechanisms.base import RowsOf
 from tacit.privacy.mechanisms.histogram import Axis
-from tacit.privacy.noise import NoiseSource
-from tacit.privacy.parts import RowsOf, check
+from tacit.privacy.noise.secret import NoiseSource
 from tacit.units import Unit
+from tacit.validation import check
 
 Constants = Literal["published", "tight"]
 """Noise as Balle et al. have it, or with the smaller constants that the same proof gives."""

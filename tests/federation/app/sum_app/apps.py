@@ -15,9 +15,9 @@ from tests.federation.loop_grid import Opener
 
 from tacit.errors import DoorError
 from tacit.federation import FlowerDevices, client_app
-from tacit.privacy import plan as plans
-from tacit.privacy.device import Device
-from tacit.privacy.federated_vault import FederatedVault
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.device import Device
+from tacit.privacy.vault.federated_vault import FederatedVault
 
 DEVICES, FLOOR = 3, 2
 PART = replace(cases.PARTS["shared"], devices=DEVICES, floor=FLOOR)

@@ -18,10 +18,10 @@ from tacit.methods.imitation.baselines import Plan, fit, replicates
 from tacit.methods.imitation.jumps import JUMPS
 from tacit.methods.imitation.moves import MOVES_PART
 from tacit.methods.imitation.starts import STARTS
-from tacit.privacy import plan as plans
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 PEOPLE, DELTA = 400, 1e-4

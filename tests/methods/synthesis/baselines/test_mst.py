@@ -14,7 +14,7 @@ from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.synthesis.baselines import TableSynthesizer, mst
 from tacit.methods.synthesis.cut import Cut
-from tacit.privacy.plan import public_fields
+from tacit.privacy.vault.plan import public_fields
 
 
 def plan_of(epsilon: float = 4.0, cut: Cut | None = None) -> mst.MstPlan:

@@ -22,9 +22,9 @@ from tacit.methods.synthesis.baselines import pate_gan
 from tacit.methods.synthesis.baselines.pate_gan import GanPretraining, GanSynthesizer, PateGanPlan, Real
 from tacit.methods.synthesis.baselines.pate_gan_networks import build, waves
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import public_fields
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.plan import public_fields
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 LAYOUT = LAYOUTS["open"]

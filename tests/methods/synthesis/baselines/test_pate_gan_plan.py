@@ -11,8 +11,8 @@ from dp_accounting import GaussianDpEvent
 
 from tacit.errors import PlanError
 from tacit.methods.synthesis.baselines.pate_gan_plan import GanPretraining, PateGanPlan
-from tacit.privacy import accounting
-from tacit.privacy.plan import public_fields
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.vault.plan import public_fields
 from tacit.units import Unit
 
 UNIT = Unit("transition", "add_or_remove", 10_000)

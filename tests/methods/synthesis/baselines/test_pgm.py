@@ -14,7 +14,7 @@ from tacit.errors import PlanError
 from tacit.methods.synthesis.baselines import pgm
 from tacit.methods.synthesis.baselines.tree import model_cells
 from tacit.methods.synthesis.cut import Cut
-from tacit.privacy.plan import public_fields
+from tacit.privacy.vault.plan import public_fields
 
 
 def test_a_run_keeps_its_promise_with_gaussians_alone(tmp_path: Path) -> None:

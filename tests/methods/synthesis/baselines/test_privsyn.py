@@ -13,7 +13,7 @@ from tacit.methods.synthesis.baselines import privsyn
 from tacit.methods.synthesis.baselines.gum import gradual_update
 from tacit.methods.synthesis.baselines.released import Records, TableSynthesizer
 from tacit.methods.synthesis.cut import Cut
-from tacit.privacy.plan import public_fields
+from tacit.privacy.vault.plan import public_fields
 
 
 def plan_of(epsilon: float = 4.0, **fields: object) -> privsyn.PrivSynPlan:

@@ -15,10 +15,10 @@ from tacit.errors import FileError, PlanError, PlanExhausted
 from tacit.methods.synthesis import Raking
 from tacit.methods.synthesis.baselines import raking_alone
 from tacit.methods.synthesis.baselines.raking_alone import RakedColumns, RakingPlan
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.plan import public_fields
-from tacit.privacy.release import Release
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.plan import public_fields
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 SPEC = PublicSpec(Box((0.0,), (1.0,)), Discrete(2), Box((0.0,), (1.0,)), "declared", difference=(0.1,))

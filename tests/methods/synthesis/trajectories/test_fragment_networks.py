@@ -18,7 +18,7 @@ from tacit.methods.synthesis.trajectories.diffusion import FragmentDenoiser
 from tacit.methods.synthesis.trajectories.fragments import Condition, windows
 from tacit.methods.synthesis.trajectories.objective import FragmentLoss, FragmentModel, fragment_model
 from tacit.methods.synthesis.trajectories.plan import Plan
-from tacit.privacy.gradients import _layers, clipped_sum
+from tacit.privacy.gradients.per_unit import _layers, clipped_sum
 
 PLANS = {
     "transformer": small(),

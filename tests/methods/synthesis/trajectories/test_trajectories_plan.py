@@ -12,7 +12,7 @@ from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import Curiosity, Pretraining
 from tacit.methods.synthesis.trajectories import Plan
 from tacit.methods.synthesis.trajectories.plan import Network
-from tacit.privacy import plan as plans
+from tacit.privacy.vault import plan as plans
 
 
 def test_its_parts_are_two_noisy_sums_that_one_epsilon_pays() -> None:

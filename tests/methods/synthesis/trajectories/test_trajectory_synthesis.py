@@ -22,8 +22,8 @@ from tacit.methods.synthesis.settings import Curiosity, Pretraining
 from tacit.methods.synthesis.trajectories import synthesizer
 from tacit.methods.synthesis.trajectories.plan import Plan
 from tacit.methods.synthesis.trajectories.stitching import Stitched
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.plan import public_fields
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.plan import public_fields
 
 PUBLIC = Pretraining(provenance="simulated", steps=6, batch=32, warmup=1, curiosity=Curiosity(sampler_steps=2))
 

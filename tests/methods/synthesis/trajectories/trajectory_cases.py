@@ -18,9 +18,9 @@ from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.settings import Sampler
 from tacit.methods.synthesis.trajectories.fragments import FragmentEncoder, windows
 from tacit.methods.synthesis.trajectories.plan import Plan
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import SecretNoise
-from tacit.privacy.vault import Vault
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 PEOPLE = Unit("person", "add_or_remove", 300)

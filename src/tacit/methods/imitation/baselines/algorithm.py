@@ -21,10 +21,10 @@ from tacit.methods.imitation.running import reserved
 from tacit.methods.imitation.silent import Silent
 from tacit.methods.imitation.simulator import Simulator
 from tacit.methods.imitation.starts import STARTS, HomeSums, Starts
-from tacit.privacy.federated_vault import FederatedVault
-from tacit.privacy.release import Release
-from tacit.privacy.run import Run
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.vault import Vault
 
 FEWEST, MOST = 10, 60
 """Blocks of a chain, at least and at most."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tacit.methods.imitation.baselines.plan import Plan
 from tacit.methods.imitation.cautions import few
-from tacit.privacy.labels import Label
+from tacit.privacy.vault.certify import Label
 
 
 def label(plan: Plan) -> Label:

@@ -16,9 +16,10 @@ from tacit.methods.imitation.jumps import JUMPS
 from tacit.methods.imitation.moves import MOVES_PART, Weights
 from tacit.methods.imitation.policy import Layout, layout_from_json
 from tacit.methods.imitation.starts import STARTS
-from tacit.privacy import plan as plans
-from tacit.privacy.parts import PoissonSum, check
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
+from tacit.validation import check
 
 Model = Literal["table", "epr", "markov", "timegeo"]
 

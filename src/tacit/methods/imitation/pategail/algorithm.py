@@ -32,11 +32,10 @@ from tacit.methods.imitation.pategail.state import State
 from tacit.methods.imitation.pategail.training import Learner
 from tacit.methods.imitation.simulator import Simulator
 from tacit.methods.imitation.starts import STARTS, HomeSums
-from tacit.privacy.callbacks import Contribution
-from tacit.privacy.devices import Work
-from tacit.privacy.federated_vault import FederatedVault
-from tacit.privacy.release import Release
-from tacit.privacy.run import Run, exhausted
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.mechanisms.callbacks import Contribution, Work
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.run import Run, exhausted
 
 Progress = Callable[[int, int], None]
 """Called after each round with (rounds done, rounds in all): both are public."""
@@ -147,7 +146,7 @@ def _checkpoint(folder: str | os.PathLike[str] | None, resume: bool) -> Path | N
         raise _refused("a run cannot be resumed without the folder of its checkpoints", "folder= with resume=True")
     if folder is None:
         return None
-    import tacit.privacy.checkpoint  # noqa: F401  (without torch it fails here, before anything is paid for)
+    import tacit.privacy.ledger.checkpoint  # noqa: F401  (without torch it fails here, before anything is paid for)
 
     return Path(folder) / "checkpoint.safetensors"
 

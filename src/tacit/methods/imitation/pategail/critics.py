@@ -17,7 +17,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.parts import check
+from tacit.validation import check
 
 Array = NDArray[Any]
 Float32 = NDArray[np.float32]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tacit.data.days import SLOTS
 from tacit.methods.imitation.policy import Layout
-from tacit.privacy.parts import check
+from tacit.validation import check
 
 Array = NDArray[Any]
 Float32 = NDArray[np.float32]

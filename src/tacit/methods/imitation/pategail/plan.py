@@ -16,10 +16,10 @@ from tacit.methods.imitation.pategail.rewards import Calibration, LinearCritic, 
 from tacit.methods.imitation.pategail.training import Ppo
 from tacit.methods.imitation.policy import Layout, layout_from_json
 from tacit.methods.imitation.starts import CLIP, STARTS
-from tacit.privacy import parts
-from tacit.privacy import plan as plans
-from tacit.privacy.device_parts import FederatedSum, LaplaceSum, sum_over_all
+from tacit.privacy.mechanisms.device_sums import FederatedSum, LaplaceSum, sum_over_all
+from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
+from tacit.validation import check
 
 Kind = Literal["samples", "table", "linear", "gradient"]
 """What is asked in a round: rewards of B state-action pairs, of the cells of a table, the cells' linear critic, or the
@@ -109,29 +109,29 @@ class Plan(plans.Promising):
         object.__setattr__(self, "shares", tuple(self.shares))
         for name in ("people", "rounds", "queries", "days", "updates"):
             value = getattr(self, name)
-            parts.check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
+            check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
         for name, kinds in (("kind", Kind), ("allocation", Allocation), ("starts", Starts)):
-            parts.check(name, getattr(self, name), getattr(self, name) in get_args(kinds), " or ".join(get_args(kinds)))
-        parts.check("noise", self.noise, self.noise in ("server", "shared", "device"), "server, shared or device")
+            check(name, getattr(self, name), getattr(self, name) in get_args(kinds), " or ".join(get_args(kinds)))
+        check("noise", self.noise, self.noise in ("server", "shared", "device"), "server, shared or device")
         shared = len(self.shares) == 2 and min(self.shares) > 0 and sum(self.shares) < 1
-        parts.check("shares", self.shares, shared, "two numbers above 0 that leave something for the critics")
+        check("shares", self.shares, shared, "two numbers above 0 that leave something for the critics")
         whole = type(self.rows_per_unit) is int and self.rows_per_unit >= DECISIONS
-        parts.check("rows_per_unit", self.rows_per_unit, whole, f"a whole number >= {DECISIONS}, one day")
+        check("rows_per_unit", self.rows_per_unit, whole, f"a whole number >= {DECISIONS}, one day")
         ranged = self.kind in ("samples", "table")
         bounded = ranged if self.clip is None else 0 < self.clip < math.inf
-        parts.check("clip", self.clip, bounded, "a finite number > 0, or None where rewards have a range")
-        parts.check("memory", self.memory, 0 <= self.memory < 1, "a number in [0, 1)")
+        check("clip", self.clip, bounded, "a finite number > 0, or None where rewards have a range")
+        check("memory", self.memory, 0 <= self.memory < 1, "a number in [0, 1)")
         told = 0 <= self.beta < math.inf and (self.beta == 0 or (ranged and self.clip is None))
-        parts.check("beta", self.beta, told, "0, or a finite number > 0 with a range and no smaller clip")
+        check("beta", self.beta, told, "0, or a finite number > 0 with a range and no smaller clip")
         flat = self.kind != "gradient" or (self.ppo.hidden == () and self.allocation == "uniform" and self.updates == 1)
-        parts.check("kind", self.kind, flat, "for gradients no hidden layers, uniform, one update")
+        check("kind", self.kind, flat, "for gradients no hidden layers, uniform, one update")
         fits = self.kind != "linear" or not self.silent
-        parts.check("silent", self.silent, fits, "False with a linear critic, whose control is a silent table")
+        check("silent", self.silent, fits, "False with a linear critic, whose control is a silent table")
         if self.laplace is not None:
             sane = 0 < self.laplace < math.inf and self.kind == "samples" and self.noise == "server"
-            parts.check("laplace", self.laplace, sane and self.beta == 0, "> 0 with samples, server noise, beta 0")
+            check("laplace", self.laplace, sane and self.beta == 0, "> 0 with samples, server noise, beta 0")
         if self.epsilon is not None:
-            parts.check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
+            check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
         if self.unit is not None and self.delta is not None:
             plans.check_delta(self.delta, self.unit)
         self.parts()
@@ -298,4 +298,4 @@ class Plan(plans.Promising):
 
     def _require_people(self, unit: Unit) -> None:
         known = self.people == unit.size
-        parts.check("people", self.people, known, f"the unit's public population, {unit.size:,}")
+        check("people", self.people, known, f"the unit's public population, {unit.size:,}")

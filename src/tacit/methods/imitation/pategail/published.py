@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.methods.imitation.pategail.allocation import LEAST
-from tacit.privacy.parts import check
+from tacit.validation import check
 
 PUBLISHED = {
     "Radius": 0.0699,

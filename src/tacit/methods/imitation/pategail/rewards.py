@@ -25,7 +25,7 @@ from tacit.data import days
 from tacit.methods.imitation.pategail.critics import Critic, Work, adam
 from tacit.methods.imitation.pategail.embedding import ACTIONS, DECISIONS, Embedding, cells_of
 from tacit.methods.imitation.policy import Layout
-from tacit.privacy.parts import check
+from tacit.validation import check
 
 Array = NDArray[Any]
 Float32 = NDArray[np.float32]

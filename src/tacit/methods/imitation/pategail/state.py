@@ -20,9 +20,9 @@ from tacit.errors import PlanError
 from tacit.methods.imitation.pategail.asking import Asking
 from tacit.methods.imitation.pategail.plan import Plan
 from tacit.methods.imitation.pategail.training import Learner
-from tacit.privacy.federated_vault import FederatedVault
-from tacit.privacy.plan import plan_id
-from tacit.privacy.run import Run
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.plan import plan_id
+from tacit.privacy.vault.run import Run
 
 Array = NDArray[Any]
 
@@ -55,7 +55,7 @@ class State:
             return
         import torch
 
-        from tacit.privacy import checkpoint
+        from tacit.privacy.ledger import checkpoint
 
         tensors = {name: torch.from_numpy(np.array(value, order="C")) for name, value in self._arrays().items()}
         checkpoint.save(path, tensors, plan_id=run.plan_id, ledger=vault.ledger)
@@ -67,7 +67,7 @@ class State:
             FileError, LedgerError: the checkpoint is damaged or not this plan's.
             PlanError: it is of another grid, or of another version of the method.
         """
-        from tacit.privacy import checkpoint
+        from tacit.privacy.ledger import checkpoint
 
         kept = checkpoint.load(path, plan_id=plan_id(self.plan), ledger=vault.ledger)
         arrays: dict[str, Array] = {name: tensor.numpy().copy() for name, tensor in kept.items()}

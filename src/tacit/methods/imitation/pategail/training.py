@@ -21,7 +21,7 @@ from tacit.envs import movement
 from tacit.methods.imitation.pategail.embedding import ACTIONS, DECISIONS, Embedding
 from tacit.methods.imitation.pategail.rewards import codes_of
 from tacit.methods.imitation.policy import TablePolicy
-from tacit.privacy.parts import check
+from tacit.validation import check
 
 Array = NDArray[Any]
 Float32 = NDArray[np.float32]

@@ -28,16 +28,16 @@ from numpy.typing import NDArray
 
 from tacit.data.spec import Discrete
 from tacit.errors import PlanError
-from tacit.privacy import parts
-from tacit.privacy import plan as plans
-from tacit.privacy.callbacks import Rows
-from tacit.privacy.correlated import Correlation
-from tacit.privacy.labels import Label
-from tacit.privacy.parts import UserSum
-from tacit.privacy.release import Release
-from tacit.privacy.run import exhausted
-from tacit.privacy.user_vault import UserVault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.mechanisms.callbacks import Rows
+from tacit.privacy.mechanisms.sums import UserSum
+from tacit.privacy.noise.correlated import Correlation
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.run import exhausted
+from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
+from tacit.validation import check
 
 Float64 = NDArray[np.float64]
 Table = NDArray[np.int64]
@@ -87,9 +87,9 @@ class UcbVi(plans.Promising):
     def __post_init__(self) -> None:
         for name in ("states", "actions", "horizon", "rounds", "users"):
             value = getattr(self, name)
-            parts.check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
-        parts.check("most", self.most, 0 < self.most < math.inf, "a finite number > 0")
-        parts.check("bonus", self.bonus, 0 <= self.bonus < math.inf, "a finite number >= 0")
+            check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
+        check("most", self.most, 0 < self.most < math.inf, "a finite number > 0")
+        check("bonus", self.bonus, 0 <= self.bonus < math.inf, "a finite number >= 0")
         self.parts()
 
     def parts(self) -> tuple[UserSum]:

@@ -20,10 +20,10 @@ from tacit.methods.synthesis.baselines.counts import records
 from tacit.methods.synthesis.baselines.plan import Measurements, Progress, TablePlan, label
 from tacit.methods.synthesis.baselines.released import TableSynthesizer
 from tacit.methods.synthesis.baselines.tree import Clique, Tree, model_cells
-from tacit.privacy.marginals import Choice
-from tacit.privacy.parts import check
-from tacit.privacy.release import Release
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.mechanisms.marginals import Choice
+from tacit.privacy.vault.vault import Vault
+from tacit.validation import check
 
 CHOICE, MEASUREMENT = 1, 9
 """Quanta of a first round: 10 % and 90 % of the budget, as published."""

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Literal, get_args
 
 from tacit.methods.synthesis.plan_fields import reading, restored
 from tacit.methods.synthesis.settings import fraction, positive, scheduled, whole
-from tacit.privacy import parts
-from tacit.privacy import plan as plans
-from tacit.privacy.votes import TeacherVotes
+from tacit.privacy.mechanisms.votes import TeacherVotes
+from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
+from tacit.validation import check
 
 Labels = Literal["shares", "majority"]
 
@@ -42,10 +42,10 @@ class GanPretraining:
 
     def __post_init__(self) -> None:
         declared = bool(self.provenance.strip())
-        parts.check("provenance", self.provenance, declared, "a sentence that says where the public rows come from")
+        check("provenance", self.provenance, declared, "a sentence that says where the public rows come from")
         whole(steps=self.steps, batch=self.batch)
         positive(learning_rate=self.learning_rate, generator_rate=self.generator_rate)
-        parts.check("penalty", self.penalty, 0 <= self.penalty < float("inf"), "a finite number >= 0")
+        check("penalty", self.penalty, 0 <= self.penalty < float("inf"), "a finite number >= 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,10 +127,10 @@ class PateGanPlan(plans.Promising):
         positive(student_rate=self.student_rate, generator_rate=self.generator_rate)
         fraction(ema=self.ema)
         known = type(self.hold) is int and 0 <= self.hold < self.steps
-        parts.check("hold", self.hold, known, "a whole number below the steps")
-        parts.check("labels", self.labels, self.labels in get_args(Labels), "shares or majority")
-        parts.check("harmonics", self.harmonics, self.harmonics in range(9), "a whole number from 0 to 8")
-        parts.check("penalty", self.penalty, 0 <= self.penalty < float("inf"), "a finite number >= 0")
+        check("hold", self.hold, known, "a whole number below the steps")
+        check("labels", self.labels, self.labels in get_args(Labels), "shares or majority")
+        check("harmonics", self.harmonics, self.harmonics in range(9), "a whole number from 0 to 8")
+        check("penalty", self.penalty, 0 <= self.penalty < float("inf"), "a finite number >= 0")
         if self.unit is not None and self.delta is not None:
             plans.check_delta(self.delta, self.unit)
 

@@ -20,9 +20,9 @@ from tacit.methods.synthesis.baselines.plan import Measurements, Progress, Table
 from tacit.methods.synthesis.baselines.released import TableSynthesizer
 from tacit.methods.synthesis.baselines.tree import Clique, model_cells
 from tacit.methods.synthesis.cut import Cut
-from tacit.privacy.parts import check
-from tacit.privacy.release import Release
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.vault.vault import Vault
+from tacit.validation import check
 
 
 @dataclass(frozen=True, kw_only=True)

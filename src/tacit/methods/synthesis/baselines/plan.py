@@ -16,11 +16,11 @@ from tacit.methods.synthesis.baselines.tree import Clique
 from tacit.methods.synthesis.cut import Cut
 from tacit.methods.synthesis.label import BINS, synthesizer_label
 from tacit.methods.synthesis.plan_fields import reading, restored
-from tacit.privacy import plan as plans
-from tacit.privacy.labels import Label
-from tacit.privacy.marginals import Marginal, Marginals, Query
-from tacit.privacy.run import Run, exhausted
-from tacit.privacy.vault import Vault
+from tacit.privacy.mechanisms.marginals import Marginal, Marginals, Query
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.run import Run, exhausted
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 PART = "marginals"

@@ -19,10 +19,10 @@ from tacit.methods.synthesis.baselines.gum import gradual_update
 from tacit.methods.synthesis.baselines.plan import Measurements, Progress, TablePlan, label
 from tacit.methods.synthesis.baselines.released import Records, TableSynthesizer
 from tacit.methods.synthesis.baselines.tree import Array, Clique
-from tacit.privacy.marginals import Dependence
-from tacit.privacy.parts import check
-from tacit.privacy.release import Release
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.mechanisms.marginals import Dependence
+from tacit.privacy.vault.vault import Vault
+from tacit.validation import check
 
 _FINENESS = 20
 """Quanta of the marginal of one column; all others are whole numbers of them, too."""

@@ -19,12 +19,12 @@ from tacit.methods.synthesis.label import BINS, synthesizer_label
 from tacit.methods.synthesis.plan_fields import reading, restored
 from tacit.methods.synthesis.raking import PART, Raking
 from tacit.methods.synthesis.rows import as_trajectories
-from tacit.privacy import plan as plans
-from tacit.privacy.labels import Label
-from tacit.privacy.parts import PoissonSum
-from tacit.privacy.release import Release
-from tacit.privacy.run import exhausted
-from tacit.privacy.vault import Vault
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.run import exhausted
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 

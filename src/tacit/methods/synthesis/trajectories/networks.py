@@ -18,7 +18,7 @@ from tacit.methods.synthesis.networks import FREQUENCIES, ResidualMLP
 from tacit.methods.synthesis.trajectories.fragments import Condition, FragmentEncoder
 from tacit.methods.synthesis.trajectories.plan import Plan
 from tacit.methods.synthesis.trajectories.surroundings import Surroundings
-from tacit.privacy.layers import Table
+from tacit.privacy.gradients.layers import Table
 
 MODES = 3
 """Flags of a row: there, truncated, terminated (`FragmentEncoder.flags`)."""

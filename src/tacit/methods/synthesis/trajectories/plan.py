@@ -22,10 +22,10 @@ from tacit.methods.synthesis.settings import (
     scheduled,
     whole,
 )
-from tacit.privacy import parts
-from tacit.privacy import plan as plans
-from tacit.privacy.parts import PoissonSum
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
+from tacit.validation import check
 
 Network = Literal["transformer", "unet", "autoregressive"]
 Tokens = Literal["rows", "components"]
@@ -154,7 +154,7 @@ class Plan(plans.Promising):
     delta: float | None = None
 
     def __post_init__(self) -> None:
-        parts.check(
+        check(
             "fragments_per_unit", self.fragments_per_unit, self.fragments_per_unit >= 1, "at least one fragment a unit"
         )
         whole(fragments_per_unit=self.fragments_per_unit)
@@ -164,31 +164,31 @@ class Plan(plans.Promising):
         whole(start_width=self.start_width, start_depth=self.start_depth, mixture=self.mixture)
         whole(ema_every=self.ema_every, episodes_per_unit=self.episodes_per_unit)
         self.parts()
-        parts.check("network", self.network, self.network in get_args(Network), " or ".join(get_args(Network)))
-        parts.check("tokens", self.tokens, self.tokens in get_args(Tokens), " or ".join(get_args(Tokens)))
-        parts.check("harmonics", self.harmonics, self.harmonics in range(9), "a whole number from 0 to 8")
+        check("network", self.network, self.network in get_args(Network), " or ".join(get_args(Network)))
+        check("tokens", self.tokens, self.tokens in get_args(Tokens), " or ".join(get_args(Tokens)))
+        check("harmonics", self.harmonics, self.harmonics in range(9), "a whole number from 0 to 8")
         fits = self.horizon % self.rows_per_token == 0
-        parts.check("rows_per_token", self.rows_per_token, fits, "a divisor of the horizon")
+        check("rows_per_token", self.rows_per_token, fits, "a divisor of the horizon")
         single = self.rows_per_token == 1 or (self.tokens == "rows" and self.network != "autoregressive")
-        parts.check("rows_per_token", self.rows_per_token, single, "1 with components or an autoregressive network")
+        check("rows_per_token", self.rows_per_token, single, "1 with components or an autoregressive network")
         rows = self.tokens == "rows" or self.network == "transformer"
-        parts.check("tokens", self.tokens, rows, "rows, unless the network is a transformer")
+        check("tokens", self.tokens, rows, "rows, unless the network is a transformer")
         halved = self.network != "unet" or self.horizon // self.rows_per_token % 4 == 0
-        parts.check("horizon", self.horizon, halved, "four tokens or a multiple: a U-Net halves them twice")
+        check("horizon", self.horizon, halved, "four tokens or a multiple: a U-Net halves them twice")
         split = self.network == "unet" or (self.width % self.heads == 0)
-        parts.check("heads", self.heads, split, "a divisor of the width")
+        check("heads", self.heads, split, "a divisor of the width")
         positive(learning_rate=self.learning_rate, start_learning_rate=self.start_learning_rate, P_std=self.P_std)
-        parts.check("ending_weight", self.ending_weight, self.ending_weight > 0, "a number > 0")
+        check("ending_weight", self.ending_weight, self.ending_weight > 0, "a number > 0")
         noise = 0 <= self.ending_noise < math.inf
-        parts.check("ending_noise", self.ending_noise, noise, "a finite number >= 0")
-        parts.check("P_mean", self.P_mean, math.isfinite(self.P_mean), "a finite number")
+        check("ending_noise", self.ending_noise, noise, "a finite number >= 0")
+        check("P_mean", self.P_mean, math.isfinite(self.P_mean), "a finite number")
         trained = [steps for steps in (self.steps, self.start_steps) if steps > 0]
         optimiser(min(trained, default=self.warmup + 1), self.warmup, self.schedule, self.betas, self.ema)
         inner = None if self.pretraining is None else self.pretraining.curiosity
         known = inner is None or (inner.mode == "replace" and self.network != "autoregressive")
-        parts.check("curiosity", inner, known, "replace, with a network that denoises")
+        check("curiosity", inner, known, "replace, with a network that denoises")
         if self.epsilon is not None:
-            parts.check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
+            check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
         if self.raking is not None and self.unit is not None:
             self.raking.require_memory(self.unit)
         if self.unit is not None and self.delta is not None:
@@ -199,15 +199,13 @@ class Plan(plans.Promising):
             whole(steps=self.steps, start_steps=self.start_steps)
             return
         for name, steps in (("steps", self.steps), ("start_steps", self.start_steps)):
-            parts.check(name, steps, type(steps) is int and steps >= 0, "a whole number >= 0")
-        parts.check("surroundings", self.surroundings, self.surroundings in range(1, 9), "a whole number from 1 to 8")
+            check(name, steps, type(steps) is int and steps >= 0, "a whole number >= 0")
+        check("surroundings", self.surroundings, self.surroundings in range(1, 9), "a whole number from 1 to 8")
         told = self.raking is not None and self.pretraining is not None and self.tokens == "rows"
-        parts.check("surroundings", self.surroundings, told, "them with raking, pre-training and tokens of rows")
+        check("surroundings", self.surroundings, told, "them with raking, pre-training and tokens of rows")
         assert self.raking is not None
         numbers = isinstance(self.raking.cut.spec.observation, Box)
-        parts.check(
-            "surroundings", self.surroundings, numbers, "None for discrete observations, around which is nothing"
-        )
+        check("surroundings", self.surroundings, numbers, "None for discrete observations, around which is nothing")
 
     @classmethod
     def paper(cls, *, population: int, provenance: str | None = None) -> Plan:
@@ -224,7 +222,7 @@ class Plan(plans.Promising):
         Raises:
             PlanError: a population below 32.
         """
-        parts.check("population", population, population >= 32, "at least one batch of 32")
+        check("population", population, population >= 32, "at least one batch of 32")
         pretraining = None
         if provenance is not None:
             pretraining = Pretraining(
@@ -288,7 +286,7 @@ class Plan(plans.Promising):
         Raises:
             PlanError: a value is out of range.
         """
-        parts.check("population", population, population >= 1, "a whole number >= 1")
+        check("population", population, population >= 1, "a whole number >= 1")
         whole(longest=longest, episodes=episodes)
         usual = cls.horizon if surroundings is None else TOLD_HORIZON
         horizon = min(usual, max(4, longest // 4 * 4)) if horizon is None else horizon

@@ -19,7 +19,7 @@ from scipy.special import expit, logit
 from tacit.methods.synthesis.histograms import Floats, codes_of, shrunk, simplex
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.trajectories.stitching import Stitched
-from tacit.privacy.parts import PoissonSum
+from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.units import Unit
 
 STEPS = 300

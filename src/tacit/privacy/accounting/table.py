@@ -1,0 +1,161 @@
+"""The accounting table: for each pair (kinds of event together, relation) the bound's accountant and its check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from dp_accounting import dp_event
+from dp_accounting.dp_event import LaplaceDpEvent, ZCDpEvent
+
+from tacit.errors import AccountingError
+from tacit.privacy.accounting import checks as accounting_checks
+from tacit.privacy.accounting import concentrated
+from tacit.privacy.accounting import selection as selection_accounting
+from tacit.privacy.accounting.events import EpsilonDeltaDpEvent, Leaves, SelectionDpEvent
+from tacit.units import Relation
+
+Kind = Literal[
+    "gaussian",
+    "poisson_gaussian",
+    "fixed_size_gaussian",
+    "epsilon_delta",
+    "epsilon_delta_gaussian",
+    "epsilon_delta_poisson_gaussian",
+    "epsilon_delta_fixed_size_gaussian",
+    "laplace",
+    "laplace_gaussian",
+    "laplace_poisson_gaussian",
+    "zcdp",
+    "zcdp_gaussian",
+    "zcdp_laplace",
+    "zcdp_laplace_gaussian",
+    "selection",
+]
+
+Family = Literal["losses", "own", "curve", "selection"]
+"""Where certified figures come from: a privacy loss distribution, mechanisms' own proofs, a Renyi curve, or that of a
+selection."""
+
+MAX_EPSILON, MAX_LAPLACE_EPSILON = 500.0, 6_000.0
+PLD = "privacy loss distribution, pessimistic (dp-accounting)"
+FOURIER = "privacy random variable, centred quadrature (tacit)"
+CLOSED_FORM = "closed form of the Gaussian (tacit)"
+OWN_PROOF = "closed form of randomised response (tacit)"
+RESPONSE = "privacy loss distribution of randomised response (dp-accounting)"
+MIXED = "closed form of randomised response over the other steps' profile (tacit)"
+CONVERSION = "conversion of the Renyi curve at the best of many orders (dp-accounting)"
+SOLVED = "delta of the Renyi curve, solved for epsilon (tacit)"
+
+SELECTED = "Renyi curve of repeated selection, candidates' curves by quadrature (tacit)"
+SELECTED_SOLVED = "the same at searched orders, candidates' curves compared with dp-accounting's"
+
+_ACCOUNTANTS: Mapping[Family, str] = {
+    "losses": PLD,
+    "own": OWN_PROOF,
+    "curve": CONVERSION,
+    "selection": SELECTED,
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """How one pair is accounted for.
+
+    Args:
+        check_accountant: the check's name.
+        check: (leaves, relation, delta) -> epsilon.
+        family: where the certified figures come from.
+        largest: the largest epsilon that is certified. Sums of many Laplace numbers have losses within known bounds,
+            so that the grids stay exact far beyond what is of use to anybody; it is certified so that it can be told.
+    """
+
+    check_accountant: str
+    check: Callable[[Leaves, Relation, float], float]
+    family: Family = "losses"
+    largest: float = MAX_EPSILON
+
+    @property
+    def accountant(self) -> str:
+        """The name of the accountant of the certified figures."""
+        return _ACCOUNTANTS[self.family]
+
+
+_EXACT = Row(CLOSED_FORM, accounting_checks.closed_form)
+_SAMPLED = Row(FOURIER, accounting_checks.fourier)
+_OWN = Row(RESPONSE, accounting_checks.response, "own")
+_MIXED = Row(MIXED, accounting_checks.mixed)
+_LAPLACE = Row(FOURIER, accounting_checks.fourier, largest=MAX_LAPLACE_EPSILON)
+_CURVE = Row(SOLVED, concentrated.solved, "curve")
+_SELECTION = Row(SELECTED_SOLVED, selection_accounting.solved, "selection")
+
+TABLE: Mapping[tuple[Kind, Relation], Row] = {
+    ("gaussian", "add_or_remove"): _EXACT,
+    ("gaussian", "replace_one"): _EXACT,
+    ("poisson_gaussian", "add_or_remove"): _SAMPLED,
+    ("poisson_gaussian", "replace_one"): _SAMPLED,
+    ("fixed_size_gaussian", "replace_one"): _SAMPLED,
+    ("epsilon_delta", "add_or_remove"): _OWN,
+    ("epsilon_delta", "replace_one"): _OWN,
+    ("epsilon_delta_gaussian", "add_or_remove"): _MIXED,
+    ("epsilon_delta_gaussian", "replace_one"): _MIXED,
+    ("epsilon_delta_poisson_gaussian", "add_or_remove"): _MIXED,
+    ("epsilon_delta_poisson_gaussian", "replace_one"): _MIXED,
+    ("epsilon_delta_fixed_size_gaussian", "replace_one"): _MIXED,
+    ("laplace", "add_or_remove"): _LAPLACE,
+    ("laplace", "replace_one"): _LAPLACE,
+    ("laplace_gaussian", "add_or_remove"): _LAPLACE,
+    ("laplace_gaussian", "replace_one"): _LAPLACE,
+    ("laplace_poisson_gaussian", "add_or_remove"): _SAMPLED,
+    ("laplace_poisson_gaussian", "replace_one"): _SAMPLED,
+    ("zcdp", "add_or_remove"): _CURVE,
+    ("zcdp", "replace_one"): _CURVE,
+    ("zcdp_gaussian", "add_or_remove"): _CURVE,
+    ("zcdp_gaussian", "replace_one"): _CURVE,
+    ("zcdp_laplace", "add_or_remove"): _CURVE,
+    ("zcdp_laplace", "replace_one"): _CURVE,
+    ("zcdp_laplace_gaussian", "add_or_remove"): _CURVE,
+    ("zcdp_laplace_gaussian", "replace_one"): _CURVE,
+    ("selection", "add_or_remove"): _SELECTION,
+    ("selection", "replace_one"): _SELECTION,
+}
+
+
+def kind(leaves: Leaves) -> str:
+    """The kinds of the leaves, joined; a sampled Gaussian takes plain ones in. It need not be one that `TABLE` has."""
+    kinds = {type(leaf) for leaf, _ in leaves}
+    names = [
+        name
+        for name, event in (
+            ("selection", SelectionDpEvent),
+            ("zcdp", ZCDpEvent),
+            ("epsilon_delta", EpsilonDeltaDpEvent),
+            ("laplace", LaplaceDpEvent),
+        )
+        if event in kinds
+    ]
+    if dp_event.SampledWithoutReplacementDpEvent in kinds:
+        names.append("fixed_size_gaussian")
+    elif dp_event.PoissonSampledDpEvent in kinds:
+        names.append("poisson_gaussian")
+    elif dp_event.GaussianDpEvent in kinds:
+        names.append("gaussian")
+    return "_".join(names)
+
+
+def row(leaves: Leaves, relation: Relation) -> Row:
+    """The row of the leaves under the relation.
+
+    Raises:
+        AccountingError: there are no leaves, or no row for them.
+    """
+    pair = (kind(leaves), relation)
+    if pair not in TABLE:
+        raise AccountingError(
+            f"no certified bound exists for the pair {pair}" if leaves else "the event has no steps",
+            where="accounting",
+            expected="one of " + ", ".join(f"({known}, {under})" for known, under in TABLE),
+            remedy="describe the mechanism with events that the table knows",
+        )
+    return TABLE[pair]  # type: ignore[index]

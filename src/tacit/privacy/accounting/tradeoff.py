@@ -1,0 +1,72 @@
+"""The trade-off curve of a release: the least share of true cases that a test misses, by its share of false alarms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from dp_accounting.dp_event import DpEvent
+from numpy.typing import NDArray
+
+from tacit.errors import AccountingError
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting import power
+from tacit.privacy.accounting.event_json import event_from_json
+from tacit.units import Relation
+
+Array = NDArray[np.float64]
+
+FALSE_ALARMS = (1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+"""Where the curve is stated."""
+_STEEPEST = 700.0
+_POINTS = 49
+
+
+def missed(event: DpEvent, relation: Relation, *, delta: float, false_alarms: Array) -> Array:
+    """The least share [N] of true cases that any test misses which has these shares [N] of false alarms.
+
+    Of every pair (e, d) that the event keeps follow two lines below the curve, 1 - d - exp(e) a and exp(-e) (1 - d - a)
+    (Kairouz, Oh & Viswanath, arXiv:1311.0776), and together they are the curve (Dong, Roth & Su, arXiv:1905.02383,
+    Proposition 2.12). Taken are 49 values of e from 0 to epsilon(delta), as far as they are certified, the profile, and
+    `power.power`, which is exact for plain Gaussians.
+
+    Args:
+        event: the mechanism.
+        relation: what neighbouring data sets differ in.
+        delta: where the pairs end.
+        false_alarms: [N], in [0, 1].
+
+    Guarantee: a lower bound of the trade-off function of every pair of neighbours.
+
+    Edge cases: an event without privacy gives 0 everywhere.
+
+    Raises:
+        AccountingError: as for `accounting.epsilon`.
+    """
+    a = np.asarray(false_alarms, dtype=np.float64)
+    epsilon = accounting.epsilon(event, delta=delta, relation=relation).epsilon
+    if not np.isfinite(epsilon):
+        return np.zeros_like(a)
+    losses = np.linspace(0.0, epsilon, _POINTS).tolist()
+    pairs = [(e, d) for d, e in accounting.profile(event, relation)]
+    for e in losses:
+        with suppress(AccountingError):  # where the accountants disagree nothing is certified, and nothing needed
+            pairs.append((e, accounting.delta(event, epsilon=e, relation=relation)))
+    e, d = (np.array(column)[:, None] for column in zip(*pairs, strict=True))
+    steep = np.where(a > 0, 0.0, 1 - d)  # where exp(e) is beyond a float, so is how fast the first line falls
+    first = np.where(e > _STEEPEST, steep, 1 - d - np.exp(np.minimum(e, _STEEPEST)) * a)
+    lines = np.maximum(first, np.exp(-e) * (1 - d - a)).max(axis=0)
+    least = 1 - power.power(event, relation, epsilon, delta, a)
+    return np.asarray(np.clip(np.maximum(lines, least), 0.0, 1.0))
+
+
+def rows(record: Mapping[str, Any]) -> list[dict[str, float]]:
+    """The curve of a certificate's JSON form at `FALSE_ALARMS`, rounded down; 0 where nothing is promised."""
+    found = np.zeros(len(FALSE_ALARMS))
+    if record["private"]:
+        event, relation = event_from_json(record["event"]), record["unit"]["relation"]
+        found = missed(event, relation, delta=record["delta"], false_alarms=np.array(FALSE_ALARMS))
+    down = np.floor(found * 1e6) / 1e6
+    return [{"false_alarms": a, "missed_at_least": b} for a, b in zip(FALSE_ALARMS, down.tolist(), strict=True)]

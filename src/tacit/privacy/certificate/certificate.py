@@ -1,0 +1,321 @@
+"""The certificate of a release: a privacy label that anyone can recompute, without torch and without data.
+
+Accountants, and SciPy with them, are imported where a certificate is built or verified; to read one takes neither.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from tacit.errors import AccountingError, CertificateError, PlanError
+from tacit.privacy.certificate import canonical
+from tacit.privacy.certificate.markdown import markdown
+from tacit.privacy.certificate.schema import require_shape
+from tacit.units import Unit
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
+
+_PACKAGES = ("tacit", "dp-accounting", "numpy", "scipy", "cryptography", "torch")
+_SIGNED = b"tacit certificate, format 1\n"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What a verified certificate promises, as recomputed.
+
+    Args:
+        epsilon, delta: the certified promise (epsilon is inf where nothing is promised).
+        check_epsilon: the independent accountant's figure.
+        private: False where the certificate itself says that nothing is promised.
+        digest: what a signature covers.
+        signed_by: the public key (64 hex digits) whose signature was checked, or None.
+    """
+
+    epsilon: float
+    delta: float
+    check_epsilon: float
+    private: bool
+    digest: str
+    signed_by: str | None
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A privacy label: what was promised, to whom, how it was kept, what is not covered, and how to recompute it.
+
+    The fields are those of `certificate.schema.json`; mappings and sequences inside are read-only. It holds no
+    record, no hash of records, no count of records and no count of burned steps.
+
+    Guarantee: after `verify()` the stated epsilon, mu and profile are upper bounds for the stated event, and every
+    derived field, the parts and the totals agree with it. The digest guards against accident, a signature whose key the
+    reader knows against malice; neither proves that the run happened.
+    """
+
+    format: int
+    tacit_version: str
+    private: bool
+    void_reason: str | None
+    reasons: Sequence[str]
+    sentence: str
+    epsilon: float
+    delta: float
+    target_epsilon: float | None
+    mu: float
+    mu_range: str
+    profile: Sequence[Mapping[str, Any]]
+    relations: Sequence[Mapping[str, Any]]
+    unit: Mapping[str, Any]
+    deployment: Mapping[str, Any]
+    contribution: Sequence[str]
+    parts: Sequence[Mapping[str, Any]]
+    event: Mapping[str, Any]
+    accountants: Sequence[Mapping[str, Any]]
+    method: str
+    source: str
+    plan_id: str
+    plan: Mapping[str, Any]
+    assumptions: Sequence[str]
+    covered: Sequence[str]
+    not_covered: Sequence[str]
+    not_protected: Sequence[str]
+    releases: Sequence[Mapping[str, Any]]
+    total: Mapping[str, Any]
+    audit: Mapping[str, Any] | None
+    simulated: bool
+    ledger_head: str
+    dataset_id: str
+    commit: str | None
+    versions: Mapping[str, Any]
+    date: str
+    digest: str
+    signature: Mapping[str, Any] | None
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @classmethod
+    def build(
+        cls,
+        *,
+        method: str,
+        source: str,
+        unit: Unit,
+        event: DpEvent,
+        parts: Sequence[Mapping[str, Any]],
+        delta: float,
+        plan_id: str,
+        plan: Mapping[str, Any],
+        ledger_head: str,
+        dataset_id: str,
+        simulated: bool,
+        void_reason: str | None,
+        releases: Sequence[Mapping[str, Any]],
+        budget: tuple[float, float],
+        covered: Sequence[str],
+        not_covered: Sequence[str],
+        assumptions: Sequence[str],
+        not_protected: Sequence[str],
+        composition: str = "sum",
+        epsilon_target: float | None = None,
+        audit: Mapping[str, Any] | None = None,
+        commit: str | None = None,
+    ) -> Certificate:
+        """Write a certificate: primary fields as given, derived fields computed, then verified.
+
+        Args:
+            method, source: the method's name and the paper it comes from (arXiv number).
+            unit: whom the promise is made to.
+            event: the mechanism as run; it must be the composition of the parts.
+            parts: for each part what its `certified()` says; `certificate.schema.json` lists the kinds.
+            delta: below 1 / population.
+            plan_id, plan: the plan's identifier (`certificate_json.plan_id`) and its public fields as JSON.
+            ledger_head, dataset_id: of the ledger that was charged.
+            simulated: whether the records were declared simulated.
+            void_reason: why the ledger is void, or None.
+            releases: {plan_id, method, epsilon, delta} as charged, for every plan of the ledger; this plan's own
+                charge is added where it is missing.
+            budget: the ledger's (epsilon, delta).
+            covered, not_covered: data accesses that the promise covers, and that it does not.
+            assumptions: beyond the standing ones and those of single parts, which are added.
+            not_protected: what a reader could wrongly believe to be protected; that of single parts is added.
+            composition: how the ledger adds plans up: "sum", or words for another filter.
+            epsilon_target: what the plan was calibrated for, if anything.
+            audit: {lower_bound, confidence, method} of an empirical audit.
+            commit: the code's commit (hex), if known.
+
+        Raises:
+            CertificateError: the inputs do not fit together; the message names the field.
+            AccountingError: no certified bound exists for the event.
+        """
+        from tacit.privacy.accounting.event_json import event_to_json
+        from tacit.privacy.certificate import fields as derive
+
+        versions = {name: version for name in _PACKAGES if (version := _version(name))}
+        primary = {
+            "format": 1,
+            "tacit_version": versions["tacit"],
+            "void_reason": void_reason or None,
+            "delta": float(delta),
+            "target_epsilon": epsilon_target,
+            "parts": [
+                {name: 0.0 if name == "noise_multiplier" and not value else value for name, value in part.items()}
+                for part in parts
+            ],
+            "event": event_to_json(event),
+            "method": method,
+            "source": source,
+            "plan_id": plan_id,
+            "plan": plan,
+            "assumptions": list(
+                dict.fromkeys((*derive.STANDARD_ASSUMPTIONS, *derive.part_assumptions(parts), *assumptions))
+            ),
+            "covered": covered,
+            "not_covered": not_covered,
+            "not_protected": list(dict.fromkeys((*derive.part_not_protected(parts), *not_protected))),
+            "releases": releases,
+            "audit": audit,
+            "simulated": simulated,
+            "ledger_head": ledger_head,
+            "dataset_id": dataset_id,
+            "commit": commit,
+            "versions": {**versions, "python": platform.python_version()},
+            "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "signature": None,
+        }
+        derived = derive.numbers(unit, event, float(delta), primary)
+        if all(row["plan_id"] != plan_id for row in releases):
+            own = {"plan_id": plan_id, "method": method, "epsilon": derived["epsilon"], "delta": float(delta)}
+            primary["releases"] = [*releases, own]
+            derived = derive.numbers(unit, event, float(delta), primary)
+        derived["total"] |= {"composition": composition, "budget_epsilon": budget[0], "budget_delta": budget[1]}
+        record = canonical.plain({**primary, **derived})
+        record |= derive.words(unit, event, record)
+        record["digest"] = canonical.digest(record)
+        certificate = cls.from_json(record)
+        certificate.verify()
+        return certificate
+
+    def to_json(self) -> dict[str, Any]:
+        """The certificate as plain JSON values; a loss without a finite value is the string 'inf'."""
+        record: dict[str, Any] = canonical.plain({field.name: getattr(self, field.name) for field in fields(self)})
+        return record
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Certificate:
+        """The certificate that a JSON object describes, its shape checked (its truth is `verify`'s work).
+
+        Raises:
+            CertificateError: a field is missing, unknown, of the wrong type or out of range.
+        """
+        require_shape(value)
+        frozen = {name: canonical.freeze(item) for name, item in value.items()}
+        for name in ("epsilon", "mu", "target_epsilon"):
+            frozen[name] = None if frozen[name] is None else float(frozen[name])
+        return cls(**frozen)
+
+    def verify(self, public_key: str | None = None) -> Verification:
+        """Recompute everything that can be recomputed, and check the digest and the signature.
+
+        Args:
+            public_key: 64 hex digits; if given, the certificate must be signed by its private key.
+
+        Raises:
+            CertificateError: something does not hold; the message names the field.
+        """
+        from tacit.privacy.accounting.event_json import event_from_json
+        from tacit.privacy.accounting.events import flatten
+        from tacit.privacy.certificate import fields as derive
+
+        record = self.to_json()
+        require_shape(record)
+        try:
+            unit = Unit(record["unit"]["name"], record["unit"]["relation"], record["unit"]["population"])
+            event = event_from_json(record["event"])
+            _require(self.delta < 1 / unit.size, "delta", "is not below 1 / population")
+            same = flatten(event) == flatten(derive.parts_event(record["parts"]))
+            _require(same, "parts", "do not compose to the event")
+            _require({"tacit", "dp-accounting"} <= set(record["versions"]), "versions", "lack an accountant")
+            derived = derive.numbers(unit, event, self.delta, record)
+        except (AccountingError, PlanError) as error:
+            raise _edited("event", f"cannot be accounted for ({error.what})") from error
+        for path in derive.differences(record, derived, ""):
+            raise _edited(path, "does not recompute")
+        for path in derive.differences(record, derive.words(unit, event, record), ""):
+            raise _edited(path, "does not follow from the other fields")
+        for path, what in derive.contradictions(record):
+            raise _edited(path, what)
+        _require(canonical.digest(record) == self.digest, "digest", "is not that of the fields")
+        signed_by = self._require_signature(public_key)
+        check = float(record["accountants"][1]["epsilon"])
+        return Verification(self.epsilon, self.delta, check, self.private, self.digest, signed_by)
+
+    def sign(self, private_key: Ed25519PrivateKey) -> Certificate:
+        """The same certificate with an Ed25519 signature over its digest and the public key inside."""
+        key = private_key.public_key().public_bytes_raw().hex()
+        value = private_key.sign(_SIGNED + bytes.fromhex(self.digest)).hex()
+        return replace(self, signature=canonical.freeze({"algorithm": "Ed25519", "public_key": key, "value": value}))
+
+    def to_markdown(self) -> str:
+        """The certificate for people; a red banner comes first where nothing is promised."""
+        return markdown(self.to_json())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the JSON form, all or nothing (a temporary file in the same folder, synced, then renamed)."""
+        canonical.write(Path(path), self.to_json())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Certificate:
+        """Read a certificate that `save` wrote.
+
+        Raises:
+            CertificateError: the file is larger than 4 MiB, is no JSON, repeats a field, or has the wrong shape.
+        """
+        return cls.from_json(canonical.read(Path(path)))
+
+    def _require_signature(self, public_key: str | None) -> str | None:
+        if self.signature is None:
+            _require(public_key is None, "signature", "is missing")
+            return None
+        key = str(self.signature["public_key"])
+        _require(public_key is None or public_key.lower() == key, "signature", "is by another key")
+        try:
+            signer = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
+            signer.verify(bytes.fromhex(self.signature["value"]), _SIGNED + bytes.fromhex(self.digest))
+        except InvalidSignature:
+            raise _edited("signature", "is not valid") from None
+        return key
+
+
+def _require(holds: bool, field: str, what: str) -> None:
+    if not holds:
+        raise _edited(field, what)
+
+
+def _edited(field: str, what: str) -> CertificateError:
+    return CertificateError(
+        f"the field {field!r} {what}",
+        where="Certificate.verify",
+        expected="a certificate that recomputes from its own event",
+        remedy="do not rely on it; ask its author for the original",
+    )
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,168 @@
+"""A certificate in Markdown, for people: what it states, and what follows from that. Nothing is priced or verified."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from statistics import NormalDist
+from typing import Any
+
+from tacit.privacy.certificate import consensus as certificate_consensus
+
+_SHOWN = (1e-4, 0.01, 0.05, 0.1, 0.2, 0.5)
+_IN_WORDS = 0.05
+"""The share of false alarms at which the promise is put into words."""
+_EVERYWHERE = "for every epsilon"
+_LARGEST, _MARGIN = 700.0, 1e-5
+_NORMAL = NormalDist()
+
+
+def markdown(record: Mapping[str, Any]) -> str:
+    """The page of a certificate's JSON form; a red banner comes first where nothing is promised."""
+    unit, total = record["unit"], record["total"]
+    lines = ["# Privacy certificate", ""]
+    if not record["private"]:
+        lines += ["> 🔴 **NOT PRIVATE: do not publish this release as private.**", ""]
+        lines += [f"> - {_text(reason)}" for reason in record["reasons"]] + [""]
+    if record["simulated"]:
+        lines += ["> The records are declared simulated: no person is behind them.", ""]
+    definition = "definition" if record["private"] else "the mechanism alone"
+    lines += [_text(record["sentence"]), ""]
+    if record["private"]:
+        apart = certificate_consensus.apart(record["parts"])
+        lines += [f"However much else somebody knows{apart}, {_attack(record)}.", ""]
+    lines += ["## The promise", ""]
+    lines += _table(
+        ("", ""),
+        [
+            (
+                definition,
+                f"({record['epsilon']}, {record['delta']})-differential privacy",
+            ),
+            ("unit", f"{unit['name']}, out of a public population of {unit['population']:,}"),
+            ("neighbours", f"{unit['relation']}: {unit['words']}"),
+            *(
+                ("epsilon at the same delta", f"{row['relation']}: {row['epsilon']}")
+                for row in record["relations"]
+                if len(record["relations"]) > 1
+            ),
+            ("Gaussian differential privacy", f"mu = {record['mu']} ({record['mu_range']})"),
+            ("deployment", f"{record['deployment']['model']}; trusted: {record['deployment']['trusted']}"),
+            ("method", f"{record['method']} ({record['source']})"),
+        ],
+    )
+    lines += ["", "The same release at other values of delta:", ""]
+    lines += _table(("delta", "epsilon"), [(f"{row['delta']:g}", row["epsilon"]) for row in record["profile"]])
+    if record["private"]:
+        lines += ["", "A test for one unit that has this share of false alarms misses at least so many true cases:", ""]
+        lines += _table(
+            ("false alarms", "missed at least"),
+            [
+                (f"{alarms:g}", _four_digits(math.floor(1e6 * missed(record, alarms)) / 1e6, ROUND_FLOOR))
+                for alarms in _SHOWN
+            ],
+        )
+    lines += ["", "## How it is kept", "", *_bullets(record["contribution"]), ""]
+    columns = ("name", "kind", "steps", "rate", "clip", "noise_multiplier", "rows_per_unit", "sampler")
+    lines += _table(columns, [[part.get(column, "") for column in columns] for part in record["parts"]])
+    lines += ["", "Accountants:", ""]
+    lines += _table(
+        ("role", "accountant", "version", "epsilon"),
+        [(row["role"], row["name"], row["version"], row["epsilon"]) for row in record["accountants"]],
+    )
+    for title, name in (
+        ("What the promise covers", "covered"),
+        ("What it does not cover", "not_covered"),
+        ("What is not protected", "not_protected"),
+        ("Assumptions outside the proof", "assumptions"),
+    ):
+        lines += ["", f"## {title}", "", *(_bullets(record[name]) or ["Nothing is declared."])]
+    lines += ["", "## Everything released from this ledger", ""]
+    lines += _table(
+        ("plan", "method", "epsilon", "delta"),
+        [(row["plan_id"], row["method"], row["epsilon"], row["delta"]) for row in record["releases"]],
+    )
+    lines += [
+        "",
+        f"Together ({total['epsilon']}, {total['delta']:g}) by plain addition; budget ({total['budget_epsilon']}, "
+        f"{total['budget_delta']:g}), admitted by: {_text(total['composition'])}.",
+    ]
+    if record["audit"] is not None:
+        audit = record["audit"]
+        lines += ["", "## Empirical audit", ""]
+        lines += [f"epsilon >= {audit['lower_bound']} at confidence {audit['confidence']} ({_text(audit['method'])})."]
+    lines += ["", "## To recompute", "", "`tacit certificate verify certificate.json`", ""]
+    signer = record["signature"]["public_key"] if record["signature"] else "nobody"
+    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+    lines += _table(
+        ("", ""),
+        [
+            ("event", json.dumps(record["event"], separators=(", ", ": "))),
+            ("plan", f"{record['plan_id']}: {json.dumps(record['plan'], ensure_ascii=False)}"),
+            ("data set (random id)", record["dataset_id"]),
+            ("ledger head", record["ledger_head"]),
+            ("commit", record["commit"] or "not recorded"),
+            ("versions", versions),
+            ("date", record["date"]),
+            ("digest", record["digest"]),
+            ("signed by", signer),
+        ],
+    )
+    return "\n".join(lines) + "\n"
+
+
+def missed(record: Mapping[str, Any], false_alarms: float) -> float:
+    """The least share of true cases that any test misses, by what a certificate's JSON form states.
+
+    Of every stated pair (e, d) follow two lines below the trade-off curve, 1 - d - exp(e) a and exp(-e) (1 - d - a)
+    (Kairouz, Oh & Viswanath, arXiv:1311.0776). The stated mu is an upper bound for every e up to epsilon, or for every
+    e. The line of e touches the curve Phi(Phi^-1(1 - a) - mu) where exp(e), or exp(-e), is its slope, so the curve
+    holds at each a whose e is in that range (Dong, Roth & Su, arXiv:1905.02383, Proposition 2.12).
+
+    Args:
+        record: `Certificate.to_json()`; private.
+        false_alarms: a, in (0, 1).
+
+    Guarantee: a lower bound of the trade-off function, if the certificate holds. It is at most that of
+    `trade_off.rows`, which asks the accountants for more pairs; both are the same where mu is exact.
+    """
+    epsilon, mu = float(record["epsilon"]), float(record["mu"])
+    pairs = [(epsilon, record["delta"]), *((float(row["epsilon"]), row["delta"]) for row in record["profile"])]
+    found = [0.0]
+    for e, delta in pairs:
+        if e < _LARGEST:
+            found += [1 - delta - math.exp(e) * false_alarms, math.exp(-e) * (1 - delta - false_alarms)]
+    if math.isfinite(mu):
+        threshold = _NORMAL.inv_cdf(1 - false_alarms)
+        reach = math.inf if record["mu_range"].endswith(_EVERYWHERE) else epsilon * (1 - _MARGIN)
+        if abs(mu * threshold - mu * mu / 2) <= reach:
+            found.append(_NORMAL.cdf(threshold - mu))
+    return max(found)
+
+
+def _attack(record: Mapping[str, Any]) -> str:
+    caught = _four_digits(100 * (1 - missed(record, _IN_WORDS)), ROUND_CEILING)
+    return f"any test with {100 * _IN_WORDS:g} % false alarms catches at most {caught} % of true cases"
+
+
+def _four_digits(value: float, rounding: str) -> str:
+    return f"{float(Context(4, rounding).create_decimal_from_float(value)):g}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return lines + ["| " + " | ".join(_text(cell) for cell in row) + " |" for row in rows]
+
+
+def _bullets(items: Sequence[str]) -> list[str]:
+    return [f"- {_text(item)}" for item in items]
+
+
+def _text(value: Any) -> str:
+    """Text that cannot break out of its place: no markup, no new lines."""
+    text = " ".join(str(value).split())
+    for mark, safe in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("|", "\\|"), ("[", "\\["), ("`", "\\`")):
+        text = text.replace(mark, safe)
+    return text

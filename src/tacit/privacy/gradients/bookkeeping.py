@@ -1,0 +1,221 @@
+"""One forward and one backward of a model, from which every layer's per-unit contribution is read by hooks.
+
+Group-level book-keeping after Bu et al. (arXiv:2210.00038): a unit is any number of rows, and its rows lie together
+(`units` is the leading axis, or its slow part). Hooks live for one pass only, and inside each layer's own forward its
+parameters do not require gradients: no weight gradient is computed by autograd, and a parameter that autograd does
+reach was used outside its layer and is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tacit.errors import DoorError
+from tacit.privacy.gradients.layers import Contribution, contribution
+
+Loss = Callable[[nn.Module, Mapping[str, Tensor]], Tensor]
+"""`(model, rows) -> losses [U]`: every tensor in rows has leading axis U, and loss u depends on rows u alone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A supported module with its trainable parameters: own name ("weight") -> name in the model."""
+
+    module: nn.Module
+    parameters: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """The full name of one of its parameters."""
+        return next(iter(self.parameters.values()))
+
+
+_IN_FLIGHT = 1.25
+"""Memory of a backward pass over what it saves or keeps: the gradients on their way between two layers."""
+
+Collect = Callable[[Layer, Tensor, Tensor], None]
+
+
+class Closed(nn.Module):
+    """A model together with a loss, as one module, so that `torch.func.functional_call` can exchange its parameters."""
+
+    def __init__(self, model: nn.Module, loss: Loss) -> None:
+        super().__init__()
+        self.model = model
+        self.loss = loss
+
+    def forward(self, rows: Mapping[str, Tensor]) -> Tensor:
+        """The losses [U]."""
+        return self.loss(self.model, rows)
+
+
+def contributions(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], layers: list[Layer]) -> list[Contribution]:
+    """Each layer's contribution to every unit's gradient, in the order of `layers`.
+
+    Raises:
+        DoorError: a trainable parameter delivered none, or more than one, or was used outside its layer; an input was
+            overwritten; a leading axis is not a multiple of the units.
+    """
+    units = len(next(iter(rows.values())))
+    found: dict[Layer, Contribution] = {}
+
+    def collect(layer: Layer, a: Tensor, g: Tensor) -> None:
+        found[layer] = contribution(layer.module, a, g, units, frozenset(layer.parameters))
+
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    with _hooks(layers, units, collect) as anchor:
+        losses = checked_losses(loss(model, rows), units)
+        strays = _differentiate(losses, torch.ones_like(losses), [anchor, *parameters.values()])[1:]
+    for name, stray in zip(parameters, strays, strict=True):
+        if stray is not None:
+            raise refused(name, "is used outside its own layer's forward")
+    for layer in layers:
+        if layer not in found:
+            raise refused(layer.name, "got no gradient in this pass")
+    return [found[layer] for layer in layers]
+
+
+def probe(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], layers: list[Layer]) -> tuple[int, bool]:
+    """Check on real rows that every layer keeps the units apart, and measure the memory of one unit.
+
+    Differentiates the losses of every other unit only. A layer whose gradient is not zero at the remaining units' rows
+    mixes units (batch statistics), shares rows between them, or is not unit-major (time first); its norms would
+    be those of something else than a unit. The parameters are replaced by perturbed copies, so that layers that were
+    initialised to zero hide nothing.
+
+    Returns:
+        Bytes that one unit holds until its clipped gradient is summed, and whether every layer gave evidence.
+
+    Raises:
+        DoorError: a layer mixes units, or see `contributions`.
+    """
+    units = len(next(iter(rows.values())))
+    rows = {name: tensor.clone() for name, tensor in rows.items()}
+    perturbed = {f"model.{name}": _perturbed(p, seed) for seed, (name, p) in enumerate(model.named_parameters())}
+    own = {p.untyped_storage().data_ptr() for p in perturbed.values()}
+    held: dict[int, int] = {}
+    inputs: dict[int, int] = {}
+    evidence: set[Layer] = set()
+    extra = 0
+
+    def pack(tensor: Tensor) -> Tensor:
+        held[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    def collect(layer: Layer, a: Tensor, g: Tensor) -> None:
+        nonlocal extra
+        inputs[a.untyped_storage().data_ptr()] = a.untyped_storage().nbytes()
+        extra += contribution(layer.module, a, g, units, frozenset(layer.parameters)).bytes
+        by_unit = g.reshape(units, -1)
+        others = by_unit[1::2]
+        if ((others != 0) & others.isfinite()).any():
+            raise refused(layer.name, "has rows that belong to several units, or are not laid out unit by unit")
+        if (by_unit[::2] != 0).any():
+            evidence.add(layer)
+
+    saved = torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor)
+    with saved, _hooks(layers, units, collect) as anchor:
+        losses = torch.func.functional_call(Closed(model, loss), perturbed, (rows,))
+        weights = torch.zeros_like(checked_losses(losses, units))
+        weights[::2] = 1.0
+        _differentiate(losses, weights, [anchor])
+    before = sum(size for pointer, size in {**held, **inputs}.items() if pointer not in own)
+    after = extra + sum(inputs.values())  # what autograd saved is freed while contributions are made
+    return max(1, int(_IN_FLIGHT * max(before, after)) // units), len(evidence) == len(layers)
+
+
+def checked_losses(losses: Tensor, units: int) -> Tensor:
+    """`losses`, if it is one differentiable loss a unit.
+
+    Raises:
+        DoorError: another shape, a type that has no gradient, or no path to the parameters.
+    """
+    if losses.shape != (units,) or not losses.dtype.is_floating_point or not losses.requires_grad:
+        kind = "that depend on the parameters" if losses.requires_grad else "cut off from the parameters"
+        raise DoorError(
+            f"the loss returned {losses.dim()} axes, {losses.dtype}, {kind}",
+            where="loss",
+            expected="one differentiable loss a unit, shape [units]",
+            remedy="average over a unit's rows inside the loss, and do not detach",
+        )
+    return losses
+
+
+def refused(parameter: str, what: str) -> DoorError:
+    """The error of a parameter whose per-unit gradient cannot be known."""
+    return DoorError(
+        f"the parameter {what}",
+        where=parameter,
+        expected="every trainable parameter in exactly one call of its layer a step, on rows laid out unit by unit",
+        remedy="give each use its own layer, freeze what is unused, expand shared rows per unit (or use Table)",
+    )
+
+
+def _differentiate(losses: Tensor, weights: Tensor, inputs: list[Tensor]) -> tuple[Tensor | None, ...]:
+    result: tuple[Tensor | None, ...] = torch.autograd.grad(losses, inputs, weights, allow_unused=True)
+    return result
+
+
+def _perturbed(parameter: Tensor, seed: int) -> Tensor:
+    generator = torch.Generator(parameter.device).manual_seed(seed)
+    noise = torch.empty_like(parameter).normal_(0.0, 0.02, generator=generator)
+    return (parameter.detach() + noise).requires_grad_(parameter.requires_grad)
+
+
+@contextmanager
+def _hooks(layers: list[Layer], units: int, collect: Collect) -> Iterator[Tensor]:
+    """Hooks on `layers` for one pass, handing (layer, input, output gradient) to `collect`.
+
+    Yields the anchor: a zero that is added to outputs which nothing else would make differentiable.
+    """
+    parameters = [p for layer in layers for p in layer.module.parameters(recurse=False) if p.requires_grad]
+    anchor = torch.zeros((), device=parameters[0].device, requires_grad=True)
+    seen: set[nn.Module] = set()
+
+    def forward_hook(layer: Layer) -> Callable[..., Tensor | None]:
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Tensor) -> Tensor | None:
+            _require(module, layer=layer, value=True)
+            if not torch.is_grad_enabled():
+                return None
+            a = (args[0] if args else next(iter(kwargs.values()))).detach()
+            if module in seen:
+                raise refused(layer.name, "is used in more than one call of its layer")
+            if output.dim() == 0 or a.dim() == 0 or a.shape[0] % units or output.shape[0] % units:
+                raise refused(layer.name, "meets an input whose leading axis is not a multiple of the units")
+            seen.add(module)
+            replaced = None if output.requires_grad else output + anchor
+            tapped = output if replaced is None else replaced
+            version = a._version
+
+            def receive(g: Tensor) -> None:
+                if a._version != version:
+                    raise refused(layer.name, "belongs to a layer whose input was overwritten in place")
+                collect(layer, a, g.detach())
+
+            tapped.register_hook(receive)  # type: ignore[no-untyped-call]
+            return replaced
+
+        return hook
+
+    with ExitStack() as stack, torch.enable_grad():
+        for layer in layers:
+            before = partial(_require, layer=layer, value=False)
+            stack.callback(layer.module.register_forward_pre_hook(before).remove)
+            stack.callback(layer.module.register_forward_hook(forward_hook(layer), with_kwargs=True).remove)
+        try:
+            yield anchor
+        finally:
+            for parameter in parameters:
+                parameter.requires_grad_(True)
+
+
+def _require(module: nn.Module, _: object = None, *, layer: Layer, value: bool) -> None:
+    for name in layer.parameters:
+        module._parameters[name].requires_grad_(value)  # type: ignore[union-attr]

@@ -1,0 +1,286 @@
+"""Sums of clipped per-unit gradients, in one forward and one backward pass.
+
+`clipped_sum` is what the door `Vault.noisy_gradient` adds noise to. Models of Linear, LayerNorm, Embedding and Table go
+through book-keeping (`bookkeeping.py`, `layers.py`); if any other layer has trainable parameters, the whole model goes
+through `torch.func` (`fallback.py`). Both give the same sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import suppress
+from types import FunctionType, MethodType
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from tacit.errors import DoorError
+from tacit.privacy.gradients import bookkeeping, clipping, fallback
+from tacit.privacy.gradients.bookkeeping import Layer, Loss
+from tacit.privacy.gradients.checks import mixing, require_apart, trainable
+from tacit.privacy.gradients.layers import Contribution, Dense, supported
+
+Shares = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
+"""Rows of U units -> tensors [U, L, ...] of what must be known of a whole unit, such as each row's share of the rows
+that count. With these among the rows, a unit's loss is the sum of the losses of its parts along the second axis."""
+
+_PROBE_UNITS = (4, 64)
+_probed: WeakKeyDictionary[nn.Module, dict[Hashable, int]] = WeakKeyDictionary()
+
+
+def clipped_sum(
+    model: nn.Module,
+    loss: Loss,
+    rows: Mapping[str, Tensor],
+    clip: float,
+    *,
+    memory_bytes: int = 1 << 30,
+    shares: Shares | None = None,
+    scale: float = 1.0,
+    add_to: Tensor | None = None,
+) -> Tensor:
+    """Sum over units of each unit's clipped loss gradient.
+
+    Args:
+        model: P trainable float32 parameters; any rows of a unit may meet, rows of different units may not.
+        loss: `(model, rows) -> losses [U]`, each already averaged over its unit's valid rows. All randomness comes in
+            `rows`, drawn beforehand. A module-level function, or a method of a frozen dataclass, is probed for mixed
+            units once a model; any other callable at every call.
+        rows: name -> tensor with leading axis U (units); what follows is the loss's own affair, as long as the model is
+            called with leading axes [U, ...] or [U * R, ...], unit-major.
+        clip: bound of one unit's gradient norm.
+        memory_bytes: units are processed in chunks whose stored activations and per-unit buffers stay below this; a
+            single unit is never split, unless there are shares.
+        shares: of each unit alone, for a loss that adds up over the second axis [U, L, ...] of all rows (but those
+            [U]): a unit above `memory_bytes` then goes through a few of its L at a time, and at least one. Wrong shares
+            change what is learned, not the guarantee: whatever the parts' gradients are, their sum is clipped as one.
+        scale: public constant that multiplies the sum, such as 1 / (rate * population).
+        add_to: [P] float32, contiguous: the sum is added to it in place (draw the noise there first, and no pass over P
+            floats is wasted). None: start from zeros.
+
+    Returns:
+        [P] float32 on the model's device, in the order of `model.parameters()` that require gradients; `add_to` itself
+        if given.
+
+    Guarantee: |result(D) - result(D without any one unit)| <= scale * clip, whatever that unit's rows hold, if
+    `loss` keeps units apart (probed here, and tried on decoys by the vault). The norm of a contribution is read
+    from the very tensors that enter the sum, in this call; nothing is kept between calls but the probe's verdict.
+    Float32 rounds the sum of the other units too, by about 1e-7 of its norm and not always alike; like the rounding of
+    the norm, that is covered by `clipping.SLACK` as tested, not by proof.
+
+    | input                                         | result                                              |
+    |-----------------------------------------------|-----------------------------------------------------|
+    | no unit                                       | zeros (or `add_to` unchanged); the model is not run |
+    | a unit with NaN, inf or overflow in its gradient | counts as zero, other units are not touched      |
+    | a unit whose loss is constant (all masked)    | counts as zero                                      |
+    | frozen parameters                             | left out of P and of the norm                       |
+    | clip 0, inf, negative, NaN                    | see `clipping`                                      |
+
+    Raises:
+        DoorError: a trainable parameter is unused, used twice, tied or used outside its layer; a layer mixes units or
+            keeps running statistics; parameters are not float32, or float32 products are set to lower precision;
+            `rows`, `shares` or `add_to` have the wrong shape.
+    """
+    clip = clipping.checked_clip(clip)
+    units = _units(rows)
+    parameters = trainable(model)
+    require_apart(model)
+    layers = _layers(model)
+    flat = _buffer(parameters, add_to)
+    if units == 0:
+        return flat
+    rows = {name: tensor.detach() for name, tensor in {**rows, **(shares(rows) if shares else {})}.items()}
+    views = _views(parameters, flat)
+    buffers = [(name, buffer, buffer._version) for name, buffer in model.named_buffers()]
+    need = 0 if units == 1 and shares is None else _bytes_a_unit(model, loss, rows, units, layers, shares is not None)
+    if shares is not None and need > memory_bytes:
+        for unit in _pieces(rows, units, units):
+            _add_chunk(views, [_in_parts(model, loss, unit, -(-need // memory_bytes), layers)], clip, scale)
+    else:
+        for piece in _pieces(rows, units, -(-units // max(1, memory_bytes // max(1, need)))):
+            _add_chunk(views, list(_contributions(model, loss, piece, layers)), clip, scale)
+    for name, buffer, version in buffers:
+        if buffer._version != version:
+            raise mixing(name, "a buffer that changes when rows pass through")
+    return flat
+
+
+def assign_gradient(model: nn.Module, flat: Tensor) -> None:
+    """Let every trainable parameter's `.grad` be its view of `flat` [P], without a copy.
+
+    Raises:
+        DoorError: `flat` has another size than the trainable parameters.
+    """
+    parameters = trainable(model)
+    for name, view in _views(parameters, _buffer(parameters, flat)).items():
+        parameters[name].grad = view
+
+
+def _contributions(
+    model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], layers: list[Layer] | None
+) -> Iterator[tuple[Mapping[str, str], Contribution]]:
+    """Pairs of (name inside the contribution -> parameter name, contribution)."""
+    if layers is None:
+        dense = fallback.contribution(model, loss, rows)
+        yield {name: name for name in dense.gradients}, dense
+        return
+    found = bookkeeping.contributions(model, loss, rows, layers)
+    yield from ((layer.parameters, one) for layer, one in zip(layers, found, strict=True))
+
+
+@torch.no_grad()
+def _add_chunk(
+    views: Mapping[str, Tensor], found: list[tuple[Mapping[str, str], Contribution]], clip: float, scale: float
+) -> None:
+    norms = torch.stack([one.squares for _, one in found]).sum(0).sqrt_()
+    factors = clipping.coefficients(norms, clip)
+    keep = None
+    if not factors.all():
+        keep = factors.nonzero()[:, 0]
+        factors = factors[keep]
+    weights = (factors * scale).float()
+    for names, one in found:
+        one.add({own: views[name] for own, name in names.items()}, weights, keep)
+
+
+@torch.no_grad()
+def _in_parts(
+    model: nn.Module, loss: Loss, unit: Mapping[str, Tensor], parts: int, layers: list[Layer] | None
+) -> tuple[Mapping[str, str], Contribution]:
+    """One unit's gradient, as `_contributions` gives it, from so many parts of its second axis, one after another."""
+    parameters = trainable(model)
+    flat = _buffer(parameters, None)
+    views, weight = _views(parameters, flat), flat.new_ones(1)
+    length = _second_axis(unit)
+    for part in _slices(length, min(parts, length)):
+        for names, one in _contributions(model, loss, _along(unit, part), layers):
+            one.add({own: views[name] for own, name in names.items()}, weight, None)
+    return {name: name for name in views}, Dense({name: view[None] for name, view in views.items()})
+
+
+def _bytes_a_unit(
+    model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], units: int, layers: list[Layer] | None, divisible: bool
+) -> int:
+    """Bytes of one unit; of one that can be divided, as a straight line through those of its first and two first."""
+    if not divisible:
+        return _probe(model, loss, rows, units, layers)
+    length = _second_axis(rows)
+    one, two = (_probe(model, loss, _along(rows, slice(0, n)), units, layers) for n in (1, min(2, length)))
+    return one + max(0, two - one) * (length - 1)
+
+
+def _second_axis(rows: Mapping[str, Tensor]) -> int:
+    sizes = {tensor.shape[1] for tensor in rows.values() if tensor.dim() > 1}
+    if len(sizes) != 1:
+        raise DoorError(
+            "the rows have no common second axis, along which units could be divided",
+            where="clipped_sum(rows)",
+            expected="tensors [units, L, ...] or [units], where the objective has shares",
+            remedy="give every tensor, random draws included, one entry a fragment",
+        )
+    return sizes.pop()
+
+
+def _along(rows: Mapping[str, Tensor], part: slice) -> dict[str, Tensor]:
+    """Of each unit's second axis, a part."""
+    return {name: tensor[:, part] if tensor.dim() > 1 else tensor for name, tensor in rows.items()}
+
+
+def _pieces(rows: Mapping[str, Tensor], units: int, count: int) -> Iterator[dict[str, Tensor]]:
+    """All units, in so many pieces of nearly equal size."""
+    for part in _slices(units, count):
+        yield {name: tensor[part] for name, tensor in rows.items()}
+
+
+def _slices(length: int, count: int) -> Iterator[slice]:
+    return (slice(length * i // count, length * (i + 1) // count) for i in range(count))
+
+
+def _probe(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], units: int, layers: list[Layer] | None) -> int:
+    """Bytes of one unit, after the check that units stay apart; remembered per model, loss and kind of rows."""
+    key = (
+        _identity(loss),
+        tuple(sorted((name, tensor.shape[1:], tensor.dtype) for name, tensor in rows.items())),
+        tuple((type(module), module.training) for module in model.modules()),
+        tuple((name, p.shape) for name, p in model.named_parameters() if p.requires_grad),
+    )
+    known = _probed.setdefault(model, {})
+    if key in known:
+        return known[key]
+    if layers is None:
+        size, conclusive = fallback.bytes_of_one_unit(model, loss, {n: t[:1] for n, t in rows.items()}), True
+    else:
+        for count in _PROBE_UNITS:
+            few = {name: tensor[:count] for name, tensor in rows.items()}
+            size, conclusive = bookkeeping.probe(model, loss, few, layers)
+            if conclusive or count >= units:
+                break
+    if conclusive and key[0] is not None:
+        known[key] = size
+    return size
+
+
+def _identity(loss: Loss) -> Hashable:
+    """What tells two losses apart, holding no model alive; None for callables that can change between calls."""
+    if isinstance(loss, FunctionType) and loss.__closure__ is None:
+        return loss.__code__
+    if isinstance(loss, MethodType) and type(loss.__self__).__hash__ not in (None, object.__hash__):
+        with suppress(TypeError):  # a frozen dataclass with a field that has no hash
+            return loss.__func__, hash(loss.__self__)
+    return None
+
+
+def _units(rows: Mapping[str, Tensor]) -> int:
+    sizes = {tensor.shape[0] if tensor.dim() else -1 for tensor in rows.values()}
+    if len(sizes) != 1 or -1 in sizes:
+        raise DoorError(
+            "the rows have no common leading axis",
+            where="clipped_sum(rows)",
+            expected="tensors [units, ...]",
+            remedy="give every tensor, random draws included, one leading entry a unit",
+        )
+    return sizes.pop()
+
+
+def _buffer(parameters: Mapping[str, nn.Parameter], flat: Tensor | None) -> Tensor:
+    first = next(iter(parameters.values()))
+    size = sum(p.numel() for p in parameters.values())
+    if flat is None:
+        return torch.zeros(size, device=first.device)
+    fits = flat.shape == (size,) and flat.dtype == torch.float32 and flat.device == first.device
+    if not fits or not flat.is_contiguous() or flat.requires_grad:
+        raise DoorError(
+            f"a flat vector of shape {tuple(flat.shape)}, {flat.dtype}",
+            where="flat gradient",
+            expected=f"[{size}], float32, contiguous, on {first.device}, without a gradient of its own",
+            remedy="allocate one entry a trainable parameter coordinate",
+        )
+    return flat
+
+
+def _views(parameters: Mapping[str, nn.Parameter], flat: Tensor) -> dict[str, Tensor]:
+    pieces = torch.split(flat, [p.numel() for p in parameters.values()])
+    return {name: piece.view(p.shape) for (name, p), piece in zip(parameters.items(), pieces, strict=True)}
+
+
+def _layers(model: nn.Module) -> list[Layer] | None:
+    """The trainable layers, or None if one of them is not supported.
+
+    Raises:
+        DoorError: a parameter belongs to two layers.
+    """
+    names = {id(p): name for name, p in model.named_parameters() if p.requires_grad}
+    layers, seen = [], set[int]()
+    for module in model.modules():
+        own = {name: p for name, p in module.named_parameters(recurse=False) if p.requires_grad}
+        if not own:
+            continue
+        if not supported(module):
+            return None
+        for parameter in own.values():
+            if id(parameter) in seen:
+                raise bookkeeping.refused(names[id(parameter)], "is tied to another layer's")
+            seen.add(id(parameter))
+        layers.append(Layer(module, {name: names[id(p)] for name, p in own.items()}))
+    return layers

@@ -1,0 +1,91 @@
+"""Checkpoints of a run: public numbers, tied to the ledger they were paid from.
+
+A checkpoint holds what left the vault (noisy sums folded into weights and optimiser moments) and the ledger's head at
+that moment. It never holds records, noise or the state of a generator of noise, so a resumed run draws fresh noise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from tacit.errors import FileError, LedgerError
+
+if TYPE_CHECKING:
+    from tacit.privacy.ledger.ledger import Ledger
+
+
+def save(path: Path, tensors: dict[str, Tensor], *, plan_id: str, ledger: Ledger) -> None:
+    """Write a checkpoint atomically (temporary file, fsync, rename).
+
+    Guarantee: after a crash at any moment the file is the old one or the new one, never a mixture.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tensors = {name: t.detach().contiguous() for name, t in tensors.items()}
+    meta = {"plan_id": plan_id, "ledger_head": ledger.head, "dataset_id": ledger.dataset_id}
+    meta["sha256"] = _digest(tensors)
+    temporary = path.with_suffix(".partial")
+    try:
+        save_file(tensors, temporary, {"tacit": json.dumps(meta)})
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except (OSError, SafetensorError) as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise FileError(
+            "the checkpoint could not be written",
+            where=str(path),
+            expected="a writable folder with free space",
+            remedy="free some space and resume: the last whole checkpoint is still there",
+        ) from error
+
+
+def load(path: Path, *, plan_id: str, ledger: Ledger) -> dict[str, Tensor]:
+    """Read a checkpoint and refuse it unless it belongs to this plan and this ledger contains its head.
+
+    Raises:
+        FileError: the file is truncated, not a checkpoint, or not as it was written.
+        LedgerError: another plan's checkpoint, or a ledger that is older than the checkpoint.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            meta = json.loads(file.metadata()["tacit"])
+            of, head = (meta["plan_id"], meta["dataset_id"]), meta["ledger_head"]
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+        if _digest(tensors) != meta["sha256"]:  # such as blocks that a disk lost behind a name that it kept
+            raise ValueError("another content than was written")
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise FileError(
+            "the checkpoint is truncated or of another kind",
+            where=str(path),
+            expected="a checkpoint written by tacit",
+            remedy="delete it to start again with the steps that are left in the plan",
+        ) from error
+    if of != (plan_id, ledger.dataset_id):
+        raise LedgerError(
+            "the checkpoint belongs to another plan or another dataset's ledger",
+            where=str(path),
+            expected=f"plan {plan_id}",
+            remedy="resume with the plan and the ledger that began the run",
+        )
+    ledger.require(head)
+    return tensors
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 over names, types, shapes and bytes."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().cpu().numpy().tobytes())
+    return digest.hexdigest()

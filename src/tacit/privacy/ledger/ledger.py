@@ -1,0 +1,375 @@
+"""The ledger: what was promised about one dataset, and which steps have been run, in a file that only grows."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import operator
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NoReturn, Self
+
+from tacit.errors import LedgerError, PlanError
+from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder
+from tacit.privacy.ledger.entries import Entry, canonical
+from tacit.privacy.ledger.state import LedgerState, PlanSummary, Terms, replay
+from tacit.privacy.ledger.store import Store, read_entries
+from tacit.units import Unit
+
+__all__ = ["Composition", "Entry", "Ledger", "LedgerView", "PlanSummary", "RdpOrder"]
+
+_ROUNDING = 1e-9  # by how much (relative) a recomputed cost may differ from the one that was charged
+
+
+class LedgerView:
+    """A ledger as it was when it was read: it needs no lock and writes nothing.
+
+    Args:
+        entries: the ledger's entries; chain and rules are checked.
+
+    Raises:
+        LedgerError: naming the first entry that breaks the chain or a rule.
+    """
+
+    def __init__(self, entries: list[Entry]) -> None:
+        self._entries = entries
+        self.state = replay(entries)
+        self.dataset_id, self.unit = self.state.bound.dataset_id, self.state.bound.unit
+        self.epsilon, self.delta = self.state.bound.epsilon, self.state.bound.delta
+        self.composition, self.head = self.state.bound.composition, self.state.head
+        self.void_reason = self.state.void_reason
+
+    def entries(self) -> list[Entry]:
+        """All entries, oldest first."""
+        return list(self._entries)
+
+    def spent(self) -> tuple[float, float]:
+        """Total (epsilon, delta) charged, rounded up."""
+        return self.state.spent()
+
+    def plans(self) -> list[PlanSummary]:
+        """One summary per plan that was reserved and not cancelled."""
+        return self.state.summaries()
+
+    def verify(self) -> None:
+        """Check chain and rules of the entries again (reading the file checked its integrity and triggers)."""
+        replay(self._entries)
+
+
+class Ledger:
+    """The append-only account of one dataset, one unit and one budget.
+
+    Creates the file when it is absent (unit, epsilon and delta are then required), else opens it; what is given must
+    match what the ledger is bound to. One process holds it at a time.
+
+    Args:
+        path: the file, on a local disk. `<path>.lock` is kept beside it.
+        unit: the protected unit with its relation and public population.
+        epsilon, delta: the whole budget of the dataset; 0 < delta < 1 / population.
+        composition: how plans add up: "sum" (the default at creation) or RdpOrder(order).
+
+    Raises:
+        PlanError: unit or budget are missing at creation, or invalid.
+        LedgerError: the ledger is damaged, older than the head recorded beside it, in use, on a network file system,
+            not writable, or bound to something else.
+
+    Attributes:
+        dataset_id: the random name of the dataset (128 bits in hex); it says nothing about the records.
+        unit, epsilon, delta, composition: what the ledger is bound to.
+
+    Guarantee:
+        If every reserved charge bounds its plan, and each step of a plan runs only after `claim` returned it, then
+        everything released under the ledger is (epsilon, delta)-DP for the unit, however the plans were chosen,
+        unless `void_reason` is set. Proof and limits: `proofs/ledger.md`.
+
+    Edge cases:
+        A crash costs the claimed block. A second object, process or forked child is refused. Clocks do not matter. A
+        ledger that alone was restored from a backup or removed is noticed by the head recorded in `<path>.lock` and
+        by `require`; one restored together with that file and every checkpoint is not, nor is a copy used elsewhere
+        until one branch's head is required of the other.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        unit: Unit | None = None,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        composition: Composition | None = None,
+    ) -> None:
+        self._store = Store(path)
+        try:
+            if not self._store.path.exists():
+                self._create(unit, epsilon, delta, "sum" if composition is None else composition)
+            self._reload()
+            bound = self._state.bound
+            self.dataset_id, self.unit, self.composition = bound.dataset_id, bound.unit, bound.composition
+            self.epsilon, self.delta = bound.epsilon, bound.delta
+            self._match(unit=unit, epsilon=epsilon, delta=delta, composition=composition)
+            self._store.lock.record(self._state.head)
+        except BaseException:
+            self._store.close()
+            raise
+
+    @staticmethod
+    def read(path: str | os.PathLike[str]) -> LedgerView:
+        """The ledger as it is now, without the lock and without writing to it; verified.
+
+        Raises:
+            LedgerError: there is no ledger, or it is damaged.
+        """
+        return LedgerView(read_entries(Path(os.path.realpath(path))))
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._store.path
+
+    @property
+    def head(self) -> str:
+        """Hash of the newest entry; checkpoints and certificates carry it."""
+        with self._held():
+            return self._state.head
+
+    @property
+    def void_reason(self) -> str | None:
+        """Why the ledger promises nothing any more, or None."""
+        with self._held():
+            return self._state.void_reason
+
+    def reserve(
+        self,
+        plan_id: str,
+        description: Mapping[str, Any],
+        *,
+        parts: Mapping[str, int],
+        epsilon: float,
+        delta: float,
+        rdp: float | None = None,
+    ) -> None:
+        """Charge a whole plan before its first step; the same plan again costs nothing.
+
+        Args:
+            plan_id: the plan's name in this ledger.
+            description: public JSON values that fix the plan's mechanism; "method" is shown in summaries.
+            parts: number of steps by part.
+            epsilon, delta: the certified cost of all parts together. Infinite epsilon voids the ledger.
+            rdp: the certified Rényi bound at the ledger's order; required by, and charged under, RdpOrder.
+
+        Raises:
+            BudgetExceeded: the plan does not fit; nothing was charged.
+            PlanError: the plan is invalid, or another plan (or an edited one) was reserved under this id.
+            LedgerError: the entry could not be written; nothing was charged.
+
+        Guarantee:
+            A fully adaptive filter: sums of (epsilon, delta) (arXiv:1605.08294), or of Rényi bounds at one order
+            (arXiv:2008.11193), also while plans interleave (arXiv:2309.05901).
+        """
+        charge = Charge(epsilon, delta, rdp)
+        try:
+            described = canonical(dict(description))
+            payload = {
+                "plan": plan_id,
+                "description": json.loads(described),
+                "parts": {name: operator.index(steps) for name, steps in parts.items()},
+                "epsilon": repr(charge.epsilon),
+                "delta": repr(charge.delta),
+                "rdp": None if charge.rdp is None else repr(charge.rdp),
+            }
+        except (TypeError, ValueError) as error:
+            raise PlanError(
+                "the plan's description or parts are not plain JSON values",
+                where=f"Ledger.reserve({plan_id!r})",
+                expected="a dict of texts, finite numbers, booleans, lists and dicts, and whole numbers of steps",
+                remedy="describe the plan by its public parameters",
+            ) from error
+        with self._held():
+            known = self._state.plans.get(plan_id)
+            if known is None:
+                self._append("reserve", payload)
+            elif (known.description, dict(known.parts)) != (described, payload["parts"]) or _above(
+                charge, known.charge
+            ):
+                raise PlanError(
+                    f"plan {plan_id!r} is not the one that was reserved",
+                    where="Ledger.reserve",
+                    expected="the same description, parts and cost",
+                    remedy="undo the edit, or reserve the edited plan under a new id (it is charged anew)",
+                )
+
+    def claim(self, plan_id: str, part: str, count: int) -> range:
+        """Take the next steps of a part for good; they may run once this returns, and never again.
+
+        Args:
+            plan_id, part: which steps.
+            count: how many, from 1; at most 1 % of the part (rounded up) is handed out at a time, fewer at its end.
+
+        Returns:
+            The claimed step numbers, contiguous, from 0 upwards over the life of the plan.
+
+        Raises:
+            PlanExhausted: every step was claimed.
+            PlanError: the plan or part is unknown, or count is below 1.
+            LedgerError: the claim could not be made durable; its steps must not run.
+
+        Guarantee:
+            No step number is returned twice, in this process or a later one: the claim is on the disk before that.
+        """
+        with self._held():
+            block = self._state.block(plan_id, part, operator.index(count))
+            self._append("claim", {"plan": plan_id, "part": part, "start": block.start, "count": len(block)})
+        return block
+
+    def claimed(self, plan_id: str, part: str) -> int:
+        """How many steps of the part were claimed."""
+        with self._held():
+            return self._state.left(plan_id, part)[0]
+
+    def steps(self, plan_id: str, part: str) -> int:
+        """How many steps the part has."""
+        with self._held():
+            return self._state.left(plan_id, part)[1]
+
+    def cancel(self, plan_id: str) -> None:
+        """Take an untouched plan out; its charge comes back.
+
+        Raises:
+            PlanError: no such plan.  LedgerError: a step of it was claimed.
+        """
+        with self._held():
+            self._append("cancel", {"plan": plan_id})
+
+    def void(self, reason: str) -> None:
+        """Declare for good that the ledger promises nothing any more; the first reason stays."""
+        with self._held():
+            self._append("void", {"reason": reason})
+
+    def note(self, kind: str, text: str) -> None:
+        """Record something that has no cost here, such as a curator's access outside the guarantee."""
+        with self._held():
+            self._append("note", {"kind": kind, "text": text})
+
+    def require(self, head: str) -> None:
+        """Refuse to go on if `head` (from a checkpoint or certificate) is not in this ledger.
+
+        Raises:
+            LedgerError: the ledger is older than `head`, or another branch of a copy.
+        """
+        with self._held():
+            if all(entry.hash != head for entry in self._entries):
+                raise LedgerError(
+                    "the ledger does not contain the head that was required of it",
+                    where=str(self._store.path),
+                    expected="the ledger that the checkpoint or certificate was made with, at least as new",
+                    remedy="put the newest copy of that ledger back; an older one would run claimed steps again",
+                )
+
+    def entries(self) -> list[Entry]:
+        """All entries, oldest first."""
+        with self._held():
+            return list(self._entries)
+
+    def spent(self) -> tuple[float, float]:
+        """Total (epsilon, delta) charged, rounded up; epsilon is inf once a plan without privacy is in the ledger."""
+        with self._held():
+            return self._state.spent()
+
+    def plans(self) -> list[PlanSummary]:
+        """One summary per plan that was reserved and not cancelled."""
+        with self._held():
+            return self._state.summaries()
+
+    def verify(self) -> None:
+        """Read the file anew and check everything: integrity, triggers, chain, sequence, filter, claims.
+
+        Raises:
+            LedgerError: naming the first entry that is not valid.
+        """
+        with self._held():
+            self._reload()
+
+    def close(self) -> None:
+        """Release the ledger; closing twice does nothing."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        (epsilon, delta), unit = self._state.spent(), self.unit
+        spent = f"({epsilon:.6g}, {delta:.3g}) of ({self.epsilon:g}, {self.delta:.3g})"
+        return f"Ledger({str(self._store.path)!r}: {spent} spent; {unit.name}, {unit.relation}, {unit.size:,})"
+
+    def __reduce__(self) -> NoReturn:
+        raise LedgerError(
+            "a ledger cannot be pickled or copied",
+            where="Ledger",
+            expected="one object in one process",
+            remedy="pass its path, and open it in the process that uses it",
+        )
+
+    def _create(self, unit: Unit | None, epsilon: float | None, delta: float | None, composition: Composition) -> None:
+        if unit is None or epsilon is None or delta is None:
+            raise PlanError(
+                "there is no ledger yet, and its unit or budget is missing",
+                where=str(self._store.path),
+                expected="unit=, epsilon= and delta= to create one",
+                remedy="declare the unit and the whole budget of the dataset, or check the path",
+            )
+        terms = Terms(secrets.token_hex(16), unit, epsilon, delta, composition)
+        if self._store.lock.head is not None:
+            raise LedgerError(
+                "the ledger is gone, but a head is recorded beside it",
+                where=str(self._store.path),
+                expected="the ledger that was here",
+                remedy="put it back; only if these are other records, remove the .lock file too",
+            )
+        self._store.create(LedgerState().next_entry("create", terms.payload(), _now()))
+
+    def _match(self, **given: Unit | float | Composition | None) -> None:
+        for name, value in given.items():
+            if value is not None and value != getattr(self, name):
+                raise LedgerError(
+                    f"the ledger is bound to another {name}",
+                    where=str(self._store.path),
+                    expected=f"{name}={getattr(self, name)!r}",
+                    remedy="use what it was created with; a ledger never changes what it promises",
+                )
+
+    def _reload(self) -> None:
+        self._fresh = False
+        self._entries = self._store.open()
+        self._state = replay(self._entries)
+        self._fresh = True
+
+    def _append(self, kind: str, payload: Mapping[str, Any]) -> None:
+        entry = self._state.next_entry(kind, payload, _now())
+        state = self._state.apply(entry)
+        self._fresh = False  # whatever interrupts the next lines: the file decides what happened
+        self._store.append(entry, after=self._state.head)
+        self._entries.append(entry)
+        self._state = state
+        self._fresh = True
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        with self._store.held():
+            if not self._fresh:
+                self._reload()
+            yield
+
+
+def _above(new: Charge, old: Charge) -> bool:
+    pairs = ((new.epsilon, old.epsilon), (new.delta, old.delta), (new.rdp or 0.0, old.rdp or 0.0))
+    return any(mine > theirs * (1 + _ROUNDING) for mine, theirs in pairs)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

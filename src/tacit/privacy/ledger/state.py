@@ -1,0 +1,303 @@
+"""What a ledger says: the fold of its entries, with every rule of the ledger in one pure place.
+
+Writing and verifying run the same `LedgerState.apply`, so that no entry can be written which verification refuses, and
+none verified that could not have been written.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from tacit.errors import BudgetExceeded, LedgerError, PlanError, PlanExhausted, TacitError
+from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder, admits, spent, written
+from tacit.privacy.ledger.entries import GENESIS, Entry, broken, canonical, link
+from tacit.units import Unit
+
+FORMAT = 1
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class PlanSummary:
+    """One reserved plan for people: what it is, what it was charged, and how far it went (steps over all parts)."""
+
+    id: str
+    method: str
+    epsilon: float
+    delta: float
+    steps: int
+    claimed: int
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a ledger is bound to at creation, for good.
+
+    Raises:
+        PlanError: epsilon is not finite and above 0, delta is not in (0, 1 / population), or no plan at all could be
+            admitted at the Rényi order.
+    """
+
+    dataset_id: str
+    unit: Unit
+    epsilon: float
+    delta: float
+    composition: Composition
+
+    def __post_init__(self) -> None:
+        if not 0 < self.epsilon < math.inf:
+            raise _bad_terms("the budget's epsilon is not a finite number above 0", "0 < epsilon < inf")
+        if not 0 < self.delta < 1 or written(self.delta) * self.unit.size >= 1:
+            raise _bad_terms("the budget's delta is not between 0 and 1 / population", f"delta < 1/{self.unit.size}")
+        object.__setattr__(self, "epsilon", float(self.epsilon))
+        object.__setattr__(self, "delta", float(self.delta))
+        if not admits([Charge(self.epsilon, 0.0, 0.0)], self.composition, self.epsilon, self.delta):
+            raise _bad_terms("no plan fits the budget at this Rényi order", "a higher order, epsilon or delta")
+
+    def payload(self) -> dict[str, Any]:
+        """The terms as the JSON values of the first entry."""
+        unit = {"name": self.unit.name, "relation": self.unit.relation, "population": self.unit.population}
+        rule = "sum" if self.composition == "sum" else {"rdp_order": repr(self.composition.order)}
+        return {
+            "format": FORMAT,
+            "dataset_id": self.dataset_id,
+            "unit": unit,
+            "epsilon": repr(self.epsilon),
+            "delta": repr(self.delta),
+            "composition": rule,
+        }
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any]) -> Terms:
+        """Inverse of `payload`."""
+        rule = payload["composition"]
+        composition: Composition = "sum" if rule == "sum" else RdpOrder(float(rule["rdp_order"]))
+        terms = cls(
+            payload["dataset_id"],
+            Unit(**payload["unit"]),
+            float(payload["epsilon"]),
+            float(payload["delta"]),
+            composition,
+        )
+        if canonical(terms.payload()) != canonical(dict(payload)):
+            raise broken("the first entry is not a creation that this version writes")
+        return terms
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """One plan in the ledger; `description` is canonical JSON, `claimed` counts the steps taken from each part."""
+
+    description: str
+    parts: Mapping[str, int]
+    charge: Charge
+    claimed: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class LedgerState:
+    """The ledger after some entries (immutable).
+
+    Args:
+        terms: None before the first entry.
+        plans: the reserved plans by id, cancelled ones left out.
+        void_reason: why the ledger promises nothing any more, or None.
+        seq, head: number of entries and hash of the last one.
+    """
+
+    terms: Terms | None = None
+    plans: Mapping[str, Reserved] = field(default_factory=lambda: _NONE)
+    void_reason: str | None = None
+    seq: int = 0
+    head: str = GENESIS
+
+    @property
+    def bound(self) -> Terms:
+        """The terms of a ledger that has its first entry."""
+        if self.terms is None:
+            raise broken("the ledger has no first entry")
+        return self.terms
+
+    def spent(self) -> tuple[float, float]:
+        """Total (epsilon, delta) charged, rounded up; epsilon is inf once a plan without privacy is in the ledger."""
+        return spent((plan.charge for plan in self.plans.values()), self.bound.composition, self.bound.delta)
+
+    def summaries(self) -> list[PlanSummary]:
+        """One summary per reserved plan, in the order of reservation; `method` is the description's "method"."""
+        return [
+            PlanSummary(
+                id=name,
+                method=str(json.loads(plan.description).get("method", "")),
+                epsilon=plan.charge.epsilon,
+                delta=plan.charge.delta,
+                steps=sum(plan.parts.values()),
+                claimed=sum(plan.claimed.values()),
+            )
+            for name, plan in self.plans.items()
+        ]
+
+    def plan(self, plan_id: str) -> Reserved:
+        """The reserved plan of that id, or a PlanError."""
+        if plan_id not in self.plans:
+            raise PlanError(
+                f"no plan {plan_id!r} is reserved",
+                where="Ledger",
+                expected="a plan that was reserved and not cancelled",
+                remedy="reserve the plan first",
+            )
+        return self.plans[plan_id]
+
+    def left(self, plan_id: str, part: str) -> tuple[int, int]:
+        """(claimed, steps) of one part, or a PlanError."""
+        plan = self.plan(plan_id)
+        if part not in plan.parts:
+            raise PlanError(
+                f"plan {plan_id!r} has no part {part!r}",
+                where="Ledger",
+                expected=f"one of {', '.join(plan.parts)}",
+                remedy="name a part of the reserved plan",
+            )
+        return plan.claimed[part], plan.parts[part]
+
+    def block(self, plan_id: str, part: str, count: int) -> range:
+        """The next claimable steps: at most `count`, at most 1 % of the part (rounded up), fewer at the end."""
+        start, steps = self.left(plan_id, part)
+        if count < 1:
+            raise PlanError(
+                "the number of steps to claim is below 1",
+                where="Ledger.claim",
+                expected="a whole number from 1",
+                remedy="claim at least one step",
+            )
+        if start == steps:
+            raise PlanExhausted(
+                f"every step of part {part!r} of plan {plan_id!r} has been claimed",
+                where="Ledger.claim",
+                expected="a part with unclaimed steps",
+                remedy="a claimed step is never run again: reserve a new plan to continue",
+            )
+        return range(start, min(steps, start + min(count, largest_claim(steps))))
+
+    def next_entry(self, kind: str, payload: Mapping[str, Any], time: str) -> Entry:
+        """The entry that would come next; `apply` decides whether it may."""
+        seq = self.seq + 1
+        return Entry(seq, time, kind, payload, link(self.head, seq, time, kind, payload))
+
+    def apply(self, entry: Entry) -> LedgerState:
+        """The state after `entry`.
+
+        Raises:
+            LedgerError: the entry breaks the chain or a rule (BudgetExceeded, PlanExhausted for those two).
+            PlanError: the plan that the entry speaks of is invalid or unknown.
+        """
+        if entry.seq != self.seq + 1:
+            raise broken("the sequence has a gap or a repetition")
+        if entry.hash != link(self.head, entry.seq, entry.time, entry.kind, entry.payload):
+            raise broken("its hash does not follow from the previous entry and its content")
+        if (self.terms is None) != (entry.kind == "create"):
+            raise broken("a ledger has exactly one creation, its first entry")
+        rules = {
+            "create": self._create,
+            "reserve": self._reserve,
+            "claim": self._claim,
+            "cancel": self._cancel,
+            "void": self._void,
+            "note": self._note,
+        }
+        if entry.kind not in rules:
+            raise broken("its kind is unknown")
+        return replace(rules[entry.kind](entry.payload), seq=entry.seq, head=entry.hash)
+
+    def _create(self, payload: Mapping[str, Any]) -> LedgerState:
+        return replace(self, terms=Terms.from_payload(payload))
+
+    def _reserve(self, payload: Mapping[str, Any]) -> LedgerState:
+        plan_id, parts, terms = payload["plan"], dict(payload["parts"]), self.bound
+        rdp = payload["rdp"]
+        charge = Charge(float(payload["epsilon"]), float(payload["delta"]), None if rdp is None else float(rdp))
+        if not plan_id or not isinstance(plan_id, str):
+            raise _bad_plan("the plan has no id", "a non-empty text")
+        if not parts or not all(type(n) is int and n >= 1 for n in parts.values()):
+            raise _bad_plan("the plan's parts are missing or have no steps", "parts={name: steps} with steps >= 1")
+        if not isinstance(payload["description"], Mapping):
+            raise _bad_plan("the plan's description is not a mapping", "a dict of public JSON values")
+        if written(charge.delta) * terms.unit.size >= 1:
+            raise _bad_plan("the plan's delta is not below 1 / population", f"delta < 1/{terms.unit.size}")
+        if plan_id in self.plans:
+            raise broken("the plan is already reserved")
+        charges = [*(plan.charge for plan in self.plans.values()), charge]
+        if not admits(charges, terms.composition, terms.epsilon, terms.delta):
+            before = self.spent()
+            raise BudgetExceeded(
+                f"plan {plan_id!r} would bring the total above the budget (epsilon {terms.epsilon!r}, delta "
+                f"{terms.delta!r}), of which ({before[0]!r}, {before[1]!r}) is spent, so nothing was charged",
+                where="Ledger.reserve",
+                expected="a plan that fits into what is left",
+                remedy="reserve a smaller plan, or cancel an untouched one",
+            )
+        plan = Reserved(canonical(payload["description"]), parts, charge, dict.fromkeys(parts, 0))
+        void = self.void_reason if charge.finite else self.void_reason or f"plan {plan_id!r} has no privacy"
+        return replace(self, plans={**self.plans, plan_id: plan}, void_reason=void)
+
+    def _claim(self, payload: Mapping[str, Any]) -> LedgerState:
+        plan_id, part = payload["plan"], payload["part"]
+        block = self.block(plan_id, part, payload["count"])
+        if (block.start, len(block)) != (payload["start"], payload["count"]):
+            raise broken("it claims steps that are not the next ones, or more than 1 % of them")
+        plan = self.plans[plan_id]
+        plan = replace(plan, claimed={**plan.claimed, part: block.stop})
+        return replace(self, plans={**self.plans, plan_id: plan})
+
+    def _cancel(self, payload: Mapping[str, Any]) -> LedgerState:
+        plan_id = payload["plan"]
+        if any(self.plan(plan_id).claimed.values()):
+            raise LedgerError(
+                f"plan {plan_id!r} has been touched",
+                where="Ledger.cancel",
+                expected="a plan of which no step was claimed",
+                remedy="it stays charged in full, because its releases cannot be taken back",
+            )
+        return replace(self, plans={name: plan for name, plan in self.plans.items() if name != plan_id})
+
+    def _void(self, payload: Mapping[str, Any]) -> LedgerState:
+        return replace(self, void_reason=self.void_reason or str(payload["reason"]) or "no reason given")
+
+    def _note(self, payload: Mapping[str, Any]) -> LedgerState:
+        return self
+
+
+def replay(entries: Iterable[Entry]) -> LedgerState:
+    """Fold a whole ledger from its entries.
+
+    Raises:
+        LedgerError: naming the first entry that breaks the chain or a rule.
+    """
+    state = LedgerState()
+    for entry in entries:
+        try:
+            state = state.apply(entry)
+        except TacitError as error:
+            raise broken(f"entry {state.seq + 1} is not valid ({error.what})") from error
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, ArithmeticError) as error:
+            raise broken(f"entry {state.seq + 1} is not valid (its content is not what its kind demands)") from error
+    if state.terms is None:
+        raise broken("the ledger has no first entry")
+    return state
+
+
+def largest_claim(steps: int) -> int:
+    """How many steps of a part one claim may take: 1 %, rounded up."""
+    return -(-steps // 100)
+
+
+def _bad_terms(what: str, expected: str) -> PlanError:
+    return PlanError(what, where="Ledger", expected=expected, remedy="mend the budget; no ledger was created")
+
+
+def _bad_plan(what: str, expected: str) -> PlanError:
+    return PlanError(what, where="Ledger.reserve", expected=expected, remedy="mend the plan; nothing was charged")

@@ -1,0 +1,320 @@
+"""Consensus: beginnings of experts' trajectories that enough experts could have produced, as many steps as a noisy
+threshold lets pass.
+
+Source: N. Sharma et al., "Preserving expert-level privacy in offline reinforcement learning" (arXiv 2411.13598),
+algorithms 1 and 2, mended: proof page `proofs/above_threshold.md`. The records are read by `Vault.above_threshold`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+from dp_accounting import ComposedDpEvent, DpEvent, SelfComposedDpEvent
+from numpy.typing import NDArray
+
+from tacit.data.spec import Box, PublicSpec
+from tacit.errors import DoorError
+from tacit.privacy.accounting.events import MAX_EPSILON, EpsilonDeltaDpEvent
+from tacit.privacy.mechanisms import thresholds
+from tacit.privacy.mechanisms.base import RowsOf
+from tacit.privacy.mechanisms.callbacks import Array, Experts, World
+from tacit.privacy.mechanisms.thresholds import GRID, Floor, KappaStop, PMin, Thresholds
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.units import Relation, Unit
+from tacit.validation import check
+
+Source = Literal["logs", "clones"]
+"""Where a drawn expert's trajectory comes from: its own reserve, or its clone, played in a public world."""
+
+SLICE = 8
+"""Time steps of all trajectories that are counted at once; those that stopped are dropped in between."""
+
+MOST_RESERVED = 64
+"""Trajectories of an expert that one release may keep for itself."""
+
+_RELEASED = ("observations", "actions", "rewards", "next_observations", "terminations")
+
+_DOWN = 1 - 2.0**-30
+"""Weights are made smaller by this before they are rounded down: the count never exceeds the chances with which actions
+are really drawn (from uniform numbers on a grid of 2^-52) and multiplied (in float64)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AboveThreshold:
+    """One release of n_r prefixes, through the door `above_threshold`; for the relation `add_or_remove`.
+
+    n_r times: an expert is drawn (with replacement) and a trajectory of it that is used for nothing else; step by step
+    the number of experts that would have acted like this all along, each weighted with its probability of doing so, is
+    compared under fresh noise with a noisy threshold; the steps before the first failure are released.
+
+    Guarantee: each prefix is (epsilon, delta)-differentially private with respect to one expert's policy, however long
+    trajectories are; all of them compose (`proofs/above_threshold.md`).
+
+    Args:
+        name: the part's name inside its plan.
+        trajectories: n_r.
+        horizon: T, the steps of a trajectory that are looked at.
+        actions: A, how many actions there are.
+        experts: M, a public lower bound on the number of experts.
+        floor: what keeps one unreleased action from telling an expert: `PMin` or `KappaStop`.
+        epsilon, delta: of one trajectory.
+        source: see `Source`.
+        rows_per_unit: of how many of an expert's rows its clone is made at most, the first in order of time; 0 for
+            "logs".
+
+    Raises:
+        PlanError: a parameter is out of range, or no number of experts that is sure to be there reaches the threshold.
+    """
+
+    steps: ClassVar[int] = 1
+    fold: ClassVar[None] = None
+    relations: ClassVar[tuple[Relation, ...]] = ("add_or_remove",)
+    rows: ClassVar[RowsOf] = "first"
+
+    name: str
+    trajectories: int
+    horizon: int
+    actions: int
+    experts: int
+    floor: Floor
+    epsilon: float
+    delta: float
+    source: Source
+    rows_per_unit: int = 0
+
+    def __post_init__(self) -> None:
+        for field in ("trajectories", "horizon"):
+            value = getattr(self, field)
+            check(f"{self.name}.{field}", value, type(value) is int and value >= 1, "a whole number >= 1")
+        for field in ("actions", "experts"):
+            value = getattr(self, field)
+            check(f"{self.name}.{field}", value, type(value) is int and value >= 2, "a whole number >= 2")
+        known = type(self.floor) in (PMin, KappaStop)
+        check(f"{self.name}.floor", self.floor, known, "PMin(probability) or KappaStop(probability)")
+        check(f"{self.name}.source", self.source, self.source in get_args(Source), " or ".join(get_args(Source)))
+        rows = self.rows_per_unit >= 1 if self.source == "clones" else self.rows_per_unit == 0
+        check(f"{self.name}.rows_per_unit", self.rows_per_unit, rows, 'at least 1 for "clones", 0 for "logs"')
+        within = self.source == "clones" or self.trajectories * self.epsilon <= MAX_EPSILON
+        check(f"{self.name}.epsilon", self.epsilon, within, f"at most {MAX_EPSILON:g} / trajectories")
+        _ = self.thresholds
+        few = self.reserve <= MOST_RESERVED
+        check(f"{self.name}.trajectories", self.trajectories, few, f"a reserve of at most {MOST_RESERVED} for each")
+
+    @cached_property
+    def thresholds(self) -> Thresholds:
+        """The threshold and its noise: the lowest threshold that epsilon and delta allow."""
+        return thresholds.optimise(
+            self.floor, actions=self.actions, experts=self.experts, epsilon=self.epsilon, delta=self.delta
+        )
+
+    @cached_property
+    def reserve(self) -> int:
+        """r, how many trajectories of each expert are kept for this release alone; 0 for "clones"."""
+        if self.source == "clones":
+            return 0
+        whole = self.trajectories * self.epsilon
+        return thresholds.reserve(self.trajectories, self.experts, whole, 0.01 * self.trajectories * self.delta)
+
+    @property
+    def overflow(self) -> float:
+        """What it adds to delta that somebody could be drawn more than r times, when nothing is released."""
+        if self.source == "clones":
+            return 0.0
+        whole = self.trajectories * self.epsilon
+        return thresholds.overflow_delta(self.trajectories, self.reserve, self.experts, whole)
+
+    @property
+    def event(self) -> DpEvent:
+        """n_r times (epsilon, delta), and once (0, overflow)."""
+        prefixes = SelfComposedDpEvent(EpsilonDeltaDpEvent(self.epsilon, self.delta), self.trajectories)
+        rare = [EpsilonDeltaDpEvent(0.0, self.overflow)] if self.overflow else []
+        return ComposedDpEvent([prefixes, *rare])
+
+    def certified(self) -> dict[str, Any]:
+        """The part's parameters as the certificate states them."""
+        fields = dataclasses.asdict(self) | {
+            "floor": {"kind": type(self.floor).__name__, "probability": self.floor.probability},
+            "steps": self.steps,
+            "thresholds": dataclasses.asdict(self.thresholds),
+            "reserve": self.reserve,
+            "overflow": self.overflow,
+        }
+        return {"kind": "above_threshold", "sampler": "experts drawn uniformly, with replacement", **fields}
+
+    def describe(self, unit: Unit) -> str:
+        """See `Part`."""
+        told, public = self.thresholds, {"actions": self.actions, "experts": self.experts, "horizon": self.horizon}
+        agreed = thresholds.longest(told, self.floor, **public)
+        expected = thresholds.expected_length(told, self.floor, **public)
+        own = f"drawn from {self.reserve} trajectories of each expert kept for this alone"
+        kept = own if self.reserve else "played by clones"
+        return (
+            f"{self.trajectories:,} trajectories, {kept}, cut before the first step that fewer than about "
+            f"{told.threshold:,.0f} experts would have come to (of at least {self.experts:,}; noise of scale "
+            f"{told.threshold_scale:.3g} a trajectory and {told.step_scale:.3g} a step); if all experts agree on every "
+            f"step, a prefix has {expected:.3g} steps on average, and {agreed:,} without noise and random ends"
+        )
+
+    def validate(self, unit: Unit) -> None:
+        """Nothing of the part depends on the population."""
+
+    def require_floor(self, floor: float) -> None:
+        """Refuse policies that do not keep the declared floor (NaN: policies of any form).
+
+        Raises:
+            DoorError: they say so themselves, or are clones, of which it has to be known.
+        """
+        declared = self.floor.probability if isinstance(self.floor, PMin) else 0.0
+        unknown = math.isnan(floor) and (self.source == "logs" or not declared)
+        if not (unknown or declared <= floor <= 1 / self.actions):
+            raise DoorError(
+                "the policies do not keep the declared floor",
+                where=self.name,
+                expected=f"a floor from {declared:g} to 1 / {self.actions}",
+                remedy="give them that floor, or use KappaStop, which needs none",
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Prefixes:
+    """Released beginnings of trajectories: public.
+
+    Args:
+        columns: name -> [rows, ...], prefix after prefix: observations, actions, rewards, next_observations,
+            terminations, truncations (the last row of a prefix that was cut is truncated).
+        lengths: steps of each, [n_r]; 0 where nothing was released.
+    """
+
+    columns: Mapping[str, Array]
+    lengths: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, drawn: Mapping[str, Array], lengths: NDArray[np.int64]) -> Prefixes:
+        """The first `lengths` [n] steps of padded trajectories, columns [n, T, ...] with `mask` [n, T].
+
+        Of the columns, those that the proof speaks of: a logged propensity, for one, would name its expert.
+        """
+        kept = np.arange(drawn["mask"].shape[1]) < lengths[:, None]
+        columns = {name: drawn[name][kept] for name in _RELEASED}
+        last = np.cumsum(lengths)[lengths > 0] - 1
+        columns["truncations"] = np.zeros(len(columns["actions"]), bool)
+        columns["truncations"][last] = ~columns["terminations"][last]
+        return cls(columns, lengths)
+
+
+def stable_lengths(
+    part: AboveThreshold, experts: Experts, drawn: Mapping[str, Array], noise: SecretNoise, usable: Array | None = None
+) -> NDArray[np.int64]:
+    """How many steps of each trajectory pass, [n].
+
+    Args:
+        part: thresholds and floor.
+        experts: the m policies that are counted.
+        drawn: padded trajectories: observations [n, T, d], actions [n, T], mask [n, T], a prefix of each row.
+        noise: the vault's secret source.
+        usable: [m], which experts count; None is all.
+
+    Returns:
+        int64 [n], each at most the trajectory's own length.
+    """
+    n, horizon = drawn["mask"].shape
+    own, told = drawn["mask"].sum(axis=1), part.thresholds
+    bar = math.ceil(told.threshold * GRID) + noise.discrete_laplace(n, math.ceil(told.threshold_scale * GRID))
+    step_noise = noise.discrete_laplace(n * horizon, math.ceil(told.step_scale * GRID)).reshape(n, horizon)
+    stop = part.floor.probability if isinstance(part.floor, KappaStop) else 0.0
+    halted = noise.uniform(n * horizon).reshape(n, horizon) < stop
+    count = _Count(part, experts, n, np.ones(experts.count, bool) if usable is None else usable)
+    lengths, active = np.zeros(n, np.int64), np.arange(n)
+    for start in range(0, horizon, SLICE):
+        seen = drawn["mask"][active, start : start + SLICE]
+        row, column = np.nonzero(seen)
+        where = (active[row], start + column)
+        count.look(drawn["observations"][where], drawn["actions"][where])
+        for k in range(seen.shape[1]):
+            here = np.flatnonzero(column == k)
+            running = lengths[active[row[here]]] == start + k
+            here = here[running]
+            one = active[row[here]]
+            passed = count.after(one, here) + step_noise[one, start + k] >= bar[one]
+            lengths[one] += passed & ~halted[one, start + k]
+        active = active[(lengths[active] == start + seen.shape[1]) & (lengths[active] < own[active])]
+        if not active.size:
+            break
+    return lengths
+
+
+class _Count:
+    """sum_i of the probabilities, rounded down to 1 / GRID, that expert i acts as each trajectory did so far."""
+
+    def __init__(self, part: AboveThreshold, experts: Experts, trajectories: int, usable: Array) -> None:
+        self._part, self._experts = part, experts
+        self._likely = np.where(usable, _DOWN, 0.0)[:, None].repeat(trajectories, axis=1)
+        self._least = part.floor.probability if isinstance(part.floor, PMin) else 0.0
+        self._most = 1 - (part.actions - 1) * self._least
+        self._chances = np.zeros((experts.count, 0))
+
+    def look(self, observations: Array, actions: Array) -> None:
+        """Ask all experts about the steps of a slice, [S, d] and [S]."""
+        p = self._experts.floor
+        if math.isnan(p):
+            chances = np.nan_to_num(self._experts.chances(observations, actions), nan=0.0, posinf=0.0, neginf=0.0)
+            self._chances = np.where(chances < self._least * (1 - 1e-6), 0.0, np.clip(chances, 0.0, self._most))
+        else:
+            self._chances = np.where(
+                self._experts.disagreements(observations, actions), p, 1 - (self._part.actions - 1) * p
+            )
+
+    def after(self, trajectories: Array, steps: Array) -> NDArray[np.int64]:
+        """The counts, in units of 1 / GRID, after one more step of each of these trajectories."""
+        self._likely[:, trajectories] *= self._chances[:, steps]
+        counted = np.floor(self._likely[:, trajectories] * GRID)
+        return np.asarray(counted.sum(axis=0), np.int64)
+
+
+def rollouts(
+    part: AboveThreshold, experts: Experts, world: World, spec: PublicSpec, noise: SecretNoise
+) -> dict[str, Array]:
+    """A fresh trajectory of each of n_r experts, drawn uniformly with replacement, played in a public world.
+
+    Returns:
+        Padded columns [n_r, T, ...] and `mask` [n_r, T], clipped to the spec's bounds.
+    """
+    n, horizon = part.trajectories, part.horizon
+    which = noise.integers(np.full(n, experts.count))
+    generator = np.random.default_rng(int.from_bytes(noise.bytes(32), "little"))
+    points = noise.uniform(n * horizon).reshape(horizon, n)
+    state, alive, columns = world.starts(n, generator), np.arange(n), dict[str, Array]()
+    seen = _within(world.observe(state), spec)
+    mask = np.zeros((n, horizon), bool)
+    for t in range(horizon):
+        below = np.cumsum(experts.probabilities(seen, which[alive]), axis=1)
+        action = (below <= (points[t, alive] * below[:, -1])[:, None]).sum(axis=1)
+        state, paid, ended = world.step(state, action, generator)
+        after = _within(world.observe(state), spec)
+        step = {"observations": seen, "actions": action, "next_observations": after}
+        step |= {"rewards": np.clip(paid, spec.reward.low[0], spec.reward.high[0]).astype(np.float32)}
+        step |= {"terminations": ended}
+        for name, column in step.items():
+            if name not in columns:
+                columns[name] = np.zeros((n, horizon, *column.shape[1:]), column.dtype)
+            columns[name][alive, t] = column
+        mask[alive, t] = True
+        alive, state, seen = alive[~ended], state[~ended], after[~ended]
+        if not len(alive):
+            break
+    world.starts(n, np.random.default_rng(0))  # simulators of some kinds hold the states they were left in
+    return {**columns, "mask": mask}
+
+
+def _within(observations: Array, spec: PublicSpec) -> Array:
+    if isinstance(spec.observation, Box):
+        return np.clip(
+            observations, np.array(spec.observation.low, np.float32), np.array(spec.observation.high, np.float32)
+        )
+    return observations

@@ -1,0 +1,335 @@
+"""Sums over devices: each person's device answers a query once, and the answers are bounded, noised and added up.
+
+Who adds the noise is the part's kind: the server (`PoissonSum` with rate 1, `LaplaceSum`), all devices together
+(`DeviceSum(noise="shared")`, of which a secure aggregation shows the server the sum alone), or each device enough for
+itself (`DeviceSum(noise="device")`, local differential privacy).
+
+Proof page: `proofs/federated_sums.md`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+from dp_accounting import DpEvent, GaussianDpEvent, LaplaceDpEvent, NonPrivateDpEvent, SelfComposedDpEvent
+from dp_accounting.dp_event import ZCDpEvent
+
+from tacit.errors import DoorError
+from tacit.privacy.gradients.clipping import clip_rows
+from tacit.privacy.mechanisms.base import EVERY_RELATION, RowsOf, calibrated, check_sum
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.noise.discrete_gaussian import LARGEST_NUMERATOR
+from tacit.privacy.noise.discrete_laplace import LARGEST
+from tacit.privacy.noise.secret import SecretNoise, rounded
+from tacit.units import Relation, Unit
+from tacit.validation import check
+
+WhoAdds = Literal["shared", "device"]
+
+GRID_BITS = 20
+"""A Laplace sum counts in steps of bound / 2^20."""
+
+LEAST_SHARE = 16.0
+"""Smallest standard deviation of one device's share, in steps of the grid: then sums of shares are, to 2^-200, as good
+as one discrete Gaussian (Kairouz, Liu and Steinke, arXiv:2102.06387, the tau of their Proposition 14)."""
+
+MODULUS_BITS = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceSum:
+    """T noisy sums over devices that add the noise themselves.
+
+    Args:
+        name: the part's name inside its plan.
+        steps: T, how many sums may ever be released.
+        devices: N, how many devices there are; a sum is divided by this constant, whoever answers.
+        clip: C, the largest L2 norm of one person's answer.
+        noise: "shared": each device adds a discrete Gaussian of variance (noise_multiplier clip)^2 / floor on the grid
+            of clip / 2^bits, in whole numbers modulo 2^32; "device": each adds N(0, (noise_multiplier clip)^2).
+        noise_multiplier: None until calibrated; 0 is no noise and an infinite epsilon.
+        floor: fewest answers of which a sum may be released, for shared noise.
+        bits: of the grid, for shared noise.
+        rows_per_unit: L, how many of a person's first rows are read at most.
+
+    Raises:
+        PlanError: a parameter is outside its range, or the sums would not fit 32 bits.
+    """
+
+    name: str
+    steps: int
+    devices: int
+    clip: float
+    noise: WhoAdds
+    noise_multiplier: float | None = None
+    floor: int = 1
+    bits: int = 16
+    rows_per_unit: int = 1
+    rows: ClassVar[RowsOf] = "first"
+    horizon: ClassVar[int] = 1
+    fold: ClassVar[None] = None
+    relations: ClassVar[tuple[Relation, ...]] = EVERY_RELATION
+    reserve: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        check_sum(self)
+        check(f"{self.name}.noise", self.noise, self.noise in get_args(WhoAdds), " or ".join(get_args(WhoAdds)))
+        whole = all(type(n) is int for n in (self.devices, self.floor, self.bits))
+        check(f"{self.name}.devices", self.devices, whole and self.devices >= 1, "a whole number >= 1")
+        check(f"{self.name}.floor", self.floor, 1 <= self.floor <= self.devices, "from 1 to the number of devices")
+        check(f"{self.name}.bits", self.bits, 8 <= self.bits <= 24, "from 8 to 24")
+        if self.noise != "shared":
+            unused = (self.floor, self.bits) == (1, DeviceSum.bits)
+            check(f"{self.name}.floor and bits", (self.floor, self.bits), unused, "left out without shared noise")
+            return
+        widest = 2.0**self.bits + math.ceil(12 * (self.share or 0.0))
+        held = 2.0 * self.devices * widest < 2.0**MODULUS_BITS
+        check(f"{self.name}.bits", self.bits, held, "so few that the sums of all devices fit 32 bits")
+        enough = self.share is None or self.share == 0 or self.share >= LEAST_SHARE
+        check(f"{self.name}.bits", self.bits, enough, f"enough for a share of noise of {LEAST_SHARE:g} grid steps")
+        drawn = self.share is None or self.variance <= LARGEST_NUMERATOR
+        check(f"{self.name}.bits", self.bits, drawn, "so few that a share of noise can be drawn exactly")
+
+    @property
+    def share(self) -> float | None:
+        """Standard deviation of one device's share in steps of the grid."""
+        if self.noise_multiplier is None:
+            return None
+        return math.sqrt(self.variance)
+
+    @property
+    def variance(self) -> int:
+        """Variance of one device's share, in squared steps of the grid: a whole number, rounded up."""
+        return math.ceil((calibrated(self.noise_multiplier, self.name) * 2.0**self.bits) ** 2 / self.floor)
+
+    @property
+    def event(self) -> DpEvent:
+        """The part as a `dp_accounting` event: zCDP for shared noise, a Gaussian for each device's own."""
+        sigma = calibrated(self.noise_multiplier, self.name)
+        if sigma == 0:
+            return NonPrivateDpEvent()
+        step = ZCDpEvent(0.5 / sigma**2) if self.noise == "shared" else GaussianDpEvent(sigma)
+        return SelfComposedDpEvent(step, self.steps)
+
+    def certified(self) -> dict[str, Any]:
+        """The part's parameters as the certificate states them."""
+        who = "all devices together" if self.noise == "shared" else "each device for itself"
+        sampler = f"every device, every step; noise by {who}"
+        return {"kind": "device_sum", "sampler": sampler, **dataclasses.asdict(self), "rows": self.rows}
+
+    def expected(self, unit: Unit) -> float:
+        """How many devices there are: what a sum is divided by."""
+        return self.devices
+
+    def describe(self, unit: Unit) -> str:
+        """See `Part`."""
+        sigma = calibrated(self.noise_multiplier, self.name)
+        who = f"shared among at least {self.floor:,} answers" if self.noise == "shared" else "of each device for itself"
+        return (
+            f"{self.steps:,} sum(s) over {self.devices:,} devices, each answer bounded to norm {self.clip:g} with its "
+            f"first {self.rows_per_unit:,} row(s), noise multiplier {sigma:.4g}, {who}"
+        )
+
+    def validate(self, unit: Unit) -> None:
+        """Raise a PlanError if there are more devices than units."""
+        check(f"{self.name}.devices", self.devices, self.devices <= unit.size, f"at most the unit's, {unit.size}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaplaceSum:
+    """T sums of d numbers a person, each number with Laplace noise of its own (the papers' mechanism).
+
+    Args:
+        name: the part's name inside its plan.
+        steps: T.
+        size: d, how many numbers one answer has.
+        bound: largest absolute value of one number.
+        noise_multiplier: scale of the noise over the bound; None until calibrated, 0 is no noise.
+        rows_per_unit: L, how many of a person's first rows are read at most.
+
+    Raises:
+        PlanError: a parameter is outside its range.
+    """
+
+    name: str
+    steps: int
+    size: int
+    bound: float
+    noise_multiplier: float | None = None
+    rows_per_unit: int = 1
+    rows: ClassVar[RowsOf] = "first"
+    horizon: ClassVar[int] = 1
+    fold: ClassVar[None] = None
+    relations: ClassVar[tuple[Relation, ...]] = EVERY_RELATION
+    reserve: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        check_sum(self)
+        check(f"{self.name}.size", self.size, type(self.size) is int and self.size >= 1, "a whole number >= 1")
+        drawn = laplace_scale(self.noise_multiplier or 0.0) <= LARGEST
+        check(f"{self.name}.noise_multiplier", self.noise_multiplier, drawn, "below 2^20: a scale that can be drawn")
+
+    @property
+    def clip(self) -> float:
+        """The bound of a single number, under the name that all sums have for theirs."""
+        return self.bound
+
+    @property
+    def event(self) -> DpEvent:
+        """The part as a `dp_accounting` event: T d Laplace mechanisms."""
+        scale = calibrated(self.noise_multiplier, self.name)
+        return SelfComposedDpEvent(LaplaceDpEvent(scale), self.steps * self.size) if scale else NonPrivateDpEvent()
+
+    def certified(self) -> dict[str, Any]:
+        """The part's parameters as the certificate states them."""
+        sampler = "every unit, every step; Laplace noise on each number"
+        return {"kind": "laplace_sum", "sampler": sampler, **dataclasses.asdict(self), "rows": self.rows}
+
+    def expected(self, unit: Unit) -> float:
+        """How many people there are: what a sum is divided by."""
+        return unit.size
+
+    def describe(self, unit: Unit) -> str:
+        """See `Part`."""
+        scale = calibrated(self.noise_multiplier, self.name)
+        return (
+            f"{self.steps:,} sum(s) of {self.size:,} numbers a person, each within {self.bound:g}, made of its first "
+            f"{self.rows_per_unit:,} row(s), Laplace noise of {scale:.4g} times the bound on every number"
+        )
+
+    def validate(self, unit: Unit) -> None:
+        """Nothing of the part depends on the population."""
+
+
+FederatedSum = PoissonSum | DeviceSum | LaplaceSum
+"""What a `FederatedVault` serves: its `PoissonSum`s have rate 1."""
+
+
+def sum_over_all(
+    people: int,
+    *,
+    name: str,
+    clip: float,
+    noise_multiplier: float | None,
+    noise: Literal["server", "shared", "device"] = "server",
+    floor: int | None = None,
+    steps: int = 1,
+    rows_per_unit: int = 1,
+) -> PoissonSum | DeviceSum:
+    """T noisy sums over everybody's first rows: a `PoissonSum` of rate 1, or a `DeviceSum` where devices add the noise.
+
+    Args:
+        people: the public population.
+        floor: fewest answers, for shared noise; None is nine in ten.
+        name, clip, noise_multiplier, steps, rows_per_unit: as in both.
+        noise: who adds it.
+    """
+    if noise == "server":
+        return PoissonSum(
+            name=name,
+            steps=steps,
+            rate=1.0,
+            clip=clip,
+            noise_multiplier=noise_multiplier,
+            rows_per_unit=rows_per_unit,
+            rows="first",
+        )
+    least = (floor or math.ceil(0.9 * people)) if noise == "shared" else 1
+    return DeviceSum(
+        name=name,
+        steps=steps,
+        devices=people,
+        clip=clip,
+        noise=noise,
+        noise_multiplier=noise_multiplier,
+        floor=least,
+        bits=_bits(people, least, noise_multiplier or 0.0) if noise == "shared" else DeviceSum.bits,
+        rows_per_unit=rows_per_unit,
+    )
+
+
+def _bits(people: int, floor: int, noise_multiplier: float) -> int:
+    """The finest grid, up to the default, on which the sums of all devices and their noise fit the modulus."""
+    room = 2.0**MODULUS_BITS / (2 * people * (1 + 12 * noise_multiplier / math.sqrt(floor)) + 2 * people / 2**8)
+    return int(min(DeviceSum.bits, max(8, math.floor(math.log2(room)))))
+
+
+def zeros(part: FederatedSum, size: int) -> npt.NDArray[Any]:
+    """The sum of no answers, [size] of the type that `answers` has."""
+    whole = isinstance(part, LaplaceSum) or (isinstance(part, DeviceSum) and part.noise == "shared")
+    return np.zeros(size, np.int64 if whole else np.float64)
+
+
+def answers(part: FederatedSum, vectors: npt.ArrayLike, noise: SecretNoise) -> npt.NDArray[Any]:
+    """What devices send: their vectors bounded and, where devices add the noise, noised.
+
+    Args:
+        part: which sum.
+        vectors: [U, d], one of each device.
+        noise: of the devices.
+
+    Returns:
+        [U, d]: float64 for noise by the server or by each device, int64 steps of the grid otherwise.
+
+    Guarantee: each row depends on its own vector alone; its norm (for `LaplaceSum`: each of its numbers) before noise
+    is at most the part's clip, also after rounding to the grid. A row with a value that is not finite counts as zero.
+
+    Raises:
+        DoorError: `vectors` is not [U, d], or not as wide as a `LaplaceSum` declares.
+    """
+    if isinstance(part, LaplaceSum):
+        return _each_bounded(part, np.asarray(vectors, np.float64))
+    shared = isinstance(part, DeviceSum) and part.noise == "shared"
+    d = np.shape(vectors)[-1]
+    room = 0.5 * math.sqrt(d) / 2.0**part.bits if isinstance(part, DeviceSum) and shared else 0.0
+    clipped = clip_rows(vectors, part.clip * (1.0 - room))
+    if isinstance(part, PoissonSum):
+        return clipped
+    sigma = calibrated(part.noise_multiplier, part.name)
+    if part.noise == "device":
+        scale = sigma * part.clip
+        return rounded(clipped + noise.gaussian(clipped.size, scale).reshape(clipped.shape), scale)
+    whole = np.rint(clipped / part.clip * 2.0**part.bits).astype(np.int64)
+    whole[(whole**2).sum(axis=1) > 4**part.bits] = 0  # cannot be: rounding was left its room
+    return whole + noise.discrete_gaussian(whole.size, part.variance).reshape(whole.shape) if sigma else whole
+
+
+def released(part: FederatedSum, total: npt.NDArray[Any], unit: Unit, noise: SecretNoise) -> npt.NDArray[np.float64]:
+    """The mean that leaves the door: the sum of `answers`, with the server's noise where the server adds it; [d]."""
+    sigma = calibrated(part.noise_multiplier, part.name)
+    if isinstance(part, PoissonSum):
+        scale = sigma * part.clip
+        return rounded(total + noise.gaussian(total.size, scale), scale) / part.expected(unit)
+    if isinstance(part, LaplaceSum):
+        step = part.bound / 2.0**GRID_BITS
+        drawn = noise.discrete_laplace(total.size, laplace_scale(sigma)) if sigma else 0
+        return np.asarray((total + drawn) * step / part.expected(unit), np.float64)
+    if part.noise == "device":
+        return np.asarray(total, np.float64) / part.expected(unit)
+    half = 2 ** (MODULUS_BITS - 1)
+    centred = (np.asarray(total, np.int64) + half) % (2 * half) - half
+    return np.asarray(centred * (part.clip / 2.0**part.bits) / part.expected(unit), np.float64)
+
+
+def laplace_scale(noise_multiplier: float) -> int:
+    """Scale of the discrete Laplace noise in grid steps: one more than the multiplier asks, for the grid's sake."""
+    return math.ceil(noise_multiplier * 2.0**GRID_BITS) + 1
+
+
+def _each_bounded(part: LaplaceSum, vectors: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Every number within the bound, in whole grid steps; a row with one that is not finite counts as zero."""
+    if vectors.ndim != 2 or vectors.shape[1] != part.size:
+        raise DoorError(
+            f"answers of shape {vectors.shape}",
+            where=part.name,
+            expected=f"[units, {part.size}]",
+            remedy="declare in the plan how many numbers a person answers",
+        )
+    finite = np.isfinite(vectors).all(axis=1, keepdims=True)
+    bounded = np.clip(np.where(finite, vectors, 0.0), -part.bound, part.bound)
+    return np.rint(bounded / part.bound * 2.0**GRID_BITS).astype(np.int64)

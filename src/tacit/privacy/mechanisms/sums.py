@@ -1,0 +1,278 @@
+"""Noisy sums of clipped contributions, over samples of units or over people who are met, and single releases."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+from dp_accounting import (
+    DpEvent,
+    GaussianDpEvent,
+    PoissonSampledDpEvent,
+    SampledWithoutReplacementDpEvent,
+    SelfComposedDpEvent,
+)
+
+from tacit.privacy.accounting.events import fixed_size_sampler, met
+from tacit.privacy.mechanisms.base import EVERY_RELATION, Mechanism, RowsOf, Sum, calibrated, check_sum
+from tacit.privacy.noise.correlated import Correlation
+from tacit.units import Relation, Unit
+from tacit.validation import check
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoissonSum:
+    """T noisy sums of clipped contributions, each over a fresh Poisson sample of units.
+
+    Args:
+        name: the part's name inside its plan.
+        steps: T, how many sums may ever be released.
+        rate: q, each unit's probability of taking part in a step, independently of everything else.
+        clip: C, the largest L2 norm of one unit's contribution to one sum.
+        noise_multiplier: sigma; the sum gets noise N(0, (sigma C)^2) per coordinate. None until calibrated.
+        rows_per_unit: L, of how many of a unit's rows one contribution is made at most.
+        rows: which rows these are (see `RowsOf`).
+        horizon: H; above 1, each of the L is a fragment: H rows of one episode, one after another, from a row that is
+            drawn anew in every step; what lies behind the episode's end is masked out.
+        fold: only units of this half take part (with rate 1). A unit's half is fixed for the ledger's life by a keyed
+            hash of its own rows, so the two halves share no unit and cost no more than the dearer one.
+        reserve: how many of a unit's episodes are left out, because the same data serve an `AboveThreshold` release
+            with that reserve; a unit that has no others contributes nothing.
+
+    Raises:
+        PlanError: a parameter is outside its range.
+    """
+
+    name: str
+    steps: int
+    rate: float
+    clip: float
+    noise_multiplier: float | None = None
+    rows_per_unit: int = 1
+    rows: RowsOf = "drawn"
+    horizon: int = 1
+    fold: Literal[0, 1] | None = None
+    reserve: int = 0
+    relations: ClassVar[tuple[Relation, ...]] = EVERY_RELATION
+
+    def __post_init__(self) -> None:
+        check(f"{self.name}.rate", self.rate, 0 < self.rate <= 1, "a probability in (0, 1]")
+        known = self.fold is None or (self.fold in (0, 1) and self.rate == 1)
+        check(f"{self.name}.fold", self.fold, known, "None, or 0 or 1 with rate 1")
+        whole = type(self.reserve) is int and self.reserve >= 0
+        check(
+            f"{self.name}.reserve",
+            self.reserve,
+            whole and (self.fold is None or not self.reserve),
+            "a whole number >= 0, and 0 with a fold",
+        )
+        check_sum(self)
+
+    @property
+    def event(self) -> DpEvent:
+        """The part as a `dp_accounting` event (Poisson-sampled Gaussian, composed T times)."""
+        gaussian = GaussianDpEvent(calibrated(self.noise_multiplier, self.name))
+        step = gaussian if self.rate == 1 else PoissonSampledDpEvent(self.rate, gaussian)
+        return SelfComposedDpEvent(step, self.steps)
+
+    def certified(self) -> dict[str, Any]:
+        """The part's parameters as the certificate states them."""
+        sampler = "every unit, every step" if self.rate == 1 else "Poisson: each unit independently, fresh every step"
+        fields = dataclasses.asdict(self)
+        if not self.reserve:
+            del fields["reserve"]
+        if self.horizon == 1:
+            del fields["horizon"]
+        return {"kind": "poisson_sum", "sampler": sampler, **fields}
+
+    def expected(self, unit: Unit) -> float:
+        """How many units take part in one step, as the public expects: what a sum is divided by."""
+        return self.rate * unit.size
+
+    def describe(self, unit: Unit) -> str:
+        """See `Part`."""
+        if self.rate == 1:
+            sampled = f"every {unit.name}" if self.fold is None else f"every {unit.name} of one fixed half"
+        else:
+            sampled = f"Poisson samples at rate {self.rate:.4g} (about {self.expected(unit):,.0f} of {unit.size:,})"
+        return _describe_sum(self, unit, sampled)
+
+    def validate(self, unit: Unit) -> None:
+        """Nothing of the part depends on the population."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedSizeSum:
+    """T noisy sums of clipped contributions, each over a fresh sample of fixed size; for the relation `replace_one`.
+
+    The sample is `batch` of the `population` places, without replacement; places that hold no unit add nothing.
+
+    Args:
+        batch: B, how many places one step draws.
+        population: the public number of places, that of the unit.
+        name, steps, clip, noise_multiplier, rows_per_unit, rows, horizon: as for `PoissonSum`.
+
+    Raises:
+        PlanError: a parameter is outside its range.
+    """
+
+    name: str
+    steps: int
+    batch: int
+    population: int
+    clip: float
+    noise_multiplier: float | None = None
+    rows_per_unit: int = 1
+    rows: RowsOf = "drawn"
+    horizon: int = 1
+    fold: ClassVar[None] = None
+    reserve: ClassVar[int] = 0
+    relations: ClassVar[tuple[Relation, ...]] = EVERY_RELATION
+
+    def __post_init__(self) -> None:
+        check(f"{self.name}.batch", self.batch, 1 <= self.batch <= self.population, "from 1 to the population")
+        check_sum(self)
+
+    @property
+    def event(self) -> DpEvent:
+        """The part as a `dp_accounting` event (Gaussian sampled without replacement, composed T times)."""
+        gaussian = GaussianDpEvent(calibrated(self.noise_multiplier, self.name))
+        return SelfComposedDpEvent(SampledWithoutReplacementDpEvent(self.population, self.batch, gaussian), self.steps)
+
+    def certified(self) -> dict[str, Any]:
+        """The part's parameters as the certificate states them."""
+        sampler = fixed_size_sampler(self.batch, self.population)
+        fields = dataclasses.asdict(self)
+        if self.horizon == 1:
+            del fields["horizon"]
+        return {"kind": "fixed_size_sum", "sampler": sampler, **fields}
+
+    def expected(self, unit: Unit) -> float:
+        """How many places one step draws: what a sum is divided by."""
+        return self.batch
+
+    def describe(self, unit: Unit) -> str:
+        """See `Part`."""
+        return _describe_sum(self, unit, f"{self.batch:,} of {unit.size:,} places drawn without replacement")
+
+    def validate(self, unit: Unit) -> None:
+        """Raise a PlanError unless the population is the unit's."""
+        check(f"{self.name}.population", self.population, self.population == unit.size, f"the unit's, {unit.size}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserSum:
+    """T noisy sums over people who are met one after another, each of them in at most `participations` of the T.
+
+    For a `UserVault`, whose register keeps that bound. What one person adds to all T sums together is then bounded,
+    and T does not enter the price (`proofs/policy_gradient.md`).
+
+    Args:
+        name: the part's name inside its plan.
+        steps: T, how many sums may ever be released.
+        users: N, how many people are met for one sum; the sum is divided by this constant, whoever came.
+        clip: C, the largest L2 norm of one person's contribution to one sum.
+        noise_multiplier: sigma, of the whole part: the standard deviation of its noise over the largest norm of all
+            that one person adds. None until calibrated; 0 is no noise and an infinite epsilon.
+        rows_per_unit: L, how many rows of one meeting are read at most, in order of time.
+        participations: k, in how many sums one person may take part.
+        correlation: of the noise of successive sums (see `privacy.correlated`).
+        decay: rates of the workload that "toeplitz" noise is matched to: (1.0,) for sums that add up, (1.0, beta) with
+            momentum beta, (rho,) where earlier sums fade at the rate rho.
+
+    Raises:
+        PlanError: a parameter is outside its range.
+    """
+
+    name: str
+    steps: int
+    users: int
+    clip: float
+    noise_multiplier: float | None = None
+    rows_per_unit: int = 1
+    participations: int = 1
+    correlation: Correlation = "toeplitz"
+    decay: tuple[float, ...] = (1.0,)
+    rows: ClassVar[RowsOf] = "first"
+    horizon: ClassVar[int] = 1
+    fold: ClassVar[None] = None
+    reserve: ClassVar[int] = 0
+    relations: ClassVar[tuple[Relation, ...]] = EVERY_RELATION
+
+    def __post_init__(self) -> None:
+        whole = all(type(n) is int and n >= 1 for n in (self.users, self.participations))
+        check(f"{self.name}.users and participations", (self.users, self.participations), whole, "whole numbers >= 1")
+        known = self.correlation in get_args(Correlation)
+        check(f"{self.name}.correlation", self.correlation, known, " or ".join(get_args(Correlation)))
+        plain = self.decay == (1.0,) or self.correlation == "toeplitz"
+        rates = plain and len(self.decay) >= 1 and all(0 <= rate <= 1 for rate in self.decay)
+        check(f"{self.name}.decay", self.decay, rates, 'rates in [0, 1]; (1.0,) unless the correlation is "toeplitz"')
+        check_sum(self)
+
+    @property
+    def event(self) -> DpEvent:
+        """The part as a `dp_accounting` event: one Gaussian, however many sums there are."""
+        return GaussianDpEvent(calibrated(self.noise_multiplier, self.name))
+
+    def certified(self) -> dict[str, Any]:
+        """The part's parameters as the certificate states them."""
+        fields = dataclasses.asdict(self) | {"decay": list(self.decay), "rows": self.rows}
+        return {"kind": "user_sum", "sampler": met(self.participations), **fields}
+
+    def expected(self, unit: Unit) -> float:
+        """How many people are met for one sum: what it is divided by."""
+        return self.users
+
+    def describe(self, unit: Unit) -> str:
+        """See `Part`."""
+        return (
+            f"{self.steps:,} noisy sum(s) over {self.users:,} {unit.name}(s) met for each, everyone in at most "
+            f"{self.participations:,}, bounded to norm {self.clip:g} with {self.rows_per_unit:,} row(s) a meeting, "
+            f"{self.correlation} noise of multiplier {calibrated(self.noise_multiplier, self.name):.4g} in all"
+        )
+
+    def validate(self, unit: Unit) -> None:
+        """Nothing of the part depends on the population."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Once:
+    """One release of a mechanism from `tacit.privacy.mechanisms`, through the door `release_once`."""
+
+    mechanism: Mechanism
+    steps: ClassVar[int] = 1
+    fold: ClassVar[None] = None
+    relations: ClassVar[tuple[Relation, ...]] = EVERY_RELATION
+
+    @property
+    def name(self) -> str:
+        """The mechanism's name inside its plan."""
+        return self.mechanism.name
+
+    @property
+    def event(self) -> DpEvent:
+        """The mechanism's event."""
+        return self.mechanism.event
+
+    def certified(self) -> dict[str, Any]:
+        """The mechanism's parameters as the certificate states them."""
+        return self.mechanism.certified()
+
+    def describe(self, unit: Unit) -> str:
+        """See `Part`."""
+        return "one release"
+
+    def validate(self, unit: Unit) -> None:
+        """Nothing of the part depends on the population."""
+
+
+def _describe_sum(part: Sum, unit: Unit, sampled: str) -> str:
+    """What a sum over a sample of units does."""
+    return (
+        f"{part.steps:,} noisy sum(s) over {sampled}, each {unit.name} bounded to norm {part.clip:g} with "
+        f"{'its first ' if part.rows == 'first' else ''}{part.rows_per_unit:,} "
+        f"{'row(s)' if part.horizon == 1 else f'fragment(s) of {part.horizon:,} rows'} a step, "
+        f"{f'{part.reserve} episode(s) of each left out, ' if part.reserve else ''}"
+        f"noise multiplier {calibrated(part.noise_multiplier, part.name):.4g}"
+    )

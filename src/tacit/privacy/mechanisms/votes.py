@@ -1,0 +1,102 @@
+"""Votes of teachers, each of whom has seen other units: one unit can change one vote (PATE, arXiv:1610.05755).
+
+The units are dealt out to k teachers at random, once a run. A teacher is a small discriminator that learns its own
+units' rows against rows that are public, and then says of public rows whether they look real (`teachers.py`). Only
+noisy counts of these votes leave the vault.
+
+Proof page: `proofs/teachers.md`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dp_accounting import DpEvent, GaussianDpEvent, SelfComposedDpEvent
+
+from tacit.privacy.mechanisms.base import EVERY_RELATION, RowsOf, calibrated
+from tacit.units import Relation, Unit
+from tacit.validation import check
+
+DEALT = "every unit, every step; each unit belongs to one of the teachers, dealt out at random once a run"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherVotes:
+    """T batches of noisy counts of votes.
+
+    Args:
+        name: the part's name inside its plan.
+        steps: T, how many batches may ever be released.
+        queries: b, rows that are voted on in one batch.
+        teachers: k.
+        noise_multiplier: sigma; a count of votes gets N(0, b sigma^2). None until calibrated; 0 is no noise.
+        width: of the two hidden layers of a teacher.
+        updates: steps of Adam that every teacher takes before it votes on a batch.
+        batch: own rows of one such step.
+        learning_rate: of Adam.
+
+    Raises:
+        PlanError: a parameter is outside its range.
+    """
+
+    name: str
+    steps: int
+    queries: int
+    teachers: int
+    noise_multiplier: float | None = None
+    width: int = 32
+    updates: int = 1
+    batch: int = 8
+    learning_rate: float = 1e-3
+    rows_per_unit: ClassVar[int] = 1
+    rows: ClassVar[RowsOf] = "drawn"
+    horizon: ClassVar[int] = 1
+    fold: ClassVar[None] = None
+    relations: ClassVar[tuple[Relation, ...]] = EVERY_RELATION
+    reserve: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "queries", "teachers", "width", "updates", "batch"):
+            value = getattr(self, name)
+            check(f"{self.name}.{name}", value, type(value) is int and value >= 1, "a whole number >= 1")
+        sigma = self.noise_multiplier
+        valid = sigma is None or (math.isfinite(sigma) and sigma >= 0)
+        check(f"{self.name}.noise_multiplier", sigma, valid, "a finite number >= 0, or None until calibrated")
+        rate = self.learning_rate
+        check(f"{self.name}.learning_rate", rate, math.isfinite(rate) and rate > 0, "a finite number > 0")
+
+    @property
+    def event(self) -> DpEvent:
+        """The part as a `dp_accounting` event: a Gaussian a batch, data-independent."""
+        return SelfComposedDpEvent(GaussianDpEvent(calibrated(self.noise_multiplier, self.name)), self.steps)
+
+    def certified(self) -> dict[str, Any]:
+        """The part's parameters as the certificate states them."""
+        fields = dataclasses.asdict(self)
+        return {"kind": "teacher_votes", "sampler": DEALT, **fields, "rows_per_unit": 1, "rows": self.rows}
+
+    def describe(self, unit: Unit) -> str:
+        """See `Part`."""
+        sigma = calibrated(self.noise_multiplier, self.name)
+        return (
+            f"{self.steps:,} batches of {self.queries:,} public rows on which {self.teachers:,} teachers vote, each of "
+            f"them taught by units of its own, noise of standard deviation {sigma * math.sqrt(self.queries):.4g} on "
+            "every count"
+        )
+
+    def validate(self, unit: Unit) -> None:
+        """Nothing of the part depends on the population."""
+
+
+def contribution(part: Mapping[str, Any], unit: Unit) -> str:
+    """What one unit adds, in plain words, from the part as a certificate states it."""
+    scale = part["noise_multiplier"] * math.sqrt(part["queries"])
+    return (
+        f"{part['name']} (teacher_votes): {part['steps']:,} batches of {part['queries']:,} counts of votes; one "
+        f"{unit.name} teaches one of {part['teachers']:,} teachers and moves each count by at most 1 with one of "
+        f"its rows, under noise of standard deviation {scale:.6g} a count"
+    )

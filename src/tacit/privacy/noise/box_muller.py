@@ -1,0 +1,113 @@
+"""From keystream words to Gaussians: Box-Muller with a refined tail, in numpy and, where a compiler was found, in C.
+
+Box and Muller, "A note on the generation of random normal deviates", Ann. Math. Statist. 29 (1958) 610-611.
+
+A pair of 32-bit words (a, b) gives one pair of coordinates: the radius is sqrt(-2 ln u) with u = a / 2^32, the angle is
+2 pi b / 2^32. A word a < 2^16 is a coarse u (relative steps above 2^-16), so such a pair is computed anew in float64
+from u = (a + (x + 1/2) / 2^64) / 2^32 with 64 further bits x.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable
+from typing import Final, cast
+
+import numpy as np
+import numpy.typing as npt
+
+Float32 = npt.NDArray[np.float32]
+Words = npt.NDArray[np.uint32]
+BoxMuller = Callable[[Words, Float32, float], int]
+"""`(words [2n], out [2n], scale) -> k`: fills `out` (cosines, then sines), k of whose pairs `refine_tail` must redo."""
+
+RARE: Final = 1 << 16
+_ARC: Final = 2 * np.pi / 2**32
+_BLOCK: Final = 16384  # pairs worked on at a time: they stay in the second-level cache
+_TO_BELOW_ONE: Final = np.float32((1 - 2**-24) * 2**-32)
+
+
+class _Scratch(threading.local):
+    """Reused arrays of one thread: fresh ones of this size would cost page faults at every block."""
+
+    def __init__(self) -> None:
+        self.rows = np.empty((3, _BLOCK), np.float32)
+
+
+_scratch = _Scratch()
+
+
+def box_muller_numpy(words: Words, out: Float32, scale: float) -> int:
+    """Box-Muller in float32 numpy; the reference of the compiled kernel and its stand-in.
+
+    Args:
+        words: [2n] keystream words, n radii then n angles; unchanged.
+        out: [2n] contiguous; receives n cosine coordinates, then n sine coordinates.
+        scale: standard deviation, from 2^-40 to 2^40.
+
+    Returns:
+        How many of the n radius words are below `RARE`.
+    """
+    n = words.size // 2
+    rare = 0
+    with np.errstate(divide="ignore", invalid="ignore"):  # a word 0: its pair is rare, and refined
+        for start in range(0, n, _BLOCK):
+            stop = min(start + _BLOCK, n)
+            radius = words[start:stop]
+            _block(radius, words[n + start : n + stop], out[start:stop], out[n + start : n + stop], scale)
+            if radius.min() < RARE:
+                rare += int(np.count_nonzero(radius < RARE))
+    return rare
+
+
+def _block(radius: Words, angle: Words, first: Float32, second: Float32, scale: float) -> None:
+    v, r, t = _scratch.rows[:, : radius.size]
+    complement = v.view(np.uint32)
+    # -ln u = (1 - u) * (ln v / (v - 1)) with v about u: accurate at both ends of (0, 1), because (ln v) / (v - 1) is
+    # smooth at 1 and 1 - u comes exactly from the complement of the word (W. Kahan's log1p).
+    np.copyto(v, radius, casting="unsafe")
+    v *= _TO_BELOW_ONE
+    np.log(v, out=r)
+    v -= np.float32(1)
+    r /= v
+    np.negative(radius, out=complement)  # 2^32 - a
+    np.copyto(t, complement, casting="unsafe")
+    t *= np.float32(2**-31 * scale**2)
+    r *= t
+    np.sqrt(r, out=r)
+    np.copyto(t, angle.view(np.int32), casting="unsafe")
+    t *= np.float32(_ARC)
+    np.cos(t, out=first)
+    np.sin(t, out=second)
+    first *= r
+    second *= r
+
+
+def refine_tail(words: Words, extra: npt.NDArray[np.uint64], out: Float32, scale: float) -> None:
+    """Recompute the pairs of `out` whose radius word is below `RARE`, with 64 more bits each, in float64.
+
+    Args:
+        words: the [2n] words that `out` [2n] was made of.
+        extra: [k] fresh 64-bit words, k the number of rare pairs.
+        out: changed in place at the rare pairs only.
+        scale: standard deviation.
+    """
+    n = words.size // 2
+    rare = np.flatnonzero(words[:n] < RARE)
+    u = (words[rare] + (extra + 0.5) * 2.0**-64) * 2.0**-32
+    r = scale * np.sqrt(-2.0 * np.log(u))
+    angle = words[n + rare] * _ARC
+    out[rare] = r * np.cos(angle)
+    out[n + rare] = r * np.sin(angle)
+
+
+def _compiled() -> BoxMuller | None:
+    try:
+        return cast(BoxMuller, importlib.import_module("tacit.privacy.noise._gaussian").box_muller)
+    except ImportError:
+        return None
+
+
+box_muller_compiled: Final = _compiled()
+"""The C kernel (same words, same law, rounding apart), or None where the package was installed without a compiler."""

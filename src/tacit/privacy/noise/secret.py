@@ -1,0 +1,282 @@
+"""Secret noise: an AES-256-CTR keystream keyed by the operating system, turned into Gaussians.
+
+The same keystream serves the Poisson sampler, because amplification by sub-sampling needs secret randomness as
+much as the noise does. Its state is never saved, copied, pickled or shown: a resumed run draws fresh noise.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import itertools
+import math
+import os
+import threading
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Final, NoReturn, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from tacit.errors import DoorError, PlanError
+from tacit.privacy.noise.box_muller import BoxMuller, Float32, Words, box_muller_compiled, box_muller_numpy, refine_tail
+from tacit.privacy.noise.discrete_gaussian import discrete_gaussian
+from tacit.privacy.noise.discrete_laplace import discrete_laplace
+
+BYTES_PER_KEY: Final = 2**32
+"""Keystream drawn under one key: 2^28 blocks, told from random bytes with advantage below 2^-72 if AES is a PRP."""
+
+CHUNK: Final = 2**16
+"""Words drawn at a time (256 KiB: they stay in the second-level cache between the cipher and Box-Muller)."""
+
+SMALLEST_SCALE: Final = 2.0**-40
+LARGEST_SCALE: Final = 2.0**40
+
+_ZEROS: Final = memoryview(bytes(4 * CHUNK))
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+class NoiseSource(Protocol):
+    """What a door asks of its noise.
+
+    A discrete Gaussian, or one that correlates successive calls (matrix factorisation), may stand in for `SecretNoise`.
+    """
+
+    @property
+    def seeded(self) -> bool:
+        """Whether someone could know the noise (tests only; voids the ledger)."""
+
+    def gaussian(self, size: int, scale: float = 1.0, out: Float32 | None = None) -> Float32:
+        """The next [size] float32 vector, each coordinate of standard deviation `scale`; written to `out` if given."""
+
+
+class _Keystream(threading.local):
+    """The calling thread's AES-256-CTR keystream: every thread has its own key, so none can meet another's words.
+
+    A fresh key is taken in a forked child and after `BYTES_PER_KEY`; the counter starts at 0 because no key is used
+    twice.
+    """
+
+    def __init__(self, new_key: Callable[[], bytes]) -> None:
+        self._new_key = new_key
+        self._buffer = bytearray(4 * CHUNK + 16)  # 16: some versions of `update_into` want a spare block
+        self._rekey()
+
+    def _rekey(self) -> None:
+        self._process = (os.getpid(), _forks)
+        self._encryptor = Cipher(algorithms.AES(self._new_key()), modes.CTR(bytes(16))).encryptor()
+        self._left = BYTES_PER_KEY
+
+    def words(self, count: int) -> Words:
+        """The next `count` <= CHUNK uniform 32-bit words, in a buffer that the next call overwrites."""
+        size = 4 * count
+        if self._process != (os.getpid(), _forks) or size > self._left:
+            self._rekey()
+        self._left -= size
+        self._encryptor.update_into(_ZEROS[:size], self._buffer)
+        return np.frombuffer(self._buffer, np.uint32, count)
+
+    def words64(self, count: int) -> npt.NDArray[np.uint64]:
+        """The next `count` uniform 64-bit words, in a new array."""
+        result = np.empty(count, np.uint64)
+        for start in range(0, count, CHUNK // 2):
+            part = result[start : start + CHUNK // 2]
+            part[:] = self.words(2 * part.size).view(np.uint64)
+        return result
+
+
+class SecretNoise:
+    """Fresh randomness that nobody can know or draw again.
+
+    Guarantee:
+        Given that AES-256 is a pseudo-random permutation and `os.urandom` is secret, no efficient observer tells the
+        words below from independent uniform bits (advantage below 2^-72 for each 4 GiB). From ideal words, `gaussian`
+        follows the Box-Muller law on a lattice, independently from pair to pair: tail probabilities of a pair's radius
+        are those of the continuous law to a relative 2^-16 as far as 11 standard deviations, and the support ends at
+        11.6 (the continuous law has 2^-97 beyond). Float32 rounding moves a coordinate by at most 5e-7 of its pair's
+        radius, which the doors' slack in the clip absorbs. NOT covered: attacks on floating-point arithmetic itself
+        (I. Mironov, CCS 2012), which only a discrete Gaussian on a grid excludes.
+
+    Edge cases:
+        | case | what happens |
+        |---|---|
+        | a forked child, with `os.fork` or below Python | takes a fresh key before its next word |
+        | several threads | each has its own key |
+        | pickle, `copy`, `deepcopy` | DoorError |
+        | size 0 | an empty array |
+        | scale 0 | zeros (a plan of infinite epsilon); negative, NaN or outside [2^-40, 2^40] -> PlanError |
+
+    Args:
+        box_muller: the kernel that turns words into Gaussians; the compiled one where there is one.
+    """
+
+    def __init__(self, box_muller: BoxMuller = box_muller_compiled or box_muller_numpy) -> None:
+        self._box_muller = box_muller
+        self._stream = _Keystream(_urandom_key)
+        self._seeded = False
+
+    @classmethod
+    def for_tests(cls, seed: int, box_muller: BoxMuller = box_muller_compiled or box_muller_numpy) -> SecretNoise:
+        """Noise that anyone who has `seed` can draw again: for tests; a vault that uses it voids its ledger."""
+        noise = cls(box_muller)
+        keys = (hashlib.sha256(f"tacit test noise {seed} {i}".encode()).digest() for i in itertools.count())
+        noise._stream = _Keystream(keys.__next__)
+        noise._seeded = True
+        return noise
+
+    @property
+    def seeded(self) -> bool:
+        """True for `SecretNoise.for_tests`, and for a kernel that is not one of tacit's."""
+        return self._seeded or self._box_muller not in (box_muller_compiled, box_muller_numpy)
+
+    def gaussian(self, size: int, scale: float = 1.0, out: Float32 | None = None) -> Float32:
+        """Fresh independent N(0, scale^2) float32 numbers, never drawn again (the law: see the class).
+
+        Args:
+            size: how many.
+            scale: standard deviation; rounded up to float32.
+            out: [size] contiguous float32 array to overwrite, for instance `tensor.numpy()`.
+
+        Returns:
+            `out`, or a new [size] array.
+
+        Raises:
+            PlanError: the scale is negative, not finite or out of range.
+            DoorError: `out` has another shape, type or layout.
+        """
+        factor = _float32_scale(scale)
+        if out is None:
+            out = np.empty(size, np.float32)
+        elif out.shape != (size,) or out.dtype != np.float32 or not out.flags.c_contiguous or not out.flags.writeable:
+            raise DoorError(
+                "out= cannot hold the noise",
+                where="SecretNoise.gaussian",
+                expected=f"a writeable contiguous float32 array of shape ({size},)",
+                remedy="leave out= away or pass such an array",
+            )
+        if factor == 0:
+            out[:] = 0
+            return out
+        for start in range(0, size, CHUNK):
+            part = out[start : start + CHUNK]
+            if part.size % 2:
+                part[:] = self._pairs(np.empty(part.size + 1, np.float32), factor)[:-1]
+            else:
+                self._pairs(part, factor)
+        return out
+
+    def _pairs(self, out: Float32, scale: float) -> Float32:
+        words = self._stream.words(out.size)
+        rare = self._box_muller(words, out, scale)
+        if rare:
+            words = words.copy()
+            refine_tail(words, self._stream.words64(rare), out, scale)
+        return out
+
+    def uniform(self, size: int) -> npt.NDArray[np.float64]:
+        """[size] float64 numbers, uniform on the 2^52 midpoints (k + 1/2) / 2^52: inside (0, 1), multiples of 2^-53."""
+        return np.asarray(((self._stream.words64(size) >> np.uint64(12)) + 0.5) * 2.0**-52, np.float64)
+
+    def exponential(self, size: int) -> npt.NDArray[np.float64]:
+        """[size] standard exponentials -ln u, u on the 2^64 midpoints of (0, 1), to a relative 2^-50 at both ends."""
+        word = self._stream.words64(size)
+        u, complement = (word + 0.5) * 2.0**-64, (~word + 0.5) * 2.0**-64
+        return np.asarray(-np.where(u < 0.5, np.log(u), np.log1p(-np.minimum(complement, 0.5))), np.float64)
+
+    def integers(self, high: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Independent integers, exactly uniform on 0 .. high - 1 (words that would bias the remainder are drawn again).
+
+        Args:
+            high: positive bounds, of any shape.
+
+        Returns:
+            An array of the shape of `high`.
+        """
+        bound = high.ravel().astype(np.uint64)
+        result = np.empty(bound.size, np.int64)
+        todo = np.arange(bound.size)
+        while todo.size:
+            word, limit = self._stream.words64(todo.size), bound[todo]
+            biased = word > np.uint64(2**64 - 1) - (np.uint64(0) - limit) % limit  # 2^64 mod limit words too many
+            result[todo] = word % limit
+            todo = todo[biased]
+        return result.reshape(high.shape)
+
+    def discrete_laplace(self, size: int, scale: int) -> npt.NDArray[np.int64]:
+        """[size] fresh independent integers j with probability proportional to exp(-|j| / scale), exactly.
+
+        Raises:
+            PlanError: the scale is not a whole number from 1 to 2^40.
+        """
+        return discrete_laplace(self.integers, size, scale)
+
+    def discrete_gaussian(self, size: int, variance: int | Fraction) -> npt.NDArray[np.int64]:
+        """[size] fresh independent integers j with probability proportional to exp(-j^2 / (2 variance)), exactly.
+
+        Raises:
+            PlanError: the variance is no fraction as `discrete_gaussian` takes it.
+        """
+        return discrete_gaussian(self.integers, size, variance)
+
+    def bytes(self, count: int) -> builtins.bytes:
+        """`count` secret bytes."""
+        return self._stream.words64(-(-count // 8)).tobytes()[:count]
+
+    def seed64(self) -> int:
+        """A secret seed in 0 .. 2^64 - 1, for a generator that is used inside the vault only."""
+        return int(self._stream.words64(1)[0])
+
+    def __repr__(self) -> str:
+        return f"SecretNoise(seeded={self._seeded})"
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise DoorError(
+            "secret noise cannot be pickled or copied",
+            where="SecretNoise",
+            expected="one live object in the process that draws",
+            remedy="make a new SecretNoise() where it is needed",
+        )
+
+
+def add_noise(total: npt.NDArray[np.float64], scale: float, noise: NoiseSource) -> npt.NDArray[np.float64]:
+    """`total` plus N(0, scale^2) a coordinate, `rounded`; float64."""
+    return rounded(total + noise.gaussian(total.size, scale).reshape(total.shape), scale)
+
+
+def rounded(noisy: npt.NDArray[np.float64], scale: float) -> npt.NDArray[np.float64]:
+    """What got noise of at least this standard deviation, rounded to a power of two near a thousandth of it; float64.
+
+    The noise is float32 and the sum float64: without the rounding, digits of the sum below those of the noise would
+    come out bare. Rounding what is noisy already is post-processing; it adds 1e-7 of the noise's variance.
+    """
+    if scale > 0:
+        grid = 2.0 ** (math.frexp(scale)[1] - 11)
+        noisy = np.rint(noisy / grid) * grid
+    return np.asarray(noisy, np.float64)
+
+
+def _urandom_key() -> bytes:
+    return os.urandom(32)
+
+
+def _float32_scale(scale: float) -> float:
+    if scale != 0 and not (math.isfinite(scale) and SMALLEST_SCALE <= scale <= LARGEST_SCALE):
+        raise PlanError(
+            "the standard deviation of the noise is out of range",
+            where="SecretNoise.gaussian",
+            expected="scale= 0, or a number from 2**-40 to 2**40",
+            remedy="check the clip and the noise multiplier",
+        )
+    rounded = np.float32(scale)
+    return float(np.nextafter(rounded, np.float32(np.inf))) if float(rounded) < scale else float(rounded)

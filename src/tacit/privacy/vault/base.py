@@ -1,0 +1,209 @@
+"""What every vault shares: the ledgers that pay, the plans they admitted, and the steps that were claimed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence, Set
+
+from tacit.errors import LedgerError, PlanError, PlanExhausted
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.ledger.ledger import Ledger, RdpOrder
+from tacit.privacy.mechanisms.base import Part, Plan
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import certify as labels
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.isolation import Value
+from tacit.privacy.vault.run import Run
+
+LEAST_CHARGE = 1e-9
+"""What a plan is charged whose delta alone covers it (certified epsilon 0)."""
+
+
+_ADMISSION = threading.RLock()
+"""Plans are admitted one at a time, by whatever vault: one that is admitted may exclude the next."""
+
+CALLBACK = "callback"
+"""Under which kind of note a ledger holds the names of callbacks that are not tacit's own."""
+
+
+class Paying:
+    """Ledgers that admit plans and hand out their steps, each once.
+
+    Args:
+        ledger: one ledger, or for simulated records R of them, for R independent replicates in one pass.
+        simulated: whether no person is behind the records.
+        kinds: the kinds of part that the vault's doors serve.
+        noise: a seeded source for tests only; it voids the ledgers.
+
+    Raises:
+        LedgerError: several ledgers for records that are not simulated, or ledgers that differ in unit.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger | Sequence[Ledger],
+        *,
+        simulated: bool,
+        kinds: tuple[type[Part], ...],
+        noise: SecretNoise | None,
+    ) -> None:
+        ledgers = (ledger,) if isinstance(ledger, Ledger) else tuple(ledger)
+        if (
+            not ledgers
+            or len({one.unit for one in ledgers}) != 1
+            or len({one.dataset_id for one in ledgers}) != len(ledgers)
+        ):
+            raise refused("the ledgers are missing, repeated or bound to different units", "one ledger a replicate")
+        if len(ledgers) > 1 and not simulated:
+            raise refused("several ledgers for one private dataset", "one ledger a dataset: each would spend anew")
+        self.ledgers = ledgers
+        self.unit = ledgers[0].unit
+        self.simulated = simulated
+        self._kinds = kinds
+        self._noise = noise or SecretNoise()
+        self._admitted: dict[tuple[str, str], Part] = {}
+        self._claimed: dict[tuple[str, str], range] = {}
+        self._named: set[tuple[str, str, str]] = set()
+        self._lock = threading.RLock()
+
+    def _void_if_seeded(self) -> None:
+        """Void the ledgers if somebody could know the noise."""
+        if self._noise.seeded or type(self._noise) is not SecretNoise:
+            for one in self.ledgers:
+                one.void("noise that is seeded, or not the library's own: whoever can draw it again can subtract it")
+
+    @property
+    def ledger(self) -> Ledger:
+        """The first (for private records the only) ledger."""
+        return self.ledgers[0]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise refused("a vault cannot be copied or pickled", "one process and one vault a dataset")
+
+    def reserve(self, plan: Plan) -> Run:
+        """Charge the whole plan; the same plan again reopens what it has left, at no cost.
+
+        Raises:
+            PlanError: the plan is not calibrated, was edited, names another unit than the ledger, or has a part that no
+                door of this vault serves.
+            BudgetExceeded: the ledger cannot pay; nothing was charged.
+        """
+        if plan.unit != self.unit:
+            raise PlanError(
+                f"the plan protects {plan.unit}, the ledger {self.unit}",
+                where=f"{plan.method} plan",
+                expected="the ledger's own unit, relation and population",
+                remedy="calibrate the plan with unit=vault.unit",
+            )
+        with _ADMISSION:
+            return self._reserved(plan)
+
+    def _reserved(self, plan: Plan) -> Run:
+        self._require_fit(plan)
+        bound = plans.bound(plan)
+        assert plan.epsilon is not None
+        assert plan.delta is not None
+        identity = plans.plan_id(plan)
+        assert plan.unit is not None
+        assert plan.unit.relation is not None
+        relation, described = plan.unit.relation, plans.describe(plan)
+        parts = plan.parts()
+        steps = {part.name: part.steps for part in parts}
+        charged = max(bound.epsilon, LEAST_CHARGE)
+        for ledger in self.ledgers:
+            rdp = None
+            if isinstance(ledger.composition, RdpOrder):
+                rdp = accounting.renyi(plans.event(plan), order=ledger.composition.order, relation=relation)
+            ledger.reserve(identity, described, parts=steps, epsilon=charged, delta=plan.delta, rdp=rdp)
+        self._admitted |= {(identity, part.name): part for part in parts}
+        return Run(plan, identity, bound)
+
+    def _require_fit(self, plan: Plan) -> None:
+        """Raise a PlanError unless the doors of this vault serve every part."""
+        if not all(isinstance(part, self._kinds) for part in plan.parts()):
+            raise PlanError(
+                f"the plan has a part that a {type(self).__name__} does not serve",
+                where=f"{plan.method} plan",
+                expected=f"parts of the kinds {', '.join(kind.__name__ for kind in self._kinds)}",
+                remedy="open the vault that the method's page names",
+            )
+
+    def steps_left(self, run: Run, part: str) -> int:
+        """How many steps of this part may still run."""
+        held = self._claimed.get((run.plan_id, part), range(0))
+        return len(held) + self.ledger.steps(run.plan_id, part) - self.ledger.claimed(run.plan_id, part)
+
+    def touched(self, run: Run) -> bool:
+        """Whether any step of the run has been claimed, now or in an earlier process."""
+        return any(self.ledger.claimed(run.plan_id, part.name) for part in run.plan.parts())
+
+    def next_step(self, run: Run, part: str) -> int:
+        """The index of the step that the next call of the door will run, claiming its block if need be.
+
+        Raises:
+            PlanExhausted: every step has been claimed.
+        """
+        held = self._claimed.get((run.plan_id, part), range(0))
+        if not held:
+            block = max(1, self.ledger.steps(run.plan_id, part) // 100)
+            ranges = {ledger.claim(run.plan_id, part, block) for ledger in self.ledgers}
+            if len(ranges) != 1:
+                raise refused("the replicates' ledgers are at different steps", "ledgers that began together")
+            held = self._claimed[run.plan_id, part] = ranges.pop()
+        return held.start
+
+    def at_block_end(self, run: Run, part: str) -> bool:
+        """Whether every claimed step has been run: the moment at which a checkpoint loses nothing."""
+        return not self._claimed.get((run.plan_id, part), range(0))
+
+    def _certified(self, run: Run, value: Value, label: labels.Label, assumptions: Sequence[str]) -> Release[Value]:
+        """A value that came out of the run's doors, with its certificate; `assumptions` are the vault's own."""
+        certificate = labels.certify(
+            run.plan,
+            run.plan_id,
+            self.ledger,
+            label,
+            simulated=self.simulated,
+            callbacks=sorted(self._remembered(run)),
+            assumptions=assumptions,
+        )
+        return Release(value, certificate)
+
+    def _take(self, run: Run, part: Part, steps: int = 1) -> None:
+        """Use up so many claimed steps of a part that this vault admitted, in this process; all of them or none."""
+        if self._admitted.get((run.plan_id, part.name)) != part:
+            raise refused("the run is not as this vault admitted it", "the run that reserve returned, unchanged")
+        with self._lock:
+            for ledger in self.ledgers:
+                ledger.claimed(run.plan_id, part.name)  # refuses a forked child, which shares the held block
+            if steps > 1 and (left := self.steps_left(run, part.name)) < steps:
+                raise PlanExhausted(
+                    f"{left:,} steps are left of the part {part.name!r}",
+                    where=f"{run.plan.method} plan {run.plan_id}",
+                    expected=f"the {steps:,} that were asked for",
+                    remedy="ask for fewer, or declare more in another plan within the ledger's budget",
+                )
+            for _ in range(steps):
+                step = self.next_step(run, part.name)
+                held = self._claimed[run.plan_id, part.name]
+                self._claimed[run.plan_id, part.name] = range(step + 1, held.stop)
+
+    def _remember(self, run: Run, names: Set[str], kind: str = CALLBACK) -> None:
+        """Enter what is the user's own in the ledgers, so that the certificates of later processes name it too."""
+        new = {name for name in names if (run.plan_id, kind, name) not in self._named}
+        for name in sorted(new - self._remembered(run, kind)) if new else ():
+            for ledger in self.ledgers:
+                ledger.note(kind, f"{run.plan_id} {name}")
+        self._named |= {(run.plan_id, kind, name) for name in new}
+
+    def _remembered(self, run: Run, kind: str = CALLBACK) -> set[str]:
+        """What was the user's own in this plan, now or in an earlier process."""
+        notes = (entry.payload for entry in self.ledger.entries() if entry.kind == "note")
+        texts = (note["text"].partition(" ") for note in notes if note["kind"] == kind)
+        return {name for plan_id, _, name in texts if plan_id == run.plan_id}
+
+
+def refused(what: str, expected: str) -> LedgerError:
+    """The error of a vault that would not keep its promise."""
+    return LedgerError(what, where="Vault", expected=expected, remedy="open one vault over one dataset and its ledger")

@@ -1,0 +1,128 @@
+"""The vault of people whose records stay on their devices: every release is a sum over one answer from each.
+
+Proof pages: `proofs/federated_sums.md`, `proofs/ledger.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.errors import DoorError
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.base import Plan
+from tacit.privacy.mechanisms.callbacks import Contribution, Work
+from tacit.privacy.mechanisms.device_sums import DeviceSum, FederatedSum, LaplaceSum, released
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import certify as labels
+from tacit.privacy.vault.base import Paying
+from tacit.privacy.vault.decoys import foreign, read_only
+from tacit.privacy.vault.devices import Answer, Devices, Query, as_work
+from tacit.privacy.vault.isolation import Trials, Value, behind
+from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.stacked_devices import StackedDevices
+
+
+class FederatedVault(Paying):
+    """Devices, each with one person's records, and the ledger that pays for every sum over them.
+
+    Args:
+        devices: where the records are: `StackedDevices` in one process, or those of `tacit.federation`.
+        ledger: the budget.
+        noise: a seeded source for tests only; it voids the ledger.
+
+    Guarantee: whatever leaves through the door under plans admitted by the ledger satisfies its (epsilon, delta) for
+    its unit: one person, with her records and all that her device ever computed of them, against everybody whom the
+    certificate's assumptions do not trust.
+
+    Edge cases:
+        | case | what happens |
+        |---|---|
+        | a device does not answer, is late or answers nonsense | it adds nothing; the divisor stays |
+        | fewer answers than a part's floor | the step is aborted and stays charged; nothing is released |
+        | a person without records | her answer is that of no rows |
+        | an answer that is not finite or too large | it counts as zero, or is clipped |
+
+    Raises:
+        DataError: the records are in a vault already, or of more people than the population.
+    """
+
+    def __init__(self, devices: Devices, ledger: Ledger, *, noise: SecretNoise | None = None) -> None:
+        kinds = (PoissonSum, DeviceSum, LaplaceSum)
+        super().__init__((ledger,), simulated=devices.simulated, kinds=kinds, noise=noise)
+        self.spec = devices.spec
+        self._key = devices.enter(self.unit.size)
+        if isinstance(devices, StackedDevices) and devices.seeded:
+            ledger.void("devices whose noise is seeded: whoever can draw it again can subtract it")
+        self._void_if_seeded()
+        self._devices, self._foreign = devices, foreign(devices)
+        self._trials = Trials(devices.spec)
+
+    def noisy_sum(
+        self, run: Run, part: str, work: Work | Contribution, state: Mapping[str, npt.NDArray[Any]] | None = None
+    ) -> npt.NDArray[np.float64]:
+        """One noisy mean of bounded answers, shape [1, d], float64.
+
+        Args:
+            run: what `reserve` returned.
+            part: the name of a sum.
+            work: what each device computes.
+            state: public arrays that go to all devices.
+
+        Guarantee: one step of the part's event, which is claimed before a device is asked, whoever answers.
+
+        Raises:
+            PlanExhausted: no step is left. DoorError: the work couples people or has the wrong shape, the public arrays
+            are not ones that devices answer, or fewer devices answered than the part's floor.
+        """
+        spec = run.sum_part(part)
+        assert isinstance(spec, PoissonSum | DeviceSum | LaplaceSum)
+        asked, public = as_work(work), read_only(dict(state or {}))
+        size = self._trials.work(spec, asked, public)
+        self._remember(run, self._trials.foreign)
+        with self._lock:
+            query = Query(run.plan_id, spec, self.next_step(run, part), asked, public, size, self._key)
+            self._take(run, spec)
+
+        def step() -> npt.NDArray[np.float64]:
+            answer = self._devices.sums(query)
+            _require_enough(spec, answer, size)
+            return released(spec, answer.total, self.unit, self._noise)
+
+        return behind(part, step)[None]
+
+    def release(self, run: Run, value: Value, *, label: labels.Label) -> Release[Value]:
+        """Put a value that came out of the run's door together with its certificate."""
+        own = [f"the user's {name} asks devices as tacit's own would: not checked" for name in sorted(self._foreign)]
+        return self._certified(run, value, label, (*self._devices.assumptions, *own))
+
+    def _require_fit(self, plan: Plan) -> None:
+        """Every part is a sum over all devices, of a person's first rows, without halves and reserves."""
+        super()._require_fit(plan)
+        for part in plan.parts():
+            plain = not isinstance(part, PoissonSum) or (part.rate, part.rows, part.fold) == (1, "first", None)
+            if not plain or (isinstance(part, PoissonSum) and part.reserve):
+                raise DoorError(
+                    "the part is not a sum over all devices",
+                    where=part.name,
+                    expected='rate 1, rows="first", no fold and no reserve',
+                    remedy="declare it so in the plan, or open a Vault over the records",
+                )
+
+
+def _require_enough(part: FederatedSum, answer: Answer, size: int) -> None:
+    """Nothing is released of fewer answers than the noise was shared among."""
+    if answer.total.shape != (size,):
+        raise ValueError("not one sum of the query's width")
+    if isinstance(part, DeviceSum) and answer.answered < part.floor:
+        raise DoorError(
+            f"{answer.answered} devices answered",
+            where=part.name,
+            expected=f"at least the floor of {part.floor}, for which the noise was shared",
+            remedy="ask again when more devices are there: this step stays charged",
+        )

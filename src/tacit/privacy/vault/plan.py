@@ -1,0 +1,244 @@
+"""Plans: public parameters, fixed before any record is read, that know their own privacy event.
+
+A method's plan is a frozen dataclass (`synthesis.Plan`, ...) that satisfies the `Plan` protocol below: it lists the
+parts through which it will touch records, and carries the unit, epsilon and delta that it was calibrated for. All that
+the guarantee depends on is a field of the plan or of one of its parts; nothing that depends on the records is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from typing import Any, Self, TypeVar, cast
+
+from dp_accounting import DpEvent
+
+from tacit.errors import AccountingError, PlanError
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting import power
+from tacit.privacy.certificate import canonical as certificate_json
+from tacit.privacy.certificate import consensus as certificate_consensus
+from tacit.privacy.mechanisms.above_threshold import AboveThreshold
+from tacit.privacy.mechanisms.base import Part, Plan, Sum, certified_parts, composed
+from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
+from tacit.privacy.mechanisms.marginals import Marginals
+from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, PoissonSum, UserSum
+from tacit.privacy.mechanisms.votes import TeacherVotes
+from tacit.privacy.vault.selection import Selection
+from tacit.units import Unit
+from tacit.validation import check
+
+LATER = {"later": True}
+"""Metadata of a plan's field that came with a later version: while it is None, the plan's public fields and id are as
+they were without it."""
+
+SUMS: tuple[type[Sum], ...] = (PoissonSum, FixedSizeSum, UserSum, DeviceSum, LaplaceSum)
+KINDS: tuple[type[Part], ...] = (*SUMS, Once, AboveThreshold, Marginals, TeacherVotes, Selection)
+"""Every kind of part that has a proof; no other is admitted."""
+SMALLEST_DELTA = min(accounting.PROFILE_DELTAS)
+_SAFE_MU = 25.0  # even a Gaussian of this mu has epsilon 462 at the smallest delta
+
+AnyPlan = TypeVar("AnyPlan", bound=Plan)
+
+
+class Promising:
+    """What methods' plans do alike: frozen dataclasses with the fields of `Plan` and a `noise_multiplier`."""
+
+    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Self:
+        """The plan with the least noise that keeps (epsilon, delta) for this unit (see `calibrate`).
+
+        Raises:
+            PlanError: epsilon or delta is out of range.
+        """
+        plan: Any = self
+        return cast(Self, calibrate(plan, unit=unit, epsilon=epsilon, delta=delta))
+
+    def price(self, *, unit: Unit, delta: float) -> Self:
+        """The plan at its own noise multiplier, with the epsilon that this honestly costs (infinite without noise)."""
+        plan: Any = self
+        return cast(Self, price(plan, unit=unit, delta=delta))
+
+    def __str__(self) -> str:
+        """The promise in plain words."""
+        plan: Any = self
+        return promise(plan)
+
+
+def event(plan: Plan) -> DpEvent:
+    """The whole plan as one event."""
+    return composed(plan.parts())
+
+
+def calibrate(plan: AnyPlan, *, unit: Unit, epsilon: float, delta: float) -> AnyPlan:
+    """The plan with the smallest noise multiplier whose certified epsilon is at most `epsilon` at `delta`.
+
+    Guarantee: `accounting.epsilon(event(result), ...) <= epsilon` under the unit's relation.
+
+    Raises:
+        PlanError: epsilon or delta is out of range, or delta >= 1 / population, or epsilon is so large that no
+            certificate could state it at smaller deltas.
+        AccountingError: no certified bound exists for the plan's events, or the target is out of reach.
+    """
+    check("epsilon", epsilon, math.isfinite(epsilon) and epsilon > 0, "a finite number > 0")
+    check_delta(delta, unit)
+    _require_proof(plan, unit)
+    assert unit.relation is not None
+
+    def at(sigma: float) -> DpEvent:
+        return event(dataclasses.replace(plan, noise_multiplier=sigma))  # type: ignore[type-var]
+
+    sigma = accounting.calibrate(at, epsilon=epsilon, delta=delta, relation=unit.relation)
+    _check_profile(at(sigma), unit)
+    return dataclasses.replace(plan, unit=unit, epsilon=epsilon, delta=delta, noise_multiplier=sigma)  # type: ignore[type-var]
+
+
+def price(plan: AnyPlan, *, unit: Unit, delta: float) -> AnyPlan:
+    """The plan at its own noise multiplier, with the epsilon that this honestly costs (infinite without noise)."""
+    check_delta(delta, unit)
+    _require_proof(plan, unit)
+    assert unit.relation is not None
+    bound = accounting.epsilon(event(plan), delta=delta, relation=unit.relation)
+    return dataclasses.replace(plan, unit=unit, epsilon=bound.epsilon, delta=delta)  # type: ignore[type-var]
+
+
+def bound(plan: Plan) -> accounting.Bound:
+    """The plan's certified epsilon at its delta, recomputed from its parts.
+
+    Raises:
+        PlanError: the plan is not calibrated, its epsilon field promises less than its parts cost, two of its parts
+            share a name (the ledger counts steps by name) or are of a kind of their own, or no certificate could state
+            it: nothing is charged for what could not be released.
+    """
+    unit, delta = plan.unit, plan.delta
+    if unit is None or delta is None or plan.epsilon is None:
+        raise PlanError(
+            "the plan is not calibrated",
+            where=f"{plan.method} plan",
+            expected="a unit, an epsilon and a delta",
+            remedy="call plan.calibrate(unit=..., epsilon=..., delta=...)",
+        )
+    check_delta(delta, unit)
+    _require_proof(plan, unit)
+    for part in plan.parts():
+        part.validate(unit)
+    assert unit.relation is not None
+    whole = event(plan)
+    result = accounting.epsilon(whole, delta=delta, relation=unit.relation)
+    if not result.epsilon <= plan.epsilon:
+        raise PlanError(
+            f"the plan was edited after calibration: it costs epsilon {result.epsilon:.4g}, not {plan.epsilon:.4g}",
+            where=f"{plan.method} plan",
+            expected="an epsilon that its own parts keep",
+            remedy="calibrate the edited plan again",
+        )
+    _check_profile(whole, unit)
+    return result
+
+
+def public_fields(plan: Plan) -> dict[str, Any]:
+    """The plan's fields as plain JSON values (dataclasses nested, tuples as lists, an infinite epsilon as "inf")."""
+    assert dataclasses.is_dataclass(plan)
+    assert not isinstance(plan, type)
+    unused = {f.name for f in dataclasses.fields(plan) if f.metadata == LATER and getattr(plan, f.name) is None}
+    fields: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(plan), default=str))
+    nested = {f.name: _of_plans(getattr(plan, f.name)) for f in dataclasses.fields(plan)}
+    fields |= {name: value for name, value in nested.items() if value is not None}
+    return {name: "inf" if value == math.inf else value for name, value in fields.items() if name not in unused}
+
+
+def _of_plans(value: Any) -> Any:
+    """The fields of a plan, or of several, that another plan holds, each with its method; None for anything else."""
+    if isinstance(value, tuple) and value and all(_is_plan(one) for one in value):
+        return [_of_plans(one) for one in value]
+    return {"method": value.method, "plan": public_fields(value)} if _is_plan(value) else None
+
+
+def _is_plan(value: object) -> bool:
+    return dataclasses.is_dataclass(value) and hasattr(value, "method") and hasattr(value, "parts")
+
+
+def plan_id(plan: Plan) -> str:
+    """A short identifier of everything in the plan (SHA-256 of its canonical JSON, 16 hex digits)."""
+    return certificate_json.plan_id(plan.method, public_fields(plan))
+
+
+def promise(plan: Plan) -> str:
+    """What the plan promises, in plain words, before any record is read."""
+    if plan.unit is None or plan.epsilon is None or plan.delta is None:
+        return f"{plan.method}: not calibrated yet, so nothing is promised"
+    unit, whole = plan.unit, event(plan)
+    assert unit.relation is not None
+    certified = accounting.epsilon(whole, delta=plan.delta, relation=unit.relation).epsilon
+    if math.isinf(certified):
+        nothing = f"{plan.method} promises NOTHING to any {unit.name}: its epsilon is infinite, for want of noise."
+        return "\n".join([nothing, *(f"  {part.name}: {part.describe(unit)}" for part in plan.parts())])
+    stated = certified_parts(plan.parts())
+    apart, told = certificate_consensus.apart(stated), certificate_consensus.neighbours(stated, unit)
+    lines = [
+        f"{plan.method} promises ({plan.epsilon:.4g}, {plan.delta:.3g})-differential privacy to every {unit.name}.",
+        f"How well anybody who sees the result, however much else they know{apart}, could tell {told}:",
+        f"  {power.words(whole, unit.relation, accounting.round_up(certified, 6), plan.delta)}.",
+        f"Public population: {unit.size:,}.",
+    ]
+    if certificate_consensus.from_logs(stated):
+        lines.insert(
+            1, f"The policy of every {unit.name} is protected; its logs, which are published in part, are not."
+        )
+    for part in plan.parts():
+        lines.append(f"  {part.name}: {part.describe(unit)}")
+    return "\n".join(lines)
+
+
+def _require_proof(plan: Plan, unit: Unit) -> None:
+    """Raise a PlanError if parts share a name, or one is not of tacit's kinds or unproved under the unit's relation."""
+    parts = plan.parts()
+    if len({part.name for part in parts}) != len(parts) or any(type(part) not in KINDS for part in parts):
+        raise PlanError(
+            "two parts share a name, or a part is of a kind of its own",
+            where=f"{plan.method} plan",
+            expected="parts of tacit's own kinds, each with a name of its own, for the ledger",
+            remedy="rename the parts",
+        )
+    for part in parts:
+        proved = " or ".join(part.relations)
+        allowed = unit.relation in part.relations
+        check("relation", unit.relation, allowed, f"{proved}, for which alone {part.name!r} has a proof")
+
+
+def check_delta(delta: float, unit: Unit) -> None:
+    """Raise a PlanError unless 0 < delta < 1 / population."""
+    check("delta", delta, 0 < delta < 1, "a number in (0, 1)")
+    if delta >= 1 / unit.size:
+        raise PlanError(
+            f"delta {delta:.3g} is not below 1 / population = {1 / unit.size:.3g}",
+            where="plan",
+            expected=f"delta < {1 / unit.size:.3g}, better a tenth of it",
+            remedy=f"choose delta={0.1 / unit.size:.1g}",
+        )
+
+
+def _check_profile(event: DpEvent, unit: Unit) -> None:
+    """Raise a PlanError if an epsilon of the certificate's profile is beyond the accountants."""
+    assert unit.relation is not None
+    if accounting.mu_gdp(event, unit.relation) <= _SAFE_MU:
+        return
+    try:
+        accounting.profile(event, unit.relation)
+    except AccountingError as error:
+        raise PlanError(
+            f"epsilon is too large for a certificate, which also states it at deltas down to {SMALLEST_DELTA:g}",
+            where="plan",
+            expected=f"an epsilon of at most {accounting.MAX_EPSILON:g} at each of them",
+            remedy="choose a smaller epsilon",
+        ) from error
+
+
+def describe(plan: Plan) -> dict[str, Any]:
+    """What the ledger records about a plan: its method, every public field, and its parts.
+
+    The parts follow from the fields, but for a plan of a caller's own or another version's: a plan that is reopened has
+    to have the parts that were charged.
+    """
+    parts = certified_parts(plan.parts())
+    return {"method": plan.method, "source": plan.source, "plan": public_fields(plan), "parts": parts}

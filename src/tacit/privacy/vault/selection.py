@@ -1,0 +1,245 @@
+"""Private selection: the best of a random number of runs, each a whole plan of its own (arXiv 2110.03620).
+
+A candidate is drawn, run and judged, again and again; how often is drawn from a law that depends on nothing, and stays
+secret. Only the best run leaves, so the price is that of about two runs, not of all (`selection_accounting.py`).
+
+Proof page: `proofs/selection.md`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, get_args
+
+import numpy as np
+from dp_accounting import DpEvent
+
+from tacit.errors import DoorError
+from tacit.privacy.accounting.events import MAX_CANDIDATES, MAX_STOP, Law, SelectionDpEvent, flatten
+from tacit.privacy.accounting.selection import expected_runs
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.selection import KIND, SAMPLER
+from tacit.privacy.mechanisms.base import EVERY_RELATION, Plan, certified_parts, composed
+from tacit.privacy.mechanisms.marginals import Marginals
+from tacit.privacy.mechanisms.sums import Once, PoissonSum
+from tacit.privacy.mechanisms.votes import TeacherVotes
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.decoys import require_pure_form
+from tacit.units import Relation, Unit
+from tacit.validation import check
+
+INNER = (PoissonSum, Once, Marginals, TeacherVotes)
+"""Kinds of part that a run may have."""
+UNTRIED = "untried callback"
+"""Under which kind of note a ledger holds the names of the user's own callbacks of selections."""
+_KEYWORDS = frozenset({"pretrained", "device"})
+"""What may be fixed of a function of tacit's that makes a run: nothing that could see a run that is not released."""
+
+
+class Attempt(Protocol):
+    """How a candidate is run: a method's `fit`, that with some arguments fixed, or a frozen dataclass of the user's."""
+
+    def __call__(self, plan: Any, vault: Any) -> Any:
+        """The value that the run would release, or its `Release`."""
+
+
+class Judge(Protocol):
+    """How good a run is: a frozen dataclass whose fields are public."""
+
+    def __call__(self, value: Any, plan: Any, vault: Any) -> float:
+        """A score, larger for better; what it reads of the records, it reads under `plan` (None: nothing, no vault)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """The best of a random number of runs.
+
+    Args:
+        name: the part's name inside its plan.
+        candidates: the plans that may be run, each calibrated for the same unit.
+        judge: the plan under which a run is judged; None where that takes no records.
+        stop: 1 / gamma of the law of the number of runs, in [2, `MAX_STOP`].
+        law: "logarithmic" or "geometric" (see `SelectionDpEvent`).
+
+    Raises:
+        PlanError: a parameter is outside its range, or a candidate has parts that cannot be run here.
+    """
+
+    name: str
+    candidates: tuple[Plan, ...]
+    judge: Plan | None
+    stop: int
+    law: Law
+    steps: ClassVar[int] = 1
+    fold: ClassVar[None] = None
+    relations: ClassVar[tuple[Relation, ...]] = EVERY_RELATION
+
+    def __post_init__(self) -> None:
+        whole = type(self.stop) is int and 2 <= self.stop <= MAX_STOP
+        check(f"{self.name}.stop", self.stop, whole, f"a whole number from 2 to {MAX_STOP:,}")
+        check(f"{self.name}.law", self.law, self.law in get_args(Law), " or ".join(get_args(Law)))
+        count = len(self.candidates)
+        check(f"{self.name}.candidates", count, 1 <= count <= MAX_CANDIDATES, f"1 to {MAX_CANDIDATES:,} plans")
+        for plan in self.runs():
+            known = all(isinstance(part, INNER) for part in plan.parts())
+            kinds = ", ".join(kind.__name__ for kind in INNER)
+            check(f"{self.name}: {plan.method}", [part.name for part in plan.parts()], known, f"parts of kinds {kinds}")
+
+    def runs(self) -> tuple[Plan, ...]:
+        """All plans that may be run."""
+        return self.candidates if self.judge is None else (*self.candidates, self.judge)
+
+    @property
+    def event(self) -> DpEvent:
+        """The selection as an event: one step, whatever the number of runs."""
+        judged = () if self.judge is None else self.judge.parts()
+        leaves = (flatten(composed((*plan.parts(), *judged))) for plan in self.candidates)
+        return SelectionDpEvent(tuple(leaves), self.stop, self.law)
+
+    def certified(self) -> dict[str, Any]:
+        """The part's parameters as the certificate states them."""
+        return {
+            "kind": KIND,
+            "name": self.name,
+            "sampler": SAMPLER,
+            "steps": 1,
+            "stop": self.stop,
+            "law": self.law,
+            "reserve": min(getattr(part, "reserve", 0) for plan in self.runs() for part in plan.parts()),
+            "candidates": [_stated(plan) for plan in self.candidates],
+            "judge": None if self.judge is None else _stated(self.judge),
+        }
+
+    def describe(self, unit: Unit) -> str:
+        """See `Part`."""
+        return (
+            f"the best of about {expected_runs(self.stop, self.law):.1f} runs on average (a {self.law} number that "
+            f"stays secret) of {len(self.candidates):,} candidate plans"
+        )
+
+    def validate(self, unit: Unit) -> None:
+        """Nothing of the part depends on the population."""
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The best run.
+
+    Args:
+        value: what it released.
+        candidate: the place of its plan in the part's candidates.
+        score: the judge's score of it.
+    """
+
+    value: Any
+    candidate: int
+    score: float
+
+
+def number_of_runs(stop: int, law: Law, noise: SecretNoise) -> int:
+    """A secret number of runs, exactly of its law.
+
+    Tosses of a coin that stops with probability 1 / stop make the geometric law; the logarithmic one keeps such a k
+    with probability 1 / k and else draws anew.
+    """
+    while True:
+        runs = _tosses(stop, noise)
+        if law == "geometric" or _below(runs, noise) == 0:
+            return runs
+
+
+def best(
+    spec: Selection,
+    attempt: Attempt,
+    judge: Judge,
+    within: Callable[[Plan], AbstractContextManager[Any]],
+    noise: SecretNoise,
+) -> Selected:
+    """Run candidates a secret number of times and keep the best; of equals, the first.
+
+    A run that fails, or that is judged to be no number, is the worst there is: where a failure ended the selection, it
+    would say that there was one among all runs.
+
+    Raises:
+        DoorError: every run failed.
+    """
+    kept: Selected | None = None
+    for _ in range(number_of_runs(spec.stop, spec.law, noise)):
+        candidate = _below(len(spec.candidates), noise)
+        plan = spec.candidates[candidate]
+        try:
+            with within(plan) as vault:
+                found = attempt(plan, vault)
+            value = found.value if isinstance(found, Release) else found
+            score = _score(judge, value, spec.judge, within)
+        except Exception:
+            continue
+        if not math.isnan(score) and (kept is None or score > kept.score):
+            kept = Selected(value, candidate, score)
+    if kept is None:
+        raise DoorError(
+            "no run of the selection came to an end",
+            where=spec.name,
+            expected="candidates and a judge that run on any records within the public bounds",
+            remedy="try each on invented records of your own, where its whole message can be seen",
+        )
+    return kept
+
+
+def require_closed(callback: object, where: str) -> None:
+    """Refuse what could tell of runs that are not released: the price covers the best one alone.
+
+    Accepted: a function of tacit's methods, with nothing but `pretrained` and `device` fixed by `functools.partial`; or
+    an instance of a frozen dataclass at module level that holds no list, dict or set.
+
+    Raises:
+        DoorError: anything else.
+    """
+    fixed: frozenset[str] = frozenset()
+    function = callback
+    if type(callback) is functools.partial:
+        function, fixed = callback.func, frozenset(callback.keywords)
+        if callback.args or not fixed <= _KEYWORDS:
+            raise DoorError(
+                "arguments are fixed that may see every run",
+                where=where,
+                expected="functools.partial(fit, " + ", ".join(f"{name}=" for name in sorted(_KEYWORDS)) + ")",
+                remedy="leave out folders, progress bars and observers",
+            )
+    module = getattr(function, "__module__", None) or ""
+    if not (type(function) is type(require_closed) and module.startswith("tacit.methods.")):
+        require_pure_form(callback, where)
+
+
+def untried(name: str) -> str:
+    """What is taken for granted of a callback of the user's that runs or judges a candidate."""
+    return f"the user's {name} keeps nothing of the runs that are not released: that was not tried"
+
+
+def _score(judge: Judge, value: Any, plan: Plan | None, within: Callable[[Plan], AbstractContextManager[Any]]) -> float:
+    if plan is None:
+        return float(judge(value, None, None))
+    with within(plan) as vault:
+        return float(judge(value, plan, vault))
+
+
+def _stated(plan: Plan) -> dict[str, Any]:
+    return {"method": plan.method, "parts": certified_parts(plan.parts())}
+
+
+def _tosses(stop: int, noise: SecretNoise) -> int:
+    """How often a coin is tossed until it stops, which it does with probability 1 / stop."""
+    before = 0
+    while True:
+        stopped = np.flatnonzero(noise.integers(np.full(2 * stop, stop)) == 0)
+        if stopped.size:
+            return before + 1 + int(stopped[0])
+        before += 2 * stop
+
+
+def _below(high: int, noise: SecretNoise) -> int:
+    return int(noise.integers(np.array([high]))[0])

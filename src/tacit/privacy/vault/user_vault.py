@@ -1,0 +1,319 @@
+"""The vault of people who are met online: each is served with what was released, and contributes a bounded number
+of times.
+
+A meeting lets people arrive, enters them in the register of contributions *before* anything of theirs is seen, serves
+them with a public actor and keeps their rows inside. A door then sums clipped contributions of that meeting, each part
+of the plan at most once, and adds noise that may be correlated with that of earlier sums. The next meeting forgets the
+rows.
+
+Proof pages: `proofs/policy_gradient.md`, `proofs/correlated_noise.md`, `proofs/ledger.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.errors import DoorError, LedgerError, PlanError
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.gradients import clipping
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.lock import MUTEX
+from tacit.privacy.ledger.register import Register
+from tacit.privacy.mechanisms.base import Plan, Sum
+from tacit.privacy.mechanisms.callbacks import Contribution
+from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
+from tacit.privacy.noise.correlated import CorrelatedNoise, sensitivity
+from tacit.privacy.noise.sampling import poisson_sample
+from tacit.privacy.noise.secret import SecretNoise, rounded
+from tacit.privacy.vault import certify as labels
+from tacit.privacy.vault.base import Paying, refused
+from tacit.privacy.vault.decoys import foreign, read_only, require_pure_form
+from tacit.privacy.vault.isolation import Trials, Value, behind
+from tacit.privacy.vault.meeting import met_rows
+from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.users import Actor, Users
+
+NOTE, ACTOR = "register", "actor"
+"""Under which kinds of note a ledger holds the newest head of the register that it saw, and users' own actors."""
+
+
+@dataclass(repr=False)
+class _Meeting:
+    plan_id: str
+    rows: dict[str, npt.NDArray[Any]]
+    summed: set[str] = field(default_factory=set)
+
+
+class UserVault(Paying):
+    """People met one after another, the register of who contributed, and the ledger that pays.
+
+    Args:
+        users: how they arrive and are served. A plan of `PoissonSum` needs `users.pool`, for each replicate the ids of
+            everybody there is, from whom the vault draws in secret.
+        ledger: the budget. Simulated people may have R ledgers, one a replicate.
+        register: who contributed to which plan how often. It outlives the process, its key lies outside the ledger's
+            folder, and the ledger refuses one that is older than the newest it has seen.
+        noise: a seeded source for tests only; it voids the ledgers.
+
+    Guarantee: whatever leaves through the door under plans admitted by a ledger satisfies that ledger's
+    (epsilon, delta) for its unit: one person, with all that happened in the meetings where the register let them
+    contribute, however people respond to what was released, under the assumptions that every certificate prints.
+
+    Edge cases:
+        | case | what happens |
+        |---|---|
+        | somebody comes again, or without an id | is served like everyone and contributes zero |
+        | nobody comes, or too few | the divisor stays; noise alone is released |
+        | no answer, or one after the meeting | zero; the contribution counts as made |
+        | rows that are not finite or outside a discrete space | that person contributes zero |
+        | rows outside the public bounds | clipped to them |
+        | more rows than the plan's cap | those beyond are not read |
+        | a crash | who was reserved has contributed; a resumed run opens a fresh block of correlated noise |
+        | two threads | one of them releases a part of a meeting, the other is refused |
+
+    Raises:
+        LedgerError: several ledgers for people who are not simulated, another number of ledgers than replicates, or the
+            register's key in a ledger's folder.
+    """
+
+    def __init__(
+        self,
+        users: Users,
+        ledger: Ledger | Sequence[Ledger],
+        register: Register,
+        *,
+        noise: SecretNoise | None = None,
+    ) -> None:
+        missing = [name for name in ("spec", "simulated", "replicates", "arrive", "serve") if not hasattr(users, name)]
+        if missing:
+            raise refused(f"the users have no {', '.join(missing)}", "what privacy.users.Users lists")
+        super().__init__(ledger, simulated=users.simulated, kinds=(UserSum, PoissonSum), noise=noise)
+        if users.replicates != len(self.ledgers):
+            raise refused(f"{len(self.ledgers)} ledger(s) for {users.replicates} population(s)", "one ledger each")
+        for one in self.ledgers:
+            folder = one.path.resolve().parent
+            if folder == register.key_folder or folder in register.key_folder.parents:
+                raise refused("the register's key lies in a ledger's folder", "a key that is stored elsewhere")
+        self.spec = users.spec
+        self._users, self._register = users, register
+        self._void_if_seeded()
+        self._trials = Trials(users.spec)
+        self._meeting: _Meeting | None = None
+        self._streams: dict[tuple[str, str], CorrelatedNoise] = {}
+
+    @property
+    def replicates(self) -> int:
+        """R, how many independent populations are met at once."""
+        return len(self.ledgers)
+
+    def reserve(self, plan: Plan) -> Run:
+        """As `Paying.reserve`; from now on the ledger goes with this register alone, at least as new as it is now."""
+        with MUTEX:
+            run = super().reserve(plan)
+            self._note()
+        return run
+
+    def meet(self, run: Run, actor: Actor) -> None:
+        """One meeting: people arrive, enter the register, and are served; what they did stays inside.
+
+        Args:
+            run: what `reserve` returned.
+            actor: made of released values and public ones.
+
+        Raises:
+            PlanExhausted: no part of the plan has a step left.
+            LedgerError: the run is not one that this vault admitted.
+            DoorError: the users' answer has not the columns and shapes of `privacy.meeting.met_rows`; or people are
+                not simulated, and the actor could keep what it sees.
+        """
+        parts = [self._part(run, part.name) for part in run.plan.parts()]
+        if not self.simulated:
+            require_pure_form(actor, where="meet")
+        self._remember(run, foreign(actor), ACTOR)
+        self._meeting = None
+        open_parts = [part for part in parts if self.steps_left(run, part.name)]
+        if not open_parts:
+            self.next_step(run, parts[0].name)  # raises PlanExhausted
+        people, admitted = self._arrivals(run, parts[0])
+        if not self.simulated or any(self.at_block_end(run, part.name) for part in open_parts):
+            self._note()
+
+        def serve() -> dict[str, npt.NDArray[Any]]:
+            replicate = np.repeat(np.arange(self.replicates), [len(some) for some in people])
+            served = self._users.serve(people, actor)
+            return met_rows(served, self.spec, parts[0].rows_per_unit, replicate, admitted)
+
+        self._meeting = _Meeting(run.plan_id, self._unseen(serve))
+
+    def noisy_sum(self, run: Run, part: str, contribution: Contribution, state: Any = None) -> npt.NDArray[np.float64]:
+        """One noisy mean of the clipped contributions of the last meeting, shape [R, d], float64.
+
+        Guarantee: each replicate is one step of the part's event. The contribution of everyone whom the register let
+        contribute is clipped to norm `clip` (a non-finite one counts as zero); the sum gets the next step of the part's
+        noise, also where nobody came; the divisor is the part's public number of users.
+
+        Raises:
+            PlanExhausted: no step is left. LedgerError: there was no meeting, or this part of it was released before.
+            DoorError: the callback couples people or has the wrong shape.
+        """
+        spec, state = self._part(run, part), read_only(state)
+        d = self._trials.contribution(spec, contribution, state)
+        self._remember(run, self._trials.foreign)
+        with self._lock:  # of two threads one gets the meeting
+            meeting = self._unsummed(run, part)
+            self.next_step(run, part)  # raises PlanExhausted
+            stream = self._stream(run, spec)
+            self._take(run, spec)
+            if not meeting.summed and isinstance(spec, UserSum):
+                self._register.commit()
+            meeting.summed.add(part)
+
+        def step() -> npt.NDArray[np.float64]:
+            replicate = meeting.rows["replicate"]
+            vectors = np.zeros((0, d))
+            if len(replicate):
+                vectors = np.asarray(contribution(meeting.rows, state), np.float64)
+                if vectors.shape != (len(replicate), d):
+                    raise ValueError("not one vector a person")
+            return clipping.clipped_sums(vectors, spec.clip, replicate, self.replicates)
+
+        assert spec.noise_multiplier is not None
+        scale = spec.noise_multiplier * spec.clip
+        noise = stream.next(self.replicates * d, scale).reshape(self.replicates, d)
+        return rounded(behind(part, step) + noise, scale) / spec.expected(self.unit)
+
+    def release(self, run: Run, value: Value, *, label: labels.Label) -> Release[Value]:
+        """Put a value that came out of the run's door together with its certificate."""
+        name, actors = self.unit.name, sorted(self._remembered(run, ACTOR))
+        pooled = any(isinstance(part, PoissonSum) for part in run.plan.parts())
+        assumptions = (
+            f"when other people come and what they do depends on a {name} only through what was released",
+            "who was drawn from the pool for a meeting stays secret"
+            if pooled
+            else "the register of contributions was not rolled back together with the ledger and its lock",
+            *(f"the user's {one}, with which people were served, keeps nothing of them" for one in actors),
+        )
+        return self._certified(run, value, label, assumptions)
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _require_fit(self, plan: Plan) -> None:
+        """The parts agree on who is met, the population can fill the meetings, and the register is not an older one.
+
+        Raises:
+            PlanError, LedgerError: it is not so; nothing was charged.
+        """
+        super()._require_fit(plan)
+        parts = plan.parts()
+        met = [part for part in parts if isinstance(part, UserSum)]
+        same = len({(part.users, part.participations, part.rows_per_unit) for part in met}) == 1
+        if len(parts) > 1 and not (same and len(met) == len(parts)):
+            raise _plan_error(plan, "the parts disagree on who is met", "equal users, rows_per_unit and participations")
+        for part in met:
+            sensitivity(part.correlation, part.steps, part.participations, part.decay)  # refuses decays without proof
+            if part.users * part.steps > self.unit.size * part.participations:
+                raise _plan_error(
+                    plan,
+                    f"{part.users * part.steps:,} meetings are more than the population can fill",
+                    f"at most {self.unit.size * part.participations:,}: population times participations",
+                )
+        if not met:
+            self._require_pool(plan)
+        for one in self.ledgers:
+            for entry in reversed(one.entries()):
+                if entry.kind == "note" and entry.payload["kind"] == NOTE:
+                    self._register.require(entry.payload["text"])
+                    break
+        self._register.bind([one.dataset_id for one in self.ledgers])
+
+    def _note(self) -> None:
+        """Record the register's newest line in the ledgers, so that an older register is noticed."""
+        for one in self.ledgers:
+            one.note(NOTE, self._register.head)
+
+    def _unseen(self, step: Callable[[], Value]) -> Value:
+        """Run the users' own code; what it fails with is shown for simulated people only."""
+        return step() if self.simulated else behind("meet", step, failed=_users_failed)
+
+    def _unsummed(self, run: Run, part: str) -> _Meeting:
+        """The last meeting, if this part of it was not released yet."""
+        meeting = self._meeting
+        if meeting is None or meeting.plan_id != run.plan_id or part in meeting.summed:
+            raise LedgerError(
+                "there is no meeting of which this part was not released yet",
+                where=f"{run.plan.method} plan, part {part!r}",
+                expected="one meeting for each release of a part: a second one would double what a person adds",
+                remedy="call meet(run, actor) first",
+            )
+        return meeting
+
+    def _part(self, run: Run, name: str) -> Sum:
+        part = run.sum_part(name)
+        if self._admitted.get((run.plan_id, name)) != part:
+            raise refused("the run is not as this vault admitted it", "the run that reserve returned, unchanged")
+        return part
+
+    def _arrivals(self, run: Run, part: Sum) -> tuple[list[list[str]], npt.NDArray[np.bool_]]:
+        """Who comes, by replicate, and who of them may contribute; durable in the register before it returns."""
+        if isinstance(part, UserSum):
+
+            def arrive() -> list[list[str]]:
+                arrived = self._users.arrive(part.users)
+                return [[str(person or "") for person in some[: part.users]] for some in arrived]
+
+            people = self._unseen(arrive)
+            if len(people) != self.replicates:
+                raise refused("the users came in another number of populations than replicates", "one list a replicate")
+            keyed = [
+                f"{one.dataset_id}/{person}" if person else ""
+                for one, some in zip(self.ledgers, people, strict=True)
+                for person in some
+            ]
+            return people, self._register.reserve(run.plan_id, keyed, part.participations)
+        assert isinstance(part, PoissonSum)
+        people = [[pool[i] for i in poisson_sample(len(pool), part.rate, self._noise)] for pool in self._pool()]
+        return people, np.ones(sum(map(len, people)), bool)
+
+    def _pool(self) -> list[list[str]]:
+        """Everybody there is, each once, by replicate."""
+        return self._unseen(
+            lambda: [sorted({str(person) for person in some if person}) for some in getattr(self._users, "pool", ())]
+        )
+
+    def _require_pool(self, plan: Plan) -> None:
+        (part,) = plan.parts()
+        assert isinstance(part, PoissonSum)
+        pool = self._pool()
+        if len(pool) != self.replicates or part.rows != "first" or part.fold is not None or part.reserve:
+            raise _plan_error(
+                plan, "a Poisson sum needs a pool of people", 'users with a pool, rows="first", no fold and no reserve'
+            )
+        if max(map(len, pool)) > self.unit.size:
+            raise _plan_error(plan, "the pool is larger than the declared population", f"at most {self.unit.size:,}")
+
+    def _stream(self, run: Run, part: Sum) -> CorrelatedNoise:
+        """The part's noise: a block of its own in every process, over the steps that were left when it began."""
+        key, steps = (run.plan_id, part.name), self.steps_left(run, part.name)
+        if key not in self._streams and isinstance(part, UserSum):
+            self._streams[key] = CorrelatedNoise(part.correlation, steps, part.participations, part.decay, self._noise)
+        elif key not in self._streams:
+            self._streams[key] = CorrelatedNoise("independent", steps, 1, (1.0,), self._noise)
+        return self._streams[key]
+
+
+def _users_failed(part: str, kind: str) -> DoorError:
+    return DoorError(
+        f"the users' own arrive or serve failed ({kind}); who was let in has contributed, and nothing was released",
+        where=f"UserVault.{part}",
+        expected="an answer for any people; whoever does not answer has no rows",
+        remedy="mend it on invented people, where its whole message can be seen, and resume the plan",
+    )
+
+
+def _plan_error(plan: Plan, what: str, expected: str) -> PlanError:
+    return PlanError(what, where=f"{plan.method} plan", expected=expected, remedy="change the plan or the users")

@@ -1,0 +1,398 @@
+"""The vault: the doors through which private records are read, and what is claimed before each.
+
+Records and ledger live behind one object with few kinds of door: noisy sums, noisy marginals, votes of teachers,
+prefixes above a threshold, single releases, and the best of several runs of these. A door claims its steps from the
+ledger *before* it reads a record, bounds what each unit can contribute, adds secret noise and hands out a public value.
+Whatever is done with what a door returned is post-processing and costs nothing.
+
+Proof pages: `proofs/noisy_sum.md`, `proofs/marginals.md`, `proofs/teachers.md`, `proofs/above_threshold.md`,
+`proofs/selection.md`, `proofs/ledger.md`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.data.trajectories import Trajectories
+from tacit.errors import DoorError, PlanError
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.gradients import clipping
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms import marginals
+from tacit.privacy.mechanisms.above_threshold import AboveThreshold, Prefixes, rollouts, stable_lengths
+from tacit.privacy.mechanisms.base import Plan, Sum
+from tacit.privacy.mechanisms.callbacks import Clone, Contribution, Experts, Objective, Rows, World
+from tacit.privacy.mechanisms.histogram import NoisyHistogram
+from tacit.privacy.mechanisms.marginals import Marginals, Query
+from tacit.privacy.mechanisms.noisy_max import NoisyMaximum
+from tacit.privacy.mechanisms.smooth_sensitivity import RegularisedLoss, WeightedStates
+from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, PoissonSum
+from tacit.privacy.mechanisms.votes import TeacherVotes
+from tacit.privacy.noise.secret import SecretNoise, add_noise
+from tacit.privacy.vault import certify as labels
+from tacit.privacy.vault import looks, selection
+from tacit.privacy.vault.base import Paying
+from tacit.privacy.vault.decoys import foreign, read_only
+from tacit.privacy.vault.isolation import Trials, Value, behind
+from tacit.privacy.vault.records import Records
+from tacit.privacy.vault.reserves import require_answerable, require_apart, too_few
+from tacit.privacy.vault.run import Run, exhausted
+from tacit.privacy.vault.selection import Attempt, Judge, Selected, Selection
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from tacit.privacy.mechanisms.teachers import Teachers
+
+RELEASES: tuple[type, ...] = (NoisyHistogram, NoisyMaximum, RegularisedLoss, WeightedStates)
+"""Mechanisms of a single release, each with its proof page; no other is released."""
+
+
+class Vault(Paying):
+    """Private records and the ledger that pays for every touch of them.
+
+    Args:
+        data: the records; sealed on entry (simulated records stay readable).
+        ledger: the budget of these records. Simulated records may have R ledgers: every door then runs R independent
+            replicates in one fused pass, each paid by its own ledger.
+        experts: the policies of the units, in the order in which these appear in the records, if there are any that can
+            be asked (`AboveThreshold` with the source "logs"); they are as private as the records.
+        noise: a seeded source for tests only; it voids the ledgers.
+
+    Guarantee: whatever leaves through the doors under plans admitted by a ledger satisfies that ledger's
+    (epsilon, delta) for its unit, under the assumptions that every certificate prints.
+
+    Raises:
+        DataError: the records are in another vault, or hold more units than the declared population.
+        LedgerError: several ledgers for records that are not simulated, or ledgers that differ in unit.
+    """
+
+    def __init__(
+        self,
+        data: Trajectories,
+        ledger: Ledger | Sequence[Ledger],
+        *,
+        experts: Experts | None = None,
+        noise: SecretNoise | None = None,
+    ) -> None:
+        kinds = (PoissonSum, FixedSizeSum, Once, AboveThreshold, Marginals, TeacherVotes, Selection)
+        super().__init__(ledger, simulated=data.simulated, kinds=kinds, noise=noise)
+        self.spec = data.spec
+        keys = [one.dataset_id for one in self.ledgers]
+        self._records = Records(data, experts, unit=self.unit, keys=keys, noise=self._noise)
+        self._void_if_seeded()
+        self._trials = Trials(data.spec)
+        self._teachers: dict[tuple[str, str], Teachers] = {}
+        self._only: Plan | None = None
+
+    # -- the doors ------------------------------------------------------------------------------------------------
+
+    def noisy_sum(self, run: Run, part: str, contribution: Contribution, state: Any = None) -> np.ndarray:
+        """One noisy mean of clipped contributions over a fresh sample of units, shape [R, d], float64.
+
+        Guarantee: each replicate is one step of the part's event. Every unit's contribution is clipped to norm
+        `clip` (non-finite ones count as zero); the sum gets N(0, (noise_multiplier * clip)^2) a coordinate, an empty
+        sample too; the divisor is a public constant, the expected size of the sample.
+
+        Raises:
+            PlanExhausted: no step is left. DoorError: the callback couples units or has the wrong shape.
+        """
+        spec, state = run.sum_part(part), read_only(state)
+        d = self._trials.contribution(spec, contribution, state)
+        self._remember(run, self._trials.foreign)
+        self._take(run, spec)
+
+        def step() -> np.ndarray:
+            rows = self._records.sample(spec, getattr(contribution, "summary", None))
+            vectors = np.asarray(contribution(rows, state), np.float64)
+            if vectors.shape != (len(rows["replicate"]), d):
+                raise ValueError("not one vector a unit")
+            return clipping.clipped_sums(vectors, spec.clip, rows["replicate"], len(self.ledgers))
+
+        noisy = add_noise(behind(part, step), _sigma(spec) * spec.clip, self._noise)
+        return noisy / spec.expected(self.unit)
+
+    def noisy_gradient(self, run: Run, part: str, models: Sequence[nn.Module], objective: Objective) -> Tensor:
+        """One noisy mean of clipped per-unit gradients, shape [R, P], float32: one model a replicate.
+
+        P runs over the trainable parameters in the order of `model.parameters()`; `assign_gradient` puts a row of
+        the result into `p.grad`.
+
+        Guarantee: as `noisy_sum`, with each unit's loss gradient as its contribution. The objective's random draws
+        come from the vault's secret source and are independent between units.
+
+        Raises:
+            PlanExhausted: no step is left.
+            DoorError: the model or the objective mixes units, a trainable parameter got no fresh norm, or somebody's
+            hooks are on the model.
+        """
+        import torch
+
+        from tacit.privacy.gradients.checks import require_unwatched
+        from tacit.privacy.gradients.per_unit import clipped_sum
+        from tacit.privacy.noise.generator import secret_generator
+
+        spec = run.sum_part(part)
+        sizes = {sum(p.numel() for p in model.parameters() if p.requires_grad) for model in models}
+        if len(models) != len(self.ledgers) or len(sizes) != 1:
+            expected = f"{len(self.ledgers)} of one size: one a ledger"
+            raise DoorError(f"{len(models)} models", where=part, expected=expected, remedy="pass [model]")
+        for model in models:
+            require_unwatched(model)
+            self._trials.objective(spec, model, objective)
+        self._remember(run, self._trials.foreign)
+        self._take(run, spec)
+        size = sizes.pop()
+        shape, sigma = (len(models), size), _sigma(spec) * spec.clip
+        flat = torch.from_numpy(self._noise.gaussian(len(models) * size, sigma)).view(shape)
+        flat = flat.to(next(models[0].parameters()).device)
+
+        def step() -> Tensor:
+            generator = None
+            for rows in self._records.samples(spec):
+                generator = generator or secret_generator(self._noise)
+                starts = np.searchsorted(rows["replicate"], np.arange(len(models) + 1)).tolist()
+                for model, noisy, start, stop in zip(models, flat, starts, starts[1:], strict=False):
+                    tensors = {name: torch.from_numpy(column[start:stop]) for name, column in rows.items()}
+                    tensors |= objective.draw(generator, stop - start, spec.rows_per_unit)
+                    tensors = {name: tensor.to(flat.device) for name, tensor in tensors.items()}
+                    shares = getattr(objective, "shares", None)
+                    clipped_sum(model, objective.loss, tensors, spec.clip, shares=shares, add_to=noisy)
+            return flat
+
+        return behind(part, step).div_(spec.expected(self.unit))
+
+    def measure(self, run: Run, part: str, query: Query) -> np.ndarray:
+        """The noisy answer to one query about marginals; what is asked next may depend on it.
+
+        Guarantee: that of the query, which takes its quanta from the part's budget before a record is read.
+
+        Raises:
+            PlanExhausted: fewer quanta are left. DoorError: the query does not fit the part, or there are several
+            ledgers: replicates would be asked different questions.
+        """
+        spec = run.part(part, Marginals)
+        self._require_one(part)
+        marginals.require(spec, query)
+        with self._lock:
+            self._take(run, spec, query.quanta)
+            return behind(part, lambda: self._records.cut(spec).answer(spec, query, self._noise))
+
+    def teacher_votes(
+        self, run: Run, part: str, encode: Contribution, generated: Tensor, *, against: Tensor | None = None
+    ) -> Tensor:
+        """The noisy share of teachers that take each public row for a real one, shape [queries], float32.
+
+        Args:
+            run: an admitted plan.
+            part: the name of a `TeacherVotes` part.
+            encode: rows of U units, one each -> vectors [U, D]; that of the first call is kept.
+            generated: the public rows [queries, D] to vote on, in the encoding's units.
+            against: public rows [M, D] that the teachers first learn to tell from their own; None are those above.
+
+        Guarantee: one step of the part's event; each unit has taught one teacher, and moves each count by at most 1.
+        Which units taught whom is secret, and forgotten with the process: a run that was interrupted stays so.
+
+        Raises:
+            PlanExhausted: no step is left, or another process began. DoorError: the callback couples units, a shape is
+            wrong, or there are several ledgers.
+        """
+        from tacit.privacy.mechanisms import teachers
+
+        spec, key = run.part(part, TeacherVotes), (run.plan_id, part)
+        self._require_one(part)
+        width = self._trials.contribution(spec, encode, None)
+        against = generated if against is None else against
+        teachers.require(spec, generated, against, width)
+        self._remember(run, self._trials.foreign)
+        with self._lock:  # two threads would deal the units twice
+            if key not in self._teachers and self.ledger.claimed(run.plan_id, part):
+                raise exhausted(run, part)
+            self._take(run, spec)
+
+            def step() -> Tensor:
+                if key not in self._teachers:
+                    vectors = self._records.vectors(spec, encode, width)
+                    self._teachers[key] = teachers.Teachers(spec, vectors, self._noise)
+                return self._teachers[key].votes(generated.detach(), against.detach(), self._noise)
+
+            return behind(part, step)
+
+    def above_threshold(
+        self, run: Run, part: str, *, clone: Clone | None = None, world: World | None = None
+    ) -> list[Prefixes]:
+        """Beginnings of experts' trajectories that enough experts agree with, for each replicate.
+
+        Args:
+            run: an admitted plan.
+            part: the name of an `AboveThreshold` part.
+            clone: how an expert's policy is learnt from its own rows; for the source "clones".
+            world: the public simulator in which clones are played; likewise.
+
+        Guarantee: that of `AboveThreshold`. Where an expert was drawn more often than its reserve lasts, nothing is
+        released.
+
+        Raises:
+            PlanExhausted: it was released already. DoorError: a clone and a world are missing, or given for the source
+            "logs"; the clone couples units; policies lie below the declared floor; or, after the claim, there are fewer
+            experts than the plan takes for granted.
+        """
+        spec = run.part(part, AboveThreshold)
+        if (clone is not None, world is not None) != (spec.source == "clones",) * 2:
+            expected = "a clone and a world" if spec.source == "clones" else "neither a clone nor a world"
+            raise DoorError(f"the source is {spec.source!r}", where=part, expected=expected, remedy="change the call")
+        if clone is not None:
+            self._trials.clone(spec, clone)
+            self._remember(run, self._trials.foreign)
+        elif self._records.experts is not None:
+            spec.require_floor(self._records.experts.floor)
+        self._take(run, spec)
+        if self._records.owners(max(spec.reserve, 1)) < spec.experts:
+            for ledger in self.ledgers:
+                ledger.void(f"fewer {self.unit.name}s than a plan took for granted, and the error that said so")
+            raise too_few(spec, self.unit)
+
+        def step() -> list[Prefixes]:
+            experts = self._records.experts if clone is None else self._records.clones(clone, spec.rows_per_unit)
+            assert experts is not None
+            spec.require_floor(experts.floor)
+            released = []
+            for _ in self.ledgers:
+                if world is not None:
+                    drawn, usable = rollouts(spec, experts, world, self.spec, self._noise), None
+                else:
+                    drawn, usable = self._records.reserved(spec)
+                released.append(Prefixes.of(drawn, stable_lengths(spec, experts, drawn, self._noise, usable)))
+            return released
+
+        return behind(part, step)
+
+    def release_once(self, run: Run, part: str) -> np.ndarray:
+        """One mechanism of `tacit.privacy.mechanisms` over all units, shape [R, ...].
+
+        Guarantee: the mechanism's own, on its proof page; its single step is claimed before a record is read.
+
+        Raises:
+            DoorError: the mechanism is not one of tacit's. PlanExhausted: it has been released already.
+        """
+        spec = run.part(part, Once)
+        mechanism: Any = spec.mechanism
+        if type(mechanism) not in RELEASES:
+            raise DoorError(
+                f"{type(mechanism).__qualname__} is not a mechanism of tacit",
+                where=f"release_once({part!r})",
+                expected="a class of tacit.privacy.mechanisms, with its proof page",
+                remedy="bring your statistic into one of the proved mechanisms",
+            )
+        self._trials.mechanism(mechanism, where=part)
+        self._remember(run, self._trials.foreign)
+        self._take(run, spec)
+        rows_per_unit, rows_of = mechanism.rows_per_unit, mechanism.rows
+        size = max(1, 4_000_000 // max(1, rows_per_unit * mechanism.size))
+
+        def step() -> np.ndarray:
+            values = []
+            for _ in self.ledgers:
+                chunks = self._records.everybody(rows_per_unit, rows_of, units_at_once=size)
+                values.append(mechanism.release(chunks, self._noise, self.unit))
+            return np.stack(values)
+
+        return behind(part, step)
+
+    def select(self, run: Run, part: str, attempt: Attempt, judge: Judge) -> Selected:
+        """The best of a secret number of runs of candidate plans; nothing of the others leaves.
+
+        Args:
+            run: an admitted plan.
+            part: the name of a `Selection` part.
+            attempt: makes a run: (a candidate's plan, a vault that serves this plan alone) -> value.
+            judge: says how good a value is: (value, the judge's plan, a vault that serves that alone) -> score.
+
+        Guarantee: one step of the part's event. Neither the number of runs nor a failure of one is told; whoever can
+        time the call learns about the number, which the proof excludes.
+
+        Raises:
+            PlanExhausted: it was released already. DoorError: a callback could keep something of runs that are not
+            released, every run failed, or there are several ledgers.
+        """
+        spec = run.part(part, Selection)
+        self._require_one(part)
+        selection.require_closed(attempt, part)
+        selection.require_closed(judge, part)
+        self._remember(run, foreign(attempt) | foreign(judge), selection.UNTRIED)
+        self._take(run, spec)
+        best = behind(part, lambda: selection.best(spec, attempt, judge, self._within, self._noise))
+        self._remember(run, self._trials.foreign)  # what the runs met behind their own doors
+        return best
+
+    def release(self, run: Run, value: Value, *, label: labels.Label) -> Release[Value]:
+        """Put a value that came out of the run's doors together with its certificate."""
+        kind, name = self._records.unit_kind, self.unit.name
+        made = f"each {kind} counts as one {name}: the records were imported without unit ids"
+        untried = [selection.untried(name) for name in sorted(self._remembered(run, selection.UNTRIED))]
+        return self._certified(run, value, label, [*untried, *(() if kind in ("id", name) else (made,))])
+
+    def nonprivate(self, fn: Callable[[Rows], Value], *, reason: str, folder: Path | None = None) -> Value:
+        """The curator's own look at the records: entered in the ledger, never part of a release.
+
+        Args:
+            fn: gets all columns (row-wise, [T, ...]).
+            reason: why; written into the ledger.
+            folder: if given, the result is also written as JSON under `folder/private/`, with a banner.
+
+        Raises:
+            DoorError: this is the vault of a single run within a selection.
+        """
+        if self._only is not None:
+            expected = "doors that the run's own plan pays for"
+            raise DoorError(
+                "a look within a selection", where="nonprivate", expected=expected, remedy="look afterwards"
+            )
+        self.ledger.note("nonprivate", reason)
+        result = fn(self._records.columns)
+        if folder is not None:
+            looks.keep(result, reason, folder)
+        return result
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _require_fit(self, plan: Plan) -> None:
+        """No reserve is read twice, and what is public of a release of prefixes fits this vault."""
+        super()._require_fit(plan)
+        if self._only is not None and plan != self._only:
+            expected = "the plan that the run was given"
+            raise PlanError("another plan", where="a run of a selection", expected=expected, remedy="reserve that one")
+        for ledger in self.ledgers:
+            require_apart(plan, ledger)
+        for part in plan.parts():
+            if isinstance(part, AboveThreshold):
+                require_answerable(part, self.spec, asked=self._records.experts is not None)
+
+    @contextlib.contextmanager
+    def _within(self, plan: Plan) -> Iterator[Vault]:
+        """A vault over the same records for one run of a selection, which serves that plan and no other."""
+        inner = object.__new__(type(self))
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Ledger(Path(folder) / "run.ledger", self.unit, epsilon=plan.epsilon, delta=plan.delta) as ledger,
+        ):
+            Paying.__init__(inner, ledger, simulated=self.simulated, kinds=selection.INNER, noise=self._noise)
+            inner.spec, inner._records, inner._trials = self.spec, self._records, self._trials
+            inner._teachers, inner._only = {}, plan
+            yield inner
+
+    def _require_one(self, part: str) -> None:
+        if len(self.ledgers) != 1:
+            expected = "one ledger: each replicate asks questions of its own"
+            raise DoorError("there are several ledgers", where=part, expected=expected, remedy="open a vault for each")
+
+
+def _sigma(spec: Sum) -> float:
+    assert spec.noise_multiplier is not None
+    return spec.noise_multiplier

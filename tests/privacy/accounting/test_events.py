@@ -1,0 +1,239 @@
+"""The whitelist of events: round trips, the canonical list, and everything that must be refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from dp_accounting import dp_event
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.errors import AccountingError
+from tacit.privacy.accounting.event_json import event_from_json, event_to_json
+from tacit.privacy.accounting.events import MAX_COUNT, EpsilonDeltaDpEvent, fixed_size_sampler, flatten, parallel
+
+G = dp_event.GaussianDpEvent
+Fixed = dp_event.SampledWithoutReplacementDpEvent
+SIGMAS = st.floats(0.01, 1e6)
+LEAVES = st.one_of(
+    SIGMAS.map(G),
+    st.builds(dp_event.PoissonSampledDpEvent, st.floats(1e-9, 1.0), SIGMAS.map(G)),
+    st.builds(lambda b, more, g: Fixed(b + more, b, g), st.integers(1, 10**6), st.integers(0, 10**9), SIGMAS.map(G)),
+    st.builds(EpsilonDeltaDpEvent, st.floats(1e-6, 500), st.floats(0, 1, exclude_max=True)),
+    SIGMAS.map(dp_event.LaplaceDpEvent),
+    st.floats(1e-9, 1e5).map(dp_event.ZCDpEvent),
+    st.just(dp_event.NonPrivateDpEvent()),
+)
+EVENTS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.builds(dp_event.SelfComposedDpEvent, inner, st.integers(1, 9)),
+        st.lists(inner, max_size=3).map(dp_event.ComposedDpEvent),
+    ),
+    max_leaves=6,
+)
+
+
+@given(EVENTS)
+@settings(max_examples=60, deadline=None)
+def test_json_round_trip_keeps_every_event(event: dp_event.DpEvent) -> None:
+    text = json.dumps(event_to_json(event), allow_nan=False)
+    assert event_from_json(json.loads(text)) == event
+
+
+def test_flatten_multiplies_counts_merges_equal_leaves_and_forgets_order() -> None:
+    poisson = dp_event.PoissonSampledDpEvent(0.1, G(2.0))
+    one = dp_event.ComposedDpEvent([dp_event.SelfComposedDpEvent(dp_event.SelfComposedDpEvent(poisson, 3), 5), G(1.0)])
+    other = dp_event.ComposedDpEvent(
+        [G(1.0), dp_event.SelfComposedDpEvent(poisson, 7), poisson, poisson] + [poisson] * 6
+    )
+    assert flatten(one) == flatten(other) == ((G(1.0), 1), (poisson, 15))
+
+
+def test_a_poisson_sample_of_rate_one_is_the_gaussian_and_no_noise_is_no_privacy() -> None:
+    assert flatten(dp_event.PoissonSampledDpEvent(1.0, G(2.0))) == ((G(2.0), 1),)
+    assert flatten(G(0.0)) == ((dp_event.NonPrivateDpEvent(), 1),)
+    assert flatten(dp_event.PoissonSampledDpEvent(0.5, G(0.0))) == ((dp_event.NonPrivateDpEvent(), 1),)
+
+
+def test_a_sample_of_all_slots_is_the_gaussian_and_equal_rates_of_other_sizes_stay_apart() -> None:
+    assert flatten(Fixed(10, 10, G(2.0))) == ((G(2.0), 1),)
+    assert flatten(Fixed(10, 3, G(0.0))) == ((dp_event.NonPrivateDpEvent(), 1),)
+    small, large = Fixed(10, 3, G(1.0)), Fixed(20, 6, G(1.0))
+    one, other = (flatten(dp_event.ComposedDpEvent(events)) for events in ([small, large], [large, small]))
+    assert one == other == ((small, 1), (large, 1))
+
+
+def test_parallel_is_the_gaussian_of_the_largest_precision() -> None:
+    """Three steps at noise 2 (precision 3/4) dominate one at noise 3/2 (4/9) and two at 4 (1/8)."""
+    sets = [
+        dp_event.SelfComposedDpEvent(G(2.0), 3),
+        dp_event.PoissonSampledDpEvent(1.0, G(1.5)),
+        dp_event.ComposedDpEvent([G(4.0), Fixed(7, 7, G(4.0))]),
+    ]
+    for events in (sets, sets[::-1]):
+        found = parallel(events)
+        assert isinstance(found, G)
+        assert found.noise_multiplier == pytest.approx(math.sqrt(4 / 3), rel=1e-15)
+    assert parallel([G(2.0), G(0.0)]) == dp_event.NonPrivateDpEvent()
+
+
+def test_parallel_with_a_concentrated_event_is_the_largest_rho() -> None:
+    """A Gaussian at noise 2 and two steps of rho 0.1 (0.125 + 0.2) dominate one step of rho 0.3."""
+    one = dp_event.ComposedDpEvent([G(2.0), dp_event.SelfComposedDpEvent(dp_event.ZCDpEvent(0.1), 2)])
+    for events in ([one, dp_event.ZCDpEvent(0.3)], [dp_event.ZCDpEvent(0.3), one]):
+        found = parallel(events)
+        assert isinstance(found, dp_event.ZCDpEvent)
+        assert found.rho == pytest.approx(0.325, rel=1e-12)
+    assert parallel([G(1.0), dp_event.ZCDpEvent(0.3)]).rho == pytest.approx(0.5, rel=1e-15)
+
+
+def test_no_laplace_noise_is_no_privacy_and_its_kinds_stay_apart() -> None:
+    laplace, concentrated = dp_event.LaplaceDpEvent, dp_event.ZCDpEvent
+    assert flatten(laplace(0.0)) == ((dp_event.NonPrivateDpEvent(), 1),)
+    events = [laplace(2.0), concentrated(0.5), laplace(1.0), G(1.0)]
+    for order in (events, events[::-1]):
+        leaves = flatten(dp_event.SelfComposedDpEvent(dp_event.ComposedDpEvent(order), 3))
+        assert leaves == ((G(1.0), 3), (laplace(1.0), 3), (laplace(2.0), 3), (concentrated(0.5), 3))
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [],
+        [G(1.0), dp_event.ComposedDpEvent([])],
+        [G(1.0), dp_event.PoissonSampledDpEvent(0.5, G(1.0))],
+        [Fixed(10, 3, G(1.0))],
+        [EpsilonDeltaDpEvent(1.0, 0.0)],
+        [dp_event.LaplaceDpEvent(1.0)],
+    ],
+    ids=repr,
+)
+def test_only_plain_gaussians_run_in_parallel(events: list[dp_event.DpEvent]) -> None:
+    with pytest.raises(AccountingError, match="event"):
+        parallel(events)
+
+
+def test_the_sampler_says_its_numbers() -> None:
+    words = "fixed size: 50 of 1,000 slots, drawn without replacement, fresh every step"
+    assert fixed_size_sampler(50, 1_000) == words
+
+
+def gaussian(sigma: Any) -> dict[str, Any]:
+    return {"kind": "gaussian", "noise_multiplier": sigma}
+
+
+def deep(levels: int) -> dict[str, Any]:
+    value = gaussian(1.0)
+    for _ in range(levels):
+        value = {"kind": "self_composed", "count": 1, "event": value}
+    return value
+
+
+BAD = {
+    "no object": [1.0],
+    "no kind": {},
+    "unknown kind": {"kind": "discrete_laplace", "noise_parameter": 1.0},
+    "unhashable kind": {"kind": ["gaussian"]},
+    "module path": {"kind": "os.system", "module_name": "os"},
+    "extra key": {**gaussian(1.0), "comment": ""},
+    "missing key": {"kind": "gaussian"},
+    "nan": gaussian(math.nan),
+    "inf": gaussian(math.inf),
+    "negative": gaussian(-1.0),
+    "absurdly small": gaussian(1e-9),
+    "bool": gaussian(True),
+    "bool zero": gaussian(False),
+    "text": gaussian("1.0"),
+    "rate 0": {"kind": "poisson_sampled", "rate": 0.0, "event": gaussian(1.0)},
+    "rate above 1": {"kind": "poisson_sampled", "rate": 1.5, "event": gaussian(1.0)},
+    "sampled composition": {"kind": "poisson_sampled", "rate": 0.5, "event": deep(1)},
+    "sampled sample": {
+        "kind": "poisson_sampled",
+        "rate": 0.5,
+        "event": {"kind": "poisson_sampled", "rate": 0.5, "event": gaussian(1.0)},
+    },
+    "batch above population": {
+        "kind": "sampled_without_replacement",
+        "population": 3,
+        "batch": 4,
+        "event": gaussian(1.0),
+    },
+    "batch 0": {"kind": "sampled_without_replacement", "population": 3, "batch": 0, "event": gaussian(1.0)},
+    "population 2.5": {"kind": "sampled_without_replacement", "population": 2.5, "batch": 1, "event": gaussian(1.0)},
+    "population too large": {
+        "kind": "sampled_without_replacement",
+        "population": 10**13,
+        "batch": 1,
+        "event": gaussian(1.0),
+    },
+    "fixed sample of a composition": {
+        "kind": "sampled_without_replacement",
+        "population": 3,
+        "batch": 1,
+        "event": deep(1),
+    },
+    "epsilon 0": {"kind": "epsilon_delta", "epsilon": 0.0, "delta": 0.0},
+    "epsilon inf": {"kind": "epsilon_delta", "epsilon": math.inf, "delta": 0.0},
+    "delta 1": {"kind": "epsilon_delta", "epsilon": 1.0, "delta": 1.0},
+    "delta negative": {"kind": "epsilon_delta", "epsilon": 1.0, "delta": -1e-9},
+    "rho 0": {"kind": "zcdp", "rho": 0.0},
+    "rho of text": {"kind": "zcdp", "rho": "1"},
+    "xi": {"kind": "zcdp", "rho": 1.0, "xi": 0.0},
+    "laplace scale nan": {"kind": "laplace", "noise_multiplier": math.nan},
+    "laplace with a rate": {"kind": "laplace", "noise_multiplier": 1.0, "rate": 0.1},
+    "sampled laplace": {"kind": "poisson_sampled", "rate": 0.1, "event": {"kind": "laplace", "noise_multiplier": 1.0}},
+    "count 0": {"kind": "self_composed", "count": 0, "event": gaussian(1.0)},
+    "count -1": {"kind": "self_composed", "count": -1, "event": gaussian(1.0)},
+    "count 1.5": {"kind": "self_composed", "count": 1.5, "event": gaussian(1.0)},
+    "count too large": {"kind": "self_composed", "count": MAX_COUNT + 1, "event": gaussian(1.0)},
+    "product of counts": {
+        "kind": "self_composed",
+        "count": MAX_COUNT,
+        "event": {"kind": "self_composed", "count": 2, "event": gaussian(1.0)},
+    },
+    "no list": {"kind": "composed", "events": gaussian(1.0)},
+    "deep": deep(40),
+    "deeper than the interpreter": deep(5000),
+    "wide": {"kind": "composed", "events": [gaussian(1.0)] * 10_000},
+}
+
+
+@pytest.mark.parametrize("value", BAD.values(), ids=BAD.keys())
+def test_anything_else_is_refused(value: object) -> None:
+    with pytest.raises(AccountingError, match="event"):
+        event_from_json(value)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        dp_event.DiscreteLaplaceDpEvent(1.0, 1),
+        dp_event.LaplaceDpEvent(-1.0),
+        dp_event.LaplaceDpEvent(math.nan),
+        dp_event.ZCDpEvent(0.5, 0.1),
+        dp_event.ZCDpEvent(0.0),
+        dp_event.ZCDpEvent(math.inf),
+        dp_event.UnsupportedDpEvent(),
+        dp_event.NoOpDpEvent(),
+        Fixed(10, 11, G(1.0)),
+        Fixed(10, 2, dp_event.LaplaceDpEvent(1.0)),
+        dp_event.SampledWithReplacementDpEvent(10, 2, G(1.0)),
+        EpsilonDeltaDpEvent(math.nan, 0.0),
+        EpsilonDeltaDpEvent(1.0, 1.0),
+        dp_event.PoissonSampledDpEvent(0.1, dp_event.LaplaceDpEvent(1.0)),
+        dp_event.PoissonSampledDpEvent(0.1, dp_event.ZCDpEvent(1.0)),
+        dp_event.ComposedDpEvent([G(1.0), dp_event.UnsupportedDpEvent()]),
+        dp_event.PoissonSampledDpEvent(math.nan, G(1.0)),
+        G(-1.0),
+    ],
+    ids=repr,
+)
+def test_events_of_callers_meet_the_same_whitelist(event: dp_event.DpEvent) -> None:
+    with pytest.raises(AccountingError):
+        event_to_json(event)
+    with pytest.raises(AccountingError):
+        flatten(event)

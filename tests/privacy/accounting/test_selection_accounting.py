@@ -1,0 +1,204 @@
+"""The price of a selection against closed forms, `dp_accounting` and exact laws; the number of runs; its event."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+from dp_accounting.dp_event import GaussianDpEvent, LaplaceDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from dp_accounting.rdp import RdpAccountant
+from scipy import stats
+from test_accounting import Event, RowContract, both
+
+from tacit.errors import AccountingError
+from tacit.privacy.accounting import accountants, approximate
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting import selection as selection_accounting
+from tacit.privacy.accounting.event_json import event_from_json, event_to_json
+from tacit.privacy.accounting.events import EpsilonDeltaDpEvent, Law, SelectionDpEvent, flatten
+from tacit.privacy.accounting.selection import expected_runs, tightened
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.selection import number_of_runs
+
+LAWS: tuple[Law, ...] = ("logarithmic", "geometric")
+SAMPLED = SelfComposedDpEvent(PoissonSampledDpEvent(0.02, GaussianDpEvent(1.5)), 500)
+
+
+def best_of(*events: Event, stop: int = 20, law: Law = "logarithmic") -> Event:
+    return SelectionDpEvent(tuple(flatten(one) for one in events), stop, law)
+
+
+def probability(k: np.ndarray, stop: int, law: Law) -> np.ndarray:
+    """P[K = k]."""
+    weights = (1 - 1 / stop) ** k
+    return weights / (stop - 1) if law == "geometric" else weights / (k * math.log(stop))
+
+
+def generating(z: float, stop: int, law: Law) -> float:
+    """E[z^K]."""
+    rest = 1 - 1 / stop
+    return z / stop / (1 - rest * z) if law == "geometric" else math.log1p(-rest * z) / math.log(1 / stop)
+
+
+class SelectionContract(RowContract):
+    def test_delta_below_the_resolution_is_refused(self) -> None:
+        """There is none: no transform is used."""
+        assert math.isfinite(self.certified(4.0, 1e-100))
+
+    def test_mu_is_a_bound_over_its_range(self) -> None:
+        event, delta = self.event(4.0), 1e-6
+        mu = accounting.mu_gdp(event, self.relation, delta=delta)
+        assert mu < 30
+        end = self.certified(4.0, delta)
+        assert accounting.delta(event, epsilon=end, relation=self.relation) <= float(
+            accountants.gaussian_delta(end, mu)
+        ) * (1 + 1e-9)
+        assert accounting.mu_gdp(event, self.relation) == math.inf
+
+
+class TestSelectionAddOrRemove(SelectionContract):
+    relation = "add_or_remove"
+
+    def event(self, sigma: float, steps: int = 20) -> Event:
+        return SelfComposedDpEvent(best_of(GaussianDpEvent(6 * sigma)), steps)
+
+
+class TestSelectionReplaceOne(TestSelectionAddOrRemove):
+    relation = "replace_one"
+
+
+class TestSelectionOfSamples(SelectionContract):
+    relation = "add_or_remove"
+
+    def event(self, sigma: float, steps: int = 20) -> Event:
+        sampled = SelfComposedDpEvent(PoissonSampledDpEvent(0.1, GaussianDpEvent(sigma)), 10)
+        return SelfComposedDpEvent(best_of(both(sampled, GaussianDpEvent(9 * sigma)), law="geometric"), steps)
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("stop", [2, 10, 100])
+def test_the_law_of_the_number_of_runs(stop: int, law: Law) -> None:
+    noise, draws = SecretNoise.for_tests(1), 4_000
+    counts = Counter(number_of_runs(stop, law, noise) for _ in range(draws))
+    most = next(k for k in range(1, 10_000) if draws * probability(np.arange(k, 20_000), stop, law).sum() < 8)
+    expected = draws * probability(np.arange(1, most), stop, law)
+    keep = expected >= 5
+    seen = np.array([counts[k] for k in range(1, most)])
+    rest = draws - seen[keep].sum(), draws - expected[keep].sum()
+    assert stats.chisquare([*seen[keep], rest[0]], [*expected[keep], rest[1]]).pvalue > 1e-5
+    assert sum(k * n for k, n in counts.items()) / draws == pytest.approx(expected_runs(stop, law), rel=0.1)
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("stop", [2, 20, 200])
+def test_the_mean_number_of_runs_is_that_of_the_law(stop: int, law: Law) -> None:
+    k = np.arange(1, 20_000)
+    assert (k * probability(k, stop, law)).sum() == pytest.approx(expected_runs(stop, law), rel=1e-6)
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize(
+    "inner", [GaussianDpEvent(4.0), SAMPLED, LaplaceDpEvent(3.0)], ids=["plain", "sampled", "laplace"]
+)
+def test_dp_accounting_says_the_same(inner: Event, law: Law) -> None:
+    other = RdpAccountant()
+    shape = 1.0 if law == "geometric" else 0.0
+    other.compose(dp_event.RepeatAndSelectDpEvent(inner, expected_runs(20, law), shape))
+    found = accounting.epsilon(best_of(inner, law=law), delta=1e-6, relation="add_or_remove").epsilon
+    assert found == pytest.approx(other.get_epsilon(1e-6), rel=6e-3)
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("stop", [2, 20])
+@pytest.mark.parametrize("pure", [0.1, 1.0])
+def test_the_best_of_randomised_responses_stays_below_its_curve(pure: float, stop: int, law: Law) -> None:
+    """Runs tell a bit with randomised response, and ones are better: the best is 0 with probability E[p^K]."""
+    told = best_of(EpsilonDeltaDpEvent(pure, 0.0), stop=stop, law=law)
+    truth = 1 / (1 + math.exp(-pure))
+    zero = np.array([generating(share, stop, law) for share in (truth, 1 - truth)])
+    for p, q in (zero, zero[::-1]):
+        for order in (1.5, 2.0, 4.0, 16.0):
+            exact = math.log(p**order * q ** (1 - order) + (1 - p) ** order * (1 - q) ** (1 - order)) / (order - 1)
+            assert exact <= accounting.renyi(told, order=order, relation="add_or_remove") + 1e-12
+        for epsilon in (0.0, pure, 2 * pure):
+            exact = max(0.0, p - math.exp(epsilon) * q) + max(0.0, (1 - p) - math.exp(epsilon) * (1 - q))
+            assert exact <= accounting.delta(told, epsilon=epsilon, relation="add_or_remove") + 1e-12
+
+
+def test_more_candidates_cost_nothing_and_the_dearest_counts() -> None:
+    def price(*events: Event) -> float:
+        return accounting.epsilon(best_of(*events), delta=1e-6, relation="add_or_remove").epsilon
+
+    cheap, dear = GaussianDpEvent(8.0), GaussianDpEvent(4.0)
+    assert price(dear, dear, cheap) == price(dear) > price(cheap)
+    crossing = price(dear, SAMPLED)
+    assert crossing >= max(price(dear), price(SAMPLED)) * (1 - 1e-9)
+
+
+def test_it_costs_less_than_the_mean_number_of_runs() -> None:
+    best = accounting.epsilon(best_of(SAMPLED, stop=50), delta=1e-6, relation="add_or_remove").epsilon
+    twice = accounting.epsilon(SelfComposedDpEvent(SAMPLED, 12), delta=1e-6, relation="add_or_remove").epsilon
+    single = accounting.epsilon(SAMPLED, delta=1e-6, relation="add_or_remove").epsilon
+    assert single < best < 2.2 * single < twice
+
+
+def test_quadrature_agrees_with_the_series_which_is_above_it_between_whole_orders() -> None:
+    leaf = PoissonSampledDpEvent(0.05, GaussianDpEvent(1.2))
+    for order, exact in ((1.5, 0.0018250340182271842), (2.0, 0.002503354520248807), (7.0, 0.014208012960094074)):
+        found = selection_accounting._leaf(leaf, "add_or_remove", order)
+        assert found == pytest.approx(exact, rel=1e-9)  # scipy.integrate.quad
+        series = accountants.renyi(flatten(leaf), "add_or_remove", order)
+        assert series == pytest.approx(found, rel=1e-9) if order == int(order) else series > found
+
+
+def test_smaller_epsilons_from_larger_ones() -> None:
+    grid = np.array([0.0, 0.5, 1.0])
+    found = tightened(grid, np.array([1.0, 0.3, 0.0]))
+    pure = approximate.delta(flatten(EpsilonDeltaDpEvent(1.0, 0.0)), grid)
+    assert found == pytest.approx(np.minimum(pure, [1.0, 0.3, 0.0]))
+
+
+def test_the_event_keeps_its_form_and_forgets_order() -> None:
+    one, other = GaussianDpEvent(2.0), SAMPLED
+    event = best_of(one, other, one)
+    assert flatten(event) == flatten(best_of(other, one))
+    told = json.loads(json.dumps(event_to_json(event), allow_nan=False))
+    assert flatten(event_from_json(told)) == flatten(event)
+    assert flatten(best_of(one, dp_event.NonPrivateDpEvent())) == ((dp_event.NonPrivateDpEvent(), 1),)
+
+
+BAD: dict[str, Any] = {
+    "law": {"law": "poisson"},
+    "no law": {"law": ["geometric"]},
+    "stop": {"stop": 1},
+    "half a stop": {"stop": 2.5},
+    "no candidates": {"candidates": []},
+    "no list": {"candidates": {}},
+    "a selection": {"candidates": [event_to_json(best_of(GaussianDpEvent(1.0)))]},
+    "nothing": {"candidates": [{"kind": "composed", "events": []}]},
+}
+
+
+@pytest.mark.parametrize("change", BAD.values(), ids=BAD.keys())
+def test_other_selections_are_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(AccountingError):
+        event_from_json(event_to_json(best_of(GaussianDpEvent(1.0))) | change)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        both(best_of(GaussianDpEvent(2.0)), GaussianDpEvent(2.0)),
+        best_of(EpsilonDeltaDpEvent(1.0, 1e-6)),
+        best_of(dp_event.SampledWithoutReplacementDpEvent(100, 10, GaussianDpEvent(2.0))),
+    ],
+    ids=["beside another", "with a delta of its own", "of fixed-size samples"],
+)
+def test_what_has_no_curve_has_no_price(event: Event) -> None:
+    with pytest.raises(AccountingError):
+        accounting.epsilon(event, delta=1e-6, relation="add_or_remove")

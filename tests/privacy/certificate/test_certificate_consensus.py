@@ -1,0 +1,213 @@
+"""Certificates of released prefixes: what they recompute, what they print of logs and of clones, what they refuse."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jsonschema
+import pytest
+from test_certificate import build, edits, leaves, put, redigested, verify
+
+from tacit.errors import AccountingError, CertificateError
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting import table as accounting_table
+from tacit.privacy.accounting.events import flatten
+from tacit.privacy.certificate import canonical as certificate_json
+from tacit.privacy.certificate import consensus as certificate_consensus
+from tacit.privacy.certificate import fields as certificate_fields
+from tacit.privacy.certificate.schema import schema
+from tacit.privacy.mechanisms.above_threshold import AboveThreshold
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.mechanisms.thresholds import GRID, KappaStop, PMin
+from tacit.units import Unit
+
+PREFIXES = AboveThreshold(
+    name="prefixes",
+    trajectories=25,
+    horizon=200,
+    actions=2,
+    experts=3_000,
+    floor=PMin(0.05),
+    epsilon=0.25,
+    delta=2e-6,
+    source="logs",
+)
+CLONES = AboveThreshold(
+    name="prefixes",
+    trajectories=20,
+    horizon=50,
+    actions=4,
+    experts=3_000,
+    floor=KappaStop(0.02),
+    epsilon=0.4,
+    delta=2e-6,
+    source="clones",
+    rows_per_unit=4_000,
+)
+POOL = PoissonSum(
+    name="pool", steps=400, rate=0.085, clip=1.0, noise_multiplier=5.0, rows="drawn", reserve=PREFIXES.reserve
+)
+EXPERTS: dict[str, Any] = {
+    "unit": Unit("expert", "add_or_remove", 3_000),
+    "delta": 1e-4,
+    "epsilon_target": None,
+    "audit": None,
+    "budget": (20.0, 1e-3),
+}
+
+
+def stated(*parts: AboveThreshold | PoissonSum) -> list[dict[str, Any]]:
+    plain: list[dict[str, Any]] = certificate_json.plain([part.certified() for part in parts])
+    return plain
+
+
+SETS = {
+    "logs": stated(PREFIXES),
+    "logs and a pool": stated(PREFIXES, POOL),
+    "clones": stated(CLONES),
+}
+
+
+@pytest.mark.parametrize("parts", SETS.values(), ids=SETS.keys())
+def test_no_edited_leaf_survives_a_new_digest(parts: list[dict[str, Any]]) -> None:
+    built = build(parts=parts, **EXPERTS)
+    jsonschema.validate(built.to_json(), schema())
+    assert built.verify().private
+    survivors, checked = [], 0
+    for path, value in leaves({"parts": built.to_json()["parts"]}):
+        for edit in edits(value):
+            record = built.to_json()
+            put(record, path, edit)
+            checked += 1
+            try:
+                verify(redigested(record))
+                survivors.append((path, edit))
+            except CertificateError:
+                pass
+    assert not survivors
+    assert checked > 30
+
+
+def test_parts_and_certificate_account_for_the_same_event() -> None:
+    for part in (PREFIXES, CLONES):
+        assert flatten(certificate_fields.parts_event(stated(part))) == flatten(part.event)
+    built = build(parts=SETS["logs and a pool"], **EXPERTS)
+    event = certificate_fields.parts_event(SETS["logs and a pool"])
+    bound = accounting.epsilon(event, delta=1e-4, relation="add_or_remove")
+    assert built.epsilon == accounting.round_up(bound.epsilon, 6)
+    assert [row["name"] for row in built.accountants] == [accounting_table.PLD, accounting_table.MIXED]
+    assert [row["delta"] for row in built.profile] == [1e-3, 1e-4]
+
+
+def test_of_logs_it_says_that_policies_are_protected_and_nothing_else() -> None:
+    built = build(parts=SETS["logs and a pool"], **EXPERTS)
+    assert "The policy of every expert is protected; its logs, which are published in part, are not." in built.sentence
+    assert "whether any one expert's policy is among those that were learnt from or not" in built.sentence
+    assert "However much else somebody knows, the logs apart," in built.to_markdown()
+    assumed = " ".join(built.assumptions)
+    for words in (
+        "at least 3,000 experts is public",
+        "which policies the experts follow",
+        "stay secret",
+        "drawn by the policies that are counted",
+        "one environment that is the same for all experts",
+        "no expert gives any action a probability below 0.05",
+    ):
+        assert words in assumed
+    assert "states, actions, rewards and transitions" in built.not_protected[0]
+    assert "one for at most 1" in built.contribution[0].replace("one expert for", "one for")
+    for number in ("25", "200", "3,000", "0.05", "0.25", "2e-06", str(PREFIXES.reserve)):
+        assert number in built.contribution[0]
+    assert f"{PREFIXES.reserve} of its episodes left out" in built.contribution[1]
+    assert "above_threshold" in built.to_markdown()
+    kappa = build(parts=stated(dataclasses.replace(PREFIXES, floor=KappaStop(0.05))), **EXPERTS)
+    assert "no expert gives any action" not in " ".join(kappa.assumptions)
+    assert "stopped with probability 0.05" in kappa.contribution[0]
+
+
+def test_of_clones_it_protects_all_of_a_log_and_needs_no_floor_or_environment() -> None:
+    built = build(parts=SETS["clones"], **EXPERTS)
+    assert "published in part" not in built.sentence
+    assert "the simulator in which the clones were played is public" in " ".join(built.assumptions)
+    assert "environment" not in " ".join(built.assumptions)
+    assert built.not_protected == ("what a population has in common",)
+    assert "its clone, made from at most its first 4,000 rows" in built.contribution[0]
+
+
+@pytest.mark.parametrize("field", ["assumptions", "not_protected"])
+def test_what_a_part_takes_for_granted_cannot_be_left_out(field: str) -> None:
+    built = build(parts=SETS["logs"], **EXPERTS)
+    required = {
+        "assumptions": certificate_consensus.assumptions(SETS["logs"][0]),
+        "not_protected": certificate_consensus.not_protected(SETS["logs"][0]),
+    }[field]
+    for words in required:
+        record = built.to_json()
+        record[field] = [one for one in record[field] if one != words]
+        with pytest.raises(CertificateError, match=field):
+            verify(redigested(record))
+
+
+def lowered(part: dict[str, Any], name: str, steps: int) -> dict[str, Any]:
+    """The part with one of its thresholds moved by steps of the grid."""
+    return part | {"thresholds": part["thresholds"] | {name: part["thresholds"][name] + steps / GRID}}
+
+
+LOGS = SETS["logs"][0]
+CONTRADICTIONS = {
+    "a lower threshold": (lowered(LOGS, "threshold", -(2**12)), "delta"),
+    "a lower safe count": (lowered(LOGS, "safe", -(2**12)), "epsilon"),
+    "less noise on the threshold": (lowered(LOGS, "threshold_scale", -(2**12)), "epsilon"),
+    "less noise on a step": (lowered(LOGS, "step_scale", -(2**12)), "epsilon"),
+    "no noise on a step": (lowered(LOGS, "step_scale", round(-LOGS["thresholds"]["step_scale"] * GRID) + 1), "epsilon"),
+    "a threshold below the safe count": (LOGS | {"thresholds": LOGS["thresholds"] | {"threshold": 1.0}}, "delta"),
+    "a threshold off the grid": (LOGS | {"thresholds": LOGS["thresholds"] | {"threshold": 400.1}}, "grid"),
+    "an absurd scale": (LOGS | {"thresholds": LOGS["thresholds"] | {"step_scale": 2.0**60}}, "grid"),
+    "a smaller floor": (LOGS | {"floor": {"kind": "PMin", "probability": 0.04}}, "epsilon"),
+    "a floor above 1 / A": (LOGS | {"actions": 25}, "floor"),
+    "a higher floor, two actions": (LOGS | {"floor": {"kind": "PMin", "probability": 0.51}}, "floor"),
+    "less overflow": (LOGS | {"overflow": LOGS["overflow"] * 0.9}, "overflow"),
+    "no overflow": (LOGS | {"overflow": 0.0}, "overflow"),
+    "a smaller reserve": (LOGS | {"reserve": LOGS["reserve"] - 1}, "overflow"),
+    "no reserve": (LOGS | {"reserve": 0}, "overflow"),
+    "a huge reserve": (LOGS | {"reserve": 10**6}, "overflow"),
+    "rows of logs": (LOGS | {"rows_per_unit": 3}, "rows_per_unit"),
+    "clones with a reserve": (SETS["clones"][0] | {"reserve": 3}, "reserve"),
+    "clones made from nothing": (SETS["clones"][0] | {"rows_per_unit": 0}, "rows_per_unit"),
+    "another sampler": (LOGS | {"sampler": "experts in turn"}, "sampler"),
+    "an unknown floor": (LOGS | {"floor": {"kind": "None", "probability": 0.05}}, "floor"),
+    "an unknown field": (LOGS | {"hidden": 1}, "hidden"),
+    "epsilon 0": (LOGS | {"epsilon": 0.0}, "epsilon"),
+}
+
+
+@pytest.mark.parametrize(("part", "field"), CONTRADICTIONS.values(), ids=CONTRADICTIONS.keys())
+def test_parts_that_contradict_themselves_are_refused(part: dict[str, Any], field: str) -> None:
+    with pytest.raises((CertificateError, AccountingError), match=field):
+        build(parts=[part], **EXPERTS)
+
+
+def test_a_part_of_an_unknown_kind_is_called_so() -> None:
+    record = build(parts=SETS["logs"], **EXPERTS).to_json()
+    record["parts"][0]["kind"] = "hearsay"
+    with pytest.raises(CertificateError, match=r"'parts\[0\]\.kind' is none of"):
+        verify(redigested(record))
+
+
+def test_a_reserve_is_read_once() -> None:
+    for parts, field in (
+        (stated(PREFIXES, dataclasses.replace(PREFIXES, name="again")), "source"),
+        ([*SETS["logs"], {key: value for key, value in stated(POOL)[0].items() if key != "reserve"}], "reserve"),
+        ([*SETS["logs"], stated(POOL)[0] | {"reserve": POOL.reserve - 1}], "reserve"),
+    ):
+        with pytest.raises(CertificateError, match=field):
+            build(parts=parts, **EXPERTS)
+    assert build(parts=[*SETS["clones"], stated(POOL)[0]], **EXPERTS).private
+    both = stated(CLONES, dataclasses.replace(CLONES, name="again"))
+    assert build(parts=both, **EXPERTS).private
+
+
+def test_it_is_proved_for_added_and_removed_experts_alone() -> None:
+    with pytest.raises(CertificateError, match="kind"):
+        build(parts=SETS["clones"], **(EXPERTS | {"unit": Unit("expert", "replace_one", 3_000)}))

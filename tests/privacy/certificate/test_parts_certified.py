@@ -1,0 +1,56 @@
+"""What parts say of themselves is what a certificate accounts for: the same event, a known shape, the same sampler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from door_cases import GivenParts
+from test_certificate import TRAJECTORY, build
+
+from tacit.privacy.accounting.events import flatten
+from tacit.privacy.certificate import canonical as certificate_json
+from tacit.privacy.certificate import fields as certificate_fields
+from tacit.privacy.mechanisms.base import Part
+from tacit.privacy.mechanisms.histogram import Axis, NoisyHistogram
+from tacit.privacy.mechanisms.smooth_sensitivity import Visits, WeightedStates
+from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, PoissonSum
+from tacit.privacy.vault import plan as plans
+
+AXES = (Axis("observations", 0, (0.0, 1.0, 2.0)),)
+HALVES = tuple(
+    PoissonSum(name=f"half {fold}", steps=3, rate=1.0, clip=2.0, noise_multiplier=20.0 + fold, rows="first", fold=fold)  # type: ignore[arg-type]
+    for fold in (0, 1)
+)
+FIXED = FixedSizeSum(name="gradient", steps=9, batch=7, population=5_000, clip=1.0, noise_multiplier=3.0)
+POISSON = PoissonSum(name="sum", steps=9, rate=0.01, clip=1.0, noise_multiplier=3.0)
+FRAGMENTS = PoissonSum(name="windows", steps=9, rate=0.01, clip=1.0, noise_multiplier=3.0, rows_per_unit=4, horizon=8)
+REGRESSION = WeightedStates(
+    name="regression",
+    visits=Visits(AXES, 0.9, 10, 0.0, 1.0),
+    features=((1.0,), (2.0,)),
+    weights=(0.5, 0.5),
+    epsilon=0.5,
+    delta=1e-7,
+    rows_per_unit=10,
+)
+PARTS: dict[str, tuple[Part, ...]] = {
+    "fixed size": (FIXED,),
+    "fragments": (FRAGMENTS,),
+    "halves": HALVES,
+    "all sums": (
+        POISSON,
+        *HALVES,
+        FIXED,
+        Once(mechanism=NoisyHistogram(name="starts", axes=AXES, noise_multiplier=30.0)),
+    ),
+    "own proof": (Once(mechanism=REGRESSION),),
+}
+
+
+@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS.keys())
+def test_a_certificate_of_real_parts_verifies(parts: tuple[Part, ...]) -> None:
+    event = plans.event(GivenParts(parts))
+    stated: Any = certificate_json.plain([part.certified() for part in parts])
+    assert flatten(certificate_fields.parts_event(stated)) == flatten(event)
+    assert build(parts=stated, event=event, **TRAJECTORY).verify().private

@@ -1,0 +1,47 @@
+"""Plans: what they promise in words, and that nothing is planned which no certificate could state."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from door_cases import SumPlan
+
+from tacit.errors import PlanError
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.vault import plan as plans
+from tacit.units import Unit
+
+UNIT = Unit("person", "add_or_remove", 1_000)
+
+
+def test_the_promise_in_words_is_true_at_every_epsilon() -> None:
+    plan = plans.price(SumPlan(steps=4, noise_multiplier=2.0), unit=UNIT, delta=1e-5)
+    assert plans.promise(plan).splitlines()[:4] == [
+        "a noisy sum promises (4.377, 1e-05)-differential privacy to every person.",
+        "How well anybody who sees the result, however much else they know, could tell whether any one person, "
+        "with all of its records, is in the data or not:",
+        "  any test with 5 % false alarms catches at most 25.96 % of true cases.",  # mu = 1, exactly
+        "Public population: 1,000.",
+    ]
+    weak = plans.price(SumPlan(steps=1, noise_multiplier=0.1), unit=UNIT, delta=1e-5)
+    assert "catches at most 100 % of true cases" in plans.promise(weak)
+    none = plans.price(SumPlan(steps=1, noise_multiplier=0.0), unit=UNIT, delta=1e-5)
+    assert "promises NOTHING" in plans.promise(none)
+    assert plans.promise(SumPlan()) == "a noisy sum: not calibrated yet, so nothing is promised"
+
+
+def test_a_sampled_plan_is_put_into_words_by_its_epsilon_and_delta() -> None:
+    plan = plans.calibrate(SumPlan(steps=4, rate=0.1), unit=UNIT, epsilon=1.0, delta=1e-5)
+    assert "catches at most 13.6 % of true cases" in plans.promise(plan)  # 0.05 e + 1e-5 = 0.13592
+
+
+def test_an_epsilon_that_no_certificate_could_state_is_refused_before_anything_is_charged() -> None:
+    fits = plans.calibrate(SumPlan(steps=1), unit=UNIT, epsilon=400.0, delta=1e-6)
+    assert plans.bound(fits).epsilon <= 400.0
+    assert accounting.profile(plans.event(fits), "add_or_remove")
+    with pytest.raises(PlanError, match="epsilon is too large for a certificate, which also states it at deltas down"):
+        plans.calibrate(SumPlan(steps=1), unit=UNIT, epsilon=470.0, delta=1e-6)
+    large = dataclasses.replace(fits, epsilon=485.0, noise_multiplier=0.0375)
+    with pytest.raises(PlanError, match="choose a smaller epsilon"):
+        plans.bound(large)
