@@ -9,7 +9,7 @@ TORCH_INDEX ?=
 export TACIT_DATA ?= $(abspath ../shared/data)
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: setup demo test check bench format clean
+.PHONY: setup demo test test-all check bench format clean
 .DEFAULT_GOAL := test
 
 define environment
@@ -35,6 +35,9 @@ demo: $(VENV)/.user-ready
 
 test: setup
 	$(BIN)/pytest -n 2 --dist loadscope --ignore tests/docs
+
+test-all: setup
+	$(BIN)/pytest -n 2 --dist loadscope --ignore tests/docs --timeout 3600 -m "slow or not slow"
 
 check: setup
 	$(BIN)/ruff format --check .

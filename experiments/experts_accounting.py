@@ -21,15 +21,17 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from dp_accounting import ComposedDpEvent, SelfComposedDpEvent
 from dp_accounting.dp_event import DpEvent
 from dp_accounting.pld import privacy_loss_distribution
 
 from experiments.check import Figure
+from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
 from tacit.methods.experts.published import MixedTraining, published_total
 from tacit.methods.experts.published_recipes import published_setting
@@ -51,18 +53,45 @@ OVER_CLAIM = (1.38, 0.78, 2.27, 1.43)  # of TASKS; below 1 the joint composition
 SIGMAS, DELTAS = (2.0, 5.0, 10.0, 20.0, 60.0), (DELTA, 1e-6)
 FAKED = (0.2, 60.0, 7_300_000)  # p, sigma, steps at which a grid of 1e-3 makes 5 out of 2.7
 INTERVALS = (1e-3, 3e-4, 1e-4, 1.4e-5)
-SOURCES = (
-    "src/tacit/privacy/account*.py",
-    "src/tacit/privacy/accounting/approximate.py",
-    "src/tacit/privacy/accounting/events.py",
-    "src/tacit/methods/experts/published*.py",
-    "experiments/experts_accounting.py",
-)
+
+
+def jobs() -> dict[str, tuple[Json, Callable[[], dict[str, float]]]]:
+    """For each key its settings, and what computes it."""
+    found: dict[str, tuple[Json, Callable[[], dict[str, float]]]] = {"joint": ("joint", joint)}
+    for delta in DELTAS:
+        for sigma in SIGMAS:
+            job = functools.partial(allowed, sigma, delta)
+            found[_steps(sigma, delta)] = {"training": describe(mixed(1.0, sigma)), "delta": delta}, job
+    for interval in INTERVALS:
+        settings = {"faked": list(FAKED), "training": describe(mixed(*FAKED[:2])), "interval": interval}
+        found[f"interval/{interval:g}"] = settings, functools.partial(rounded, interval)
+    for p, sigma in CLAIMS:
+        found[_claim(p, sigma)] = {"training": describe(mixed(p, sigma))}, functools.partial(claim, p, sigma)
+    for name, row in TASKS.items():
+        found[f"task/{name}"] = {"task": list(row)}, functools.partial(task, *row)
+    return found
+
+
+def configuration(key: str) -> Json:
+    """Everything that decides a row."""
+    return {"settings": jobs()[key][0], "experts": EXPERTS, "batch": BATCH, "delta": DELTA}
 
 
 def store(path: Path = RESULTS / "experts_accounting.json") -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="appendix B.3 of the paper")
+    return Store(path, configuration, hyperparameters="appendix B.3 of the paper")
+
+
+def rows() -> list[str]:
+    """Keys of all rows."""
+    return list(jobs())
+
+
+def run_row(key: str, results: Store) -> None:
+    """Make one row."""
+    values = jobs()[key][1]()
+    results.put(key, dataset="none", seed=0, values=values)
+    print(key, " ".join(f"{name}={value:.6g}" for name, value in values.items()), flush=True)
 
 
 def mixed(p: float, sigma: float) -> MixedTraining:
@@ -195,22 +224,15 @@ def _steps(sigma: float, delta: float) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Compute what is missing or stale."""
+    """Compute what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args(arguments).quick
     results = store((ROOT / "runs" / "quick" if quick else RESULTS) / "experts_accounting.json")
-    jobs: dict[str, Any] = {"joint": joint}
-    jobs |= {_steps(s, d): lambda s=s, d=d: allowed(s, d) for d in DELTAS for s in (SIGMAS[:2] if quick else SIGMAS)}
-    if not quick:
-        jobs |= {f"interval/{i:g}": lambda i=i: rounded(i) for i in INTERVALS}
-        jobs |= {_claim(p, s): lambda p=p, s=s: claim(p, s) for p, s in CLAIMS}
-        jobs |= {f"task/{name}": lambda row=row: task(*row) for name, row in TASKS.items()}
-    for key, job in jobs.items():
+    few = ["joint", *(_steps(sigma, delta) for delta in DELTAS for sigma in SIGMAS[:2])]
+    for key in few if quick else rows():
         if not results.has(key):
-            values = job()
-            results.put(key, dataset="none", seed=0, values=values)
-            print(key, " ".join(f"{name}={value:.6g}" for name, value in values.items()), flush=True)
+            run_row(key, results)
 
 
 if __name__ == "__main__":

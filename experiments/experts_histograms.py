@@ -14,6 +14,7 @@ else uses.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any, get_args
 import numpy as np
 
 from experiments.check import Figure
+from experiments.configuration import Json
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import RESULTS, ROOT, Store
 from tacit.envs.populations import Kind, Playing, population, returns, world
@@ -38,30 +40,38 @@ SHOWN: dict[Name, tuple[str, float, float]] = {
     "hiv": ("HIV treatment", 0.0, 250.0),
 }
 """Title and range of the pictures; what lies outside is counted at the ends."""
-SOURCES = (
-    *(
-        f"src/tacit/envs/{name}"
-        for name in (
-            "acrobot.py",
-            "cart_pole.py",
-            "controllers.json",
-            "controllers.py",
-            "gym_domain.py",
-            "hiv.py",
-            "lunar_lander.py",
-            "populations.py",
-            "serving.py",
-            "variations.py",
-        )
-    ),
-    "src/tacit/agents/stacked.py",
-    "experiments/experts_histograms.py",
-)
 
 
-def store(path: Path = RESULTS / "experts_histograms.json") -> Store:
+def configuration(label: str, *, quick: bool = False) -> Json:
+    """Everything that decides a row, but its seed."""
+    name, kind = next(cell for cell in grid() if key(*cell) == label)
+    experts, episodes = size(name, quick)
+    return {"world": name, "kind": kind, "experts": experts, "episodes": episodes, "horizon": world(name).horizon}
+
+
+def size(name: Name, quick: bool) -> tuple[int, int]:
+    """Experts, and episodes of each."""
+    return (60, 1) if quick else (EXPERTS, PLAYED[name])
+
+
+def store(path: Path = RESULTS / "experts_histograms.json", *, quick: bool = False) -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="noise of the gains as in the prototypes, none tuned here")
+    asked = functools.partial(configuration, quick=quick)
+    return Store(path, asked, hyperparameters="noise of the gains as in the prototypes, none tuned here")
+
+
+def rows() -> list[str]:
+    """Keys of all rows."""
+    return [key(*cell) for cell in grid()]
+
+
+def run_row(label: str, results: Store, *, quick: bool = False) -> None:
+    """Make one row."""
+    name, kind = next(cell for cell in grid() if key(*cell) == label)
+    values = row(name, kind, *size(name, quick))
+    results.put(label, dataset="simulated", seed=SEED, values=values)
+    shown = {what: f"{np.mean(paid):.1f} (median {np.median(paid):.1f})" for what, paid in values.items()}
+    print(label, shown, flush=True)
 
 
 def key(name: Name, kind: Kind) -> str:
@@ -120,20 +130,16 @@ def panel(results: Store, name: Name) -> Panel:
 
 
 def main(arguments: list[str]) -> None:
-    """Run what is missing or stale, and draw."""
+    """Run what is missing, and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--draw", action="store_true")
     options = parser.parse_args(arguments)
     folder = ROOT / "runs" / "quick" if options.quick else RESULTS
-    results = store(folder / "experts_histograms.json")
-    for name, kind in grid():
-        if options.draw or results.has(key(name, kind)):
-            continue
-        values = row(name, kind, 60 if options.quick else EXPERTS, 1 if options.quick else PLAYED[name])
-        results.put(key(name, kind), dataset="simulated", seed=SEED, values=values)
-        shown = {what: f"{np.mean(paid):.1f} (median {np.median(paid):.1f})" for what, paid in values.items()}
-        print(key(name, kind), shown, flush=True)
+    results = store(folder / "experts_histograms.json", quick=options.quick)
+    for label in () if options.draw else rows():
+        if not results.has(label):
+            run_row(label, results, quick=options.quick)
     images = folder if options.quick else IMAGES
     title = "Returns of the experts in the default worlds"
     draw([panel(results, name) for name in SHOWN], title, images / "experts_histograms.svg")

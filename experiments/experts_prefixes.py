@@ -28,6 +28,7 @@ from dp_accounting import SelfComposedDpEvent
 from scipy.optimize import brentq
 
 from experiments.check import Figure
+from experiments.configuration import Json, describe
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import RESULTS, ROOT, Store
 from tacit.errors import PlanError
@@ -39,18 +40,47 @@ from tacit.privacy.mechanisms.thresholds import Floor, KappaStop, PMin
 EPSILONS, TRAJECTORIES, EXPERTS = (1.0, 2.0, 5.0, 7.5, 10.0), (5, 25, 100), (300, 1_000, 3_000, 10_000)
 PROBABILITIES, ACTIONS, HORIZON = (0.01, 0.02, 0.05, 0.1), (2, 4), 200
 AGREEMENTS = (1.0, 0.98, 0.9)
-SOURCES = (
-    "src/tacit/privacy/account*.py",
-    "src/tacit/privacy/accounting/approximate.py",
-    "src/tacit/privacy/accounting/events.py",
-    "src/tacit/privacy/mechanisms/thresholds.py",
-    "experiments/experts_prefixes.py",
-)
+
+
+def configuration(name: str) -> Json:
+    """Everything that decides a row."""
+    experts, trajectories, epsilon = next(setting for setting in grid() if key(*setting) == name)
+    return {
+        "experts": experts,
+        "trajectories": trajectories,
+        "epsilon": epsilon,
+        "floors": describe(floors()),
+        "actions": list(ACTIONS),
+        "horizon": HORIZON,
+        "agreements": list(AGREEMENTS),
+    }
 
 
 def store(path: Path = RESULTS / "experts_prefixes.json") -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="a grid, none chosen")
+    return Store(path, configuration, hyperparameters="a grid, none chosen")
+
+
+def grid() -> list[tuple[int, int, float]]:
+    """All settings."""
+    return [(m, n, epsilon) for m in EXPERTS for n in TRAJECTORIES for epsilon in EPSILONS]
+
+
+def rows() -> list[str]:
+    """Keys of all rows."""
+    return [key(*setting) for setting in grid()]
+
+
+def run_row(name: str, results: Store) -> None:
+    """Make one row."""
+    values = cell(*next(setting for setting in grid() if key(*setting) == name))
+    results.put(name, dataset="none", seed=0, values=values)
+    shown = " ".join(
+        f"{floor}: {row['threshold']:.0f} ({row['expected'][0]:.3g})"
+        for floor, row in values.items()
+        if isinstance(row, dict) and floor.endswith("A=2")
+    )
+    print(f"{name} {values['trajectory']:.4g} {shown}", flush=True)
 
 
 def key(experts: int, trajectories: int, epsilon: float) -> str:
@@ -122,9 +152,9 @@ def figures() -> list[Figure]:
     """Every promised figure, recomputed from the raw rows."""
     results, out = store(), []
     names = ("p_min=0.01/A=2", "p_min=0.05/A=2", "p_min=0.02/A=4", "kappa=0.02/A=2")
-    for n, epsilon, rows, basics in PLANNING:
+    for n, epsilon, planned, basics in PLANNING:
         values = results.values(key(3_000, n, epsilon))
-        for name, row, basic in zip(names, rows, basics, strict=True):
+        for name, row, basic in zip(names, planned, basics, strict=True):
             threshold, longest = row if isinstance(row, tuple) else (row, None)
             where, got = f"m 3,000, n {n}, epsilon {epsilon:g}, {name}", values[name]
             if threshold is not None:
@@ -169,8 +199,8 @@ def plot(results: Store, path: Path = IMAGES / "experts_prefixes.svg") -> None:
     def curves(across: tuple[tuple[float, str], ...], what: str) -> list[Curve]:
         found = []
         for floor, words in shown.items():
-            rows = [(x, results.values(name).get(f"{floor}/A=2")) for x, name in across]
-            points = [(x, row[what][0] if what == "expected" else row[what]) for x, row in rows if row is not None]
+            points_of = [(x, results.values(name).get(f"{floor}/A=2")) for x, name in across]
+            points = [(x, row[what][0] if what == "expected" else row[what]) for x, row in points_of if row is not None]
             found.append(Curve(words, [x for x, _ in points], [y for _, y in points]))
         return found
 
@@ -191,23 +221,14 @@ def plot(results: Store, path: Path = IMAGES / "experts_prefixes.svg") -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Compute what is missing or stale."""
+    """Compute what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args(arguments).quick
     results = store((ROOT / "runs" / "quick" if quick else RESULTS) / "experts_prefixes.json")
-    grid = [(m, n, epsilon) for m in EXPERTS for n in TRAJECTORIES for epsilon in EPSILONS]
-    for m, n, epsilon in [(3_000, 25, 5.0)] if quick else grid:
-        name = key(m, n, epsilon)
+    for name in [key(3_000, 25, 5.0)] if quick else rows():
         if not results.has(name):
-            values = cell(m, n, epsilon)
-            results.put(name, dataset="none", seed=0, values=values)
-            told = " ".join(
-                f"{floor}: {row['threshold']:.0f} ({row['expected'][0]:.3g})"
-                for floor, row in values.items()
-                if isinstance(row, dict) and floor.endswith("A=2")
-            )
-            print(f"{name} {values['trajectory']:.4g} {told}", flush=True)
+            run_row(name, results)
     if not quick:
         plot(results)
 

@@ -28,6 +28,7 @@ Where no number of experts that is sure to be there reaches the threshold, a cel
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import sys
 import time
@@ -39,6 +40,7 @@ from typing import Any, get_args
 import numpy as np
 
 from experiments.check import Figure
+from experiments.configuration import Json, describe
 from experiments.experts_recipes import EPSILONS, Recipes, recipes
 from experiments.experts_runs import SIZES, Field, Plan
 from experiments.store import RESULTS, ROOT, Store
@@ -51,38 +53,6 @@ from tacit.measure.utility import interval
 from tacit.methods.experts.learned import Learned
 
 SEEDS = tuple(range(100, 105))
-SOURCES = (
-    "src/tacit/agents/discrete_offline.py",
-    "src/tacit/agents/features.py",
-    "src/tacit/agents/heads.py",
-    "src/tacit/agents/learners.py",
-    "src/tacit/agents/networks.py",
-    "src/tacit/agents/optimizers.py",
-    "src/tacit/agents/policies.py",
-    "src/tacit/agents/stacked.py",
-    "src/tacit/envs/acrobot.py",
-    "src/tacit/envs/cart_pole.py",
-    "src/tacit/envs/controllers.*",
-    "src/tacit/envs/hiv.py",
-    "src/tacit/envs/lunar_lander.py",
-    "src/tacit/envs/populations.py",
-    "src/tacit/envs/serving.py",
-    "src/tacit/envs/variations.py",
-    "src/tacit/methods/experts/*.py",
-    "src/tacit/privacy/mechanisms/above_threshold.py",
-    "src/tacit/privacy/account*.py",
-    "src/tacit/privacy/gradients/clipping.py",
-    "src/tacit/privacy/noise/discrete_laplace.py",
-    "src/tacit/privacy/gradients/per_unit.py",
-    "src/tacit/privacy/noise/secret.py",
-    "src/tacit/privacy/vault/reader.py",
-    "src/tacit/privacy/vault/records.py",
-    "src/tacit/privacy/mechanisms/thresholds.py",
-    "src/tacit/privacy/vault/vault.py",
-    "experiments/experts_recipes.py",
-    "experiments/experts_runs.py",
-    "experiments/experts_table.py",
-)
 METHODS = (
     "votes",
     "return_weighted",
@@ -231,9 +201,53 @@ def key(name: str, kind: str, method: str, seed: int) -> str:
     return f"{name}/{kind}/{method}/{seed}"
 
 
-def store(path: Path = RESULTS / "experts_table.json") -> Store:
+def configuration(label: str, *, small: bool = False) -> Json:
+    """Everything that decides a row, but its seed."""
+    name, kind, method, _ = label.split("/")
+    run = run_of(name, kind, SEEDS[0], Path(), small)  # type: ignore[arg-type]
+    field = describe(run.here)
+    del field["seed"]
+    return {
+        "field": field,
+        "unit": describe(run.here.unit),
+        "method": method,
+        "ways": describe(run.ways),
+        "epsilons": list(run.epsilons),
+        "noises": NOISES if method == "noise" else None,
+        "cloned": list(CLONED) if method == "clones_consensus" else None,
+    }
+
+
+def run_of(name: Name, kind: Kind, seed: int, logs: Path, small: bool) -> Run:
+    """A field with its logs and recipes, at full size or small."""
+    here = Field.of(name, kind, seed)
+    return quick(Run(here.small(), logs, recipes(name))) if small else Run(here, logs, recipes(name))
+
+
+def store(path: Path = RESULTS / "experts_table.json", *, small: bool = False) -> Store:
     """The result file."""
-    return Store(path, SOURCES, hyperparameters="experiments.experts_recipes, chosen on seeds 0 to 7")
+    asked = functools.partial(configuration, small=small)
+    return Store(path, asked, hyperparameters="experiments.experts_recipes, chosen on seeds 0 to 7")
+
+
+def rows() -> list[str]:
+    """Keys of all rows that figures and tables read."""
+    return [
+        key(name, kind, method, seed)
+        for seed in SEEDS
+        for name in SIZES
+        for kind in get_args(Kind)
+        for method in METHODS
+        if method != "clones_consensus"
+    ]
+
+
+def run_row(label: str, results: Store) -> None:
+    """Make one row."""
+    name, kind, method, seed = label.split("/")
+    run = run_of(name, kind, int(seed), Path(), False)  # type: ignore[arg-type]
+    with run.here.logs() as logs:
+        fill(replace(run, logs=logs), [method], results)
 
 
 def returns(results: Store, name: str, kind: str, method: str, epsilon: float | None = None) -> list[float]:
@@ -242,7 +256,7 @@ def returns(results: Store, name: str, kind: str, method: str, epsilon: float | 
     Of `consensus_only` it is that of the n_r with the best mean.
 
     Raises:
-        LookupError: a cell is missing or stale.
+        LookupError: a row is missing or has another configuration.
     """
     cells = [results.values(key(name, kind, method, seed)) for seed in SEEDS]
     if method in ("noise", "experts"):
@@ -313,22 +327,22 @@ def quick(run: Run) -> Run:
 
 
 def main(arguments: list[str]) -> None:
-    """Run what is missing or stale."""
+    """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--worlds", nargs="+", choices=get_args(Name), default=list(SIZES))
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--seeds", nargs="+", type=int, choices=SEEDS, default=list(SEEDS))
     options = parser.parse_args(arguments)
-    results = store((ROOT / "runs" / "quick" if options.quick else RESULTS) / "experts_table.json")
+    folder = ROOT / "runs" / "quick" if options.quick else RESULTS
+    results = store(folder / "experts_table.json", small=options.quick)
     seeds = options.seeds[:1] if options.quick else options.seeds
     for seed, name, kind in itertools.product(seeds, options.worlds, get_args(Kind)):
         missing = [one for one in options.methods if not results.has(key(name, kind, one, seed))]
-        here = Field.of(name, kind, seed).small() if options.quick else Field.of(name, kind, seed)
+        run = run_of(name, kind, seed, Path(), options.quick)
         if missing:
-            with here.logs() as logs:
-                run = Run(here, logs, recipes(name))
-                fill(quick(run) if options.quick else run, missing, results)
+            with run.here.logs() as logs:
+                fill(replace(run, logs=logs), missing, results)
 
 
 def fill(run: Run, methods: list[str], results: Store) -> None:

@@ -9,6 +9,11 @@ import pytest
 from tacit.cli import main, movement_report
 
 
+@pytest.fixture(autouse=True)
+def few_weighted_rows(small_pools: None) -> None:
+    """Commands draw few rows to weight by histograms."""
+
+
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a quick demo; copy it before changing anything."""

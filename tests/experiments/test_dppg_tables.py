@@ -15,12 +15,14 @@ from experiments.store import Store
 from experiments import dppg_audit, dppg_riverswim, dppg_tables
 from tacit.measure.report.svg import Axis
 
-SOURCES = ("experiments/dppg_tables.py",)
+
+def asked(key: str) -> dict[str, Any]:
+    return {"key": key, "people": 8}
 
 
 @pytest.fixture
 def invented(tmp_path: Path) -> Store:
-    return Store(tmp_path / "a.json", SOURCES, hyperparameters="none")
+    return Store(tmp_path / "a.json", asked, hyperparameters="none")
 
 
 def put(store: Store, key: str, **values: Any) -> None:
@@ -50,7 +52,8 @@ def test_stale_cells_are_blank(invented: Store) -> None:
     cell = Cell("cart_pole", "local", 1.0)
     put(invented, cell.key, last_stochastic=[1.0, 2.0], last_greedy=[1.0, 2.0])
     assert dppg_tables.judged(invented, cell) == "1.5 ± 6.4 (1), 1.5"
-    invented.configurations[invented.rows[cell.key]["configuration"]]["people"] = 7
+    name = invented.rows[cell.key]["configuration"]
+    invented.configurations[name] = {**invented.configurations[name], "people": 7}
     assert dppg_tables.judged(invented, cell) == ""
 
 
@@ -102,7 +105,7 @@ def test_the_audit_lies_between_nothing_and_all_that_can_be_seen(invented: Store
 
 
 def test_the_short_table_takes_the_better_region(tmp_path: Path) -> None:
-    poles, table, rivers = (Store(tmp_path / f"{name}.json", SOURCES, "none") for name in "abc")
+    poles, table, rivers = (Store(tmp_path / f"{name}.json", asked, "none") for name in "abc")
     put(rivers, dppg_riverswim.key("dppg_l2", 0.6, 1.0), greedy=[0.5, 0.5])
     put(rivers, dppg_riverswim.key("dppg_kl", 0.6, 1.0), greedy=[0.7, 0.7])
     put(poles, Cell("acrobot", "paper", 1.0, "independent").key, last_stochastic=[-500.0, -500.0])

@@ -17,7 +17,7 @@ from tacit.envs.acrobot import Acrobot
 @pytest.fixture
 def invented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Of every world ten good experts near the top of the range and ten mixed ones, six of them at the bottom."""
-    store = Store(tmp_path / "a.json", ("experiments/experts_histograms.py",), hyperparameters="none")
+    store = Store(tmp_path / "a.json", experts_histograms.configuration, hyperparameters="none")
     monkeypatch.setattr(experts_histograms, "store", lambda: store)
     for name, (_, low, high) in experts_histograms.SHOWN.items():
         top, bottom = high - 0.01 * (high - low), low - 5.0

@@ -17,7 +17,7 @@ from experiments import experts_table, experts_tables
 
 @pytest.fixture
 def invented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
-    found = Store(tmp_path / "a.json", ("experiments/experts_tables.py",), hyperparameters="none")
+    found = Store(tmp_path / "a.json", experts_table.configuration, hyperparameters="none")
     monkeypatch.setattr(experts_table, "store", lambda: found)
     return found
 
@@ -25,7 +25,7 @@ def invented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 def put(store: Store, method: str, values: dict[str, Any], *, name: str = "hiv", kind: str = "good") -> None:
     """The same values for all seeds, but for what grows by one with each."""
     for more, seed in enumerate(SEEDS):
-        store.rows[key(name, kind, method, seed)] = {"values": _grown(values, more), "fingerprint": store.code}
+        store.rows[key(name, kind, method, seed)] = {"values": _grown(values, more), "configuration": None}
 
 
 def _grown(values: Any, more: int) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,30 +45,30 @@ ERRORS = ("in_wall", "next_position", "next_velocity", "reward_error")
 
 
 def _keep(store: Store, key: str, values: dict[str, float]) -> None:
-    store.rows[key] = {"values": values, "fingerprint": store.code_of(key)}
+    store.rows[key] = {"values": values, "configuration": None}
 
 
 @pytest.fixture
 def table1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Returns: a level of the way, a little for the seed, less at epsilon 1."""
-    store = Store(tmp_path / "table1.json", synthesis_returns.sources, "none")
+    store = Store(tmp_path / "table1.json", synthesis_returns.configuration, "none")
     for cell in (cell for part in table1_transitions.PARTS for cell in part.cells()):
         level = LEVELS.get(cell.way, -10.0) + cell.seed - (5.0 if cell.epsilon == 1.0 else 0.0)
         _keep(store, cell.key, {"return": level})
-    monkeypatch.setattr(table1_transitions, "store", lambda: store)
+    monkeypatch.setattr(table1_transitions, "store", lambda path=None: store)
     return store
 
 
 @pytest.fixture
 def table3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Measures: tacit (raked) and AIM are close, the others have better marginals and worse correlations."""
-    store = Store(tmp_path / "table3.json", table3_fidelity.sources, "none")
+    store = Store(tmp_path / "table3.json", table3_fidelity.configuration, "none")
     for domain, way, epsilon, seed in table3_fidelity.tables():
         marginal, correlation = (0.98, 0.995) if way in ("raked", "aim") else (1.0, 0.9)
         errors = dict.fromkeys(ERRORS, 0.5 if way == "raked" else 1.0)
         values = {"marginal": marginal, "correlation": correlation, "told_apart": 0.7, **errors}
         _keep(store, ways.key(domain, way, epsilon, seed), values)
-    monkeypatch.setattr(table3_fidelity, "store", lambda: store)
+    monkeypatch.setattr(table3_fidelity, "store", lambda path=None: store)
     return store
 
 
@@ -76,10 +78,10 @@ def test_promises_of_table_1_are_recomputed_from_all_seeds(table1: Store) -> Non
     assert share.value == pytest.approx((73.0 + 2.0) / (80.0 + 2.0))
     assert all(figure.holds for figure in found.values())
     for seed in (0, 1, 2):
-        table1.cells[f"medium/td3_bc/privsyn/1/{seed}"]["values"]["return"] = 99.0
+        table1.rows[f"medium/td3_bc/privsyn/1/{seed}"]["values"]["return"] = 99.0
     lost = [figure for figure in table1_transitions.figures() if not figure.holds]
     assert [figure.value for figure in lost] == [pytest.approx(75.0 - 99.0), 1.0]
-    del table1.cells["medium/td3_bc/privsyn/1/2"]
+    del table1.rows["medium/td3_bc/privsyn/1/2"]
     with pytest.raises(LookupError, match="missing"):
         table1_transitions.figures()
 
@@ -90,7 +92,7 @@ def test_promises_of_tables_3_and_4(table1: Store, table3: Store) -> None:
     assert len(found) == 5 * 2 + 3 + 2
     assert all(figure.holds for figure in table4_pretraining.figures())
     for seed in range(5):
-        table3.cells[f"medium/raked/10/{seed}"]["values"]["marginal"] = 0.955
+        table3.rows[f"medium/raked/10/{seed}"]["values"]["marginal"] = 0.955
     assert [figure.name for figure in table3_fidelity.figures() if not figure.holds] == [
         "medium, epsilon 10: marginal",
         "medium, epsilon 10: marginal less AIM's",
@@ -98,7 +100,7 @@ def test_promises_of_tables_3_and_4(table1: Store, table3: Store) -> None:
 
 
 def test_pages_say_what_is_missing_and_what_is_no_part_of_the_experiment(table1: Store, table3: Store) -> None:
-    del table1.cells["medium/iql/aim/10/1"]
+    del table1.rows["medium/iql/aim/10/1"]
     first = synthesis_pages.table1().split("\n\n")[1].splitlines()
     assert first[0].count("umaze") == 3
     aim = next(line for line in first if line.startswith("| AIM")).split(" | ")
@@ -127,29 +129,71 @@ def test_cells_are_each_named_once_and_what_promises_nothing_has_no_epsilon() ->
         synthesis_returns.Cell("umaze", "iql", "raked", 10.0, 0),
         synthesis_returns.Cell("umaze", "iql", "raked", 1.0, 0),
     ]
-    assert len(synthesis_variants.rows(("non_priv", "tacit"), (10.0, 1.0))) == 9
+    assert len(synthesis_variants.both(("non_priv", "tacit"), (10.0, 1.0))) == 9
 
 
-def test_an_edit_of_a_baseline_leaves_tacit_as_it_is() -> None:
-    tacit, mst = (set(synthesis_returns.sources(f"umaze/iql/{way}/10/0")) for way in ("tacit", "mst"))
-    assert not any("baselines" in source for source in tacit)
-    assert not any("synthesis_ways" in source for source in tacit)
-    assert {source for source in mst - tacit if "baselines" in source}
-    assert not any("edac" in source for source in tacit | mst)
+def _asked(key: str) -> str:
+    return json.dumps(synthesis_returns.configuration(key), sort_keys=True)
 
 
-def test_tables_are_made_once_for_one_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_one_setting_differ_in_their_seeds_alone() -> None:
+    for way in ("tacit", "raked", "mst", "pate_gan", "raking_alone"):
+        assert _asked(f"umaze/iql/{way}/10/0") == _asked(f"umaze/iql/{way}/10/1") == _asked(f"umaze/iql/{way}/10/0/2")
+        assert _asked(f"umaze/iql/{way}/10/0") != _asked(f"umaze/iql/{way}/1/0")
+        assert _asked(f"umaze/iql/{way}/10/0") != _asked(f"medium/iql/{way}/10/0")
+        assert _asked(f"umaze/iql/{way}/10/0") != _asked(f"umaze/td3_bc/{way}/10/0")
+
+
+@pytest.mark.parametrize(
+    ("agent", "setting"), [("iql", {"steps": 1_000}), ("td3_bc", {"steps": 160}), ("iql", {"width": 32})]
+)
+def test_an_agent_of_other_steps_or_width_makes_the_row_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str, setting: dict[str, int]
+) -> None:
+    store = Store(tmp_path / "a.json", synthesis_returns.configuration, "none")
+    key = f"umaze/{agent}/raked/10/0"
+    store.put(key, dataset="invented", seed=0, values={"return": 1.0})
+    changed = {**MAZE, agent: replace(MAZE[agent], **setting)}
+    monkeypatch.setattr(synthesis_returns, "MAZE", changed)
+    later = Store(store.path, synthesis_returns.configuration, "none")
+    assert not later.has(key)
+    with pytest.raises(LookupError, match=next(iter(setting))):
+        later.values(key)
+
+
+@pytest.fixture
+def uncached() -> Iterator[None]:
+    """Configurations are cached; what a test changes is forgotten after it."""
+    yield
+    ways.configuration.cache_clear()
+
+
+@pytest.mark.usefixtures("uncached")
+@pytest.mark.parametrize("setting", [{"clip": 0.5}, {"steps": 900}])
+def test_a_plan_of_another_clip_or_other_steps_makes_the_row_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: dict[str, float]
+) -> None:
+    store = Store(tmp_path / "a.json", synthesis_returns.configuration, "none")
+    key = "umaze/iql/raked/10/0"
+    store.put(key, dataset="invented", seed=0, values={"return": 1.0})
+    real = synthesis_fits.base
+    monkeypatch.setattr(synthesis_fits, "base", lambda here, scale: replace(real(here, scale), **setting))
+    ways.configuration.cache_clear()
+    later = Store(store.path, synthesis_returns.configuration, "none")
+    with pytest.raises(LookupError, match=f"plan.{next(iter(setting))}"):
+        later.values(key)
+
+
+def test_tables_are_made_once_for_one_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synthesis_cache, "KEPT", tmp_path)
-    codes = {"one": "1", "two": "2"}
-    monkeypatch.setattr(synthesis_cache, "fingerprint", lambda sources: codes[sources[0]])
     made = []
 
     def make() -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         made.append(1)
         return {"rewards": np.arange(3.0)}, {"fit": {"cpu_s": 1.5}}
 
-    for sources in (("one",), ("one",), ("two",)):
-        columns, notes = synthesis_cache.kept("umaze/tacit/10/0", sources, make)
+    for steps in (1, 1, 2):
+        columns, notes = synthesis_cache.kept("umaze/tacit/10/0", {"steps": steps}, make)
         assert columns["rewards"].tolist() == [0.0, 1.0, 2.0]
         assert notes == {"fit": {"cpu_s": 1.5}}
     assert len(made) == 2
@@ -177,7 +221,7 @@ class Small(synthesis_mazes.Maze):
 
 
 def test_one_stack_for_each_agent_and_seed_and_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(tmp_path / "a.json", synthesis_returns.sources, "none")
+    store = Store(tmp_path / "a.json", lambda key: {"key": key}, "none")
     stacks: list[tuple[str, int, int]] = []
     real = synthesis_returns.train
 

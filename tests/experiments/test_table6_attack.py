@@ -83,11 +83,11 @@ def values_of(right: float, hits: int) -> dict[str, Any]:
 def test_figures_refuse_what_tells_too_much_and_a_twin_that_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     class Kept:
         def __init__(self, right: float, hits: int) -> None:
-            self.values = values_of(right, hits)
+            self.row = values_of(right, hits)
 
-        def fresh(self, key: str) -> dict[str, Any]:
+        def values(self, key: str) -> dict[str, Any]:
             assert key in {cell.key for cell in CELLS}
-            return self.values
+            return self.row
 
     monkeypatch.setattr(table6, "store", lambda: Kept(1.0, 600))
     broken = {figure.name: figure.holds for figure in table6.figures()}
