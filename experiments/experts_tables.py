@@ -3,10 +3,10 @@
     python -m experiments.experts_tables             # tables as Markdown, and docs/images/experts_table.svg
     python -m experiments.experts_tables --short     # epsilon 10 and 1 of cart-pole and acrobot, 5 of the others
 
-Nothing is run: a row whose cells are missing or stale for some seed is left blank. "±" is half of the 95 % t-interval
-of the mean over seeds; a dash says that a method cannot be run at this epsilon. Lengths of prefixes are the mean over
-all released trajectories, empty ones included, and their share that is not empty. `clones_consensus` is not shown: its
-cells are there for some seeds only.
+Nothing is run: a row is left blank where, for some seed, a cell is missing or has another configuration. "±" is half of
+the 95 % t-interval of the mean over seeds; a dash says that a method cannot be run at this epsilon. Lengths of prefixes
+are the mean over all released trajectories, empty ones included, and their share that is not empty. `clones_consensus`
+is not shown: its cells are there for some seeds only.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ RANGES: dict[Name, Axis] = {
 
 
 def values(results: Store, name: str, kind: str, method: str, epsilon: float | None = None) -> list[float] | None:
-    """Returns over seeds; empty where the method cannot be run, None where a cell is missing or stale."""
+    """Returns over seeds; empty where the method cannot be run, None where a cell does not count."""
     if any(kept(results, key(name, kind, method, seed)) is None for seed in SEEDS):
         return None
     return returns(results, name, kind, method, epsilon)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -99,3 +100,21 @@ def test_recipes_name_plans_of_their_kind() -> None:
         assert ways.noisy.private_steps == ways.noisy.steps
         assert ways.alone_with(5).private_steps == 0
         assert {ways.mixed_at(epsilon).trajectories for epsilon in EPSILONS} == {25, 20, 12, 5, 3}
+
+
+@pytest.mark.parametrize("change", [{"steps": 999}, {"clip": 0.123}])
+def test_a_row_of_another_recipe_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    results = experts_table.store(tmp_path / "a.json")
+    first, second = (key("hiv", "good", "dpsgd_alone", seed) for seed in SEEDS[:2])
+    assert results.configuration(first) == results.configuration(second)
+    results.put(first, dataset="invented", seed=SEEDS[0], values=each(1.0))
+    assert results.has(first)
+    usual = recipes("hiv")
+    other = replace(usual, noisy=replace(usual.noisy, **change))
+    monkeypatch.setattr(experts_table, "recipes", lambda name: other)
+    later = experts_table.store(tmp_path / "a.json")
+    assert not later.has(first)
+    with pytest.raises(LookupError, match=next(iter(change))):
+        later.values(first)

@@ -1,0 +1,76 @@
+import inspect as _inspect
+import re as _re
+import types as _types
+from dataclasses import replace as _replace
+from experiments import mobility_runs as _runs
+from tacit.envs.city import city as _then_city
+from tacit.units import Unit as _Unit
+from tacit.privacy.device_parts import LaplaceSum as _LaplaceSum
+
+
+def _then_number(thing, pattern):
+    (found,) = _re.findall(pattern, _inspect.getsource(thing))
+    return int(found)
+
+
+def _then_described(people):
+    if people == _runs.GEOLIFE:
+        (file,) = _re.findall(r'"([a-z_]*\.npz)"', _inspect.getsource(_runs._geolife))
+        data = {"file": file, "grid": describe(_runs.GRID), "judged": "all days"}
+    else:
+        defaults = {name: one.default for name, one in _inspect.signature(_then_city).parameters.items()}
+        days = _then_number(_runs._city, r"city\(people, days=(\d+), seed=CITY_SEED\)")
+        data = {"city": describe({**defaults, "days": days, "seed": _runs.CITY_SEED, "people": people}), "judged": _runs.JUDGED}
+    return {**data, "people": people, "measures": list(_runs.SETS)}
+
+
+def _then_unit(people, relation=None):
+    unit = _runs.World(people, None, None, None, "").unit
+    return unit if relation is None else _replace(unit, relation=relation)
+
+
+def _then_here(people):
+    return _types.SimpleNamespace(people=people)
+
+
+def _then_guaranteed(plan, unit, epsilon):
+    sums = {
+        part.name: {
+            "steps": part.steps,
+            "clip": part.bound if isinstance(part, _LaplaceSum) else part.clip,
+            "relative_noise": round(part.noise_multiplier, 9),
+        }
+        for part in _replace(plan, noise_multiplier=1.0).parts()
+    }
+    return {
+        "plan": describe(plan),
+        "sums": describe(sums),
+        "guarantee": {"epsilon": describe(epsilon), "delta": _runs.DELTA, "unit": describe(unit)},
+    }
+
+
+from experiments import mobility_shadows as _shadows
+from tacit.measure import attack_scores as _scores
+def configuration(key):
+    name, epsilon, _, _ = key.split("/")
+    epsilon = float(epsilon)
+    slots = _re.findall(r"Overlap\(who, slots=\((\d+),\)\)", _inspect.getsource(scores))
+    here = _then_here(_runs.GEOLIFE)
+    if name == "pategail":
+        assert "replace(pategail.recipe(\"table\", GEOLIFE), rounds=ROUNDS)" in _inspect.getsource(method)
+        plan = replace(pategail.recipe("table", GEOLIFE), rounds=ROUNDS)
+    else:
+        plan = {"one_shot": one_shot, "table": table}[name](here, epsilon)
+    data = {name: one for name, one in _then_described(GEOLIFE).items() if name != "measures"}
+    return {
+        "runs": BLOCK,
+        "generated": _shadows.GENERATED,
+        "attacks": {
+            "days": _scores.Candidates.most,
+            "slots": len(_scores.Overlap.slots),
+            "starts": [int(one) for one in slots],
+            "least": _scores.LEAST,
+        },
+        "data": data,
+        **_then_guaranteed(plan, _then_unit(GEOLIFE), epsilon),
+    }

@@ -1,0 +1,73 @@
+import inspect as _inspect
+import re as _re
+import types as _types
+from dataclasses import replace as _replace
+from experiments import mobility_runs as _runs
+from tacit.envs.city import city as _then_city
+from tacit.units import Unit as _Unit
+from tacit.privacy.device_parts import LaplaceSum as _LaplaceSum
+
+
+def _then_number(thing, pattern):
+    (found,) = _re.findall(pattern, _inspect.getsource(thing))
+    return int(found)
+
+
+def _then_described(people):
+    if people == _runs.GEOLIFE:
+        (file,) = _re.findall(r'"([a-z_]*\.npz)"', _inspect.getsource(_runs._geolife))
+        data = {"file": file, "grid": describe(_runs.GRID), "judged": "all days"}
+    else:
+        defaults = {name: one.default for name, one in _inspect.signature(_then_city).parameters.items()}
+        days = _then_number(_runs._city, r"city\(people, days=(\d+), seed=CITY_SEED\)")
+        data = {"city": describe({**defaults, "days": days, "seed": _runs.CITY_SEED, "people": people}), "judged": _runs.JUDGED}
+    return {**data, "people": people, "measures": list(_runs.SETS)}
+
+
+def _then_unit(people, relation=None):
+    unit = _runs.World(people, None, None, None, "").unit
+    return unit if relation is None else _replace(unit, relation=relation)
+
+
+def _then_here(people):
+    return _types.SimpleNamespace(people=people)
+
+
+def _then_guaranteed(plan, unit, epsilon):
+    sums = {
+        part.name: {
+            "steps": part.steps,
+            "clip": part.bound if isinstance(part, _LaplaceSum) else part.clip,
+            "relative_noise": round(part.noise_multiplier, 9),
+        }
+        for part in _replace(plan, noise_multiplier=1.0).parts()
+    }
+    return {
+        "plan": describe(plan),
+        "sums": describe(sums),
+        "guarantee": {"epsilon": describe(epsilon), "delta": _runs.DELTA, "unit": describe(unit)},
+    }
+
+
+def configuration(key):
+    kind, *rest = key.split("/")
+    source = _inspect.getsource(honest)
+    if kind == "naive":
+        return {"people": int(_re.findall(r"1 / \((\d+) \* scale\)", _inspect.getsource(naive))[0]), "scale": float(rest[0])}
+    if kind == "epsilon":
+        (variance,) = _re.findall(r"queries\(people, (\d+) \* scale\)", source)
+        (relation,) = set(_re.findall(r'"([a-z]+_[a-z]+_?[a-z]*)"', source)) & {"add_or_remove", "replace_one"}
+        return {"people": int(rest[0]), "scale": float(rest[1]), "queries": QUERIES, "variance": int(variance), "relation": relation, "delta": DELTA}
+    data = {"data": _then_described(GEOLIFE)}
+    if kind == "run":
+        assert "pategail.Plan.paper(GEOLIFE, scale=scale), rounds=rounds)" in _inspect.getsource(play)
+        (relation,) = _re.findall(r'relation="([a-z_]+)"', _inspect.getsource(play))
+        rounds = _inspect.signature(play).parameters["rounds"].default
+        plan = replace(pategail.Plan.paper(GEOLIFE, scale=float(rest[0])), rounds=rounds)
+        return {**data, **_then_guaranteed(plan, _then_unit(GEOLIFE, relation), math.inf)}
+    free = _inspect.getsource(without_noise)
+    assert 'pategail.recipe("samples", GEOLIFE, math.inf), starts="given", noise_multiplier=0.0)' in free
+    assert "rounds=rounds or plan.rounds" in free and "here.test.cells[:, 0]" in free
+    plan = replace(pategail.recipe("samples", GEOLIFE, math.inf), starts="given", noise_multiplier=0.0)
+    law = {"type": "RankLaw", "alpha": movement.RankLaw.alpha, "ranks": movement.RankLaw.ranks}
+    return {**data, "starts": "of the test days", "law": law, **_then_guaranteed(plan, _then_unit(GEOLIFE), math.inf)}
