@@ -5,8 +5,10 @@ versions, data set and seed. A row answers for a key as long as its configuratio
 (`experiments.migrations`), is the one that the experiment asks for today. That code has moved does not matter: golden
 runs (`tests/golden`) and `experiments.replay` guard against drift.
 
-Rows of before this format have a configuration that was rebuilt by the code of their own commit (`reconstructed`), or
-none where that failed; a row without one is counted and named by `experiments.check`, and never compared.
+Rows of before this format have a configuration that was rebuilt by the code of their own commit (`reconstructed`; the
+script is `experiments/reconstruct.py` of the commit "Configurations of stored rows"), or none where that failed. A row
+without one is counted and named by `experiments.check`, and never compared. `valid_by` marks rows that an equivalence
+of small runs had carried over to later code.
 """
 
 from __future__ import annotations
