@@ -36,11 +36,11 @@ CHANGED_AFTER_EVALUATION: Mapping[str, tuple[str, ...]] = {
     ),
     "table2_trajectories": (
         "Trajectories that histograms describe, and rows of them, saw three full evaluations on seeds 0 to 2 of umaze "
-        "before the reported one, on 23 November 2026; the method was changed after each. The rows of before are in the archive.",
+        "before the reported one, on 23 November 2026; the method was changed after each. Former rows are archived.",
     ),
     "table13_trajscore": (
         "Trajectories that histograms describe, and rows of them, saw three full evaluations on seeds 0 to 2 of umaze "
-        "before the reported one, on 23 November 2026; the method was changed after each. The rows of before are in the archive.",
+        "before the reported one, on 23 November 2026; the method was changed after each. Former rows are archived.",
     ),
 }
 """Sentences by experiment."""
