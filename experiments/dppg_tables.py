@@ -3,9 +3,9 @@
     python -m experiments.dppg_tables                     # every table as Markdown, and docs/images/dppg_frontier.svg
     python -m experiments.dppg_tables --only riverswim    # frontier, table1, riverswim, audit, short
 
-Nothing is run: a cell that is missing or stale is left blank, one that no experiment has is a dash. "±" is half of the
-95 % t-interval of the mean over replicates; shares have Clopper and Pearson's. A cell of the frontier is the mean, in
-brackets the worst replicate, and the mean with the most probable actions.
+Nothing is run: a cell whose row is missing or has another configuration is left blank, one that no experiment has is a
+dash. "±" is half of the 95 % t-interval of the mean over replicates; shares have Clopper and Pearson's. A cell of the
+frontier is the mean, in brackets the worst replicate, and the mean with the most probable actions.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def spread(values: Sequence[float], digits: int = 1) -> str:
 
 
 def kept(results: Store, key: str) -> dict[str, Any] | None:
-    """The values of a cell; None where it is missing or stale."""
+    """The values of a row; None where it is missing or has another configuration."""
     return results.values(key) if results.has(key) else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,7 +13,7 @@ from experiments.dppg_frontier import Cell
 from experiments.ope_plots import Curve, Panel, draw
 from experiments.store import Store
 
-from experiments import dppg_audit, dppg_riverswim, dppg_tables
+from experiments import dppg_audit, dppg_frontier, dppg_riverswim, dppg_tables
 from tacit.measure.report.svg import Axis
 
 
@@ -148,3 +149,29 @@ def test_bars_of_curves_stand_beside_each_other(tmp_path: Path) -> None:
     nodes = list(ElementTree.parse(tmp_path / "a.svg").getroot().iter())
     first, second = (float(node.get("cx", "nan")) for node in nodes if node.get("class") == "dot")
     assert second - first == pytest.approx(3.6, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("plan", "hidden", "setting"),
+    [
+        ({"clip": 0.123}, (64, 64), r"recipe\.plan\.clip"),
+        ({"horizon": 77}, (64, 64), r"recipe\.plan\.horizon"),
+        ({}, (64, 32), r"recipe\.policy\.network\.sizes"),
+    ],
+)
+def test_a_row_of_another_plan_or_network_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: dict[str, Any], hidden: tuple[int, ...], setting: str
+) -> None:
+    key, path = Cell("cart_pole", "local", 1.0).key, tmp_path / "a.json"
+    results = dppg_frontier.store(path)
+    put(results, key, last_stochastic=[1.0])
+    assert results.has(key)
+    assert dppg_frontier.store(path).has(key)
+    assert not dppg_frontier.store(path, replicates=2, people=160).has(key)
+    other = dppg_frontier.RECIPES["cart_pole"](hidden=hidden)
+    other = replace(other, plan=replace(other.plan, **plan))
+    monkeypatch.setitem(dppg_frontier.RECIPES, "cart_pole", lambda **_: other)
+    later = dppg_frontier.store(path)
+    assert not later.has(key)
+    with pytest.raises(LookupError, match=setting):
+        later.values(key)

@@ -20,8 +20,8 @@ def test_a_second_writer_is_refused_until_close(path: Path, ledger: Ledger) -> N
     with pytest.raises(LedgerError, match="in use"):
         Ledger(path)
     code = (
-        "import sys; from tacit.privacy.ledger.ledger import Ledger\\n"
-        "try: Ledger(sys.argv[1])\\nexcept Exception as e: print(e)"
+        "import sys; from tacit.privacy.ledger.ledger import Ledger\n"
+        "try: Ledger(sys.argv[1])\nexcept Exception as e: print(e)"
     )
     other = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert other.stdout.count("\n") == 1
