@@ -263,9 +263,13 @@ def found(values: Mapping[str, Any]) -> Audit:
     return audit(values["without"], values["having"], delta=DELTA, confidence=CONFIDENCE)
 
 
+def _cell(key: str) -> Cell:
+    return next(cell for cell in CELLS if cell.key == key)
+
+
 def configuration(key: str, *, runs: int = RUNS) -> Json:
     """Everything that decides a row, but its seed."""
-    (cell,) = (cell for cell in CELLS if cell.key == key)
+    cell = _cell(key)
     return {
         "cell": describe(cell),
         "plan": describe(cell.plan(ROUNDS)),
@@ -294,7 +298,7 @@ def rows() -> list[str]:
 
 def run_row(key: str, results: Store, *, runs: int = RUNS) -> None:
     """Make one row."""
-    (cell,) = (cell for cell in CELLS if cell.key == key)
+    cell = _cell(key)
     values: dict[str, Any] = {"claimed": cell.claimed()}
     values |= scores(cell, runs=runs, seed=6_000_000)
     results.put(cell.key, dataset="bandit with four pulls", seed=6_000_000, values=values)

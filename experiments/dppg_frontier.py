@@ -109,9 +109,13 @@ def recipe(cell: Cell, people: int) -> Recipe:
     return replace(found, plan=calibrated(replace(found.plan, noise_multiplier=noise), None))
 
 
+def _cell(key: str) -> Cell:
+    return next(cell for cell in grid() if cell.key == key)
+
+
 def configuration(key: str, *, replicates: int = REPLICATES, people: int = PEOPLE) -> Json:
     """Everything that decides a row, but its seed."""
-    (cell,) = (cell for cell in grid() if cell.key == key)
+    cell = _cell(key)
     return {
         "task": describe(TASKS[cell.task]),
         "recipe": describe(draft(cell, people)),
@@ -132,7 +136,7 @@ def rows() -> list[str]:
 
 def run_row(key: str, results: Store) -> None:
     """Make one row."""
-    (cell,) = (cell for cell in grid() if cell.key == key)
+    cell = _cell(key)
     run(cell, replicates=REPLICATES, people=PEOPLE, results=results)
 
 

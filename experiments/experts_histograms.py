@@ -42,9 +42,13 @@ SHOWN: dict[Name, tuple[str, float, float]] = {
 """Title and range of the pictures; what lies outside is counted at the ends."""
 
 
+def _cell(label: str) -> tuple[Name, Kind]:
+    return next(cell for cell in grid() if key(*cell) == label)
+
+
 def configuration(label: str, *, quick: bool = False) -> Json:
     """Everything that decides a row, but its seed."""
-    name, kind = next(cell for cell in grid() if key(*cell) == label)
+    name, kind = _cell(label)
     experts, episodes = size(name, quick)
     return {"world": name, "kind": kind, "experts": experts, "episodes": episodes, "horizon": world(name).horizon}
 
@@ -67,7 +71,7 @@ def rows() -> list[str]:
 
 def run_row(label: str, results: Store, *, quick: bool = False) -> None:
     """Make one row."""
-    name, kind = next(cell for cell in grid() if key(*cell) == label)
+    name, kind = _cell(label)
     values = row(name, kind, *size(name, quick))
     results.put(label, dataset="simulated", seed=SEED, values=values)
     shown = {what: f"{np.mean(paid):.1f} (median {np.median(paid):.1f})" for what, paid in values.items()}

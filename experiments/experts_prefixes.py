@@ -42,9 +42,13 @@ PROBABILITIES, ACTIONS, HORIZON = (0.01, 0.02, 0.05, 0.1), (2, 4), 200
 AGREEMENTS = (1.0, 0.98, 0.9)
 
 
+def _setting(name: str) -> tuple[int, int, float]:
+    return next(setting for setting in grid() if key(*setting) == name)
+
+
 def configuration(name: str) -> Json:
     """Everything that decides a row."""
-    experts, trajectories, epsilon = next(setting for setting in grid() if key(*setting) == name)
+    experts, trajectories, epsilon = _setting(name)
     return {
         "experts": experts,
         "trajectories": trajectories,
@@ -73,7 +77,7 @@ def rows() -> list[str]:
 
 def run_row(name: str, results: Store) -> None:
     """Make one row."""
-    values = cell(*next(setting for setting in grid() if key(*setting) == name))
+    values = cell(*_setting(name))
     results.put(name, dataset="none", seed=0, values=values)
     shown = " ".join(
         f"{floor}: {row['threshold']:.0f} ({row['expected'][0]:.3g})"

@@ -109,9 +109,13 @@ def bare_plan(cell: Cell, here: Maze, scale: fits.Scale) -> synthesis.Plan:
     return replace(plan, rate=0.128, steps=10_000) if cell.way == "memorised" else plan
 
 
+def _cell(key: str) -> Cell:
+    return next(cell for cell in CELLS if cell.key == key)
+
+
 def configuration(key: str, scale: fits.Scale = fits.FULL) -> Json:
     """Everything that decides a row, but its seed."""
-    (cell,) = (cell for cell in CELLS if cell.key == key)
+    cell = _cell(key)
     here = domain(cell, scale)
     return {
         "domain": describe(here),
@@ -232,7 +236,7 @@ def rows() -> list[str]:
 
 def run_row(key: str, results: Store, scale: fits.Scale = fits.FULL) -> None:
     """Make one row."""
-    (cell,) = (cell for cell in CELLS if cell.key == key)
+    cell = _cell(key)
     results.put(key, dataset=domain(cell, scale).words(cell.seed), seed=cell.seed, values=run(cell, scale))
 
 

@@ -50,12 +50,16 @@ RADIUS, RATE, GAP, GRADIENT = 0.01, 0.7, 0.2, 3.0
 CORRELATED = Plan(rounds=50, users=8, noise_multiplier=4.0)
 
 
+def _cell(name: str) -> tuple[str, int, float]:
+    return next(cell for cell in grid() if key(*cell) == name)
+
+
 def configuration(name: str) -> Json:
     """Everything that decides a row, but its seed."""
     common = {"draws": DRAWS, "confidences": CONFIDENCES, "radius": RADIUS, "rate": RATE}
     if name.startswith("correlated/"):
         return describe({"correlated": name, "plan": CORRELATED, **common})
-    case, users, sigma = next(cell for cell in grid() if key(*cell) == name)
+    case, users, sigma = _cell(name)
     return describe({"case": case, "users": users, "sigma": sigma, "gap": GAP, "gradient": GRADIENT, **common})
 
 
@@ -80,7 +84,7 @@ def run_row(name: str, results: Store) -> None:
         step = int(name.removeprefix("correlated/step="))
         values, seed = correlated(step, FIRST_SEED + step), FIRST_SEED + step
     else:
-        case, users, sigma = next(cell for cell in grid() if key(*cell) == name)
+        case, users, sigma = _cell(name)
         values, seed = row(CASES[case][0](), users, sigma, FIRST_SEED), FIRST_SEED
     results.put(name, dataset="none", seed=seed, values=values)
     print(name, " ".join(f"{n}={v}" for n, v in values.items() if "clip" not in n), flush=True)

@@ -1,6 +1,7 @@
 """What commit 82bbe36 wrote opens today: ledgers, registers, releases, records and runs that were interrupted.
 
-An old ledger or register opens with its spent budget or is refused in one sentence; it is never opened empty.
+An old ledger or register opens with its spent budget or is refused in one sentence; it is never opened empty. The
+script that wrote the fixtures ran on that commit alone: `tests/net/make_fixtures.py` of commit a7e5158.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Plans: public parameters, fixed before any record is read, that know their own privacy event.
 
-A method's plan is a frozen dataclass (`synthesis.Plan`, ...) that satisfies the `Plan` protocol below: it lists the
-parts through which it will touch records, and carries the unit, epsilon and delta that it was calibrated for. All that
-the guarantee depends on is a field of the plan or of one of its parts; nothing that depends on the records is.
+A method's plan is a frozen dataclass (`synthesis.Plan`, ...) that satisfies the protocol `mechanisms.base.Plan`: it
+lists the parts through which it will touch records, and carries the unit, epsilon and delta that it was calibrated for.
+All that the guarantee depends on is a field of the plan or of one of its parts; nothing that depends on the records is.
 """
 
 from __future__ import annotations
