@@ -3,7 +3,7 @@
 Run `python -m benchmarks.mobility`. The last line is one JSON object. `critics_speedup` is the time of ten WGAN-GP
 steps of 83 people's critics one after another in torch (`benchmarks.peers.torch_critics`: a module, an Adam and a
 double differentiation each; batches of 64 rows, two hidden layers of 32) over that of the same steps stacked
-(`tacit.methods.imitation.pategail.critics`); `critics_difference` is how far their slopes are apart, over
+(`tacit.methods.mobility.pategail.critics`); `critics_difference` is how far their slopes are apart, over
 their length. `stacked_over_shared` is the stacked time over that of ten steps of one critic, shared by everybody, on
 the same rows with the same code.
 
@@ -36,10 +36,10 @@ import torch
 from benchmarks.peers import torch_critics
 from tacit.data.days import SLOTS
 from tacit.envs.city import city
-from tacit.methods.imitation.pategail import critics
-from tacit.methods.imitation.pategail.critics import Critic, Work, adam
-from tacit.methods.imitation.pategail.embedding import Embedding
-from tacit.methods.imitation.pategail.rewards import CHUNK, LocalCritics, codes_of
+from tacit.methods.mobility.pategail import critics
+from tacit.methods.mobility.pategail.critics import Critic, Work, adam
+from tacit.methods.mobility.pategail.embedding import Embedding
+from tacit.methods.mobility.pategail.rewards import CHUNK, LocalCritics, codes_of
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.device_sums import sum_over_all

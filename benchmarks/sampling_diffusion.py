@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from tacit.envs import maze
 from tacit.envs.maze_layouts import LAYOUTS
-from tacit.measure.fidelity import fidelity
+from tacit.evaluation.fidelity import fidelity
 from tacit.methods.synthesis.diffusion import Denoiser, sample
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import Plan

@@ -13,28 +13,28 @@ import tempfile
 from pathlib import Path
 
 import tacit
-from tacit import imitation
+from tacit import mobility
 from tacit.data.days import Days
 from tacit.envs.city import GRID, city
-from tacit.measure import mobility
-from tacit.measure.mobility_report import map_advice
-from tacit.methods.imitation.starts import STARTS
+from tacit.evaluation.movement import divergences
+from tacit.evaluation.movement.advice import map_advice
+from tacit.methods.mobility.starts import STARTS
 
 PEOPLE, EPSILON, DELTA = 1_000, 2.0, 1e-5
 UNIT = tacit.Unit("person", relation="add_or_remove", population=PEOPLE)
 
 
-def imitated(plan: imitation.Plan, days: Days, ledger: Path) -> tacit.Release[imitation.Simulator]:
+def imitated(plan: mobility.Plan, days: Days, ledger: Path) -> tacit.Release[mobility.Simulator]:
     """One release, and the ledger that pays for it."""
     with tacit.Ledger(ledger, UNIT, epsilon=EPSILON, delta=DELTA) as own:
-        return imitation.fit(plan, tacit.Vault(days.trajectories(simulated=True), own), grid=days.grid)
+        return mobility.fit(plan, tacit.Vault(days.trajectories(simulated=True), own), grid=days.grid)
 
 
 def main(folder: Path) -> None:
     """Promise, imitate; compare; save, load and verify."""
     folder.mkdir(parents=True, exist_ok=True)
     days = city(PEOPLE, days=20, seed=0).days
-    plan = imitation.Plan(days=20).calibrate(unit=UNIT, epsilon=EPSILON, delta=DELTA)
+    plan = mobility.Plan(days=20).calibrate(unit=UNIT, epsilon=EPSILON, delta=DELTA)
     print(plan)
 
     quiet = dataclasses.replace(plan, noise_multiplier=0.0).price(unit=UNIT, delta=DELTA)
@@ -46,8 +46,8 @@ def main(folder: Path) -> None:
         "noise alone": imitated(deaf, days, folder / "deaf").value,
     }
     drawn = {name: simulator.generate(20_000, seed=1) for name, simulator in rows.items()}
-    for row in mobility.table(days, drawn, metrics="sequence", floors=5).rows:
-        name = "real people against others" if row.name == mobility.FLOOR else row.name
+    for row in divergences.table(days, drawn, metrics="sequence", floors=5).rows:
+        name = "real people against others" if row.name == divergences.FLOOR else row.name
         print(f"{name}: SEQ {row.values['SEQ'].value:.4f}, moves a day {row.values['NMove'].value:.4f}")
 
     side = 24  # cells of 500 m: squares of 12 km

@@ -15,8 +15,8 @@ import torch
 
 import tacit
 from tacit.envs import maze
-from tacit.measure.controls import independent_columns
-from tacit.measure.fidelity import ceiling, fidelity
+from tacit.evaluation.controls import independent_columns
+from tacit.evaluation.fidelity import ceiling, fidelity
 
 LAYOUT = maze.LAYOUTS["umaze"]
 ROWS, SAMPLES = 200_000, 20_000

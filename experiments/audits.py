@@ -5,7 +5,7 @@
     python -m experiments.audits --plot      # the figure of docs/audits.md
     python -m experiments.check audits       # recompute the promised figures from the raw rows
 
-A cell holds what `tacit.measure.audits.audit` found of one method (a small plan at delta 1e-5, canaries made for it,
+A cell holds what `tacit.evaluation.audits.audit` found of one method (a small plan at delta 1e-5, canaries made for it,
 the real doors): the certified epsilon, and lower bounds at 95 % confidence by one canary and everything that left the
 doors, by one canary and the release alone after shadow runs, and by many canaries in one run. Noise is the library's
 own: a second run finds other figures of about the same size.
@@ -28,8 +28,8 @@ from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import RESULTS, ROOT, Store
-from tacit.measure.audits import QUICK, audit, library
-from tacit.measure.report.svg import Axis
+from tacit.evaluation.audits import QUICK, audit, library
+from tacit.evaluation.report.svg import Axis
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0, 16.0)
 FEWER = {

@@ -23,9 +23,9 @@ from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import Store
 from tacit.envs import river_swim
 from tacit.envs.river_swim import RiverSwim
-from tacit.measure.audit import Audit, audit, highest_rate, lowest_rate
-from tacit.measure.report.svg import Axis
-from tacit.measure.utility import interval
+from tacit.evaluation.audit import Audit, audit, highest_rate, lowest_rate
+from tacit.evaluation.report.svg import Axis
+from tacit.evaluation.utility import interval
 
 INFINITE, BLANK, NONE = float("inf"), "", "–"
 LEVELS: tuple[float, ...] = (*sorted(dppg_frontier.EPSILONS), INFINITE)

@@ -26,7 +26,7 @@ from tacit.envs.river_swim import spec as river
 from tacit.envs.users import SimulatedUsers
 from tacit.errors import BudgetExceeded
 from tacit.methods import policy_gradient, synthesis
-from tacit.methods.imitation import pategail
+from tacit.methods.mobility import pategail
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.mechanisms.device_sums import DeviceSum, zeros

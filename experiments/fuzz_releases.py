@@ -71,16 +71,16 @@ def _experts(folder: Path) -> Release[Any]:
 
 
 def _movement(folder: Path, model: str = "one-shot") -> Release[Any]:
-    from tacit.methods import imitation
-    from tacit.methods.imitation import baselines
+    from tacit.methods import mobility
+    from tacit.methods.mobility import baselines
 
     with Ledger(folder / "ledger", UNIT, epsilon=4.0, delta=1e-4) as ledger:
         vault = Vault(days().trajectories(simulated=True), ledger)
         if model != "one-shot":
             other = baselines.Plan(model=model, days=3).calibrate(unit=UNIT, epsilon=4.0, delta=1e-4)
             return baselines.fit(other, vault, grid=GRID)
-        plan = imitation.Plan(days=3, matching=imitation.Matching(rounds=1, days=100))
-        return imitation.fit(plan.calibrate(unit=UNIT, epsilon=4.0, delta=1e-4), vault, grid=GRID)
+        plan = mobility.Plan(days=3, matching=mobility.Matching(rounds=1, days=100))
+        return mobility.fit(plan.calibrate(unit=UNIT, epsilon=4.0, delta=1e-4), vault, grid=GRID)
 
 
 def _markov(folder: Path) -> Release[Any]:

@@ -42,10 +42,10 @@ from tacit.data.trajectories import Trajectories
 from tacit.envs import maze
 from tacit.envs.maze_layouts import LAYOUTS, Layout
 from tacit.envs.maze_public import other_rows
-from tacit.measure import controls
-from tacit.measure.dynamics import dynamics
-from tacit.measure.fidelity import ceiling, fidelity
-from tacit.measure.utility import evaluate, interval
+from tacit.evaluation import controls
+from tacit.evaluation.dynamics import dynamics
+from tacit.evaluation.fidelity import ceiling, fidelity
+from tacit.evaluation.utility import evaluate, interval
 from tacit.methods import synthesis
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault

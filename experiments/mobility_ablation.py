@@ -30,8 +30,8 @@ from experiments.mobility_runs import GEOLIFE, World, described, generated, unit
 from experiments.mobility_ways import calibrated, guaranteed
 from experiments.store import RESULTS, ROOT, Store
 from tacit.data.days import Days
-from tacit.measure.utility import interval
-from tacit.methods.imitation import pategail
+from tacit.evaluation.utility import interval
+from tacit.methods.mobility import pategail
 
 SEEDS = tuple(range(5))
 PENALTIES = (0.0, 1.0, 5.0, 10.0, 15.0, 20.0)

@@ -35,8 +35,8 @@ from experiments.configuration import Json
 from experiments.mobility_runs import GEOLIFE, described, generated, unit, world
 from experiments.mobility_ways import calibrated, guaranteed
 from experiments.store import RESULTS, ROOT, Store
-from tacit.measure.utility import interval
-from tacit.methods.imitation import pategail
+from tacit.evaluation.utility import interval
+from tacit.methods.mobility import pategail
 
 EPSILONS = (2.0, 10.0)
 SEEDS = tuple(range(5))

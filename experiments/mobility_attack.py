@@ -41,8 +41,8 @@ from experiments.mobility_runs import DELTA, GEOLIFE, World, described, unit, wo
 from experiments.mobility_shadows import InMemory, OnDevices
 from experiments.mobility_ways import calibrated, guaranteed, one_shot, table
 from experiments.store import RESULTS, ROOT, Store
-from tacit.measure.attack_scores import LEAST, Candidates, Likelihood, Nearest, Overlap, OwnDirection
-from tacit.measure.attacks import (
+from tacit.evaluation.attack_scores import LEAST, Candidates, Likelihood, Nearest, Overlap, OwnDirection
+from tacit.evaluation.attacks import (
     Attack,
     Floats,
     Released,
@@ -53,11 +53,11 @@ from tacit.measure.attacks import (
     tpr_bound,
     trials,
 )
-from tacit.methods import imitation
-from tacit.methods.imitation import pategail
-from tacit.methods.imitation.baselines.algorithm import contribution, policy
-from tacit.methods.imitation.matching import match
-from tacit.methods.imitation.moves import MOVES_PART
+from tacit.methods import mobility
+from tacit.methods.mobility import pategail
+from tacit.methods.mobility.baselines.algorithm import contribution, policy
+from tacit.methods.mobility.matching import match
+from tacit.methods.mobility.moves import MOVES_PART
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.vault import plan as plans
 
@@ -96,7 +96,7 @@ def method(name: str, epsilon: float) -> tuple[Any, float]:
     if name == "pategail":
         run: Any = OnDevices(plan)
     elif name == "one_shot":
-        moves = imitation.works(plan, here.days.grid)[MOVES_PART]
+        moves = mobility.works(plan, here.days.grid)[MOVES_PART]
         noise = plan.noise_of(MOVES_PART)
         run = InMemory(
             plan,

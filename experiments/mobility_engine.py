@@ -4,7 +4,7 @@
     python -m experiments.mobility_engine --quick    # 4 devices, one seed; written under runs/quick/
     python -m experiments.check mobility_engine      # recompute the promised figures from the raw rows
 
-What is summed is what the one-shot method asks of people at epsilon 2 (`methods/imitation`: moves, starts and jumps,
+What is summed is what the one-shot method asks of people at epsilon 2 (`methods/mobility`: moves, starts and jumps,
 one sum each), without the noise, so that the engines can be compared. Each device of Flower's simulation is built anew
 for every message, in one other process, from the files on her disk. People are invented (`envs/city.py`); a seed is of
 a city.
@@ -39,7 +39,7 @@ from tacit.data.days import Days
 from tacit.data.grids import RegularGrid
 from tacit.envs.city import Preset, city
 from tacit.federation import FlowerDevices, simulate
-from tacit.methods import imitation
+from tacit.methods import mobility
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.callbacks import Contribution
 from tacit.privacy.mechanisms.device_sums import FederatedSum
@@ -58,13 +58,13 @@ SEEDS: dict[tuple[Engine, int], int] = {("clear", 20): 3, ("clear", 83): 1, ("se
 """How many cities, by engine and number of people: sums are equal or they are not."""
 
 
-def planned(engine: Engine) -> imitation.Plan:
+def planned(engine: Engine) -> mobility.Plan:
     """The one-shot method, not yet calibrated."""
-    return imitation.Plan(noise="server" if engine == "clear" else "shared", days=DAYS)
+    return mobility.Plan(noise="server" if engine == "clear" else "shared", days=DAYS)
 
 
 @functools.cache
-def method(people: int, engine: Engine) -> imitation.Plan:
+def method(people: int, engine: Engine) -> mobility.Plan:
     """The one-shot method as it would be run."""
     return planned(engine).calibrate(unit=unit(people), epsilon=EPSILON, delta=DELTA)
 
@@ -75,7 +75,7 @@ class Plan:
 
     method: ClassVar[str] = "engine"
     source: ClassVar[str] = "experiments/mobility_engine.py"
-    of: imitation.Plan
+    of: mobility.Plan
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
@@ -87,7 +87,7 @@ class Plan:
 
     def works(self) -> dict[str, Contribution]:
         """What is computed for each."""
-        return imitation.works(self.of, _grid())
+        return mobility.works(self.of, _grid())
 
 
 @dataclass(frozen=True)

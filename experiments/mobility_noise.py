@@ -39,7 +39,7 @@ from experiments.mobility_runs import DELTA, GEOLIFE, described, generated, unit
 from experiments.mobility_ways import guaranteed
 from experiments.store import RESULTS, ROOT, Store
 from tacit.envs import movement
-from tacit.methods.imitation import pategail
+from tacit.methods.mobility import pategail
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting import concentrated, power
 from tacit.privacy.accounting.events import flatten

@@ -23,7 +23,7 @@ from experiments.store import ROOT
 from tacit.data.days import Days
 from tacit.data.grids import RegularGrid
 from tacit.envs.city import city
-from tacit.measure import mobility
+from tacit.evaluation.movement import divergences
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.stacked_devices import StackedDevices
@@ -36,7 +36,7 @@ CITY: dict[str, Any] = {"days": 20, "seed": 7}
 """Arguments of `envs.city.city`."""
 GRID = RegularGrid(27, 100, 48, 121, 0.01)
 """In which every one of Geolife's points is a cell."""
-SETS: tuple[mobility.Set, ...] = ("sequence", "reference", "robust")
+SETS: tuple[divergences.Set, ...] = ("sequence", "reference", "robust")
 FLOORS = 10
 """Halvings of real people whose distances are averaged."""
 JUDGED = 20_000
@@ -101,20 +101,22 @@ class World:
         found: list[Values] = [{} for _ in tables]
         for metrics in SETS:
             against = self.test if metrics == "reference" else self.judged
-            for row in mobility.table(against, rows, metrics=metrics).rows:
+            for row in divergences.table(against, rows, metrics=metrics).rows:
                 found[int(row.name)][metrics] = {name: round(one.value, 6) for name, one in row.values.items()}
         return found
 
     def floor(self) -> Values:
         """Real people against other real people (halves of the judged), and the test days against all."""
 
-        def of(row: mobility.Row) -> Values:
+        def of(row: divergences.Row) -> Values:
             return {name: round(one.value, 6) for name, one in row.values.items()}
 
-        halves = {m: of(mobility.table(self.judged, {}, metrics=m, floors=FLOORS).row(mobility.FLOOR)) for m in SETS}
+        halves = {
+            m: of(divergences.table(self.judged, {}, metrics=m, floors=FLOORS).row(divergences.FLOOR)) for m in SETS
+        }
         if self.test is self.judged:
             return {"halves": halves}
-        return {"halves": halves, "test": {m: mobility.divergences(self.judged, self.test, metrics=m) for m in SETS}}
+        return {"halves": halves, "test": {m: divergences.divergences(self.judged, self.test, metrics=m) for m in SETS}}
 
 
 def unit(people: int, relation: Relation = "add_or_remove") -> Unit:

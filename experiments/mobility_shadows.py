@@ -16,11 +16,11 @@ import numpy as np
 from experiments.mobility_runs import GEOLIFE, world
 from tacit.data.days import SLOTS, Days
 from tacit.envs.movement import play
-from tacit.measure.attacks import Floats, Presence, Released
-from tacit.methods.imitation import pategail
-from tacit.methods.imitation.jumps import JUMPS, JumpSums
-from tacit.methods.imitation.moves import MOVES_PART
-from tacit.methods.imitation.starts import STARTS, HomeSums
+from tacit.evaluation.attacks import Floats, Presence, Released
+from tacit.methods.mobility import pategail
+from tacit.methods.mobility.jumps import JUMPS, JumpSums
+from tacit.methods.mobility.moves import MOVES_PART
+from tacit.methods.mobility.starts import STARTS, HomeSums
 from tacit.privacy.gradients.clipping import clip_rows
 
 GENERATED = 2_000

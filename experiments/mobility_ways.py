@@ -16,8 +16,8 @@ from typing import Any, Protocol
 from experiments.configuration import Json, describe
 from experiments.mobility_runs import DELTA, World
 from tacit.data.grids import Grid
-from tacit.methods import imitation
-from tacit.methods.imitation import baselines, pategail
+from tacit.methods import mobility
+from tacit.methods.mobility import baselines, pategail
 from tacit.privacy.mechanisms.device_sums import LaplaceSum
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -120,13 +120,13 @@ class Federated:
 
 
 def baseline(model: baselines.Model, *, together: bool = True) -> InProcess:
-    """A row of `imitation.baselines`."""
+    """A row of `mobility.baselines`."""
     return InProcess(lambda people, epsilon: baselines.Plan(model=model), counted, together)
 
 
-def imitated(plan: imitation.Plan, vault: Vault, grid: Grid, seed: int) -> Sequence[Any]:
+def imitated(plan: mobility.Plan, vault: Vault, grid: Grid, seed: int) -> Sequence[Any]:
     """The default's simulators."""
-    return imitation.replicates(plan, vault, grid=grid, seed=seed)
+    return mobility.replicates(plan, vault, grid=grid, seed=seed)
 
 
 def counted(plan: baselines.Plan, vault: Vault, grid: Grid, seed: int) -> Sequence[Any]:
@@ -135,9 +135,9 @@ def counted(plan: baselines.Plan, vault: Vault, grid: Grid, seed: int) -> Sequen
 
 
 @functools.cache
-def one_shot(people: int, epsilon: float) -> imitation.Plan:
+def one_shot(people: int, epsilon: float) -> mobility.Plan:
     """The default, with the number of states of its public rule."""
-    return imitation.Plan.sized(people, epsilon)
+    return mobility.Plan.sized(people, epsilon)
 
 
 def table(people: int, epsilon: float) -> baselines.Plan:

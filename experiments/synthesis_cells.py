@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from experiments.dppg_tables import BLANK, NONE
-from tacit.measure.statistics import bootstrap
+from tacit.evaluation.statistics import bootstrap
 
 SHORT = {"iql": "IQL", "td3_bc": "TD3+BC", "edac": "EDAC", "cql": "discrete CQL"}
 Values = Callable[..., np.ndarray]

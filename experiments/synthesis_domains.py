@@ -23,7 +23,7 @@ from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.envs import half_cheetah, kitchen
 from tacit.envs.evaluation import Policies
-from tacit.measure.one_step import one_step
+from tacit.evaluation.one_step import one_step
 from tacit.units import Unit
 
 Values = dict[str, np.ndarray]

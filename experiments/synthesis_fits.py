@@ -22,7 +22,7 @@ from experiments.configuration import Json, describe
 from experiments.synthesis_cache import Columns, Notes, kept, metered, rows_of
 from experiments.synthesis_domains import Domain, unit
 from tacit.data.trajectories import Trajectories
-from tacit.measure import controls
+from tacit.evaluation import controls
 from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations
 from tacit.methods.synthesis.pretraining import Pretrained

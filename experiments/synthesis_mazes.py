@@ -20,8 +20,8 @@ from tacit.envs import maze
 from tacit.envs.evaluation import Policies
 from tacit.envs.maze_layouts import LAYOUTS, Layout
 from tacit.envs.maze_public import other_rows
-from tacit.measure.dynamics import dynamics
-from tacit.measure.utility import Starts, evaluate
+from tacit.evaluation.dynamics import dynamics
+from tacit.evaluation.utility import Starts, evaluate
 
 STARTS: Mapping[str, Starts] = {"return": "all", "return_far": "far"}
 """Returns are from every cell (D4RL's evaluation), and from those far from the goal."""

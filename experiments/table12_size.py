@@ -28,7 +28,7 @@ from experiments.configuration import Json
 from experiments.store import Store
 from experiments.synthesis_cache import Columns
 from experiments.synthesis_domains import DOMAINS
-from tacit.measure.statistics import iqm
+from tacit.evaluation.statistics import iqm
 
 NAME, DOMAIN, AGENT = "table12_size", "umaze", "iql"
 SIZES, SEEDS = (1_000, 3_000, 10_000, 30_000, 100_000), (0, 1, 2)

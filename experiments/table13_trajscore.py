@@ -35,11 +35,11 @@ from experiments.synthesis_returns import folder
 from experiments.table2_trajectories import FEWER, OWN, SEEDS, TRANSITIONS, tables
 from experiments.table3_fidelity import STRANGER, repeated
 from experiments.trajectory_domains import DOMAINS, People
-from tacit.measure.fidelity import ceiling, fidelity
-from tacit.measure.report.course_tables import SEEN
-from tacit.measure.sequences import Sequences
-from tacit.measure.trajscore import TrajectoryEncoder, train_encoder, traj_score
-from tacit.measure.two_samples import two_sample
+from tacit.evaluation.fidelity import ceiling, fidelity
+from tacit.evaluation.report.course_tables import SEEN
+from tacit.evaluation.sequences import Sequences
+from tacit.evaluation.trajscore import TrajectoryEncoder, train_encoder, traj_score
+from tacit.evaluation.two_samples import two_sample
 
 NAME = "table13_trajscore"
 WORDS = "Plan.for_people of trajectories and of transitions; the autoencoder's defaults"

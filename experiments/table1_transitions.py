@@ -39,7 +39,7 @@ from experiments.store import ROOT, Store
 from experiments.synthesis_domains import DOMAINS, Domain, Own
 from experiments.synthesis_returns import AGENTS, WORDS, Cell, cells, column, configuration, fill
 from experiments.synthesis_returns import store as results_of
-from tacit.measure.statistics import Estimate, apart, bootstrap, ratio, welch
+from tacit.evaluation.statistics import Estimate, apart, bootstrap, ratio, welch
 
 NAME = "table1_transitions"
 EPSILONS = (10.0, 1.0)

@@ -25,7 +25,7 @@ from experiments.synthesis_agents import TRIVIAL
 from experiments.synthesis_domains import DOMAINS
 from experiments.synthesis_mazes import Maze
 from experiments.synthesis_returns import folder
-from tacit.measure.statistics import iqm
+from tacit.evaluation.statistics import iqm
 
 NAME, SEEDS = "table1_trivial", (0, 1, 2, 3, 4)
 MAZES = {name: here for name, here in DOMAINS.items() if isinstance(here, Maze)}

@@ -35,7 +35,7 @@ from experiments.configuration import Json
 from experiments.store import Store
 from experiments.synthesis_returns import folder
 from experiments.trajectory_domains import DOMAINS
-from tacit.measure.statistics import Estimate, apart, bootstrap, ratio
+from tacit.evaluation.statistics import Estimate, apart, bootstrap, ratio
 
 NAME = "table2_trajectories"
 SEEDS, EPSILONS, FEWER = (0, 1, 2), (10.0, 1.0), "umaze_2000"

@@ -34,9 +34,9 @@ from experiments.synthesis_domains import DOMAINS, Domain
 from experiments.synthesis_mazes import Maze
 from experiments.synthesis_returns import WORDS, folder
 from tacit.errors import DataError
-from tacit.measure.fidelity import ceiling, fidelity
-from tacit.measure.statistics import iqm
-from tacit.measure.two_samples import FEWEST, two_sample
+from tacit.evaluation.fidelity import ceiling, fidelity
+from tacit.evaluation.statistics import iqm
+from tacit.evaluation.two_samples import FEWEST, two_sample
 
 NAME = "table3_fidelity"
 MAZES = tuple(dict.fromkeys(part.domain for part in table1.PARTS if isinstance(DOMAINS[part.domain], Maze)))

@@ -26,7 +26,7 @@ from experiments.synthesis_domains import DOMAINS
 from experiments.synthesis_returns import configuration
 from experiments.synthesis_returns import store as results_of
 from experiments.table1_transitions import run_row
-from tacit.measure.statistics import bootstrap
+from tacit.evaluation.statistics import bootstrap
 
 __all__ = ["configuration", "figures", "main", "rows", "run_row", "store"]
 

@@ -21,7 +21,7 @@ from experiments.check import Figure
 from experiments.store import Store
 from experiments.synthesis_returns import Cell, configuration
 from experiments.synthesis_variants import run_row
-from tacit.measure.statistics import iqm
+from tacit.evaluation.statistics import iqm
 
 __all__ = ["configuration", "figures", "main", "rows", "run_row", "store"]
 

@@ -44,10 +44,10 @@ from experiments.store import RESULTS, ROOT, Store
 from experiments.synthesis_cache import Columns
 from experiments.synthesis_domains import unit
 from experiments.synthesis_mazes import Maze
-from tacit.measure.audit import Rate, rate
-from tacit.measure.gradient_canaries import GradientScores, leaps
-from tacit.measure.membership import LEVELS, LossAttack, attack, losses
-from tacit.measure.one_run import OneRun, audit, plant
+from tacit.evaluation.audit import Rate, rate
+from tacit.evaluation.gradient_canaries import GradientScores, leaps
+from tacit.evaluation.membership import LEVELS, LossAttack, attack, losses
+from tacit.evaluation.one_run import OneRun, audit, plant
 from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations
 from tacit.methods.synthesis.histograms import codes_of

@@ -41,8 +41,8 @@ from tacit.data.trajectories import Trajectories
 from tacit.envs import maze
 from tacit.envs.goal_episodes import LONGEST, SHORTEST, goal_episodes
 from tacit.envs.maze_layouts import LAYOUTS
-from tacit.measure.audit import Audit, audit
-from tacit.measure.unit_attacks import UnitScores, leaping
+from tacit.evaluation.audit import Audit, audit
+from tacit.evaluation.unit_attacks import UnitScores, leaping
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.trajectories.objective import FragmentLoss, FragmentModel, fragment_model

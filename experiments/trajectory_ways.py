@@ -19,7 +19,7 @@ from experiments.trajectory_domains import DELTA, People, unit
 from experiments.trajectory_fragments import EPISODES, FRAGMENTS, SEAMS, Fragments
 from experiments.trajectory_rivals import RIVALS
 from experiments.trajectory_transitions import TRANSITIONS, Histograms, Transitions
-from tacit.measure.sequences import Sequences
+from tacit.evaluation.sequences import Sequences
 
 
 @dataclass(frozen=True)

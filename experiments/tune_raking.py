@@ -33,10 +33,10 @@ from experiments.table3_fidelity import repeated
 from tacit.agents import offline
 from tacit.envs import maze
 from tacit.envs.maze_public import other_rows
-from tacit.measure.dynamics import dynamics
-from tacit.measure.fidelity import fidelity
-from tacit.measure.two_samples import two_sample
-from tacit.measure.utility import evaluate
+from tacit.evaluation.dynamics import dynamics
+from tacit.evaluation.fidelity import fidelity
+from tacit.evaluation.two_samples import two_sample
+from tacit.evaluation.utility import evaluate
 from tacit.methods.synthesis.diffusion import sample
 from tacit.methods.synthesis.histograms import codes_of, effective, resampled
 from tacit.methods.synthesis.plan import Plan

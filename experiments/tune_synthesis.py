@@ -28,8 +28,8 @@ from experiments.store import RESULTS, ROOT, Store
 from tacit.envs import maze
 from tacit.envs.maze_layouts import LAYOUTS, Layout
 from tacit.envs.maze_public import other_rows
-from tacit.measure.dynamics import dynamics
-from tacit.measure.fidelity import fidelity
+from tacit.evaluation.dynamics import dynamics
+from tacit.evaluation.fidelity import fidelity
 from tacit.methods.synthesis.algorithm import Denoising
 from tacit.methods.synthesis.diffusion import Denoiser, sample
 from tacit.methods.synthesis.encoding import Encoder

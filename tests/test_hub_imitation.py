@@ -19,9 +19,9 @@ from tacit.envs.movement import FixedPolicy
 from tacit.envs.spaces import JumpLaw
 from tacit.errors import CertificateError, DataError, FileError
 from tacit.hub.imitation import pack, unpack
-from tacit.methods import imitation
-from tacit.methods.imitation import Layout, Simulator, Starts, TablePolicy, baselines
-from tacit.methods.imitation.baselines.markov import BlockChain
+from tacit.methods import mobility
+from tacit.methods.mobility import Layout, Simulator, Starts, TablePolicy, baselines
+from tacit.methods.mobility.baselines.markov import BlockChain
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
@@ -43,9 +43,9 @@ def released(folder: Path, model: str) -> Release[Any]:
     with Ledger(folder / "ledger", UNIT, epsilon=4.0, delta=1e-3) as ledger:
         vault = Vault(days().trajectories(simulated=True), ledger)
         if model == "one-shot":
-            quick = imitation.Matching(rounds=1, days=200)
-            plan = imitation.Plan(days=3, matching=quick).calibrate(unit=UNIT, epsilon=4.0, delta=1e-3)
-            return imitation.fit(plan, vault, grid=GRID)
+            quick = mobility.Matching(rounds=1, days=200)
+            plan = mobility.Plan(days=3, matching=quick).calibrate(unit=UNIT, epsilon=4.0, delta=1e-3)
+            return mobility.fit(plan, vault, grid=GRID)
         plan = baselines.Plan(model=model, days=3).calibrate(unit=UNIT, epsilon=4.0, delta=1e-3)
         return baselines.fit(plan, vault, grid=GRID)
 

@@ -1,7 +1,7 @@
 """One person after the other in torch: a Wasserstein critic with gradient penalty as one would write it first.
 
 A module a person, `torch.optim.Adam`, and automatic differentiation twice for the penalty (Gulrajani et al.,
-arXiv:1704.00028). The rows are those of `tacit.methods.imitation.pategail.critics`, so that the two can be compared
+arXiv:1704.00028). The rows are those of `tacit.methods.mobility.pategail.critics`, so that the two can be compared
 number by number.
 """
 

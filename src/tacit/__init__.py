@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories as Trajectories
     from tacit.errors import TacitError as TacitError
     from tacit.methods import experts as experts
-    from tacit.methods import imitation as imitation
+    from tacit.methods import mobility as mobility
     from tacit.methods import off_policy_evaluation as off_policy_evaluation
     from tacit.methods import policy_gradient as policy_gradient
-    from tacit.methods import private_selection as private_selection
+    from tacit.methods import selection as selection
     from tacit.methods import synthesis as synthesis
     from tacit.privacy.certificate.certificate import Certificate as Certificate
     from tacit.privacy.certificate.release import Release as Release
@@ -48,10 +48,10 @@ _HOMES = {
 _MODULES = {
     "experts": "tacit.methods.experts",
     "hub": "tacit.hub",
-    "imitation": "tacit.methods.imitation",
+    "mobility": "tacit.methods.mobility",
     "off_policy_evaluation": "tacit.methods.off_policy_evaluation",
     "policy_gradient": "tacit.methods.policy_gradient",
-    "private_selection": "tacit.methods.private_selection",
+    "selection": "tacit.methods.selection",
     "synthesis": "tacit.methods.synthesis",
 }
 

@@ -22,7 +22,7 @@ from tacit.agents import iql, td3_bc
 from tacit.agents.offline import Batch, Members
 from tacit.agents.perceptrons import Layers
 from tacit.envs import maze
-from tacit.measure.utility import evaluate
+from tacit.evaluation.utility import evaluate
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

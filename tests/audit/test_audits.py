@@ -16,11 +16,11 @@ import pytest
 from scipy.special import ndtri
 
 from tacit.errors import CertificateError, FileError, PlanError
-from tacit.measure import audits
-from tacit.measure.audits import doors, estimates, library
-from tacit.measure.audits.cases import Asked
-from tacit.measure.audits.findings import Audited, Finding
-from tacit.measure.audits.running import Effort, audit, audit_certificate
+from tacit.evaluation import audits
+from tacit.evaluation.audits import doors, estimates, library
+from tacit.evaluation.audits.cases import Asked
+from tacit.evaluation.audits.findings import Audited, Finding
+from tacit.evaluation.audits.running import Effort, audit, audit_certificate
 from tacit.privacy.accounting.accountants import gaussian_epsilon
 from tacit.privacy.mechanisms.base import Sum
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from door_cases import open_vault, priced, unit_of
 
-from tacit.measure.one_run import OneRun, audit
+from tacit.evaluation.one_run import OneRun, audit
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.sums import PoissonSum

@@ -9,9 +9,9 @@ import pytest
 from door_cases import Rewards, open_vault, priced
 
 from tacit.cli import commands, main
-from tacit.measure import audits
-from tacit.measure.audits import library
-from tacit.measure.audits.findings import Audited, Finding
+from tacit.evaluation import audits
+from tacit.evaluation.audits import library
+from tacit.evaluation.audits.findings import Audited, Finding
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.vault import vault
 from tacit.privacy.vault.certify import Label

@@ -20,9 +20,9 @@ from tacit.data.grids import RegularGrid
 from tacit.data.h3_grid import H3Grid
 from tacit.envs.city import city
 from tacit.errors import DataError
-from tacit.measure.mobility_report import map_advice
-from tacit.methods.imitation import Simulator
-from tacit.methods.imitation.baselines.markov import BlockChain
+from tacit.evaluation.movement.advice import map_advice
+from tacit.methods.mobility import Simulator
+from tacit.methods.mobility.baselines.markov import BlockChain
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 

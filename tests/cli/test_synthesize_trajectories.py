@@ -13,8 +13,8 @@ from test_synthesize import CANARY, PROMISE, SPEC, write_records
 from tacit import hub
 from tacit.cli import main
 from tacit.data.trajectories import Trajectories
-from tacit.measure import trajscore
-from tacit.measure.report import course_tables, records
+from tacit.evaluation import trajscore
+from tacit.evaluation.report import course_tables, records
 from tacit.methods.synthesis.settings import Pretraining
 from tacit.methods.synthesis.trajectories import plan, populated
 from tacit.privacy.certificate.certificate import Certificate

@@ -14,9 +14,9 @@ from experiments.mobility_shadows import InMemory, Sums
 
 from experiments import mobility_ablation, mobility_attack, mobility_shadows
 from tacit.envs.city import city
-from tacit.methods import imitation
-from tacit.methods.imitation.moves import MOVES_PART
-from tacit.methods.imitation.starts import STARTS
+from tacit.methods import mobility
+from tacit.methods.mobility.moves import MOVES_PART
+from tacit.methods.mobility.starts import STARTS
 
 CITY = city(GEOLIFE, 3, seed=5, preset="geolife").days
 WORLD = World(GEOLIFE, CITY, CITY, CITY, "invented people")
@@ -34,8 +34,8 @@ def invented(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_sums_of_everybody_are_those_of_the_door() -> None:
-    plan = imitation.Plan(noise_multiplier=0.0).price(unit=WORLD.unit, delta=DELTA)
-    works = imitation.works(plan, CITY.grid)
+    plan = mobility.Plan(noise_multiplier=0.0).price(unit=WORLD.unit, delta=DELTA)
+    works = mobility.works(plan, CITY.grid)
     with WORLD.vault() as vault:
         run = vault.reserve(plan)
         for name in (MOVES_PART, STARTS):
@@ -45,7 +45,7 @@ def test_sums_of_everybody_are_those_of_the_door() -> None:
 
 
 def test_noise_is_that_of_the_plan() -> None:
-    sums = Sums.of(imitation.works(_plan(), CITY.grid)[MOVES_PART], 0.5, 3.0)
+    sums = Sums.of(mobility.works(_plan(), CITY.grid)[MOVES_PART], 0.5, 3.0)
     still = replace(sums, noise=0.0)
     rng, nobody = np.random.default_rng(0), np.zeros(GEOLIFE)
     drawn = np.array([sums.draw(nobody, rng) for _ in range(400)]) * GEOLIFE
@@ -91,5 +91,5 @@ def test_fewer_people_are_a_population_of_their_own() -> None:
     assert not np.array_equal(here.days.cells, row.world(1).days.cells)
 
 
-def _plan() -> imitation.Plan:
-    return imitation.Plan().calibrate(unit=WORLD.unit, epsilon=2.0, delta=DELTA)
+def _plan() -> mobility.Plan:
+    return mobility.Plan().calibrate(unit=WORLD.unit, epsilon=2.0, delta=DELTA)

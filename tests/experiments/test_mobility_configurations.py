@@ -27,9 +27,9 @@ from experiments import (
     mobility_noise,
     mobility_ways,
 )
-from tacit.measure.audits import library
-from tacit.methods.imitation import pategail
-from tacit.methods.imitation.baselines import plan as baseline
+from tacit.evaluation.audits import library
+from tacit.methods.mobility import pategail
+from tacit.methods.mobility.baselines import plan as baseline
 
 MODULES: tuple[Any, ...] = (
     mobility_noise,

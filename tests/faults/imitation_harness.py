@@ -22,9 +22,9 @@ from safetensors.torch import load_file
 from tacit.data.days import SLOTS, Days
 from tacit.data.grids import RegularGrid
 from tacit.errors import TacitError
-from tacit.methods.imitation.pategail import Critic, Plan, Ppo, fit
-from tacit.methods.imitation.pategail.plan import CRITICS
-from tacit.methods.imitation.pategail.training import Learner
+from tacit.methods.mobility.pategail import Critic, Plan, Ppo, fit
+from tacit.methods.mobility.pategail.plan import CRITICS
+from tacit.methods.mobility.pategail.training import Learner
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault import plan as plans

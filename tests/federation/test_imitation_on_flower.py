@@ -14,9 +14,9 @@ from tacit.data.days import Days
 from tacit.envs.city import city
 from tacit.errors import DoorError
 from tacit.federation import FlowerDevices, client_app
-from tacit.methods import imitation
-from tacit.methods.imitation import pategail
-from tacit.methods.imitation.pategail.plan import CRITICS as NAME
+from tacit.methods import mobility
+from tacit.methods.mobility import pategail
+from tacit.methods.mobility.pategail.plan import CRITICS as NAME
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.device import Device
 from tacit.privacy.vault.federated_vault import FederatedVault
@@ -25,7 +25,7 @@ from tacit.units import Unit
 PEOPLE = 6
 UNIT = Unit("person", "add_or_remove", PEOPLE)
 DAYS = city(PEOPLE, days=4, seed=1, preset="geolife").days
-PLAN = imitation.Plan(noise="shared", floor=5, days=4, matching=imitation.Matching(rounds=1))
+PLAN = mobility.Plan(noise="shared", floor=5, days=4, matching=mobility.Matching(rounds=1))
 PLAN = PLAN.calibrate(unit=UNIT, epsilon=20.0, delta=1e-3)
 
 
@@ -37,7 +37,7 @@ LEARNING = LEARNING.calibrate(unit=UNIT, epsilon=20.0, delta=1e-3)
 class Disk:
     folder: Path
     plan: Any = PLAN
-    works: Any = imitation.works
+    works: Any = mobility.works
 
     def ledger(self, name: str) -> Ledger:
         return Ledger(self.folder / name, UNIT, epsilon=20.0, delta=1e-3)
@@ -58,7 +58,7 @@ def federation(folder: Path, disk: Disk | None = None) -> tuple[LoopGrid, Federa
 
 def test_a_simulator_comes_out_with_a_certificate_that_says_whom_it_trusts(tmp_path: Path) -> None:
     grid, vault = federation(tmp_path)
-    release = imitation.fit(PLAN, vault, grid=DAYS.grid)
+    release = mobility.fit(PLAN, vault, grid=DAYS.grid)
     days = release.value.generate(50, seed=0)
     assert days.cells.shape == (50, 48)
     text = " ".join(release.certificate.assumptions)
@@ -73,7 +73,7 @@ def test_below_the_floor_nothing_comes_out(tmp_path: Path) -> None:
     grid, vault = federation(tmp_path)
     grid.dead = {100, 101}
     with pytest.raises(DoorError, match="floor of 5"):
-        imitation.fit(replace(PLAN), vault, grid=DAYS.grid)
+        mobility.fit(replace(PLAN), vault, grid=DAYS.grid)
 
 
 def test_critics_learn_on_their_devices_from_round_to_round(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from wrong_calls import WrongCall
 
 from tacit.cli import commands
 from tacit.cli.audit import audit as command
-from tacit.measure import audits
+from tacit.evaluation import audits
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.certify import Label
 

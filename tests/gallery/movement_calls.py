@@ -18,9 +18,9 @@ from tacit.cli.movement_words import cut
 from tacit.data.days import SLOTS, Days
 from tacit.data.grids import RegularGrid, grid_from_json
 from tacit.data.mobility import Rules, from_cells, from_plt, from_points
-from tacit.methods import imitation
-from tacit.methods.imitation import Simulator, Starts, TablePolicy, pategail
-from tacit.methods.imitation.baselines import Plan as Baseline
+from tacit.methods import mobility
+from tacit.methods.mobility import Simulator, Starts, TablePolicy, pategail
+from tacit.methods.mobility.baselines import Plan as Baseline
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.stacked_devices import StackedDevices
@@ -153,7 +153,7 @@ def more_devices_than_the_population(folder: Path) -> None:
 
 
 def imitation_with_a_delta_above_one_over_the_population(folder: Path) -> None:
-    imitation.Plan().calibrate(unit=UNIT, epsilon=1.0, delta=0.01)
+    mobility.Plan().calibrate(unit=UNIT, epsilon=1.0, delta=0.01)
 
 
 def critics_of_another_population(folder: Path) -> None:
@@ -169,14 +169,14 @@ def baseline_that_does_not_exist(folder: Path) -> None:
 
 
 def homes_outside_the_grid(folder: Path) -> None:
-    plan = imitation.Plan(box=(10.0, 10.0, 11.0, 11.0)).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
-    imitation.works(plan, GRID)
+    plan = mobility.Plan(box=(10.0, 10.0, 11.0, 11.0)).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
+    mobility.works(plan, GRID)
 
 
 def days_on_another_grid(folder: Path) -> None:
-    plan = imitation.Plan().calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
+    plan = mobility.Plan().calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
     with ledger(folder) as own:
-        imitation.fit(plan, Vault(days().trajectories(), own), grid=RegularGrid(0.0, 0.0, 1.0, 1.0, 0.1))
+        mobility.fit(plan, Vault(days().trajectories(), own), grid=RegularGrid(0.0, 0.0, 1.0, 1.0, 0.1))
 
 
 def simulator_of_another_version(folder: Path) -> None:
@@ -193,7 +193,7 @@ def simulator_with_parts_of_somebodys_own(folder: Path) -> None:
 
 
 def policy_that_is_no_table_of_probabilities(folder: Path) -> None:
-    TablePolicy(imitation.Layout(), np.ones((1, 6, 5)))
+    TablePolicy(mobility.Layout(), np.ones((1, 6, 5)))
 
 
 def simulator_that_is_not_there(folder: Path) -> None:

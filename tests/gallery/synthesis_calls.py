@@ -14,8 +14,8 @@ from wrong_calls import DELTA, PRIVATE_VALUE, SPEC, UNIT, WrongCall, columns, da
 
 from tacit.data import Discrete, overlap
 from tacit.data.d4rl import read_columns
+from tacit.evaluation import embedding
 from tacit.hardware import torch_device
-from tacit.measure import embedding
 from tacit.methods.synthesis import Plan, ablations
 from tacit.methods.synthesis.cut import Cut
 from tacit.privacy.vault.vault import Vault

@@ -11,9 +11,9 @@ import pytest
 from tests.golden import runs
 from tests.golden.runs import TRAINED, Numbers, Run
 
-from tacit import Ledger, Unit, imitation
+from tacit import Ledger, Unit, mobility
 from tacit.envs.city import city
-from tacit.methods.imitation import baselines, pategail
+from tacit.methods.mobility import baselines, pategail
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.stacked_devices import StackedDevices
@@ -23,7 +23,7 @@ PEOPLE = 60
 UNIT = Unit("person", "add_or_remove", PEOPLE)
 PROMISE: dict[str, Any] = {"unit": UNIT, "epsilon": 5.0, "delta": 1e-3}
 CITY = city(PEOPLE, 4, seed=3, preset="geolife").days
-QUICK = imitation.Matching(rounds=2, days=200)
+QUICK = mobility.Matching(rounds=2, days=200)
 MODELS: tuple[baselines.Model, ...] = ("table", "epr", "timegeo", "markov")
 KINDS: tuple[pategail.Kind, ...] = ("samples", "table", "linear", "gradient")
 
@@ -52,11 +52,11 @@ def numbers(plan: Any, simulator: Any) -> Numbers:
 
 def once(*, federated: bool = False, **changes: Any) -> Run:
     def make(folder: Path) -> Numbers:
-        plan = imitation.Plan(days=4, matching=QUICK, **changes).calibrate(**PROMISE)
+        plan = mobility.Plan(days=4, matching=QUICK, **changes).calibrate(**PROMISE)
         vault = devices(folder) if federated else served(folder)
-        return numbers(plan, imitation.fit(plan, vault, grid=CITY.grid, seed=1).value)
+        return numbers(plan, mobility.fit(plan, vault, grid=CITY.grid, seed=1).value)
 
-    return Run(make, lambda: () if changes else (imitation.Plan(), imitation.fit), TRAINED)
+    return Run(make, lambda: () if changes else (mobility.Plan(), mobility.fit), TRAINED)
 
 
 def baseline(model: baselines.Model) -> Run:
@@ -99,7 +99,7 @@ RUNS = {
     "one-shot imitation": once(),
     "one-shot imitation, shared noise": once(federated=True, noise="shared"),
     "one-shot imitation, noise of each device": once(federated=True, noise="device"),
-    "one-shot imitation, given starts": once(shares=imitation.Shares(starts=0.0)),
+    "one-shot imitation, given starts": once(shares=mobility.Shares(starts=0.0)),
     "one-shot imitation, silent people": once(silent=True),
     **{f"baseline {model}": baseline(model) for model in MODELS},
     "defaults of PateGAIL++": Run(lambda folder: {}, lambda: (pategail.Plan(people=PEOPLE), pategail.fit)),

@@ -12,7 +12,7 @@ import pytest
 from tests.golden import runs
 from tests.golden.runs import TRAINED, Numbers, Run
 
-from tacit import Box, Discrete, PublicSpec, Trajectories, Unit, private_selection, synthesis
+from tacit import Box, Discrete, PublicSpec, Trajectories, Unit, selection, synthesis
 from tacit.methods.synthesis.ablations import ablation, curious, pretrained_only
 from tacit.methods.synthesis.baselines import aim, mst, pate_gan, pgm, privsyn, raking_alone
 from tacit.methods.synthesis.baselines.pate_gan_plan import GanPretraining, PateGanPlan
@@ -199,9 +199,9 @@ def selected(folder: Path) -> Numbers:
     sampler = synthesis.Sampler(steps=4)
     whole: dict[str, Any] = {"steps": 3, "rate": 1.0, "warmup": 1, "sampler": sampler, "width": 16}
     candidates = (small(**whole, learning_rate=1e-6), small(**whole))
-    plan = private_selection.Plan(candidates=candidates, judge=judge, stop=4).calibrate(**PROMISE)
+    plan = selection.Plan(candidates=candidates, judge=judge, stop=4).calibrate(**PROMISE)
     vault = runs.vault(data(walk(1), SPEC), folder, UNIT, seed=2)
-    release, choice = private_selection.select(plan, vault, attempt=synthesis.fit, judge=synthesis.Closeness(rows=200))
+    release, choice = selection.select(plan, vault, attempt=synthesis.fit, judge=synthesis.Closeness(rows=200))
     sigmas = [one.noise_multiplier for one in (*plan.candidates, plan.judge)]
     return {"candidate": choice.candidate, "noise_multipliers": sigmas, "weights": runs.weights(release.value.weights)}
 
@@ -235,7 +235,7 @@ RUNS = {
     "PATE-GAN, the paper's settings": Run(paper_gan, lambda: (PateGanPlan.paper(),), TRAINED),
     "raking alone": Run(histograms_alone, lambda: (synthesis.RakingPlan(raking=synthesis.Raking.of(SPEC)),)),
     "private selection": Run(
-        selected, lambda: (private_selection.Plan(candidates=(synthesis.Plan(),)), synthesis.Closeness()), TRAINED
+        selected, lambda: (selection.Plan(candidates=(synthesis.Plan(),)), synthesis.Closeness()), TRAINED
     ),
 }
 

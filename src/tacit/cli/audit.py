@@ -14,8 +14,8 @@ from tacit.cli.console import progress, say
 from tacit.cli.folders import RunFolder
 from tacit.cli.outcome import CERTIFICATE
 from tacit.errors import CertificateError, FileError, PlanError
-from tacit.measure import audits
-from tacit.measure.audits import library
+from tacit.evaluation import audits
+from tacit.evaluation.audits import library
 from tacit.privacy.certificate.certificate import Certificate
 
 COLUMNS = ("method", "unit", "certified ε", "lower bound", "by", "confidence", "runs", "seconds")

@@ -9,7 +9,7 @@ from contextlib import suppress
 from tacit.cli.commands import CertificateLabel, CertificateShow, CertificateSign, CertificateVerify
 from tacit.cli.console import say
 from tacit.errors import CertificateError, FileError
-from tacit.measure import audits
+from tacit.evaluation import audits
 from tacit.privacy.certificate import label as certificate_label
 from tacit.privacy.certificate.certificate import Certificate
 

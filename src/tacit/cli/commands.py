@@ -27,7 +27,7 @@ Audited = Literal[
     "movement-federated",
     "experts",
 ]
-"""What `tacit audit --methods` takes: the cases of `tacit.measure.audits.library`."""
+"""What `tacit audit --methods` takes: the cases of `tacit.evaluation.audits.library`."""
 Activation = Literal["relu", "tanh"]
 """Between the layers of a network."""
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from tacit.cli.console import Advance
 from tacit.cli.worlds import World
-from tacit.measure.report import Learning, Outcome
-from tacit.measure.report.learning import Role
+from tacit.evaluation.report import Learning, Outcome
+from tacit.evaluation.report.learning import Role
 from tacit.methods.policy_gradient import Acting, Learned, Plan, learn
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register

@@ -16,8 +16,8 @@ from tacit.cli.synthesis_commands import Demo
 from tacit.cli.synthesis_plans import PRIVORL
 from tacit.data.trajectories import Trajectories
 from tacit.envs.maze import LAYOUTS, spec
-from tacit.measure.report import records, tables
-from tacit.measure.report.content import Kind
+from tacit.evaluation.report import records, tables
+from tacit.evaluation.report.content import Kind
 from tacit.methods.synthesis import Plan, Raking, Synthesizer, fit
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.ledger.ledger import Ledger

@@ -16,11 +16,11 @@ from tacit.cli.synthesis_commands import Baseline
 from tacit.cli.synthesis_plans import baseline_plan, learner
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.measure.gradient_canaries import GradientScores, leaps
-from tacit.measure.membership import attack, losses
-from tacit.measure.one_run import audit, plant
-from tacit.measure.report import Attack, Audit, Cost, records
-from tacit.measure.report.tables import Table
+from tacit.evaluation.gradient_canaries import GradientScores, leaps
+from tacit.evaluation.membership import attack, losses
+from tacit.evaluation.one_run import audit, plant
+from tacit.evaluation.report import Attack, Audit, Cost, records
+from tacit.evaluation.report.tables import Table
 from tacit.methods import synthesis
 from tacit.methods.synthesis import Plan, Synthesizer
 from tacit.methods.synthesis.cut import Cut

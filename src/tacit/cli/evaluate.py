@@ -17,12 +17,12 @@ from tacit.cli.folders import RunFolder, require_free
 from tacit.data.spec import PublicSpec
 from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
-from tacit.measure.off_policy import diagnostics
-from tacit.measure.report import EvaluationReport
-from tacit.measure.report import evaluation as content
-from tacit.measure.report.evaluation_sections import cautions, told
-from tacit.measure.report.evaluation_sections import words as setting
-from tacit.measure.report.svg import number
+from tacit.evaluation.off_policy import diagnostics
+from tacit.evaluation.report import EvaluationReport
+from tacit.evaluation.report import evaluation as content
+from tacit.evaluation.report.evaluation_sections import cautions, told
+from tacit.evaluation.report.evaluation_sections import words as setting
+from tacit.evaluation.report.svg import number
 from tacit.methods.off_policy_evaluation import BehaviourPolicy, Evaluation, Plan, estimate, overlap
 from tacit.methods.off_policy_evaluation.overlap import Overlap
 from tacit.methods.off_policy_evaluation.policies import Target

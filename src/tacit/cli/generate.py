@@ -14,9 +14,9 @@ from tacit.cli.movement_words import read_grid
 from tacit.data import geoparquet, mobility, trips
 from tacit.data.days import Days
 from tacit.errors import DataError, FileError
-from tacit.measure import maps
-from tacit.methods.imitation import Simulator
-from tacit.methods.imitation.baselines.markov import BlockChain
+from tacit.evaluation import maps
+from tacit.methods.mobility import Simulator
+from tacit.methods.mobility.baselines.markov import BlockChain
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.certificate.release import Release
 

@@ -15,8 +15,8 @@ from tacit.cli.learn_options import require_sound
 from tacit.cli.learn_words import Planned, least_floor, opened, planned, unit
 from tacit.data.trajectories import Trajectories
 from tacit.envs.populations import World
+from tacit.evaluation.report import ExpertsReport
 from tacit.hub.experts import level
-from tacit.measure.report import ExpertsReport
 from tacit.methods import experts
 from tacit.methods.experts import Learned
 from tacit.methods.experts.published_recipes import claimed

@@ -17,10 +17,10 @@ from tacit.cli.learn_sources import Played, at_random, trajectories
 from tacit.cli.learn_words import Plan, Planned
 from tacit.envs import populations
 from tacit.envs.populations import World
+from tacit.evaluation.report import Consensus, ExpertsReport, Votes
+from tacit.evaluation.report import Played as Row
+from tacit.evaluation.report.experts import Role
 from tacit.hub.experts import level
-from tacit.measure.report import Consensus, ExpertsReport, Votes
-from tacit.measure.report import Played as Row
-from tacit.measure.report.experts import Role
 from tacit.methods import experts
 from tacit.methods.experts import Learned
 from tacit.privacy.certificate.release import Release

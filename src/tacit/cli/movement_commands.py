@@ -11,7 +11,7 @@ from tyro.conf import Positional
 from tacit.units import Relation
 
 Method = Literal["one-shot", "table", "epr", "markov", "timegeo", "pategail"]
-"""`tacit.methods.imitation`, its `baselines` and its `pategail`."""
+"""`tacit.methods.mobility`, its `baselines` and its `pategail`."""
 Critics = Literal["linear", "table", "samples", "gradient"]
 """Kinds of `pategail.Plan`."""
 Noise = Literal["server", "shared", "device"]

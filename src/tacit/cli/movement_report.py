@@ -17,12 +17,13 @@ from tacit.cli.movement_runs import Generator, Released, again
 from tacit.cli.movement_words import Plan, silent
 from tacit.data.days import SLOTS, Days
 from tacit.data.grids import Grid
-from tacit.measure import maps, mobility, mobility_report
-from tacit.measure.mobility_report import Line, MapAdvice
-from tacit.measure.report import MovementReport, picture
-from tacit.methods import imitation
-from tacit.methods.imitation import pategail
-from tacit.methods.imitation.starts import CLIP, STARTS, HomeSums
+from tacit.evaluation import maps
+from tacit.evaluation.movement import divergences
+from tacit.evaluation.movement.advice import Line, MapAdvice, lines, map_advice
+from tacit.evaluation.report import MovementReport, picture
+from tacit.methods import mobility
+from tacit.methods.mobility import pategail
+from tacit.methods.mobility.starts import CLIP, STARTS, HomeSums
 from tacit.privacy.vault.vault import Vault
 
 METHODS = {
@@ -35,7 +36,7 @@ METHODS = {
 }
 DAYS = 10_000
 """Of each side, as many are compared at most."""
-SETS: tuple[mobility.Set, ...] = ("sequence", "robust")
+SETS: tuple[divergences.Set, ...] = ("sequence", "robust")
 MAP = "map.html"
 REASON = "measures of movement"
 
@@ -71,9 +72,7 @@ def compared(command: Imitate, plan: Plan, drawn: Days, days: Days) -> tuple[Lin
     some = first(days, DAYS)
     noise = again(silent(plan), days, seed=command.seed, told="Imitating noise alone").generate(DAYS, seed=command.seed)
     with progress("Comparing with the simulated people"):
-        return tuple(
-            line for metrics in SETS for line in mobility_report.lines(some, drawn, metrics=metrics, control=noise)
-        )
+        return tuple(line for metrics in SETS for line in lines(some, drawn, metrics=metrics, control=noise))
 
 
 def draw(run: RunFolder, release: Released, drawn: Days, days: Days | None, blur: tuple[str, ...]) -> str:
@@ -97,14 +96,14 @@ def draw(run: RunFolder, release: Released, drawn: Days, days: Days | None, blur
 
 def advice(plan: Plan, grid: Grid) -> tuple[MapAdvice, ...]:
     """Which maps can be read, from the known noise of where days begin."""
-    if isinstance(plan, imitation.Plan) and not plan.shares.starts:
+    if isinstance(plan, mobility.Plan) and not plan.shares.starts:
         return ()
     assert plan.unit is not None
     noise = noise_of_starts(plan)
     homes = HomeSums.sized(grid, plan.unit.size, noise)
     if homes.farther is not None:
         noise *= math.sqrt(2)
-    return mobility_report.map_advice(noise, grid.size)
+    return map_advice(noise, grid.size)
 
 
 def blurred(advised: tuple[MapAdvice, ...]) -> tuple[str, ...]:
@@ -120,7 +119,7 @@ def blurred(advised: tuple[MapAdvice, ...]) -> tuple[str, ...]:
 
 def noise_of_starts(plan: Plan) -> float:
     """Standard deviation of the noise of each released share of homes."""
-    if isinstance(plan, imitation.Plan | pategail.Plan):
+    if isinstance(plan, mobility.Plan | pategail.Plan):
         return plan.noise_of(STARTS)
     assert plan.unit is not None
     return (plan.noise_of(STARTS) or 0.0) * CLIP / plan.unit.size
@@ -137,7 +136,7 @@ def look(vault: Vault, simulator: Generator, run: RunFolder) -> None:
             [rows["observations"].reshape(-1, steps), rows["next_observations"].reshape(-1, steps)[:, -1:]], axis=1
         )
         real = Days(cells, np.arange(len(cells)), simulator.grid)
-        return {name: mobility.divergences(real, drawn, metrics=name) for name in get_args(mobility.Set)}
+        return {name: divergences.divergences(real, drawn, metrics=name) for name in get_args(divergences.Set)}
 
     vault.nonprivate(measured, reason=REASON, folder=run.path)
 

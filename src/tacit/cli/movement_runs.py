@@ -11,9 +11,9 @@ from tacit.cli.movement_commands import Imitate
 from tacit.cli.movement_words import Plan
 from tacit.data.days import Days
 from tacit.data.grids import Grid
-from tacit.methods import imitation
-from tacit.methods.imitation import Simulator, baselines, pategail
-from tacit.methods.imitation.baselines.markov import BlockChain
+from tacit.methods import mobility
+from tacit.methods.mobility import Simulator, baselines, pategail
+from tacit.methods.mobility.baselines.markov import BlockChain
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.federated_vault import FederatedVault
@@ -41,7 +41,7 @@ def vault_of(plan: Plan, days: Days, ledger: Ledger, *, simulated: bool) -> Vaul
         DataError: there are more people than the population.
     """
     data = days.trajectories(simulated=simulated)
-    if isinstance(plan, pategail.Plan) or (isinstance(plan, imitation.Plan) and plan.noise != "server"):
+    if isinstance(plan, pategail.Plan) or (isinstance(plan, mobility.Plan) and plan.noise != "server"):
         return FederatedVault(StackedDevices(data), ledger)
     return Vault(data, ledger)
 
@@ -73,8 +73,8 @@ def fitted(
         if isinstance(plan, pategail.Plan):
             assert isinstance(vault, FederatedVault)
             return pategail.fit(plan, vault, grid=grid, seed=seed, folder=folder, resume=resume, progress=advance)
-        if isinstance(plan, imitation.Plan):
-            return imitation.fit(plan, vault, grid=grid, seed=seed)
+        if isinstance(plan, mobility.Plan):
+            return mobility.fit(plan, vault, grid=grid, seed=seed)
         return baselines.fit(plan, vault, grid=grid)
 
 

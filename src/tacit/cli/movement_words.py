@@ -14,11 +14,11 @@ from tacit.data.days import SLOTS
 from tacit.data.grids import EARTH_KM, Grid, RegularGrid, grid_from_json
 from tacit.envs import city
 from tacit.errors import DataError, FileError
-from tacit.methods import imitation
-from tacit.methods.imitation import baselines, pategail
+from tacit.methods import mobility
+from tacit.methods.mobility import baselines, pategail
 from tacit.units import Unit
 
-Plan = imitation.Plan | baselines.Plan | pategail.Plan
+Plan = mobility.Plan | baselines.Plan | pategail.Plan
 CITY_DAYS = 20
 """Days of each simulated person."""
 LEAST_METRES = 10.0
@@ -51,12 +51,12 @@ def planned(command: Imitate) -> Plan:
     promise: dict[str, Any] = {"unit": whose, "epsilon": command.epsilon, "delta": command.delta}
     some: dict[str, Any] = {} if days is None else {"days": days}
     if command.method == "one-shot":
-        plan = imitation.Plan(box=command.homes, noise=command.noise, floor=command.floor, **some)
+        plan = mobility.Plan(box=command.homes, noise=command.noise, floor=command.floor, **some)
         return plan.calibrate(**promise)
     if command.method == "pategail":
         return _critics(command, whose.size, days).calibrate(**promise)
     if command.method == "table":  # with as many states as the one-shot method would take
-        layout = imitation.Plan(**some).calibrate(**promise).layout
+        layout = mobility.Plan(**some).calibrate(**promise).layout
         assert layout is not None
         some["layout"] = layout
     return baselines.Plan(model=command.method, **some).calibrate(**promise)
@@ -180,10 +180,10 @@ def require_answerable(plan: Plan, grid: Grid) -> None:
     Raises:
         DataError: the declared box of homes holds no block of the grid.
     """
-    if not isinstance(plan, imitation.Plan):
+    if not isinstance(plan, mobility.Plan):
         return
     try:
-        imitation.works(plan, grid)
+        mobility.works(plan, grid)
     except DataError as error:
         remedy = "mend --homes, or leave it out"
         raise DataError(error.what, where="--homes", expected=error.expected, remedy=remedy) from None

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 from tacit.cli.folders import RunFolder
-from tacit.measure.report import render, storage
+from tacit.evaluation.report import render, storage
 from tacit.privacy.certificate.certificate import Certificate
 
 CERTIFICATE, REPORT = "certificate.json", "report.html"

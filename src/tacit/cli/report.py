@@ -6,8 +6,16 @@ from tacit.cli import commands
 from tacit.cli.console import say
 from tacit.cli.folders import RunFolder
 from tacit.errors import FileError
-from tacit.measure import audits
-from tacit.measure.report import EvaluationReport, ExpertsReport, MovementReport, PolicyReport, Report, render, storage
+from tacit.evaluation import audits
+from tacit.evaluation.report import (
+    EvaluationReport,
+    ExpertsReport,
+    MovementReport,
+    PolicyReport,
+    Report,
+    render,
+    storage,
+)
 from tacit.privacy.certificate.certificate import Certificate
 
 

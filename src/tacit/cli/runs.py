@@ -12,8 +12,8 @@ from tacit.cli.console import progress, say
 from tacit.cli.folders import RunFolder
 from tacit.cli.outcome import CERTIFICATE, REPORT, VERIFY, certify
 from tacit.cli.synthesis_plans import PRIVORL_J
-from tacit.measure.report import Report
-from tacit.measure.sequences import Sequences
+from tacit.evaluation.report import Report
+from tacit.evaluation.sequences import Sequences
 from tacit.methods import synthesis
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.trajectories.synthesizer import as_trajectories

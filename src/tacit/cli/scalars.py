@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tacit.measure.report import PolicyReport
+from tacit.evaluation.report import PolicyReport
 from tacit.methods.policy_gradient import Learned
 from tacit.privacy.certificate.release import Release
 

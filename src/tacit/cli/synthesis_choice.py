@@ -12,7 +12,7 @@ from typing import Any
 from tacit.cli.console import Interrupted, progress, say
 from tacit.cli.synthesis_commands import Synthesize
 from tacit.errors import PlanError
-from tacit.methods import private_selection, synthesis
+from tacit.methods import selection, synthesis
 from tacit.methods.synthesis import Plan, Raking
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.ledger.ledger import Ledger
@@ -50,13 +50,13 @@ def candidates(command: Synthesize) -> Iterator[Synthesize]:
         yield dataclasses.replace(command, choose=(), **settings)
 
 
-def plan_of(command: Synthesize, one: Callable[[Synthesize], Plan], tables: Raking) -> private_selection.Plan:
+def plan_of(command: Synthesize, one: Callable[[Synthesize], Plan], tables: Raking) -> selection.Plan:
     """The plan of the choice, not calibrated; `one` makes a candidate's, which is judged by `tables`."""
     judge = synthesis.RakingPlan(raking=tables)
-    return private_selection.Plan(candidates=tuple(map(one, candidates(command))), judge=judge)
+    return selection.Plan(candidates=tuple(map(one, candidates(command))), judge=judge)
 
 
-def chosen(command: Synthesize, plan: private_selection.Plan, vault: Vault, start: Any) -> Release[Any]:
+def chosen(command: Synthesize, plan: selection.Plan, vault: Vault, start: Any) -> Release[Any]:
     """The best run, and in words which candidate it was.
 
     Raises:
@@ -64,7 +64,7 @@ def chosen(command: Synthesize, plan: private_selection.Plan, vault: Vault, star
     """
     attempt = functools.partial(synthesis.fit, pretrained=start, device=command.device)
     with without_checkpoint(vault.ledger), progress("Training with privacy, a secret number of times"):
-        release, choice = private_selection.select(plan, vault, attempt=attempt, judge=synthesis.Closeness())
+        release, choice = selection.select(plan, vault, attempt=attempt, judge=synthesis.Closeness())
     best = list(candidates(command))[choice.candidate]
     names = [setting.partition("=")[0] for setting in command.choose]
     told = ", ".join(f"{name} {getattr(best, name.replace('-', '_')):g}" for name in names)

@@ -9,8 +9,8 @@ from tacit.cli.synthesis_commands import Synthesize
 from tacit.cli.synthesis_plans import PRIVORL_J
 from tacit.cli.synthesis_sources import CLINIC, Sources
 from tacit.envs.maze_layouts import LAYOUTS, Layout
-from tacit.measure.report import course_tables, records, tables
-from tacit.measure.sequences import Sequences
+from tacit.evaluation.report import course_tables, records, tables
+from tacit.evaluation.sequences import Sequences
 from tacit.privacy.certificate.release import Release
 
 SYMPTOMS = (0, "symptoms")

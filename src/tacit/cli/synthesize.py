@@ -17,7 +17,7 @@ from tacit.cli.synthesis_methods import fitted, require_sound, wanted
 from tacit.cli.synthesis_plans import DIFFUSED, planned
 from tacit.cli.synthesis_sections import sections
 from tacit.cli.synthesis_sources import Sources, opened, require_apart, require_there
-from tacit.measure.sequences import Sequences
+from tacit.evaluation.sequences import Sequences
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -106,7 +106,7 @@ def _rows(command: Synthesize, release: Release[Any], run: RunFolder, watch: out
 
 def _look(command: Synthesize, vault: Vault, rows: Columns, sources: Sources, run: RunFolder) -> None:
     """The curator's own figures, under private/, noted in the ledger."""
-    from tacit.measure.report import records
+    from tacit.evaluation.report import records
 
     run.inside("private")
     others = None if sources.holdout is None else sources.holdout.columns

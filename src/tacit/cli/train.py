@@ -15,8 +15,8 @@ from tacit.cli.policy_commands import Train
 from tacit.cli.train_options import REPORTS, require_sound
 from tacit.cli.worlds import World
 from tacit.errors import FileError, LedgerError
-from tacit.measure.report import PolicyReport
-from tacit.measure.report.learning import Role
+from tacit.evaluation.report import PolicyReport
+from tacit.evaluation.report.learning import Role
 from tacit.methods.policy_gradient import Learned, Plan, learn
 from tacit.methods.policy_gradient.plan import POLICY
 from tacit.privacy.certificate.release import Release

@@ -3,7 +3,7 @@
 Six kinds of release have a folder: a synthesizer of transitions (`tacit.synthesis`), one of trajectories
 (`tacit.methods.synthesis.trajectories`), a baseline of the former (`tacit.methods.synthesis.baselines`), a policy that
 people taught (`tacit.policy_gradient`), one that experts taught (`tacit.experts`) and a simulator of movement
-(`tacit.methods.imitation`). Beside them there are folders of the experts' own policies, one file each (`save_experts`,
+(`tacit.methods.mobility`). Beside them there are folders of the experts' own policies, one file each (`save_experts`,
 `load_experts`), which are no release.
 """
 
@@ -61,8 +61,8 @@ _KINDS = {
     "policy": ("tacit.methods.policy_gradient.learned.Learned",),
     "experts": ("tacit.methods.experts.learned.Learned",),
     "imitation": (
-        "tacit.methods.imitation.simulator.Simulator",
-        "tacit.methods.imitation.baselines.markov.BlockChain",
+        "tacit.methods.mobility.simulator.Simulator",
+        "tacit.methods.mobility.baselines.markov.BlockChain",
     ),
 }
 """Kind, which is also a module of this package -> the classes of its values."""

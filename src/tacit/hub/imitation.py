@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from tacit.data.grids import grid_from_json
 from tacit.envs.spaces import JumpLaw
-from tacit.methods.imitation.baselines.markov import BlockChain
-from tacit.methods.imitation.policy import TablePolicy, layout_from_json
-from tacit.methods.imitation.simulator import Simulator
-from tacit.methods.imitation.starts import Starts
+from tacit.methods.mobility.baselines.markov import BlockChain
+from tacit.methods.mobility.policy import TablePolicy, layout_from_json
+from tacit.methods.mobility.simulator import Simulator
+from tacit.methods.mobility.starts import Starts
 from tacit.privacy.certificate.release import Release
 
 FIELDS = frozenset({"simulator"})

@@ -14,7 +14,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.envs import maze
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import HardwareError, LedgerError, PlanError, PlanExhausted
-from tacit.measure.fidelity import fidelity
+from tacit.evaluation.fidelity import fidelity
 from tacit.methods import synthesis
 from tacit.methods.synthesis import algorithm
 from tacit.privacy.ledger import checkpoint

@@ -11,7 +11,7 @@ import torch
 
 from tacit.agents import iql
 from tacit.data import Box, PublicSpec, Trajectories
-from tacit.measure.fidelity import fidelity
+from tacit.evaluation.fidelity import fidelity
 from tacit.methods import synthesis
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault

@@ -17,7 +17,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.envs import maze
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import DataError, PlanError, PlanExhausted, TacitError
-from tacit.measure.fidelity import fidelity
+from tacit.evaluation.fidelity import fidelity
 from tacit.methods.synthesis.baselines import pate_gan
 from tacit.methods.synthesis.baselines.pate_gan import GanPretraining, GanSynthesizer, PateGanPlan, Real
 from tacit.methods.synthesis.baselines.pate_gan_networks import build, waves

@@ -1,0 +1,240 @@
+"""Membership inference: who can be told to have been among the people that a release was made from?
+
+An attacker who knows a person's records, the population and the code looks at a release and wants to know whether that
+person was in it. Shadow runs, each with a random half of the people, teach the attacker how its score of a person is
+distributed with and without that person (LiRA: Carlini et al., arXiv:2112.03570); target runs, which it has not seen,
+tell how well it does. People who are left out stay in the public population and add nothing, so that the two worlds
+are neighbours in the relation of adding or removing one person, and the bounds below are those of that relation: under
+replacement mu is twice as large.
+
+What an attack finds bounds privacy from below and proves nothing: the bound from above is the certificate's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special, stats
+
+from tacit.errors import DataError
+from tacit.evaluation.audit import Counts, epsilon_lower_bound, mu_lower_bound
+
+Floats = NDArray[np.float64]
+Presence = NDArray[np.bool_]
+Released = Mapping[str, NDArray[Any]]
+Run = Callable[[Presence, int], Released]
+"""(who is present [R, U], seed) -> what R independent runs of the method released, arrays [R, ...]."""
+Score = Callable[[Released], Floats]
+"""What R runs released -> one score a run and person, [R, U], higher where the person seems to be present."""
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Runs whose members are known.
+
+    Args:
+        present: [S, U], who was in which run.
+        scores: [S, U], what the attacker's score said.
+    """
+
+    present: Presence
+    scores: Floats
+
+    def __post_init__(self) -> None:
+        if self.present.shape != self.scores.shape or self.present.ndim != 2 or not np.isfinite(self.scores).all():
+            raise _bad("scores and members do not fit", "finite scores [runs, people], and as many members")
+
+
+@dataclass(frozen=True)
+class Attack:
+    """How well an attack did on target runs.
+
+    Args:
+        auc, auc_low, auc_high: area under the curve over all people and runs, with a bootstrap interval over runs.
+        tpr: share of present people found at a false alarm rate of `fpr`, over all people and runs.
+        fpr: that rate.
+        exposed: which person the shadow runs say is told most easily.
+        exposed_auc: that person's own area under the curve over the target runs.
+        epsilon, mu: Clopper-Pearson lower bounds from that person's target runs, which are independent trials of a
+            test that was fixed on the shadow runs: of epsilon at `delta`, whatever the mechanism is, and of mu if it is
+            mu-GDP.
+        delta, confidence: at which they hold.
+    """
+
+    auc: float
+    auc_low: float
+    auc_high: float
+    tpr: float
+    fpr: float
+    exposed: int
+    exposed_auc: float
+    epsilon: float
+    mu: float
+    delta: float
+    confidence: float
+
+
+def auc_bound(mu: float) -> float:
+    """The largest area under the curve that mu-GDP allows any test: Phi(mu / sqrt 2).
+
+    The curve of every test lies below Phi(Phi^-1(false alarms) + mu) (Dong, Roth & Su, arXiv:1905.02383), which is
+    concave, so that pooling people cannot lift it above either.
+    """
+    return float(special.ndtr(mu / math.sqrt(2)))
+
+
+def tpr_bound(mu: float, fpr: float) -> float:
+    """The largest hit rate that mu-GDP allows any test at a false alarm rate in (0, 1)."""
+    return float(special.ndtr(special.ndtri(fpr) + mu))
+
+
+def trials(
+    run: Run, scores: Mapping[str, Score], people: int, *, runs: int, seed: int, together: int = 16
+) -> dict[str, Trials]:
+    """Runs with random halves of the people, and every score's view of them.
+
+    Args:
+        run: the method; called with `together` runs at a time.
+        scores: attacks by name; all see the same releases.
+        people: U.
+        runs: S.
+        seed: of members and runs; every block of runs gets a seed of its own.
+        together: how many runs one call makes.
+
+    Each person is in each run with probability 1/2, independently of all others.
+    """
+    present = np.random.default_rng([seed, 0]).random((runs, people)) < 0.5
+    found: dict[str, list[Floats]] = {name: [] for name in scores}
+    for block, first in enumerate(range(0, runs, together)):
+        members = present[first : first + together]
+        released = run(members, int(np.random.default_rng([seed, 1, block]).integers(2**62)))
+        for name, score in scores.items():
+            found[name].append(_shaped(score(released), members.shape))
+    return {name: Trials(present, np.concatenate(rows)) for name, rows in found.items()}
+
+
+def likelihood_ratios(shadow: Trials, target: Trials) -> Floats:
+    """LiRA: [T, U] log-likelihood ratios of presence to absence, from Gaussians fitted to each person's shadow runs.
+
+    Both worlds of a person get the same variance, the mean of the two: a release of noise of known size has it, and
+    half as many numbers have to be estimated.
+
+    Raises:
+        DataError: a person was present, or absent, in fewer than two shadow runs.
+    """
+    sides = []
+    for side in (shadow.present, ~shadow.present):
+        count = side.sum(axis=0)
+        if count.min() < 2:
+            raise _bad("there are too few shadow runs", "each person present in at least two, and absent in two")
+        mean = (shadow.scores * side).sum(axis=0) / count
+        variance = (np.square(shadow.scores - mean) * side).sum(axis=0) / (count - 1)
+        sides.append((mean, variance))
+    (having, one), (without, other) = sides
+    floor = np.square(1e-9 * (1 + np.abs(having) + np.abs(without)))
+    variance = (one + other) / 2 + floor
+    return np.asarray((target.scores - (having + without) / 2) * (having - without) / variance)
+
+
+def attack(
+    shadow: Trials, target: Trials, *, delta: float, confidence: float = 0.95, fpr: float = 0.01, seed: int = 0
+) -> Attack:
+    """LiRA on target runs, calibrated on shadow runs.
+
+    Args:
+        shadow, target: runs of the same method and population; no run in both.
+        delta: at which epsilon is bounded.
+        confidence: of the interval, and of each bound.
+        fpr: false alarm rate at which hits are counted.
+        seed: of the bootstrap.
+    """
+    ratios, known = likelihood_ratios(shadow, target), likelihood_ratios(shadow, shadow)
+    exposed = int(np.argmax(_separation(known, shadow.present)))
+    own, members = ratios[:, exposed], target.present[:, exposed]
+    taught = known[:, exposed], shadow.present[:, exposed]
+    low, high = _interval(ratios, target.present, confidence, seed)
+    return Attack(
+        auc=area(ratios, target.present),
+        auc_low=low,
+        auc_high=high,
+        tpr=hit_rate(ratios, target.present, fpr),
+        fpr=fpr,
+        exposed=exposed,
+        exposed_auc=area(own, members),
+        epsilon=_bound(taught, (own, members), lambda c: epsilon_lower_bound(c, delta=delta, confidence=confidence)),
+        mu=_bound(taught, (own, members), lambda c: mu_lower_bound(c, confidence=confidence)),
+        delta=delta,
+        confidence=confidence,
+    )
+
+
+def area(scores: Floats, present: Presence) -> float:
+    """Area under the curve: how often a present score is above an absent one, ties counting half.
+
+    Raises:
+        DataError: nobody is present, or nobody is absent.
+    """
+    flat, truth = scores.ravel(), present.ravel()
+    having = int(truth.sum())
+    without = truth.size - having
+    if not having or not without:
+        raise _bad("there is only one side to tell", "at least one present and one absent score")
+    ranks = stats.rankdata(flat)
+    return float((ranks[truth].sum() - having * (having + 1) / 2) / (having * without))
+
+
+def hit_rate(scores: Floats, present: Presence, fpr: float) -> float:
+    """Share of present scores above the lowest threshold with at most the share `fpr` of absent ones above it."""
+    absent = np.sort(scores[~present])[::-1]
+    threshold = absent[min(int(fpr * absent.size), absent.size - 1)]
+    return float((scores[present] > threshold).mean())
+
+
+def _interval(scores: Floats, present: Presence, confidence: float, seed: int, draws: int = 400) -> tuple[float, float]:
+    """Percentiles of the area over resampled runs: people of one run share its noise, runs share nothing."""
+    rng, areas = np.random.default_rng(seed), []
+    for _ in range(draws):
+        chosen = rng.integers(len(scores), size=len(scores))
+        areas.append(area(scores[chosen], present[chosen]))
+    low, high = np.quantile(areas, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
+
+
+def _separation(ratios: Floats, present: Presence) -> Floats:
+    """[U], the distance of each person's mean scores with and without, in standard deviations."""
+    having = np.where(present, ratios, np.nan)
+    without = np.where(present, np.nan, ratios)
+    spread = np.sqrt((np.nanvar(having, axis=0) + np.nanvar(without, axis=0)) / 2) + 1e-12
+    return np.asarray((np.nanmean(having, axis=0) - np.nanmean(without, axis=0)) / spread)
+
+
+def _bound(taught: tuple[Floats, Presence], tested: tuple[Floats, Presence], bound: Callable[[Counts], float]) -> float:
+    """The bound from the tested runs, at the threshold and in the direction that give the best on the taught ones."""
+    scores = np.unique(taught[0])
+    thresholds = np.concatenate([[-np.inf], (scores[1:] + scores[:-1]) / 2, [np.inf]])
+    choices = [(sign, threshold) for sign in (1, -1) for threshold in thresholds]
+    sign, threshold = max(choices, key=lambda choice: bound(_count(*taught, *choice)))
+    return bound(_count(*tested, sign, threshold))
+
+
+def _count(scores: Floats, present: Presence, sign: int, threshold: float) -> Counts:
+    """Alarms above the threshold; or, with sign -1, alarms of absence at or below it."""
+    alarms = scores > threshold
+    if sign < 0:
+        alarms, present = ~alarms, ~present
+    return Counts(int(alarms[~present].sum()), int((~present).sum()), int(alarms[present].sum()), int(present.sum()))
+
+
+def _shaped(scores: Floats, shape: tuple[int, ...]) -> Floats:
+    if scores.shape != shape:
+        raise _bad(f"a score has shape {scores.shape}", f"one number a run and person, {shape}")
+    return scores
+
+
+def _bad(what: str, expected: str) -> DataError:
+    return DataError(what, where="attacks", expected=expected, remedy="correct the arguments of the attack")

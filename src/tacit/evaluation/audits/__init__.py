@@ -1,0 +1,45 @@
+"""Audits of every method, through the real doors: `audit(name, ...)` and `audit_certificate(record, ...)`.
+
+A *case* is a method with a small plan and canaries made for it (`library`), or the noisy sums of a certificate
+(`doors`). A *witness* stands at the doors and scores canaries by what leaves them. The scores give lower bounds on
+epsilon, with their confidence (`estimates`, `findings`). An audit can refute a promise, and never prove one.
+
+What reads findings loads no PyTorch; the other names do when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tacit.evaluation.audits.findings import FILE, Audited, Finding, beside, load, save, sentences
+
+if TYPE_CHECKING:
+    from tacit.evaluation.audits.running import FULL as FULL
+    from tacit.evaluation.audits.running import QUICK as QUICK
+    from tacit.evaluation.audits.running import Effort as Effort
+    from tacit.evaluation.audits.running import audit as audit
+    from tacit.evaluation.audits.running import audit_certificate as audit_certificate
+
+_LATER = ("FULL", "QUICK", "Effort", "audit", "audit_certificate")
+
+__all__ = [
+    "FILE",
+    "FULL",
+    "QUICK",
+    "Audited",
+    "Effort",
+    "Finding",
+    "audit",
+    "audit_certificate",
+    "beside",
+    "load",
+    "save",
+    "sentences",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.running"), name)

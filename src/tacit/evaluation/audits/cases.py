@@ -1,0 +1,188 @@
+"""An audited case: a plan, canaries that are as loud as its bounds allow, and runs through the real doors.
+
+Everybody takes part in every sum, and hardly anybody else is there: the promise holds whoever the others are, and the
+fewer they are the more an auditor sees. All records are invented.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.spec import PublicSpec
+from tacit.data.trajectories import Trajectories
+from tacit.evaluation.audits.vaults import Visitors, WitnessedDevices, WitnessedUsers, WitnessedVault
+from tacit.evaluation.audits.witness import Witness
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.register import Register
+from tacit.privacy.mechanisms.base import Plan
+from tacit.privacy.mechanisms.sums import UserSum
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.stacked_devices import StackedDevices
+from tacit.units import Unit
+
+Floats = NDArray[np.float64]
+Present = NDArray[np.bool_]
+Columns = dict[str, Any]
+"""Arrays by name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """R independent runs.
+
+    Args:
+        scores: [R, m], of the canaries, from all that left the doors.
+        published: [R, P], the release itself as numbers; P = 0 where it is not looked at.
+    """
+
+    scores: Floats
+    published: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What one pass over some runs is to be.
+
+    Args:
+        present: [m], which canaries are in.
+        replicates: R.
+        seed: of the auditor's own draws, and of what is public in a run.
+        noise: None for the library's own secret noise; a seeded one for tests.
+    """
+
+    present: Present
+    replicates: int = 1
+    seed: int = 0
+    noise: SecretNoise | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """What is audited.
+
+    Args:
+        name: on the command line.
+        words: the method, and which of its doors.
+        unit: whom it protects.
+        plan: (epsilon, delta, canaries) -> a calibrated plan that so many canaries can meet.
+        run: makes the runs.
+        together: how many runs are made in one pass.
+        crowd: how many canaries one run can tell apart; 0 for none.
+        more: how many times as many runs it takes, where what a canary adds is random and the auditor knows its mean.
+        published: whether the release by itself is attacked too.
+    """
+
+    name: str
+    words: str
+    unit: Unit
+    plan: Callable[[float, float, int], Any]
+    run: Callable[[Any, Asked], Seen]
+    together: int = 1
+    crowd: int = 0
+    more: int = 1
+    published: bool = True
+
+
+Records = Callable[[Present], Trajectories]
+"""Which canaries are in [m] -> everybody's records, the canaries behind all others."""
+Known = Callable[[int], Trajectories]
+"""How many canaries -> the auditor's copy, where it is not the records with all canaries in."""
+
+
+def with_records(
+    unit: Unit,
+    records: Records,
+    go: Callable[[Any, WitnessedVault], Floats],
+    known: Known | None = None,
+    *,
+    draws: int = 1,
+    blind: frozenset[str] = frozenset(),
+) -> Callable[..., Seen]:
+    """Runs over a `Vault`; `go` runs the method and returns what it published, [R, P].
+
+    Where gradients have random draws of their own, the auditor expects the mean of so many, and does not look at the
+    parts `blind` at all, whose gradients nobody can foretell.
+    """
+
+    def run(plan: Plan, asked: Asked) -> Seen:
+        with ledgers(unit, asked.replicates) as (own, _):
+            vault = WitnessedVault(records(asked.present), own, noise=asked.noise)
+            vault.witness = _witness(unit, records, known, asked, draws, blind)
+            published = go(plan, vault)
+            return Seen(vault.witness.scores(), published)
+
+    return run
+
+
+def with_devices(
+    unit: Unit, records: Records, go: Callable[[Any, WitnessedDevices], Floats], known: Known | None = None
+) -> Callable[..., Seen]:
+    """Runs over a `FederatedVault`, one ledger each."""
+
+    def run(plan: Plan, asked: Asked) -> Seen:
+        with ledgers(unit, 1) as ((own,), _):
+            devices = StackedDevices(records(asked.present), noise=asked.noise)
+            vault = WitnessedDevices(devices, own, noise=asked.noise)
+            vault.witness = _witness(unit, records, known, asked)
+            published = go(plan, vault)
+            return Seen(vault.witness.scores(), published)
+
+    return run
+
+
+def with_visitors(
+    unit: Unit,
+    spec: PublicSpec,
+    rows: Callable[[int], Columns],
+    go: Callable[[Any, WitnessedUsers], Floats],
+) -> Callable[..., Seen]:
+    """Runs over a `UserVault`; `rows` are those of m canaries in their meeting, [m, L, ...]."""
+
+    def run(plan: Plan, asked: Asked) -> Seen:
+        canaries = len(asked.present)
+        with ledgers(unit, asked.replicates) as (own, folder):
+            often = min(part.participations for part in plan.parts() if isinstance(part, UserSum))
+            visitors = Visitors(rows(canaries), asked.present, spec, asked.replicates, often=often)
+            with Register(folder / "ledgers" / "register", key=folder / "keys" / "key") as register:
+                vault = WitnessedUsers(visitors, own, register, noise=asked.noise)
+                vault.visitors = visitors
+                vault.witness = Witness(None, canaries, unit, replicates=asked.replicates, seed=asked.seed)
+                published = go(plan, vault)
+                return Seen(vault.witness.scores(), published)
+
+    return run
+
+
+@contextlib.contextmanager
+def ledgers(unit: Unit, count: int) -> Iterator[tuple[Sequence[Ledger], Path]]:
+    """Fresh ledgers in a folder that is removed afterwards, in memory where the system has such a place."""
+    ram = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=ram, prefix="tacit-audit-") as path, contextlib.ExitStack() as stack:
+        folder = Path(path)
+        for name in ("ledgers", "keys"):
+            (folder / name).mkdir()
+        paths = (folder / "ledgers" / f"{r}.ledger" for r in range(count))
+        made = (Ledger(path, unit, epsilon=1e6, delta=(1 - 1e-9) / unit.size) for path in paths)
+        yield [stack.enter_context(one) for one in made], folder
+
+
+def _witness(
+    unit: Unit,
+    records: Records,
+    known: Known | None,
+    asked: Asked,
+    draws: int = 1,
+    blind: frozenset[str] = frozenset(),
+) -> Witness:
+    canaries = len(asked.present)
+    everybody = records(np.ones(canaries, np.bool_)) if known is None else known(canaries)
+    return Witness(everybody, canaries, unit, replicates=asked.replicates, seed=asked.seed, draws=draws, blind=blind)

@@ -1,0 +1,197 @@
+"""The plan of a certificate as a case: its own parts through the real doors, with the loudest canary that there is.
+
+Each noisy sum is rebuilt from what the certificate says of it, with the same steps, samples, clip and noise. A canary's
+contribution has the full norm and one direction in all sums; nobody else adds anything. What a method makes of the sums
+is left out: `audits.library` audits the methods themselves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.data.trajectories import Trajectories
+from tacit.errors import CertificateError
+from tacit.evaluation.audits.cases import Case, Columns, Floats, Present, with_devices, with_records, with_visitors
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.mechanisms.base import Sum
+from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
+from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum, UserSum
+from tacit.privacy.vault import plan as plans
+from tacit.units import Unit
+
+CROWD = 200
+"""How many canaries one run tells apart, at most."""
+TOGETHER = 50
+"""Runs that are made in one pass."""
+KINDS: Mapping[str, type[Sum]] = {
+    "poisson_sum": PoissonSum,
+    "fixed_size_sum": FixedSizeSum,
+    "user_sum": UserSum,
+    "device_sum": DeviceSum,
+    "laplace_sum": LaplaceSum,
+}
+NAMES = PublicSpec(observation=Discrete(CROWD + 1), action=Discrete(2), reward=Box((-1.0,), (1.0,)), source="declared")
+"""A row says who somebody is, and with which sign she contributes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doors(plans.Promising):
+    """The noisy sums of a plan, without the method."""
+
+    method: ClassVar[str] = "an audit of noisy sums"
+    source: ClassVar[str] = "tacit"
+    sums: tuple[Sum, ...]
+    unit: Unit | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+    def parts(self) -> tuple[Sum, ...]:
+        """As given."""
+        return self.sums
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What a unit adds: far more than the clip, at the coordinate of its name (in all of them, of Laplace sums)."""
+
+    size: int
+    clip: float
+    everywhere: bool = False
+
+    def __call__(self, rows: Mapping[str, NDArray[Any]], state: Any) -> Floats:
+        """[U, size]."""
+        units = len(rows["mask"])
+        name, sign = (rows[column].reshape(units, -1)[:, 0] for column in ("observations", "rewards"))
+        where = np.ones((units, self.size)) if self.everywhere else np.eye(self.size)[name % self.size]
+        return np.asarray(1e3 * self.clip * sign.astype(np.float64)[:, None] * where)
+
+
+def of_certificate(record: Mapping[str, Any]) -> tuple[Case, tuple[str, ...]]:
+    """The case of a certificate, and the parts that it leaves out.
+
+    Raises:
+        CertificateError: nothing is promised, or none of its parts is a noisy sum.
+    """
+    certificate = Certificate.from_json(record)
+    unit = Unit(certificate.unit["name"], certificate.unit["relation"], certificate.unit["population"])
+    sums = tuple(_part(part) for part in certificate.parts if part["kind"] in KINDS)
+    left = tuple(str(part.get("name", part["kind"])) for part in certificate.parts if part["kind"] not in KINDS)
+    if not certificate.private or not sums:
+        raise CertificateError(
+            "it promises nothing" if not certificate.private else "none of its parts is a noisy sum",
+            where="audit",
+            expected="a private release of a method of noisy sums",
+            remedy="audit the methods themselves with `tacit audit --all`",
+        )
+    return case(sums, unit, words=f"{certificate.method}: the certificate's own sums"), left
+
+
+def case(sums: Sequence[Sum], unit: Unit, *, words: str) -> Case:
+    """Noisy sums as a case; its plan is priced at the noise that the sums have."""
+
+    def plan(epsilon: float, delta: float, canaries: int) -> Doors:
+        return plans.price(Doors(sums=tuple(sums)), unit=unit, delta=delta)
+
+    episodes = 1 + max((part.reserve for part in sums), default=0)
+
+    def records(present: Present) -> Trajectories:
+        return _records(present, unit, episodes)
+
+    def known(canaries: int) -> Trajectories:
+        return _records(np.ones(canaries, np.bool_), unit, episodes, both=True)
+
+    replace = unit.relation == "replace_one"
+    crowd = 0 if replace else max(0, min(CROWD, unit.size - 1))
+    together = TOGETHER
+    if any(isinstance(part, UserSum) for part in sums):
+        crowd = min(crowd, *(part.users for part in sums if isinstance(part, UserSum)))
+        run = with_visitors(unit, NAMES, _visits, _met)
+    elif any(isinstance(part, DeviceSum | LaplaceSum) for part in sums):
+        run, together = with_devices(unit, records, _summed, known), 1
+    else:
+        run = with_records(unit, records, _summed, known)
+    if any(isinstance(part, LaplaceSum) for part in sums):
+        crowd = 0
+    return Case("doors", words, unit, plan, run, together=together, crowd=crowd, published=False)
+
+
+def _part(stated: Mapping[str, Any]) -> Sum:
+    kind: Any = KINDS[stated["kind"]]
+    known = {field.name for field in dataclasses.fields(kind)}
+    fields: dict[str, Any] = {name: tuple(v) if name == "decay" else v for name, v in stated.items() if name in known}
+    part: Sum = kind(**fields)
+    return part
+
+
+def _aim(part: Sum, canaries: int) -> Aim:
+    laplace = isinstance(part, LaplaceSum)
+    return Aim(part.size if isinstance(part, LaplaceSum) else max(2, canaries), part.clip, laplace)
+
+
+def _summed(plan: Doors, vault: Any) -> Floats:
+    run = vault.reserve(plan)
+    for part in plan.sums:
+        aim = _aim(part, vault.witness.canaries)
+        for _ in range(part.steps):
+            vault.noisy_sum(run, part.name, aim)
+    return np.zeros((len(vault.ledgers), 0))
+
+
+def _met(plan: Doors, vault: Any) -> Floats:
+    run = vault.reserve(plan)
+    for _ in range(plan.sums[0].steps):
+        vault.meet(run, _nothing)
+        for part in plan.sums:
+            vault.noisy_sum(run, part.name, _aim(part, vault.witness.canaries))
+    return np.zeros((len(vault.ledgers), 0))
+
+
+def _nothing(observations: NDArray[Any], replicate: NDArray[np.int64], generator: np.random.Generator) -> Any:
+    """The actor of people whose rows are written down beforehand."""
+    return np.zeros(len(observations), np.int64)
+
+
+def _records(present: Present, unit: Unit, episodes: int, *, both: bool = False) -> Trajectories:
+    """A unit that adds nothing and the canaries, of `episodes` rows each.
+
+    Under replacement the canary, who adds +1, stands in the place of one who adds -1; `both` are there, one behind the
+    other, in the auditor's copy.
+    """
+    name, sign = np.append(CROWD, np.arange(len(present))), np.append(0.0, np.ones(len(present)))
+    kept = np.append(True, present)
+    if unit.relation == "replace_one":
+        name, sign = np.insert(name, 1, 0), np.insert(sign, 1, -1.0)
+        kept = np.insert(kept, 1, both or not present[0])
+    name, sign, ids = (np.repeat(column[kept], episodes) for column in (name, sign, np.arange(len(name))))
+    rows = len(name)
+    return Trajectories.from_arrays(
+        observations=name,
+        actions=np.zeros(rows, np.int64),
+        rewards=sign.astype(np.float32),
+        next_observations=name,
+        terminations=np.ones(rows, np.bool_),
+        unit_ids=ids,
+        episode_ids=np.arange(rows),
+        spec=NAMES,
+        simulated=True,
+    )
+
+
+def _visits(canaries: int) -> Columns:
+    shape = (canaries, 1)
+    return {
+        "observations": np.arange(canaries)[:, None],
+        "actions": np.zeros(shape, np.int64),
+        "rewards": np.ones(shape, np.float32),
+        "next_observations": np.arange(canaries)[:, None],
+        "terminations": np.ones(shape, np.bool_),
+        "truncations": np.zeros(shape, np.bool_),
+        "mask": np.ones(shape, np.bool_),
+    }

@@ -1,0 +1,294 @@
+"""The library's methods as cases: a small plan of each, and canaries made for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.agents.features import Scaled
+from tacit.agents.policies import Policy
+from tacit.data.days import SLOTS, Days
+from tacit.data.grids import RegularGrid
+from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.data.trajectories import Trajectories
+from tacit.evaluation.audits.cases import Case, Columns, Floats, Present, with_devices, with_records, with_visitors
+from tacit.evaluation.audits.vaults import WitnessedDevices, WitnessedUsers, WitnessedVault
+from tacit.evaluation.unit_attacks import leaping
+from tacit.methods import experts, mobility, off_policy_evaluation, policy_gradient, synthesis
+from tacit.methods.synthesis import trajectories
+from tacit.methods.synthesis.trajectories.plan import STARTS
+from tacit.units import Unit
+
+POPULATION = 1_000
+"""Of every unit here: most of whom are not in the runs. It sets what sums are divided by, and bounds delta."""
+ROOM = PublicSpec(
+    observation=Box((-1.0,) * 4, (1.0,) * 4),
+    action=Box((-1.0,) * 2, (1.0,) * 2),
+    reward=Box((0.0,), (1.0,)),
+    source="declared",
+    difference=(0.01,) * 4,
+)
+DRAWS = 4
+"""Gradients of a canary that the auditor takes the mean of: the run's own has random draws that nobody knows."""
+HISTORY = 24
+"""Rows of a person's whole history, for the synthesis of trajectories."""
+STATES, DECISIONS, LOUD = 256, 4, 1_000.0
+"""Where people are met or watched: places, decisions each of them takes, and what a canary is paid for one."""
+PLACES = PublicSpec(observation=Discrete(STATES), action=Discrete(2), reward=Box((-LOUD,), (LOUD,)), source="declared")
+SIGNS, LOGGED = 48, 200
+"""Numbers an expert sees, and rows of its log."""
+SEEN = PublicSpec(
+    observation=Box((-1.0,) * SIGNS, (1.0,) * SIGNS), action=Discrete(2), reward=Box((0.0,), (1.0,)), source="declared"
+)
+DEVICES = 40
+"""Of whom each draws a share of the noise, also where nobody answers."""
+GRID = RegularGrid(0.0, 0.0, 0.31, 0.31, 0.01)
+DAYS = 3
+
+
+def transitions() -> Case:
+    """Synthesis of transitions: leaps that no world produces."""
+    unit = Unit("transition", "add_or_remove", POPULATION)
+
+    def plan(epsilon: float, delta: float, canaries: int) -> synthesis.Plan:
+        small = synthesis.Plan(steps=2, rate=1.0, warmup=0, width=32, depth=1, noise_draws=64)
+        return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
+
+    def records(present: Present) -> Trajectories:
+        return _leapers(present, rows=1)
+
+    def go(plan: synthesis.Plan, vault: WitnessedVault) -> Floats:
+        value = synthesis.fit(plan, vault).value
+        return np.concatenate([np.asarray(w, np.float64).ravel() for w in value.weights.values()])[None]
+
+    words = "synthesis of transitions: noisy gradients"
+    return Case("transitions", words, unit, plan, with_records(unit, records, go, draws=DRAWS), crowd=64)
+
+
+def histories() -> Case:
+    """Synthesis of trajectories: people whose whole history is one leap."""
+    unit = Unit("person", "add_or_remove", POPULATION)
+
+    def plan(epsilon: float, delta: float, canaries: int) -> trajectories.Plan:
+        small = trajectories.Plan(
+            steps=3,
+            start_steps=1,
+            warmup=0,
+            rate=1.0,
+            horizon=8,
+            fragments_per_unit=8,
+            noise_draws=8,
+            P_std=0.2,  # draws that are nearly alike can be expected
+            width=32,
+            depth=1,
+            start_width=16,
+            start_depth=1,
+        )
+        return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
+
+    def records(present: Present) -> Trajectories:
+        return _leapers(present, rows=HISTORY)
+
+    def go(plan: trajectories.Plan, vault: WitnessedVault) -> Floats:
+        trajectories.fit(plan, vault)
+        return np.zeros((1, 0))
+
+    words = "synthesis of trajectories: noisy gradients of fragments"
+    run = with_records(unit, records, go, blind=frozenset({STARTS}))
+    return Case("trajectories", words, unit, plan, run, crowd=32, more=2, published=False)
+
+
+def online() -> Case:
+    """Policy gradient: a person who is paid a thousand times what others are, in a place of her own."""
+    unit = Unit("person", "add_or_remove", 4 * POPULATION)
+    policy = Policy.default(PLACES, hidden=())
+
+    def plan(epsilon: float, delta: float, canaries: int) -> policy_gradient.Plan:
+        small = policy_gradient.Plan(rounds=4, users=canaries, horizon=DECISIONS, critic="none", standardised=False)
+        return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
+
+    def go(plan: policy_gradient.Plan, vault: WitnessedUsers) -> Floats:
+        return np.asarray(policy_gradient.learn(plan, vault, policy).value.last, np.float64)
+
+    words = "policy gradient with people met once: correlated noisy sums"
+    run = with_visitors(unit, PLACES, _decisions, go)
+    return Case("policy-gradient", words, unit, plan, run, together=100, crowd=STATES)
+
+
+def gpope() -> Case:
+    """Off-policy evaluation as its paper has it: a person with a place of her own and a reward far above the clip."""
+    unit = Unit("person", "add_or_remove", POPULATION)
+    problem = off_policy_evaluation.Problem(gamma=0.9, horizon=DECISIONS)
+    features = off_policy_evaluation.OneHot(STATES)
+
+    def plan(epsilon: float, delta: float, canaries: int) -> off_policy_evaluation.Gpope:
+        small = off_policy_evaluation.Gpope(problem=problem, features=features, steps=4, clip=1.0)
+        return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
+
+    def go(plan: off_policy_evaluation.Gpope, vault: WitnessedVault) -> Floats:
+        off_policy_evaluation.estimate(plan, vault, off_policy_evaluation.Behaviour())
+        return np.zeros((len(vault.ledgers), 0))
+
+    words = "off-policy evaluation (GPOPE): noisy sums of GTD2 directions"
+    run = with_records(unit, _watched, go)
+    return Case("gpope", words, unit, plan, run, together=100, crowd=STATES - 1, published=False)
+
+
+def evaluation() -> Case:
+    """Off-policy evaluation by residual return regression, the default."""
+    unit = Unit("person", "add_or_remove", POPULATION)
+    problem = off_policy_evaluation.Problem(gamma=0.9, horizon=DECISIONS, return_range=(0.0, 1.0))
+    features = off_policy_evaluation.OneHot(STATES)
+
+    def plan(epsilon: float, delta: float, canaries: int) -> off_policy_evaluation.ResidualRegression:
+        small = off_policy_evaluation.ResidualRegression(
+            problem=problem, features=features, on_policy=True, rounds=3, multiplier=1e-3
+        )
+        return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
+
+    def go(plan: off_policy_evaluation.ResidualRegression, vault: WitnessedVault) -> Floats:
+        value = off_policy_evaluation.estimate(plan, vault, off_policy_evaluation.Behaviour()).value
+        assert value.theta is not None
+        assert value.value is not None
+        return np.append(value.theta, value.value)[None]
+
+    words = "off-policy evaluation (residual returns): noisy sums"
+    return Case("evaluation", words, unit, plan, with_records(unit, _watched, go), crowd=STATES - 1)
+
+
+def movement(noise: mobility.plan.WhoAdds = "server") -> Case:
+    """Simulators of movement: a person who is never twice in a row in one place."""
+    unit = Unit("person", "add_or_remove", POPULATION if noise == "server" else DEVICES)
+
+    def plan(epsilon: float, delta: float, canaries: int) -> mobility.Plan:
+        small = mobility.Plan(
+            layout=mobility.Layout(times=8),
+            matching=mobility.Matching(rounds=1, days=100),
+            days=DAYS,
+            noise=noise,
+        )
+        return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
+
+    def go(plan: mobility.Plan, vault: WitnessedVault | WitnessedDevices) -> Floats:
+        simulator = mobility.fit(plan, vault, grid=GRID).value
+        assert isinstance(simulator.policy, mobility.TablePolicy)
+        return simulator.policy.table.reshape(1, -1)
+
+    if noise == "server":
+        words = "simulators of movement (one shot): noisy sums"
+        return Case("movement", words, unit, plan, with_records(unit, _walkers, go), crowd=64)
+    words = "simulators of movement, federated: sums with noise shared among the devices"
+    return Case("movement-federated", words, unit, plan, with_devices(unit, _walkers, go), crowd=64, more=2)
+
+
+def votes() -> Case:
+    """Learning from experts: one who acts by signs that nobody else heeds."""
+    unit = Unit("expert", "add_or_remove", POPULATION)
+    low, high = (-1.0,) * SIGNS, (1.0,) * SIGNS
+
+    def plan(epsilon: float, delta: float, canaries: int) -> experts.Votes:
+        small = experts.Votes(
+            anchors=experts.Uniform(low=low, high=high, count=300),
+            clone=experts.LinearClone(features=Scaled(low, high), actions=2),
+            policy=Policy.default(SEEN, hidden=()),
+            fit=experts.Fit(steps=5),
+            rows=LOGGED,
+        )
+        return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
+
+    def go(plan: experts.Votes, vault: WitnessedVault) -> Floats:
+        return np.asarray(experts.learn(plan, vault).value.theta, np.float64)
+
+    words = "learning from experts (votes of clones): one noisy sum"
+    return Case("experts", words, unit, plan, with_records(unit, _logs, go), together=100, crowd=64)
+
+
+METHODS: Mapping[str, Any] = {
+    "transitions": transitions,
+    "trajectories": histories,
+    "policy-gradient": online,
+    "gpope": gpope,
+    "evaluation": evaluation,
+    "movement": movement,
+    "movement-federated": lambda: movement("shared"),
+    "experts": votes,
+}
+"""Every method by the name that the command line has for it."""
+
+
+def _kept(columns: Columns, units: NDArray[np.int64], present: Present) -> tuple[Columns, NDArray[np.int64]]:
+    """The rows of unit 0, who is always there, and of the canaries 1 .. m that are present."""
+    kept = np.append(True, present)[units]
+    return {name: column[kept] for name, column in columns.items()}, units[kept]
+
+
+def _leapers(present: Present, *, rows: int) -> Trajectories:
+    columns: Columns = {n: np.asarray(c) for n, c in leaping(ROOM, 1 + len(present), rows=rows, seed=1).items()}
+    units = columns.pop("unit_ids")
+    kept, ids = _kept(columns, units, present)
+    return Trajectories.from_arrays(**kept, unit_ids=ids, spec=ROOM, simulated=True)
+
+
+def _decisions(canaries: int) -> Columns:
+    """Of each canary, decisions in its own place, all of them for the first action and paid for it."""
+    shape = (canaries, DECISIONS)
+    place = np.repeat(np.arange(canaries)[:, None] % STATES, DECISIONS, axis=1)
+    last = np.zeros(shape, np.bool_)
+    last[:, -1] = True
+    return {
+        "observations": place,
+        "actions": np.zeros(shape, np.int64),
+        "rewards": np.full(shape, LOUD, np.float32),
+        "next_observations": place,
+        "terminations": last,
+        "truncations": np.zeros(shape, np.bool_),
+        "mask": np.ones(shape, np.bool_),
+    }
+
+
+def _watched(present: Present) -> Trajectories:
+    """The same as records, behind somebody who is paid nothing."""
+    canaries = len(present)
+    columns = _decisions(canaries + 1)
+    columns["rewards"][0] = 0.0
+    place = np.repeat(np.arange(-1, canaries)[:, None] % STATES, DECISIONS, axis=1)
+    columns |= {"observations": place, "next_observations": place}
+    columns = {name: column.ravel() for name, column in columns.items() if name != "mask"}
+    kept, ids = _kept(columns, np.repeat(np.arange(canaries + 1), DECISIONS), present)
+    return Trajectories.from_arrays(**kept, unit_ids=ids, episode_ids=ids, spec=PLACES, simulated=True)
+
+
+def _walkers(present: Present) -> Trajectories:
+    """Days of a person who stays at home, and of canaries who move in slots of their own."""
+    canaries = len(present)
+    people = np.repeat(np.arange(canaries + 1), DAYS)
+    rng = np.random.default_rng(2)
+    cells = np.full((len(people), SLOTS), GRID.size // 2)
+    for person in range(1, canaries + 1):
+        moves = rng.random(SLOTS) < rng.uniform(0.2, 1.0)
+        path = np.where(moves, rng.integers(GRID.size, size=SLOTS), -1)
+        path[0] = rng.integers(GRID.size)
+        cells[people == person] = path[np.maximum.accumulate(np.where(path >= 0, np.arange(SLOTS), 0))]
+    kept = np.append(True, present)[people]
+    return Days(cells[kept], people[kept], GRID).trajectories(simulated=True)
+
+
+def _logs(present: Present) -> Trajectories:
+    """Logs of one who always acts alike, and of canaries who act by signs of their own."""
+    canaries = len(present)
+    rng = np.random.default_rng(3)
+    seen = rng.uniform(-1, 1, (canaries + 1, LOGGED, SIGNS)).astype(np.float32)
+    heeded = rng.standard_normal((canaries + 1, SIGNS)).astype(np.float32)
+    heeded[0] = 0
+    columns: Columns = {
+        "observations": seen.reshape(-1, SIGNS),
+        "actions": (np.einsum("uls,us->ul", seen, heeded) > 0).astype(np.int64).ravel(),
+        "rewards": np.zeros((canaries + 1) * LOGGED, np.float32),
+        "next_observations": seen.reshape(-1, SIGNS),
+        "terminations": np.zeros((canaries + 1) * LOGGED, np.bool_),
+    }
+    kept, ids = _kept(columns, np.repeat(np.arange(canaries + 1), LOGGED), present)
+    return Trajectories.from_arrays(**kept, unit_ids=ids, episode_ids=ids, spec=SEEN, simulated=True)

@@ -1,0 +1,293 @@
+"""Makes the runs of an audit, in one process or several, and turns them into findings."""
+
+from __future__ import annotations
+
+import functools
+import json
+import multiprocessing
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from tacit.errors import PlanError
+from tacit.evaluation.audits import doors, estimates, library
+from tacit.evaluation.audits.cases import Asked, Case, Floats, Seen
+from tacit.evaluation.audits.findings import Audited, Finding, Way
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import plan as plans
+
+Progress = Callable[[int, int], None]
+"""Called with (runs done, runs in all)."""
+FEWEST = 8
+"""Fewest runs of a world, and fewest canaries of one run, that an audit is made of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How many runs are made.
+
+    Args:
+        fused: of each world, where many runs are made in one pass.
+        single: of each world, where they are made one by one.
+        crowded: with many canaries.
+    """
+
+    fused: int
+    single: int
+    crowded: int
+
+    def __post_init__(self) -> None:
+        if min(self.fused, self.single) < FEWEST or self.crowded < 0:
+            raise PlanError(
+                f"{min(self.fused, self.single)} runs of a world are too few",
+                where="audit",
+                expected=f"at least {FEWEST}",
+                remedy="ask for more runs",
+            )
+
+
+QUICK = Effort(fused=800, single=300, crowded=1)
+FULL = Effort(fused=5_000, single=1_000, crowded=4)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One pass; it travels to the process that makes it.
+
+    Args:
+        source: name of a method, or a certificate as JSON.
+        epsilon, delta: of the plan; a certificate's own plan keeps its noise whatever epsilon is.
+        present: which canaries are in.
+        replicates: runs of the pass.
+        seed: of the auditor.
+        noise: seed of noise that can be drawn again, for tests; None is the library's own.
+    """
+
+    source: str
+    epsilon: float
+    delta: float
+    present: tuple[bool, ...]
+    replicates: int
+    seed: int
+    noise: int | None
+
+
+def audit(
+    name: str,
+    *,
+    epsilon: float = 8.0,
+    delta: float = 1e-5,
+    effort: Effort = QUICK,
+    confidence: float = 0.95,
+    jobs: int = 1,
+    progress: Progress | None = None,
+    noise: int | None = None,
+) -> Audited:
+    """Audit one method of the library, with a small plan and invented records.
+
+    Args:
+        name: one of `library.METHODS`.
+        epsilon, delta: that its plan is calibrated for.
+        effort: how many runs.
+        confidence: with which all findings hold together.
+        jobs: processes; 1 is this one alone.
+        progress: called as runs are done.
+        noise: seed of noise that can be drawn again, for tests.
+
+    Raises:
+        PlanError: there is no such method, or epsilon or delta is out of range.
+    """
+    if name not in library.METHODS:
+        raise PlanError(
+            f"there is no method {name!r}",
+            where="audit",
+            expected=", ".join(library.METHODS),
+            remedy="name one of these",
+        )
+    return _audited(name, epsilon, delta, effort, confidence, jobs, progress, noise)
+
+
+def audit_certificate(
+    record: Mapping[str, Any],
+    *,
+    effort: Effort = QUICK,
+    confidence: float = 0.95,
+    jobs: int = 1,
+    progress: Progress | None = None,
+    noise: int | None = None,
+) -> Audited:
+    """Audit the noisy sums of a certificate's plan, on canaries; no record of anybody is read.
+
+    Args:
+        record: the certificate as JSON.
+        effort, confidence, jobs, progress, noise: as of `audit`.
+
+    Raises:
+        CertificateError: it promises nothing, or has no noisy sum.
+    """
+    source = json.dumps(dict(record), default=dict)
+    return _audited(source, float(record["epsilon"]), float(record["delta"]), effort, confidence, jobs, progress, noise)
+
+
+@functools.lru_cache(maxsize=4)
+def _case(source: str) -> tuple[Case, tuple[str, ...]]:
+    if source in library.METHODS:
+        return library.METHODS[source](), ()
+    return doors.of_certificate(json.loads(source))
+
+
+@functools.lru_cache(maxsize=8)
+def _plan(source: str, epsilon: float, delta: float, canaries: int) -> Any:
+    return _case(source)[0].plan(epsilon, delta, canaries)
+
+
+def _pass(job: _Job) -> tuple[Seen, float]:
+    """One pass, and its seconds."""
+    began = time.perf_counter()
+    plan = _plan(job.source, job.epsilon, job.delta, len(job.present))
+    noise = None if job.noise is None else SecretNoise.for_tests(job.noise)
+    seen = _case(job.source)[0].run(plan, Asked(np.array(job.present), job.replicates, job.seed, noise))
+    return seen, time.perf_counter() - began
+
+
+def _audited(
+    source: str,
+    epsilon: float,
+    delta: float,
+    effort: Effort,
+    confidence: float,
+    jobs: int,
+    progress: Progress | None,
+    noise: int | None,
+) -> Audited:
+    case, left_out = _case(source)
+    plan = _plan(source, epsilon, delta, 1)
+    bound, gaussian = plans.bound(plan), estimates.is_gaussian(plans.event(plan))
+    todo = _singles(case, source, epsilon, delta, effort, noise)
+    if case.crowd >= FEWEST:
+        todo += _crowds(case, source, epsilon, delta, effort, noise)
+    passes: list[tuple[_Job, Seen, float]] = []
+    with _made(todo, jobs) as made:
+        for job, (seen, seconds) in zip(todo, made, strict=True):
+            passes.append((job, seen, seconds))
+            if progress is not None:
+                progress(sum(one.replicates for one, *_ in passes), sum(one.replicates for one in todo))
+    looks = [len(job.present) > 1 for job in todo]
+    tests = 1 + gaussian + case.published + any(looks)
+    each = 1 - (1 - confidence) / tests  # so that all bounds hold together
+    findings = _of_one([one for one, crowd in zip(passes, looks, strict=True) if not crowd], gaussian, delta, each)
+    if any(looks):
+        findings.append(_of_many([one for one, crowd in zip(passes, looks, strict=True) if crowd], delta, each))
+    assert case.unit.relation is not None
+    return Audited(
+        name=case.name,
+        words=case.words,
+        unit=case.unit.name,
+        relation=case.unit.relation,
+        epsilon=bound.epsilon,
+        delta=delta,
+        confidence=confidence,
+        findings=tuple(findings),
+        left_out=left_out,
+        certificate=None if source in library.METHODS else json.loads(source)["digest"],
+        version=version("tacit"),
+    )
+
+
+def _singles(case: Case, source: str, epsilon: float, delta: float, effort: Effort, noise: int | None) -> list[_Job]:
+    """Passes with one canary, which is out in the first half of them and in in the second."""
+    runs, jobs = case.more * (effort.fused if case.together > 1 else effort.single), list[_Job]()
+    for present in (False, True):
+        for first in range(0, runs, case.together):
+            seed, count = len(jobs), min(case.together, runs - first)
+            own = None if noise is None else noise + seed
+            jobs.append(_Job(source, epsilon, delta, (present,), count, seed, own))
+    return jobs
+
+
+def _crowds(case: Case, source: str, epsilon: float, delta: float, effort: Effort, noise: int | None) -> list[_Job]:
+    """Passes with many canaries, each of them in by a coin of its own."""
+    coins = np.random.default_rng(secrets.randbits(128) if noise is None else [noise, 1])
+    return [
+        _Job(
+            source,
+            epsilon,
+            delta,
+            tuple(bool(coin) for coin in coins.random(case.crowd) < 0.5),
+            1,
+            2**20 + number,
+            None if noise is None else noise + 2**20 + number,
+        )
+        for number in range(effort.crowded)
+    ]
+
+
+@contextmanager
+def _made(todo: Sequence[_Job], jobs: int) -> Iterator[Iterator[tuple[Seen, float]]]:
+    """All passes, in order; in this process, or shared among several fresh ones."""
+    if jobs == 1:
+        yield map(_pass, todo)
+        return
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _one_thread) as pool:
+        try:
+            yield pool.map(_pass, todo)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _one_thread() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def _of_one(
+    passes: Sequence[tuple[_Job, Seen, float]], gaussian: bool, delta: float, confidence: float
+) -> list[Finding]:
+    """What one canary shows: by all that left the doors, and by the release alone."""
+    scores, published = [], []
+    for present in (False, True):
+        own = [seen for job, seen, _ in passes if job.present == (present,)]
+        scores.append(np.concatenate([seen.scores[:, 0] for seen in own]))
+        published.append(np.concatenate([seen.published for seen in own]))
+    runs, seconds = sum(map(len, scores)), sum(seconds for *_, seconds in passes)
+
+    def finding(way: Way, worlds: Sequence[Floats], gaussian: bool, seconds: float) -> Finding:
+        free = estimates.any_mechanism(*worlds, delta=delta, confidence=confidence)
+        shaped = estimates.if_gaussian(*worlds, delta=delta, confidence=confidence) if gaussian else None
+        return Finding(
+            way=way,
+            epsilon=free,
+            gaussian=shaped,
+            confidence=confidence,
+            runs=runs,
+            canaries=1,
+            seconds=round(seconds, 1),
+        )
+
+    found = [finding("canary", scores, gaussian, seconds)]
+    shadowed = estimates.shadowed(*published)
+    if shadowed is not None:
+        found.append(finding("release", shadowed, False, 0.0))
+    return found
+
+
+def _of_many(passes: Sequence[tuple[_Job, Seen, float]], delta: float, confidence: float) -> Finding:
+    scores = np.concatenate([seen.scores[0] for _, seen, _ in passes])
+    present = np.concatenate([np.array(job.present) for job, *_ in passes])
+    return Finding(
+        way="one run",
+        epsilon=estimates.many(scores, present, delta=delta, confidence=confidence),
+        gaussian=None,
+        confidence=confidence,
+        runs=len(passes),
+        canaries=len(scores) // len(passes),
+        seconds=round(sum(seconds for *_, seconds in passes), 1),
+    )

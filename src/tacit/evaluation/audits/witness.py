@@ -1,0 +1,215 @@
+"""What every number that leaves a door tells an auditor of canaries.
+
+The auditor knows everybody's records, the plan and the code, sees all that is released, and asks whether the canaries
+were in. At each door the method's own callback is run once more, on the auditor's copy of the records, to learn what
+each canary would have added there. Of the vault's own records, samples and noise nothing is looked at.
+
+One canary gets the log-likelihood ratio of all that was released, the best score there is; of many canaries that all
+take part in every sum, each gets its posterior mean in a linear Gaussian model, as in `measure.unit_attacks`. Whatever
+a score is worth, a bound that is computed from it holds: scores can be bad, and not wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from tacit.data.trajectories import Trajectories
+from tacit.evaluation.unit_attacks import COIN, LEAST, Drawn
+from tacit.privacy.gradients import clipping
+from tacit.privacy.mechanisms.base import Sum, calibrated
+from tacit.privacy.mechanisms.callbacks import Contribution, Objective
+from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
+from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum, UserSum
+from tacit.privacy.noise.correlated import coefficients, sensitivity
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.reader import Reader
+from tacit.units import Unit
+
+Floats = NDArray[np.float64]
+Rows = Mapping[str, NDArray[Any]]
+
+
+@dataclass
+class _Met:
+    """Of a part over people who are met: what each sum released beyond what others add, and what canaries would add."""
+
+    part: UserSum
+    left: list[Floats] = field(default_factory=list)
+    own: list[Floats] = field(default_factory=list)
+
+
+class Witness:
+    """Scores canaries by what leaves the doors.
+
+    Args:
+        known: the auditor's copy of everybody's records; the canaries are the last units. None for people who are met.
+        canaries: m, how many.
+        relation: with `replace_one` (m = 1) the unit before the canary is who is there in the canary's place.
+        replicates: R, how many independent runs are seen at once; 1 with many canaries.
+        seed: of the auditor's own draws, where an objective has some.
+        draws: gradients a unit and step, whose mean is nearer to what the run's own draw gave.
+        blind: names of parts that are not looked at.
+    """
+
+    def __init__(
+        self,
+        known: Trajectories | None,
+        canaries: int,
+        unit: Unit,
+        *,
+        replicates: int = 1,
+        seed: int = 0,
+        draws: int = 1,
+        blind: frozenset[str] = frozenset(),
+    ) -> None:
+        self._known, self._unit, self.canaries, self._draws, self._blind = known, unit, canaries, draws, blind
+        self._reader, self._seed = None if known is None else Reader(known, SecretNoise.for_tests(seed)), seed
+        self._total = np.zeros((replicates, canaries))
+        self._met: dict[str, _Met] = {}
+        self._drawn: dict[tuple[str, Objective], Drawn] = {}
+
+    def saw_sum(self, part: Sum, contribution: Contribution, state: Any, mean: Floats) -> None:
+        """One answer of `noisy_sum`, [R, d]."""
+        assert self._reader is not None
+        replicates, units = len(mean), self._reader.units
+        replicate, asked = np.repeat(np.arange(replicates), units), np.tile(np.arange(units), replicates)
+        summary = getattr(contribution, "summary", None)
+        rows: Rows
+        if summary is None:
+            rows = self._reader.rows(asked, part.rows_per_unit, part.rows, part.horizon)
+        else:
+            rows = self._reader.summaries(summary, asked, part.rows_per_unit)
+        vectors = np.asarray(contribution({**rows, "replicate": replicate}, state), np.float64)
+        self._saw(part, mean, _bounded(part, vectors).reshape(replicates, units, -1))
+
+    def saw_gradient(self, part: Sum, models: list[nn.Module], objective: Objective, mean: Floats) -> None:
+        """One answer of `noisy_gradient`, [R, P]."""
+        assert isinstance(part, PoissonSum)
+        assert self._known is not None
+        if part.name in self._blind:
+            return
+        if (part.name, objective) not in self._drawn:
+            self._drawn[part.name, objective] = Drawn(part, objective, self._known, seed=self._seed)
+        drawn = self._drawn[part.name, objective]
+        gradients = [
+            torch.stack([torch.stack(list(drawn.gradients(model))) for _ in range(self._draws)]).mean(0)
+            for model in models
+        ]
+        self._saw(part, mean, torch.stack(gradients).double().numpy())
+
+    def saw_meeting(self, part: UserSum, rows: Rows, contribution: Contribution, state: Any, mean: Floats) -> None:
+        """One answer of a `UserVault`'s `noisy_sum`, [R, d].
+
+        Args:
+            part: of the plan.
+            rows: of those who may be canaries, V of each replicate side by side; V = 0 where nobody of them is met.
+            contribution, state: what the door was asked.
+            mean: what it answered.
+        """
+        met = self._met.setdefault(part.name, _Met(part))
+        vectors = np.zeros((len(mean), self.canaries, mean.shape[1]))
+        if len(rows["replicate"]):
+            asked = np.asarray(contribution(rows, state), np.float64)
+            vectors = clipping.clip_rows(asked, part.clip).reshape(vectors.shape)
+        met.left.append(mean * part.users)
+        met.own.append(vectors)
+
+    def scores(self) -> Floats:
+        """[R, m], higher where a canary seems to be in."""
+        total = self._total.copy()
+        for met in self._met.values():
+            total += self._of_meetings(met)
+        return total
+
+    def _saw(self, part: Sum, mean: Floats, vectors: Floats) -> None:
+        """One answer [R, d], and what each unit would add, [R, units, d]."""
+        seen, first = mean * part.expected(self._unit), vectors.shape[1] - self.canaries
+        rate = _rate(part)
+        absent = np.zeros_like(vectors[:, first])
+        if self._unit.relation == "replace_one":
+            first, absent = first - 1, vectors[:, first - 1]
+        left = seen - rate * vectors[:, :first].sum(axis=1)
+        if self.canaries > 1 and rate < 1:
+            own = np.moveaxis(vectors[:, first:], 1, 0)
+            self._total += np.stack([log_ratio(part, left, vector, rate) for vector in own], axis=1)
+        elif self.canaries > 1:
+            self._total += posterior_means(left, vectors[:, first:], spread(part))
+        else:
+            ratios = [log_ratio(part, left, vector, rate) for vector in (vectors[:, -1], absent)]
+            self._total[:, 0] += ratios[0] - ratios[1]
+
+    def _of_meetings(self, met: _Met) -> Floats:
+        """[R, m] of all sums of a part together: each canary is met once, and later noise tells of that meeting's."""
+        part, steps = met.part, len(met.left)
+        white = np.eye(steps)
+        if part.correlation == "toeplitz":
+            column = coefficients(part.steps, part.decay)
+            white = np.array([[column[t - s] if t >= s else 0.0 for s in range(steps)] for t in range(steps)])
+        scale = sensitivity(part.correlation, part.steps, part.participations, part.decay)
+        noise = scale * calibrated(part.noise_multiplier, part.name) * part.clip
+        left = np.tensordot(white, np.array(met.left), axes=1)  # [T, R, d], independent noise
+        own = np.tensordot(white, np.array(met.own), axes=1)  # [T, R, m, d]
+        if self.canaries == 1:
+            return np.asarray((((left[:, :, None] - own / 2) * own).sum(axis=(0, 3))) / noise**2)
+        flat = np.moveaxis(left, 0, 1).reshape(left.shape[1], -1)
+        return posterior_means(flat, np.moveaxis(own, 0, 2).reshape(*own.shape[1:3], -1), noise)
+
+
+def log_ratio(part: Sum, left: Floats, vector: Floats, rate: float) -> Floats:
+    """[R], log of the densities of what was released with a unit's vector [R, d] in the sum, and without.
+
+    Args:
+        part: whose noise it is.
+        left: [R, d], the released sum, less what others add to it.
+        vector: what the unit adds where it takes part.
+        rate: how probable that is.
+    """
+    scale = spread(part)
+    if isinstance(part, LaplaceSum):
+        full = (np.abs(left) - np.abs(left - vector)).sum(axis=1) / scale
+    else:
+        full = ((left - vector / 2) * vector).sum(axis=1) / scale**2
+    return np.asarray(full if rate == 1 else np.logaddexp(math.log1p(-rate), math.log(rate) + full))
+
+
+def posterior_means(left: Floats, vectors: Floats, noise: float) -> Floats:
+    """[R, m], how much of each canary's vector [R, m, d] a noisy sum [R, d] seems to hold, less what was expected.
+
+    Each canary is in with probability 1/2.
+    """
+    found = np.empty(vectors.shape[:2])
+    for r, (seen, own) in enumerate(zip(left, vectors, strict=True)):
+        length = max(float(np.sqrt(np.square(own).sum(axis=1)).max()), 1e-300)
+        directions, variance = own / length, max(LEAST, (noise / length) ** 2) / COIN
+        kernel = directions @ directions.T + variance * np.eye(len(own))
+        found[r] = np.linalg.solve(kernel, directions @ (seen / length - directions.sum(axis=0) / 2))
+    return found
+
+
+def spread(part: Sum) -> float:
+    """Scale of the noise in a released sum: a standard deviation, or Laplace's scale."""
+    noise = calibrated(part.noise_multiplier, part.name) * part.clip
+    if isinstance(part, DeviceSum):
+        noise *= math.sqrt(part.devices / (part.floor if part.noise == "shared" else 1))
+    return noise
+
+
+def _rate(part: Sum) -> float:
+    """How probable it is that a unit takes part in a sum; one of two halves, of which nobody knows which, is one."""
+    if isinstance(part, FixedSizeSum):
+        return part.batch / part.population
+    return (part.rate if part.fold is None else 0.5) if isinstance(part, PoissonSum) else 1.0
+
+
+def _bounded(part: Sum, vectors: Floats) -> Floats:
+    if isinstance(part, LaplaceSum):
+        return np.clip(vectors, -part.bound, part.bound)
+    return clipping.clip_rows(vectors, part.clip)

@@ -1,0 +1,158 @@
+"""Membership inference on a released denoiser by its loss: does it denoise training rows better than fresh ones?
+
+White-box, after T. Matsumoto, T. Miura & N. Yanai, "Membership Inference Attacks against Diffusion Models"
+(arXiv:2302.03262), which PrivORL's table VI uses: a row's weighted denoising loss at a fixed noise level, averaged over
+draws, is low where the row was trained on. Noise level and thresholds are chosen on one half of the rows and counted on
+the other, so that rates and intervals are those of a test that was fixed beforehand. They hold for independent rows:
+where rows come from few trajectories, members and others differ without any model, and intervals are too short.
+
+Looks at real rows and is not differentially private: outside `vault.nonprivate` only for simulated data. What an attack
+finds bounds privacy from below and proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tacit.errors import DataError
+from tacit.evaluation.attacks import area
+from tacit.evaluation.audit import Rate, rate
+from tacit.methods.synthesis.diffusion import row_losses
+from tacit.methods.synthesis.synthesizer import Synthesizer
+
+Floats = NDArray[np.float64]
+LEVELS = (0.05, 0.1, 0.13, 0.2, 0.5, 1.0)
+"""Noise levels in standard deviations of a column; the paper's are from 0.10 to 0.13."""
+FEWEST = 20
+"""Rows of either side: half of them choose, the others count."""
+
+
+@dataclass(frozen=True)
+class Hits:
+    """A test at one nominal rate of false alarms.
+
+    Args:
+        fpr: the rate for which the threshold was chosen.
+        tpr: share of members that were told, on the rows that did not choose it.
+        false_alarms: share of others that were taken for members, on such rows.
+    """
+
+    fpr: float
+    tpr: Rate
+    false_alarms: Rate
+
+
+@dataclass(frozen=True)
+class LossAttack:
+    """How well members are told.
+
+    Args:
+        chosen: which of the scores was best on the rows that chose.
+        hits: one a nominal rate of false alarms.
+        auc: area under the curve of the chosen score on the other rows; 1/2 is chance.
+    """
+
+    chosen: int
+    hits: tuple[Hits, ...]
+    auc: float
+
+
+@torch.no_grad()
+def losses(
+    synthesizer: Synthesizer,
+    columns: Mapping[str, NDArray[Any]],
+    *,
+    levels: tuple[float, ...] = LEVELS,
+    draws: int = 64,
+    seed: int = 0,
+    batch: int = 256,
+) -> Floats:
+    """Denoising losses of rows at fixed noise levels, the same `draws` noises for every row.
+
+    Args:
+        synthesizer: released, or the public starting point.
+        columns: rows as of `Encoder.encode`, [T, ...] by name.
+        levels: S noise levels, in encoded units (standard deviations of a column).
+        draws: how many noises a row and level are averaged over.
+        seed: of the noises.
+        batch: rows at a time.
+
+    Returns:
+        [S, T].
+    """
+    model = synthesizer.model()
+    encoder = model.encoder
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(draws, encoder.size, generator=generator)
+    rows = {name: torch.from_numpy(np.ascontiguousarray(column)) for name, column in columns.items()}
+    count = len(columns["rewards"])
+    clean = encoder.encode(rows, torch.zeros(count, encoder.bounded_size))
+    found = np.empty((len(levels), count))
+    for number, level in enumerate(levels):
+        for first in range(0, count, batch):
+            some = clean[first : first + batch]
+            sigma = torch.full((len(some), draws), level)
+            found[number, first : first + batch] = row_losses(model, some, sigma, noise.expand(len(some), -1, -1))
+    return found
+
+
+def attack(
+    members: Floats,
+    others: Floats,
+    *,
+    fprs: tuple[float, ...] = (0.1, 0.01),
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> LossAttack:
+    """Tell members by the best of several scores.
+
+    Args:
+        members: [S, M] scores of rows that were trained on, higher where a row seems to be one (minus its loss, or by
+            how much training lowered it).
+        others: [S, N] scores of rows of the same distribution that were not.
+        fprs: nominal rates of false alarms.
+        confidence: of the intervals.
+        seed: of the halves.
+
+    Raises:
+        DataError: the scores do not fit, are not finite, or come from fewer than 20 rows of either side.
+    """
+    own, fresh = np.asarray(members, np.float64), np.asarray(others, np.float64)
+    fits = own.ndim == fresh.ndim == 2 and len(own) == len(fresh) > 0
+    if not fits or min(own.shape[1], fresh.shape[1]) < FEWEST or not np.isfinite([own.sum(), fresh.sum()]).all():
+        raise DataError(
+            "the scores of members and others do not fit",
+            where="membership.attack",
+            expected=f"finite scores [S, M] and [S, N] with M and N of at least {FEWEST}",
+            remedy="pass the same scores of both, a row each",
+        )
+    generator = np.random.default_rng(seed)
+    (own_chosen, own_left), (fresh_chosen, fresh_left) = (_halves(one, generator) for one in (own, fresh))
+    areas = [_auc(one, other) for one, other in zip(own_chosen, fresh_chosen, strict=True)]
+    best = int(np.argmax(areas))
+    hits = []
+    for fpr in fprs:
+        threshold = np.quantile(fresh_chosen[best], 1 - fpr, method="higher")
+        tpr, false_alarms = (
+            rate(int((left[best] > threshold).sum()), left.shape[1], confidence=confidence)
+            for left in (own_left, fresh_left)
+        )
+        hits.append(Hits(fpr, tpr, false_alarms))
+    return LossAttack(best, tuple(hits), _auc(own_left[best], fresh_left[best]))
+
+
+def _halves(scores: Floats, generator: np.random.Generator) -> tuple[Floats, Floats]:
+    order = generator.permutation(scores.shape[1])
+    half = len(order) // 2
+    return scores[:, order[:half]], scores[:, order[half:]]
+
+
+def _auc(members: Floats, others: Floats) -> float:
+    present = np.arange(len(members) + len(others)) < len(members)
+    return area(np.concatenate([members, others]), present)

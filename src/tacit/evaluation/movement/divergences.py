@@ -1,0 +1,231 @@
+"""How close simulated days are to real ones: divergences in nats, with floors, controls and intervals over people.
+
+Three sets: `reference` (the papers' five figures, bin for bin), `sequence` (the order of a day; their mean is SEQ) and
+`robust` (kilometres, squares, trips). They look at real days and their values are not differentially private: outside
+`vault.nonprivate` they may only be used on simulated or public data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from tacit.data.days import Days
+from tacit.errors import DataError
+from tacit.evaluation.movement.counts import Counted, Floats, Measure, View, counted
+from tacit.evaluation.movement.measures import REFERENCE, ROBUST, SEQUENCE
+
+Set = Literal["reference", "sequence", "robust"]
+SETS: Mapping[str, tuple[Measure, ...]] = {"reference": REFERENCE, "sequence": SEQUENCE, "robust": ROBUST}
+__all__ = [
+    "FLOOR",
+    "SEQ",
+    "SETS",
+    "Row",
+    "Set",
+    "Table",
+    "Value",
+    "View",
+    "divergences",
+    "reference",
+    "robust",
+    "sequence",
+    "table",
+]
+
+SEQ = "SEQ"
+FLOOR = "floor"
+
+
+@dataclass(frozen=True)
+class Value:
+    """A divergence and its interval over the real people (both ends equal the value where none was asked for)."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One table of days against the real one.
+
+    Attributes:
+        name: of the row; `FLOOR` is real people against other real people.
+        values: by name of the measure, `SEQ` included with the sequence set.
+    """
+
+    name: str
+    values: Mapping[str, Value]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of measures.
+
+    Attributes:
+        metrics: the set.
+        measures: names of the columns.
+        rows: the floor, where one was asked for, and then the rows in the order given.
+        confidence: of the intervals.
+    """
+
+    metrics: Set
+    measures: tuple[str, ...]
+    rows: tuple[Row, ...]
+    confidence: float
+
+    def row(self, name: str) -> Row:
+        """The row of that name.
+
+        Raises:
+            DataError: there is none.
+        """
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise DataError(
+            f"no row {name!r}",
+            where="Table.row",
+            expected=", ".join(row.name for row in self.rows),
+            remedy="ask for one of these",
+        )
+
+
+def reference(real: Days | View, synthetic: Days) -> dict[str, float]:
+    """The papers' Radius, DailyLoc, Distance, G-rank and I-rank (see `mobility_reference`)."""
+    return divergences(real, synthetic, metrics="reference")
+
+
+def sequence(real: Days | View, synthetic: Days) -> dict[str, float]:
+    """DailyLoc, StayLen, HomeArr, ActSlot, NMove, Bigram, Motif and their mean, SEQ."""
+    return divergences(real, synthetic, metrics="sequence")
+
+
+def robust(real: Days | View, synthetic: Days) -> dict[str, float]:
+    """Distance km, Radius km, Visits, Slot visits and OD (see `mobility_robust`)."""
+    return divergences(real, synthetic, metrics="robust")
+
+
+def divergences(real: Days | View, synthetic: Days, *, metrics: Set) -> dict[str, float]:
+    """Every measure of a set, by name, in nats; 0 is equality.
+
+    Args:
+        real: the days to compare with; as a `View`, what is counted of them is counted once for many calls.
+        synthetic: the others, on the same grid; the numbers of days may differ.
+        metrics: the set.
+
+    Raises:
+        DataError: a side holds no day, the grids differ, or there is no such set.
+    """
+    found = table(real, {"synthetic": synthetic}, metrics=metrics).rows[0]
+    return {name: value.value for name, value in found.values.items()}
+
+
+def table(
+    real: Days | View,
+    rows: Mapping[str, Days],
+    *,
+    metrics: Set,
+    floors: int = 0,
+    bootstrap: int = 0,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Table:
+    """Measures of several tables of days against one real table.
+
+    Args:
+        real: the days to compare with, see `divergences`.
+        rows: tables of days on the same grid, by name.
+        metrics: the set.
+        floors: how many random splits of the real people into disjoint halves the floor is the mean of; 0 is no floor.
+            Halves hold half of the people, so that the floor is somewhat high.
+        bootstrap: how often the real people, with all their days, are drawn anew with replacement; 0 is no interval.
+            The interval of a row is the spread of the redrawn figures around their own mean, put around the value:
+            redrawing alone drives two tables apart, so that the plain quantiles would lie too high. That of the
+            floor is the spread over the splits.
+        confidence: of the intervals.
+        seed: of the public splits and draws.
+
+    Raises:
+        DataError: a table holds no day, the grids differ, there is no such set, or a floor or an interval is asked of
+            fewer than two people.
+    """
+    measures = _measures(metrics)
+    seen = real if isinstance(real, View) else View(real)
+    if any(days.grid != seen.days.grid for days in rows.values()):
+        raise DataError(
+            "the tables of days lie on different grids",
+            where="measures of movement",
+            expected="one public grid for all",
+            remedy="put the days on the grid of the real ones first",
+        )
+    if not 0 < confidence < 1 or min(floors, bootstrap) < 0:
+        raise DataError(
+            f"confidence {confidence!r}, floors {floors!r}, bootstrap {bootstrap!r}",
+            where="measures of movement",
+            expected="a confidence inside (0, 1) and numbers >= 0",
+            remedy="choose another value",
+        )
+    people, owner = np.unique(seen.days.person, return_inverse=True)
+    owner = owner.reshape(-1).astype(np.int64)
+    if (floors or bootstrap) and len(people) < 2:
+        raise DataError(
+            "fewer than two people",
+            where="measures of movement",
+            expected="at least two for a floor or an interval",
+            remedy="leave out floors and bootstrap",
+        )
+    views = [seen, *(View(days) for days in rows.values())]
+    counts = [counted(measure, views, owner if floors or bootstrap else None) for measure in measures]
+    seen.forget()
+    rng = np.random.default_rng(seed)
+    names = tuple(measure.name for measure in measures) + ((SEQ,) if metrics == "sequence" else ())
+    found: list[Row] = []
+    if floors:
+        splits = np.stack([rng.permutation(len(people)) < len(people) // 2 for _ in range(floors)]).astype(np.float64)
+        drawn = _with_mean(np.stack([_split(count, splits) for count in counts], axis=1), metrics)
+        found.append(_row(FLOOR, names, drawn.mean(axis=0), drawn, confidence))
+    values = _with_mean(np.stack([_against(count, None) for count in counts], axis=1), metrics)
+    weights = rng.multinomial(len(people), np.full(len(people), 1 / len(people)), size=bootstrap).astype(np.float64)
+    again = np.stack([[_against(count, weight) for count in counts] for weight in weights]) if bootstrap else None
+    for i, name in enumerate(rows):
+        drawn = values[None, i] if again is None else _with_mean(again[:, :, i], metrics)
+        found.append(_row(name, names, values[i], drawn, confidence))
+    return Table(metrics, names, tuple(found), confidence)
+
+
+def _measures(metrics: str) -> Sequence[Measure]:
+    if metrics not in SETS:
+        raise DataError(
+            f"no set of measures {metrics!r}",
+            where="measures of movement",
+            expected=" or ".join(get_args(Set)),
+            remedy="choose one of these",
+        )
+    return SETS[metrics]
+
+
+def _against(count: Counted, weights: Floats | None) -> Floats:
+    """Divergence of each further table from the first [rows], its people weighted [P]."""
+    real = count.totals[0] if weights is None else count.reweighted(weights)
+    return np.array([count.measure.divergence(real, other) for other in count.totals[1:]])
+
+
+def _split(count: Counted, halves: Floats) -> Floats:
+    """Divergence between the two halves of the people of the first table, for each split [splits, P] of 0 and 1."""
+    return np.array([count.measure.divergence(count.reweighted(h), count.reweighted(1 - h)) for h in halves])
+
+
+def _with_mean(values: Floats, metrics: Set) -> Floats:
+    """Values [..., measures], with their mean as a last column in the sequence set."""
+    return np.concatenate([values, values.mean(axis=-1, keepdims=True)], axis=-1) if metrics == "sequence" else values
+
+
+def _row(name: str, names: tuple[str, ...], values: Floats, drawn: Floats, confidence: float) -> Row:
+    tails = np.quantile(drawn - drawn.mean(axis=0), [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
+    low, high = np.maximum(values + tails, 0.0)
+    return Row(name, {n: Value(float(values[i]), float(low[i]), float(high[i])) for i, n in enumerate(names)})

@@ -1,0 +1,114 @@
+"""Does a synthetic table copy training rows? Distances to the nearest training row and to the nearest held-out one.
+
+A generator that learnt the distribution, and no row of it, comes as near to held-out rows as to as many training rows:
+half of its rows are then nearer to a training row. Looks at real rows and is not differentially private: outside
+`vault.nonprivate` only for simulated or public data. A share of a half proves no privacy; a larger one disproves it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from tacit.errors import DataError
+from tacit.evaluation.audit import Rate, rate
+from tacit.evaluation.fidelity import flatten
+
+Columns = Mapping[str, NDArray[np.generic]]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class NearestRecords:
+    """Distances in units of the training columns' standard deviations.
+
+    Attributes:
+        to_train, to_holdout: [n] each, from n synthetic rows, no two alike, to the nearest of equally many rows of
+            either table.
+        nearer: share of synthetic rows that are nearer to a training row, ties counting half (rounded down), with its
+            exact interval.
+        copies: how many synthetic rows are a training row, up to 1e-6 of a standard deviation in every column.
+    """
+
+    to_train: Floats
+    to_holdout: Floats
+    nearer: Rate
+    copies: int
+
+
+def nearest_records(
+    synthetic: Columns,
+    train: Columns,
+    holdout: Columns,
+    *,
+    rows: int = 5_000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> NearestRecords:
+    """Distances from synthetic rows to the nearest training row and to the nearest row that was held out.
+
+    Args:
+        synthetic, train, holdout: columns by name, as of `fidelity`, with the same columns of the same kinds. The
+            longer of `train` and `holdout` is cut to the length of the shorter, at random.
+        rows: how many synthetic rows are looked at, at most (random ones, those that are alike once).
+        confidence: of the interval of `nearer`.
+        seed: of the random rows.
+
+    Next observations that are numbers enter as their difference from the observation, which a step's row would
+    otherwise hold twice. Numbers are divided by the training column's standard deviation (a constant column enters
+    unscaled), and two different values of a discrete column are one unit apart.
+
+    Raises:
+        DataError: the tables differ in their columns, are empty or hold a value that is not finite.
+    """
+    generator = np.random.default_rng(seed)
+    tables = [numbers(table) for table in (synthetic, train, holdout)]
+    if len({tuple(table) for table in tables}) != 1:
+        raise DataError(
+            "the tables have different columns",
+            where="nearest_records",
+            expected="the same columns of the same kinds in all three",
+            remedy="compare tables of one public specification",
+        )
+    axes = [[_axis(table[name], [one[name] for one in tables]) for name in table] for table in tables]
+    drawn, own, other = (np.concatenate(columns, axis=1) for columns in axes)
+    drawn = _some(np.unique(drawn, axis=0), rows, generator)  # a row that is there many times tells one thing
+    size = min(len(own), len(other))
+    to_train, to_holdout = (cKDTree(_some(known, size, generator)).query(drawn)[0] for known in (own, other))
+    ties = int((to_train == to_holdout).sum())
+    nearer = int((to_train < to_holdout).sum()) + ties // 2
+    copies = int((cKDTree(own).query(drawn, p=np.inf)[0] <= 1e-6).sum())
+    return NearestRecords(to_train, to_holdout, rate(nearer, len(drawn), confidence=confidence), copies)
+
+
+def numbers(columns: Columns) -> dict[str, NDArray[np.generic]]:
+    """The scalar columns of a table (`fidelity.flatten`), with next observations as differences where they are numbers.
+
+    Raises:
+        DataError: as `fidelity.flatten`.
+    """
+    flat = flatten(columns)
+    for name in [name for name in flat if name.startswith("next_") and flat[name].dtype == np.float32]:
+        flat[name] = np.subtract(flat[name], flat[name.removeprefix("next_")], dtype=np.float32)
+    return flat
+
+
+def _axis(column: NDArray[np.generic], tables: Sequence[NDArray[np.generic]]) -> Floats:
+    """[T, 1] numbers over the training column's deviation; [T, values] one-hot and 1 apart if discrete.
+
+    `tables` are the same column of the synthetic table, the training rows and the held-out ones.
+    """
+    if column.dtype == np.float32:
+        spread = float(tables[1].astype(np.float64).std())
+        return column[:, None].astype(np.float64) / (spread or 1.0)
+    values = np.unique(np.concatenate(tables))
+    return np.asarray(column[:, None] == values, np.float64) / math.sqrt(2)
+
+
+def _some(points: Floats, count: int, generator: np.random.Generator) -> Floats:
+    return points if len(points) <= count else points[generator.choice(len(points), count, replace=False)]

@@ -1,0 +1,273 @@
+"""TrajScore: how well synthetic trajectories cover the real ones, and stay among them, in a space learned elsewhere.
+
+An autoencoder that was trained on public trajectories gives each trajectory a code. Precision is the share of synthetic
+codes that lie in the manifold of the real ones, recall the share of real codes in the manifold of the synthetic ones
+(T. Kynkaanniemi et al., arXiv:1904.06991), F1 their harmonic mean. What two disjoint halves of the real trajectories
+score is the ceiling; one half against its rows in any order is the floor.
+
+PrivORL's TrajScore (appendix I-A) is kept beside it as `mean_cosine`: the cosine of synthetic and real codes, averaged
+over pairs. Three things are wrong with it. Pairs are formed although nothing pairs a synthetic trajectory with a real
+one (the authors' code takes the i-th of each, and embeds single rows with random weights). The codes are not centred,
+so that a direction that all trajectories share is most of the figure, whatever the synthesizer does. And it rewards
+collapse: copies of the one trajectory that points most along the real mean score at least what real trajectories do,
+and rows in any order, whose codes lie close together, may.
+
+A code keeps what matters for the shape of a trajectory. What the autoencoder leaves out, such as noise of single steps,
+is not seen: `two_samples` and `sequence_dynamics` belong beside it.
+
+Looks at real trajectories and is not differentially private: outside `vault.nonprivate` only for simulated or public
+data. The autoencoder must not be trained on the real trajectories, nor on others of the same people.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.spatial.distance import cdist
+from torch import Tensor, nn
+
+from tacit.errors import DataError
+from tacit.evaluation.features import Features, Flat, perceptron
+from tacit.evaluation.fidelity import flatten
+from tacit.evaluation.sequences import Floats, Sequences
+
+BATCH = 256
+
+
+@dataclass(frozen=True, eq=False)
+class TrajectoryEncoder:
+    """Trajectories to codes of L numbers.
+
+    Args:
+        features: of the public rows.
+        horizon: H, how many steps of a trajectory are seen; later ones are cut off.
+        stride: only every stride-th step is seen, from the first.
+        network: [N, H' (D + 1)] to [N, L], with H' seen steps of D features, and 1 where there is a step.
+        center, scale: [L] mean and standard deviation of the public trajectories' codes.
+    """
+
+    features: Features
+    horizon: int
+    stride: int
+    network: nn.Module
+    center: Floats
+    scale: Floats
+
+    def codes(self, sequences: Sequences) -> Floats:
+        """[E, L] as the network gives them.
+
+        Raises:
+            DataError: the columns are not those of the public trajectories, or not finite.
+        """
+        padded = _padded(_seen(sequences), sequences, self.features, self.horizon, self.stride)
+        with torch.no_grad():
+            found = [self.network(padded[first : first + BATCH]) for first in range(0, len(padded), BATCH)]
+        return np.asarray(torch.cat(found), np.float64)
+
+    def embed(self, sequences: Sequences) -> Floats:
+        """[E, L] codes in units of the public codes' standard deviations, around their mean; errors as of `codes`."""
+        return (self.codes(sequences) - self.center) / self.scale
+
+
+def train_encoder(
+    public: Sequences,
+    *,
+    horizon: int,
+    stride: int = 1,
+    size: int = 16,
+    width: int = 256,
+    steps: int = 1_000,
+    seed: int = 0,
+) -> TrajectoryEncoder:
+    """An autoencoder of public trajectories: multilayer perceptrons over the padded steps, as in PrivORL.
+
+    A step is its observation, action and reward, numbers standardised and discrete columns one-hot. Padding has no part
+    in the loss, but for the entry that says whether there is a step, so that codes know how long a trajectory is.
+
+    Args:
+        public: trajectories of nobody who is in the real ones: of another task, a simulator or a publication.
+        horizon: a public bound on the steps that matter; what comes later is not seen.
+        stride: only every stride-th step is seen; larger is faster and blind to what happens in between.
+        size: L, of a code.
+        width: of the two hidden layers on either side.
+        steps: of Adam, 256 trajectories each.
+        seed: of the weights and the batches.
+
+    Raises:
+        DataError: a number is not positive, or the columns are incomplete or not finite.
+    """
+    if min(horizon, stride, size, width, steps) < 1:
+        raise _bad("a setting of the autoencoder is below 1", "horizon, stride, size, width and steps of at least 1")
+    seen = _seen(public)
+    features = Features.fit(seen)
+    padded = _padded(seen, public, features, horizon, stride)
+    network = perceptron(padded.shape[1], width, width, size, seed=seed)
+    decoder = perceptron(size, width, width, padded.shape[1], seed=seed + 1)
+    optimiser = torch.optim.Adam([*network.parameters(), *decoder.parameters()], lr=1e-3)
+    generator = np.random.default_rng(seed)
+    for batch in torch.from_numpy(generator.integers(len(padded), size=(steps, min(BATCH, len(padded))))):
+        rows = padded[batch]
+        loss = reconstruction_error(decoder(network(rows)), rows, features.size)
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+    plain = TrajectoryEncoder(features, horizon, stride, network, np.zeros(size), np.ones(size))
+    codes = plain.codes(public)
+    spread = codes.std(axis=0)
+    return TrajectoryEncoder(features, horizon, stride, network, codes.mean(axis=0), np.where(spread > 0, spread, 1.0))
+
+
+def reconstruction_error(found: Tensor, padded: Tensor, size: int) -> Tensor:
+    """Mean squared error of reconstructed trajectories; of padding, only the entry that says that it is padding counts.
+
+    Args:
+        found, padded: [N, H' (D + 1)]; in `padded`, the last entry of a step is 1, or 0 where there is none.
+        size: D.
+    """
+    inside = padded.view(len(padded), -1, size + 1)[:, :, -1:]
+    weights = torch.cat([inside.expand(-1, -1, size), torch.ones_like(inside)], dim=2).flatten(1)
+    return (weights * (found - padded).square()).sum() / weights.sum()
+
+
+@dataclass(frozen=True)
+class Closeness:
+    """How close one set of trajectories is to a reference set.
+
+    Attributes:
+        precision: share of the set that lies in the manifold of the reference, in [0, 1].
+        recall: share of the reference that lies in the manifold of the set.
+        mean_cosine: PrivORL's figure, in [-1, 1]; see the module for what it does not tell.
+    """
+
+    precision: float
+    recall: float
+    mean_cosine: float
+
+    @property
+    def f1(self) -> float:
+        """Harmonic mean of precision and recall; the same for the two sets exchanged."""
+        total = self.precision + self.recall
+        return 2 * self.precision * self.recall / total if total > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class TrajScore:
+    """Closeness to one random half of the real trajectories.
+
+    Attributes:
+        synthetic: of the synthetic trajectories.
+        ceiling: of the other half of the real ones: what a perfect synthesizer would score.
+        floor: of trajectories with the lengths and the rows of that other half, in any order.
+        count: how many trajectories each set has.
+    """
+
+    synthetic: Closeness
+    ceiling: Closeness
+    floor: Closeness
+    count: int
+
+
+def traj_score(
+    encoder: TrajectoryEncoder,
+    real: Sequences,
+    synthetic: Sequences,
+    *,
+    neighbours: int = 3,
+    most: int = 2_000,
+    seed: int = 0,
+) -> TrajScore:
+    """Precision and recall of synthetic trajectories, with their ceiling and floor, from sets of equal size.
+
+    Args:
+        encoder: trained on public trajectories.
+        real, synthetic: with the columns of the public ones.
+        neighbours: of `precision_recall`.
+        most: how many trajectories a set has at most.
+        seed: of the halves of the real trajectories, and of which trajectories are looked at.
+
+    Raises:
+        DataError: the columns differ, or there are too few trajectories: each half of the real ones and the synthetic
+            ones must be more than `neighbours`.
+    """
+    count = min(len(real) // 2, len(synthetic), most)
+    if count <= neighbours:
+        raise _bad(
+            "there are too few trajectories", f"more than {neighbours} synthetic, and more than twice as many real ones"
+        )
+    reference, other = (half.some(count, seed) for half in real.halves(seed))
+    known = encoder.codes(reference)
+
+    def closeness(found: Sequences) -> Closeness:
+        codes = encoder.codes(found)
+        one, two = ((each - encoder.center) / encoder.scale for each in (known, codes))
+        return Closeness(*precision_recall(one, two, neighbours=neighbours), mean_cosine(known, codes))
+
+    own, floor = closeness(synthetic.some(count, seed)), closeness(other.shuffled(seed))
+    return TrajScore(synthetic=own, ceiling=closeness(other), floor=floor, count=count)
+
+
+def precision_recall(reference: Floats, found: Floats, *, neighbours: int = 3) -> tuple[float, float]:
+    """Shares of points in each other's manifolds (arXiv:1904.06991, equations 1 and 2).
+
+    The manifold of a set is the union of balls around its points, each up to its k-th nearest neighbour in the set.
+
+    Args:
+        reference: [N, L], with N > k.
+        found: [M, L], with M > k.
+        neighbours: k; more makes the manifolds larger.
+
+    Returns:
+        precision, the share of `found` in the manifold of `reference`; and recall, the other way round.
+
+    Raises:
+        DataError: a set has no more than k points, or k is below 1.
+    """
+    if not 1 <= neighbours < min(len(reference), len(found)):
+        raise _bad("a manifold has too few points", f"more than {neighbours} points in both sets, and k of at least 1")
+    return _covered(found, reference, neighbours), _covered(reference, found, neighbours)
+
+
+def mean_cosine(reference: Floats, found: Floats) -> float:
+    """Mean cosine over all pairs of a reference code [N, L] and a found one [M, L]: PrivORL's figure, in [-1, 1].
+
+    The authors pair in the order of the files, of which this is the expectation; a code of zero has no direction and
+    counts as 0.
+    """
+    one, other = (
+        (codes / np.maximum(np.linalg.norm(codes, axis=1, keepdims=True), 1e-300)).mean(axis=0)
+        for codes in (reference, found)
+    )
+    return float(one @ other)
+
+
+def _covered(points: Floats, manifold: Floats, neighbours: int) -> float:
+    radius = np.concatenate(
+        [np.partition(cdist(part, manifold), neighbours)[:, neighbours] for part in _parts(manifold)]
+    )
+    inside = [(cdist(part, manifold) <= radius).any(axis=1) for part in _parts(points)]
+    return float(np.concatenate(inside).mean())
+
+
+def _parts(points: Floats) -> list[Floats]:
+    return [points[first : first + BATCH] for first in range(0, len(points), BATCH)]
+
+
+def _seen(sequences: Sequences) -> Flat:
+    """The scalar columns of a step; its next observation is the next step's own."""
+    return {name: column for name, column in flatten(sequences.columns).items() if not name.startswith("next_")}
+
+
+def _padded(columns: Flat, sequences: Sequences, features: Features, horizon: int, stride: int) -> Tensor:
+    """[E, H' (D + 1)] features of the seen steps, each with a 1 after it; 0 where a trajectory has no such step."""
+    times = sequences.times
+    seen = (times < horizon) & (times % stride == 0)
+    rows = features.apply(columns)[seen]
+    padded = np.zeros((len(sequences), -(-horizon // stride), features.size + 1), np.float32)
+    padded[sequences.owners[seen], times[seen] // stride] = np.column_stack([rows, np.ones(len(rows), np.float32)])
+    return torch.from_numpy(padded.reshape(len(padded), -1))
+
+
+def _bad(what: str, expected: str) -> DataError:
+    return DataError(what, where="trajscore", expected=expected, remedy="pass more or other trajectories")

@@ -1,6 +1,0 @@
-"""Simulators of movement to compare with: the private table of actions, DP-EPR, a rhythm like TimeGeo, a chain."""
-
-from tacit.methods.imitation.baselines.algorithm import fit, replicates
-from tacit.methods.imitation.baselines.plan import Model, Plan
-
-__all__ = ["Model", "Plan", "fit", "replicates"]

@@ -1,0 +1,104 @@
+"""One-shot imitation, the default: one private release of what people do, and a simulator that imitates it for free.
+
+Input: people's days behind a vault; a calibrated plan (layout, weights, matching, shares of the budget)
+1. x_i <- histograms of person i's days: (bucket of state, action), different cells, moves and motif of whole days,
+          scaled by public weights and to norm 1                                          (moves.py)
+2. y   <- (sum_i x_i + noise) / N                                                         (vault.noisy_sum)
+3. where days begin and how far exploring leads: two sums more of norm 1                  (starts.py, jumps.py)
+4. table <- y's histogram, with public masses of time, shrunk by the known noise          (shrinkage.py)
+5. for a few rounds: play days of the policy (table + latent day type), m <- the vector they would have released;
+          critic C^-1 (y / w - m), the policy takes a Gauss-Newton step for it           (matching.py)
+
+Steps 4 and 5 touch no record. The three sums together are one Gaussian mechanism of the plan's noise multiplier.
+Proof page: `proofs/noisy_sum.md`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.grids import Grid
+from tacit.errors import PlanError
+from tacit.methods.mobility.jumps import JUMPS, JumpSums
+from tacit.methods.mobility.label import label
+from tacit.methods.mobility.matching import match
+from tacit.methods.mobility.moves import MOVES_PART, Moves, Vector
+from tacit.methods.mobility.plan import Plan
+from tacit.methods.mobility.running import reserved
+from tacit.methods.mobility.silent import Silent
+from tacit.methods.mobility.simulator import Simulator
+from tacit.methods.mobility.starts import STARTS, HomeSums, Starts
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.vault import Vault
+
+if TYPE_CHECKING:
+    from tacit.privacy.mechanisms.callbacks import Contribution
+
+FloatArray = NDArray[np.float64]
+
+
+def fit(plan: Plan, vault: Vault | FederatedVault, *, grid: Grid, seed: int = 0) -> Release[Simulator]:
+    """Run a calibrated plan once: a simulator of days.
+
+    Args:
+        plan: calibrated (or priced) for the vault's unit.
+        vault: days as `Days.trajectories` makes them, or the devices that hold them, and one ledger.
+        grid: the public grid of the days.
+        seed: of the days that are played to fit the simulator; it is public.
+
+    Raises:
+        PlanError: the plan is not calibrated, the grid is not that of the records, or there are several ledgers.
+        PlanExhausted: the plan was run before under this ledger.
+        BudgetExceeded: the ledger cannot pay.
+    """
+    if len(vault.ledgers) > 1:
+        raise PlanError(
+            f"{len(vault.ledgers)} ledgers, and one simulator is released",
+            where="imitation.fit",
+            expected="a vault with one ledger",
+            remedy="use imitation.replicates for simulated records",
+        )
+    run = reserved(plan, vault, grid, MOVES_PART)
+    (simulator,) = _simulators(plan, vault, run, grid, seed)
+    return vault.release(run, simulator, label=label(plan))
+
+
+def replicates(plan: Plan, vault: Vault, *, grid: Grid, seed: int = 0) -> list[Simulator]:
+    """One simulator for each ledger of a vault over simulated records, all in one pass over these.
+
+    Raises:
+        PlanError, PlanExhausted, BudgetExceeded: as `fit`.
+    """
+    return _simulators(plan, vault, reserved(plan, vault, grid, MOVES_PART), grid, seed)
+
+
+def works(plan: Plan, grid: Grid) -> dict[str, Contribution]:
+    """What each person adds to each part of a calibrated plan: what `fit` sends to the devices."""
+    assert plan.layout is not None
+    assert plan.unit is not None
+    found: dict[str, Any] = {MOVES_PART: Moves(Vector(plan.layout, plan.weights)), JUMPS: JumpSums.sized(grid)}
+    if plan.shares.starts:
+        found[STARTS] = HomeSums.sized(grid, plan.unit.size, plan.noise_of(STARTS), box=plan.box)
+    return {part.name: Silent(found[part.name]) if plan.silent else found[part.name] for part in plan.parts()}
+
+
+def _simulators(plan: Plan, vault: Vault | FederatedVault, run: Run, grid: Grid, seed: int) -> list[Simulator]:
+    asked = works(plan, grid)
+    released: dict[str, FloatArray] = {name: vault.noisy_sum(run, name, work) for name, work in asked.items()}
+    assert plan.layout is not None
+    jumps, found = JumpSums.sized(grid), []
+    starts = [Starts.uniform(grid, box=plan.box)] * len(vault.ledgers)
+    if STARTS in released:
+        noise = plan.noise_of(STARTS)
+        homes = HomeSums.sized(grid, vault.unit.size, noise, box=plan.box)
+        starts = [homes.read(mean, noise) for mean in released[STARTS]]
+    for k, mean in enumerate(released[MOVES_PART]):
+        noise = plan.noise_of(MOVES_PART)
+        policy = match(mean, noise, plan.layout, plan.weights, plan.matching, seed=seed + k).policy
+        found.append(Simulator(grid, policy, starts[k], jumps.read(released[JUMPS][k], plan.noise_of(JUMPS))))
+    return found

@@ -1,0 +1,126 @@
+"""The public parameters of a baseline: which model, and how the budget is spread over its parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, get_args
+
+from tacit.data.days import SLOTS
+from tacit.envs.movement import Invalid
+from tacit.errors import PlanError
+from tacit.methods.mobility import jumps, moves, starts
+from tacit.methods.mobility.baselines import epr, markov, timegeo
+from tacit.methods.mobility.jumps import JUMPS
+from tacit.methods.mobility.moves import MOVES_PART, Weights
+from tacit.methods.mobility.policy import Layout, layout_from_json
+from tacit.methods.mobility.starts import STARTS
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault import plan as plans
+from tacit.units import Unit
+from tacit.validation import check
+
+Model = Literal["table", "epr", "markov", "timegeo"]
+
+SHARES = {MOVES_PART: 0.55, STARTS: 0.30, JUMPS: 0.15}
+"""Of rho; a chain of blocks needs no jumps, and gets their share."""
+CLIPS = {"table": moves.CLIP, "epr": epr.CLIP, "markov": markov.CLIP, "timegeo": timegeo.CLIP}
+"""The largest norm of what one person adds to the moves: public constants, never taken from records."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(plans.Promising):
+    """A baseline simulator under the promise of the one-shot method: same unit, same starts and jumps, same budget.
+
+    Args:
+        model: "table", a policy of (time, cells, stay, at home) by its own counts; "epr", four numbers; "timegeo", a
+            rhythm with bursts and preferential return; "markov", a chain over coarse blocks.
+        days: most days of one person that are read.
+        layout, weights: of the table.
+        invalid: what an impossible action means when days are played; None is the papers' "stay" for the four numbers,
+            whose share of going home counts nights at home in no way, and "mask" else.
+        silent: people add nothing: the control that shows what noise alone looks like.
+        noise_multiplier: of the whole plan, seen as one Gaussian; None until calibrated.
+        unit, epsilon, delta: the promise, set by `calibrate` or `price`.
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    method: ClassVar[str] = "baseline simulator of movement"
+    source: ClassVar[str] = (
+        "exploration and preferential return (doi:10.1038/nphys1760), TimeGeo (doi:10.1073/pnas.1524261113)"
+    )
+
+    model: Model = "epr"
+    days: int = 100
+    layout: Layout = field(default_factory=Layout)
+    weights: Weights = field(default_factory=lambda: Weights(day=0.0))
+    invalid: Invalid | None = None
+    silent: bool = False
+    noise_multiplier: float | None = None
+    unit: Unit | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        check("model", self.model, self.model in get_args(Model), " or ".join(get_args(Model)))
+        check("days", self.days, type(self.days) is int and self.days >= 1, "a whole number >= 1")
+        check("weights.day", self.weights.day, self.weights.day == 0, "0: a table has no histograms of whole days")
+        known = self.invalid is None or self.invalid in get_args(Invalid)
+        check("invalid", self.invalid, known, " or ".join(get_args(Invalid)))
+        self.parts()
+
+    @property
+    def meaning(self) -> Invalid:
+        """What an impossible action means."""
+        if self.invalid is not None:
+            return self.invalid
+        return "stay" if self.model == "epr" else "mask"
+
+    def parts(self) -> tuple[PoissonSum, ...]:
+        """The sums that are released, each once and over everybody."""
+        clips = {MOVES_PART: CLIPS[self.model], STARTS: starts.CLIP}
+        if self.model != "markov":
+            clips[JUMPS] = jumps.CLIP
+        return tuple(
+            PoissonSum(
+                name=name,
+                steps=1,
+                rate=1.0,
+                clip=clip,
+                noise_multiplier=self.noise_of(name),
+                rows_per_unit=self.days * (SLOTS - 1),
+                rows="first",
+            )
+            for name, clip in clips.items()
+        )
+
+    def noise_of(self, part: str) -> float | None:
+        """Noise multiplier of a part: with its share of rho, sigma / sqrt(share)."""
+        share = SHARES[part] + (SHARES[JUMPS] if (self.model, part) == ("markov", MOVES_PART) else 0.0)
+        return None if self.noise_multiplier is None else self.noise_multiplier / math.sqrt(share)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Plan:
+        """The plan that `privacy.plan.public_fields` wrote.
+
+        Raises:
+            PlanError: a field is missing, unknown or out of range.
+        """
+        try:
+            values = dict(fields) | {"layout": layout_from_json(fields["layout"])}
+            values["weights"] = Weights(**fields["weights"])
+            if values["epsilon"] is not None:
+                values["epsilon"] = float(values["epsilon"])  # certificates write "inf" for infinity
+            if values["unit"] is not None:
+                values["unit"] = Unit(**values["unit"])
+            return cls(**values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise PlanError(
+                "a field is missing or unknown",
+                where="imitation.baselines.Plan.from_json",
+                expected="the fields of this version's plan",
+                remedy="use the version of tacit that wrote it",
+            ) from error

@@ -1,0 +1,132 @@
+"""What one person adds to the release of movement: how she moves, as one vector, without where.
+
+The vector is the joint histogram of (bucket of state, action) over the steps of her days, `stay` coordinates scaled
+down, beside three histograms of whole days: different cells, moves, and the motif. It is scaled to norm 1: at a given
+noise that is the most she can say, whatever the number of her days, and there is no clip to choose. Where people sleep
+and work does not enter: places have names by the order of their first visit in the day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.days import ACTIONS, SLOTS, STAY, actions, days_of, distinct, motif, moves, stays
+from tacit.methods.mobility.policy import Layout
+from tacit.validation import check
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+MOVES_PART = "moves"
+"""The part's name."""
+CLIP = 1.0
+"""The norm of what every person adds."""
+ACTIONS_COUNT = len(ACTIONS)
+CELLS = np.arange(1, 18)
+"""Lower ends of the 17 bins of different cells a day."""
+MOVES = np.array([0, 1, 2, 3, 4, 6, 8, 10, 13, 16, 19, 22, 25, 28, 32, 37])
+"""Lower ends of the 16 bins of moves a day."""
+MOTIFS = 25
+"""Motifs with a class of their own: all with up to five stops (`days.motif`)."""
+DAY_SIZES = (len(CELLS), len(MOVES), MOTIFS + 1)
+DAY_SIZE = sum(DAY_SIZES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """Public scales of the vector's coordinates: how the noise is spread over what is asked.
+
+    Args:
+        stay: of the coordinates of the action `stay`, whose mass is large and smooth.
+        day: of the histograms of whole days; 0 leaves them out.
+
+    Raises:
+        PlanError: a scale is out of range.
+    """
+
+    stay: float = 0.2
+    day: float = 0.2
+
+    def __post_init__(self) -> None:
+        check("weights.stay", self.stay, 0 < self.stay <= 1, "a number in (0, 1]")
+        check("weights.day", self.day, 0 <= self.day <= 1, "a number in [0, 1]")
+
+    def of(self, layout: Layout) -> FloatArray:
+        """Scale of each coordinate of the vector, [size]."""
+        table = np.ones((layout.size, ACTIONS_COUNT))
+        table[:, STAY] = self.stay
+        return np.concatenate([table.ravel(), np.full(DAY_SIZE if self.day else 0, self.day)])
+
+
+def states(days: IntArray, layout: Layout) -> IntArray:
+    """Bucket [D, 47] of the state before each step of days [D, 48]."""
+    before = days[:, :-1]
+    home = before == days[:, :1]
+    return layout.buckets(np.arange(SLOTS - 1), distinct(days)[:, :-1], stays(days)[:, :-1], home)
+
+
+def day_bins(days: IntArray) -> IntArray:
+    """Coordinates [D, 3] of each day in the three histograms of whole days, set side by side."""
+    cells = np.searchsorted(CELLS, distinct(days)[:, -1], side="right") - 1
+    changes = np.searchsorted(MOVES, moves(days), side="right") - 1
+    first, second, _ = DAY_SIZES
+    return np.stack([cells, first + changes, first + second + motif(days, classes=MOTIFS)], axis=1)
+
+
+def histograms(days: IntArray, owner: IntArray, owners: int, layout: Layout, *, whole_days: bool = True) -> FloatArray:
+    """Histograms of each owner's days, [owners, 5 K (+ 59)], unscaled; zero for one without days.
+
+    Args:
+        days: [D, 48]. owner: [D], 0 .. owners - 1.
+        layout: the buckets.
+        whole_days: whether the histograms of whole days are there.
+    """
+    width = layout.size * ACTIONS_COUNT
+    size = width + (DAY_SIZE if whole_days else 0)
+    count = np.maximum(np.bincount(owner, minlength=owners), 1)[:, None]
+    cell = states(days, layout) * ACTIONS_COUNT + actions(days)
+    total = np.bincount((owner[:, None] * size + cell).ravel(), minlength=owners * size) / (SLOTS - 1)
+    if whole_days:
+        total = total + np.bincount((owner[:, None] * size + width + day_bins(days)).ravel(), minlength=owners * size)
+    return np.asarray(total.reshape(owners, size) / count)
+
+
+@dataclass(frozen=True)
+class Vector:
+    """What is kept of each person: her vector, of norm 1, or 0 for a person without a whole day.
+
+    Args:
+        layout, weights: public.
+    """
+
+    layout: Layout
+    weights: Weights
+
+    @property
+    def size(self) -> int:
+        """d, its length."""
+        return self.layout.size * ACTIONS_COUNT + (DAY_SIZE if self.weights.day else 0)
+
+    def __call__(self, rows: Mapping[str, npt.NDArray[Any]]) -> dict[str, FloatArray]:
+        """Rows [U, L] -> "vector" [U, d]."""
+        days, owner = days_of(rows)
+        found = histograms(days, owner, len(rows["mask"]), self.layout, whole_days=self.weights.day > 0)
+        found *= self.weights.of(self.layout)
+        norms = np.sqrt(np.square(found).sum(axis=1, keepdims=True))
+        return {"vector": found / np.where(norms > 0, norms, 1.0)}
+
+
+@dataclass(frozen=True)
+class Moves:
+    """A person's vector, as a contribution to a noisy sum."""
+
+    summary: Vector
+
+    def __call__(self, rows: Mapping[str, npt.NDArray[Any]], state: object = None) -> FloatArray:
+        """[U, d]."""
+        return np.asarray(rows["vector"], np.float64)

@@ -1,0 +1,165 @@
+"""PateGAIL++: a policy of movement from the noisy rewards of critics that never leave their people's devices.
+
+Input: devices behind a vault; a calibrated plan (T, N, kind, critics, PPO, sigma)
+1. release where days begin and how far people go                                  (imitation.starts, imitation.jumps)
+2. for k = 1 .. T:
+3.     play public days with the policy; states hold no places                     (training.Learner.play)
+4.     every device trains its critic against them on its own days, and answers:
+       rewards calibrated to [-1/2, 1/2], times public weights         (rewards.py, critics.py, allocation.py)
+5.     R <- (sum of clipped answers + noise) / N, over the weights                 (vault.noisy_sum)
+6.     PPO on the public days with R; the weights' moving average follows          (training.Learner.learn)
+7. release the averaged policy, the starts and the jumps: whatever is generated is post-processing
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from tacit.data.grids import Grid
+from tacit.envs import movement
+from tacit.errors import PlanError
+from tacit.methods.mobility.jumps import JUMPS, JumpSums
+from tacit.methods.mobility.pategail.allocation import Allocate
+from tacit.methods.mobility.pategail.asking import Asking
+from tacit.methods.mobility.pategail.embedding import ACTIONS, DECISIONS
+from tacit.methods.mobility.pategail.label import label
+from tacit.methods.mobility.pategail.plan import CRITICS, Plan
+from tacit.methods.mobility.pategail.state import State
+from tacit.methods.mobility.pategail.training import Learner
+from tacit.methods.mobility.simulator import Simulator
+from tacit.methods.mobility.starts import STARTS, HomeSums
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.mechanisms.callbacks import Contribution, Work
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.run import Run, exhausted
+
+Progress = Callable[[int, int], None]
+"""Called after each round with (rounds done, rounds in all): both are public."""
+
+
+def fit(
+    plan: Plan,
+    vault: FederatedVault,
+    *,
+    grid: Grid,
+    starts: movement.Starts | None = None,
+    space: movement.Space | None = None,
+    allocate: Allocate | None = None,
+    seed: int = 0,
+    folder: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Release[Simulator]:
+    """Learn a simulator of movement from people's critics, under the plan's promise.
+
+    Args:
+        plan: calibrated (or priced) for the vault's unit.
+        vault: the devices and the ledger.
+        grid: the public grid of the records' cells.
+        starts, space: where days begin and exploring leads, public, for a plan with starts "given" alone.
+        allocate: the caller's split of a round's budget, for a plan with the allocation "own" alone.
+        seed: of the public rollouts and first weights; a checkpoint has the generator's state.
+        folder: where checkpoints go (released and public values only): after starts and jumps, and after every block of
+            claimed rounds (1 % of them, one at least).
+        resume: go on from `folder`'s checkpoint, or from the start where nothing was lost before its first one. Rounds
+            that were claimed and not kept are lost. Critics are never written: they begin anew in one process, and
+            devices of their own keep theirs.
+        progress: called after each round.
+
+    Raises:
+        PlanError: the arguments do not fit the plan, the grid not the records or the checkpoint.
+        FileError, LedgerError: the checkpoint is damaged, or another plan's or ledger's.
+        PlanExhausted: the plan was begun or finished already, and this is no resumption; or the run was cut while its
+            starts or jumps were asked for, which are asked for once. BudgetExceeded: the ledger cannot pay.
+    """
+    _require_fit(plan, vault, grid, starts, space, allocate)
+    rng = np.random.default_rng(seed)
+    learner = Learner(plan.ppo, plan.embedding, last=plan.last, seed=seed)
+    asking = Asking(plan, learner, allocate, rng)
+    state, path = State(plan, grid, learner, asking, rng), _checkpoint(folder, resume)
+    if resume and path is not None and path.exists():  # one that is refused costs nothing
+        state.load(path, vault)
+    run = vault.reserve(plan)
+    _require_left(plan, vault, run, state, resume)
+    known = works(plan, grid)
+    if starts is None or space is None:
+        if not state.means:
+            state.means.update({part: vault.noisy_sum(run, part, known[part])[0] for part in (STARTS, JUMPS)})
+            state.save(path, run, vault)
+        homes, jumps = known[STARTS], known[JUMPS]
+        assert isinstance(homes, HomeSums)
+        assert isinstance(jumps, JumpSums)
+        starts = homes.read(state.means[STARTS], plan.noise_of(STARTS))
+        space = jumps.read(state.means[JUMPS], plan.noise_of(JUMPS))
+    for k in range(plan.rounds - vault.steps_left(run, CRITICS), plan.rounds):
+        played = learner.play(plan.days, rng)
+        public = asking.question(played)
+        asking.hear(vault.noisy_sum(run, CRITICS, known[CRITICS], public)[0], played)
+        for update in range(plan.updates):
+            asking.follow(learner.play(plan.days, rng) if update else played)
+        if vault.at_block_end(run, CRITICS):
+            state.save(path, run, vault)
+        if progress is not None:
+            progress(k + 1, plan.rounds)
+    simulator = Simulator(grid=grid, policy=learner.table(averaged=True), starts=starts, space=space)
+    return vault.release(run, simulator, label=label(plan))
+
+
+def works(plan: Plan, grid: Grid) -> dict[str, Work | Contribution]:
+    """What every device computes for each part of a calibrated plan: what devices and server agree on before."""
+    found: dict[str, Work | Contribution] = {CRITICS: plan.work()}
+    if plan.starts != "given":
+        found[STARTS] = HomeSums.sized(grid, plan.people, plan.noise_of(STARTS))
+        found[JUMPS] = JumpSums.sized(grid)
+    return found
+
+
+def _require_fit(
+    plan: Plan,
+    vault: FederatedVault,
+    grid: Grid,
+    starts: movement.Starts | None,
+    space: movement.Space | None,
+    allocate: Allocate | None,
+) -> None:
+    given = (starts is not None, space is not None)
+    if given != ((True, True) if plan.starts == "given" else (False, False)):
+        raise _refused(
+            "the plan and starts=, space= do not fit each other",
+            'both with a plan of starts="given", and neither with another',
+        )
+    if (plan.allocation == "own") != (allocate is not None):
+        raise _refused("the plan and allocate= do not fit each other", 'allocate= with allocation="own" alone')
+    size = getattr(vault.spec.observation, "n", None)
+    if size != grid.size or getattr(vault.spec.action, "n", None) != ACTIONS:
+        raise _refused("the records are not days on this grid", f"cells 0 .. {grid.size - 1} and {ACTIONS} actions")
+    if plan.rows_per_unit < DECISIONS:
+        raise _refused("a person's rows are fewer than a day's", f"rows_per_unit of at least {DECISIONS}")
+
+
+def _checkpoint(folder: str | os.PathLike[str] | None, resume: bool) -> Path | None:
+    if resume and folder is None:
+        raise _refused("a run cannot be resumed without the folder of its checkpoints", "folder= with resume=True")
+    if folder is None:
+        return None
+    import tacit.privacy.ledger.checkpoint  # noqa: F401  (without torch it fails here, before anything is paid for)
+
+    return Path(folder) / "checkpoint.safetensors"
+
+
+def _require_left(plan: Plan, vault: FederatedVault, run: Run, state: State, resume: bool) -> None:
+    """Refuse a run that was begun and is not resumed, or has nothing to go on from."""
+    if not resume and vault.touched(run):
+        raise exhausted(run, CRITICS)
+    for part in plan.parts():
+        kept = part.name in state.means or (part.name == CRITICS and state.asking.heard > 0)
+        if not kept and not vault.steps_left(run, part.name):
+            raise exhausted(run, part.name)
+
+
+def _refused(what: str, expected: str) -> PlanError:
+    return PlanError(what, where="pategail.fit", expected=expected, remedy="change the plan or the arguments")

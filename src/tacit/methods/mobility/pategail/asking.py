@@ -1,0 +1,201 @@
+"""What the server asks of everybody's critic in a round, and what it makes of the noisy mean of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.methods.mobility.pategail.allocation import Allocate, weights
+from tacit.methods.mobility.pategail.embedding import ACTIONS, cells_of
+from tacit.methods.mobility.pategail.plan import CRITICS, Plan
+from tacit.methods.mobility.pategail.rewards import moments
+from tacit.methods.mobility.pategail.smoothing import Smoothed
+from tacit.methods.mobility.pategail.training import Learner, Rollouts
+
+Array = NDArray[Any]
+Float64 = NDArray[np.float64]
+
+_KEPT = 10
+"""Rounds whose smoothed rewards are remembered."""
+_EVEN = 0.01
+"""Added to the share of a cell by which a linear critic's differences are divided."""
+
+
+@dataclass(eq=False)
+class Asking:
+    """What the server asks in a round, and what it makes of the answer; all of it public.
+
+    Args:
+        plan: the plan.
+        learner: the policy.
+        allocate: the caller's allocation.
+        rng: of the order of public rows.
+    """
+
+    plan: Plan
+    learner: Learner
+    allocate: Allocate | None
+    rng: np.random.Generator
+    _weights: Float64 | None = None
+    _codes: Array | None = None
+    _query: Array | None = None
+    _prices: list[Smoothed | Looked] = field(default_factory=list)
+    _table: Float64 | None = None
+    _sum: Float64 | None = None
+    _gradient: Float64 | None = None
+    _heard: int = 0
+
+    @property
+    def heard(self) -> int:
+        """How many rounds were answered."""
+        return self._heard
+
+    def arrays(self) -> dict[str, Array]:
+        """What is remembered from one round to the next, by name."""
+        found: dict[str, Array] = {"heard": np.array([self._heard])}
+        found |= {name: value for name, value in (("table", self._table), ("sum", self._sum)) if value is not None}
+        for i, price in enumerate(self._prices):
+            found |= {f"price.{i}.{name}": getattr(price, name) for name in self._names}
+        return found
+
+    def restore(self, arrays: Mapping[str, Array]) -> None:
+        """Take up what `arrays` gave."""
+        self._heard, self._table, self._sum = int(arrays["heard"][0]), arrays.get("table"), arrays.get("sum")
+        self._prices = []
+        while (name := f"price.{len(self._prices)}.") + self._names[0] in arrays:
+            x, y = (arrays[name + of] for of in self._names)
+            self._prices.append(Smoothed(self.plan.embedding, x, y) if self.plan.smooth else Looked(x, y))
+
+    @property
+    def _names(self) -> tuple[str, str]:
+        return ("centres", "coefficients") if self.plan.smooth else ("codes", "rewards")
+
+    def question(self, played: Rollouts) -> dict[str, Array]:
+        """The public arrays of a round (see `rewards`)."""
+        plan, codes = self.plan, np.unique(played.codes)
+        rows = np.searchsorted(codes, played.codes.ravel())
+        counts = np.bincount(rows, minlength=len(codes))
+        public: dict[str, Array] = {"codes": codes, "rows": self.rng.permutation(rows)}
+        if plan.kind == "gradient":
+            public["slopes"] = self.learner.slopes(played, codes)
+            return public
+        if plan.kind == "samples":
+            query = self._pairs(rows, counts)
+            public["query"] = np.full(plan.queries, -1)
+            public["query"][: len(query)] = query
+            share = counts[query] / counts.sum()
+            pilot = self._price(codes[query])
+            self._codes, self._query = codes, query
+        else:
+            cells = cells_of(plan.layout, plan.embedding, codes)
+            share = np.bincount(cells, counts, plan.layout.size * ACTIONS) / counts.sum()
+            pilot = np.zeros(len(share)) if self._table is None else np.clip(self._table, -0.5, 0.5)
+        self._weights = weights(plan.allocation, pilot, share, self.allocate)
+        self._weights *= np.sqrt(plan.asked / len(self._weights))  # fewer pairs: the norm may be that of all
+        public["weights"] = np.zeros(plan.asked)
+        public["weights"][: len(self._weights)] = self._weights
+        return public
+
+    def hear(self, answer: Float64, played: Rollouts) -> None:
+        """Take up a released mean."""
+        plan = self.plan
+        self._heard += 1
+        if plan.kind == "gradient":
+            self._gradient = answer
+            return
+        assert self._weights is not None
+        if plan.kind == "samples":
+            keep = np.arange(len(self._weights))
+            answer = answer[np.concatenate([keep, plan.queries + keep])] if plan.beta else answer[keep]
+        w = np.tile(self._weights, 2) if plan.beta else self._weights
+        rewards = answer / w
+        if plan.beta:
+            mean, variance = moments(rewards)
+            rewards = mean - plan.beta * np.sqrt(variance)
+        if plan.kind == "samples":
+            self._hear_pairs(rewards)
+        elif plan.kind == "linear":
+            known = rewards + self._shares(played)  # of all people, in every cell: the same in all rounds
+            self._table = known if self._table is None else self._table + (known - self._table) / self._heard
+        else:
+            self._table = self._averaged(np.clip(rewards, -0.5, 0.5))
+
+    def follow(self, played: Rollouts) -> None:
+        """One round of learning on public days, with the rewards as they are known."""
+        plan = self.plan
+        if plan.kind == "gradient":
+            assert self._gradient is not None
+            self.learner.climb(self._gradient)
+        elif plan.kind == "samples":
+            assert self._codes is not None
+            codes = np.unique(played.codes)
+            rewards = self._price(codes)[np.searchsorted(codes, played.codes)]
+            seen = None if plan.smooth else np.isin(played.codes, self._codes[self._query])
+            self.learner.learn(played, rewards, seen)
+        else:
+            assert self._table is not None
+            table = self._table
+            if plan.kind == "linear":
+                share = self._shares(played)
+                table = (table - share) / (share + _EVEN)
+            self.learner.learn(played, table[cells_of(plan.layout, plan.embedding, played.codes)])
+
+    def _pairs(self, rows: Array, counts: Array) -> Array:
+        """Which of the distinct pairs are asked: those most often played; in the paper's mode every row of its own."""
+        if self.plan.laplace is not None or not self.plan.smooth:
+            return np.asarray(rows[: self.plan.queries])
+        return np.argsort(-counts, kind="stable")[: self.plan.queries]
+
+    def _hear_pairs(self, rewards: Float64) -> None:
+        plan = self.plan
+        assert self._codes is not None
+        assert self._query is not None
+        assert self._weights is not None
+        asked = self._codes[self._query]
+        if plan.smooth:
+            variance = np.square(plan.noise_of(CRITICS) / self._weights)
+            price: Smoothed | Looked = Smoothed.of(plan.embedding, asked, rewards, variance)
+        else:
+            found, at = np.unique(asked, return_inverse=True)
+            price = Looked(found, np.bincount(at, rewards) / np.bincount(at))
+        self._prices = [price, *self._prices[: _KEPT - 1]] if plan.memory else [price]
+
+    def _price(self, codes: Array) -> Float64:
+        """Rewards [T] of pairs [T]: the average over the rounds that are remembered, 0 before the first."""
+        if not self._prices:
+            return np.zeros(len(codes))
+        shares = self.plan.memory ** np.arange(len(self._prices))
+        mean = sum(share * price(codes) for share, price in zip(shares, self._prices, strict=True)) / shares.sum()
+        return np.asarray(np.clip(mean, -0.5, 0.5))
+
+    def _averaged(self, released: Float64) -> Float64:
+        decay = self.plan.memory
+        before = np.zeros(len(released)) if self._sum is None else self._sum
+        self._sum = decay * before + (1 - decay) * released
+        return self._sum / (1 - decay**self._heard)
+
+    def _shares(self, played: Rollouts) -> Float64:
+        cells = cells_of(self.plan.layout, self.plan.embedding, played.codes.ravel())
+        return np.bincount(cells, minlength=self.plan.layout.size * ACTIONS) / cells.size
+
+
+@dataclass(frozen=True, eq=False)
+class Looked:
+    """Rewards as they were released: 0 where nothing was asked.
+
+    Args:
+        codes: [B] rising.
+        rewards: [B].
+    """
+
+    codes: Array
+    rewards: Float64
+
+    def __call__(self, codes: Array) -> Float64:
+        """Rewards [T] of pairs [T]."""
+        at = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
+        return np.where(self.codes[at] == codes, self.rewards[at], 0.0)

@@ -1,0 +1,301 @@
+"""The public parameters of PateGAIL++: everything that is decided before anybody is asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, get_args
+
+from tacit.errors import PlanError
+from tacit.methods.mobility.jumps import JUMPS
+from tacit.methods.mobility.pategail.allocation import Allocation
+from tacit.methods.mobility.pategail.critics import Critic
+from tacit.methods.mobility.pategail.embedding import ACTIONS, DECISIONS, Embedding
+from tacit.methods.mobility.pategail.rewards import Calibration, LinearCritic, LocalCritics
+from tacit.methods.mobility.pategail.training import Ppo
+from tacit.methods.mobility.policy import Layout, layout_from_json
+from tacit.methods.mobility.starts import CLIP, STARTS
+from tacit.privacy.mechanisms.device_sums import FederatedSum, LaplaceSum, sum_over_all
+from tacit.privacy.vault import plan as plans
+from tacit.units import Unit
+from tacit.validation import check
+
+Kind = Literal["samples", "table", "linear", "gradient"]
+"""What is asked in a round: rewards of B state-action pairs, of the cells of a table, the cells' linear critic, or the
+policy gradient that a person's critic wants."""
+
+Starts = Literal["private", "given", "copied"]
+"""Where days begin and how far people go: released under the same budget, public and given, or copied (the paper)."""
+
+CRITICS = "rewards"
+"""The name of the part that asks critics; those of starts and jumps are `STARTS` and `JUMPS`."""
+PAPER_DAYS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(plans.Promising):
+    """T rounds in which every person's critic is trained and asked; PPO follows the noisy mean of the answers.
+
+    The defaults are a start; `recipe` has the settings for a number of people.
+
+    Args:
+        people: N, the public population; the divisor, whoever answers.
+        rounds: T.
+        kind: see `Kind`.
+        queries: B, how many pairs a round asks ("samples").
+        layout: of the states of a table or of a linear critic.
+        days: public days that are played in a round.
+        updates: rounds of PPO with new days for one release.
+        clip: largest norm of one person's answer. None is what the range allows, sqrt(B) / 2 of B rewards in
+            [-1/2, 1/2]; "linear" and "gradient" have no range and need one.
+        smooth: whether rewards of pairs are smoothed with the known noise (`smoothing`); otherwise the policy learns
+            from the asked rows alone, as in the paper.
+        memory: decay of an average over rounds of what was released; 0 follows the last release alone. The average has
+            less noise, and lags behind the policy.
+        beta: weight of the standard deviation among people, which is subtracted; 0 does not ask for it. It needs the
+            whole range as clip.
+        allocation: see `allocation`; "own" takes `fit(allocate=)`.
+        critic, embedding, calibration: of the critics.
+        ppo: of the policy.
+        last: whether going back to the last place is an action of its own.
+        silent: every answer is 0, the control whose rewards are noise alone.
+        starts: see `Starts`.
+        shares: of the budget (rho) for starts and for jumps; the rest is the critics'.
+        rows_per_unit: L, of how many of a person's first rows everything is made.
+        noise: who adds it: the "server", all devices together ("shared"), or each "device" for itself.
+        floor: fewest answers of which a sum may be released, for shared noise; None is nine in ten.
+        laplace: scale of the Laplace noise on each mean reward, the paper's "noise"; None is Gaussian noise.
+        noise_multiplier: sigma of the whole plan as one Gaussian release; None until calibrated.
+        unit, epsilon, delta: the promise; None until the plan is calibrated.
+
+    Raises:
+        PlanError: a value is out of range, or two of them exclude each other.
+    """
+
+    method: ClassVar[str] = "federated imitation of movement with private critics (PateGAIL++)"
+    source: ClassVar[str] = "PateGAIL++: Utility Optimized Private Trajectory Generation with Imitation Learning"
+
+    people: int
+    rounds: int = 30
+    kind: Kind = "table"
+    queries: int = 256
+    layout: Layout = field(default_factory=Layout)
+    days: int = 300
+    updates: int = 2
+    clip: float | None = None
+    smooth: bool = True
+    memory: float = 0.0
+    beta: float = 0.0
+    allocation: Allocation = "uniform"
+    critic: Critic = field(default_factory=Critic)
+    embedding: Embedding = field(default_factory=Embedding)
+    calibration: Calibration = field(default_factory=Calibration)
+    ppo: Ppo = field(default_factory=Ppo)
+    last: bool = True
+    silent: bool = False
+    starts: Starts = "private"
+    shares: tuple[float, float] = (0.3, 0.15)
+    rows_per_unit: int = 64 * DECISIONS
+    noise: Literal["server", "shared", "device"] = "server"
+    floor: int | None = None
+    laplace: float | None = None
+    noise_multiplier: float | None = None
+    unit: Unit | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shares", tuple(self.shares))
+        for name in ("people", "rounds", "queries", "days", "updates"):
+            value = getattr(self, name)
+            check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
+        for name, kinds in (("kind", Kind), ("allocation", Allocation), ("starts", Starts)):
+            check(name, getattr(self, name), getattr(self, name) in get_args(kinds), " or ".join(get_args(kinds)))
+        check("noise", self.noise, self.noise in ("server", "shared", "device"), "server, shared or device")
+        shared = len(self.shares) == 2 and min(self.shares) > 0 and sum(self.shares) < 1
+        check("shares", self.shares, shared, "two numbers above 0 that leave something for the critics")
+        whole = type(self.rows_per_unit) is int and self.rows_per_unit >= DECISIONS
+        check("rows_per_unit", self.rows_per_unit, whole, f"a whole number >= {DECISIONS}, one day")
+        ranged = self.kind in ("samples", "table")
+        bounded = ranged if self.clip is None else 0 < self.clip < math.inf
+        check("clip", self.clip, bounded, "a finite number > 0, or None where rewards have a range")
+        check("memory", self.memory, 0 <= self.memory < 1, "a number in [0, 1)")
+        told = 0 <= self.beta < math.inf and (self.beta == 0 or (ranged and self.clip is None))
+        check("beta", self.beta, told, "0, or a finite number > 0 with a range and no smaller clip")
+        flat = self.kind != "gradient" or (self.ppo.hidden == () and self.allocation == "uniform" and self.updates == 1)
+        check("kind", self.kind, flat, "for gradients no hidden layers, uniform, one update")
+        fits = self.kind != "linear" or not self.silent
+        check("silent", self.silent, fits, "False with a linear critic, whose control is a silent table")
+        if self.laplace is not None:
+            sane = 0 < self.laplace < math.inf and self.kind == "samples" and self.noise == "server"
+            check("laplace", self.laplace, sane and self.beta == 0, "> 0 with samples, server noise, beta 0")
+        if self.epsilon is not None:
+            check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
+        if self.unit is not None and self.delta is not None:
+            plans.check_delta(self.delta, self.unit)
+        self.parts()
+
+    @classmethod
+    def paper(cls, people: int, *, scale: float = 0.1, starts: Starts = "copied", critic: Critic | None = None) -> Plan:
+        """The paper's recipe: 50 updates from 141 rewards each, with Laplace noise of a scale on every mean.
+
+        Its rewards have the epsilon that `price` says. Copied starts make that of the whole infinite: with `starts`
+        "given" or "private" it is that of the rewards (and of starts and jumps, whose noise multiplier is to be set).
+
+        Args:
+            people: N.
+            scale: b, the paper's "noise".
+            starts: see `Starts`.
+            critic: None is the paper's, with a gradient penalty of 20.
+        """
+        return cls(
+            people=people,
+            rounds=50,
+            kind="samples",
+            queries=PAPER_DAYS * DECISIONS,
+            days=PAPER_DAYS,
+            updates=1,
+            smooth=False,
+            critic=critic or Critic(penalty=20.0),
+            allocation="uniform",
+            last=False,
+            starts=starts,
+            laplace=scale,
+        )
+
+    @property
+    def size(self) -> int:
+        """d, how many numbers one answer has."""
+        if self.kind == "gradient":
+            return (self.embedding.state_size + 1) * (ACTIONS if self.last else ACTIONS - 1)
+        return self.asked * (2 if self.beta else 1)
+
+    @property
+    def asked(self) -> int:
+        """How many rewards a round asks for."""
+        return self.queries if self.kind == "samples" else self.layout.size * ACTIONS
+
+    @property
+    def bound(self) -> float:
+        """The clip that is used."""
+        return math.sqrt(self.asked) / 2 if self.clip is None else self.clip
+
+    def sigma(self, name: str) -> float | None:
+        """The noise multiplier of a part: that of the whole over the root of the part's share of the budget."""
+        if self.noise_multiplier is None:
+            return None
+        shares = dict(zip((STARTS, JUMPS), self.shares, strict=True)) if self.starts == "private" else {}
+        share = (1.0 - sum(shares.values())) / self.rounds if name == CRITICS else shares[name]
+        return self.noise_multiplier / math.sqrt(share)
+
+    def parts(self) -> tuple[FederatedSum, ...]:
+        """T sums of critics' answers, and one each of starts and of jumps unless these are given."""
+
+        def one(name: str, clip: float, sigma: float | None, steps: int = 1) -> FederatedSum:
+            return sum_over_all(
+                self.people,
+                name=name,
+                clip=clip,
+                noise_multiplier=sigma,
+                noise=self.noise,
+                floor=self.floor,
+                steps=steps,
+                rows_per_unit=self.rows_per_unit,
+            )
+
+        if self.laplace is None:
+            found = [one(CRITICS, self.bound, self.sigma(CRITICS), self.rounds)]
+        else:
+            found = [self._laplace_part(self.laplace)]
+        if self.starts == "private":
+            found += [one(name, CLIP, self.sigma(name)) for name in (STARTS, JUMPS)]
+        elif self.starts == "copied":
+            found += [one(name, CLIP, 0.0) for name in (STARTS, JUMPS)]
+        return tuple(found)
+
+    def work(self) -> LocalCritics | LinearCritic:
+        """What every device computes in a round."""
+        if self.kind == "linear":
+            return LinearCritic(embedding=self.embedding, layout=self.layout, last=self.last)
+        return LocalCritics(
+            critic=self.critic,
+            embedding=self.embedding,
+            kind=self.kind,
+            layout=self.layout,
+            calibration=self.calibration,
+            variance=self.beta > 0,
+            last=self.last,
+            silent=self.silent,
+        )
+
+    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Plan:
+        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
+
+        Raises:
+            PlanError: the starts are copied, the noise is the paper's, or another number of people is declared;
+                epsilon or delta is out of range.
+        """
+        self._require_people(unit)
+        if self.starts == "copied" or self.laplace is not None:
+            raise PlanError(
+                "a plan of the paper's mode has the noise that it says, and is not calibrated",
+                where=f"{self.method} plan",
+                expected="Gaussian noise and starts that are private or given",
+                remedy="state what it costs with plan.price(...)",
+            )
+        return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
+
+    def price(self, *, unit: Unit, delta: float) -> Plan:
+        """The plan at the noise it has, with the epsilon that this honestly costs (infinite with copied starts)."""
+        self._require_people(unit)
+        return plans.price(self, unit=unit, delta=delta)
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Plan:
+        """The plan that `privacy.plan.public_fields` wrote.
+
+        Raises:
+            PlanError: a field is missing, unknown or out of range.
+        """
+        try:
+            values = dict(fields)
+            nested = {"critic": Critic, "embedding": Embedding, "calibration": Calibration, "ppo": Ppo, "unit": Unit}
+            for name, kind in nested.items():
+                if values[name] is not None:
+                    values[name] = kind(**values[name])
+            values["layout"] = layout_from_json(values["layout"])
+            if values["epsilon"] is not None:
+                values["epsilon"] = float(values["epsilon"])  # certificates write "inf" for infinity
+            return cls(**values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise PlanError(
+                "a field is missing or unknown",
+                where="pategail.Plan.from_json",
+                expected="the fields of this version's plan",
+                remedy="use the version of tacit that wrote it",
+            ) from error
+
+    def noise_of(self, name: str) -> float:
+        """Standard deviation of the noise in each number of a released mean."""
+        if name == CRITICS and self.laplace is not None:
+            return math.sqrt(2) * self.laplace
+        if self.starts == "copied" and name != CRITICS:
+            return 0.0
+        sigma = self.sigma(name) or 0.0
+        clip = self.bound if name == CRITICS else CLIP
+        return sigma * clip / (math.sqrt(self.people) if self.noise == "device" else self.people)
+
+    def _laplace_part(self, scale: float) -> LaplaceSum:
+        return LaplaceSum(
+            name=CRITICS,
+            steps=self.rounds,
+            size=self.queries,
+            bound=0.5,
+            noise_multiplier=scale * self.people / 0.5,
+            rows_per_unit=self.rows_per_unit,
+        )
+
+    def _require_people(self, unit: Unit) -> None:
+        known = self.people == unit.size
+        check("people", self.people, known, f"the unit's public population, {unit.size:,}")

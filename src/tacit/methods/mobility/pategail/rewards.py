@@ -1,0 +1,300 @@
+"""What a person's device computes: her critic, trained on her own days, and its answer to a public query.
+
+`LocalCritics` and `LinearCritic` are `Work`s of a `FederatedVault`: row u of everything is made of person u's own rows
+and seed, and of public arrays. The public arrays of a round are
+
+    codes [T]   the distinct state-action pairs of the server's rollouts (`embedding`)
+    rows [G]    the rollouts in random order: an index into codes for every row
+    query [B]   what is asked (kind "samples"): indices into codes, -1 for none
+    weights     [B] or [K], public factors of the answer's coordinates (`allocation`)
+    slopes      [T, P] (kind "gradient"): the policy gradient of a reward of 1 for each of the pairs (`training`)
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data import days
+from tacit.methods.mobility.pategail.critics import Critic, Work, adam
+from tacit.methods.mobility.pategail.embedding import ACTIONS, DECISIONS, Embedding, cells_of
+from tacit.methods.mobility.policy import Layout
+from tacit.validation import check
+
+Array = NDArray[Any]
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Arrays = Mapping[str, Array]
+
+Kind = Literal["samples", "table", "gradient"]
+"""What a critic is asked: its rewards of B pairs, of K buckets, or the policy gradient that it wants."""
+
+CHUNK = 32
+"""People whose critics are trained at once: what lies between the layers stays in the processor's cache."""
+_BLOCK = 128  # pairs that a chunk of critics values at once
+
+
+def own_codes(rows: Arrays, embedding: Embedding, last: bool = True) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """The state-action pairs of each person's whole days, [U, M] with M from L alone, and how many there are [U]."""
+    people, length = np.asarray(rows["mask"]).shape
+    cells, person = days.days_of(rows)
+    found = np.zeros((people, max(1, length // DECISIONS) * DECISIONS), np.int32)
+    count = np.bincount(person, minlength=people)
+    if len(cells):
+        rank = np.arange(len(person)) - (np.cumsum(count) - count)[person]
+        found[person[:, None], rank[:, None] * DECISIONS + np.arange(DECISIONS)] = codes_of(cells, embedding, last)
+    return found, count * DECISIONS
+
+
+def codes_of(cells: Array, embedding: Embedding, last: bool = True) -> NDArray[np.int64]:
+    """Codes [D, 47] of the state-action pairs of days [D, 48], labelled as everybody's are."""
+    home = days.symbols(cells)[:, :-1] == 0
+    slot = np.broadcast_to(np.arange(DECISIONS), home.shape)
+    state = embedding.state(slot, days.distinct(cells)[:, :-1], days.stays(cells)[:, :-1], home)
+    return state * ACTIONS + days.actions(cells, last=last)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What makes one person's critic comparable with another's: only differences of a critic's values mean anything.
+
+    z = (D - mean) / max(standard deviation, floor), both over the public rollouts; the reward is kappa z, clipped to
+    [-1/2, 1/2] or squashed by tanh.
+
+    Args:
+        kappa: factor of z.
+        floor: smallest standard deviation: a critic that sees no difference has rewards near 0, not noise of size 1.
+        squash: "clip" or "tanh".
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    kappa: float = 0.25
+    floor: float = 0.05
+    squash: Literal["clip", "tanh"] = "clip"
+
+    def __post_init__(self) -> None:
+        check("calibration.kappa", self.kappa, 0 < self.kappa < math.inf, "a finite number > 0")
+        check("calibration.floor", self.floor, 0 < self.floor < math.inf, "a finite number > 0")
+        check("calibration.squash", self.squash, self.squash in ("clip", "tanh"), "clip or tanh")
+
+    def __call__(self, values: Array, counts: Array) -> Float64:
+        """Rewards in [-1/2, 1/2] of critics' values [U, T] at pairs that occur counts [T] times in the rollouts."""
+        values, share = np.asarray(values, np.float64), counts / max(1, counts.sum())
+        z = values - (values * share).sum(axis=1, keepdims=True)
+        z *= self.kappa / np.maximum(np.sqrt((z * z * share).sum(axis=1, keepdims=True)), self.floor)
+        return np.asarray(np.clip(z, -0.5, 0.5) if self.squash == "clip" else np.tanh(2 * z) / 2)
+
+
+def with_square(rewards: Float64) -> Float64:
+    """The answer that also tells the second moment: r [U, B] in [-1/2, 1/2] -> (r, 2 (r^2 - 1/4)) [U, 2 B].
+
+    A pair has norm at most 1/2, as r has alone: with u = r^2 its square u + 4 (u - 1/4)^2 is convex and 1/4 at both
+    ends, u = 0 and u = 1/4. So the variance among people costs nothing, in either relation.
+    """
+    return np.concatenate([rewards, 2 * (rewards * rewards - 0.25)], axis=1)
+
+
+def moments(answer: Float64) -> tuple[Float64, Float64]:
+    """The mean reward and its variance among people from the mean of `with_square` answers [2 B]."""
+    mean, square = np.split(answer, 2)
+    return mean, np.maximum(0.0, square / 2 + 0.25 - mean * mean)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalCritics:
+    """Each person's own critic of state-action pairs, trained a little in every round, and what it is asked.
+
+    Args:
+        critic: its shape and training.
+        embedding: of the pairs.
+        kind: see `Kind`.
+        layout: of the states of a table.
+        calibration: of its values.
+        variance: whether the second moment is told too (`with_square`); not for a gradient.
+        last: whether going back to the last place is an action of its own, and not a return.
+        silent: answer 0 always, untrained: the control whose rewards are noise alone.
+
+    Raises:
+        PlanError: a gradient with a variance, or an unknown kind.
+    """
+
+    critic: Critic = field(default_factory=Critic)
+    embedding: Embedding = field(default_factory=Embedding)
+    kind: Kind = "samples"
+    layout: Layout = field(default_factory=Layout)
+    calibration: Calibration = field(default_factory=Calibration)
+    variance: bool = False
+    last: bool = True
+    silent: bool = False
+
+    def __post_init__(self) -> None:
+        check("kind", self.kind, self.kind in get_args(Kind), " or ".join(get_args(Kind)))
+        sound = not (self.variance and self.kind == "gradient")
+        check("variance", self.variance, sound, "False with a gradient, which has no second moment")
+
+    def begin(self, rows: Arrays, seeds: Array) -> dict[str, Array]:
+        """The person's own pairs in random order and her critic's first parameters, which are public."""
+        codes, count = own_codes(rows, self.embedding, self.last)
+        places = np.arange(codes.shape[1], dtype=np.uint64)
+        keys = np.where(places < count[:, None], _mixed(seeds[:, None], places) >> np.uint64(1), np.uint64(2**63))
+        codes = np.take_along_axis(codes, np.argsort(keys, axis=1, kind="stable"), axis=1)
+        theta = self.critic.initial(self.embedding.size, len(codes))
+        own: dict[str, Array] = {
+            "codes": codes,
+            "count": count,
+            "theta": theta,
+            "taken": np.zeros(len(codes), np.int64),
+        }
+        own |= {"first": np.zeros_like(theta), "second": np.zeros_like(theta)}
+        if self.critic.spectral:
+            own["vectors"] = np.ones((len(codes), sum(self.critic.hidden) + 1), np.float32)
+        return own
+
+    def __call__(self, own: Arrays, public: Arrays, seeds: Array) -> tuple[Float64, dict[str, Array]]:
+        """The answers [U, d], 0 of whoever has no whole day, and everybody's critic as it is now."""
+        if self.silent:
+            return np.zeros((len(seeds), self.width(public))), dict(own)
+        after = {name: column.copy() for name, column in own.items() if name != "codes"} | {"codes": own["codes"]}
+        answers = []
+        for start in range(0, len(seeds), CHUNK):
+            part = {name: column[start : start + CHUNK] for name, column in after.items()}
+            self._train(part, public, seeds[start : start + CHUNK])
+            answers.append(self._answers(part, public))
+        return np.concatenate(answers) if answers else np.zeros((0, self.width(public))), after
+
+    def width(self, public: Arrays) -> int:
+        """d, the length of an answer."""
+        if self.kind == "gradient":
+            return int(public["slopes"].shape[1])
+        return (len(public["query"]) if self.kind == "samples" else self.layout.size * ACTIONS) * (
+            2 if self.variance else 1
+        )
+
+    def _train(self, own: dict[str, Array], public: Arrays, seeds: Array) -> None:
+        """A round of critic steps of these people, in place."""
+        critic, count = self.critic, np.maximum(own["count"], 1)[:, None]
+        table, made = _table(self.embedding), public["rows"]
+        generated = table[np.asarray(public["codes"])]
+        size, ahead = critic.batch, np.arange(critic.batch)
+        rows = np.empty((len(seeds), 3 * size, table.shape[1]), np.float32)
+        work = Work.of(critic, rows)
+        begin, turn = _mixed(seeds, np.uint64(0))[:, None] >> np.uint64(33), _mixed(seeds, np.uint64(1))[:, None]
+        theta, first, second = own["theta"], own["first"], own["second"]
+        for step in range(critic.steps):
+            places = begin.astype(np.int64) + step * size + ahead
+            mine = np.take_along_axis(own["codes"], places % count, axis=1)
+            others = made[(places + (turn >> np.uint64(33)).astype(np.int64)) % len(made)]
+            share = _uniform(turn + np.uint64(1 + step * size) + ahead.astype(np.uint64))[..., None]
+            rows[:, :size], rows[:, size : 2 * size] = table[mine], generated[others]
+            np.subtract(rows[:, :size], rows[:, size : 2 * size], out=rows[:, 2 * size :])
+            rows[:, 2 * size :] *= share
+            rows[:, 2 * size :] += rows[:, size : 2 * size]
+            rows[..., -1] = 1.0
+            met = critic.normalised(theta, own.get("vectors"))
+            slope = critic.slopes(met, rows, work)
+            if critic.spectral:
+                slope = critic.through_norms(theta, met, own["vectors"], slope)
+            own["taken"] += 1
+            adam(theta, first, second, slope, own["taken"], critic.rate, critic.decays)
+
+    def _answers(self, own: dict[str, Array], public: Arrays) -> Float64:
+        """The answers of these people."""
+        codes = np.asarray(public["codes"])
+        counts = np.bincount(public["rows"], minlength=len(codes))
+        theta = self.critic.normalised(own["theta"], own["vectors"].copy() if self.critic.spectral else None)
+        x = _table(self.embedding)[codes][:, :-1]
+        values = np.concatenate(
+            [self.critic.values(theta, x[at : at + _BLOCK]) for at in range(0, len(x), _BLOCK)], axis=1
+        )
+        if self.critic.loss == "cross_entropy":  # a probability has a range of its own
+            rewards = 1.0 / (1.0 + np.exp(np.minimum(-values.astype(np.float64), 50.0))) - 0.5
+        else:
+            rewards = self.calibration(values, counts)
+        if self.kind == "gradient":
+            answer = np.matmul(rewards[:, None], np.asarray(public["slopes"], np.float64))[:, 0]
+        else:
+            answer = self._asked(rewards, codes, counts, public)
+        return np.asarray(np.where(own["count"][:, None] > 0, answer, 0.0))
+
+    def _asked(self, rewards: Float64, codes: Array, counts: Array, public: Arrays) -> Float64:
+        if self.kind == "samples":
+            query = np.asarray(public["query"])
+            asked, known = rewards[:, query], query >= 0
+        else:
+            cell = cells_of(self.layout, self.embedding, codes)
+            mass = np.bincount(cell, weights=counts, minlength=self.layout.size * ACTIONS)
+            known, asked = mass > 0, np.zeros((len(rewards), self.layout.size * ACTIONS))
+            np.add.at(asked.T, cell, (rewards * counts).T)
+            asked /= np.maximum(mass, 1)
+        weights = np.asarray(public["weights"]) * known
+        return np.asarray(with_square(asked) * np.tile(weights, 2) if self.variance else asked * weights)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearCritic:
+    """The best critic that is linear in buckets: by how much the person is in each of them oftener than the rollouts.
+
+    It is not trained, needs no calibration, and its mean over people is the critic of the mean person: there is no bias
+    from averaging. The vault's clip bounds it.
+
+    Args:
+        embedding: of the pairs.
+        layout: of the states; K cells are its buckets times the actions.
+        last: as for `LocalCritics`.
+    """
+
+    embedding: Embedding = field(default_factory=Embedding)
+    layout: Layout = field(default_factory=Layout)
+    last: bool = True
+
+    def begin(self, rows: Arrays, seeds: Array) -> dict[str, Array]:
+        """The person's share of time in each cell, [U, K]."""
+        codes, count = own_codes(rows, self.embedding, self.last)
+        mine = np.arange(codes.shape[1]) < count[:, None]
+        shares = np.zeros((len(codes), self.layout.size * ACTIONS))
+        np.add.at(shares, (np.nonzero(mine)[0], cells_of(self.layout, self.embedding, codes[mine])), 1.0)
+        return {"shares": shares / np.maximum(count, 1)[:, None], "count": count}
+
+    def __call__(self, own: Arrays, public: Arrays, seeds: Array) -> tuple[Float64, dict[str, Array]]:
+        """Differences of shares times the weights, [U, K], 0 of whoever has no whole day."""
+        cell = cells_of(self.layout, self.embedding, np.asarray(public["codes"])[np.asarray(public["rows"])])
+        share = np.bincount(cell, minlength=self.layout.size * ACTIONS) / max(1, len(cell))
+        answer = (own["shares"] - share) * np.asarray(public["weights"])
+        return np.asarray(np.where(own["count"][:, None] > 0, answer, 0.0)), dict(own)
+
+    def width(self, public: Arrays) -> int:
+        """K."""
+        return self.layout.size * ACTIONS
+
+
+@functools.lru_cache(maxsize=4)
+def _table(embedding: Embedding) -> Float32:
+    """[codes, d + 1]: every pair's place in the embedding space, and a 1."""
+    found = np.ones((embedding.codes, embedding.size + 1), np.float32)
+    found[:, :-1] = embedding.embedded(np.arange(embedding.codes))
+    found.flags.writeable = False
+    return found
+
+
+def _mixed(seed: Array, counter: Array | np.uint64) -> NDArray[np.uint64]:
+    """Pseudorandom 64-bit numbers of a seed and a counter (SplitMix64, Steele et al. 2014): the order of training."""
+    with np.errstate(over="ignore"):
+        x = np.asarray(seed, np.uint64) + (np.asarray(counter, np.uint64) + np.uint64(1)) * np.uint64(
+            0x9E3779B97F4A7C15
+        )
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return np.asarray(x ^ (x >> np.uint64(31)))
+
+
+def _uniform(state: Array) -> Float32:
+    """Numbers in [0, 1) of 64-bit states."""
+    return (_mixed(state, np.uint64(0)) >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)

@@ -1,0 +1,213 @@
+"""The public parameters of one-shot imitation: everything that is decided before a record is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, get_args
+
+from tacit.data.days import SLOTS
+from tacit.errors import PlanError
+from tacit.methods.mobility import jumps, moves, starts
+from tacit.methods.mobility.jumps import JUMPS
+from tacit.methods.mobility.matching import FINE, Matching
+from tacit.methods.mobility.moves import MOVES_PART, Weights
+from tacit.methods.mobility.policy import Layout, layout_from_json
+from tacit.methods.mobility.starts import STARTS
+from tacit.privacy.mechanisms.device_sums import DeviceSum, sum_over_all
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault import plan as plans
+from tacit.units import Unit
+from tacit.validation import check
+
+WhoAdds = Literal["server", "shared", "device"]
+Box = tuple[float, float, float, float]
+
+LAYOUTS = (
+    Layout(times=1),
+    Layout(times=4),
+    Layout(times=8),
+    Layout(times=24, counts=(1, 3, 5, 8), stays=(1, 2, 4, 8)),
+)
+"""The ladder of layouts: 6, 24, 48 and 768 buckets."""
+STATES, STATES_CORRECTED = 1.5, 0.25
+"""The K rule: most buckets over the signal-to-noise ratio of the release, which is clip over the noise of the mean; the
+second for layouts of more than `matching.FINE` buckets, whose table is corrected along coarse groups alone."""
+_CLIPS = {MOVES_PART: moves.CLIP, STARTS: starts.CLIP, JUMPS: jumps.CLIP}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shares:
+    """How the budget (the precision 1 / sigma^2) is split; the moves get what is left.
+
+    Args:
+        starts: where days begin; 0 releases nothing of it, and days begin uniformly in the box.
+        jumps: how far exploring leads.
+
+    Raises:
+        PlanError: a share is out of range, or nothing is left.
+    """
+
+    starts: float = 0.30
+    jumps: float = 0.15
+
+    def __post_init__(self) -> None:
+        sane = self.starts >= 0 and self.jumps > 0 and self.starts + self.jumps < 1
+        check("shares", (self.starts, self.jumps), sane, "starts >= 0 and jumps > 0 that leave something for the moves")
+
+    def of(self, part: str) -> float:
+        """The share of a part."""
+        return {STARTS: self.starts, JUMPS: self.jumps, MOVES_PART: 1 - self.starts - self.jumps}[part]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(plans.Promising):
+    """One-shot imitation of movement: one noisy sum of what people do, and a simulator that is fitted to it for free.
+
+    Args:
+        layout: public buckets of states; None takes the largest of `LAYOUTS` that the noise bears (`layout_for`), when
+            the plan is calibrated or priced.
+        weights: scales of the released coordinates.
+        matching: how the simulator is fitted to the release.
+        shares: of the budget.
+        days: most days of one person that are read, the first ones.
+        box: public (south, west, north, east) in degrees that is declared to hold nearly all homes, or None.
+        noise: who adds it: the server, all devices together ("shared"), or each device for itself ("device", local
+            differential privacy), the last two over a `FederatedVault`.
+        floor: fewest answers, for shared noise; None is nine in ten.
+        silent: people add nothing: the control that shows what noise alone looks like.
+        noise_multiplier: of the whole plan, seen as one Gaussian; None until calibrated.
+        unit, epsilon, delta: the promise, set by `calibrate` or `price`.
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    method: ClassVar[str] = "imitation of movement (one shot)"
+    source: ClassVar[str] = "tacit; the problem is that of PateGail (doi:10.1609/aaai.v37i12.26700) and PateGAIL++"
+
+    layout: Layout | None = None
+    weights: Weights = field(default_factory=Weights)
+    matching: Matching = field(default_factory=Matching)
+    shares: Shares = field(default_factory=Shares)
+    days: int = 100
+    box: Box | None = None
+    noise: WhoAdds = "server"
+    floor: int | None = None
+    silent: bool = False
+    noise_multiplier: float | None = None
+    unit: Unit | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        check("days", self.days, type(self.days) is int and self.days >= 1, "a whole number >= 1")
+        check("noise", self.noise, self.noise in get_args(WhoAdds), " or ".join(get_args(WhoAdds)))
+        check("floor", self.floor, self.floor is None or self.noise == "shared", "None unless the noise is shared")
+        check("weights.day", self.weights.day, self.weights.day > 0, "> 0: whole days are what matching learns from")
+        if self.epsilon is not None:
+            check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
+        if self.unit is not None and self.delta is not None:
+            plans.check_delta(self.delta, self.unit)
+        self.parts()
+
+    @classmethod
+    def sized(cls, people: int, epsilon: float, *, delta: float = 1e-5, **fields: Any) -> Plan:
+        """The plan, not yet calibrated, whose layout suits so many people at this epsilon under add_or_remove.
+
+        Raises:
+            PlanError: epsilon or delta is out of range.
+        """
+        plan, unit = cls(**fields), Unit("person", "add_or_remove", people)
+        if math.isinf(epsilon):
+            return replace(plan, layout=layout_for(math.inf))
+        return replace(plan, layout=plan.calibrate(unit=unit, epsilon=epsilon, delta=delta).layout)
+
+    def parts(self) -> tuple[PoissonSum | DeviceSum, ...]:
+        """The sums that are released, each once and over everybody: together one Gaussian."""
+        names = (MOVES_PART, STARTS, JUMPS) if self.shares.starts else (MOVES_PART, JUMPS)
+        return tuple(
+            sum_over_all(
+                self.floor or 1 if self.unit is None else self.unit.size,
+                name=name,
+                clip=_CLIPS[name],
+                noise_multiplier=self.noise_multiplier_of(name),
+                noise=self.noise,
+                floor=self.floor,
+                rows_per_unit=self.days * (SLOTS - 1),
+            )
+            for name in names
+        )
+
+    def noise_multiplier_of(self, part: str) -> float | None:
+        """Of one part: with its share of the precision, sigma / sqrt(share)."""
+        return None if self.noise_multiplier is None else self.noise_multiplier / math.sqrt(self.shares.of(part))
+
+    def noise_of(self, part: str) -> float:
+        """Standard deviation of the noise of each coordinate of a part's released mean, over all people.
+
+        With shared noise it is that of a full answer, every device with its share; with each device's own, that of as
+        many noises as there are people.
+        """
+        assert self.unit is not None
+        people, sigma = self.unit.size, (self.noise_multiplier_of(part) or 0.0) * _CLIPS[part]
+        if self.noise == "shared":
+            sigma *= math.sqrt(people / (self.floor or math.ceil(0.9 * people)))
+        return sigma / math.sqrt(people) if self.noise == "device" else sigma / people
+
+    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Plan:
+        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
+
+        Raises:
+            PlanError: epsilon or delta is out of range, or delta >= 1 / population.
+        """
+        return plans.calibrate(replace(self, unit=unit), unit=unit, epsilon=epsilon, delta=delta)._with_layout()
+
+    def price(self, *, unit: Unit, delta: float) -> Plan:
+        """The plan at the noise multiplier it has, with the epsilon that this honestly costs (infinite without)."""
+        return plans.price(replace(self, unit=unit), unit=unit, delta=delta)._with_layout()
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Plan:
+        """The plan that `privacy.plan.public_fields` wrote.
+
+        Raises:
+            PlanError: a field is missing, unknown or out of range.
+        """
+        try:
+            values = dict(fields) | {
+                "layout": None if fields["layout"] is None else layout_from_json(fields["layout"]),
+                "weights": Weights(**fields["weights"]),
+                "matching": Matching(**fields["matching"]),
+                "shares": Shares(**fields["shares"]),
+                "box": None if fields["box"] is None else tuple(fields["box"]),
+            }
+            if values["epsilon"] is not None:
+                values["epsilon"] = float(values["epsilon"])  # certificates write "inf" for infinity
+            if values["unit"] is not None:
+                values["unit"] = Unit(**values["unit"])
+            return cls(**values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise PlanError(
+                "a field is missing or unknown",
+                where="imitation.Plan.from_json",
+                expected="the fields of this version's plan",
+                remedy="use the version of tacit that wrote it",
+            ) from error
+
+    def _with_layout(self) -> Plan:
+        if self.layout is not None:
+            return self
+        noise = self.noise_of(MOVES_PART)
+        return replace(self, layout=layout_for(moves.CLIP / noise if noise else math.inf))
+
+
+def layout_for(signal: float) -> Layout:
+    """The largest layout of the ladder whose buckets the signal-to-noise ratio bears, by the K rule.
+
+    Args:
+        signal: clip over the standard deviation of the noise of the mean; N / sigma where the server adds it.
+    """
+    fitting = [one for one in LAYOUTS if one.size <= (STATES if one.size <= FINE else STATES_CORRECTED) * signal]
+    return fitting[-1] if fitting else LAYOUTS[0]

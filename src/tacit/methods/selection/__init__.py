@@ -1,0 +1,11 @@
+"""Private selection: hyper-parameters chosen on the records themselves, under one promise (arXiv:2110.03620).
+
+judge = synthesis.RakingPlan(raking=synthesis.Raking.of(spec))
+plan = Plan(candidates=(synthesis.Plan(...), ...), judge=judge).calibrate(unit=unit, epsilon=10.0, delta=1e-6)
+release, choice = select(plan, vault, attempt=synthesis.fit, judge=synthesis.Closeness())
+"""
+
+from tacit.methods.selection.algorithm import Choice, select
+from tacit.methods.selection.plan import Plan
+
+__all__ = ["Choice", "Plan", "select"]

@@ -1,0 +1,173 @@
+"""Sections of the report on copies, attacks, several agents and costs: what they say, and when they may be shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from test_report import CERTIFICATE, HOSTILE, NEEDS_CHROMIUM, Page, full_report, private_report, require_fit
+
+from tacit.errors import DataError
+from tacit.evaluation.report import (
+    Attack,
+    Audit,
+    Caught,
+    Cost,
+    Curve,
+    Nearest,
+    Points,
+    Report,
+    Return,
+    Score,
+    render,
+    storage,
+)
+
+
+def evidence(text: str = "Synthetic rows") -> Report:
+    """A report with every section that there is."""
+    generator = np.random.default_rng(1)
+    near = np.sort(generator.gamma(2.0, 0.1, 101))
+    steps = np.arange(5.0)
+    tables = (("Real", "reference"), (text, "synthetic"), ("Noise only", "control"))
+    caught = (Caught(0.1, 0.112, 0.092, 0.135), Caught(0.01, 0.012, 0.006, 0.021))
+    full = full_report(text)
+    return dataclasses.replace(
+        full,
+        scores=(*full.scores, Score("Next position", text, 0.012, True, None, (("Noise only", 1.8),), (("AIM", 0.4),))),
+        embedding=(
+            Points("Real", "reference", generator.normal(0, 20, (60, 2))),
+            Points(text, "synthetic", generator.normal(0, 20, (60, 2))),
+        ),
+        nearest=Nearest(near, 1.02 * near, (0.503, 0.491, 0.515), 0, 5_000, text),
+        returns=tuple(
+            Return(label, kind, starts, 50.0 + shift, 40.0, 70.0, 5, agent)
+            for shift, agent in enumerate(("IQL", text))
+            for starts in ("all starts", "far starts")
+            for label, kind in tables
+        ),
+        curves=tuple(
+            Curve(text, "synthetic", steps, steps, steps - 1, steps + 1, agent) for agent in ("IQL", "TD3+BC")
+        ),
+        audits=(
+            Audit(text, "synthetic", 0.41, 0.95, 4.37718, 500, 265, 5.1),
+            Audit("a twin without clipping", "control", 5.03, 0.95, 4.37718, 500, 499, 5.1),
+        ),
+        attacks=(Attack(text, "denoising loss at fixed noise levels", caught), Attack("other", "", caught[:1])),
+        synthesizers=(
+            Cost(text, "synthetic", (("Training", 65.0), ("Sampling", 2.04)), 1.2e9),
+            Cost("AIM", "control", (("Training", 1_800.0),), None),
+        ),
+    )
+
+
+def numbers(text: str, heading: str) -> list[str]:
+    """The cells of the table row with this heading."""
+    row = re.search(rf"<th scope=\"row\">{re.escape(heading)}.*?</tr>", text, flags=re.S)
+    assert row is not None, heading
+    return re.findall(r"<td[^>]*>(.*?)</td>", row[0])
+
+
+def test_sections_stand_in_their_order() -> None:
+    assert Page(render(evidence())).sections() == [
+        *("meaning", "map", "closeness", "world", "columns", "together", "picture", "usefulness", "copies", "attacks"),
+        *("synthesizers", "verify", "costs", "certificate"),
+    ]
+
+
+@pytest.mark.parametrize("section", ["embedding", "nearest", "audits", "attacks", "synthesizers"])
+def test_figures_from_real_rows_need_a_declared_source(section: str) -> None:
+    value = getattr(evidence(), section)
+    with pytest.raises(DataError, match="reference rows are shown"):
+        dataclasses.replace(private_report(), **{section: value})
+    dataclasses.replace(private_report(), reference="public", **{section: value})
+
+
+def test_a_picture_of_synthetic_rows_alone_needs_none() -> None:
+    own = tuple(points for points in evidence().embedding if points.kind == "synthetic")
+    page = Page(render(dataclasses.replace(private_report(), embedding=own)))
+    assert "picture" in page.sections()
+
+
+def test_an_audit_stands_beside_what_is_promised() -> None:
+    text = render(evidence())
+    assert numbers(text, "Synthetic rows<small>the promise stands") == ["265 of 500", "0.41", "5.1", "4.378"]
+    assert numbers(text, "a twin without clipping<small>the promise is refuted") == [
+        "499 of 500",
+        "5.03",
+        "5.1",
+        "4.378",
+    ]
+    titles = re.findall(r'aria-label="(Privacy loss of [^"]*)"', text)
+    assert titles == [
+        "Privacy loss of Synthetic rows: Promised: at most 4.378. Shown by the attack: at least 0.41",
+        "Privacy loss of a twin without clipping: Promised in vain: at most 4.378. Shown by the attack: at least 5.03",
+    ]
+
+
+def test_attacks_and_costs_are_told_with_their_intervals() -> None:
+    text = render(evidence("Synthetic"))
+    assert numbers(text, "Synthetic<small>denoising loss") == ["11.2 % (9.2 % to 13.5 %)", "1.2 % (0.6 % to 2.1 %)"]
+    assert numbers(text, "other") == ["11.2 % (9.2 % to 13.5 %)", "–"]
+    assert numbers(text, "AIM") == ["30.0 min", "–", "–"]
+    assert re.findall(r"65 s|2\.0 s|1\.2 GB", text) == ["65 s", "2.0 s", "1.2 GB"]
+
+
+def test_other_synthesizers_are_no_controls() -> None:
+    text = render(evidence())
+    assert numbers(text, "Next position") == ["0.0120", "0.4000", "1.8000"]
+    assert "AIM: other synthesizers, on the same rows under the same promise." in Page(text).text
+    assert "other synthesizers" not in Page(render(private_report())).text
+
+
+def test_returns_of_several_agents_have_charts_and_columns_of_their_own() -> None:
+    page = Page(render(evidence("TD3+BC")))
+    for words in ("IQL, from all starts", "TD3+BC, from far starts", "IQL, while training", "TD3+BC, while training"):
+        assert words in page.text
+    assert len(numbers(render(evidence("TD3+BC")), "Noise only")) == 5  # two agents, two starts, and the seeds
+
+
+def test_distances_are_told_with_their_share() -> None:
+    page = Page(render(evidence()))
+    assert "50.3 % of the rows are nearer to a record that was learned from." in page.text
+    assert "The 95 % interval is 49.1 % to 51.5 %" in page.text
+    assert "Rows that equal a record: none of 5,000." in page.text
+    nothing = np.zeros(3)
+    with pytest.raises(DataError, match="quantiles of the distances"):
+        Nearest(nothing, nothing[:2], (0.5, 0.4, 0.6), 1, 3, "")
+    copied = dataclasses.replace(evidence(), nearest=Nearest(nothing, nothing, (0.5, 0.4, 0.6), 1, 3, ""))
+    assert "nan" not in re.sub(r"<style>.*?</style>", "", render(copied), flags=re.S).lower()
+
+
+def test_the_stored_report_gives_the_same_page() -> None:
+    report = evidence()
+    written: dict[str, Any] = json.loads(json.dumps(storage.to_json(report), allow_nan=False))
+    assert render(storage.from_json(Report, written, report.certificate)) == render(report)
+    assert report.certificate["epsilon"] == CERTIFICATE["epsilon"]
+
+
+def test_hostile_text_stays_text_in_the_new_sections() -> None:
+    page = Page(render(evidence(HOSTILE)))
+    assert not {tag for tag, _ in page.tags} & {"script", "img", "iframe", "object", "link", "a", "form"}
+
+
+def test_every_new_chart_has_a_text_alternative_and_finite_numbers() -> None:
+    charts = re.findall(r"<svg [^>]*role=\"img\".*?</svg>", render(evidence()), flags=re.S)
+    assert len(charts) == 2 + 2 + 1 + 3 + 3 + 4 + 2 + 1 + 2
+    for chart in charts:
+        tree = ElementTree.fromstring(chart)
+        assert len(tree.get("aria-label") or "") > 15
+        assert not re.search(r"nan|inf", " ".join(v for e in tree.iter() for k, v in e.items() if k != "aria-label"))
+
+
+@NEEDS_CHROMIUM
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("text", ["Synthetic rows", "unbreakable" * 30])
+def test_the_grown_page_fits_in_a_browser(tmp_path: Path, width: int, text: str) -> None:
+    require_fit(render(evidence(text)), tmp_path, width)
