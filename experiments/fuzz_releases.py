@@ -13,8 +13,8 @@ import numpy as np
 import experiments.fuzz_mutations as change
 from experiments.fuzz_cases import GRID, SPEC, UNIT, Reader, days, trajectories
 from tacit import Box, Certificate, Ledger, Vault, hub
-from tacit.cli import bounds, data, day_files, movement_words
-from tacit.cli.folders import RunFolder
+from tacit.cli import data, generate, imitate_plan, worlds
+from tacit.cli.run_folder import RunFolder
 from tacit.data import trips
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.ledger import checkpoint
@@ -223,22 +223,22 @@ def _json(*values: Any) -> Callable[[Path], list[bytes]]:
 
 
 def _read_days(folder: Path) -> object:
-    return day_files.read(folder / "days.csv")
+    return generate.read(folder / "days.csv")
 
 
 def _generated(folder: Path) -> list[bytes]:
     (folder / "made").mkdir()
-    day_files.write(days(), folder / "days.csv", _movement(folder / "made").certificate)
+    generate.write(days(), folder / "days.csv", _movement(folder / "made").certificate)
     return [(folder / "days.csv").read_bytes()]
 
 
 def _beside(folder: Path) -> list[bytes]:
     _generated(folder)
-    return [day_files.sidecar(folder / "days.csv").read_bytes()]
+    return [generate.sidecar(folder / "days.csv").read_bytes()]
 
 
 def _day_digest(folder: Path) -> None:
-    path = day_files.sidecar(folder / "days.csv")
+    path = generate.sidecar(folder / "days.csv")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         values["sha256"] = hashlib.sha256((folder / "days.csv").read_bytes()).hexdigest()
@@ -276,7 +276,7 @@ READERS = (
     Reader("generated days", "days.csv", _generated, _read_days, _TEXT, _day_digest),
     Reader("beside generated days", "days.csv.json", _beside, _read_days, _JSON, _day_digest),
     Reader("public bounds", "spec.json", _json(SPEC.to_json()), lambda f: data.read_spec(f / "spec.json"), _JSON),
-    Reader("bounds", "b.json", _json(_PLAIN), lambda f: bounds.read(f / "b.json"), _JSON),
-    Reader("grid", "grid.json", _json(GRID.to_json()), lambda f: movement_words.read_grid(f / "grid.json"), _JSON),
+    Reader("bounds", "b.json", _json(_PLAIN), lambda f: worlds.read(f / "b.json"), _JSON),
+    Reader("grid", "grid.json", _json(GRID.to_json()), lambda f: imitate_plan.read_grid(f / "grid.json"), _JSON),
     Reader("run", "run.json", _json(_RUN), lambda f: RunFolder(f).read(), _JSON),
 )

@@ -143,7 +143,7 @@ def test_the_rule_sees_what_breaks_it(rule: Callable[[ast.AST], Iterator[Finding
 
 
 def test_the_whole_source_was_read() -> None:
-    assert {"vault.py", "ledger.py", "trajectories.py", "app.py", "sample.py"} <= {path.name for path in FILES}
+    assert {"vault.py", "ledger.py", "trajectories.py", "app.py", "run_folder.py"} <= {path.name for path in FILES}
 
 
 KNOWN_CIRCLES = {
@@ -151,8 +151,6 @@ KNOWN_CIRCLES = {
     frozenset({"tacit.data.files", "tacit.data.trajectories"}),
     frozenset({"tacit.data.grids", "tacit.data.h3_grid"}),
     frozenset({"tacit.evaluation.report.content", "tacit.evaluation.report.courses"}),
-    frozenset({"tacit.cli.synthesis_plans", "tacit.cli.synthesis_sources"}),
-    frozenset({"tacit.cli", "tacit.cli.app"}),
 }
 """Left from before the house was rebuilt; an entry goes when its circle does, and none is added."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.cli import main, movement_report
+from tacit.cli import imitate, main
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +43,6 @@ def imitated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a small `tacit imitate` of a city; copy it before changing anything."""
     folder = tmp_path_factory.mktemp("imitate") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(movement_report, "DAYS", 300)
+        patch.setattr(imitate, "DAYS", 300)
         assert main(["imitate", *TOWN, "--epsilon", "4", "--out", str(folder)]) == 0
     return folder

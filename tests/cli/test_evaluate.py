@@ -15,7 +15,7 @@ from safetensors.numpy import save_file
 
 from tacit.cli import evaluate as command
 from tacit.cli import main
-from tacit.cli.evaluation_words import _policy
+from tacit.cli.evaluate import _policy
 from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
 from tacit.envs.chain import values

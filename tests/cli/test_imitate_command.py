@@ -13,9 +13,8 @@ import pandas as pd
 import pytest
 
 from tacit import hub
-from tacit.cli import imitate as command_of
-from tacit.cli import main, movement_report
-from tacit.cli.movement_words import cut
+from tacit.cli import imitate, main
+from tacit.cli.imitate_plan import cut
 from tacit.data.grids import RegularGrid
 from tacit.data.h3_grid import H3Grid
 from tacit.envs.city import city
@@ -40,7 +39,7 @@ def run(*words: str) -> int:
 
 @pytest.fixture(autouse=True)
 def _few_days(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(movement_report, "DAYS", 200)
+    monkeypatch.setattr(imitate, "DAYS", 200)
 
 
 def people(count: int = 20, days: int = 2) -> pd.DataFrame:
@@ -140,7 +139,7 @@ def test_the_report_compares_with_simulated_people_and_is_made_again(imitated: P
 
 
 def test_the_map_of_many_people_says_how_fine_it_can_be_read(tmp_path: Path) -> None:
-    assert movement_report.blurred(map_advice(1e-9, 100)) == ()
+    assert imitate.blurred(map_advice(1e-9, 100)) == ()
     words = ("--city", "400", "--days", "2", "--delta", "1e-4", "--epsilon", "8", "--method", "epr")
     assert run("imitate", *words, "--out", str(tmp_path / "run")) == 0
     told = json.loads((tmp_path / "run" / "run.json").read_text())["report"]["advice"][0]
@@ -211,7 +210,7 @@ def test_an_interruption_says_what_is_lost(
     source = Path(shutil.copy(points, tmp_path))
     words = ("imitate", str(source), *POINTS, "--out", str(tmp_path / "run"))
     with monkeypatch.context() as patch:
-        patch.setattr(command_of, "vault_of", stopped)
+        patch.setattr(imitate, "vault_of", stopped)
         assert run(*words) == 130
     assert "nothing is lost: give the same command with --resume" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

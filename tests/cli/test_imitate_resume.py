@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tacit import hub
-from tacit.cli import main, movement_report, movement_runs
+from tacit.cli import imitate, main
 from tacit.envs.city import city
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
@@ -29,13 +29,13 @@ ASKING = "Asking people's critics"
 KILLED = """
 import os, signal, sys
 from contextlib import contextmanager
-from tacit.cli import main, movement_runs
+from tacit.cli import main, imitate
 
 @contextmanager
 def killed(title):
     yield lambda done, total: os.kill(os.getpid(), signal.SIGKILL) if done == 2 else None
 
-movement_runs.progress = killed
+imitate.progress = killed
 main(sys.argv[1:])
 """
 """A process that is killed after the second round."""
@@ -61,7 +61,7 @@ def run(*words: str) -> int:
 
 @pytest.fixture(autouse=True)
 def _few_days(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(movement_report, "DAYS", 200)
+    monkeypatch.setattr(imitate, "DAYS", 200)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_an_interrupted_run_goes_on(
     folder = tmp_path / "run"
     words = (*TOWN, "--rounds", "4", "--out", str(folder))
     with monkeypatch.context() as patch:
-        patch.setattr(movement_runs, "progress", stopped)
+        patch.setattr(imitate, "progress", stopped)
         assert run(*words) == 130
     assert "give the same command with --resume" in capsys.readouterr().err
     assert (folder / "checkpoint" / "checkpoint.safetensors").exists()

@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 
 from tacit import hub
-from tacit.cli import learn_report, main
+from tacit.cli import learn, main
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.envs import populations
@@ -305,7 +305,7 @@ def test_an_interruption_after_the_release_leaves_its_report(
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(learn_report, "compared", stopped)
+    monkeypatch.setattr(learn, "compared", stopped)
     folder = tmp_path / "run"
     assert run(*POLES, "--out", str(folder)) == 130
     told = capsys.readouterr().err
@@ -363,8 +363,8 @@ def test_the_telling_dimensions_are_those_that_decide() -> None:
     states = np.random.default_rng(0).uniform(-1, 1, (500, 4)) * [1.0, 100.0, 1.0, 1.0]
     push = 3 * states[:, 3] - 2 * states[:, 0] + 0.001 * states[:, 1]
     shares = np.stack([push > 0, push <= 0], axis=1).astype(float)
-    assert learn_report.telling(states, shares) == (0, 3)
-    assert learn_report.telling(states[:, :1], shares) == (0, 0)
+    assert learn.telling(states, shares) == (0, 3)
+    assert learn.telling(states[:, :1], shares) == (0, 0)
 
 
 @pytest.mark.parametrize(

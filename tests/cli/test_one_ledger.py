@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from test_synthesize import PROMISE, SPEC, write_records
 
-from tacit.cli import main, outcome
+from tacit.cli import main, run_folder
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 
@@ -116,7 +116,7 @@ def test_a_package_that_fails_late_costs_nothing_more(
     visits: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(outcome, "require_packages", lambda *names: None)
+        patch.setattr(run_folder, "require_packages", lambda *names: None)
         patch.setitem(sys.modules, "minari", None)
         assert run(visits, "a") == 2
     told = capsys.readouterr().err

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.cli import comparison, main
+from tacit.cli import main, train_report
 from tacit.cli.console import progress
 from tacit.methods.policy_gradient import recipes
 from tacit.units import Unit
@@ -90,7 +90,7 @@ def test_people_who_fill_no_round_and_people_who_return_are_counted(
 def test_what_is_compared_has_the_same_clip() -> None:
     unit = Unit("person", "add_or_remove", 1_600)
     plan = recipes.cart_pole().plan.calibrate(unit=unit, epsilon=1.0, delta=1e-5)
-    quiet, deaf = comparison.without_noise(plan), comparison.noise_alone(plan)
+    quiet, deaf = train_report.without_noise(plan), train_report.noise_alone(plan)
     assert plan.bound < plan.clip
     assert quiet.bound == deaf.bound == plan.bound
     assert (quiet.noise_multiplier, deaf.noise_multiplier) == (0.0, plan.noise_multiplier)

@@ -10,11 +10,10 @@ import numpy as np
 from wrong_calls import DELTA, PRIVATE_ID, UNIT, WrongCall, ledger, shorten
 
 from tacit import hub
+from tacit.cli.commands import Map
 from tacit.cli.generate import draw, simulator_in
-from tacit.cli.movement_commands import Imitate, Map
-from tacit.cli.movement_options import require_sound
-from tacit.cli.movement_sources import in_options
-from tacit.cli.movement_words import cut
+from tacit.cli.imitate_plan import cut, in_options, require_sound
+from tacit.cli.plan_commands import Imitate
 from tacit.data.days import SLOTS, Days
 from tacit.data.grids import RegularGrid, grid_from_json
 from tacit.data.mobility import Rules, from_cells, from_plt, from_points

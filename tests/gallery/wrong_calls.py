@@ -17,7 +17,7 @@ from door_cases import Regression, Rewards, SumPlan
 from torch import nn
 
 from tacit import hub
-from tacit.cli.folders import RunFolder
+from tacit.cli.run_folder import RunFolder
 from tacit.data import Box, Discrete, Fields, PublicSpec, Trajectories
 from tacit.methods.synthesis import Plan, fit
 from tacit.privacy.certificate.certificate import Certificate

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
 from collections.abc import Sequence
 
 __all__ = ["main"]
 
-INTERRUPTED, UNREAD = 130, 1
-"""Exit codes of an interruption, and of output that nobody reads (as Python's documentation recommends)."""
+UNREAD = 1
+"""Exit code of output that nobody reads, as Python's documentation recommends."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -27,7 +28,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return code
     except KeyboardInterrupt:
         print("tacit: Interrupted.", file=sys.stderr, flush=True)
-        return INTERRUPTED
+        return 128 + signal.SIGINT
     except BrokenPipeError:
         if not _drop_unread():
             print("tacit: A process that worked for this command has ended; try again.", file=sys.stderr, flush=True)

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from tacit.cli import (
-    INTERRUPTED,
-    commands,
-    data_commands,
-    expert_commands,
-    movement_commands,
-    policy_commands,
-    synthesis_commands,
-)
+from tacit.cli import commands, plan_commands
 from tacit.cli.console import Interrupted, complain
 from tacit.errors import TacitError
 
@@ -47,7 +41,33 @@ _OPTIONAL = {
     "gymnasium_robotics": "kitchen",
 }
 """Package -> the extra of tacit that installs it."""
-
+FUNCTIONS: dict[type, str] = {
+    plan_commands.Demo: "demo.demo",
+    commands.DataMaze: "data.maze",
+    commands.DataChain: "data.chain",
+    commands.DataClinic: "data.clinic",
+    commands.DataInspect: "data.inspect",
+    commands.DataImport: "data.import_",
+    plan_commands.Synthesize: "synthesize.synthesize",
+    plan_commands.Evaluate: "evaluate.evaluate",
+    plan_commands.Train: "train.train",
+    plan_commands.Learn: "learn.learn",
+    plan_commands.Imitate: "imitate.imitate",
+    commands.Generate: "generate.generate",
+    commands.Map: "generate.draw",
+    commands.Play: "play.play",
+    commands.Export: "play.export",
+    commands.Sample: "synthesis_runs.sample",
+    commands.Report: "audit.report",
+    commands.Audit: "audit.audit",
+    commands.CertificateShow: "certificate.show",
+    commands.CertificateVerify: "certificate.verify",
+    commands.CertificateLabel: "certificate.label",
+    commands.CertificateSign: "certificate.sign",
+    commands.LedgerShow: "certificate.show_ledger",
+    commands.LedgerVerify: "certificate.verify_ledger",
+}
+"""Command -> the module of this package and the function that runs it; the module is loaded only then."""
 
 _REGISTRY = ConstructorRegistry()
 
@@ -106,7 +126,7 @@ def _guarded(command: object) -> int:
         again = "nothing is lost: give the same command with --resume" if hasattr(command, "resume") else ""
         told = str(stop) if isinstance(stop, Interrupted) else again
         complain(f"Interrupted; {told}." if told else "Interrupted.")
-        return INTERRUPTED
+        return 128 + signal.SIGINT
     except BrokenPipeError:
         raise  # `tacit.cli.main` ends quietly
     except OSError as error:
@@ -129,80 +149,6 @@ def _guarded(command: object) -> int:
 
 
 def _run(command: object) -> None:
-    """One command, one function; its module, with whatever it needs, is loaded only here."""
-    match command:
-        case synthesis_commands.Demo():
-            from tacit.cli.demo import demo
-
-            demo(command)
-        case (
-            data_commands.DataMaze()
-            | data_commands.DataChain()
-            | data_commands.DataClinic()
-            | data_commands.DataInspect()
-            | data_commands.DataImport()
-        ):
-            from tacit.cli import data
-
-            data.run(command)
-        case synthesis_commands.Synthesize():
-            from tacit.cli.synthesize import synthesize
-
-            synthesize(command)
-        case commands.Evaluate():
-            from tacit.cli.evaluate import evaluate
-
-            evaluate(command)
-        case policy_commands.Train():
-            from tacit.cli.train import train
-
-            train(command)
-        case expert_commands.Learn():
-            from tacit.cli.learn import learn
-
-            learn(command)
-        case movement_commands.Imitate():
-            from tacit.cli.imitate import imitate
-
-            imitate(command)
-        case movement_commands.Generate():
-            from tacit.cli.generate import generate
-
-            generate(command)
-        case movement_commands.Map():
-            from tacit.cli.generate import draw
-
-            draw(command)
-        case policy_commands.Play():
-            from tacit.cli.play import play
-
-            play(command)
-        case policy_commands.Export():
-            from tacit.cli.play import export
-
-            export(command)
-        case synthesis_commands.Sample():
-            from tacit.cli.sample import sample
-
-            sample(command)
-        case commands.Report():
-            from tacit.cli.report import report
-
-            report(command)
-        case commands.Audit():
-            from tacit.cli.audit import audit
-
-            audit(command)
-        case (
-            commands.CertificateShow()
-            | commands.CertificateVerify()
-            | commands.CertificateLabel()
-            | commands.CertificateSign()
-        ):
-            from tacit.cli import certificate
-
-            certificate.run(command)
-        case commands.LedgerShow() | commands.LedgerVerify():
-            from tacit.cli import ledger
-
-            ledger.run(command)
+    """Load the module of the command, with whatever it needs, and call its function."""
+    module, _, function = FUNCTIONS[type(command)].partition(".")
+    getattr(import_module(f"tacit.cli.{module}"), function)(command)

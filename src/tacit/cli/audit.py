@@ -9,13 +9,22 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
+from tacit.cli import commands
 from tacit.cli.commands import Audit
 from tacit.cli.console import progress, say
-from tacit.cli.folders import RunFolder
-from tacit.cli.outcome import CERTIFICATE
+from tacit.cli.run_folder import CERTIFICATE, RunFolder
 from tacit.errors import CertificateError, FileError, PlanError
 from tacit.evaluation import audits
 from tacit.evaluation.audits import library
+from tacit.evaluation.report import (
+    EvaluationReport,
+    ExpertsReport,
+    MovementReport,
+    PolicyReport,
+    Report,
+    render,
+    storage,
+)
 from tacit.privacy.certificate.certificate import Certificate
 
 COLUMNS = ("method", "unit", "certified ε", "lower bound", "by", "confidence", "runs", "seconds")
@@ -146,3 +155,42 @@ def _show(found: list[Found]) -> None:
     for one, _ in found:
         say("\n".join(audits.sentences(one)))
     say("Bounds from below prove nothing about what is above them: docs/audits.md says how to read them.")
+
+
+# `tacit report`: the page again, from what the run measured.
+
+
+def report(command: commands.Report) -> None:
+    """Write report.html again.
+
+    Raises:
+        FileError: the run is not finished or its run.json is damaged.
+        CertificateError: the certificate does not hold.
+    """
+    run = RunFolder(command.run)
+    stored = run.read()
+    if not stored["finished"] or not isinstance(stored.get("report"), dict):
+        raise FileError(
+            "the run is not finished",
+            where=str(run.path),
+            expected="a run that has come to its end",
+            remedy=_to_finish(stored["command"]),
+        )
+    certificate = Certificate.load(run.inside("certificate.json"))
+    certificate.verify()
+    kinds: dict[str, storage.Kind] = {
+        "evaluate": EvaluationReport,
+        "train": PolicyReport,
+        "learn": ExpertsReport,
+        "imitate": MovementReport,
+    }
+    kind = kinds.get(stored["command"], Report)
+    shown = storage.from_json(kind, stored["report"], certificate.to_json())
+    run.write("report.html", render(shown, audits.beside(run.inside("certificate.json"), certificate.digest)))
+    say(f"Wrote {run.path / 'report.html'}")
+
+
+def _to_finish(command: str) -> str:
+    if command in ("evaluate", "learn"):
+        return f"{command} again into another folder, within the ledger's budget"
+    return f"go on with it: tacit {command} --resume, with the options that it was begun with"

@@ -6,17 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from tyro.conf import Positional, subcommand
+from tyro.conf import Positional, arg, subcommand
 
-from tacit.cli.data_commands import DataChain, DataClinic, DataImport, DataInspect, DataMaze
-from tacit.cli.expert_commands import Learn
-from tacit.cli.movement_commands import Generate, Imitate, Map
-from tacit.cli.policy_commands import Export, Play, Train
-from tacit.cli.synthesis_commands import Demo, Sample, Synthesize
-from tacit.units import Relation
+from tacit.cli.plan_commands import Demo, Evaluate, Imitate, Learn, Synthesize, Train
 
-Method = Literal["residual", "pdis", "wpdis", "fqe", "dr", "gpope", "ssp", "lsw", "lsl"]
-"""Methods of `tacit evaluate`: the plans of `tacit.off_policy_evaluation` at their defaults."""
 Audited = Literal[
     "transitions",
     "trajectories",
@@ -28,74 +21,233 @@ Audited = Literal[
     "experts",
 ]
 """What `tacit audit --methods` takes: the cases of `tacit.evaluation.audits.library`."""
-Activation = Literal["relu", "tanh"]
-"""Between the layers of a network."""
+Format = Literal["csv", "geojson", "geoparquet", "trips-json", "od", "visits", "minari"]
+"""What `tacit generate` writes."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate:
-    """Say what a policy is worth, from records of other policies, with differential privacy.
+class DataMaze:
+    """Simulate maze transitions (declared as simulated: no person is in them).
 
     Args:
-        data: folder of the private records (`tacit data import` writes one); of another policy than their own, they
-            need propensities.
-        out: folder of the run; it will hold nothing private, unless diagnostics are asked for.
-        unit: what one protected unit is, in the singular ("patient").
-        relation: what neighbouring data sets differ in: a unit is present or absent, or exchanged for another.
-        population: how many units there could be, as the public knows; never counted from the data.
-        epsilon: the promise to every unit, for all that this run releases.
-        delta: its slack; it must be below 1 / population.
-        gamma: discount, from 0 to 1.
-        horizon: steps of an episode that count.
-        range: public LOW HIGH of an episode's value; without it, the widest that the reward's bounds allow.
-        find_range: let the method residual look for the range privately.
-        episodes_per_unit: episodes of one unit that count.
-        policy: whom to evaluate: "behaviour" (who made the records), "uniform", a network FILE.safetensors (numbered
-            layers NAME.weight and NAME.bias, a softmax on the outputs), or your own package.module:function from
-            observations to probabilities.
-        activation: between the layers of a network; by default relu.
-        method: "residual" (values of states and of the policy), "pdis" and "wpdis" (importance sampling), "fqe"
-            (fitted Q), "dr" (doubly robust); to compare with: "gpope", "ssp" (DP-LSTD), "lsw", "lsl".
-        features: of the value function: "one-hot" or "one-hot:STATES" (discrete observations), "fourier:ORDER", or
-            your own package.module:function from observations to numbers.
-        behaviour: a known behaviour policy in place of logged propensities, in the words of --policy.
-        behaviour_source: how it is known: environment, physics, declared or public_data.
-        clip: bound of the method, where it has one to choose (ssp needs it).
-        level: nominal coverage of the interval.
-        overlap: share of epsilon and delta for a second release: how alike behaviour and evaluated policy are.
-        ledger: file of the budget of these records; by default beside the data folder (DATA.ledger).
-        budget_epsilon: the whole budget of the records, when the ledger is new (by default: this run alone).
-        budget_delta: likewise.
-        nonprivate_diagnostics: also compute figures WITHOUT privacy for the curator, under OUT/private/.
-        dry_run: print the promise and stop: no file is opened and nothing is spent.
+        out: folder to write, in tacit's own format; it must not exist.
+        layout: name of the maze (open, umaze, medium, large, ring, tee, zigzag, comb, rooms).
+        steps: how many transitions.
+        episodes: so many whole episodes instead, of 100 to 300 steps each and a unit of its own.
+        mazes: so many random mazes of the layout's size instead, never the layout itself, with --episodes in each of
+            them; a maze is a unit, as a public world for `tacit synthesize --surroundings`.
+        seed: of the simulation.
+        unit: what one protected unit will be.
     """
 
-    data: Positional[Path]
     out: Path
+    layout: str = "umaze"
+    steps: int = 1_000_000
+    episodes: int | None = None
+    mazes: int | None = None
+    seed: int = 0
+    unit: Literal["transition", "episode"] = "transition"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataChain:
+    """Simulate the logs of people who walk a chain of 40 states, with propensities, to try `tacit evaluate` on.
+
+    Args:
+        out: folder to write, in tacit's own format; it must not exist.
+        people: how many, one episode each.
+        seed: of the simulation.
+    """
+
+    out: Path
+    people: int = 1_000
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataClinic:
+    """Simulate the histories of a clinic's patients, one to four courses of treatment each, with propensities.
+
+    Args:
+        out: folder to write, in tacit's own format; it must not exist.
+        patients: how many.
+        doctors: how many treat them, each with habits of their own.
+        seed: of the simulation and the habits.
+        unit: whose history one protected unit is.
+    """
+
+    out: Path
+    patients: int = 5_000
+    doctors: int = 8
+    seed: int = 0
+    unit: Literal["patient", "doctor"] = "patient"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataInspect:
+    """Show what is public about a dataset: fields, bounds and their source (counts only if it is simulated).
+
+    Args:
+        path: a folder that `tacit data` wrote.
+    """
+
+    path: Positional[Path]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataImport:
+    """Read records into tacit's own format: checked, clipped to the public bounds, one unit for each row.
+
+    Args:
+        files: .csv, .parquet or .npz files of one kind, one .hdf5 file of D4RL's, or the id of a local Minari dataset.
+        unit: column with the id of the protected unit (Minari: key of the episode metadata or infos), or
+            ":transition" or ":episode" where each is a unit of its own (D4RL: or ":chunk", pieces of the recording of
+            --chunk rows, which are nobody's). Its name is kept: whoever promises something to units of another name is
+            refused.
+        out: folder to write; it must not exist. It holds the private records: keep it where they may be.
+        spec: JSON file with the public bounds (`PublicSpec.to_json`); only Minari can do without, from its spaces.
+        chunk: rows of a piece of a D4RL recording, with --unit :chunk alone.
+        horizon: after how many steps the task cuts an episode, for a D4RL file without timeouts.
+        observation: which entry of a Minari dataset's dictionary of observations is read; all of them without it.
+        fields: names of a table's columns where they are not the usual ones, FIELD=NAME,NAME with one name for each
+            dimension: observations=pulse,pressure actions=dose rewards=effect (and next_observations, terminations,
+            truncations).
+        episode: column with the id of the episode; without it, terminations, truncations and units end episodes.
+        reward: public bounds LOW HIGH of the reward, for Minari without a spec.
+        propensity: column with the behaviour policy's probability of the logged action (Minari: key of the infos);
+            without it, "propensity" (.npz: "propensities") where the spec declares propensities.
+        minari_root: folder of the Minari datasets; otherwise Minari's own.
+        simulated: declare that no record is a real person's.
+    """
+
+    files: Annotated[tuple[str, ...], arg(metavar="FILE [FILE ...]", help_behavior_hint="(required)"), Positional]
     unit: str
-    relation: Relation
-    population: int
-    epsilon: float
-    delta: float
-    gamma: float
-    horizon: int
-    range: tuple[float, float] | None = None
-    find_range: bool = False
-    episodes_per_unit: int = 1
-    policy: str = "behaviour"
-    activation: Activation | None = None
-    method: Method = "residual"
-    features: str | None = None
-    behaviour: str | None = None
-    behaviour_source: Literal["environment", "physics", "declared", "public_data"] | None = None
-    clip: float | None = None
-    level: float = 0.95
-    overlap: float | None = None
-    ledger: Path | None = None
-    budget_epsilon: float | None = None
-    budget_delta: float | None = None
-    nonprivate_diagnostics: bool = False
-    dry_run: bool = False
+    out: Path
+    spec: Path | None = None
+    chunk: int | None = None
+    horizon: int | None = None
+    observation: str | None = None
+    fields: tuple[str, ...] | None = None
+    episode: str | None = None
+    reward: tuple[float, float] | None = None
+    propensity: str | None = None
+    minari_root: Path | None = None
+    simulated: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """Draw more synthetic transitions or trajectories from a released model; this costs no privacy.
+
+    Args:
+        model: folder of the model (RUN/model).
+        count: how many transitions, or trajectories of a model of these.
+        transitions: draw single steps of a model of trajectories, each weighted for itself: for agents, which look at
+            nothing else.
+        seed: of the sampling.
+        out: folder to write, in tacit's own format; it must not exist.
+        minari: write a Minari dataset of this id instead (name-v0).
+        root: folder of the Minari datasets; otherwise Minari's own.
+    """
+
+    model: Path
+    count: int
+    transitions: bool = False
+    seed: int = 0
+    out: Path | None = None
+    minari: str | None = None
+    root: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generate:
+    """Draw days from a released simulator of movement; this costs no privacy.
+
+    Args:
+        simulator: folder of the simulator (RUN/simulator).
+        days: how many, of one invented person each.
+        out: file to write; it must not exist. Of minari, the folder of the datasets.
+        format: "csv" (where somebody is, half-hour by half-hour), "geojson", "geoparquet" and "trips-json" (trips),
+            "od" and "visits" (tables of trips between cells, and of people in cells), "minari" (a dataset).
+        date: on which the trips are put (YYYY-MM-DD); simulated days have a time of day and no date.
+        factor: blocks of so many by so many cells (od, visits); of H3, so many resolutions up.
+        by_slot: count trips of each half-hour apart (od).
+        seed: of the drawing; the same seed draws the same days.
+    """
+
+    simulator: Positional[Path]
+    days: int
+    out: Path
+    format: Format = "csv"
+    date: str | None = None
+    factor: int | None = None
+    by_slot: bool = False
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Map:
+    """Draw a map of simulated days: one HTML file that needs no network.
+
+    Args:
+        source: folder of a released simulator (RUN/simulator), or a .csv file that `tacit generate` wrote.
+        out: file to write; it must not exist.
+        beside: what is drawn beside it: another simulator, such a .csv file, or an .npz file of days that are public.
+        published: declare that the days of the .npz file were published: they are real people's, and will be shown.
+        grid: JSON file of the public grid of that .npz file; by default the simulator's.
+        days: how many are drawn of a simulator.
+        trips: of how many of them the trips are shown.
+        title: of the page.
+        seed: of the drawing.
+    """
+
+    source: Positional[Path]
+    out: Path
+    beside: Path | None = None
+    published: bool = False
+    grid: Path | None = None
+    days: int = 2_000
+    trips: int = 1_000
+    title: str | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Play:
+    """Verify a released policy and play it in its environment; this costs no privacy.
+
+    Args:
+        policy: folder of the policy (RUN/policy).
+        environment: another environment than the one that it was learned in.
+        episodes: how many.
+        greedy: take the best action instead of a drawn one, as policies that experts taught always do.
+        averaged: play the averaged policy instead of the last one (of `tacit train`).
+        render: show what happens in a window (Gymnasium's own environments).
+        seed: of the environment and of the actions.
+    """
+
+    policy: Positional[Path]
+    environment: str | None = None
+    episodes: int = 10
+    greedy: bool = False
+    averaged: bool = False
+    render: bool = False
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """Write a released policy as an ONNX model: observations in, distribution over actions out.
+
+    Args:
+        policy: folder of the policy (RUN/policy).
+        out: file to write; it must not exist.
+        averaged: export the averaged policy instead of the last one (of `tacit train`).
+    """
+
+    policy: Positional[Path]
+    out: Positional[Path]
+    averaged: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.cli.commands import DataChain, DataClinic, DataImport, DataInspect, DataMaze
 from tacit.cli.console import complain, progress, say
-from tacit.cli.data_commands import DataChain, DataClinic, DataImport, DataInspect, DataMaze
-from tacit.cli.outcome import CERTIFICATE
+from tacit.cli.run_folder import CERTIFICATE
 from tacit.data.files import Fields
 from tacit.data.spec import PublicSpec
 from tacit.data.store import read_unit
@@ -33,21 +33,6 @@ _KINDS = {
 
 CHAIN_CHANCE = 0.55
 """Of the second action in the logs of the chain: a uniform policy's importance weights are neither 1 nor wild."""
-
-
-def run(command: DataMaze | DataChain | DataClinic | DataInspect | DataImport) -> None:
-    """Dispatch to `maze`, `chain`, `clinic`, `inspect` or `import_`."""
-    match command:
-        case DataMaze():
-            maze(command)
-        case DataChain():
-            chain(command)
-        case DataClinic():
-            clinic(command)
-        case DataInspect():
-            inspect(command)
-        case DataImport():
-            import_(command)
 
 
 def maze(command: DataMaze) -> None:

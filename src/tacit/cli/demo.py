@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from tacit.agents.iql import IqlConfig, train_tables
-from tacit.cli import demo_evidence, outcome, runs
+from tacit.cli import synthesis_runs
 from tacit.cli.console import progress, say
 from tacit.cli.data import simulate
-from tacit.cli.folders import RunFolder, require_free
-from tacit.cli.synthesis_commands import Demo
-from tacit.cli.synthesis_plans import PRIVORL
+from tacit.cli.plan_commands import Baseline, Demo
+from tacit.cli.run_folder import RunFolder, Stopwatch, finish, require_free
+from tacit.cli.synthesis_plan import PRIVORL, baseline_plan, learner
+from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.envs.maze import LAYOUTS, spec
-from tacit.evaluation.report import records, tables
+from tacit.evaluation.gradient_canaries import GradientScores, leaps
+from tacit.evaluation.membership import attack, losses
+from tacit.evaluation.one_run import audit, plant
+from tacit.evaluation.report import Attack, Audit, Cost, records, tables
 from tacit.evaluation.report.content import Kind
+from tacit.evaluation.report.tables import Table
+from tacit.methods import synthesis
 from tacit.methods.synthesis import Plan, Raking, Synthesizer, fit
+from tacit.methods.synthesis.cut import Cut
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
@@ -91,7 +103,7 @@ def demo(command: Demo) -> None:
     Raises:
         TacitError: see the exit codes of `tacit.cli.app.main`.
     """
-    watch, size = outcome.Stopwatch(), QUICK if command.quick else FULL
+    watch, size = Stopwatch(), QUICK if command.quick else FULL
     settings = {k: v for k, v in dataclasses.asdict(command).items() if k not in ("resume", "out")}
     unit = Unit("transition", "add_or_remove", size.population)
     torch.set_num_threads(1)  # networks this small lose more to the hand-over between threads than they gain
@@ -107,9 +119,9 @@ def demo(command: Demo) -> None:
             data = simulate(LAYOUT, size.population, seed=command.seed)
         release = _release(run, plan, data, watch, resume=command.resume)
         sections = _sections(command, run, release, data, size, watch)
-        costs = (runs.size_of(release), *watch.costs())
-        outcome.finish(run, runs.report(release, f"{LAYOUT} maze, synthetic", {**sections, "costs": costs}))
-    runs.closing(run)
+        costs = (synthesis_runs.size_of(release), *watch.costs())
+        finish(run, synthesis_runs.report(release, f"{LAYOUT} maze, synthetic", {**sections, "costs": costs}))
+    synthesis_runs.closing(run)
 
 
 def _raked(size: Size) -> Plan:
@@ -118,14 +130,12 @@ def _raked(size: Size) -> Plan:
     return dataclasses.replace(size.plan, raking=dataclasses.replace(raking, pool=size.pool or raking.pool))
 
 
-def _release(
-    run: RunFolder, plan: Plan, data: Trajectories, watch: outcome.Stopwatch, *, resume: bool
-) -> Release[Synthesizer]:
-    if runs.trained(run):
-        return runs.load(run)
+def _release(run: RunFolder, plan: Plan, data: Trajectories, watch: Stopwatch, *, resume: bool) -> Release[Synthesizer]:
+    if synthesis_runs.trained(run):
+        return synthesis_runs.load(run)
     ledger = Ledger(run.inside("ledger"), plan.unit, epsilon=plan.epsilon, delta=plan.delta)
     with ledger, watch.phase("Training with privacy"):
-        return runs.train(run, fit, plan, Vault(data, ledger), pretrained=None, resume=resume)
+        return synthesis_runs.train(run, fit, plan, Vault(data, ledger), pretrained=None, resume=resume)
 
 
 def _sections(
@@ -134,15 +144,13 @@ def _sections(
     release: Release[Synthesizer],
     data: Trajectories,
     size: Size,
-    watch: outcome.Stopwatch,
+    watch: Stopwatch,
 ) -> dict[str, Any]:
     """Everything that the report shows besides the promise; real rows too, since they are simulated."""
     layout, real, seed = LAYOUTS[LAYOUT], data.columns, command.seed
     with watch.phase("Sampling"):
-        synthetic = runs.publish(run, release, size.rows, seed=seed).columns
-    rivals, costs = demo_evidence.compared(
-        command.compare, release.value.plan, data, size.rows, bins=size.bins, seed=seed
-    )
+        synthetic = synthesis_runs.publish(run, release, size.rows, seed=seed).columns
+    rivals, costs = compared(command.compare, release.value.plan, data, size.rows, bins=size.bins, seed=seed)
     controls = tables.ignorant(data.spec, real, size.rows, seed)
     fresh = simulate(LAYOUT, size.population, seed=seed + 1).columns
     with progress("Comparing columns, dynamics and single rows"):
@@ -157,8 +165,8 @@ def _sections(
     sections["map"] = tables.maze_map(layout, shown, seed=seed)
     sections |= _agents(shown, [*rivals, *controls], size, seed)
     if command.audit:
-        sections["attacks"] = demo_evidence.attacks(release.value, real, fresh, rows=size.attacked, seed=seed)
-        sections["audits"] = demo_evidence.audits(release.value.plan, data, fresh, canaries=size.canaries, seed=seed)
+        sections["attacks"] = attacks(release.value, real, fresh, rows=size.attacked, seed=seed)
+        sections["audits"] = audits(release.value.plan, data, fresh, canaries=size.canaries, seed=seed)
     memory = None if costs else watch.memory()  # of a process that trained several, nobody knows which took it
     sections["synthesizers"] = (records.cost(PRIVORL, "synthetic", watch.phases, memory), *costs)
     return sections
@@ -178,3 +186,93 @@ def _agents(shown: list[tuple[str, Kind, tables.Table]], others: tables.Named, s
         returns = tables.returns(layout, stages[size.agents.steps], seed=seed, episodes=size.episodes)
         told = {steps: agents[: len(shown)] for steps, agents in stages.items()}
         return {"returns": returns, "curves": tables.curves(layout, told, seed=seed, episodes=size.episodes)}
+
+
+# What `tacit demo` adds on demand: other synthesizers on the same simulated rows, and attacks on its own.
+
+
+PUBLIC = 300
+"""Rows of the same world that the attacker has."""
+
+
+def compared(
+    methods: Sequence[Baseline], like: Plan, data: Trajectories, rows: int, *, bins: int | None, seed: int
+) -> tuple[list[tuple[str, Table]], list[Cost]]:
+    """Synthetic tables of other methods at the promise of `like`, and what they took.
+
+    Args:
+        methods: the others.
+        like: whose unit, epsilon and delta they get.
+        data: simulated records; the ledgers are thrown away.
+        rows: of each table.
+        bins: of a column, where the method cuts columns; None for its own.
+        seed: of the methods and of sampling.
+    """
+    tables: list[tuple[str, Table]] = []
+    costs = []
+    for method in methods:
+        watch = Stopwatch()
+        cut = Cut(data.spec) if bins is None else Cut(data.spec, bins=bins)
+        plan = baseline_plan(method, cut).calibrate(unit=like.unit, epsilon=like.epsilon, delta=like.delta)
+        told, phase = progress(f"Training {method} with privacy"), watch.phase("Training with privacy")
+        with _vault(data.columns, data.spec, plan) as vault, told as advance, phase:
+            release = learner(method).fit(plan, vault, seed=seed, progress=advance)
+        with watch.phase("Sampling"):
+            tables.append((method, release.value.sample_columns(rows, seed=seed)))
+        costs.append(records.cost(method, "control", watch.phases, None))
+    return tables, costs
+
+
+def attacks(value: Synthesizer, members: Table, others: Table, *, rows: int, seed: int) -> tuple[Attack, ...]:
+    """What an attack with the released network in hand finds out about who was learned from.
+
+    Args:
+        value: the release.
+        members: simulated rows that it was learned from.
+        others: simulated rows that it was not learned from.
+        rows: how many of each are told apart.
+        seed: of the choice of rows.
+    """
+    with progress("Attacking the release"):
+        chosen = [_some(table, rows, seed) for table in (members, others)]
+        found = attack(*(-losses(value, table, seed=seed) for table in chosen), seed=seed)
+    return (records.attacked(found),)
+
+
+def audits(plan: Plan, data: Trajectories, others: Table, *, canaries: int, seed: int) -> tuple[Audit, ...]:
+    """A lower bound on epsilon from one more training, with planted records, under the same plan.
+
+    Args:
+        plan: of the release.
+        data: the simulated records; a few make room for the planted ones.
+        others: rows like most of them, for the attacker.
+        canaries: how many are crafted; each is planted or not, as a coin falls.
+        seed: of the canaries, the coins and the attacker's draws.
+    """
+    assert plan.epsilon is not None
+    assert plan.delta is not None
+    planted = leaps(data.spec, canaries, seed=seed)
+    columns, present = plant({name: column[canaries:] for name, column in data.columns.items()}, planted, seed=seed)
+    scores = GradientScores(plan, planted, _some(others, PUBLIC, seed), seed=seed)
+    told = "Training once more, with planted records"
+    with _vault(columns, data.spec, plan) as vault, progress(told) as advance:
+        synthesis.fit(plan, vault, observe=scores, progress=advance)
+    found = audit(scores.sums(), present, delta=plan.delta)
+    return (records.audited(found, "The same training, with planted records", "synthetic", certified=plan.epsilon),)
+
+
+@contextmanager
+def _vault(columns: Table, spec: PublicSpec, plan: Any) -> Iterator[Vault]:
+    """A vault of simulated rows whose ledger is thrown away: nobody is behind them."""
+    fields: dict[str, Any] = dict(columns)
+    data = Trajectories.from_arrays(**fields, unit_ids=":transition", spec=spec, simulated=True)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "ledger")
+        with Ledger(path, plan.unit, epsilon=plan.epsilon, delta=plan.delta) as ledger:
+            yield Vault(data, ledger)
+
+
+def _some(table: Table, count: int, seed: int) -> Table:
+    rows = len(table["rewards"])
+    chosen = np.sort(np.random.default_rng(seed).choice(rows, size=min(count, rows), replace=False))
+    return {name: np.asarray(column)[chosen] for name, column in table.items()}

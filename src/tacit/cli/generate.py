@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tacit import hub
-from tacit.cli import day_files
+from tacit.cli.commands import Format, Generate, Map
 from tacit.cli.console import progress, say
-from tacit.cli.movement_commands import Format, Generate, Map
-from tacit.cli.movement_runs import Generator
-from tacit.cli.movement_words import read_grid
+from tacit.cli.imitate_plan import read_grid
 from tacit.data import geoparquet, mobility, trips
-from tacit.data.days import Days
-from tacit.errors import DataError, FileError
+from tacit.data.days import SLOTS, Days
+from tacit.data.grids import grid_from_json
+from tacit.errors import DataError, FileError, TacitError
 from tacit.evaluation import maps
 from tacit.methods.mobility import Simulator
 from tacit.methods.mobility.baselines.markov import BlockChain
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.certificate.release import Release
 
+Generator = Simulator | BlockChain
+"""What draws days."""
 MOST = 1_000_000
 """Days of one call: more of them do not fit the memory of a small machine."""
 DATASET = "movement-v0"
@@ -52,7 +58,7 @@ def generate(command: Generate) -> None:
         _write(command, days, release)
     say(f"Wrote {command.out}")
     if command.format == "csv":
-        say(f"Wrote {day_files.sidecar(command.out)} (the grid of its cells, and the certificate)")
+        say(f"Wrote {sidecar(command.out)} (the grid of its cells, and the certificate)")
     say(release.certificate.sentence)
     for line in cautions(release.certificate):
         say(f"Caution  {line}.")
@@ -126,7 +132,7 @@ def _write(command: Generate, days: Days, release: Release[Generator]) -> None:
     when: dict[str, Any] = {} if command.date is None else {"date": trips.parse_date(command.date)}
     match command.format:
         case "csv":
-            day_files.write(days, out, certificate)
+            write_days(days, out, certificate)
         case "geojson":
             trips.to_geojson(days, out, **when)
         case "geoparquet":
@@ -147,7 +153,7 @@ def _panel(command: Map, source: Path) -> tuple[maps.Panel, Certificate]:
     """What a simulator draws, or what is in a file that `tacit generate` wrote."""
     if source.suffix == ".csv":
         with progress("Reading the days"):
-            days, certificate = day_files.read(source)
+            days, certificate = read_days(source)
         return maps.Panel(source.name, days, "synthetic"), certificate
     release = simulator_in(source)
     with progress(f"Drawing {command.days:,} days"):
@@ -203,3 +209,93 @@ def _require_days(days: int, seed: int, where: str) -> None:
 
 def _refused(what: str, expected: str, remedy: str) -> DataError:
     return DataError(what, where="map", expected=expected, remedy=remedy)
+
+
+# Files of generated days: a CSV of where somebody is, half-hour by half-hour, and what belongs to it beside.
+
+
+FORMAT = "tacit days of movement"
+_CELL = 3
+"""The column of the cell."""
+
+
+def sidecar(path: Path) -> Path:
+    """The file beside a CSV of days."""
+    return path.with_name(f"{path.name}.json")
+
+
+def write_days(days: Days, path: Path, certificate: Certificate) -> None:
+    """Write both files.
+
+    Raises:
+        FileError: one of them exists already or cannot be written.
+    """
+    trips.to_days_csv(days, path)
+    values = {
+        "format": FORMAT,
+        "grid": days.grid.to_json(),
+        "sha256": _digest(path),
+        "certificate": certificate.to_json(),
+    }
+    try:
+        with sidecar(path).open("x", encoding="utf-8") as file:
+            json.dump(values, file, indent=1)
+    except OSError as error:
+        path.unlink()
+        raise FileError(
+            f"the days cannot be written ({error.strerror})",
+            where=str(sidecar(path)),
+            expected="a name that is still free, in a writable folder",
+            remedy="choose another name",
+        ) from None
+
+
+def read_days(path: Path) -> tuple[Days, Certificate]:
+    """The days that `write_days` wrote, with the certificate, which is verified.
+
+    Raises:
+        FileError: a file is missing, edited or of another kind.
+        CertificateError: the certificate does not hold.
+    """
+    values = _described(path)
+    if values["sha256"] != _digest(path):
+        raise _unknown(path)
+    try:
+        grid = grid_from_json(values["grid"])
+        cells = np.loadtxt(path, dtype=np.int64, delimiter=",", skiprows=1, usecols=_CELL, ndmin=1).reshape(-1, SLOTS)
+        days = Days(cells, np.arange(len(cells)), grid)
+    except (OSError, ValueError, TypeError, OverflowError, TacitError):
+        raise _unknown(path) from None
+    certificate = Certificate.from_json(values["certificate"])
+    certificate.verify()
+    return days, certificate
+
+
+def _described(path: Path) -> dict[str, Any]:
+    values = None
+    with suppress(OSError, ValueError, RecursionError):
+        values = json.loads(sidecar(path).read_text(encoding="utf-8"))
+    if (
+        not isinstance(values, dict)
+        or values.get("format") != FORMAT
+        or not {"grid", "sha256", "certificate"} <= values.keys()
+    ):
+        raise _unknown(path)
+    return values
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        raise _unknown(path) from None
+
+
+def _unknown(path: Path) -> FileError:
+    return FileError(
+        "the days are missing, edited or not of a released simulator",
+        where=str(path),
+        expected=f"a file of `tacit generate --format csv`, with {path.name}.json beside it",
+        remedy="generate the days again; real days are never drawn",
+    )

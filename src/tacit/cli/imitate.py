@@ -3,27 +3,43 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+import math
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
+
+import numpy as np
 
 from tacit import hub
-from tacit.cli import movement_report, movement_sources, outcome, payable
+from tacit.cli import budget, imitate_plan
 from tacit.cli.budget import ledger_path
 from tacit.cli.console import Interrupted, progress, say
-from tacit.cli.folders import RunFolder, require_free
-from tacit.cli.generate import cautions
-from tacit.cli.movement_commands import Imitate
-from tacit.cli.movement_options import require_sound
-from tacit.cli.movement_runs import Released, fitted, require_packages, vault_of
-from tacit.cli.movement_words import Plan, planned, region, require_answerable, unit
-from tacit.data.days import Days
+from tacit.cli.generate import Generator, cautions
+from tacit.cli.imitate_plan import Plan, planned, region, require_answerable, require_sound, silent, unit
+from tacit.cli.plan_commands import Imitate
+from tacit.cli.run_folder import CERTIFICATE, REPORT, VERIFY, RunFolder, Stopwatch, certify, finish, require_free
+from tacit.data.days import SLOTS, Days
 from tacit.data.grids import Grid
+from tacit.evaluation import maps
+from tacit.evaluation.movement import divergences
+from tacit.evaluation.movement.advice import Line, MapAdvice, lines, map_advice
+from tacit.evaluation.report import MovementReport, picture
+from tacit.methods import mobility
+from tacit.methods.mobility import Simulator, baselines, pategail
+from tacit.methods.mobility.baselines.markov import BlockChain
+from tacit.methods.mobility.starts import CLIP, STARTS, HomeSums
 from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.stacked_devices import StackedDevices
 from tacit.privacy.vault.vault import Vault
 
 FOLDER, CHECKPOINT = "simulator", "checkpoint"
 SIMULATED = "The people are simulated: nobody is behind them, and the certificate and the report say so."
-WORDS = payable.Words(
+WORDS = budget.Words(
     people="people", doing="imitation", done="made of", do="imitate", anew="give slightly less --epsilon"
 )
 
@@ -41,7 +57,7 @@ def imitate(command: Imitate) -> None:
         require_free(command.out, resume=command.resume)
         if (command.out / "run.json").exists():
             RunFolder(command.out).require_same("imitate", settings)
-        movement_sources.require_there(command)
+        imitate_plan.require_there(command)
         require_packages(command)
     grid = None if command.dry_run and command.grid is not None else region(command)
     with progress("Calibrating the noise"):
@@ -50,7 +66,7 @@ def imitate(command: Imitate) -> None:
         require_answerable(plan, grid)
     released = (command.out / FOLDER).exists()
     if not command.dry_run and not released:
-        payable.require_payable(command, plan, WORDS, resumed=command.resume and _kept(command.out))
+        budget.require_payable(command, plan, WORDS, resumed=command.resume and _kept(command.out))
     _promise(command, plan, grid)
     if command.dry_run:
         say("Dry run: no file was opened and nothing was spent.")
@@ -68,41 +84,41 @@ def _promise(command: Imitate, plan: Plan, grid: Grid | None) -> None:
         f"Protected: everything of one {command.unit}. Not protected: what most {command.unit}s have in common, and "
         "the rules by which records became days."
     )
-    if movement_sources.nobody(command):
+    if imitate_plan.nobody(command):
         say(SIMULATED)
 
 
 def _produce(command: Imitate, plan: Plan, grid: Grid, run: RunFolder) -> None:
-    watch = outcome.Stopwatch()
+    watch = Stopwatch()
     release: Released
     if run.read()["finished"]:
         say("The run was finished already.")
         release = hub.load(run.inside(FOLDER))
     else:
-        nobody = movement_sources.nobody(command)
+        nobody = imitate_plan.nobody(command)
         if run.inside(FOLDER).exists():
             release = hub.load(run.inside(FOLDER))
-            days = movement_sources.days(command, grid) if nobody else None
+            days = imitate_plan.days(command, grid) if nobody else None
         else:
-            days = movement_sources.days(command, grid)
+            days = imitate_plan.days(command, grid)
             release = _released(command, plan, days, run)
         run.remove(CHECKPOINT)
-        outcome.certify(run, release.certificate)
+        certify(run, release.certificate)
         shown = days if nobody else None
-        report = movement_report.report(command, plan, release, shown, run)
+        page = report(command, plan, release, shown, run)
         costs = watch.costs() if nobody else ()
-        outcome.finish(run, dataclasses.replace(report, costs=costs))
+        finish(run, dataclasses.replace(page, costs=costs))
     _closing(command, run)
 
 
 def _released(command: Imitate, plan: Plan, days: Days, run: RunFolder) -> Released:
     """The release, saved; an interruption that leaves nothing to go on from says what is lost."""
-    with payable.opened(command, plan, run) as ledger:
-        vault = vault_of(plan, days, ledger, simulated=movement_sources.nobody(command))
+    with budget.opened(command, plan, run) as ledger:
+        vault = vault_of(plan, days, ledger, simulated=imitate_plan.nobody(command))
         before = len(ledger.entries())
         try:
             told = "Asking people's critics" if command.method == "pategail" else "Imitating with privacy"
-            with payable.spending(ledger, WORDS):
+            with budget.spending(ledger, WORDS):
                 folder = run.inside(CHECKPOINT)
                 release = fitted(
                     plan, vault, days.grid, seed=command.seed, told=told, folder=folder, resume=command.resume
@@ -114,7 +130,7 @@ def _released(command: Imitate, plan: Plan, days: Days, run: RunFolder) -> Relea
             raise
         if command.nonprivate_diagnostics:
             assert isinstance(vault, Vault)
-            movement_report.look(vault, release.value, run)
+            look(vault, release.value, run)
     return release
 
 
@@ -124,7 +140,7 @@ def _kept(out: Path) -> bool:
 
 
 def _lost(command: Imitate, ledger: Path) -> str:
-    if payable.inside(command):
+    if budget.inside(command):
         return "nobody's budget is lost: begin again with another folder"
     return f"what was charged stays charged (see tacit ledger show {ledger}), and this imitation cannot go on"
 
@@ -143,11 +159,213 @@ def _closing(command: Imitate, run: RunFolder) -> None:
         )
         say("             Whoever publishes them voids the promise of this ledger: remove the folder before sharing.")
     say()
-    for line in cautions(Certificate.load(run.inside(outcome.CERTIFICATE))):
+    for line in cautions(Certificate.load(run.inside(CERTIFICATE))):
         say(f"Caution  {line}.")
-    say(f"Open     {folder / outcome.REPORT}")
-    say(f"Map      {folder / movement_report.MAP}")
-    say(f"Verify   tacit certificate verify {folder / outcome.CERTIFICATE}")
+    say(f"Open     {folder / REPORT}")
+    say(f"Map      {folder / MAP}")
+    say(f"Verify   tacit certificate verify {folder / CERTIFICATE}")
     say(f"Days     tacit generate {folder / FOLDER} --days 1000 --out days.csv")
-    ledger = folder / payable.LEDGER if payable.inside(command) else ledger_path(command)
+    ledger = folder / budget.LEDGER if budget.inside(command) else ledger_path(command)
     say(f"Budget   tacit ledger show {ledger}")
+
+
+# What runs behind `tacit imitate`: a calibrated plan over days, by the door that serves it.
+
+
+Released = Release[Simulator] | Release[BlockChain] | Release[Simulator | BlockChain]
+
+
+def require_packages(command: Imitate) -> None:
+    """Refuse a method whose packages are not installed, before the ledger pays for it.
+
+    Raises:
+        ModuleNotFoundError: checkpoints need torch.
+    """
+    if command.method == "pategail":
+        importlib.import_module("tacit.privacy.ledger.checkpoint")
+
+
+def vault_of(plan: Plan, days: Days, ledger: Ledger, *, simulated: bool) -> Vault | FederatedVault:
+    """The vault whose doors the plan needs: one over devices where these add noise or keep critics.
+
+    Raises:
+        DataError: there are more people than the population.
+    """
+    data = days.trajectories(simulated=simulated)
+    if isinstance(plan, pategail.Plan) or (isinstance(plan, mobility.Plan) and plan.noise != "server"):
+        return FederatedVault(StackedDevices(data), ledger)
+    return Vault(data, ledger)
+
+
+def fitted(
+    plan: Plan,
+    vault: Vault | FederatedVault,
+    grid: Grid,
+    *,
+    seed: int,
+    told: str,
+    folder: Path | None = None,
+    resume: bool = False,
+) -> Released:
+    """The release of a plan.
+
+    Args:
+        plan: calibrated.
+        vault: what `vault_of` opened for it.
+        grid: of the days.
+        seed: of the days that are played.
+        told: what progress says.
+        folder, resume: where a method of many rounds keeps its checkpoints, and whether it goes on from there.
+
+    Raises:
+        PlanExhausted, BudgetExceeded: the ledger refuses.
+    """
+    with progress(told) as advance:
+        if isinstance(plan, pategail.Plan):
+            assert isinstance(vault, FederatedVault)
+            return pategail.fit(plan, vault, grid=grid, seed=seed, folder=folder, resume=resume, progress=advance)
+        if isinstance(plan, mobility.Plan):
+            return mobility.fit(plan, vault, grid=grid, seed=seed)
+        return baselines.fit(plan, vault, grid=grid)
+
+
+def again(plan: Plan, days: Days, *, seed: int, told: str) -> Generator:
+    """What another plan makes of simulated days, under a ledger that is thrown away."""
+    assert plan.unit is not None
+    assert plan.epsilon is not None
+    assert plan.delta is not None
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Ledger(Path(folder, "ledger"), plan.unit, epsilon=plan.epsilon, delta=plan.delta) as ledger,
+    ):
+        vault = vault_of(plan, days, ledger, simulated=True)
+        return fitted(plan, vault, days.grid, seed=seed, told=told).value
+
+
+# What `tacit imitate` measures after the release, and shows: public figures, and comparisons with simulated people.
+
+
+METHODS = {
+    "one-shot": "one noisy release of what people do, and a simulator that imitates it",
+    "table": "a noisy table of actions",
+    "epr": "four noisy numbers: exploration and preferential return",
+    "markov": "a noisy chain of moves between blocks",
+    "timegeo": "noisy rhythms of bursts, homes and returns",
+    "pategail": "noisy rewards by critics that never leave their people's devices (PateGAIL++)",
+}
+DAYS = 10_000
+"""Of each side, as many are compared at most."""
+SETS: tuple[divergences.Set, ...] = ("sequence", "robust")
+MAP = "map.html"
+REASON = "measures of movement"
+
+
+def report(command: Imitate, plan: Plan, release: Released, days: Days | None, run: RunFolder) -> MovementReport:
+    """The page's inputs; the map that it names is written.
+
+    Args:
+        command: the options.
+        plan: calibrated.
+        release: what came out.
+        days: simulated people's, to compare with; None for real ones.
+        run: the folder of the run.
+    """
+    with progress("Drawing days"):
+        drawn = release.value.generate(DAYS, seed=command.seed + 1)
+    advised = advice(plan, release.value.grid)
+    return MovementReport(
+        title=run.path.name,
+        certificate=release.certificate.to_json(),
+        verify=VERIFY,
+        method=METHODS[command.method],
+        days=DAYS,
+        advice=advised,
+        lines=() if days is None else compared(command, plan, drawn, days),
+        picture=picture(drawn),
+        map=draw(run, release, drawn, days, blurred(advised)),
+    )
+
+
+def compared(command: Imitate, plan: Plan, drawn: Days, days: Days) -> tuple[Line, ...]:
+    """Measures of drawn days against simulated people's, beside what noise alone makes."""
+    some = first(days, DAYS)
+    noise = again(silent(plan), days, seed=command.seed, told="Imitating noise alone").generate(DAYS, seed=command.seed)
+    with progress("Comparing with the simulated people"):
+        return tuple(line for metrics in SETS for line in lines(some, drawn, metrics=metrics, control=noise))
+
+
+def draw(run: RunFolder, release: Released, drawn: Days, days: Days | None, blur: tuple[str, ...]) -> str:
+    """Write the map of drawn days, beside simulated people's where these are nobody's; the name of its file.
+
+    `blur` stands above it where the certificate has no caution of its own.
+    """
+    panels = [maps.Panel("Drawn days", drawn, "synthetic")]
+    if days is not None:
+        panels.append(maps.Panel("Simulated people", evenly(days, DAYS), "simulated"))
+    with progress("Drawing the map"):
+        page = maps.render(
+            panels,
+            title=f"Simulated movement: {run.path.name}",
+            promise=release.certificate.sentence,
+            cautions=cautions(release.certificate) or blur,
+        )
+    run.write(MAP, page)
+    return MAP
+
+
+def advice(plan: Plan, grid: Grid) -> tuple[MapAdvice, ...]:
+    """Which maps can be read, from the known noise of where days begin."""
+    if isinstance(plan, mobility.Plan) and not plan.shares.starts:
+        return ()
+    assert plan.unit is not None
+    noise = noise_of_starts(plan)
+    homes = HomeSums.sized(grid, plan.unit.size, noise)
+    if homes.farther is not None:
+        noise *= math.sqrt(2)
+    return map_advice(noise, grid.size)
+
+
+def blurred(advised: tuple[MapAdvice, ...]) -> tuple[str, ...]:
+    """What a map of single cells must not be read as, where the noise of a cell is more than the cell."""
+    where = next((a for a in advised if not a.usable), None)
+    if where is None:
+        return ()
+    return (
+        f"Single cells of the drawn days are noise: at this noise a map of at most {where.most_cells:,} cells can be "
+        f"read cell by cell, and this one has {where.cells:,}.",
+    )
+
+
+def noise_of_starts(plan: Plan) -> float:
+    """Standard deviation of the noise of each released share of homes."""
+    if isinstance(plan, mobility.Plan | pategail.Plan):
+        return plan.noise_of(STARTS)
+    assert plan.unit is not None
+    return (plan.noise_of(STARTS) or 0.0) * CLIP / plan.unit.size
+
+
+def look(vault: Vault, simulator: Generator, run: RunFolder) -> None:
+    """The curator's own figures, under private/, noted in the ledger."""
+    run.inside("private")
+    drawn = simulator.generate(DAYS, seed=0)
+
+    def measured(rows: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        steps = SLOTS - 1
+        cells = np.concatenate(
+            [rows["observations"].reshape(-1, steps), rows["next_observations"].reshape(-1, steps)[:, -1:]], axis=1
+        )
+        real = Days(cells, np.arange(len(cells)), simulator.grid)
+        return {name: divergences.divergences(real, drawn, metrics=name) for name in get_args(divergences.Set)}
+
+    vault.nonprivate(measured, reason=REASON, folder=run.path)
+
+
+def evenly(days: Days, most: int) -> Days:
+    """So many days at most, of people of every kind: a map of the first few people would show their homes alone."""
+    kept = np.unique(np.linspace(0, len(days.cells) - 1, min(most, len(days.cells))).astype(np.int64))
+    return Days(days.cells[kept], days.person[kept], days.grid)
+
+
+def first(days: Days, most: int) -> Days:
+    """The first so many days, at most: all days of the first people."""
+    return Days(days.cells[:most], days.person[:most], days.grid)

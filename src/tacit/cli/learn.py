@@ -3,24 +3,47 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import tempfile
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tacit import hub
-from tacit.cli import learn_report, learn_sources, outcome, payable
+from tacit.agents.policies import Acting
+from tacit.cli import budget, learn_plan
 from tacit.cli.budget import ledger_path
 from tacit.cli.console import Interrupted, progress, say
-from tacit.cli.expert_commands import Learn
-from tacit.cli.folders import RunFolder, require_free
-from tacit.cli.learn_options import require_sound
-from tacit.cli.learn_words import Planned, least_floor, opened, planned, unit
+from tacit.cli.learn_plan import (
+    Plan,
+    Planned,
+    Played,
+    at_random,
+    least_floor,
+    opened,
+    planned,
+    require_sound,
+    trajectories,
+    unit,
+)
+from tacit.cli.plan_commands import Learn
+from tacit.cli.run_folder import CERTIFICATE, REPORT, VERIFY, RunFolder, Stopwatch, certify, finish, require_free
 from tacit.data.trajectories import Trajectories
+from tacit.envs import populations
 from tacit.envs.populations import World
-from tacit.evaluation.report import ExpertsReport
+from tacit.evaluation.report import Consensus, ExpertsReport, Votes
+from tacit.evaluation.report import Played as Row
+from tacit.evaluation.report.experts import Role
 from tacit.hub.experts import level
 from tacit.methods import experts
 from tacit.methods.experts import Learned
 from tacit.methods.experts.published_recipes import claimed
 from tacit.methods.experts.queried import require_policies
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.above_threshold import AboveThreshold, Prefixes
+from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.vault import Vault
 
 FOLDER = "policy"
@@ -29,7 +52,7 @@ GUESSED = (
     "Of logs that are not opened two actions are assumed, and one number to observe: with others the bound of a norm "
     "is another, the noise multiplier and the promise are not."
 )
-WORDS = payable.Words(
+WORDS = budget.Words(
     people="experts",
     doing="learning",
     done="learned from",
@@ -58,16 +81,16 @@ def learn(command: Learn) -> None:
     world = opened(command)
     if command.dry_run:
         found = planned(command, None, world)
-        learn_sources.require_enough(command, found.plan)
+        learn_plan.require_enough(command, found.plan)
         _promise(command, found)
         if world is None:
             say(GUESSED)
         say("Dry run: no file was opened and nothing was spent.")
         return
-    learn_sources.require_source(command, world)
-    found = planned(command, learn_sources.spec_of(command, world), world)
-    learn_sources.require_enough(command, found.plan)
-    payable.require_payable(command, found.plan, WORDS)
+    learn_plan.require_source(command, world)
+    found = planned(command, learn_plan.spec_of(command, world), world)
+    learn_plan.require_enough(command, found.plan)
+    budget.require_payable(command, found.plan, WORDS)
     _promise(command, found)
     _produce(command, found, world)
 
@@ -78,12 +101,12 @@ def _promise(command: Learn, found: Planned) -> None:
         assert isinstance(found.plan, experts.Consensus)
         say(str(claimed(found.plan)))
     say(LEVELS[level(found.plan)])
-    if learn_sources.nobody(command):
+    if learn_plan.nobody(command):
         say(SIMULATED)
 
 
 def _produce(command: Learn, found: Planned, world: World | None) -> None:
-    watch = outcome.Stopwatch()
+    watch = Stopwatch()
     data, played = _experts(command, found, world)
     asked = played.experts if played is not None and level(found.plan) == "policies" else None
     if asked is not None:
@@ -91,51 +114,51 @@ def _produce(command: Learn, found: Planned, world: World | None) -> None:
     settings = {k: v for k, v in dataclasses.asdict(command).items() if k not in ("dry_run", "out")}
     simulated = data.simulated
     with RunFolder.attempt(command.out, "learn", settings, resume=None) as run:
-        with payable.opened(command, found.plan, run) as ledger:
+        with budget.opened(command, found.plan, run) as ledger:
             vault = Vault(data, ledger, experts=asked)
-            with progress("Learning with privacy"), payable.spending(ledger, WORDS):
+            with progress("Learning with privacy"), budget.spending(ledger, WORDS):
                 release = experts.learn(found.plan, vault, found.simulator, anchors=found.anchors)
             hub.save(release, run.inside(FOLDER), notes=_notes(world))
-            outcome.certify(run, release.certificate)
-        report = learn_report.report(command, found, release, world, run.path.name)
-        outcome.finish(run, report)
+            certify(run, release.certificate)
+        page = report(command, found, release, world, run.path.name)
+        finish(run, page)
         if world is not None:
-            report = _compared(run, report, command, found, release.value, world, played if simulated else None)
+            page = _compared(run, page, command, found, release.value, world, played if simulated else None)
             size = ("Parameters", f"{release.value.policy.parameters:,}")
-            report = dataclasses.replace(report, costs=(size, *watch.costs()) if simulated else ())
-            outcome.finish(run, report)
-    _closing(command, run, report)
+            page = dataclasses.replace(page, costs=(size, *watch.costs()) if simulated else ())
+            finish(run, page)
+    _closing(command, run, page)
 
 
 def _compared(
     run: RunFolder,
-    report: ExpertsReport,
+    page: ExpertsReport,
     command: Learn,
     found: Planned,
     value: Learned,
     world: World,
-    played: learn_sources.Played | None,
+    played: learn_plan.Played | None,
 ) -> ExpertsReport:
-    """The report with what the policy returns; an interruption leaves the one without.
+    """The page with what the policy returns; an interruption leaves the one without.
 
     Raises:
         KeyboardInterrupt: as it came; an `Interrupted` says what is there already.
     """
     try:
-        return learn_report.compared(report, command, found, value, world, played)
+        return compared(page, command, found, value, world, played)
     except KeyboardInterrupt:
         done = f"the policy is released and saved in {run.inside(FOLDER)}"
-        raise Interrupted(f"{done}, and {run.inside(outcome.REPORT)} lacks its returns alone") from None
+        raise Interrupted(f"{done}, and {run.inside(REPORT)} lacks its returns alone") from None
 
 
-def _experts(command: Learn, found: Planned, world: World | None) -> tuple[Trajectories, learn_sources.Played | None]:
+def _experts(command: Learn, found: Planned, world: World | None) -> tuple[Trajectories, learn_plan.Played | None]:
     """The logs, and the policies that played them where that happened here."""
-    if command.source is not None and learn_sources.is_logs(command.source):
-        return learn_sources.logs(command), None
+    if command.source is not None and learn_plan.is_logs(command.source):
+        return learn_plan.logs(command), None
     assert world is not None
-    played = learn_sources.played(command, found.plan, world)
+    played = learn_plan.played(command, found.plan, world)
     with progress("Checking the logs"):
-        return learn_sources.trajectories(played, world, simulated=learn_sources.nobody(command)), played
+        return learn_plan.trajectories(played, world, simulated=learn_plan.nobody(command)), played
 
 
 def _notes(world: World | None) -> dict[str, Any] | None:
@@ -143,20 +166,179 @@ def _notes(world: World | None) -> dict[str, Any] | None:
     return None if world is None else {"environment": world.name, "horizon": world.evaluation, "repeat": 1}
 
 
-def _closing(command: Learn, run: RunFolder, report: ExpertsReport) -> None:
+def _closing(command: Learn, run: RunFolder, page: ExpertsReport) -> None:
     folder = run.path
     say()
-    row = report.released
+    row = page.released
     if row is not None:
-        say(f"Return   {row.mean:.5g}, {row.low:.5g} to {row.high:.5g} (95 % of the mean), in {report.world}")
-    if report.consensus is not None:
-        lengths = report.consensus.lengths
+        say(f"Return   {row.mean:.5g}, {row.low:.5g} to {row.high:.5g} (95 % of the mean), in {page.world}")
+    if page.consensus is not None:
+        lengths = page.consensus.lengths
         some = int((lengths > 0).sum())
         say(f"Prefixes {int(lengths.sum()):,} steps in all, {some} of {len(lengths)} not empty")
-    say(f"Open     {folder / outcome.REPORT}")
-    say(f"Verify   tacit certificate verify {folder / outcome.CERTIFICATE}")
-    if report.world is not None:
+    say(f"Open     {folder / REPORT}")
+    say(f"Verify   tacit certificate verify {folder / CERTIFICATE}")
+    if page.world is not None:
         say(f"Play     tacit play {folder / FOLDER}")
     say(f"Export   tacit export {folder / FOLDER} {FOLDER}.onnx")
-    ledger = folder / payable.LEDGER if payable.inside(command) else ledger_path(command)
+    ledger = folder / budget.LEDGER if budget.inside(command) else ledger_path(command)
     say(f"Budget   tacit ledger show {ledger}")
+
+
+# What `tacit learn` measures after the release, and shows: all of it public, or of simulated experts.
+
+
+METHODS = {
+    "votes": "votes of one clone for each expert, at public states",
+    "return-weighted": "imitation, in noisy steps that weigh experts by their own returns",
+    "consensus": "beginnings of trajectories that many experts agree with, and noisy steps on their other episodes",
+}
+TITLES = {"cart_pole": "cart-pole", "acrobot": "acrobot", "lunar_lander": "lunar lander", "hiv": "HIV treatment"}
+MARKS = 2_000
+"""States in the picture, the first ones of the public anchors."""
+SAMPLE = 200
+"""Of simulated experts, those whose own returns are measured."""
+
+
+def report(
+    command: Learn, planned: Planned, release: Release[Learned], world: World | None, title: str
+) -> ExpertsReport:
+    """The page's inputs, without what the policy returns.
+
+    Args:
+        command: the options.
+        planned: the plan.
+        release: what came out.
+        world: where the experts' records are from, if it is a public simulator.
+        title: of the page.
+    """
+    value, plan = release.value, planned.plan
+    return ExpertsReport(
+        title=title,
+        certificate=release.certificate.to_json(),
+        verify=VERIFY,
+        level=level(plan),
+        method=METHODS[command.method],
+        votes=votes(value, plan, world),
+        consensus=None if value.prefixes is None else consensus(value.prefixes[0], plan),
+    )
+
+
+def compared(
+    page: ExpertsReport, command: Learn, planned: Planned, value: Learned, world: World, played: Played | None
+) -> ExpertsReport:
+    """The page with what the policy returns, beside others where the experts are simulated.
+
+    Args:
+        page: without that.
+        command: the options.
+        planned: the plan.
+        value: the policy.
+        world: where it is evaluated.
+        played: simulated experts with their logs, to compare with; None for real ones.
+    """
+    rows = tuple(_returns(command, planned, value, world, played))
+    name = TITLES.get(world.name, str(world.name))
+    return dataclasses.replace(page, world=name, episodes=command.evaluate, returns=rows)
+
+
+def votes(value: Learned, plan: Plan, world: World | None) -> Votes | None:
+    """The picture of where experts agree: over the two dimensions that tell most of their choice."""
+    if value.agreement is None:
+        return None
+    states, shares = value.agreement.states[0], value.agreement.shares[0]
+    part = next(part for part in plan.parts() if isinstance(part, PoissonSum))
+    assert plan.unit is not None
+    actions = shares.shape[1]
+    noise = part.clip * (part.noise_multiplier or 0.0) / plan.unit.size * math.sqrt(1 - 1 / actions)
+    if states.ndim == 1:
+        states = np.stack([states, np.zeros_like(states)], axis=1)
+        (i, j), names = (0, 1), ["state", " "]
+    else:
+        i, j = telling(states, shares)
+        names = [] if world is None else list(world.dimensions)
+        if len(names) != states.shape[1]:
+            names = [f"observation_{k}" for k in range(states.shape[1])]
+    shown = slice(MARKS)
+    return Votes(
+        x=names[i],
+        y=names[j],
+        positions=states[shown][:, [i, j]].astype(np.float64),
+        actions=actions,
+        choice=shares[shown].argmax(axis=1).astype(np.float64),
+        share=np.clip(shares[shown].max(axis=1), 0.0, 1.0),
+        error=noise,
+    )
+
+
+def telling(states: np.ndarray, shares: np.ndarray) -> tuple[int, int]:
+    """The two dimensions with the largest slopes of a linear fit of the noisy shares, in order."""
+    if states.shape[1] < 2:
+        return 0, 0
+    x = (states - states.mean(axis=0)) / np.maximum(states.std(axis=0), 1e-12)
+    slopes, *_ = np.linalg.lstsq(x.astype(np.float64), shares - shares.mean(axis=0), rcond=None)
+    first, second = sorted(np.argsort(-np.linalg.norm(slopes, axis=1), kind="stable")[:2].tolist())
+    return first, second
+
+
+def consensus(prefixes: Prefixes, plan: Plan) -> Consensus:
+    """The lengths of what was released, beside the threshold."""
+    part = next(part for part in plan.parts() if isinstance(part, AboveThreshold))
+    return Consensus(prefixes.lengths.astype(np.float64), part.horizon, part.thresholds.threshold, part.experts)
+
+
+def _returns(command: Learn, planned: Planned, value: Learned, world: World, played: Played | None) -> list[Row]:
+    seed, count = command.seed + 1_000_003, command.evaluate
+
+    def measured(actor: Acting, label: str, role: Role) -> Row:
+        with progress(f"Playing {count:,} episodes ({label})"):
+            paid = populations.returns(world, actor, count, seed=seed)[0]
+        half = 1.96 * float(paid.std(ddof=1)) / math.sqrt(count)
+        return Row(label, role, float(paid.mean()), float(paid.mean()) - half, float(paid.mean()) + half)
+
+    rows = [measured(value.actor(), f"epsilon {command.epsilon:g}, released", "released")]
+    if played is None:
+        return rows
+    quiet = _without_noise(planned.plan)
+    ceiling: list[Row] = []
+    if quiet is not None:
+        with progress("Learning the same without noise"):
+            learned = _again(planned, quiet, played, world)
+        ceiling = [measured(learned.actor(), "the same without noise", "ceiling")]
+    with progress("Learning from actions at random"):
+        learned = _again(planned, planned.plan, at_random(played, world.actions, seed=seed), world)
+    floor = measured(learned.actor(), "actions at random", "floor")
+    return [*ceiling, _own(played, world, seed), *rows, floor]
+
+
+def _own(played: Played, world: World, seed: int) -> Row:
+    """What the experts themselves return, at their best."""
+    some = dataclasses.replace(played.experts.take(slice(SAMPLE)), floor=0.0)
+    with progress("Playing episodes of the experts themselves"):
+        paid = populations.returns(world, populations.Playing(some), 5, seed=seed, replicates=some.count)
+    each = paid.mean(axis=1)
+    low, high = np.quantile(each, [0.05, 0.95]).tolist()
+    return Row("the experts themselves", "experts", float(each.mean()), low, high)
+
+
+def _again(planned: Planned, plan: Plan, played: Played, world: World) -> Learned:
+    """Another plan, under a ledger that is thrown away: everybody in it is simulated."""
+    assert plan.unit is not None
+    assert plan.delta is not None
+    assert planned.plan.epsilon is not None
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Ledger(Path(folder, "ledger"), plan.unit, epsilon=planned.plan.epsilon, delta=plan.delta) as ledger,
+    ):
+        data = trajectories(played, world, simulated=True)
+        vault = Vault(data, ledger, experts=played.experts if level(plan) == "policies" else None)
+        return experts.learn(plan, vault, planned.simulator, anchors=planned.anchors).value
+
+
+def _without_noise(plan: Plan) -> Plan | None:
+    """The same plan without noise, or None where it has no noisy sums: its threshold's noise belongs to what it is."""
+    assert plan.unit is not None
+    assert plan.delta is not None
+    if not any(isinstance(part, PoissonSum) for part in plan.parts()):
+        return None
+    return dataclasses.replace(plan, noise_multiplier=0.0).price(unit=plan.unit, delta=plan.delta)

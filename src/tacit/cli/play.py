@@ -9,8 +9,8 @@ import numpy as np
 
 from tacit import hub
 from tacit.cli import worlds
+from tacit.cli.commands import Export, Play
 from tacit.cli.console import say
-from tacit.cli.policy_commands import Export, Play
 from tacit.envs.serving import Actor, returns
 from tacit.errors import DataError, FileError
 from tacit.methods.experts.learned import Learned as Taught

@@ -4,23 +4,49 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.cli import outcome, payable, runs
+from tacit.cli import budget, run_folder, synthesis_runs
 from tacit.cli.budget import open_ledger
 from tacit.cli.console import complain, progress, say
-from tacit.cli.folders import RunFolder, require_free
-from tacit.cli.synthesis_commands import Synthesize
-from tacit.cli.synthesis_methods import fitted, require_sound, wanted
-from tacit.cli.synthesis_plans import DIFFUSED, planned
-from tacit.cli.synthesis_sections import sections
-from tacit.cli.synthesis_sources import Sources, opened, require_apart, require_there
+from tacit.cli.plan_commands import SynthesisMethod, Synthesize
+from tacit.cli.run_folder import RunFolder, Stopwatch, finish, require_free
+from tacit.cli.synthesis_plan import (
+    CLINIC,
+    DIFFUSED,
+    OPTIONS,
+    PRIVORL,
+    PRIVORL_J,
+    Sources,
+    begins,
+    chosen,
+    learner,
+    opened,
+    planned,
+    published,
+    require_apart,
+    require_there,
+    unheard,
+    without_checkpoint,
+)
+from tacit.data.spec import PublicSpec
+from tacit.data.store import read_spec
+from tacit.envs.maze_layouts import LAYOUTS, Layout
+from tacit.errors import DataError, HardwareError, PlanError
+from tacit.evaluation.report import course_tables, records, tables
 from tacit.evaluation.sequences import Sequences
+from tacit.hardware import torch_device
+from tacit.methods import synthesis
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+
+if TYPE_CHECKING:
+    from tacit.data.trajectories import Trajectories
+    from tacit.privacy.vault.vault import Vault
+
 
 Columns = Mapping[str, np.ndarray[Any, Any]]
 LOOK = "closeness of the synthetic rows to the records"
@@ -39,13 +65,13 @@ def synthesize(command: Synthesize) -> None:
     unit, words = Unit(command.unit, command.relation, command.population), _words(command)
     require_sound(command)
     require_there(command)
-    paid = command.resume and (command.out / runs.MODEL).exists()
+    paid = command.resume and (command.out / synthesis_runs.MODEL).exists()
     if not paid:
-        payable.require_alike(command, unit, words)
+        budget.require_alike(command, unit, words)
     with progress("Calibrating the noise"):
         plan = planned(command)
     if not paid:
-        payable.require_payable(command, plan, words, resumed=command.resume)
+        budget.require_payable(command, plan, words, resumed=command.resume)
     say(str(plan))
     if command.dry_run:
         say("Dry run: no private record was read and nothing was spent.")
@@ -56,13 +82,13 @@ def synthesize(command: Synthesize) -> None:
         try:
             _produce(command, plan, sources, run)
         except ModuleNotFoundError:
-            if runs.trained(run):
+            if synthesis_runs.trained(run):
                 complain("The release is saved and nothing is lost: install the package and repeat with --resume.")
             raise
 
 
-def _words(command: Synthesize) -> payable.Words:
-    return payable.Words(
+def _words(command: Synthesize) -> budget.Words:
+    return budget.Words(
         people=f"{command.unit}s",
         doing="synthesis",
         done="learned from",
@@ -72,36 +98,36 @@ def _words(command: Synthesize) -> payable.Words:
 
 
 def _produce(command: Synthesize, plan: Any, sources: Sources, run: RunFolder) -> None:
-    watch = outcome.Stopwatch()
+    watch = Stopwatch()
     if run.read()["finished"]:
         say("The run was finished already.")
-        runs.closing(run)
+        synthesis_runs.closing(run)
         return
     looks = command.nonprivate_diagnostics and not sources.data.simulated
-    if runs.trained(run) and not looks:
-        release = runs.load(run)
+    if synthesis_runs.trained(run) and not looks:
+        release = synthesis_runs.load(run)
         rows = _rows(command, release, run, watch)
     else:
         with open_ledger(command, plan.unit) as ledger:
             vault = Vault(sources.data, ledger)
-            if runs.trained(run):
-                release = runs.load(run)
+            if synthesis_runs.trained(run):
+                release = synthesis_runs.load(run)
             else:
                 require_apart(command, sources, vault)
-                with payable.spending(ledger, _words(command)):
+                with budget.spending(ledger, _words(command)):
                     release = fitted(command, plan, vault, sources.public, run, watch)
             rows = _rows(command, release, run, watch)
             if looks:
                 _look(command, vault, rows.columns, sources, run)
     with progress("Measuring and writing the report"):
-        outcome.finish(run, runs.report(release, run.path.name, sections(command, release, rows, sources, watch)))
-    runs.closing(run)
+        finish(run, synthesis_runs.report(release, run.path.name, sections(command, release, rows, sources, watch)))
+    synthesis_runs.closing(run)
 
 
-def _rows(command: Synthesize, release: Release[Any], run: RunFolder, watch: outcome.Stopwatch) -> Sequences:
+def _rows(command: Synthesize, release: Release[Any], run: RunFolder, watch: Stopwatch) -> Sequences:
     sampling = {"device": command.device} if command.method in DIFFUSED else {}
     with watch.phase("Sampling"):
-        return runs.publish(run, release, wanted(command), seed=command.seed, **sampling)
+        return synthesis_runs.publish(run, release, wanted(command), seed=command.seed, **sampling)
 
 
 def _look(command: Synthesize, vault: Vault, rows: Columns, sources: Sources, run: RunFolder) -> None:
@@ -118,3 +144,217 @@ def _look(command: Synthesize, vault: Vault, rows: Columns, sources: Sources, ru
     say()
     say(f"NOT PRIVATE  {run.path / 'private'} holds figures computed from the records without noise, for the curator.")
     say("             Whoever publishes them voids the promise of this ledger: remove the folder before sharing OUT.")
+
+
+# What `tacit synthesize --method` means: which options a method has, and how it learns.
+
+
+_GRAPHICAL: tuple[SynthesisMethod, ...] = ("mst", "aim", "pgm")
+_WRITES = ("minari", "h5py", "jinja2", "safetensors")
+"""Packages that the dataset, the report and the model are written with."""
+ROWS, TRAJECTORIES = 100_000, 1_000
+"""Written where no number is asked for."""
+
+
+def require_sound(command: Synthesize) -> None:
+    """Refuse options that the method does not have, public records without their provenance, and what is missing here.
+
+    Raises:
+        PlanError: the first such option.
+        DataError: no row is asked for.
+        HardwareError: the device is not there.
+        ModuleNotFoundError: a package that the run will need is not there.
+    """
+    _require_meaning(command)
+    if wanted(command) < 1:
+        what, option = ("trajectories", "--trajectories") if command.method == PRIVORL_J else ("rows", "--rows")
+        raise DataError(
+            f"the number of synthetic {what} is below 1",
+            where="synthesize",
+            expected=f"{option} of at least 1",
+            remedy="choose another number",
+        )
+    run_folder.require_packages(*_WRITES, *(("mbi",) if command.method in _GRAPHICAL else ()))
+    try:
+        torch_device(command.device, where="--device")
+    except HardwareError as error:
+        remedy = "give --device cpu, or install a PyTorch that was built for the accelerator"
+        raise HardwareError(error.what, where=error.where, expected=error.expected, remedy=remedy) from error
+
+
+def wanted(command: Synthesize) -> int:
+    """How many synthetic trajectories, or else rows, a run writes."""
+    if command.method == PRIVORL_J:
+        return TRAJECTORIES if command.trajectories is None else command.trajectories
+    return ROWS if command.rows is None else command.rows
+
+
+def _require_meaning(command: Synthesize) -> None:
+    own = (*OPTIONS[command.method], "trajectories" if command.method == PRIVORL_J else "rows")
+    every = dict.fromkeys(option for options in (*OPTIONS.values(), ("trajectories", "rows")) for option in options)
+    for name in every:
+        if getattr(command, name) is not None and name not in own:
+            raise _meaningless(_option(name), f"a method that has it, not {command.method}")
+    if command.choose and (command.method != PRIVORL or command.paper):
+        raise _meaningless("--choose", f"our settings of {PRIVORL}")
+    ours = " or ".join(DIFFUSED)
+    if command.device != "cpu" and command.method not in DIFFUSED:
+        raise _meaningless("--device", f"{ours}, the methods that an accelerator makes faster")
+    decided = published(command.method)
+    if command.paper:
+        if decided is None:
+            raise _meaningless("--paper", f"{ours}, whose settings are published")
+        for name in decided:
+            if getattr(command, name) is not None:
+                raise _meaningless(_option(name), "our settings, not --paper, whose are published")
+    if command.surroundings is not None:
+        _require_worlds(command)
+    if command.no_rake and (decided is None or command.paper):
+        raise _meaningless("--no-rake", f"our settings of {ours}, whose models draw what is weighted")
+    if (command.public is None) != (command.provenance is None):
+        raise PlanError(
+            "public records and their provenance do not go together",
+            where="synthesize",
+            expected="--public and --provenance, or neither",
+            remedy="say where the public records come from and why they hold no private one",
+        )
+    if command.public_is_apart is not None and (command.public is None or not command.public_is_apart.strip()):
+        raise PlanError(
+            "--public-is-apart gives no reason, or there are no public records",
+            where="synthesize",
+            expected="it with --public, and why nobody is on both sides",
+            remedy="say why, or leave --public-is-apart out",
+        )
+    if command.method == "pre-pate-gan" and command.public is None:
+        raise PlanError(
+            "pre-pate-gan begins with public records, and there are none",
+            where="synthesize",
+            expected="--public and --provenance",
+            remedy="name them, or take pate-gan",
+        )
+
+
+def _require_worlds(command: Synthesize) -> None:
+    """Refuse surroundings without many public worlds and histograms, or with what sets noisy gradients."""
+    name = unheard(command)
+    if name is not None:
+        raise _meaningless(_option(name), "a run that takes noisy gradients, not --surroundings")
+    if command.public is None or command.no_rake or read_spec(command.public)[2] != "id":
+        raise PlanError(
+            "there are no public worlds to learn from, or no histograms that tell of the private one",
+            where="--surroundings",
+            expected="--public records whose units are worlds (cities, hospitals), with --provenance and no --no-rake",
+            remedy="import the public records with the world as their unit, or leave --surroundings out",
+        )
+
+
+def fitted(
+    command: Synthesize,
+    plan: Any,
+    vault: Vault,
+    public: Trajectories | None,
+    run: RunFolder,
+    watch: Stopwatch,
+) -> Release[Any]:
+    """The release of the method, saved in the run's folder; public records come first.
+
+    Raises:
+        Interrupted: a method that keeps no checkpoint was stopped after the ledger was charged.
+    """
+    from tacit.cli import synthesis_runs
+
+    learns = learner(command.method)
+    start = None
+    if public is not None and begins(command.method):
+        with watch.phase("Public pre-training"):
+            start = _start(command, learns, plan.candidates[0] if command.choose else plan, public, vault.spec)
+    with watch.phase("Training with privacy"):
+        if command.choose:
+            return synthesis_runs.keep(run, chosen(command, plan, vault, start))
+        if command.method in DIFFUSED:
+            return synthesis_runs.train(
+                run, learns.fit, plan, vault, pretrained=start, resume=command.resume, device=command.device
+            )
+        with without_checkpoint(vault.ledger), progress("Training with privacy") as advance:
+            begun = {} if start is None else {"pretrained": start}
+            release: Release[Any] = learns.fit(plan, vault, seed=command.seed, progress=advance, **begun)
+        return synthesis_runs.keep(run, release)
+
+
+def _start(command: Synthesize, learns: Any, plan: Any, public: Trajectories, spec: PublicSpec) -> Any:
+    """The starting point from public records that the plan declares."""
+    with progress("Training on the public records") as advance:
+        how: dict[str, Any] = {"seed": command.seed, "progress": advance}
+        if command.method == PRIVORL_J:
+            worlds = public if command.surroundings is None else public.by_unit()
+            encoder = learns.public_encoder(spec, worlds)
+            return learns.pretrain(plan, encoder, worlds, device=command.device, **how)
+        encoder = synthesis.Encoder.from_public(spec, public.columns)
+        if command.method == PRIVORL:
+            return learns.pretrain(plan, encoder, public.columns, device=command.device, **how)
+        return learns.pretrain_gan(plan, encoder, public.columns, **how)
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _meaningless(option: str, expected: str) -> PlanError:
+    return PlanError(
+        f"{option} has no meaning here",
+        where="synthesize",
+        expected=f"it with {expected}",
+        remedy=f"leave {option} out",
+    )
+
+
+# What the report of `tacit synthesize` shows besides the promise.
+
+
+SYMPTOMS = (0, "symptoms")
+"""What a time line of the clinic shows."""
+
+
+def sections(
+    command: Synthesize, release: Release[Any], synthetic: Sequences, sources: Sources, watch: Stopwatch
+) -> dict[str, Any]:
+    """All of them: private records are never compared with, only simulated ones."""
+    data, size = sources.data, synthesis_runs.size_of(release)
+    real = data.columns if data.simulated else None
+    found = tables.sections(data.spec, synthetic.columns, real, seed=command.seed)
+    layout = LAYOUTS.get(command.world or "")
+    scores = found.get("scores", ())
+    if layout is not None:
+        scores += tables.physics(layout, synthetic.columns, ())
+        panels: list[tuple[str, Any, tables.Table]] = [("Synthetic rows", "synthetic", synthetic.columns)]
+        if real is not None:
+            panels.insert(0, ("Protected rows", "reference", real))
+        found["map"] = tables.maze_map(layout, panels, seed=command.seed)
+    if command.method == PRIVORL_J:
+        whole = _whole(command, release, synthetic, sources, layout)
+        found["courses"], scores = whole["courses"], scores + whole["scores"]
+    found["scores"] = scores
+    if real is None:
+        return {**found, "costs": (size,)}
+    found["embedding"] = records.picture(real, synthetic.columns, seed=command.seed)
+    if sources.holdout is not None:
+        found["nearest"] = records.nearest(synthetic.columns, real, sources.holdout.columns, seed=command.seed)
+    cost = records.cost(command.method, "synthetic", watch.phases, watch.memory())
+    return {**found, "synthesizers": (cost,), "costs": (size, *watch.costs())}
+
+
+def _whole(
+    command: Synthesize, release: Release[Any], synthetic: Sequences, sources: Sources, layout: Layout | None
+) -> dict[str, Any]:
+    data, public = sources.data, sources.public
+    line = {"state": SYMPTOMS} if command.world == CLINIC else {}
+    return course_tables.sections(
+        data.spec,
+        synthetic,
+        Sequences.of(data) if data.simulated else None,
+        None if public is None else Sequences.of(public),
+        longest=release.value.plan.longest,
+        seed=command.seed,
+        layout=layout,
+        **line,
+    )

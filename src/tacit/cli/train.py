@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from tacit import hub
-from tacit.cli import comparison, outcome, train_words
+from tacit.cli import train_report, worlds
 from tacit.cli.console import progress, say
-from tacit.cli.folders import RunFolder, require_free
-from tacit.cli.policy_commands import Train
-from tacit.cli.train_options import REPORTS, require_sound
-from tacit.cli.worlds import World
-from tacit.errors import FileError, LedgerError
+from tacit.cli.plan_commands import RECIPES, Train
+from tacit.cli.run_folder import CERTIFICATE, REPORT, VERIFY, RunFolder, Stopwatch, certify, finish, require_free
+from tacit.cli.worlds import LONGEST, ROBOTS, TACITS_OWN, OwnDomain, World, own
+from tacit.errors import FileError, LedgerError, PlanError
 from tacit.evaluation.report import PolicyReport
 from tacit.evaluation.report.learning import Role
-from tacit.methods.policy_gradient import Learned, Plan, learn
-from tacit.methods.policy_gradient.plan import POLICY
+from tacit.methods.policy_gradient import Learned, Plan, learn, recipes
+from tacit.methods.policy_gradient.plan import POLICY, Setting
+from tacit.methods.policy_gradient.recipes import Recipe
+from tacit.privacy.accounting.bounds import MAX_EPSILON
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.user_vault import UserVault
+from tacit.units import Unit
 
 FOLDER, CHECKPOINT, TENSORBOARD = "policy", "checkpoint", "tensorboard"
 LEDGER, PRIVATE, REGISTER = "ledger", "private", "register"
@@ -31,7 +36,7 @@ SIMULATED = "The people are simulated: nobody is behind them, and the certificat
 PROMISES_NOTHING = (
     "NOT PRIVATE: the published recipe shares a critic without noise, and nothing is promised to anybody."
 )
-Setting = tuple[str, Role, Plan]
+Shown = tuple[str, Role, Plan]
 """A row of the report: its label, what it is, its plan."""
 FRESH = 1_000_000
 """How far seeds lie apart: those of the training's people, of comparisons' and of those who are only played with."""
@@ -54,14 +59,14 @@ def train(command: Train) -> None:
     if command.tensorboard:
         import_module("tensorboard")  # a missing package is told before anybody is met
     with progress("Opening the environment"):
-        world = train_words.opened(command)
+        world = opened(command)
     with progress("Calibrating the noise"):
-        plan = train_words.planned(command, world)
+        plan = planned(command, world)
         shown = _settings(command, world, plan)  # what the report needs is refused before anybody is met, too
     say(str(plan))
     if math.isinf(plan.epsilon or 0.0):
         say(PROMISES_NOTHING)
-    say(train_words.numbers(command, plan))
+    say(numbers(command, plan))
     say(SIMULATED)
     if command.dry_run:
         say("Dry run: nobody was met and nothing was spent.")
@@ -103,21 +108,21 @@ def _require_register(command: Train) -> None:
         )
 
 
-def _produce(command: Train, world: World, plan: Plan, shown: list[Setting], run: RunFolder) -> None:
-    watch = outcome.Stopwatch()
+def _produce(command: Train, world: World, plan: Plan, shown: list[Shown], run: RunFolder) -> None:
+    watch = Stopwatch()
     if run.read()["finished"]:
         say("The run was finished already.")
     else:
         release = hub.load(run.inside(FOLDER)) if run.inside(FOLDER).exists() else _learn(command, world, plan, run)
-        outcome.certify(run, release.certificate)
+        certify(run, release.certificate)
         report = _report(command, world, shown, release, run.path.name)
         if command.tensorboard:
-            from tacit.cli import scalars
+            from tacit.cli import train_report
 
             run.remove(TENSORBOARD)
-            scalars.write(run.inside(TENSORBOARD), release, report)
+            train_report.write_scalars(run.inside(TENSORBOARD), release, report)
         size = ("Parameters", f"{release.value.policy.parameters:,}")
-        outcome.finish(run, dataclasses.replace(report, costs=(size, *watch.costs())))
+        finish(run, dataclasses.replace(report, costs=(size, *watch.costs())))
     _closing(run, command)
 
 
@@ -151,16 +156,16 @@ def _learn(command: Train, world: World, plan: Plan, run: RunFolder) -> Release[
     return release
 
 
-def _report(command: Train, world: World, shown: list[Setting], release: Release[Learned], title: str) -> PolicyReport:
+def _report(command: Train, world: World, shown: list[Shown], release: Release[Learned], title: str) -> PolicyReport:
     """Returns on people whom no training met: of the release, and of whatever it is compared with."""
     seed, rows, curves, error = command.seed + FRESH, [], [], 0.0
     for label, role, plan in shown:
         value = release.value
         if role != "released":
             with progress(f"Training {command.runs} more ({label})") as advance:
-                value = comparison.repeated(world, plan, runs=command.runs, seed=seed, advance=advance)
+                value = train_report.repeated(world, plan, runs=command.runs, seed=seed, advance=advance)
         with progress(f"Playing with {command.evaluate:,} fresh people ({label})"):
-            row, curve, spread = comparison.measured(
+            row, curve, spread = train_report.measured(
                 world, value, label, role, evaluate=command.evaluate, seed=seed + FRESH
             )
         rows.append(row)
@@ -170,7 +175,7 @@ def _report(command: Train, world: World, shown: list[Setting], release: Release
     return PolicyReport(
         title=title,
         certificate=release.certificate.to_json(),
-        verify=outcome.VERIFY,
+        verify=VERIFY,
         environment=world.name,
         people=min(plan.users * plan.rounds, plan.unit.size if plan.unit is not None else plan.users * plan.rounds),
         evaluated=command.evaluate,
@@ -180,7 +185,7 @@ def _report(command: Train, world: World, shown: list[Setting], release: Release
     )
 
 
-def _settings(command: Train, world: World, released: Plan) -> list[Setting]:
+def _settings(command: Train, world: World, released: Plan) -> list[Shown]:
     """What the report shows, the largest epsilon first.
 
     The published recipe is compared with this library's, whose guarantee holds, and the labels say so.
@@ -190,28 +195,241 @@ def _settings(command: Train, world: World, released: Plan) -> list[Setting]:
     private: list[tuple[float, str, Role, Plan]] = [(command.epsilon, told, "released", released)]
     guarded = dataclasses.replace(command, paper=False)
     for epsilon in sorted(set(command.compare)):
-        plan = train_words.planned(dataclasses.replace(guarded, epsilon=epsilon), world)
+        plan = planned(dataclasses.replace(guarded, epsilon=epsilon), world)
         private.append((epsilon, f"{of}epsilon {epsilon:g}", "compared", plan))
-    rows: list[Setting] = [(label, role, plan) for _, label, role, plan in sorted(private, key=lambda one: -one[0])]
+    rows: list[Shown] = [(label, role, plan) for _, label, role, plan in sorted(private, key=lambda one: -one[0])]
     if not world.fast:
         return rows
-    plan = train_words.planned(guarded, world) if command.paper else released
+    plan = planned(guarded, world) if command.paper else released
     ceiling = "corrected recipe without noise" if command.paper else "the same without noise"
     return [
-        (ceiling, "ceiling", comparison.without_noise(plan)),
+        (ceiling, "ceiling", train_report.without_noise(plan)),
         *rows,
-        (f"{of}noise alone", "floor", comparison.noise_alone(plan)),
+        (f"{of}noise alone", "floor", train_report.noise_alone(plan)),
     ]
 
 
 def _closing(run: RunFolder, command: Train) -> None:
     folder = run.path
     say()
-    say(f"Open     {folder / outcome.REPORT}")
-    say(f"Verify   tacit certificate verify {folder / outcome.CERTIFICATE}")
+    say(f"Open     {folder / REPORT}")
+    say(f"Verify   tacit certificate verify {folder / CERTIFICATE}")
     say(f"Play     tacit play {folder / FOLDER}")
     say(f"Budget   tacit ledger show {folder / LEDGER}")
     say(f"Key      {key_path(command.out)} (of the register of contributions: keep it, and not with the run)")
     say(f"Keep     {folder / LEDGER} and {folder / PRIVATE}, too, with you: neither is to be published")
     if command.tensorboard:
         say(f"Scalars  tensorboard --logdir {folder / TENSORBOARD}")
+
+
+# What an option of `tacit train` may be, told before an environment is opened.
+
+
+REPORTS = frozenset({"compare", "runs", "evaluate", "tensorboard"})
+"""Options that concern the report alone: a run can be resumed with others."""
+
+
+def require_sound(command: Train) -> None:
+    """Refuse an option that no environment and no recipe could make use of.
+
+    Raises:
+        PlanError: the first such option, with its value and what to give instead.
+    """
+    for name, value, sound, expected, remedy in _rules(command):
+        if not sound:
+            raise refused(f"--{name} is {value:g}", expected, remedy)
+    if command.paper and (command.critic, command.correlation) != (RECIPES, RECIPES):
+        raise refused(
+            "the published recipe has a critic and a noise of its own",
+            "--paper without --critic and --correlation",
+            "leave them out",
+        )
+    if command.critic == "private" and command.gamma == 1:
+        raise refused("--critic private with --gamma 1", "a --gamma below 1", "give --gamma 0.99")
+
+
+def require_rounds(command: Train, users: int) -> int:
+    """How many rounds of so many people there are.
+
+    Raises:
+        PlanError: not even one, or fewer than a person may take part in.
+    """
+    rounds = command.users // users
+    if rounds < 1:
+        raise refused(
+            f"--users is {command.users}",
+            f"at least the people of one round, {users}",
+            "give more --users, or fewer --users-per-round",
+        )
+    if command.participations > rounds:
+        raise refused(
+            f"--participations is {command.participations}, of {rounds} round(s)",
+            "at most one participation in a round",
+            f"give --participations of at most {rounds}, or more --users",
+        )
+    return rounds
+
+
+def refused(what: str, expected: str, remedy: str) -> PlanError:
+    """An option of `tacit train` that cannot be used."""
+    return PlanError(what, where="train", expected=expected, remedy=remedy)
+
+
+def _rules(command: Train) -> Iterator[tuple[str, float, bool, str, str]]:
+    """Option, value, whether it is sound, what is expected, and a value to give instead."""
+    for name, usual in (("users", "1600"), ("users-per-round", "8"), ("participations", "1"), ("runs", "3")):
+        yield from _whole(command, name, 1, usual)
+    yield from _whole(command, "evaluate", 2, "200")
+    yield from _whole(command, "seed", 0, "0")
+    for name, usual in (("horizon", "500"), ("repeat", "1")):
+        yield from _whole(command, name, 1, usual)
+    most = f"> 0 and at most {MAX_EPSILON:g}"
+    yield "epsilon", command.epsilon, 0 < command.epsilon <= MAX_EPSILON, f"a number {most}", "give --epsilon 1"
+    for one in command.compare:
+        yield "compare", one, 0 < one <= MAX_EPSILON, f"numbers {most}", "give --compare 8 0.5, or leave it out"
+    yield "delta", command.delta, 0 < command.delta < 1, "a number in (0, 1)", "give --delta 1e-5"
+    if command.clip is not None:
+        yield "clip", command.clip, _positive(command.clip), "a finite number > 0", "leave it out"
+    if command.gamma is not None:
+        yield "gamma", command.gamma, 0 <= command.gamma <= 1, "a number in [0, 1]", "give --gamma 0.99"
+
+
+def _whole(command: Train, name: str, least: int, usual: str) -> Iterator[tuple[str, float, bool, str, str]]:
+    value: int | None = getattr(command, name.replace("-", "_"))
+    if value is not None:
+        yield name, value, value >= least, f"a whole number >= {least}", f"give --{name} {usual}, or leave it out"
+
+
+def _positive(value: float) -> bool:
+    return 0 < value < math.inf
+
+
+# From the words of `tacit train` to an environment with its people, and to a calibrated plan.
+
+
+PAPERS = (64, 64)
+"""Hidden layers of the paper's networks."""
+
+
+def opened(command: Train) -> World:
+    """The environment that the command names, with its recipe; nobody is met.
+
+    Raises:
+        FileError: the file of bounds cannot be read.
+        DataError: the environment is unknown, fails, or has no public bounds.
+        PlanError: an option is out of range, or does not fit the environment's recipe.
+    """
+    require_sound(command)
+    name, declared = command.environment, worlds.read_bounds(command.bounds)
+    if declared is not None and name in TACITS_OWN:
+        raise refused(f"--bounds with {name}", f"none: {name} has bounds of its own", "leave --bounds out")
+    known = own(name) if declared is None else None
+    if known is not None:
+        domain, spec, limit = known
+    else:
+        found = OwnDomain(name, known=TACITS_OWN)
+        domain, spec, limit = found, worlds.public_spec(found, declared), found.limit or LONGEST
+        found.try_out(command.seed)
+    longest, repeat = command.horizon or limit, command.repeat or 1
+    if repeat > longest:
+        raise refused(
+            f"--repeat is {repeat}", f"at most the longest episode, {longest} steps", "give a smaller --repeat"
+        )
+    if known is not None and name in recipes.NAMED:
+        recipe = _named(command)
+    else:
+        people = _people(command, recipes.general)
+        recipe = recipes.general(
+            spec,
+            horizon=longest,
+            repeat=repeat,
+            hidden=PAPERS if command.policy is None else _hidden(command.policy),
+            rounds=require_rounds(command, people),
+            users=people,
+        )
+    recipe.policy.require_fit(spec)
+    return World(name, domain, spec, recipe, fast=known is not None and name not in ROBOTS)
+
+
+def planned(command: Train, world: World) -> Plan:
+    """The calibrated plan; that of the paper is priced, since no noise makes its epsilon finite.
+
+    Raises:
+        PlanError: an option does not fit the plan.
+    """
+    plan = world.recipe.plan
+    changes: dict[str, Any] = {name: v for name in ("clip", "gamma") if (v := getattr(command, name)) is not None}
+    if command.clip is not None:
+        changes["most_noise"] = None
+    if command.correlation != RECIPES:
+        changes["correlation"] = command.correlation
+    changes["participations"] = command.participations
+    plan = dataclasses.replace(plan, **changes)
+    if command.critic != RECIPES:
+        plan = recipes.with_critic(plan, command.critic)
+    population = -(-command.users // command.participations)
+    unit = Unit(command.unit, command.relation, population)
+    private = plan.calibrate(unit=unit, epsilon=command.epsilon, delta=command.delta)
+    if not command.paper:
+        return private
+    setting: Setting = "mujoco" if world.name in ROBOTS else "dosing" if world.name.startswith("dosing") else "control"
+    paper = Plan.paper(setting, noise_multiplier=private.noise_multiplier)
+    people = command.users_per_round or paper.users
+    paper = dataclasses.replace(paper, users=people, rounds=require_rounds(command, people), **changes)
+    return paper.price(unit=unit, delta=command.delta)
+
+
+def numbers(command: Train, plan: Plan) -> str:
+    """How many are met and how much noise a round gets, beside the promise."""
+    met, often = plan.rounds * plan.users, plan.participations
+    left = command.users - met
+    words = f"{plan.rounds:,} round(s) of {plan.users:,} people: {met:,} "
+    words += (
+        "are met" if often == 1 else f"contributions, at most {often} of each of {-(-command.users // often):,} people"
+    )
+    words += f" ({left:,} of the --users do not fill a round)." if left else "."
+    if plan.correlation == "tree":  # its noise goes up and down from round to round
+        return words
+    first, last = (plan.noise_at(k, of=plan.rounds) for k in (0, plan.rounds - 1))
+    spread = f"{first:.3g}" if f"{first:.3g}" == f"{last:.3g}" else f"{first:.3g} (first) to {last:.3g} (last)"
+    return words + f" Noise of a round: {spread} times the most that one contribution counts."
+
+
+def _people(command: Train, recipe: Any) -> int:
+    """How many people a round has: as asked for, or as the recipe says."""
+    return command.users_per_round or int(inspect.signature(recipe).parameters["users"].default)
+
+
+def _named(command: Train) -> Recipe:
+    """The recipe of a known task, with the command's options.
+
+    Raises:
+        PlanError: the recipe has no such option.
+    """
+    known = recipes.NAMED[command.environment]
+    takes = inspect.signature(known).parameters
+    options: dict[str, Any] = {} if command.repeat is None else {"repeat": command.repeat}
+    if command.policy is not None or (command.paper and "hidden" in takes):
+        options["hidden"] = PAPERS if command.policy is None else _hidden(command.policy)
+    if other := sorted(set(options) - set(takes)):
+        words = ", ".join("--policy" if name == "hidden" else f"--{name}" for name in other)
+        raise refused(
+            f"the recipe of {command.environment} has no choice of {words}",
+            "options that the recipe has",
+            f"leave {words} out",
+        )
+    people = _people(command, known)
+    recipe = known(rounds=require_rounds(command, people), users=people, **options)
+    if command.horizon is None:
+        return recipe
+    rows = -(-command.horizon // recipe.repeat)
+    return dataclasses.replace(recipe, horizon=command.horizon, plan=dataclasses.replace(recipe.plan, horizon=rows))
+
+
+def _hidden(words: str) -> tuple[int, ...]:
+    if words == "log-linear":
+        return ()
+    widths = words.split("-")
+    if not all(width.isascii() and width.isdigit() and 1 <= int(width) <= 4_096 for width in widths):
+        raise refused(f"--policy is {words!r}", '"log-linear", or the widths of hidden layers ("64-64")', "write it so")
+    return tuple(int(width) for width in widths)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import difflib
+import json
+import os
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 from typing import Any, cast, get_args
 
 import gymnasium
 import numpy as np
+import numpy.typing as npt
 
 from tacit.agents.heads import Gaussian
-from tacit.cli.own_domain import OwnDomain
 from tacit.data.spec import Box, PublicSpec
 from tacit.envs import acrobot, cart_pole, clinic, dosing, locomotion, populations, river_swim
 from tacit.envs.gym_domain import GymDomain
-from tacit.envs.rollouts import Domain
+from tacit.envs.rollouts import Array, Domain, FloatArray
 from tacit.envs.serving import Actor, returns
 from tacit.envs.users import SimulatedUsers
-from tacit.errors import DataError, PlanError
+from tacit.errors import DataError, FileError, PlanError, TacitError
 from tacit.methods.policy_gradient import OneHot, Plan, Policy
 from tacit.methods.policy_gradient.recipes import Recipe
 
@@ -187,3 +193,174 @@ def _unfit(name: str) -> DataError:
         expected="an environment with observations and actions like those that the policy was learned from",
         remedy="choose another environment",
     )
+
+
+# A user's own Gymnasium environment, whose failures become sentences that say where they are.
+
+
+class OwnDomain(GymDomain):
+    """A `GymDomain` that was perhaps written by the user of the command line.
+
+    Args:
+        name: an id that Gymnasium knows, or "module:Id-v0" where importing the module registers it.
+        known: names beside Gymnasium's that the command takes, for the error.
+        options: for `gymnasium.make`.
+
+    Raises:
+        DataError: as for a `GymDomain`; or the module does not exist, or the environment's own code fails.
+    """
+
+    def __init__(self, name: str, *, known: Sequence[str] = (), **options: Any) -> None:
+        if ":" in name:
+            _imported(name)
+        elif known and not any(one == name or one.startswith(f"{name}-v") for one in gymnasium.registry):
+            near = difflib.get_close_matches(name, [*known, *gymnasium.registry], n=3, cutoff=0.6)
+            raise DataError(
+                "there is no such environment",
+                where=name,
+                expected=f"an id that Gymnasium knows, module:Id-v0 of your own, or {', '.join(known)}",
+                remedy=f"did you mean {' or '.join(near)}" if near else "name one of these",
+            )
+        with _told(name, "is made"):
+            super().__init__(name, **options)
+
+    def starts(self, units: int, generator: np.random.Generator) -> Array:
+        """As `GymDomain.starts`; a failure is told."""
+        with _told(self.name, "is reset"):
+            return super().starts(units, generator)
+
+    def step(
+        self, state: Array, action: Array, generator: np.random.Generator
+    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+        """As `GymDomain.step`; a failure is told."""
+        with _told(self.name, "takes a step"):
+            return super().step(state, action, generator)
+
+    def try_out(self, seed: int) -> None:
+        """One reset and one step, so that what fails at once fails before anybody is met."""
+        generator, space = np.random.default_rng(seed), self._action
+        space.seed(seed)
+        state = self.starts(1, generator)
+        with _told(self.name, "shows an observation"):
+            self.observe(state)
+        self.step(state, np.asarray(space.sample())[None], generator)
+
+
+def _imported(name: str) -> None:
+    module = name.partition(":")[0]
+    try:
+        with _told(name, f"is imported from {module}"):
+            import_module(module)
+    except ModuleNotFoundError as error:
+        asked = error.name is not None and (module == error.name or module.startswith(f"{error.name}."))
+        raise DataError(
+            f"there is no module {error.name!r}" + ("" if asked else f", which {module!r} imports"),
+            where=name,
+            expected="module:Id-v0, of a module that Python finds",
+            remedy="check the spelling, install it, or add its folder to PYTHONPATH",
+        ) from None
+
+
+@contextmanager
+def _told(name: str, when: str) -> Iterator[None]:
+    """Turn an exception of the environment's own code into a sentence on where it is."""
+    try:
+        yield
+    except (TacitError, ModuleNotFoundError, gymnasium.error.DependencyNotInstalled):
+        raise
+    except Exception as error:
+        if os.environ.get("TACIT_TRACEBACK"):
+            raise
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        raise DataError(
+            f"the environment's own code fails when it {when}: {type(error).__name__} in {Path(last.filename).name}, "
+            f"line {last.lineno}",
+            where=name,
+            expected="an environment that runs by itself",
+            remedy="mend it; TACIT_TRACEBACK=1 shows the whole error",
+        ) from None
+
+
+# Public bounds of an environment's numbers, from a JSON file: `--bounds`.
+
+
+FORM = '{"observation": [[LOWS], [HIGHS]], "action": [[LOWS], [HIGHS]], "reward": [LOW, HIGH]}'
+"""What a file of bounds says; observation and action only where the environment leaves them open."""
+BOX = '{"observation": [[LOWS], [HIGHS]]}'
+"""What a file with a box of observations alone says."""
+
+
+def _expected(form: str) -> str:
+    return f"JSON as {form}, one number of LOWS and HIGHS for each dimension"
+
+
+def read_bounds(path: Path | None, *, option: str = "--bounds", form: str = FORM) -> dict[str, Any] | None:
+    """The content of a file of public bounds; None without one.
+
+    Args:
+        path: the file.
+        option: which names it.
+        form: what it says; keys that are not in it are unknown.
+
+    Raises:
+        FileError: it does not exist, or cannot be read.
+        DataError: it is no JSON, or says something else.
+    """
+    if path is None:
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FileError(
+            f"the file of bounds cannot be read ({error.strerror})",
+            where=f"{option} {path}",
+            expected=_expected(form),
+            remedy="check the path",
+        ) from None
+    except (ValueError, RecursionError) as error:
+        line = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
+        raise _mend(path, f"the file of bounds is not valid JSON{line}", option, form) from None
+    if not isinstance(found, dict):
+        raise _mend(path, "the file of bounds is no JSON object", option, form)
+    if unknown := sorted(name for name in found if f'"{name}"' not in form):
+        raise _mend(path, f"the file of bounds has the unknown key {unknown[0][:40]!r}", option, form)
+    try:
+        return {name: _ends(name, found[name]) for name in found}
+    except DataError as error:
+        raise _mend(path, error.what, option, form) from error
+
+
+def public_spec(domain: GymDomain, bounds: Mapping[str, Any] | None) -> PublicSpec:
+    """The environment's own bounds, and those of the file.
+
+    Raises:
+        DataError: some are missing, or of another number of dimensions.
+    """
+    try:
+        return domain.public_spec(**(bounds or {}))
+    except DataError as error:
+        raise DataError(
+            f"{domain.name}: {error.what}",
+            where="--bounds",
+            expected=f"a file with {_expected(FORM)}; the reward's are needed always: no environment declares them",
+            remedy="declare bounds that are known without the data, such as physical limits",
+        ) from error
+
+
+def _ends(name: str, ends: Any) -> Box | tuple[float, float]:
+    try:
+        low, high = ends
+        box = Box((float(low),), (float(high),)) if name == "reward" else Box(tuple(low), tuple(high))
+    except TacitError as error:
+        raise _unlike(f"{name}: {error.what}") from error
+    except (TypeError, ValueError, OverflowError):
+        raise _unlike(f"{name} is not of the form of bounds") from None
+    return (box.low[0], box.high[0]) if name == "reward" else box
+
+
+def _unlike(what: str) -> DataError:
+    return DataError(what, where="bounds", expected="two ends", remedy="mend the file")
+
+
+def _mend(path: Path, what: str, option: str, form: str) -> DataError:
+    return DataError(what, where=f"{option} {path}", expected=_expected(form), remedy="mend the file")

@@ -1,4 +1,4 @@
-"""What a trained policy returns on fresh simulated people, beside other epsilons, a ceiling and a floor."""
+"""TensorBoard scalars of a release: functions of released values, and returns on simulated people."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ import numpy as np
 
 from tacit.cli.console import Advance
 from tacit.cli.worlds import World
-from tacit.evaluation.report import Learning, Outcome
+from tacit.evaluation.report import Learning, Outcome, PolicyReport
 from tacit.evaluation.report.learning import Role
 from tacit.methods.policy_gradient import Acting, Learned, Plan, learn
+from tacit.privacy.certificate.release import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
+
+# What a trained policy returns on fresh simulated people, beside other epsilons, a ceiling and a floor.
+
 
 SHARE = 4
 """Learning curves are measured on this part of the people on whom the last policies are."""
@@ -101,3 +105,26 @@ def _priced(changed: Plan, plan: Plan) -> Plan:
     assert plan.unit is not None
     assert plan.delta is not None
     return changed.price(unit=plan.unit, delta=plan.delta)
+
+
+def write_scalars(folder: Path, release: Release[Learned], report: PolicyReport) -> None:
+    """Write one event file.
+
+    Steps are rounds for the length of a released mean, and people met for everything else.
+    """
+    from torch.utils.tensorboard import SummaryWriter
+
+    value = release.value
+    with SummaryWriter(log_dir=str(folder)) as writer:
+        for round_, length in enumerate(value.norms[:, 0], start=1):
+            _scalar(writer, "round/length_of_released_mean", length, round_)
+        for people, theta in zip(value.people, value.iterates[:, 0], strict=True):
+            _scalar(writer, "policy/length_of_parameters", float(np.linalg.norm(theta)), people)
+        for curve in report.curves:
+            for people, mean in zip(curve.people, curve.mean, strict=True):
+                _scalar(writer, f"return/{curve.label.replace(' ', '_')}", mean, people)
+        writer.add_text("certificate", release.certificate.sentence)
+
+
+def _scalar(writer: object, name: str, value: float, step: int) -> None:
+    writer.add_scalar(name, float(value), int(step))  # type: ignore[attr-defined]

@@ -1,0 +1,531 @@
+"""The commands that run a plan, as frozen dataclasses: fields are options, docstrings are help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tyro.conf import Positional
+
+from tacit.units import Relation
+
+Baseline = Literal["mst", "aim", "pgm", "privsyn", "pate-gan"]
+"""Methods that learn from private records alone, to compare with."""
+SynthesisMethod = Literal["privorl", "privorl-j", "mst", "aim", "pgm", "privsyn", "pate-gan", "pre-pate-gan"]
+"""Methods of `tacit synthesize`."""
+FragmentNetwork = Literal["transformer", "unet", "autoregressive"]
+"""Networks of `tacit synthesize --method privorl-j`."""
+EvaluationMethod = Literal["residual", "pdis", "wpdis", "fqe", "dr", "gpope", "ssp", "lsw", "lsl"]
+"""Methods of `tacit evaluate`: the plans of `tacit.off_policy_evaluation` at their defaults."""
+Activation = Literal["relu", "tanh"]
+"""Between the layers of a network."""
+RECIPES: Literal["recipe"] = "recipe"
+"""The choice of the environment's own recipe."""
+Critic = Literal["recipe", "none", "local", "private"]
+"""What each person's actions are judged against; the paper's shared critic exists with --paper alone."""
+Correlation = Literal["recipe", "toeplitz", "independent", "tree"]
+"""How the noise of one round is related to that of the rounds before."""
+ExpertMethod = Literal["votes", "return-weighted", "consensus"]
+"""Plans of `tacit.experts`: `Votes`, `ReturnWeighted`, `Consensus`."""
+Clone = Literal["linear", "quadratic", "mlp"]
+"""What an expert's clone is: linear in the observation, in its products of two, or a small network."""
+Learner = Literal["cql", "dqn", "bc"]
+"""Losses of `tacit.agents.learners`."""
+MobilityMethod = Literal["one-shot", "table", "epr", "markov", "timegeo", "pategail"]
+"""`tacit.methods.mobility`, its `baselines` and its `pategail`."""
+Critics = Literal["linear", "table", "samples", "gradient"]
+"""Kinds of `pategail.Plan`."""
+Noise = Literal["server", "shared", "device"]
+"""Who adds the noise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """The whole library in a few minutes: simulated private maze data, a synthetic dataset, its report and certificate.
+
+    Args:
+        out: folder of the run; everything is written there.
+        epsilon: the promise to every transition, at delta 1e-7.
+        seed: of the simulated data, of sampling and of the agents (never of the privacy noise, which is secret).
+        quick: a tiny run of seconds, to see that everything works; its figures mean nothing.
+        compare: other synthesizers to learn from the same data at the same epsilon: mst, aim, pgm, privsyn, pate-gan.
+        audit: also attack the release, and train once more with planted records for a lower bound on epsilon.
+        resume: go on with a run that was interrupted.
+    """
+
+    out: Path
+    epsilon: float = 1.0
+    seed: int = 0
+    quick: bool = False
+    compare: tuple[Baseline, ...] = ()
+    audit: bool = False
+    resume: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Synthesize:
+    """Learn a synthesizer with differential privacy, and write a synthetic dataset and its certificate.
+
+    The rows of `--method privorl` are single steps. Where a unit owns several records (a patient, an episode), many of
+    them enter a noisy gradient at once, and noisy histograms weight the rows. Whole trajectories come from `privorl-j`.
+
+    Args:
+        data: folder of the private records (`tacit data import` writes one).
+        out: folder of the run; it will hold nothing private, but for what --nonprivate-diagnostics puts into private/.
+        unit: what one protected unit is, in the singular ("patient").
+        relation: what neighbouring data sets differ in: a unit is present or absent, or exchanged for another.
+        population: how many units there could be, as the public knows; never counted from the data.
+        epsilon: the promise to every unit.
+        delta: its slack; it must be below 1 / population.
+        method: "privorl" (a diffusion model of single steps), "privorl-j" (one of whole trajectories), or to compare
+            with: "mst", "aim" and "pgm" (graphical models of noisy
+            marginals), "privsyn" (noisy marginals, gradually adapted), "pate-gan" and "pre-pate-gan" (a generator that
+            learns from noisy votes of teachers; the latter begins with public records).
+        ledger: file of the budget of these records; by default beside the data folder (DATA.ledger).
+        budget_epsilon: the whole budget of the records, when the ledger is new (by default: this release alone).
+        budget_delta: likewise.
+        public: folder of public records of the same shape to pre-train on, or to choose bins by. Before anything is
+            learned it is checked that no more of them coincide with private ones than chance explains; the look at
+            private records is noted in their ledger.
+        provenance: where the public records come from and why they hold no private one; it is printed in the
+            certificate.
+        public_is_apart: why nobody is on both sides, though more single rows coincide than chance explains; it is
+            printed in the certificate and noted in the ledger. Several in a row are refused all the same.
+        paper: the published settings of privorl or privorl-j, with millions of parameters (for an accelerator), not
+            ours.
+        steps: number of noisy gradients, or of batches of noisy votes.
+        batch: expected number of units in a noisy gradient.
+        clip: bound on the norm of a unit's gradient.
+        rows_per_unit: rows of one unit in a noisy gradient.
+        noise_draws: diffusion noise draws averaged for each row.
+        no_rake: leave out the noisy histograms of the rows that privorl and privorl-j release besides the model,
+            within the same promise, and by which they weight what is sampled. With --public, their bins are cut by the
+            public records.
+        network: of fragments, for privorl-j: a transformer, a temporal U-Net, or one that draws row by row.
+        horizon: rows of a fragment, for privorl-j; trajectories are stitched from fragments.
+        fragments_per_unit: fragments of one unit in a noisy gradient, for privorl-j.
+        surroundings: for privorl-j: whose --public records are of many worlds (cities, hospitals, mazes), each world a
+            unit of them, learn from these alone how people move, and see the private world by its noisy histograms
+            alone, up to so many bins around a place; no noisy gradient is taken then.
+        longest: steps of the longest episode, as the public knows, for privorl-j; longer ones are cut off.
+        episodes_per_unit: how many episodes a unit usually owns, as the public knows, for privorl-j.
+        width: width of the network.
+        depth: depth of the network.
+        learning_rate: of Adam on the noisy gradients.
+        choose: settings of privorl to choose from by the records themselves, each as NAME=VALUE,VALUE: all combinations
+            are candidates, of which a secret number is run and the best released, within the same promise. Names:
+            steps, batch, clip, rows-per-unit, noise-draws, learning-rate. It takes about ten times as long; how long
+            exactly must not become known, and it cannot be resumed.
+        bins: bins of a column, for the methods of marginals.
+        teachers: how many there are, for the methods of votes.
+        device: where the diffusion model is trained and sampled: cpu, or an accelerator such as cuda.
+        rows: how many synthetic transitions to write; 100,000 by default.
+        trajectories: how many synthetic trajectories to write, for privorl-j; 1,000 by default.
+        world: the simulator that the records are of, a maze (umaze, medium ...) or "clinic": the report draws what was
+            synthesized in it, and compares it with its steps.
+        holdout: folder of records of the same kind that nothing is learned from, to see whether records were copied.
+        nonprivate_diagnostics: also compute closeness to the records WITHOUT privacy for the curator, under
+            OUT/private/.
+        seed: of sampling and public pre-training (never of the privacy noise, which is secret).
+        resume: go on with a run that was interrupted; give the same options.
+        dry_run: check the options and the budget, print the promise and stop: no private record is read and nothing
+            is spent.
+    """
+
+    data: Positional[Path]
+    out: Path
+    unit: str
+    relation: Relation
+    population: int
+    epsilon: float
+    delta: float
+    method: SynthesisMethod = "privorl"
+    ledger: Path | None = None
+    budget_epsilon: float | None = None
+    budget_delta: float | None = None
+    public: Path | None = None
+    provenance: str | None = None
+    public_is_apart: str | None = None
+    paper: bool = False
+    steps: int | None = None
+    batch: float | None = None
+    clip: float | None = None
+    rows_per_unit: int | None = None
+    noise_draws: int | None = None
+    no_rake: bool = False
+    network: FragmentNetwork | None = None
+    horizon: int | None = None
+    fragments_per_unit: int | None = None
+    surroundings: int | None = None
+    longest: int | None = None
+    episodes_per_unit: int | None = None
+    width: int | None = None
+    depth: int | None = None
+    learning_rate: float | None = None
+    choose: tuple[str, ...] = ()
+    bins: int | None = None
+    teachers: int | None = None
+    device: str = "cpu"
+    rows: int | None = None
+    trajectories: int | None = None
+    world: str | None = None
+    holdout: Path | None = None
+    nonprivate_diagnostics: bool = False
+    seed: int = 0
+    resume: bool = False
+    dry_run: bool = False
+
+    @property
+    def simulates(self) -> bool:
+        """Whether the records are made up here; they never are."""
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """Say what a policy is worth, from records of other policies, with differential privacy.
+
+    Args:
+        data: folder of the private records (`tacit data import` writes one); of another policy than their own, they
+            need propensities.
+        out: folder of the run; it will hold nothing private, unless diagnostics are asked for.
+        unit: what one protected unit is, in the singular ("patient").
+        relation: what neighbouring data sets differ in: a unit is present or absent, or exchanged for another.
+        population: how many units there could be, as the public knows; never counted from the data.
+        epsilon: the promise to every unit, for all that this run releases.
+        delta: its slack; it must be below 1 / population.
+        gamma: discount, from 0 to 1.
+        horizon: steps of an episode that count.
+        range: public LOW HIGH of an episode's value; without it, the widest that the reward's bounds allow.
+        find_range: let the method residual look for the range privately.
+        episodes_per_unit: episodes of one unit that count.
+        policy: whom to evaluate: "behaviour" (who made the records), "uniform", a network FILE.safetensors (numbered
+            layers NAME.weight and NAME.bias, a softmax on the outputs), or your own package.module:function from
+            observations to probabilities.
+        activation: between the layers of a network; by default relu.
+        method: "residual" (values of states and of the policy), "pdis" and "wpdis" (importance sampling), "fqe"
+            (fitted Q), "dr" (doubly robust); to compare with: "gpope", "ssp" (DP-LSTD), "lsw", "lsl".
+        features: of the value function: "one-hot" or "one-hot:STATES" (discrete observations), "fourier:ORDER", or
+            your own package.module:function from observations to numbers.
+        behaviour: a known behaviour policy in place of logged propensities, in the words of --policy.
+        behaviour_source: how it is known: environment, physics, declared or public_data.
+        clip: bound of the method, where it has one to choose (ssp needs it).
+        level: nominal coverage of the interval.
+        overlap: share of epsilon and delta for a second release: how alike behaviour and evaluated policy are.
+        ledger: file of the budget of these records; by default beside the data folder (DATA.ledger).
+        budget_epsilon: the whole budget of the records, when the ledger is new (by default: this run alone).
+        budget_delta: likewise.
+        nonprivate_diagnostics: also compute figures WITHOUT privacy for the curator, under OUT/private/.
+        dry_run: print the promise and stop: no file is opened and nothing is spent.
+    """
+
+    data: Positional[Path]
+    out: Path
+    unit: str
+    relation: Relation
+    population: int
+    epsilon: float
+    delta: float
+    gamma: float
+    horizon: int
+    range: tuple[float, float] | None = None
+    find_range: bool = False
+    episodes_per_unit: int = 1
+    policy: str = "behaviour"
+    activation: Activation | None = None
+    method: EvaluationMethod = "residual"
+    features: str | None = None
+    behaviour: str | None = None
+    behaviour_source: Literal["environment", "physics", "declared", "public_data"] | None = None
+    clip: float | None = None
+    level: float = 0.95
+    overlap: float | None = None
+    ledger: Path | None = None
+    budget_epsilon: float | None = None
+    budget_delta: float | None = None
+    nonprivate_diagnostics: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train:
+    """Learn a policy from simulated people met once each, with differential privacy.
+
+    Args:
+        environment: any id that Gymnasium knows, one of your own as "module:Dose-v0" (importing the module registers
+            it), or tacit's: river-swim, dosing-0, dosing-1, clinic.
+        out: folder of the run; the key of its register of contributions lies beside it (OUT.key).
+        epsilon: the promise to every person.
+        delta: its slack; it must be below 1 / population, which is --users / --participations.
+        users: how many contributions there are at most, rounds times people in a round: as many as people are met
+            where everybody takes part once.
+        users_per_round: how many people in a round, between two releases; by default the recipe's own (8, and 32 for
+            the robots).
+        relation: what neighbouring populations differ in: a person contributes or not, or acts like another one.
+        unit: what one protected unit is called, in the singular.
+        policy: "log-linear", or the widths of a tanh network ("64-64"); by default the environment's own choice.
+        critic: what actions are judged against: what the recipe says; nothing but the person's own returns (none), a
+            critic fitted to the person's own episode and thrown away (local), or one that is learned with noise
+            (private).
+        correlation: what the recipe says; noise that cancels over the rounds (toeplitz, tree) or does not
+            (independent).
+        clip: bound on the norm of one person's contribution.
+        gamma: discount.
+        horizon: most steps of the environment in one person's episode.
+        repeat: public number of steps for which an action is repeated.
+        participations: in how many rounds one person may take part, at most once in each. The noise grows with it, and
+            the population is --users / --participations.
+        bounds: JSON file with public bounds of what the environment leaves open, {"observation": [[LOWS], [HIGHS]],
+            "action": [[LOWS], [HIGHS]], "reward": [LOW, HIGH]}, one number of LOWS and HIGHS for each dimension. Of an
+            environment that tacit does not know, the reward's are always needed: no environment declares them.
+        seed: of the simulated people and the first policy (never of the privacy noise, which is secret).
+        paper: the published recipe, with a critic that is shared without noise: it has no guarantee, and its
+            certificate says so.
+        compare: further epsilons to train at, for the report.
+        runs: how many runs of each of these, and of the ceiling and the floor.
+        evaluate: on how many fresh simulated people returns are measured.
+        tensorboard: also write released values as TensorBoard scalars, under OUT/tensorboard/.
+        resume: go on with a run that was interrupted; give the same options (compare, runs, evaluate and tensorboard,
+            which concern the report alone, may be others).
+        dry_run: print the promise and stop: nobody is met and nothing is spent.
+    """
+
+    environment: Positional[str]
+    out: Path
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    users: int = 1600
+    users_per_round: int | None = None
+    relation: Relation = "add_or_remove"
+    unit: str = "person"
+    policy: str | None = None
+    critic: Critic = RECIPES
+    correlation: Correlation = RECIPES
+    clip: float | None = None
+    gamma: float | None = None
+    horizon: int | None = None
+    repeat: int | None = None
+    participations: int = 1
+    bounds: Path | None = None
+    seed: int = 0
+    paper: bool = False
+    compare: tuple[float, ...] = ()
+    runs: int = 3
+    evaluate: int = 200
+    tensorboard: bool = False
+    resume: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learn:
+    """Learn one policy from many experts, with differential privacy for every expert.
+
+    Args:
+        source: folder of the experts' private logs (`tacit data import` writes one, --unit EXPERT_ID), or of their
+            policies, one .safetensors or .onnx file each, which are played in --world. Without it, a population of
+            --world is simulated.
+        out: folder of the run.
+        epsilon: the promise to every expert.
+        delta: its slack; it must be below 1 / population.
+        population: how many experts there could be, as the public knows; never counted from the data. Of a simulated
+            population, the experts in it.
+        unit: what one protected expert is called, in the singular ("doctor").
+        method: "votes" of clones at public states; "return-weighted" imitation; "consensus" prefixes and private
+            training.
+        world: public simulator: cart_pole, acrobot, lunar_lander, hiv, or any id that Gymnasium knows. Logs need none,
+            except for consensus prefixes; with one, the report says what the policy returns there.
+        bounds: JSON file with public bounds of what a Gymnasium environment leaves open (as for `tacit train`).
+        experts: how many are simulated.
+        kind: of the simulated ones: good, or mixed with bad ones.
+        episodes: how many each expert plays in --world, where policies are played.
+        horizon: most steps of such an episode; by default the world's own.
+        floor: probability of every action but their best one with which policies are played; for consensus prefixes it
+            is also what keeps one action from telling an expert.
+        activation: between the layers of policies whose files do not say it; by default relu.
+        simulated: declare that nobody is behind the policies in the folder.
+        anchors: how many public states the experts vote at.
+        anchor_bounds: JSON file {"observation": [[LOWS], [HIGHS]]} of the box they are drawn from; by default the
+            bounds of the records.
+        clone: what stands for an expert; by default linear, and an mlp in lunar_lander and hiv.
+        policy: "linear", or the widths of a tanh network ("32" or "64-64"); by default like the clone.
+        rounds: of votes; from the second on, where the policy of the round before comes in --world.
+        returns: public LOW HIGH of an episode's return; experts count by theirs (votes and return-weighted).
+        sharpness: how much more an expert at HIGH counts, as the exponent of e.
+        rows: of how many rows of an expert its clone or its gradients are made at most.
+        clip: bound on the norm of one expert's gradient (return-weighted, consensus).
+        steps: of the training, noiseless ones included (return-weighted, consensus).
+        learner: the loss of the training on consensus: conservative or plain Q-learning, or imitation.
+        prefixes: how many trajectories are drawn for the consensus.
+        present: public lower bound on how many experts there are (consensus).
+        stop: chance of a random end of a prefix at each step, in place of --floor; by default 0.02.
+        queried: draw the trajectories of the experts' own policies, not of their clones'. The promise then covers the
+            policies alone.
+        share: of epsilon and delta, for the consensus; the rest is for the training.
+        stable_fraction: of the training's steps, that are noiseless, on the consensus.
+        paper: the settings of arXiv:2411.13598 for --world at --epsilon 10, 7.5 or 5, which is what that paper claims;
+            the promise, the certificate and the budget say what holds. Consensus of the experts' own policies;
+            --steps shortens it, since the paper trains for millions.
+        evaluate: over how many episodes in --world returns are measured.
+        seed: of simulated experts, of what they play and of evaluations (never of the privacy noise, which is secret).
+        ledger: file of the budget of these experts; by default beside the source (SOURCE.ledger).
+        budget_epsilon: their whole budget, when the ledger is new (by default: this release alone).
+        budget_delta: likewise.
+        dry_run: print the promise and stop: no file is opened and nothing is spent.
+    """
+
+    source: Positional[Path | None] = None
+    out: Path
+    epsilon: float
+    delta: float
+    population: int | None = None
+    unit: str = "expert"
+    method: ExpertMethod = "votes"
+    world: str | None = None
+    bounds: Path | None = None
+    experts: int | None = None
+    kind: Literal["good", "mixed"] | None = None
+    episodes: int | None = None
+    horizon: int | None = None
+    floor: float | None = None
+    activation: Activation | None = None
+    simulated: bool = False
+    anchors: int | None = None
+    anchor_bounds: Path | None = None
+    clone: Clone | None = None
+    policy: str | None = None
+    rounds: int | None = None
+    returns: tuple[float, float] | None = None
+    sharpness: float | None = None
+    rows: int | None = None
+    clip: float | None = None
+    steps: int | None = None
+    learner: Learner | None = None
+    prefixes: int | None = None
+    present: int | None = None
+    stop: float | None = None
+    queried: bool = False
+    share: float | None = None
+    stable_fraction: float | None = None
+    paper: bool = False
+    evaluate: int = 100
+    seed: int = 0
+    ledger: Path | None = None
+    budget_epsilon: float | None = None
+    budget_delta: float | None = None
+    dry_run: bool = False
+
+    @property
+    def simulates(self) -> bool:
+        """Whether the experts are made up here."""
+        return self.source is None
+
+    @property
+    def data(self) -> Path:
+        """Beside which the ledger lies."""
+        return self.out / "experts" if self.source is None else self.source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imitate:
+    """Learn a simulator of movement from people's whereabouts, with differential privacy for every person.
+
+    Args:
+        source: records of where people were: CSV files of points (.csv, .csv.gz; all rows of a person in one of them),
+            a folder of GeoLife's PLT files, or an .npz file of days that are cut already. Without it, give --city.
+        out: folder of the run; it will hold nothing private, unless diagnostics are asked for.
+        epsilon: the promise to every person.
+        delta: its slack; it must be below 1 / population.
+        population: how many people there could be, as the public knows; never counted from the records. Of a city, the
+            people in it.
+        unit: what one protected person is called, in the singular ("subscriber").
+        relation: what neighbouring data sets differ in: a person is present or absent, or exchanged for another.
+        city: simulate so many people of an invented city instead of reading records.
+        preset: how restless they are: telecom (most half-hours are stays) or geolife.
+        box: public region, SOUTH WEST NORTH EAST in degrees, that is cut into cells.
+        cell: side of a cell in metres.
+        degrees: side of a cell in degrees, in place of --cell.
+        grid: JSON file of a public grid (`to_json` of a RegularGrid or H3Grid), in place of --box and --cell.
+        homes: public SOUTH WEST NORTH EAST that is declared to hold nearly all homes (one-shot).
+        zone: time zone of the region ("Asia/Shanghai"), whose midnights cut the days.
+        recorded: zone of recorded times that carry none, or "unix" for seconds since 1970.
+        user: column of the people's ids (.npz: array).
+        time: column of the times.
+        lat: column of latitudes.
+        lon: column of longitudes.
+        pattern: strptime pattern of the times; by default ISO 8601.
+        carry: half-hours for which the last place goes on where nothing is recorded.
+        observed: half-hours with a record that a day needs.
+        fewest: whole days that a person needs; others add nothing, and stay in the population.
+        outside: what a point outside the region is: an error, or the day in which most of a half-hour is outside is
+            dropped.
+        untidy: what unsorted or repeated times of a person are: an error, or they are mended.
+        simulated: declare that no record is a real person's.
+        method: "one-shot" imitates one noisy release; to compare with: "table", "epr", "markov", "timegeo", and
+            "pategail" (PateGAIL++, critics that never leave their people's devices).
+        critics: what critics are asked (pategail); by default linear.
+        rounds: how often (pategail); by default as the number of people suggests.
+        noise: who adds it: the server, all devices together (shared), or each device for itself (device).
+        floor: fewest answers of which a sum may be released (shared); by default nine in ten of the people.
+        days: most days of one person that are read, the first ones. A city has so many of each.
+        seed: of simulated people and of played days (never of the privacy noise, which is secret).
+        ledger: file of the budget of these records; by default beside the source (SOURCE.ledger).
+        budget_epsilon: their whole budget, when the ledger is new (by default: this release alone).
+        budget_delta: likewise.
+        nonprivate_diagnostics: also compare with the records WITHOUT privacy, for the curator, under OUT/private/.
+        resume: go on with a run that was interrupted, after its release or (pategail) between its rounds; give the
+            same options.
+        dry_run: print the promise and stop: no file is opened and nothing is spent.
+    """
+
+    source: Positional[tuple[Path, ...]] = ()
+    out: Path
+    epsilon: float
+    delta: float
+    population: int | None = None
+    unit: str = "person"
+    relation: Relation = "add_or_remove"
+    city: int | None = None
+    preset: Literal["telecom", "geolife"] | None = None
+    box: tuple[float, float, float, float] | None = None
+    cell: float | None = None
+    degrees: float | None = None
+    grid: Path | None = None
+    homes: tuple[float, float, float, float] | None = None
+    zone: str | None = None
+    recorded: str | None = None
+    user: str | None = None
+    time: str | None = None
+    lat: str | None = None
+    lon: str | None = None
+    pattern: str | None = None
+    carry: int | None = None
+    observed: int | None = None
+    fewest: int | None = None
+    outside: Literal["error", "drop"] | None = None
+    untidy: Literal["error", "mend"] | None = None
+    simulated: bool = False
+    method: MobilityMethod = "one-shot"
+    critics: Critics | None = None
+    rounds: int | None = None
+    noise: Noise = "server"
+    floor: int | None = None
+    days: int | None = None
+    seed: int = 0
+    ledger: Path | None = None
+    budget_epsilon: float | None = None
+    budget_delta: float | None = None
+    nonprivate_diagnostics: bool = False
+    resume: bool = False
+    dry_run: bool = False
+
+    @property
+    def simulates(self) -> bool:
+        """Whether the people are made up here."""
+        return self.city is not None
+
+    @property
+    def data(self) -> Path:
+        """Beside which the ledger lies."""
+        return self.source[0] if self.source else self.out / "people"

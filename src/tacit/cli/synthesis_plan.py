@@ -1,0 +1,469 @@
+"""`tacit synthesize --choose`: settings that are chosen on the records, within the promise."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from tacit.cli.budget import require_unit
+from tacit.cli.console import Interrupted, progress, say
+from tacit.cli.plan_commands import SynthesisMethod, Synthesize
+from tacit.data import overlap
+from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.data.store import read_spec
+from tacit.data.trajectories import Trajectories
+from tacit.envs import clinic, maze
+from tacit.envs.maze_layouts import LAYOUTS
+from tacit.errors import DataError, PlanError
+from tacit.methods import selection, synthesis
+from tacit.methods.synthesis import Encoder, Plan, Pretraining, Raking, trajectories
+from tacit.methods.synthesis.cut import Cut
+from tacit.methods.synthesis.trajectories.plan import Plan as FragmentPlan
+from tacit.privacy.certificate.release import Release
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.vault import Vault
+from tacit.units import Unit
+from tacit.validation import check
+
+# The plan that the options of `tacit synthesize` ask for, before any record is read.
+
+
+PRIVORL: Literal["privorl"] = "privorl"
+PRIVORL_J: Literal["privorl-j"] = "privorl-j"
+DIFFUSED: tuple[SynthesisMethod, ...] = (PRIVORL, PRIVORL_J)
+"""tacit's own methods: they train networks by noisy gradients, keep checkpoints and use accelerators."""
+_HOMES = {"pate-gan": "pate_gan", "pre-pate-gan": "pate_gan"}
+"""Modules of the baselines that are not called like the method."""
+PUBLIC = ("public", "provenance")
+_SHARED = ("rows_per_unit",)
+_TRAINED = ("steps", "clip", "noise_draws", "width", "depth", "learning_rate")
+_MARGINALS = (*_SHARED, "bins", *PUBLIC)
+_VOTES = ("steps", "teachers")
+_PUBLISHED: dict[SynthesisMethod, tuple[str, ...]] = {
+    PRIVORL: (*_SHARED, *_TRAINED, "batch"),
+    PRIVORL_J: (*_TRAINED, "batch", "network", "horizon", "fragments_per_unit", "surroundings"),
+}
+"""What `--paper` decides."""
+_LENGTHS = ("longest", "episodes_per_unit")
+_NOISY = ("steps", "batch", "clip", "noise_draws", "fragments_per_unit", "learning_rate")
+"""What has no meaning where no noisy gradient is taken."""
+OPTIONS: dict[SynthesisMethod, tuple[str, ...]] = {
+    PRIVORL: (*_PUBLISHED[PRIVORL], *PUBLIC),
+    PRIVORL_J: (*_PUBLISHED[PRIVORL_J], *_LENGTHS, *PUBLIC),
+    "mst": _MARGINALS,
+    "aim": _MARGINALS,
+    "privsyn": _MARGINALS,
+    "pgm": _SHARED,
+    "pate-gan": _VOTES,
+    "pre-pate-gan": (*_VOTES, *PUBLIC),
+}
+"""Options that set fields of the method's plan."""
+
+
+def published(method: SynthesisMethod) -> tuple[str, ...] | None:
+    """Options that `--paper` decides; None for a method without published settings."""
+    return _PUBLISHED.get(method)
+
+
+def unheard(command: Synthesize) -> str | None:
+    """An option that is given and has no meaning beside --surroundings."""
+    return None if command.surroundings is None else next(iter(_given(command, _NOISY)), None)
+
+
+def planned(command: Synthesize) -> Any:
+    """The calibrated plan of a command.
+
+    No file is touched, but for the public bounds of the records, and public records, where columns are cut by them.
+
+    Raises:
+        PlanError: an option is out of range, or one is missing that another needs.
+        DataError: the bounds do not say how large a step is.
+        FileError: the folder holds no records.
+    """
+    unit = Unit(command.unit, command.relation, command.population)
+    sensible = math.isfinite(command.epsilon) and command.epsilon > 0
+    check("epsilon", command.epsilon, sensible, "a finite number > 0")
+    plan: Any
+    match command.method:
+        case "privorl" if command.choose:
+            plan = plan_of(command, _transitions, _tables(command))
+        case "privorl":
+            plan = _transitions(command)
+        case "privorl-j":
+            plan = _trajectories(command)
+        case _:
+            plan = _theirs(command)
+    return plan.calibrate(unit=unit, epsilon=command.epsilon, delta=command.delta)
+
+
+def learner(method: SynthesisMethod) -> Any:
+    """The module with the method's `fit`."""
+    if method in DIFFUSED:
+        return synthesis if method == PRIVORL else trajectories
+    return import_module(f"tacit.methods.synthesis.baselines.{_HOMES.get(method, method)}")
+
+
+def cuts(method: SynthesisMethod) -> bool:
+    """Whether the plan of the method cuts columns by the public bounds of the records."""
+    return "teachers" not in OPTIONS[method] and method not in DIFFUSED
+
+
+def baseline_plan(method: SynthesisMethod, cut: Cut | None) -> Any:
+    """The plan of a baseline with its own settings, not calibrated; `cut` is for a method that `cuts`."""
+    home = learner(method)
+    if cut is None or not cuts(method):
+        return home.PateGanPlan()
+    if method == "pgm":
+        return home.PgmPlan.paper(cut.spec)
+    return getattr(home, {"mst": "MstPlan", "aim": "AimPlan", "privsyn": "PrivSynPlan"}[method])(cut=cut)
+
+
+def provenance(command: Synthesize) -> Any:
+    """Where public records come from, as the certificate prints it, with why they are apart where that was declared."""
+    if command.public_is_apart is None:
+        return command.provenance
+    return f"{command.provenance} Declared apart from the private records: {command.public_is_apart}"
+
+
+def begins(method: SynthesisMethod) -> bool:
+    """Whether the method can begin with public records: its networks are trained on them first."""
+    return method in (*DIFFUSED, "pre-pate-gan")
+
+
+def several(command: Synthesize) -> bool:
+    """Whether a unit owns several records: it is not each row, and not one row of it is taken at a time."""
+    return read_spec(command.data)[2] != "transition" and command.rows_per_unit != 1
+
+
+def _transitions(command: Synthesize) -> Plan:
+    if command.paper:
+        from tacit.cli.synthesis_plan import others
+
+        public = others(command, read_spec(command.data)[0], "public")
+        epoch = None if public is None else len(public.columns["rewards"])
+        return Plan.paper(population=command.population, provenance=provenance(command), epoch=epoch)
+    pretraining = None if command.provenance is None else Pretraining(provenance=provenance(command))
+    plan = Plan(pretraining=pretraining)
+    if several(command):
+        plan = Plan.for_people(population=command.population, epsilon=command.epsilon, pretraining=pretraining)
+    return dataclasses.replace(plan, **_changes(command, plan), raking=_raking(command))
+
+
+def _trajectories(command: Synthesize) -> FragmentPlan:
+    if command.paper:
+        paper = FragmentPlan.paper(population=command.population, provenance=provenance(command))
+        return dataclasses.replace(paper, **_given(command, _LENGTHS))
+    chosen: dict[str, Any] = {
+        "longest": FragmentPlan.longest if command.longest is None else command.longest,
+        "episodes": 1 if command.episodes_per_unit is None else command.episodes_per_unit,
+        "horizon": command.horizon,
+        "network": command.network or FragmentPlan.network,
+        "surroundings": command.surroundings,
+    }
+    raking = _raking(command)
+    plan = FragmentPlan.for_people(
+        population=command.population, provenance=provenance(command), raking=raking, **chosen
+    )
+    changes = _changes(command, plan)
+    if "steps" in changes:
+        changes["start_steps"] = max(1, changes["steps"] // 2)
+        changes["warmup"] = min(plan.warmup, changes["start_steps"] // 10)
+    return dataclasses.replace(plan, **changes)
+
+
+def _changes(command: Synthesize, plan: Plan | FragmentPlan) -> dict[str, Any]:
+    """Fields of one of tacit's own plans that the command sets."""
+    changes = _given(
+        command, ("rows_per_unit", *_TRAINED) if isinstance(plan, Plan) else ("fragments_per_unit", *_TRAINED)
+    )
+    if command.batch is not None:
+        changes["rate"] = command.batch / command.population
+    if "steps" in changes:  # fewer steps have a shorter beginning
+        changes["warmup"] = min(plan.warmup, changes["steps"] // 10)
+    return changes
+
+
+def _raking(command: Synthesize) -> Raking | None:
+    """The default tables on the records' bounds, cut by public records if there are any; None where none can be."""
+    if command.no_rake or not _cuttable(read_spec(command.data)[0]):
+        return None
+    return _tables(command)
+
+
+def _tables(command: Synthesize) -> Raking:
+    from tacit.cli.synthesis_plan import others
+
+    spec = read_spec(command.data)[0]
+    public = others(command, spec, "public")
+    if public is None or command.provenance is None:
+        return Raking.of(spec, population=command.population)
+    return Raking.of(spec, population=command.population, public=public.columns, provenance=provenance(command))
+
+
+def _cuttable(spec: PublicSpec) -> bool:
+    """Whether the bounds say how large a step is, by which its bins are cut."""
+    return spec.difference is not None or not isinstance(spec.observation, Box)
+
+
+def _theirs(command: Synthesize) -> Any:
+    plan = baseline_plan(command.method, _cut(command) if cuts(command.method) else None)
+    changes = _given(command, tuple(name for name in OPTIONS[command.method] if name not in ("bins", *PUBLIC)))
+    if "steps" in changes:
+        changes["hold"] = min(plan.hold, changes["steps"] // 10)
+    if command.provenance is not None and begins(command.method):
+        changes["pretraining"] = learner(command.method).GanPretraining(provenance=provenance(command))
+    return dataclasses.replace(plan, **changes)
+
+
+def _cut(command: Synthesize) -> Cut:
+    """Public bins of the records' columns: by the bounds, or such that each holds about as many public rows."""
+    from tacit.cli.synthesis_plan import others
+
+    spec = read_spec(command.data)[0]
+    bins: dict[str, Any] = {} if command.bins is None else {"bins": command.bins}
+    public = others(command, spec, "public")
+    if public is None or command.provenance is None:
+        return Cut(spec, **bins)
+    return Cut.from_public(spec, public.columns, provenance=provenance(command), **bins)
+
+
+def _given(command: Synthesize, names: tuple[str, ...]) -> dict[str, Any]:
+    """Those of these options that the command sets."""
+    return {name: value for name in names if (value := getattr(command, name)) is not None}
+
+
+# The records of `tacit synthesize`: private, public to begin with, and others that nothing is learned from.
+
+
+Option = Literal["public", "holdout"]
+CLINIC = "clinic"
+"""The one world that is no maze."""
+OVERLAP = "overlap of public and private rows"
+"""Why the curator looks at the records before a public pre-training, as the ledger has it."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a run reads: `data` is private unless simulated, `public` and `holdout` are there if they were given."""
+
+    data: Trajectories
+    public: Trajectories | None
+    holdout: Trajectories | None
+
+
+def require_there(command: Synthesize) -> None:
+    """Refuse what is wrong with the records as far as their public parts tell: no record is read.
+
+    Raises:
+        DataError: the public or other records are the private ones or of other fields, the units are not those whose
+            ids the records have or own no episodes where whole ones are learned, the bounds do not say how large a
+            step is or are not those of --world, or there is nothing that other records would be compared for.
+        FileError: a folder holds no records.
+    """
+    spec, simulated, kind = read_spec(command.data)
+    require_unit(command)
+    _require_world(command, spec)
+    if command.method == PRIVORL_J and kind == "transition":
+        raise DataError(
+            "privorl-j learns whole trajectories, and every row of these records is a unit of its own",
+            where=str(command.data),
+            expected="records whose units own whole episodes, such as an episode or a patient",
+            remedy="import them again with such a unit, or take --method privorl for single rows",
+        )
+    if command.holdout is not None and not (simulated or command.nonprivate_diagnostics):
+        raise DataError(
+            "distances to private records are not differentially private",
+            where="--holdout",
+            expected="it with simulated records, or with --nonprivate-diagnostics, for the curator alone",
+            remedy="leave --holdout out, or add --nonprivate-diagnostics",
+        )
+    for option in get_args(Option):
+        _place(command, spec, option)
+    if command.method in DIFFUSED and command.public is None:
+        Encoder.from_bounds(spec)
+
+
+def opened(command: Synthesize) -> Sources:
+    """The records; whatever else is wrong with them is found here, and nothing is spent.
+
+    Raises:
+        DataError: no row says where an episode ends, and the method needs whole ones.
+        FileError: a file of a folder is damaged.
+    """
+    with progress("Opening the records"):
+        data = Trajectories.open(command.data)
+        if command.method == PRIVORL_J:
+            data.require_ends()
+        return Sources(data, others(command, data.spec, "public"), others(command, data.spec, "holdout"))
+
+
+def require_apart(command: Synthesize, sources: Sources, vault: Vault) -> None:
+    """Refuse public records that are private ones; the look at private records is noted in their ledger.
+
+    Raises:
+        DataError: they overlap, or may.
+    """
+    spec, apart = vault.spec, command.public_is_apart
+    if sources.public is None:
+        return
+    if apart is not None:
+        vault.ledger.note("public", f"declared apart from the private records: {apart}")
+    if isinstance(spec.observation, Discrete) and isinstance(spec.action, Discrete):
+        return  # discrete rows coincide by chance, which tells nothing
+    public: Mapping[str, np.ndarray[Any, Any]] = sources.public.columns
+
+    def look(rows: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        overlap.refuse(public, rows, spec, apart=apart is not None)
+
+    with progress("Looking for public records among the private ones"):
+        if sources.data.simulated:
+            look(sources.data.columns)
+        else:
+            vault.nonprivate(look, reason=OVERLAP)
+
+
+def others(command: Synthesize, spec: PublicSpec, option: Option) -> Trajectories | None:
+    """The records of another option, if it was given.
+
+    Args:
+        command: the options.
+        spec: public bounds of the private records.
+        option: which.
+
+    Raises:
+        DataError: they are the private ones, or of other fields.
+        FileError: the folder holds no records.
+    """
+    path = _place(command, spec, option)
+    return None if path is None else Trajectories.open(path)
+
+
+def _require_world(command: Synthesize, spec: PublicSpec) -> None:
+    """Refuse a world that is unknown, or that has other bounds than the records.
+
+    Raises:
+        DataError: it is one of these.
+    """
+    name = command.world
+    if name is None:
+        return
+    if name != CLINIC and name not in LAYOUTS:
+        raise DataError(
+            f"there is no world {name!r}",
+            where="--world",
+            expected=f"one of {', '.join((*LAYOUTS, CLINIC))}",
+            remedy="choose one of these, or leave --world out",
+        )
+    known = clinic.spec() if name == CLINIC else maze.spec(LAYOUTS[name])
+    if (known.observation, known.action) != (spec.observation, spec.action):
+        raise DataError(
+            f"the records have other bounds than {name}",
+            where="--world",
+            expected="the simulator that the records are of",
+            remedy="choose another world, or leave --world out",
+        )
+
+
+def _place(command: Synthesize, spec: PublicSpec, option: Option) -> Path | None:
+    """The folder of another option, whose bounds are alike, or None; arguments and errors as of `others`."""
+    path: Path | None = getattr(command, option)
+    if path is None:
+        return None
+    if _shape(read_spec(path)[0]) != _shape(spec) or path.resolve() == command.data.resolve():
+        raise DataError(
+            f"the {'public' if option == 'public' else 'other'} records are the private ones, or of other fields",
+            where=str(path),
+            expected="other records, with observations and actions of the same kind and width",
+            remedy="choose records of the same problem",
+        )
+    return path
+
+
+def _shape(spec: PublicSpec) -> tuple[object, ...]:
+    return tuple((type(space).__name__, space.size) for space in (spec.observation, spec.action))
+
+
+NAMES: dict[str, Callable[[str], Any]] = {
+    "steps": int,
+    "batch": float,
+    "clip": float,
+    "rows-per-unit": int,
+    "noise-draws": int,
+    "learning-rate": float,
+}
+"""Settings that may be chosen, and what their values are: none of them changes what public pre-training begins with."""
+
+
+def candidates(command: Synthesize) -> Iterator[Synthesize]:
+    """The command with each combination of the settings in place of its choice.
+
+    Raises:
+        PlanError: a setting is unknown, named twice or also given by itself, or its values are no numbers.
+    """
+    grid: dict[str, list[Any]] = {}
+    for setting in command.choose:
+        name, _, listed = setting.partition("=")
+        field = name.replace("-", "_")
+        if name not in NAMES or field in grid or getattr(command, field) is not None:
+            raise _refused(setting, f"one of {', '.join(NAMES)}, once, and not also as --{name}")
+        try:
+            grid[field] = [NAMES[name](value) for value in listed.split(",")]
+        except ValueError as error:
+            raise _refused(setting, "NAME=VALUE,VALUE with numbers") from error
+    for values in product(*grid.values()):
+        settings: dict[str, Any] = dict(zip(grid, values, strict=True))
+        yield dataclasses.replace(command, choose=(), **settings)
+
+
+def plan_of(command: Synthesize, one: Callable[[Synthesize], Plan], tables: Raking) -> selection.Plan:
+    """The plan of the choice, not calibrated; `one` makes a candidate's, which is judged by `tables`."""
+    judge = synthesis.RakingPlan(raking=tables)
+    return selection.Plan(candidates=tuple(map(one, candidates(command))), judge=judge)
+
+
+def chosen(command: Synthesize, plan: selection.Plan, vault: Vault, start: Any) -> Release[Any]:
+    """The best run, and in words which candidate it was.
+
+    Raises:
+        Interrupted: it was stopped after the ledger was charged.
+    """
+    attempt = functools.partial(synthesis.fit, pretrained=start, device=command.device)
+    with without_checkpoint(vault.ledger), progress("Training with privacy, a secret number of times"):
+        release, choice = selection.select(plan, vault, attempt=attempt, judge=synthesis.Closeness())
+    best = list(candidates(command))[choice.candidate]
+    names = [setting.partition("=")[0] for setting in command.choose]
+    told = ", ".join(f"{name} {getattr(best, name.replace('-', '_')):g}" for name in names)
+    say(f"Chosen of {len(plan.candidates):,} candidates: {told}")
+    return release
+
+
+@contextlib.contextmanager
+def without_checkpoint(ledger: Ledger) -> Iterator[None]:
+    """What keeps no checkpoint: an interruption after the ledger was charged says that this stays so.
+
+    Raises:
+        Interrupted: it was stopped then.
+    """
+    before = len(ledger.entries())
+    try:
+        yield
+    except KeyboardInterrupt:
+        if len(ledger.entries()) > before:
+            raise Interrupted(f"what was charged stays charged (see tacit ledger show {ledger.path})") from None
+        raise
+
+
+def _refused(setting: str, expected: str) -> PlanError:
+    return PlanError(
+        f"--choose {setting} is not understood", where="synthesize", expected=expected, remedy="change that setting"
+    )
