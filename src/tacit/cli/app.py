@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.metadata import version
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -15,7 +16,8 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from tacit.cli import commands, plan_commands
-from tacit.cli.console import Interrupted, complain
+from tacit.cli.console import Interrupted, complain, say
+from tacit.cli.options import PlanCommand, config_of, configured
 from tacit.errors import TacitError
 
 UNEXPECTED, BAD_FILE, BAD_WORDS = 1, 6, 2
@@ -68,6 +70,8 @@ FUNCTIONS: dict[type, str] = {
     commands.LedgerVerify: "certificate.verify_ledger",
 }
 """Command -> the module of this package and the function that runs it; the module is loaded only then."""
+_CONFIGURED = {kind.__name__.lower(): kind for kind in FUNCTIONS if issubclass(kind, PlanCommand)}
+"""Commands that take --config, by their words."""
 
 _REGISTRY = ConstructorRegistry()
 
@@ -100,18 +104,40 @@ def main(words: Sequence[str] | None = None) -> int:
     Args:
         words: the command line; None takes that of the process.
     """
+    words = list(sys.argv[1:] if words is None else words)
+    if words == ["--version"]:
+        say(f"tacit {version('tacit')}")
+        return 0
     try:
-        command = tyro.cli(
-            commands.Command,
-            prog="tacit",
-            description="Differentially private reinforcement learning, with guarantees that anyone can recompute.",
-            args=list(sys.argv[1:] if words is None else words),
-            config=(tyro.conf.FlagCreatePairsOff,),
-            registry=_REGISTRY,
-        )
+        command = _parsed(words)
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else BAD_WORDS
+    except TacitError as error:
+        complain(str(error))
+        return error.exit_code
     return _guarded(command)
+
+
+def _parsed(words: list[str]) -> object:
+    """The command of these words; with --config, what its file says stands where the words say nothing.
+
+    Raises:
+        SystemExit: the words are wrong, or ask for help.
+        FileError: the file of options cannot be read.
+        PlanError: it has an unknown option, or a value of another type.
+    """
+    how: dict[str, Any] = {"config": (tyro.conf.FlagCreatePairsOff,), "registry": _REGISTRY}
+    kind, file = _CONFIGURED.get(words[0] if words else ""), config_of(words)
+    if kind is not None and file is not None:
+        found = configured(kind, words[0], file)
+        return tyro.cli(kind, prog=f"tacit {words[0]}", args=words[1:], default=found, **how)
+    return tyro.cli(
+        commands.Command,
+        prog="tacit",
+        description="Differentially private reinforcement learning, with guarantees that anyone can recompute.",
+        args=words,
+        **how,
+    )
 
 
 def _guarded(command: object) -> int:

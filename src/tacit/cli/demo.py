@@ -17,7 +17,7 @@ from tacit.cli import synthesis_runs
 from tacit.cli.console import progress, say
 from tacit.cli.data import simulate
 from tacit.cli.plan_commands import Baseline, Demo
-from tacit.cli.run_folder import RunFolder, Stopwatch, finish, require_free
+from tacit.cli.run_folder import RunFolder, Stopwatch, finish, require_free, settings_of
 from tacit.cli.synthesis_plan import PRIVORL, baseline_plan, learner
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
@@ -104,7 +104,7 @@ def demo(command: Demo) -> None:
         TacitError: see the exit codes of `tacit.cli.app.main`.
     """
     watch, size = Stopwatch(), QUICK if command.quick else FULL
-    settings = {k: v for k, v in dataclasses.asdict(command).items() if k not in ("resume", "out")}
+    settings = settings_of(command)
     unit = Unit("transition", "add_or_remove", size.population)
     torch.set_num_threads(1)  # networks this small lose more to the hand-over between threads than they gain
     require_free(command.out, resume=command.resume)

@@ -6,15 +6,27 @@ import dataclasses
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tacit.cli import options
 from tacit.cli.budget import ledger_path, open_ledger, require_unit
 from tacit.cli.console import progress, say
-from tacit.cli.plan_commands import Activation, Evaluate
-from tacit.cli.run_folder import CERTIFICATE, REPORT, VERIFY, RunFolder, Stopwatch, certify, finish, require_free
+from tacit.cli.plan_commands import EVALUATION_OPTIONS, Activation, Evaluate
+from tacit.cli.run_folder import (
+    CERTIFICATE,
+    REPORT,
+    VERIFY,
+    RunFolder,
+    Stopwatch,
+    certify,
+    finish,
+    require_free,
+    settings_of,
+)
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
@@ -98,7 +110,7 @@ def _produce(
     watch = Stopwatch()
     with progress("Opening the records"):
         data = Trajectories.open(command.data)
-    settings = {k: v for k, v in dataclasses.asdict(command).items() if k not in ("dry_run", "out")}
+    settings = settings_of(command)
     assert plan.unit is not None
     attempt = RunFolder.attempt(command.out, "evaluate", settings, resume=None)
     with open_ledger(command, plan.unit) as ledger, attempt as run:
@@ -192,10 +204,7 @@ def _closing(run: RunFolder, report: EvaluationReport, evaluation: Evaluation, c
     say(f"Budget   tacit ledger show {ledger_path(command)}")
 
 
-# From the words of `tacit evaluate` to features, policies and a calibrated plan.
-
-
-_CLIPPED = ("pdis", "wpdis", "fqe", "dr", "gpope", "ssp")
+meaningless = partial(options.meaningless, "evaluate")
 _ON_POLICY, _OFF_POLICY = ("lsw", "lsl"), ("fqe", "dr")
 NETWORK = ".safetensors"
 _STAND_IN = PublicSpec(Discrete(2), Discrete(2), Box((0.0,), (1.0,)), "declared", propensities=True)
@@ -227,7 +236,7 @@ def diagnosed(command: Evaluate) -> Overlap | None:
         return None
     check("overlap", share, 0 < share < 1, "a share of epsilon and delta, such as 0.1")
     if command.policy == "behaviour":
-        raise _meaningless("--overlap", "another --policy than behaviour")
+        raise meaningless("--overlap", "another --policy than behaviour")
     unit = Unit(command.unit, command.relation, command.population)
     plan = Overlap(problem=problem(command), level=command.level)
     return plan.calibrate(unit=unit, epsilon=share * command.epsilon, delta=share * command.delta)
@@ -246,9 +255,10 @@ def planned(command: Evaluate, spec: PublicSpec | None) -> Plan:
     unit, method = Unit(command.unit, command.relation, command.population), command.method
     asked, level = problem(command), command.level
     if command.find_range and (method != "residual" or command.range is not None):
-        raise _meaningless("--find-range", "--method residual without --range")
-    if command.clip is not None and method not in _CLIPPED:
-        raise _meaningless("--clip", f"one of the methods {', '.join(_CLIPPED)}")
+        raise meaningless("--find-range", "--method residual without --range")
+    own = command.settings
+    if own and method not in EVALUATION_OPTIONS:
+        raise meaningless("--clip", f"one of the methods {', '.join(EVALUATION_OPTIONS)}")
     if (method in _ON_POLICY and command.policy != "behaviour") or (
         method in _OFF_POLICY and command.policy == "behaviour"
     ):
@@ -258,11 +268,10 @@ def planned(command: Evaluate, spec: PublicSpec | None) -> Plan:
             expected="--policy behaviour for lsw and lsl, any other one for fqe and dr",
             remedy="choose the method residual, which evaluates both",
         )
-    own: dict[str, Any] = {} if command.clip is None else {"clip": command.clip}
     plan: Plan
     if method in ("pdis", "wpdis"):
         if command.features is not None:
-            raise _meaningless("--features", "a method with a value function")
+            raise meaningless("--features", "a method with a value function")
         plan = ImportanceSampling(problem=asked, weighting=method, level=level, **own)
     else:
         phi = features(None if spec is None else command.features, _STAND_IN if spec is None else spec)
@@ -279,7 +288,7 @@ def planned(command: Evaluate, spec: PublicSpec | None) -> Plan:
             case "gpope":
                 plan = Gpope(problem=asked, features=phi, level=level, **own)
             case "ssp":
-                plan = SufficientStatistics(problem=asked, features=phi, level=level, clip=_needed(command.clip))
+                plan = SufficientStatistics(problem=asked, features=phi, level=level, **_with_clip(own))
             case "lsw":
                 plan = Lsw(problem=asked, features=phi)
             case "lsl":
@@ -333,7 +342,7 @@ def target(command: Evaluate, spec: PublicSpec) -> Target:
     """
     networks = [words for words in (command.policy, command.behaviour) if words and words.endswith(NETWORK)]
     if command.activation is not None and not networks:
-        raise _meaningless("--activation", f"a network FILE{NETWORK}")
+        raise meaningless("--activation", f"a network FILE{NETWORK}")
     if command.policy == "behaviour":
         return Behaviour()
     return _policy(command.policy, spec, "--policy", command.activation)
@@ -349,7 +358,7 @@ def behaviour(command: Evaluate, spec: PublicSpec) -> BehaviourPolicy | None:
     on_policy = command.policy == "behaviour"
     if command.behaviour is None:
         if command.behaviour_source is not None:
-            raise _meaningless("--behaviour-source", "--behaviour")
+            raise meaningless("--behaviour-source", "--behaviour")
         if not on_policy and not spec.propensities:
             raise PlanError(
                 "the records have no propensities",
@@ -359,7 +368,7 @@ def behaviour(command: Evaluate, spec: PublicSpec) -> BehaviourPolicy | None:
             )
         return None
     if on_policy:
-        raise _meaningless("--behaviour", "another --policy than behaviour")
+        raise meaningless("--behaviour", "another --policy than behaviour")
     if command.behaviour_source is None:
         raise PlanError(
             "the source of the behaviour policy is missing",
@@ -452,19 +461,15 @@ def _whole(option: str, text: str) -> int:
     return int(text)
 
 
-def _needed(clip: float | None) -> float:
-    if clip is None:
+def _with_clip(own: dict[str, Any]) -> dict[str, Any]:
+    if "clip" not in own:
         raise PlanError(
             "the clip is missing",
             where="evaluate",
             expected="--clip, the largest norm of one unit's statistics",
             remedy="choose it without looking at the records, or use the method residual, which needs none",
         )
-    return clip
-
-
-def _meaningless(option: str, expected: str) -> PlanError:
-    return PlanError(f"{option} has no meaning here", where="evaluate", expected=expected, remedy=f"leave {option} out")
+    return own
 
 
 def _unknown(option: str, given: str, expected: str) -> PlanError:

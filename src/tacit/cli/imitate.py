@@ -19,7 +19,17 @@ from tacit.cli.console import Interrupted, progress, say
 from tacit.cli.generate import Generator, cautions
 from tacit.cli.imitate_plan import Plan, planned, region, require_answerable, require_sound, silent, unit
 from tacit.cli.plan_commands import Imitate
-from tacit.cli.run_folder import CERTIFICATE, REPORT, VERIFY, RunFolder, Stopwatch, certify, finish, require_free
+from tacit.cli.run_folder import (
+    CERTIFICATE,
+    REPORT,
+    VERIFY,
+    RunFolder,
+    Stopwatch,
+    certify,
+    finish,
+    require_free,
+    settings_of,
+)
 from tacit.data.days import SLOTS, Days
 from tacit.data.grids import Grid
 from tacit.evaluation import maps
@@ -52,7 +62,7 @@ def imitate(command: Imitate) -> None:
     """
     require_sound(command)
     unit(command)
-    settings = {k: v for k, v in dataclasses.asdict(command).items() if k not in ("resume", "dry_run", "out")}
+    settings = settings_of(command)
     if not command.dry_run:
         require_free(command.out, resume=command.resume)
         if (command.out / "run.json").exists():

@@ -7,24 +7,24 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from tacit.cli import options
 from tacit.cli.budget import require_only
 from tacit.cli.console import progress
+from tacit.cli.options import given
 from tacit.cli.plan_commands import Imitate
 from tacit.data.days import SLOTS, Days
 from tacit.data.grids import EARTH_KM, Grid, RegularGrid, grid_from_json
 from tacit.data.mobility import UNIX, Rules, from_cells, from_plt, from_points
 from tacit.data.mobility_days import require_zone
 from tacit.envs import city
-from tacit.errors import DataError, FileError, PlanError
+from tacit.errors import DataError, FileError
 from tacit.methods import mobility
 from tacit.methods.mobility import baselines, pategail
 from tacit.units import Unit
-
-# What options of `tacit imitate` go together, told before a file is opened.
-
 
 Kind = Literal["city", "points", "plt", "cells"]
 """Where the days come from."""
@@ -41,6 +41,7 @@ _MEANINGLESS: dict[Kind, tuple[tuple[str, ...], str]] = {
     "plt": (("preset", "user", *_COLUMNS), "CSV files: PLT files have columns and times of their own"),
     "cells": (("preset", "zone", *_COLUMNS, *_RULES), "points: the days of an .npz file are cut already"),
 }
+refused, meaningless = partial(options.refused, "imitate"), partial(options.meaningless, "imitate")
 _METHODS = {"rounds": ("pategail",), "critics": ("pategail",), "homes": ("one-shot",)}
 """Options that belong to some methods only."""
 
@@ -74,20 +75,17 @@ def require_sound(command: Imitate) -> None:
         FileError: a file is of no known kind.
     """
     kind = kind_of(command)
-    for option, least in (("seed", 0), ("days", 1), ("rounds", 1), ("city", 2), ("floor", 1), ("fewest", 1)):
-        value: int | None = getattr(command, option)
-        if value is not None and value < least:
-            raise refused(f"--{option} is {value}", f"a whole number >= {least}", "give it such a number")
+    options.require_least("imitate", command, seed=0, days=1, rounds=1, city=2, floor=1, fewest=1)
     names, expected = _MEANINGLESS[kind]
     for name in names:
         if getattr(command, name) not in (None, False):
-            raise meaningless(f"--{name}", expected)
+            raise meaningless(name, expected)
     for name, methods in _METHODS.items():
         if getattr(command, name) is not None and command.method not in methods:
-            raise meaningless(f"--{name}", f"--method {' or '.join(methods)}, not {command.method}")
+            raise meaningless(name, f"--method {' or '.join(methods)}, not {command.method}")
     if command.noise != "server" and command.method not in ("one-shot", "pategail"):
         raise meaningless(f"--noise {command.noise}", f"--method one-shot or pategail, not {command.method}")
-    if command.floor is not None and command.noise != "shared":
+    if "floor" in command.settings and command.noise != "shared":
         raise meaningless("--floor", "--noise shared")
     _require_people(command)
     _require_zones(command, kind)
@@ -122,7 +120,7 @@ def _require_region(command: Imitate) -> None:
     whole = command.box is not None and (command.cell is None) != (command.degrees is None)
     pieces = [name for name in ("box", "cell", "degrees") if getattr(command, name) is not None]
     if command.grid is not None and pieces:
-        raise meaningless(f"--{pieces[0]}", "one grid: --grid, or --box with --cell")
+        raise meaningless(pieces[0], "one grid: --grid, or --box with --cell")
     if command.grid is None and not whole:
         raise refused(
             "the public grid is missing, or there are two",
@@ -162,20 +160,6 @@ def _kind_of(path: Path) -> Kind:
     )
 
 
-def meaningless(option: str, expected: str) -> PlanError:
-    """An option that has no effect here."""
-    option = option.replace("_", "-")
-    return PlanError(f"{option} has no meaning here", where="imitate", expected=expected, remedy=f"leave {option} out")
-
-
-def refused(what: str, expected: str, remedy: str) -> PlanError:
-    """Options of `tacit imitate` that cannot be used."""
-    return PlanError(what, where="imitate", expected=expected, remedy=remedy)
-
-
-# From the words of `tacit imitate` to a public grid and a calibrated plan; no record is read here.
-
-
 Plan = mobility.Plan | baselines.Plan | pategail.Plan
 CITY_DAYS = 20
 """Days of each simulated person."""
@@ -209,7 +193,7 @@ def planned(command: Imitate) -> Plan:
     promise: dict[str, Any] = {"unit": whose, "epsilon": command.epsilon, "delta": command.delta}
     some: dict[str, Any] = {} if days is None else {"days": days}
     if command.method == "one-shot":
-        plan = mobility.Plan(box=command.homes, noise=command.noise, floor=command.floor, **some)
+        plan = mobility.Plan(box=command.homes, noise=command.noise, **some, **given(command, "floor"))
         return plan.calibrate(**promise)
     if command.method == "pategail":
         return _critics(command, whose.size, days).calibrate(**promise)
@@ -224,9 +208,7 @@ def _critics(command: Imitate, people: int, days: int | None) -> pategail.Plan:
     if not (math.isfinite(command.epsilon) and command.epsilon > 0):
         raise refused(f"--epsilon is {command.epsilon:g}", "a finite number > 0", "choose another one")
     plan = pategail.recipe(command.critics or "linear", people, command.epsilon)
-    changes: dict[str, Any] = {"noise": command.noise, "floor": command.floor}
-    if command.rounds is not None:
-        changes["rounds"] = command.rounds
+    changes = {"noise": command.noise, **command.settings}
     if days is not None:
         changes["rows_per_unit"] = days * (SLOTS - 1)
     return replace(plan, **changes)
@@ -410,12 +392,12 @@ def days(command: Imitate, grid: Grid) -> Days:
         if kind == "cells":
             names = {} if command.user is None else {"user": command.user}
             return from_cells(command.source[0], grid, fewest=command.fewest or 1, **names)
-        rules = Rules(zone=command.zone or "", **_given(command, "carry", "observed", "outside", "untidy"))
+        rules = Rules(zone=command.zone or "", **given(command, "carry", "observed", "outside", "untidy"))
         if command.fewest is not None:
             rules = replace(rules, days=command.fewest)
         if kind == "plt":
             return from_plt(command.source, grid, rules)
-        columns = _given(command, "user", "time", "lat", "lon", "pattern", "recorded")
+        columns = given(command, "user", "time", "lat", "lon", "pattern", "recorded")
         return from_points(command.source, grid, rules, **columns)
 
 
@@ -429,8 +411,3 @@ def in_options() -> Iterator[None]:
         for argument, option in _IN_OPTIONS.items():
             expected, remedy = expected.replace(argument, option), remedy.replace(argument, option)
         raise DataError(error.what, where=error.where, expected=expected, remedy=remedy) from None
-
-
-def _given(command: Imitate, *names: str) -> dict[str, Any]:
-    """Those of the options that were given."""
-    return {name: value for name in names if (value := getattr(command, name)) is not None}

@@ -28,7 +28,17 @@ from tacit.cli.learn_plan import (
     unit,
 )
 from tacit.cli.plan_commands import Learn
-from tacit.cli.run_folder import CERTIFICATE, REPORT, VERIFY, RunFolder, Stopwatch, certify, finish, require_free
+from tacit.cli.run_folder import (
+    CERTIFICATE,
+    REPORT,
+    VERIFY,
+    RunFolder,
+    Stopwatch,
+    certify,
+    finish,
+    require_free,
+    settings_of,
+)
 from tacit.data.trajectories import Trajectories
 from tacit.envs import populations
 from tacit.envs.populations import World
@@ -38,12 +48,13 @@ from tacit.evaluation.report.experts import Role
 from tacit.hub.experts import level
 from tacit.methods import experts
 from tacit.methods.experts import Learned
+from tacit.methods.experts.consensus import CONSENSUS
 from tacit.methods.experts.published_recipes import claimed
 from tacit.methods.experts.queried import require_policies
+from tacit.methods.experts.votes import PART
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.mechanisms.above_threshold import AboveThreshold, Prefixes
-from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.mechanisms.above_threshold import Prefixes
 from tacit.privacy.vault.vault import Vault
 
 FOLDER = "policy"
@@ -111,7 +122,7 @@ def _produce(command: Learn, found: Planned, world: World | None) -> None:
     asked = played.experts if played is not None and level(found.plan) == "policies" else None
     if asked is not None:
         require_policies(asked, data.spec, floor=least_floor(command))
-    settings = {k: v for k, v in dataclasses.asdict(command).items() if k not in ("dry_run", "out")}
+    settings = settings_of(command)
     simulated = data.simulated
     with RunFolder.attempt(command.out, "learn", settings, resume=None) as run:
         with budget.opened(command, found.plan, run) as ledger:
@@ -185,9 +196,6 @@ def _closing(command: Learn, run: RunFolder, page: ExpertsReport) -> None:
     say(f"Budget   tacit ledger show {ledger}")
 
 
-# What `tacit learn` measures after the release, and shows: all of it public, or of simulated experts.
-
-
 METHODS = {
     "votes": "votes of one clone for each expert, at public states",
     "return-weighted": "imitation, in noisy steps that weigh experts by their own returns",
@@ -247,7 +255,7 @@ def votes(value: Learned, plan: Plan, world: World | None) -> Votes | None:
     if value.agreement is None:
         return None
     states, shares = value.agreement.states[0], value.agreement.shares[0]
-    part = next(part for part in plan.parts() if isinstance(part, PoissonSum))
+    part = learn_plan.part(plan, PART)
     assert plan.unit is not None
     actions = shares.shape[1]
     noise = part.clip * (part.noise_multiplier or 0.0) / plan.unit.size * math.sqrt(1 - 1 / actions)
@@ -283,7 +291,7 @@ def telling(states: np.ndarray, shares: np.ndarray) -> tuple[int, int]:
 
 def consensus(prefixes: Prefixes, plan: Plan) -> Consensus:
     """The lengths of what was released, beside the threshold."""
-    part = next(part for part in plan.parts() if isinstance(part, AboveThreshold))
+    part = learn_plan.part(plan, CONSENSUS)
     return Consensus(prefixes.lengths.astype(np.float64), part.horizon, part.thresholds.threshold, part.experts)
 
 
@@ -339,6 +347,6 @@ def _without_noise(plan: Plan) -> Plan | None:
     """The same plan without noise, or None where it has no noisy sums: its threshold's noise belongs to what it is."""
     assert plan.unit is not None
     assert plan.delta is not None
-    if not any(isinstance(part, PoissonSum) for part in plan.parts()):
+    if isinstance(plan, experts.Consensus) and not plan.private_steps:
         return None
     return dataclasses.replace(plan, noise_multiplier=0.0).price(unit=plan.unit, delta=plan.delta)

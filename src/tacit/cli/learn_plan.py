@@ -1,10 +1,11 @@
-"""Where experts of `tacit learn` come from: logs in a folder, policies in a folder, or a simulated population."""
+"""What `tacit learn` is asked for: its options, a public world, a calibrated plan, and where experts come from."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -19,10 +20,11 @@ from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.agents.stacked import Stacked
-from tacit.cli import worlds
+from tacit.cli import options, worlds
 from tacit.cli.budget import require_unit
 from tacit.cli.console import progress
-from tacit.cli.plan_commands import Clone, Learn
+from tacit.cli.options import given
+from tacit.cli.plan_commands import EXPERTS_OPTIONS, Clone, Learn
 from tacit.cli.worlds import LONGEST, OwnDomain
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.store import read_spec
@@ -33,24 +35,18 @@ from tacit.envs.rollouts import Domain
 from tacit.errors import DataError, FileError, PlanError
 from tacit.methods.experts import Given, LinearClone, MlpClone, ReturnWeight, ReturnWeighted, Uniform, Votes
 from tacit.methods.experts.anchors import require_inside
-from tacit.methods.experts.consensus import Consensus
+from tacit.methods.experts.consensus import CONSENSUS, Consensus
 from tacit.methods.experts.published_recipes import FLOOR, paper, published_setting
-from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
 from tacit.units import Unit
 
-# What options of `tacit learn` go together, told before a world is opened.
-
-
-_ALLOWED = {
-    "votes": {"anchors", "anchor_bounds", "clone", "rounds", "returns", "sharpness"},
-    "return-weighted": {"returns", "sharpness", "clip", "steps"},
-    "consensus": {
-        *("clone", "clip", "steps", "learner", "prefixes", "present", "stop", "queried", "share", "stable_fraction"),
-        "paper",
-    },
+refused, meaningless = partial(options.refused, "learn"), partial(options.meaningless, "learn")
+_OWN = {
+    "votes": ("anchors", "anchor_bounds", "clone", "returns"),
+    "return-weighted": ("returns",),
+    "consensus": ("clone", "learner", "prefixes", "present", "stop", "queried", "paper"),
 }
-"""Options that belong to some methods only."""
+"""Options that belong to some methods only, beside those of their plans."""
 _PUBLISHED = ("clone", "policy", "clip", "learner", "prefixes", "stop", "floor", "share", "stable_fraction", "rows")
 """Options that the published settings have an answer of their own to."""
 
@@ -61,18 +57,15 @@ def require_sound(command: Learn) -> None:
     Raises:
         PlanError: the first such option.
     """
-    for option, least in (("evaluate", 2), ("seed", 0), ("experts", 2), ("episodes", 1), ("horizon", 1)):
-        value: int | None = getattr(command, option)
-        if value is not None and value < least:
-            raise refused(f"--{option} is {value}", f"a whole number >= {least}", "give it such a number")
-    some = set().union(*_ALLOWED.values())
-    for name in sorted(some - _ALLOWED[command.method]):
+    options.require_least("learn", command, evaluate=2, seed=0, experts=2, episodes=1, horizon=1)
+    allowed = {method: {*own, *options.options(EXPERTS_OPTIONS, method)} for method, own in _OWN.items()}
+    for name in sorted(set().union(*allowed.values()) - allowed[command.method]):
         if getattr(command, name) not in (None, False):
-            raise meaningless(f"--{name.replace('_', '-')}", f"a method that has it, not {command.method}")
+            raise meaningless(name, f"a method that has it, not {command.method}")
     if command.paper:
         for name in _PUBLISHED:
             if getattr(command, name) is not None:
-                raise meaningless(f"--{name.replace('_', '-')}", "it without --paper, whose settings are published")
+                raise meaningless(name, "it without --paper, whose settings are published")
     if command.floor is not None and command.stop is not None:
         raise refused("--floor and --stop exclude each other", "one of them", "leave --floor out: --stop needs none")
     if command.simulates and command.world not in get_args(populations.Name):
@@ -84,20 +77,7 @@ def require_sound(command: Learn) -> None:
     if not command.simulates:
         for name in ("experts", "kind"):
             if getattr(command, name) is not None:
-                raise meaningless(f"--{name}", "it without a folder, where experts are simulated")
-
-
-def meaningless(option: str, expected: str) -> PlanError:
-    """An option that has no effect here."""
-    return PlanError(f"{option} has no meaning here", where="learn", expected=expected, remedy=f"leave {option} out")
-
-
-def refused(what: str, expected: str, remedy: str) -> PlanError:
-    """Options of `tacit learn` that cannot be used."""
-    return PlanError(what, where="learn", expected=expected, remedy=remedy)
-
-
-# From the words of `tacit learn` to a public world and a calibrated plan; no record is read here.
+                raise meaningless(name, "it without a folder, where experts are simulated")
 
 
 Plan = Votes | ReturnWeighted | Consensus
@@ -224,8 +204,8 @@ def _votes(command: Learn, spec: PublicSpec, world: World | None) -> tuple[Votes
         states = np.arange(spec.observation.n)
         anchors: Uniform | Given = Given.of(states)
     else:
-        given = worlds.read_bounds(command.anchor_bounds, option="--anchor-bounds", form=worlds.BOX) or {}
-        place = given.get("observation", spec.observation if world is None else world.box)
+        declared = worlds.read_bounds(command.anchor_bounds, option="--anchor-bounds", form=worlds.BOX) or {}
+        place = declared.get("observation", spec.observation if world is None else world.box)
         anchors = Uniform(
             low=place.low,
             high=place.high,
@@ -234,17 +214,17 @@ def _votes(command: Learn, spec: PublicSpec, world: World | None) -> tuple[Votes
         )
         if spec is not _STAND_IN:
             _require_inside(anchors, spec)
-    options: dict[str, Any] = _given(command, rows="rows")
-    if command.rounds not in (None, 1):
+    own = given(command, "rows")
+    if command.settings.get("rounds", 1) != 1:
         if world is None:
             raise refused("--rounds needs --world", "a public simulator to put new states by", "name one")
-        options["rounds"] = command.rounds
+        own |= given(command, "rounds")
     plan = Votes(
         anchors=anchors,
         clone=_clone(command, spec, world),
         policy=_policy(command, spec, world),
         weight=_weight(command),
-        **options,
+        **own,
     )
     return plan, states
 
@@ -265,9 +245,9 @@ def _weighted(command: Learn, spec: PublicSpec, world: World | None) -> ReturnWe
     if weight is None:
         if world is None:
             raise refused("--returns is missing", "public LOW HIGH of an episode's return", "declare it")
-        weight = ReturnWeight(low=world.bounds[0], high=world.bounds[1], **_given(command, sharpness="sharpness"))
-    options = _given(command, rows="rows", clip="clip", steps="steps")
-    return ReturnWeighted(policy=_policy(command, spec, world), weight=weight, seed=command.seed, **options)
+        weight = ReturnWeight(low=world.bounds[0], high=world.bounds[1], **given(command, "sharpness"))
+    own = given(command, *options.options(EXPERTS_OPTIONS, "return-weighted")[:3])
+    return ReturnWeighted(policy=_policy(command, spec, world), weight=weight, seed=command.seed, **own)
 
 
 def _consensus(command: Learn, spec: PublicSpec, world: World | None, whose: Unit) -> Consensus:
@@ -280,11 +260,11 @@ def _consensus(command: Learn, spec: PublicSpec, world: World | None, whose: Uni
     present = whose.size if command.present is None else command.present
     if command.paper:
         return _published(command, spec, world, whose, present)
-    options = _given(command, rows="rows", clip="clip", steps="steps", share="share", stable_fraction="stable_fraction")
+    own = given(command, *options.options(EXPERTS_OPTIONS, "consensus"))
     if command.stop is not None:
-        options["floor"] = KappaStop(command.stop)
+        own["floor"] = KappaStop(command.stop)
     elif command.floor is not None:
-        options["floor"] = PMin(command.floor)
+        own["floor"] = PMin(command.floor)
     return Consensus(
         policy=_policy(command, spec, world, hidden=(64, 64)),
         learner=_LEARNERS[command.learner or "cql"](),
@@ -294,7 +274,7 @@ def _consensus(command: Learn, spec: PublicSpec, world: World | None, whose: Uni
         clone=None if command.queried else _clone(command, spec, world),
         batch=min(256, whose.size),
         seed=command.seed,
-        **options,
+        **own,
     )
 
 
@@ -305,18 +285,25 @@ def _published(command: Learn, spec: PublicSpec, world: World, whose: Unit, pres
     features = maps.default(world.box)
     policy = Policy(features, Mlp((features.size, *setting.hidden, spec.action.n)), Categorical(spec.action.n))
     horizon = command.horizon or world.horizon
+    steps = command.settings.get("steps")
     return paper(
-        setting, policy=policy, unit=whose, experts=present, horizon=horizon, delta=command.delta, steps=command.steps
+        setting,
+        policy=policy,
+        unit=whose,
+        experts=present,
+        horizon=horizon,
+        delta=command.delta,
+        steps=steps,
     )
 
 
 def _weight(command: Learn) -> ReturnWeight | None:
     if command.returns is None:
-        if command.sharpness is not None and command.method == "votes":
+        if "sharpness" in command.settings and command.method == "votes":
             raise meaningless("--sharpness", "--returns")
         return None
     low, high = command.returns
-    return ReturnWeight(low=low, high=high, **_given(command, sharpness="sharpness"))
+    return ReturnWeight(low=low, high=high, **given(command, "sharpness"))
 
 
 def _kind(command: Learn) -> Clone:
@@ -336,7 +323,11 @@ def _clone(command: Learn, spec: PublicSpec, world: World | None) -> LinearClone
 def _policy(command: Learn, spec: PublicSpec, world: World | None, hidden: tuple[int, ...] | None = None) -> Policy:
     assert isinstance(spec.action, Discrete)
     default = (32,) if _kind(command) == "mlp" else ()
-    widths = (default if hidden is None else hidden) if command.policy is None else _hidden(command.policy)
+    widths = (
+        (default if hidden is None else hidden)
+        if command.policy is None
+        else options.hidden("learn", command.policy, "linear")
+    )
     features = _features(command, spec, world)
     network = Mlp((features.size, *widths, spec.action.n), gain=0.01 if widths else 0.0)
     return Policy(features, network, Categorical(spec.action.n))
@@ -351,20 +342,6 @@ def _features(command: Learn, spec: PublicSpec, world: World | None) -> Features
     if isinstance(features, OneHot):
         raise meaningless("--clone quadratic", "numbers as observations")
     return Quadratic(features.low, features.high)
-
-
-def _hidden(words: str) -> tuple[int, ...]:
-    if words == "linear":
-        return ()
-    widths = words.split("-")
-    if not all(width.isascii() and width.isdigit() and 1 <= int(width) <= 4_096 for width in widths):
-        raise refused(f"--policy is {words!r}", '"linear", or the widths of hidden layers ("64-64")', "write it so")
-    return tuple(int(width) for width in widths)
-
-
-def _given(command: Learn, **names: str) -> dict[str, Any]:
-    """Those of the options that were given, under the plan's names."""
-    return {name: v for name, option in names.items() if (v := getattr(command, option)) is not None}
 
 
 def least_floor(command: Learn) -> float:
@@ -424,10 +401,10 @@ def require_source(command: Learn, world: World | None) -> None:
     played = ("episodes", "activation", "simulated") + (("horizon",) if command.method != "consensus" else ())
     for name in played:
         if getattr(command, name) not in (None, False):
-            raise meaningless(f"--{name}", "it with policies, which are played")
+            raise meaningless(name, "it with policies, which are played")
     for name in ("queried", "paper"):
         if getattr(command, name):
-            raise meaningless(f"--{name}", "it with policies: of logs alone nobody can be asked")
+            raise meaningless(name, "it with policies: of logs alone nobody can be asked")
     if command.floor is not None and command.method != "consensus":
         raise meaningless("--floor", "it with policies, which are played, or with consensus prefixes")
 
@@ -527,22 +504,27 @@ def require_enough(command: Learn, plan: Plan, policies: int | None = None) -> N
             expected=f"a --population of at least {count:,}",
             remedy="declare how many experts there could be, present or not",
         )
-    for part in plan.parts():
-        if not isinstance(part, AboveThreshold):
-            continue
-        if count is not None and count < part.experts:
-            raise DataError(
-                "there are fewer policies than the consensus takes for granted",
-                where=str(command.source or "learn"),
-                expected=f"at least {part.experts:,}, as --present or --population says",
-                remedy="give --present a number that is sure to be there",
-            )
-        kept, episodes = part.reserve, EPISODES if command.episodes is None else command.episodes
-        least = kept + 1 if len(plan.parts()) > 1 else kept
-        if episodes < least:
-            told = f"at least {least}: the consensus keeps {kept} of each expert for itself"
-            given = "" if command.episodes is not None else " (by default)"
-            raise refused(f"--episodes is {episodes}{given}", told, "give more --episodes, or fewer --prefixes")
+    prefixes = part(plan, CONSENSUS)
+    if prefixes is None:
+        return
+    if count is not None and count < prefixes.experts:
+        raise DataError(
+            "there are fewer policies than the consensus takes for granted",
+            where=str(command.source or "learn"),
+            expected=f"at least {prefixes.experts:,}, as --present or --population says",
+            remedy="give --present a number that is sure to be there",
+        )
+    kept, episodes = prefixes.reserve, EPISODES if command.episodes is None else command.episodes
+    least = kept + 1 if len(plan.parts()) > 1 else kept
+    if episodes < least:
+        told = f"at least {least}: the consensus keeps {kept} of each expert for itself"
+        usual = "" if command.episodes is not None else " (by default)"
+        raise refused(f"--episodes is {episodes}{usual}", told, "give more --episodes, or fewer --prefixes")
+
+
+def part(plan: Plan, name: str) -> Any:
+    """The part of a plan with this name; None where it has none."""
+    return next((one for one in plan.parts() if one.name == name), None)
 
 
 def trajectories(played: Played, world: World, *, simulated: bool) -> Trajectories:

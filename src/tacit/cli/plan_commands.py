@@ -8,14 +8,13 @@ from typing import Literal
 
 from tyro.conf import Positional
 
+from tacit.cli.options import PlanCommand, Table, of_plans
 from tacit.units import Relation
 
 Baseline = Literal["mst", "aim", "pgm", "privsyn", "pate-gan"]
 """Methods that learn from private records alone, to compare with."""
 SynthesisMethod = Literal["privorl", "privorl-j", "mst", "aim", "pgm", "privsyn", "pate-gan", "pre-pate-gan"]
 """Methods of `tacit synthesize`."""
-FragmentNetwork = Literal["transformer", "unet", "autoregressive"]
-"""Networks of `tacit synthesize --method privorl-j`."""
 EvaluationMethod = Literal["residual", "pdis", "wpdis", "fqe", "dr", "gpope", "ssp", "lsw", "lsl"]
 """Methods of `tacit evaluate`: the plans of `tacit.off_policy_evaluation` at their defaults."""
 Activation = Literal["relu", "tanh"]
@@ -39,9 +38,69 @@ Critics = Literal["linear", "table", "samples", "gradient"]
 Noise = Literal["server", "shared", "device"]
 """Who adds the noise."""
 
+_TRAINED = ("steps", "clip", "noise_draws", "width", "depth", "learning_rate")
+_FRAGMENTS = ("network", "horizon", "fragments_per_unit", "surroundings", "longest", "episodes_per_unit")
+_ROWS = {"tacit.methods.synthesis.baselines.plan:TablePlan": ("rows_per_unit",)}
+_MARGINALS = {**_ROWS, "tacit.methods.synthesis.cut:Cut": ("bins",)}
+_VOTES = {"tacit.methods.synthesis.baselines.pate_gan_plan:PateGanPlan": ("steps", "teachers")}
+SYNTHESIS_OPTIONS: Table = {
+    "privorl": {"tacit.methods.synthesis.plan:Plan": (*_TRAINED, "rows_per_unit")},
+    "privorl-j": {"tacit.methods.synthesis.trajectories.plan:Plan": (*_TRAINED, *_FRAGMENTS)},
+    "mst": _MARGINALS,
+    "aim": _MARGINALS,
+    "privsyn": _MARGINALS,
+    "pgm": _ROWS,
+    "pate-gan": _VOTES,
+    "pre-pate-gan": _VOTES,
+}
+"""The options of `tacit synthesize` that are fields of its methods' plans, of which the next have those of theirs."""
+_WEIGHTED = {"tacit.methods.off_policy_evaluation.importance:ImportanceSampling": ("clip",)}
+EVALUATION_OPTIONS: Table = {
+    "pdis": _WEIGHTED,
+    "wpdis": _WEIGHTED,
+    "fqe": {"tacit.methods.off_policy_evaluation.fitted_q:FittedQ": ("clip",)},
+    "dr": {"tacit.methods.off_policy_evaluation.doubly_robust:DoublyRobust": ("clip",)},
+    "gpope": {"tacit.methods.off_policy_evaluation.gpope:Gpope": ("clip",)},
+    "ssp": {"tacit.methods.off_policy_evaluation.baselines.ssp:SufficientStatistics": ("clip",)},
+}
+POLICY_GRADIENT_OPTIONS: Table = {"train": {"tacit.methods.policy_gradient.plan:Plan": ("clip", "gamma")}}
+_WEIGHT = {"tacit.methods.experts.returns:ReturnWeight": ("sharpness",)}
+EXPERTS_OPTIONS: Table = {
+    "votes": {"tacit.methods.experts.votes:Votes": ("rounds", "rows"), **_WEIGHT},
+    "return-weighted": {"tacit.methods.experts.imitation:ReturnWeighted": ("rows", "clip", "steps"), **_WEIGHT},
+    "consensus": {
+        "tacit.methods.experts.consensus:Consensus": ("rows", "clip", "steps", "share", "stable_fraction"),
+    },
+}
+MOBILITY_OPTIONS: Table = {
+    "one-shot": {"tacit.methods.mobility.plan:Plan": ("floor",)},
+    "pategail": {"tacit.methods.mobility.pategail.plan:Plan": ("rounds", "floor")},
+}
+
 
 @dataclass(frozen=True, kw_only=True)
-class Demo:
+class Spending(PlanCommand):
+    """A command that spends from the ledger of its records.
+
+    Args:
+        epsilon: the promise to every unit, for all that this run releases.
+        delta: its slack; it must be below 1 / population.
+        ledger: file of the budget of these records; by default beside them (DATA.ledger).
+        budget_epsilon: the whole budget of the records, when the ledger is new (by default: this run alone).
+        budget_delta: likewise.
+        dry_run: print the promise and stop: no record is read and nothing is spent.
+    """
+
+    epsilon: float
+    delta: float
+    ledger: Path | None = None
+    budget_epsilon: float | None = None
+    budget_delta: float | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo(PlanCommand):
     """The whole library in a few minutes: simulated private maze data, a synthetic dataset, its report and certificate.
 
     Args:
@@ -64,7 +123,8 @@ class Demo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Synthesize:
+@of_plans(SYNTHESIS_OPTIONS)
+class Synthesize(Spending):
     """Learn a synthesizer with differential privacy, and write a synthetic dataset and its certificate.
 
     The rows of `--method privorl` are single steps. Where a unit owns several records (a patient, an episode), many of
@@ -76,15 +136,10 @@ class Synthesize:
         unit: what one protected unit is, in the singular ("patient").
         relation: what neighbouring data sets differ in: a unit is present or absent, or exchanged for another.
         population: how many units there could be, as the public knows; never counted from the data.
-        epsilon: the promise to every unit.
-        delta: its slack; it must be below 1 / population.
         method: "privorl" (a diffusion model of single steps), "privorl-j" (one of whole trajectories), or to compare
             with: "mst", "aim" and "pgm" (graphical models of noisy
             marginals), "privsyn" (noisy marginals, gradually adapted), "pate-gan" and "pre-pate-gan" (a generator that
             learns from noisy votes of teachers; the latter begins with public records).
-        ledger: file of the budget of these records; by default beside the data folder (DATA.ledger).
-        budget_epsilon: the whole budget of the records, when the ledger is new (by default: this release alone).
-        budget_delta: likewise.
         public: folder of public records of the same shape to pre-train on, or to choose bins by. Before anything is
             learned it is checked that no more of them coincide with private ones than chance explains; the look at
             private records is noted in their ledger.
@@ -94,31 +149,14 @@ class Synthesize:
             printed in the certificate and noted in the ledger. Several in a row are refused all the same.
         paper: the published settings of privorl or privorl-j, with millions of parameters (for an accelerator), not
             ours.
-        steps: number of noisy gradients, or of batches of noisy votes.
         batch: expected number of units in a noisy gradient.
-        clip: bound on the norm of a unit's gradient.
-        rows_per_unit: rows of one unit in a noisy gradient.
-        noise_draws: diffusion noise draws averaged for each row.
         no_rake: leave out the noisy histograms of the rows that privorl and privorl-j release besides the model,
             within the same promise, and by which they weight what is sampled. With --public, their bins are cut by the
             public records.
-        network: of fragments, for privorl-j: a transformer, a temporal U-Net, or one that draws row by row.
-        horizon: rows of a fragment, for privorl-j; trajectories are stitched from fragments.
-        fragments_per_unit: fragments of one unit in a noisy gradient, for privorl-j.
-        surroundings: for privorl-j: whose --public records are of many worlds (cities, hospitals, mazes), each world a
-            unit of them, learn from these alone how people move, and see the private world by its noisy histograms
-            alone, up to so many bins around a place; no noisy gradient is taken then.
-        longest: steps of the longest episode, as the public knows, for privorl-j; longer ones are cut off.
-        episodes_per_unit: how many episodes a unit usually owns, as the public knows, for privorl-j.
-        width: width of the network.
-        depth: depth of the network.
-        learning_rate: of Adam on the noisy gradients.
         choose: settings of privorl to choose from by the records themselves, each as NAME=VALUE,VALUE: all combinations
             are candidates, of which a secret number is run and the best released, within the same promise. Names:
             steps, batch, clip, rows-per-unit, noise-draws, learning-rate. It takes about ten times as long; how long
             exactly must not become known, and it cannot be resumed.
-        bins: bins of a column, for the methods of marginals.
-        teachers: how many there are, for the methods of votes.
         device: where the diffusion model is trained and sampled: cpu, or an accelerator such as cuda.
         rows: how many synthetic transitions to write; 100,000 by default.
         trajectories: how many synthetic trajectories to write, for privorl-j; 1,000 by default.
@@ -129,8 +167,6 @@ class Synthesize:
             OUT/private/.
         seed: of sampling and public pre-training (never of the privacy noise, which is secret).
         resume: go on with a run that was interrupted; give the same options.
-        dry_run: check the options and the budget, print the promise and stop: no private record is read and nothing
-            is spent.
     """
 
     data: Positional[Path]
@@ -138,34 +174,14 @@ class Synthesize:
     unit: str
     relation: Relation
     population: int
-    epsilon: float
-    delta: float
     method: SynthesisMethod = "privorl"
-    ledger: Path | None = None
-    budget_epsilon: float | None = None
-    budget_delta: float | None = None
     public: Path | None = None
     provenance: str | None = None
     public_is_apart: str | None = None
     paper: bool = False
-    steps: int | None = None
     batch: float | None = None
-    clip: float | None = None
-    rows_per_unit: int | None = None
-    noise_draws: int | None = None
     no_rake: bool = False
-    network: FragmentNetwork | None = None
-    horizon: int | None = None
-    fragments_per_unit: int | None = None
-    surroundings: int | None = None
-    longest: int | None = None
-    episodes_per_unit: int | None = None
-    width: int | None = None
-    depth: int | None = None
-    learning_rate: float | None = None
     choose: tuple[str, ...] = ()
-    bins: int | None = None
-    teachers: int | None = None
     device: str = "cpu"
     rows: int | None = None
     trajectories: int | None = None
@@ -174,7 +190,6 @@ class Synthesize:
     nonprivate_diagnostics: bool = False
     seed: int = 0
     resume: bool = False
-    dry_run: bool = False
 
     @property
     def simulates(self) -> bool:
@@ -183,7 +198,8 @@ class Synthesize:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate:
+@of_plans(EVALUATION_OPTIONS)
+class Evaluate(Spending):
     """Say what a policy is worth, from records of other policies, with differential privacy.
 
     Args:
@@ -193,8 +209,6 @@ class Evaluate:
         unit: what one protected unit is, in the singular ("patient").
         relation: what neighbouring data sets differ in: a unit is present or absent, or exchanged for another.
         population: how many units there could be, as the public knows; never counted from the data.
-        epsilon: the promise to every unit, for all that this run releases.
-        delta: its slack; it must be below 1 / population.
         gamma: discount, from 0 to 1.
         horizon: steps of an episode that count.
         range: public LOW HIGH of an episode's value; without it, the widest that the reward's bounds allow.
@@ -210,14 +224,9 @@ class Evaluate:
             your own package.module:function from observations to numbers.
         behaviour: a known behaviour policy in place of logged propensities, in the words of --policy.
         behaviour_source: how it is known: environment, physics, declared or public_data.
-        clip: bound of the method, where it has one to choose (ssp needs it).
         level: nominal coverage of the interval.
         overlap: share of epsilon and delta for a second release: how alike behaviour and evaluated policy are.
-        ledger: file of the budget of these records; by default beside the data folder (DATA.ledger).
-        budget_epsilon: the whole budget of the records, when the ledger is new (by default: this run alone).
-        budget_delta: likewise.
         nonprivate_diagnostics: also compute figures WITHOUT privacy for the curator, under OUT/private/.
-        dry_run: print the promise and stop: no file is opened and nothing is spent.
     """
 
     data: Positional[Path]
@@ -225,8 +234,6 @@ class Evaluate:
     unit: str
     relation: Relation
     population: int
-    epsilon: float
-    delta: float
     gamma: float
     horizon: int
     range: tuple[float, float] | None = None
@@ -238,18 +245,14 @@ class Evaluate:
     features: str | None = None
     behaviour: str | None = None
     behaviour_source: Literal["environment", "physics", "declared", "public_data"] | None = None
-    clip: float | None = None
     level: float = 0.95
     overlap: float | None = None
-    ledger: Path | None = None
-    budget_epsilon: float | None = None
-    budget_delta: float | None = None
     nonprivate_diagnostics: bool = False
-    dry_run: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train:
+@of_plans(POLICY_GRADIENT_OPTIONS)
+class Train(PlanCommand):
     """Learn a policy from simulated people met once each, with differential privacy.
 
     Args:
@@ -270,8 +273,6 @@ class Train:
             (private).
         correlation: what the recipe says; noise that cancels over the rounds (toeplitz, tree) or does not
             (independent).
-        clip: bound on the norm of one person's contribution.
-        gamma: discount.
         horizon: most steps of the environment in one person's episode.
         repeat: public number of steps for which an action is repeated.
         participations: in how many rounds one person may take part, at most once in each. The noise grows with it, and
@@ -302,8 +303,6 @@ class Train:
     policy: str | None = None
     critic: Critic = RECIPES
     correlation: Correlation = RECIPES
-    clip: float | None = None
-    gamma: float | None = None
     horizon: int | None = None
     repeat: int | None = None
     participations: int = 1
@@ -319,7 +318,8 @@ class Train:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Learn:
+@of_plans(EXPERTS_OPTIONS)
+class Learn(Spending):
     """Learn one policy from many experts, with differential privacy for every expert.
 
     Args:
@@ -327,8 +327,6 @@ class Learn:
             policies, one .safetensors or .onnx file each, which are played in --world. Without it, a population of
             --world is simulated.
         out: folder of the run.
-        epsilon: the promise to every expert.
-        delta: its slack; it must be below 1 / population.
         population: how many experts there could be, as the public knows; never counted from the data. Of a simulated
             population, the experts in it.
         unit: what one protected expert is called, in the singular ("doctor").
@@ -350,35 +348,22 @@ class Learn:
             bounds of the records.
         clone: what stands for an expert; by default linear, and an mlp in lunar_lander and hiv.
         policy: "linear", or the widths of a tanh network ("32" or "64-64"); by default like the clone.
-        rounds: of votes; from the second on, where the policy of the round before comes in --world.
         returns: public LOW HIGH of an episode's return; experts count by theirs (votes and return-weighted).
-        sharpness: how much more an expert at HIGH counts, as the exponent of e.
-        rows: of how many rows of an expert its clone or its gradients are made at most.
-        clip: bound on the norm of one expert's gradient (return-weighted, consensus).
-        steps: of the training, noiseless ones included (return-weighted, consensus).
         learner: the loss of the training on consensus: conservative or plain Q-learning, or imitation.
         prefixes: how many trajectories are drawn for the consensus.
         present: public lower bound on how many experts there are (consensus).
         stop: chance of a random end of a prefix at each step, in place of --floor; by default 0.02.
         queried: draw the trajectories of the experts' own policies, not of their clones'. The promise then covers the
             policies alone.
-        share: of epsilon and delta, for the consensus; the rest is for the training.
-        stable_fraction: of the training's steps, that are noiseless, on the consensus.
         paper: the settings of arXiv:2411.13598 for --world at --epsilon 10, 7.5 or 5, which is what that paper claims;
             the promise, the certificate and the budget say what holds. Consensus of the experts' own policies;
             --steps shortens it, since the paper trains for millions.
         evaluate: over how many episodes in --world returns are measured.
         seed: of simulated experts, of what they play and of evaluations (never of the privacy noise, which is secret).
-        ledger: file of the budget of these experts; by default beside the source (SOURCE.ledger).
-        budget_epsilon: their whole budget, when the ledger is new (by default: this release alone).
-        budget_delta: likewise.
-        dry_run: print the promise and stop: no file is opened and nothing is spent.
     """
 
     source: Positional[Path | None] = None
     out: Path
-    epsilon: float
-    delta: float
     population: int | None = None
     unit: str = "expert"
     method: ExpertMethod = "votes"
@@ -395,26 +380,15 @@ class Learn:
     anchor_bounds: Path | None = None
     clone: Clone | None = None
     policy: str | None = None
-    rounds: int | None = None
     returns: tuple[float, float] | None = None
-    sharpness: float | None = None
-    rows: int | None = None
-    clip: float | None = None
-    steps: int | None = None
     learner: Learner | None = None
     prefixes: int | None = None
     present: int | None = None
     stop: float | None = None
     queried: bool = False
-    share: float | None = None
-    stable_fraction: float | None = None
     paper: bool = False
     evaluate: int = 100
     seed: int = 0
-    ledger: Path | None = None
-    budget_epsilon: float | None = None
-    budget_delta: float | None = None
-    dry_run: bool = False
 
     @property
     def simulates(self) -> bool:
@@ -428,15 +402,14 @@ class Learn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Imitate:
+@of_plans(MOBILITY_OPTIONS)
+class Imitate(Spending):
     """Learn a simulator of movement from people's whereabouts, with differential privacy for every person.
 
     Args:
         source: records of where people were: CSV files of points (.csv, .csv.gz; all rows of a person in one of them),
             a folder of GeoLife's PLT files, or an .npz file of days that are cut already. Without it, give --city.
         out: folder of the run; it will hold nothing private, unless diagnostics are asked for.
-        epsilon: the promise to every person.
-        delta: its slack; it must be below 1 / population.
         population: how many people there could be, as the public knows; never counted from the records. Of a city, the
             people in it.
         unit: what one protected person is called, in the singular ("subscriber").
@@ -465,24 +438,16 @@ class Imitate:
         method: "one-shot" imitates one noisy release; to compare with: "table", "epr", "markov", "timegeo", and
             "pategail" (PateGAIL++, critics that never leave their people's devices).
         critics: what critics are asked (pategail); by default linear.
-        rounds: how often (pategail); by default as the number of people suggests.
         noise: who adds it: the server, all devices together (shared), or each device for itself (device).
-        floor: fewest answers of which a sum may be released (shared); by default nine in ten of the people.
         days: most days of one person that are read, the first ones. A city has so many of each.
         seed: of simulated people and of played days (never of the privacy noise, which is secret).
-        ledger: file of the budget of these records; by default beside the source (SOURCE.ledger).
-        budget_epsilon: their whole budget, when the ledger is new (by default: this release alone).
-        budget_delta: likewise.
         nonprivate_diagnostics: also compare with the records WITHOUT privacy, for the curator, under OUT/private/.
         resume: go on with a run that was interrupted, after its release or (pategail) between its rounds; give the
             same options.
-        dry_run: print the promise and stop: no file is opened and nothing is spent.
     """
 
     source: Positional[tuple[Path, ...]] = ()
     out: Path
-    epsilon: float
-    delta: float
     population: int | None = None
     unit: str = "person"
     relation: Relation = "add_or_remove"
@@ -508,17 +473,11 @@ class Imitate:
     simulated: bool = False
     method: MobilityMethod = "one-shot"
     critics: Critics | None = None
-    rounds: int | None = None
     noise: Noise = "server"
-    floor: int | None = None
     days: int | None = None
     seed: int = 0
-    ledger: Path | None = None
-    budget_epsilon: float | None = None
-    budget_delta: float | None = None
     nonprivate_diagnostics: bool = False
     resume: bool = False
-    dry_run: bool = False
 
     @property
     def simulates(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import resource
@@ -10,7 +11,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,10 @@ from tacit.errors import FileError
 from tacit.evaluation.report import render, storage
 from tacit.privacy.certificate.certificate import Certificate
 
-# The folder of a run: what is in it, how it is begun and taken up again, and that nothing is written outside it.
-
-
 _LARGEST = 64 * 2**20
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class RunFolder:
     """The folder of one run.
 
@@ -168,6 +165,12 @@ def require_free(path: Path, *, resume: bool | None) -> None:
 
 CERTIFICATE, REPORT = "certificate.json", "report.html"
 VERIFY = (f"tacit certificate verify {CERTIFICATE}",)
+
+
+def settings_of(command: Any, *left_out: str) -> dict[str, Any]:
+    """The options that a run is resumed with: all but where it is, how it is begun, and those that are left out."""
+    never = {"out", "resume", "dry_run", "config", *left_out}
+    return {name: value for name, value in dataclasses.asdict(command).items() if name not in never}
 
 
 def require_packages(*names: str) -> None:

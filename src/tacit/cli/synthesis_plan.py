@@ -15,9 +15,11 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from tacit.cli import options
 from tacit.cli.budget import require_unit
 from tacit.cli.console import Interrupted, progress, say
-from tacit.cli.plan_commands import SynthesisMethod, Synthesize
+from tacit.cli.options import given
+from tacit.cli.plan_commands import SYNTHESIS_OPTIONS, SynthesisMethod, Synthesize
 from tacit.data import overlap
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.store import read_spec
@@ -35,9 +37,6 @@ from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit.validation import check
 
-# The plan that the options of `tacit synthesize` ask for, before any record is read.
-
-
 PRIVORL: Literal["privorl"] = "privorl"
 PRIVORL_J: Literal["privorl-j"] = "privorl-j"
 DIFFUSED: tuple[SynthesisMethod, ...] = (PRIVORL, PRIVORL_J)
@@ -45,39 +44,32 @@ DIFFUSED: tuple[SynthesisMethod, ...] = (PRIVORL, PRIVORL_J)
 _HOMES = {"pate-gan": "pate_gan", "pre-pate-gan": "pate_gan"}
 """Modules of the baselines that are not called like the method."""
 PUBLIC = ("public", "provenance")
-_SHARED = ("rows_per_unit",)
-_TRAINED = ("steps", "clip", "noise_draws", "width", "depth", "learning_rate")
-_MARGINALS = (*_SHARED, "bins", *PUBLIC)
-_VOTES = ("steps", "teachers")
-_PUBLISHED: dict[SynthesisMethod, tuple[str, ...]] = {
-    PRIVORL: (*_SHARED, *_TRAINED, "batch"),
-    PRIVORL_J: (*_TRAINED, "batch", "network", "horizon", "fragments_per_unit", "surroundings"),
-}
-"""What `--paper` decides."""
+Option = Literal["public", "holdout"]
+CLINIC = "clinic"
+"""The one world that is no maze."""
+OVERLAP = "overlap of public and private rows"
+"""Why the curator looks at the records before a public pre-training, as the ledger has it."""
 _LENGTHS = ("longest", "episodes_per_unit")
 _NOISY = ("steps", "batch", "clip", "noise_draws", "fragments_per_unit", "learning_rate")
 """What has no meaning where no noisy gradient is taken."""
-OPTIONS: dict[SynthesisMethod, tuple[str, ...]] = {
-    PRIVORL: (*_PUBLISHED[PRIVORL], *PUBLIC),
-    PRIVORL_J: (*_PUBLISHED[PRIVORL_J], *_LENGTHS, *PUBLIC),
-    "mst": _MARGINALS,
-    "aim": _MARGINALS,
-    "privsyn": _MARGINALS,
-    "pgm": _SHARED,
-    "pate-gan": _VOTES,
-    "pre-pate-gan": (*_VOTES, *PUBLIC),
-}
-"""Options that set fields of the method's plan."""
+
+
+def options_of(method: SynthesisMethod) -> tuple[str, ...]:
+    """Options that belong to some methods only, this one among them."""
+    own = options.options(SYNTHESIS_OPTIONS, method)
+    return (*own, *(("batch",) if method in DIFFUSED else ()), *(() if method in ("pgm", "pate-gan") else PUBLIC))
 
 
 def published(method: SynthesisMethod) -> tuple[str, ...] | None:
     """Options that `--paper` decides; None for a method without published settings."""
-    return _PUBLISHED.get(method)
+    if method not in DIFFUSED:
+        return None
+    return tuple(name for name in options_of(method) if name not in (*_LENGTHS, *PUBLIC))
 
 
 def unheard(command: Synthesize) -> str | None:
     """An option that is given and has no meaning beside --surroundings."""
-    return None if command.surroundings is None else next(iter(_given(command, _NOISY)), None)
+    return next(iter(given(command, *_NOISY)), None) if "surroundings" in command.settings else None
 
 
 def planned(command: Synthesize) -> Any:
@@ -115,7 +107,7 @@ def learner(method: SynthesisMethod) -> Any:
 
 def cuts(method: SynthesisMethod) -> bool:
     """Whether the plan of the method cuts columns by the public bounds of the records."""
-    return "teachers" not in OPTIONS[method] and method not in DIFFUSED
+    return "teachers" not in options_of(method) and method not in DIFFUSED
 
 
 def baseline_plan(method: SynthesisMethod, cut: Cut | None) -> Any:
@@ -142,13 +134,11 @@ def begins(method: SynthesisMethod) -> bool:
 
 def several(command: Synthesize) -> bool:
     """Whether a unit owns several records: it is not each row, and not one row of it is taken at a time."""
-    return read_spec(command.data)[2] != "transition" and command.rows_per_unit != 1
+    return read_spec(command.data)[2] != "transition" and command.settings.get("rows_per_unit") != 1
 
 
 def _transitions(command: Synthesize) -> Plan:
     if command.paper:
-        from tacit.cli.synthesis_plan import others
-
         public = others(command, read_spec(command.data)[0], "public")
         epoch = None if public is None else len(public.columns["rewards"])
         return Plan.paper(population=command.population, provenance=provenance(command), epoch=epoch)
@@ -162,17 +152,17 @@ def _transitions(command: Synthesize) -> Plan:
 def _trajectories(command: Synthesize) -> FragmentPlan:
     if command.paper:
         paper = FragmentPlan.paper(population=command.population, provenance=provenance(command))
-        return dataclasses.replace(paper, **_given(command, _LENGTHS))
-    chosen: dict[str, Any] = {
-        "longest": FragmentPlan.longest if command.longest is None else command.longest,
-        "episodes": 1 if command.episodes_per_unit is None else command.episodes_per_unit,
-        "horizon": command.horizon,
-        "network": command.network or FragmentPlan.network,
-        "surroundings": command.surroundings,
-    }
-    raking = _raking(command)
+        return dataclasses.replace(paper, **given(command, *_LENGTHS))
+    own = command.settings
     plan = FragmentPlan.for_people(
-        population=command.population, provenance=provenance(command), raking=raking, **chosen
+        population=command.population,
+        provenance=provenance(command),
+        raking=_raking(command),
+        longest=own.get("longest", FragmentPlan.longest),
+        episodes=own.get("episodes_per_unit", FragmentPlan.episodes_per_unit),
+        horizon=own.get("horizon"),
+        network=own.get("network", FragmentPlan.network),
+        surroundings=own.get("surroundings"),
     )
     changes = _changes(command, plan)
     if "steps" in changes:
@@ -183,9 +173,8 @@ def _trajectories(command: Synthesize) -> FragmentPlan:
 
 def _changes(command: Synthesize, plan: Plan | FragmentPlan) -> dict[str, Any]:
     """Fields of one of tacit's own plans that the command sets."""
-    changes = _given(
-        command, ("rows_per_unit", *_TRAINED) if isinstance(plan, Plan) else ("fragments_per_unit", *_TRAINED)
-    )
+    told = (*_LENGTHS, "horizon", "network", "surroundings")  # what a plan of fragments was made with
+    changes = {name: value for name, value in command.settings.items() if name not in told}
     if command.batch is not None:
         changes["rate"] = command.batch / command.population
     if "steps" in changes:  # fewer steps have a shorter beginning
@@ -201,8 +190,6 @@ def _raking(command: Synthesize) -> Raking | None:
 
 
 def _tables(command: Synthesize) -> Raking:
-    from tacit.cli.synthesis_plan import others
-
     spec = read_spec(command.data)[0]
     public = others(command, spec, "public")
     if public is None or command.provenance is None:
@@ -217,7 +204,7 @@ def _cuttable(spec: PublicSpec) -> bool:
 
 def _theirs(command: Synthesize) -> Any:
     plan = baseline_plan(command.method, _cut(command) if cuts(command.method) else None)
-    changes = _given(command, tuple(name for name in OPTIONS[command.method] if name not in ("bins", *PUBLIC)))
+    changes = {name: value for name, value in command.settings.items() if name != "bins"}
     if "steps" in changes:
         changes["hold"] = min(plan.hold, changes["steps"] // 10)
     if command.provenance is not None and begins(command.method):
@@ -227,29 +214,12 @@ def _theirs(command: Synthesize) -> Any:
 
 def _cut(command: Synthesize) -> Cut:
     """Public bins of the records' columns: by the bounds, or such that each holds about as many public rows."""
-    from tacit.cli.synthesis_plan import others
-
     spec = read_spec(command.data)[0]
-    bins: dict[str, Any] = {} if command.bins is None else {"bins": command.bins}
+    bins = given(command, "bins")
     public = others(command, spec, "public")
     if public is None or command.provenance is None:
         return Cut(spec, **bins)
     return Cut.from_public(spec, public.columns, provenance=provenance(command), **bins)
-
-
-def _given(command: Synthesize, names: tuple[str, ...]) -> dict[str, Any]:
-    """Those of these options that the command sets."""
-    return {name: value for name in names if (value := getattr(command, name)) is not None}
-
-
-# The records of `tacit synthesize`: private, public to begin with, and others that nothing is learned from.
-
-
-Option = Literal["public", "holdout"]
-CLINIC = "clinic"
-"""The one world that is no maze."""
-OVERLAP = "overlap of public and private rows"
-"""Why the curator looks at the records before a public pre-training, as the ledger has it."""
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from tacit.cli import budget, run_folder, synthesis_runs
 from tacit.cli.budget import open_ledger
 from tacit.cli.console import complain, progress, say
+from tacit.cli.options import given, meaningless
 from tacit.cli.plan_commands import SynthesisMethod, Synthesize
-from tacit.cli.run_folder import RunFolder, Stopwatch, finish, require_free
+from tacit.cli.run_folder import RunFolder, Stopwatch, finish, require_free, settings_of
 from tacit.cli.synthesis_plan import (
     CLINIC,
     DIFFUSED,
-    OPTIONS,
     PRIVORL,
     PRIVORL_J,
     Sources,
@@ -24,6 +23,7 @@ from tacit.cli.synthesis_plan import (
     chosen,
     learner,
     opened,
+    options_of,
     planned,
     published,
     require_apart,
@@ -77,7 +77,7 @@ def synthesize(command: Synthesize) -> None:
         say("Dry run: no private record was read and nothing was spent.")
         return
     sources = opened(command)
-    settings = {k: v for k, v in dataclasses.asdict(command).items() if k not in ("resume", "dry_run", "out")}
+    settings = settings_of(command)
     with RunFolder.attempt(command.out, "synthesize", settings, resume=command.resume) as run:
         try:
             _produce(command, plan, sources, run)
@@ -132,7 +132,6 @@ def _rows(command: Synthesize, release: Release[Any], run: RunFolder, watch: Sto
 
 def _look(command: Synthesize, vault: Vault, rows: Columns, sources: Sources, run: RunFolder) -> None:
     """The curator's own figures, under private/, noted in the ledger."""
-    from tacit.evaluation.report import records
 
     run.inside("private")
     others = None if sources.holdout is None else sources.holdout.columns
@@ -144,9 +143,6 @@ def _look(command: Synthesize, vault: Vault, rows: Columns, sources: Sources, ru
     say()
     say(f"NOT PRIVATE  {run.path / 'private'} holds figures computed from the records without noise, for the curator.")
     say("             Whoever publishes them voids the promise of this ledger: remove the folder before sharing OUT.")
-
-
-# What `tacit synthesize --method` means: which options a method has, and how it learns.
 
 
 _GRAPHICAL: tuple[SynthesisMethod, ...] = ("mst", "aim", "pgm")
@@ -190,11 +186,11 @@ def wanted(command: Synthesize) -> int:
 
 
 def _require_meaning(command: Synthesize) -> None:
-    own = (*OPTIONS[command.method], "trajectories" if command.method == PRIVORL_J else "rows")
-    every = dict.fromkeys(option for options in (*OPTIONS.values(), ("trajectories", "rows")) for option in options)
-    for name in every:
-        if getattr(command, name) is not None and name not in own:
-            raise _meaningless(_option(name), f"a method that has it, not {command.method}")
+    own = (*options_of(command.method), "trajectories" if command.method == PRIVORL_J else "rows")
+    every = (*(name for method in get_args(SynthesisMethod) for name in options_of(method)), "trajectories", "rows")
+    for name in given(command, *every):
+        if name not in own:
+            raise _meaningless(name, f"a method that has it, not {command.method}")
     if command.choose and (command.method != PRIVORL or command.paper):
         raise _meaningless("--choose", f"our settings of {PRIVORL}")
     ours = " or ".join(DIFFUSED)
@@ -206,8 +202,8 @@ def _require_meaning(command: Synthesize) -> None:
             raise _meaningless("--paper", f"{ours}, whose settings are published")
         for name in decided:
             if getattr(command, name) is not None:
-                raise _meaningless(_option(name), "our settings, not --paper, whose are published")
-    if command.surroundings is not None:
+                raise _meaningless(name, "our settings, not --paper, whose are published")
+    if "surroundings" in command.settings:
         _require_worlds(command)
     if command.no_rake and (decided is None or command.paper):
         raise _meaningless("--no-rake", f"our settings of {ours}, whose models draw what is weighted")
@@ -238,7 +234,7 @@ def _require_worlds(command: Synthesize) -> None:
     """Refuse surroundings without many public worlds and histograms, or with what sets noisy gradients."""
     name = unheard(command)
     if name is not None:
-        raise _meaningless(_option(name), "a run that takes noisy gradients, not --surroundings")
+        raise _meaningless(name, "a run that takes noisy gradients, not --surroundings")
     if command.public is None or command.no_rake or read_spec(command.public)[2] != "id":
         raise PlanError(
             "there are no public worlds to learn from, or no histograms that tell of the private one",
@@ -286,7 +282,7 @@ def _start(command: Synthesize, learns: Any, plan: Any, public: Trajectories, sp
     with progress("Training on the public records") as advance:
         how: dict[str, Any] = {"seed": command.seed, "progress": advance}
         if command.method == PRIVORL_J:
-            worlds = public if command.surroundings is None else public.by_unit()
+            worlds = public.by_unit() if "surroundings" in command.settings else public
             encoder = learns.public_encoder(spec, worlds)
             return learns.pretrain(plan, encoder, worlds, device=command.device, **how)
         encoder = synthesis.Encoder.from_public(spec, public.columns)
@@ -295,20 +291,8 @@ def _start(command: Synthesize, learns: Any, plan: Any, public: Trajectories, sp
         return learns.pretrain_gan(plan, encoder, public.columns, **how)
 
 
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
 def _meaningless(option: str, expected: str) -> PlanError:
-    return PlanError(
-        f"{option} has no meaning here",
-        where="synthesize",
-        expected=f"it with {expected}",
-        remedy=f"leave {option} out",
-    )
-
-
-# What the report of `tacit synthesize` shows besides the promise.
+    return meaningless("synthesize", option, f"it with {expected}")
 
 
 SYMPTOMS = (0, "symptoms")

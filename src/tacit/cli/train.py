@@ -6,17 +6,28 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from tacit import hub
-from tacit.cli import train_report, worlds
+from tacit.cli import options, train_report, worlds
 from tacit.cli.console import progress, say
 from tacit.cli.plan_commands import RECIPES, Train
-from tacit.cli.run_folder import CERTIFICATE, REPORT, VERIFY, RunFolder, Stopwatch, certify, finish, require_free
+from tacit.cli.run_folder import (
+    CERTIFICATE,
+    REPORT,
+    VERIFY,
+    RunFolder,
+    Stopwatch,
+    certify,
+    finish,
+    require_free,
+    settings_of,
+)
 from tacit.cli.worlds import LONGEST, ROBOTS, TACITS_OWN, OwnDomain, World, own
-from tacit.errors import FileError, LedgerError, PlanError
+from tacit.errors import FileError, LedgerError
 from tacit.evaluation.report import PolicyReport
 from tacit.evaluation.report.learning import Role
 from tacit.methods.policy_gradient import Learned, Plan, learn, recipes
@@ -48,8 +59,7 @@ def train(command: Train) -> None:
     Raises:
         TacitError: see the exit codes of `tacit.cli.app.main`; nothing is spent before people are met.
     """
-    left_out = {"resume", "dry_run", "out"} | REPORTS
-    settings = {k: v for k, v in dataclasses.asdict(command).items() if k not in left_out}
+    settings = settings_of(command, *REPORTS)
     require_sound(command)
     if not command.dry_run:
         require_free(command.out, resume=command.resume)
@@ -222,10 +232,8 @@ def _closing(run: RunFolder, command: Train) -> None:
         say(f"Scalars  tensorboard --logdir {folder / TENSORBOARD}")
 
 
-# What an option of `tacit train` may be, told before an environment is opened.
-
-
-REPORTS = frozenset({"compare", "runs", "evaluate", "tensorboard"})
+refused = partial(options.refused, "train")
+REPORTS = ("compare", "runs", "evaluate", "tensorboard")
 """Options that concern the report alone: a run can be resumed with others."""
 
 
@@ -244,7 +252,7 @@ def require_sound(command: Train) -> None:
             "--paper without --critic and --correlation",
             "leave them out",
         )
-    if command.critic == "private" and command.gamma == 1:
+    if command.critic == "private" and command.settings.get("gamma") == 1:
         raise refused("--critic private with --gamma 1", "a --gamma below 1", "give --gamma 0.99")
 
 
@@ -270,11 +278,6 @@ def require_rounds(command: Train, users: int) -> int:
     return rounds
 
 
-def refused(what: str, expected: str, remedy: str) -> PlanError:
-    """An option of `tacit train` that cannot be used."""
-    return PlanError(what, where="train", expected=expected, remedy=remedy)
-
-
 def _rules(command: Train) -> Iterator[tuple[str, float, bool, str, str]]:
     """Option, value, whether it is sound, what is expected, and a value to give instead."""
     for name, usual in (("users", "1600"), ("users-per-round", "8"), ("participations", "1"), ("runs", "3")):
@@ -288,23 +291,17 @@ def _rules(command: Train) -> Iterator[tuple[str, float, bool, str, str]]:
     for one in command.compare:
         yield "compare", one, 0 < one <= MAX_EPSILON, f"numbers {most}", "give --compare 8 0.5, or leave it out"
     yield "delta", command.delta, 0 < command.delta < 1, "a number in (0, 1)", "give --delta 1e-5"
-    if command.clip is not None:
-        yield "clip", command.clip, _positive(command.clip), "a finite number > 0", "leave it out"
-    if command.gamma is not None:
-        yield "gamma", command.gamma, 0 <= command.gamma <= 1, "a number in [0, 1]", "give --gamma 0.99"
+    for name, value in command.settings.items():
+        if name == "clip":
+            yield name, value, 0 < value < math.inf, "a finite number > 0", "leave it out"
+        else:
+            yield name, value, 0 <= value <= 1, "a number in [0, 1]", "give --gamma 0.99"
 
 
 def _whole(command: Train, name: str, least: int, usual: str) -> Iterator[tuple[str, float, bool, str, str]]:
     value: int | None = getattr(command, name.replace("-", "_"))
     if value is not None:
         yield name, value, value >= least, f"a whole number >= {least}", f"give --{name} {usual}, or leave it out"
-
-
-def _positive(value: float) -> bool:
-    return 0 < value < math.inf
-
-
-# From the words of `tacit train` to an environment with its people, and to a calibrated plan.
 
 
 PAPERS = (64, 64)
@@ -343,7 +340,7 @@ def opened(command: Train) -> World:
             spec,
             horizon=longest,
             repeat=repeat,
-            hidden=PAPERS if command.policy is None else _hidden(command.policy),
+            hidden=PAPERS if command.policy is None else options.hidden("train", command.policy, "log-linear"),
             rounds=require_rounds(command, people),
             users=people,
         )
@@ -358,8 +355,8 @@ def planned(command: Train, world: World) -> Plan:
         PlanError: an option does not fit the plan.
     """
     plan = world.recipe.plan
-    changes: dict[str, Any] = {name: v for name in ("clip", "gamma") if (v := getattr(command, name)) is not None}
-    if command.clip is not None:
+    changes = command.settings
+    if "clip" in changes:
         changes["most_noise"] = None
     if command.correlation != RECIPES:
         changes["correlation"] = command.correlation
@@ -408,10 +405,10 @@ def _named(command: Train) -> Recipe:
     """
     known = recipes.NAMED[command.environment]
     takes = inspect.signature(known).parameters
-    options: dict[str, Any] = {} if command.repeat is None else {"repeat": command.repeat}
+    chosen: dict[str, Any] = {} if command.repeat is None else {"repeat": command.repeat}
     if command.policy is not None or (command.paper and "hidden" in takes):
-        options["hidden"] = PAPERS if command.policy is None else _hidden(command.policy)
-    if other := sorted(set(options) - set(takes)):
+        chosen["hidden"] = PAPERS if command.policy is None else options.hidden("train", command.policy, "log-linear")
+    if other := sorted(set(chosen) - set(takes)):
         words = ", ".join("--policy" if name == "hidden" else f"--{name}" for name in other)
         raise refused(
             f"the recipe of {command.environment} has no choice of {words}",
@@ -419,17 +416,8 @@ def _named(command: Train) -> Recipe:
             f"leave {words} out",
         )
     people = _people(command, known)
-    recipe = known(rounds=require_rounds(command, people), users=people, **options)
+    recipe = known(rounds=require_rounds(command, people), users=people, **chosen)
     if command.horizon is None:
         return recipe
     rows = -(-command.horizon // recipe.repeat)
     return dataclasses.replace(recipe, horizon=command.horizon, plan=dataclasses.replace(recipe.plan, horizon=rows))
-
-
-def _hidden(words: str) -> tuple[int, ...]:
-    if words == "log-linear":
-        return ()
-    widths = words.split("-")
-    if not all(width.isascii() and width.isdigit() and 1 <= int(width) <= 4_096 for width in widths):
-        raise refused(f"--policy is {words!r}", '"log-linear", or the widths of hidden layers ("64-64")', "write it so")
-    return tuple(int(width) for width in widths)

@@ -53,33 +53,6 @@ class Consensus(plans.Promising):
     Of the `steps`, round(stable_fraction * steps) are noiseless, on released prefixes, spread evenly between noisy
     ones: a data-independent schedule. 0 is DP-SGD alone, and no consensus is asked for; 1 is consensus alone.
 
-    Args:
-        policy: what is learnt: its network's outputs are action values (or logits, with `BC`).
-        learner: the loss of a row, `CQL`, `DQN`, `BC` or any other `Learner`. Its `reward_scale` should bring action
-            values to about 1 to 10: one decade more or less changes little.
-        trajectories: n_r, of how many trajectories beginnings are released; 0 is DP-SGD alone.
-        horizon: T, how many steps of one are looked at.
-        experts: M, a public lower bound on the number of experts; needed unless this is DP-SGD alone.
-        floor: `PMin` (the paper's) or `KappaStop`.
-        clone: how each expert's clone is made, whose trajectories are played in a public world: all of an expert's log
-            is protected. None takes trajectories from the logs and asks the experts' policies (`Vault(experts=...)`),
-            as the paper does; only the policies are protected then.
-        rows: of how many of an expert's rows its clone is made at most.
-        share: of epsilon, what the prefixes alone may cost; all of it where no step is noisy.
-        stable_fraction: share of the noiseless steps.
-        steps: all steps, noisy or not.
-        batch: how many experts a noisy step draws on average, each independently of the others.
-        rows_per_expert: k, of how many rows of an expert one contribution is the mean.
-        clip: C, the largest norm of one expert's gradient.
-        rate: learning rate of noisy steps (Adam's, falling to 0 over the last half).
-        stable_rate, stable_batch: learning rate and rows of a noiseless step.
-        target_every: steps between two refreshments of the target network.
-        average: share of the steps, at the end, whose parameters are averaged.
-        seed: of the first parameters and of the order of released rows.
-        trajectory_epsilon, trajectory_delta: of one prefix; filled in by `calibrate`.
-        noise_multiplier: sigma of a noisy step; filled in by `calibrate`.
-        unit, epsilon, delta: the promise; None until the plan is calibrated.
-
     Raises:
         PlanError: a value is out of range, or two of them exclude each other.
     """
@@ -88,31 +61,58 @@ class Consensus(plans.Promising):
     source: ClassVar[str] = "Preserving Expert-Level Privacy in Offline Reinforcement Learning (arXiv:2411.13598)"
 
     policy: Policy
+    """what is learnt: its network's outputs are action values (or logits, with `BC`)."""
     learner: Learner = field(default_factory=lambda: CQL(reward_scale=0.1))
+    """the loss of a row, `CQL`, `DQN`, `BC` or any other `Learner`. Its `reward_scale` should bring action values to
+    about 1 to 10: one decade more or less changes little."""
     trajectories: int = 25
+    """n_r, of how many trajectories beginnings are released; 0 is DP-SGD alone."""
     horizon: int = 200
+    """T, how many steps of one are looked at."""
     experts: int | None = None
+    """M, a public lower bound on the number of experts; needed unless this is DP-SGD alone."""
     floor: Floor = field(default_factory=lambda: KappaStop(0.02))
+    """`PMin` (the paper's) or `KappaStop`."""
     clone: Clone | None = None
+    """how each expert's clone is made, whose trajectories are played in a public world: all of an expert's log is
+    protected. None takes trajectories from the logs and asks the experts' policies (`Vault(experts=...)`), as the paper
+    does; only the policies are protected then."""
     rows: int = 4_000
+    """of how many of an expert's rows its clone is made at most."""
     share: float = 0.5
+    """of epsilon, what the prefixes alone may cost; all of it where no step is noisy."""
     stable_fraction: float = 0.8
+    """share of the noiseless steps."""
     steps: int = 3_000
+    """all steps, noisy or not."""
     batch: int = 256
+    """how many experts a noisy step draws on average, each independently of the others."""
     rows_per_expert: int = 4
+    """k, of how many rows of an expert one contribution is the mean."""
     clip: float = 0.3
+    """C, the largest norm of one expert's gradient."""
     rate: float = 1e-3
+    """learning rate of noisy steps (Adam's, falling to 0 over the last half)."""
     stable_rate: float = 1e-3
+    """learning rate of a noiseless step."""
     stable_batch: int = 256
+    """rows of a noiseless step."""
     target_every: int = 200
+    """steps between two refreshments of the target network."""
     average: float = 0.5
+    """share of the steps, at the end, whose parameters are averaged."""
     seed: int = 0
+    """of the first parameters and of the order of released rows."""
     trajectory_epsilon: float | None = None
+    """epsilon of one prefix; filled in by `calibrate`."""
     trajectory_delta: float | None = None
+    """delta of one prefix; filled in by `calibrate`."""
     noise_multiplier: float | None = None
+    """sigma of a noisy step; filled in by `calibrate`."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
         check("policy.head", self.policy.head, isinstance(self.policy.head, Categorical), "a Categorical head")

@@ -57,21 +57,6 @@ _ROWS = 65_536
 class ReturnWeighted(plans.Promising):
     """Return-weighted imitation of experts.
 
-    Args:
-        policy: what is learnt.
-        weight: how much each expert counts, by its own returns; None counts all alike.
-        steps: K.
-        clip: C, the largest norm of one expert's mean gradient. The length of a step does not depend on it.
-        rate: length of the first step; it decays linearly to 0.
-        momentum: share of earlier directions in a step's.
-        average: share of the steps, at the end, whose parameters are averaged.
-        kept: how many of an expert's rows its gradients are made of, evenly spaced over those that are read.
-        rows: L, how many of an expert's rows are read at most, the first in order of time; its returns are of these.
-        share: of the budget (the precision 1 / sigma^2) that goes to the size of the inputs; 0 takes them as they are.
-        seed: of the first parameters.
-        noise_multiplier: sigma of the whole plan, seen as one Gaussian; None until calibrated.
-        unit, epsilon, delta: the promise; None until the plan is calibrated.
-
     Raises:
         PlanError: a value is out of range, the policy's actions are not discrete or its network is no `Mlp`.
     """
@@ -80,20 +65,33 @@ class ReturnWeighted(plans.Promising):
     source: ClassVar[str] = "tacit; the problem is that of Sharma et al. (arXiv:2411.13598)"
 
     policy: Policy
+    """what is learnt."""
     weight: ReturnWeight | None = None
+    """how much each expert counts, by its own returns; None counts all alike."""
     steps: int = 30
+    """number K of noisy steps."""
     clip: float = 0.1
+    """C, the largest norm of one expert's mean gradient. The length of a step does not depend on it."""
     rate: float = 0.5
+    """length of the first step; it decays linearly to 0."""
     momentum: float = 0.8
+    """share of earlier directions in a step's."""
     average: float = 0.2
+    """share of the steps, at the end, whose parameters are averaged."""
     kept: int = 128
+    """how many of an expert's rows its gradients are made of, evenly spaced over those that are read."""
     rows: int = 4_000
+    """L, how many of an expert's rows are read at most, the first in order of time; its returns are of these."""
     share: float = 0.2
+    """of the budget (the precision 1 / sigma^2) that goes to the size of the inputs; 0 takes them as they are."""
     seed: int = 0
+    """of the first parameters."""
     noise_multiplier: float | None = None
+    """sigma of the whole plan, seen as one Gaussian; None until calibrated."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
         check("policy.head", self.policy.head, isinstance(self.policy.head, Categorical), "a Categorical head")

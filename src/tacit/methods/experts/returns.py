@@ -16,17 +16,16 @@ from tacit.validation import check
 class ReturnWeight:
     """w = exp(sharpness (z - 1)) in (0, 1], z = the expert's mean return, from `low` = 0 to `high` = 1, clipped there.
 
-    Args:
-        low, high: public returns of an episode of no use and of a very good one; never taken from the records.
-        sharpness: beta; an expert at `low` counts exp(-beta) times as much as one at `high`. 0 weighs all alike.
-
     Raises:
         PlanError: a bound is not finite, low >= high, or the sharpness is negative or above 30.
     """
 
     low: float
+    """public return of an episode of no use; never taken from the records."""
     high: float
+    """that of a very good one, likewise."""
     sharpness: float = 6.0
+    """beta; an expert at `low` counts exp(-beta) times as much as one at `high`. 0 weighs all alike."""
 
     def __post_init__(self) -> None:
         sane = -math.inf < self.low < self.high < math.inf

@@ -52,18 +52,6 @@ PART = "votes"
 class Votes(plans.Promising):
     """Votes of clones at public anchors: the default way to learn from experts.
 
-    Args:
-        anchors: N public states.
-        clone: how each expert's policy is learnt from own rows.
-        policy: what is fitted to the votes, over as many actions as the clone has.
-        fit: how.
-        weight: how much each expert's vote counts, by its own returns; None counts all alike.
-        rounds: of votes; each but the first at states that the policy of the votes so far comes to in a public world.
-        horizon, explore: of the episodes that are played there (`anchors.visited`).
-        rows: L, of how many of an expert's rows its clone is made at most, the first in order of time.
-        noise_multiplier: sigma; None until calibrated.
-        unit, epsilon, delta: the promise; None until the plan is calibrated.
-
     Raises:
         PlanError: a value is out of range, or clone and policy differ in their actions.
     """
@@ -72,18 +60,29 @@ class Votes(plans.Promising):
     source: ClassVar[str] = "tacit; the problem is that of Sharma et al. (arXiv:2411.13598)"
 
     anchors: Anchors
+    """N public states."""
     clone: Clone
+    """how each expert's policy is learnt from own rows."""
     policy: Policy
+    """what is fitted to the votes, over as many actions as the clone has."""
     fit: Fit = field(default_factory=Fit)
+    """how."""
     weight: ReturnWeight | None = None
+    """how much each expert's vote counts, by its own returns; None counts all alike."""
     rounds: int = 1
+    """rounds of votes; each but the first at states that the policy of the votes so far comes to in a public world."""
     horizon: int = 200
+    """most steps of an episode that is played there."""
     explore: float = 0.3
+    """probability of a random action in such a step (`anchors.visited`)."""
     rows: int = 4_000
+    """L, of how many of an expert's rows its clone is made at most, the first in order of time."""
     noise_multiplier: float | None = None
+    """sigma; None until calibrated."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
         head, actions = self.policy.head, self.clone.actions

@@ -65,21 +65,6 @@ class Shares:
 class Plan(plans.Promising):
     """One-shot imitation of movement: one noisy sum of what people do, and a simulator that is fitted to it for free.
 
-    Args:
-        layout: public buckets of states; None takes the largest of `LAYOUTS` that the noise bears (`layout_for`), when
-            the plan is calibrated or priced.
-        weights: scales of the released coordinates.
-        matching: how the simulator is fitted to the release.
-        shares: of the budget.
-        days: most days of one person that are read, the first ones.
-        box: public (south, west, north, east) in degrees that is declared to hold nearly all homes, or None.
-        noise: who adds it: the server, all devices together ("shared"), or each device for itself ("device", local
-            differential privacy), the last two over a `FederatedVault`.
-        floor: fewest answers, for shared noise; None is nine in ten.
-        silent: people add nothing: the control that shows what noise alone looks like.
-        noise_multiplier: of the whole plan, seen as one Gaussian; None until calibrated.
-        unit, epsilon, delta: the promise, set by `calibrate` or `price`.
-
     Raises:
         PlanError: a value is out of range.
     """
@@ -88,18 +73,31 @@ class Plan(plans.Promising):
     source: ClassVar[str] = "tacit; the problem is that of PateGail (doi:10.1609/aaai.v37i12.26700) and PateGAIL++"
 
     layout: Layout | None = None
+    """public buckets of states; None takes the largest of `LAYOUTS` that the noise bears (`layout_for`), when the plan
+    is calibrated or priced."""
     weights: Weights = field(default_factory=Weights)
+    """scales of the released coordinates."""
     matching: Matching = field(default_factory=Matching)
+    """how the simulator is fitted to the release."""
     shares: Shares = field(default_factory=Shares)
+    """of the budget."""
     days: int = 100
+    """most days of one person that are read, the first ones."""
     box: Box | None = None
+    """public (south, west, north, east) in degrees that is declared to hold nearly all homes, or None."""
     noise: WhoAdds = "server"
+    """who adds it: the server, all devices together ("shared"), or each device for itself ("device", local differential
+    privacy), the last two over a `FederatedVault`."""
     floor: int | None = None
+    """fewest answers, for shared noise; None is nine in ten."""
     silent: bool = False
+    """people add nothing: the control that shows what noise alone looks like."""
     noise_multiplier: float | None = None
+    """of the whole plan, seen as one Gaussian; None until calibrated."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise, set by `calibrate` or `price`."""
 
     def __post_init__(self) -> None:
         check("days", self.days, type(self.days) is int and self.days >= 1, "a whole number >= 1")

@@ -44,18 +44,6 @@ from tacit.validation import check
 class DoublyRobust(plans.Promising):
     """Doubly robust evaluation over two fixed halves of the units.
 
-    Args:
-        problem: discount, horizon, episodes, public range.
-        features: phi of Q.
-        regression: rounds, trace, prior (`q_function.Fit`), on the first half.
-        width: the doubly robust scores are clipped so far to either side of the mean return, in multiples of the
-            public range.
-        clip: of the plain scores, as in `ImportanceSampling`.
-        level: nominal coverage of the interval.
-        target: which policy it is about, filled in by `evaluate` (`targets.addressed`).
-        noise_multiplier: of each half as one Gaussian; None until calibrated.
-        unit, epsilon, delta: the promise; None until calibrated.
-
     Raises:
         PlanError: a value is out of range.
     """
@@ -64,16 +52,26 @@ class DoublyRobust(plans.Promising):
     source: ClassVar[str] = "Jiang and Li, arXiv:1511.03722, with the Gaussian mechanism"
 
     problem: Problem
+    """discount, horizon, episodes, public range."""
     features: Features
+    """phi of Q."""
     regression: Fit = field(default_factory=Fit)
+    """rounds, trace, prior (`q_function.Fit`), on the first half."""
     width: float = 0.5
+    """the doubly robust scores are clipped so far to either side of the mean return, in multiples of the public
+    range."""
     clip: float | None = None
+    """of the plain scores, as in `ImportanceSampling`."""
     level: float = 0.95
+    """nominal coverage of the interval."""
     target: str | None = None
+    """which policy it is about, filled in by `evaluate` (`targets.addressed`)."""
     noise_multiplier: float | None = None
+    """of each half as one Gaussian; None until calibrated."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise; None until calibrated."""
 
     def __post_init__(self) -> None:
         check("width", self.width, 1e-6 <= self.width <= 1e6, "a number from 1e-6 to 1e6")

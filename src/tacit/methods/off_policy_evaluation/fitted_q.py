@@ -40,17 +40,6 @@ START_WIDTH = 0.25
 class FittedQ(plans.Promising):
     """Fitted Q evaluation with Q linear in public features, one weight vector an action.
 
-    Args:
-        problem: discount, horizon, episodes, public range.
-        features: phi.
-        regression: rounds, trace, prior (`q_function.Fit`).
-        clip: of the scores, as in `ImportanceSampling`.
-        share: of the budget that goes to the regression; the rest to the scores and the mean start value.
-        level: nominal coverage of the interval.
-        target: which policy it is about, filled in by `evaluate` (`targets.addressed`).
-        noise_multiplier: of the whole plan as one Gaussian; None until calibrated.
-        unit, epsilon, delta: the promise; None until calibrated.
-
     Raises:
         PlanError: a value is out of range.
     """
@@ -59,16 +48,25 @@ class FittedQ(plans.Promising):
     source: ClassVar[str] = "Le, Voloshin and Yue, arXiv:1903.08738, with the Gaussian mechanism"
 
     problem: Problem
+    """discount, horizon, episodes, public range."""
     features: Features
+    """phi."""
     regression: Fit = field(default_factory=Fit)
+    """rounds, trace, prior (`q_function.Fit`)."""
     clip: float | None = None
+    """of the scores, as in `ImportanceSampling`."""
     share: float = 0.6
+    """of the budget that goes to the regression; the rest to the scores and the mean start value."""
     level: float = 0.95
+    """nominal coverage of the interval."""
     target: str | None = None
+    """which policy it is about, filled in by `evaluate` (`targets.addressed`)."""
     noise_multiplier: float | None = None
+    """of the whole plan as one Gaussian; None until calibrated."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise; None until calibrated."""
 
     def __post_init__(self) -> None:
         check("clip", self.clip, self.clip is None or 1e-6 <= self.clip <= 1e6, "None or a number from 1e-6 to 1e6")

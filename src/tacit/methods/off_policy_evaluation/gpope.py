@@ -57,25 +57,6 @@ Schedule = Literal["constant", "diminishing"]
 class Gpope(plans.Promising):
     """GPOPE's public parameters.
 
-    Args:
-        problem: what is evaluated.
-        features: phi, n numbers a state.
-        mode: see `Mode`.
-        steps: N, iterations.
-        batch: expected units of a step (mode poisson) or exact places (mode paper); of no meaning for the full batch.
-        clip: h, the largest norm of one unit's stacked 2n-vector; None takes a hundredth of what one step's reward can
-            be, times sqrt(n) where features are not indicators (`clip_of`).
-        step_size: beta; None takes one that the public range, the clip and the noise give (`step_size_of`).
-        schedule: see `Schedule`.
-        tail: the share of the last iterates whose mean is released, in (0, 1].
-        value_share: of the precision (1 / noise^2), what the policy's scalar value and its interval get; the full batch
-            only, the sampled modes give a value function alone.
-        level: nominal coverage of that interval.
-        target: which policy it is about, filled in by `evaluate` (`targets.addressed`).
-        noise_multiplier: sigma of one step in the sampled modes; of all of the plan's noise together in the full batch
-            (`sigma` is that of one step). None until calibrated.
-        unit, epsilon, delta: the promise, set by `calibrate` or `price`.
-
     Raises:
         PlanError: a parameter is out of range.
     """
@@ -84,21 +65,38 @@ class Gpope(plans.Promising):
     source: ClassVar[str] = "Xie, Thomas, Miklau, arXiv:1902.00174, algorithm 1, accounted as its sampler runs"
 
     problem: Problem
+    """what is evaluated."""
     features: Features
+    """phi, n numbers a state."""
     mode: Mode = "full_batch"
+    """see `Mode`."""
     steps: int = 100
+    """N, iterations."""
     batch: int = 1
+    """expected units of a step (mode poisson) or exact places (mode paper); of no meaning for the full batch."""
     clip: float | None = None
+    """h, the largest norm of one unit's stacked 2n-vector; None takes a hundredth of what one step's reward can be,
+    times sqrt(n) where features are not indicators (`clip_of`)."""
     step_size: float | None = None
+    """beta; None takes one that the public range, the clip and the noise give (`step_size_of`)."""
     schedule: Schedule = "constant"
+    """see `Schedule`."""
     tail: float = 0.5
+    """the share of the last iterates whose mean is released, in (0, 1]."""
     value_share: float = 0.2
+    """of the precision (1 / noise^2), what the policy's scalar value and its interval get; the full batch only, the
+    sampled modes give a value function alone."""
     level: float = 0.95
+    """nominal coverage of that interval."""
     target: str | None = None
+    """which policy it is about, filled in by `evaluate` (`targets.addressed`)."""
     noise_multiplier: float | None = None
+    """sigma of one step in the sampled modes; of all of the plan's noise together in the full batch (`sigma` is that of
+    one step). None until calibrated."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise, set by `calibrate` or `price`."""
 
     def __post_init__(self) -> None:
         check("mode", self.mode, self.mode in ("full_batch", "poisson", "paper"), "full_batch, poisson or paper")

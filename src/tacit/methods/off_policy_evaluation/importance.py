@@ -27,18 +27,6 @@ from tacit.validation import check
 class ImportanceSampling(plans.Promising):
     """One noisy vector of clipped, weighted returns; for the behaviour policy itself, of plain returns.
 
-    Args:
-        problem: discount, horizon, episodes, public range.
-        weighting: the off-policy estimate, per-decision importance sampling (`pdis`) or self-normalised (`wpdis`: far
-            less biased by the clip). The interval is the same.
-        clip: the largest weighted return, in multiples of the largest return: more means less bias and more noise. None
-            chooses by the calibrated noise (`scores.clip_for`).
-        sides: `both` ends of an interval, or the `lower` one alone, which is then higher.
-        level: nominal coverage of the interval.
-        target: which policy it is about, filled in by `evaluate` (`targets.addressed`).
-        noise_multiplier: standard deviation of the noise over the vector's norm; None until calibrated.
-        unit, epsilon, delta: the promise; None until calibrated.
-
     Raises:
         PlanError: a value is out of range.
     """
@@ -47,15 +35,25 @@ class ImportanceSampling(plans.Promising):
     source: ClassVar[str] = "Precup, Sutton and Singh (ICML 2000), with the Gaussian mechanism"
 
     problem: Problem
+    """discount, horizon, episodes, public range."""
     weighting: Weighting = "wpdis"
+    """the off-policy estimate, per-decision importance sampling (`pdis`) or self-normalised (`wpdis`: far less biased
+    by the clip). The interval is the same."""
     clip: float | None = None
+    """the largest weighted return, in multiples of the largest return: more means less bias and more noise. None
+    chooses by the calibrated noise (`scores.clip_for`)."""
     sides: Sides = "both"
+    """`both` ends of an interval, or the `lower` one alone, which is then higher."""
     level: float = 0.95
+    """nominal coverage of the interval."""
     target: str | None = None
+    """which policy it is about, filled in by `evaluate` (`targets.addressed`)."""
     noise_multiplier: float | None = None
+    """standard deviation of the noise over the vector's norm; None until calibrated."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise; None until calibrated."""
 
     def __post_init__(self) -> None:
         check("weighting", self.weighting, self.weighting in get_args(Weighting), "pdis or wpdis")

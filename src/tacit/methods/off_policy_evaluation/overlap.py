@@ -44,16 +44,6 @@ FAR_BELOW_ONE = 0.95
 class Overlap(plans.Promising):
     """A histogram of weights, the effective sample size and the mean ratio, by one noisy sum.
 
-    Args:
-        problem: discount, horizon, episodes.
-        edges: increasing bin edges of log10 of the weights; weights beyond fall into the outermost bins.
-        largest_weight: weights above it count as it in the effective sample size, which then is too large.
-        largest_ratio: ratios above it count as it in the mean ratio, which then is too small.
-        level: nominal coverage of the intervals, which count the noise alone.
-        target: which policy it is about, filled in by `evaluate` (`targets.addressed`).
-        noise_multiplier: standard deviation of the noise over the vector's norm; None until calibrated.
-        unit, epsilon, delta: the promise; None until calibrated.
-
     Raises:
         PlanError: a value is out of range.
     """
@@ -62,15 +52,23 @@ class Overlap(plans.Promising):
     source: ClassVar[str] = "Kish 1965 and importance ratios, with the Gaussian mechanism"
 
     problem: Problem
+    """discount, horizon, episodes."""
     edges: tuple[float, ...] = (-4.0, -3.0, -2.0, -1.0, -0.5, -0.1, 0.1, 0.5, 1.0, 2.0, 3.0, 4.0)
+    """increasing bin edges of log10 of the weights; weights beyond fall into the outermost bins."""
     largest_weight: float = 100.0
+    """weights above it count as it in the effective sample size, which then is too large."""
     largest_ratio: float = 20.0
+    """ratios above it count as it in the mean ratio, which then is too small."""
     level: float = 0.95
+    """nominal coverage of the intervals, which count the noise alone."""
     target: str | None = None
+    """which policy it is about, filled in by `evaluate` (`targets.addressed`)."""
     noise_multiplier: float | None = None
+    """standard deviation of the noise over the vector's norm; None until calibrated."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise; None until calibrated."""
 
     def __post_init__(self) -> None:
         rising = len(self.edges) >= 2 and all(a < b for a, b in itertools.pairwise(self.edges))

@@ -85,24 +85,6 @@ class Shares:
 class ResidualRegression(plans.Promising):
     """Residual return regression, the default method: a value function, the value and its interval.
 
-    Args:
-        problem: what is evaluated. A public return range that is far too wide is costly; see `range_finder`.
-        features: phi.
-        on_policy: whether the policy that made the records is evaluated (`Behaviour()`).
-        trace: lambda of the residual returns, 1 for full returns (with the full products of ratios off-policy).
-        rounds: K.
-        multiplier: clip of a round in multiples of the mean norm. None is 1.2 for tabular features on-policy, and 2
-            where residuals have heavy tails: off-policy, or with other features.
-        tau: standard deviation of V about its mean in multiples of the range, a public guess. None is 0.25, or 0.1
-            where the calibrated budget is low.
-        shares: of the budget; None chooses by the calibrated budget.
-        prior: public smoothness over tabular states, or None.
-        range_finder: find the range of returns privately where `problem.return_range` is None.
-        level: nominal coverage of the interval.
-        target: which policy it is about, filled in by `evaluate` (`targets.addressed`).
-        noise_multiplier: of the whole plan, seen as one Gaussian; None until calibrated.
-        unit, epsilon, delta: the promise; None until calibrated.
-
     Raises:
         PlanError: a value is out of range, or the shares leave nothing for the rounds.
     """
@@ -111,21 +93,37 @@ class ResidualRegression(plans.Promising):
     source: ClassVar[str] = "tacit; the problem is that of Xie, Thomas and Miklau (arXiv:1902.00174)"
 
     problem: Problem
+    """what is evaluated. A public return range that is far too wide is costly; see `range_finder`."""
     features: Features
+    """phi."""
     on_policy: bool
+    """whether the policy that made the records is evaluated (`Behaviour()`)."""
     trace: float = 1.0
+    """lambda of the residual returns, 1 for full returns (with the full products of ratios off-policy)."""
     rounds: int = 12
+    """K."""
     multiplier: float | None = None
+    """clip of a round in multiples of the mean norm. None is 1.2 for tabular features on-policy, and 2 where residuals
+    have heavy tails: off-policy, or with other features."""
     tau: float | None = None
+    """standard deviation of V about its mean in multiples of the range, a public guess. None is 0.25, or 0.1 where the
+    calibrated budget is low."""
     shares: Shares | None = None
+    """of the budget; None chooses by the calibrated budget."""
     prior: Smoothness | None = None
+    """public smoothness over tabular states, or None."""
     range_finder: bool = False
+    """find the range of returns privately where `problem.return_range` is None."""
     level: float = 0.95
+    """nominal coverage of the interval."""
     target: str | None = None
+    """which policy it is about, filled in by `evaluate` (`targets.addressed`)."""
     noise_multiplier: float | None = None
+    """of the whole plan, seen as one Gaussian; None until calibrated."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise; None until calibrated."""
 
     def __post_init__(self) -> None:
         check("trace", self.trace, 0 <= self.trace <= 1, "a number in [0, 1]")

@@ -107,15 +107,6 @@ class Selection(plans.Promising):
     With N units the chosen candidate's mean clipped value is, with probability 1 - b, within
     clip * range * (ln K + ln(1/b)) / (epsilon N) of the largest (twice that under replace_one).
 
-    Args:
-        problem: discount, horizon, episodes, public range.
-        candidates: at least two, of different names.
-        spec: the public bounds of the records, as their `Trajectories` have them.
-        behaviour: the known behaviour policy; None takes the logged propensities.
-        clip: the largest weighted return, in multiples of the largest return. A clip lowers the sums of candidates that
-            are far from the behaviour; the noise is small enough for a wide one.
-        unit, epsilon, delta: the promise; None until calibrated. No delta is spent.
-
     Raises:
         PlanError: a value is out of range, or two candidates share a name.
     """
@@ -124,13 +115,20 @@ class Selection(plans.Promising):
     source: ClassVar[str] = "McSherry and Talwar (FOCS 2007) over per-decision importance sampling"
 
     problem: Problem
+    """discount, horizon, episodes, public range."""
     candidates: tuple[Candidate, ...]
+    """at least two, of different names."""
     spec: PublicSpec
+    """the public bounds of the records, as their `Trajectories` have them."""
     behaviour: BehaviourPolicy | None = None
+    """the known behaviour policy; None takes the logged propensities."""
     clip: float = 5.0
+    """the largest weighted return, in multiples of the largest return. A clip lowers the sums of candidates that are
+    far from the behaviour; the noise is small enough for a wide one."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise; None until calibrated. No delta is spent."""
 
     def __post_init__(self) -> None:
         check("clip", self.clip, 1e-6 <= self.clip <= 1e6, "a number from 1e-6 to 1e6")

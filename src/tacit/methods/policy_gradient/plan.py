@@ -34,36 +34,6 @@ class Plan(plans.Promising):
     The defaults are the recipe of this method's page; `recipes` has the settings of known tasks, `Plan.paper` the
     paper's.
 
-    Args:
-        rounds: T, how many updates are released.
-        users: N, how many people are met for one; the divisor, whoever came.
-        horizon: L, most decisions of one person.
-        gamma: discount.
-        trace: lambda of generalised advantage estimation; 1 takes whole returns.
-        clip: C, the largest norm of what one person adds. Almost everybody is clipped: C / N is the length of a step.
-        most_noise: largest sigma times clip: where the plan's noise multiplier is larger, the clip shrinks (`bound`).
-        noise_multiplier: sigma of the whole plan; None until calibrated.
-        correlation: of the noise of successive rounds: "toeplitz", "independent" or "tree".
-        decay: rates of the workload that toeplitz noise is matched to (`mechanisms.sums.UserSum`).
-        participations: k, in how many rounds one person may take part.
-        local: None for one gradient a person; or the paper's local updates.
-        critic: see `Critic`.
-        reward_rate: the constant reward of the public baseline (`advantages.residual_rewards`), or None.
-        ridge: penalty of the local critic, a row.
-        standardised: whether each person's advantages get mean 0 and standard deviation 1.
-        return_scale: public factor of rewards. It matters where advantages are not standardised, and for a critic; 0
-            leaves noise alone (a control).
-        kappa: factor of a private critic's gradient under the joint clip.
-        critic_step: step size of a private or shared critic, times that of the policy's schedule.
-        step: step size of the first round.
-        schedule: of the step size: "linear" decay to 0, "constant", or a `Staircase`.
-        average: share of the rounds, at the end, whose iterates are averaged.
-        entropy: coefficient of the policy's entropy in one gradient.
-        trust_region: a public rule for the clip of each round, instead of `clip`.
-        fisher: for a KL trust region, a second part that asks the same people for the policy's Fisher information and
-            shares the plan's noise; None takes the information of public records (`learn`).
-        unit, epsilon, delta: the promise; None until the plan is calibrated.
-
     Raises:
         PlanError: a value is out of range, or two of them exclude each other.
     """
@@ -72,33 +42,61 @@ class Plan(plans.Promising):
     source: ClassVar[str] = "Differentially Private Policy Gradient (arXiv:2501.19080)"
 
     rounds: int = 50
+    """T, how many updates are released."""
     users: int = 32
+    """N, how many people are met for one; the divisor, whoever came."""
     horizon: int = 500
+    """L, most decisions of one person."""
     gamma: float = 0.99
+    """discount."""
     trace: float = 1.0
+    """lambda of generalised advantage estimation; 1 takes whole returns."""
     clip: float = 0.8
+    """C, the largest norm of what one person adds. Almost everybody is clipped: C / N is the length of a step."""
     most_noise: float | None = None
+    """largest sigma times clip: where the plan's noise multiplier is larger, the clip shrinks (`bound`)."""
     noise_multiplier: float | None = None
+    """sigma of the whole plan; None until calibrated."""
     correlation: Correlation = "toeplitz"
+    """of the noise of successive rounds: "toeplitz", "independent" or "tree"."""
     decay: tuple[float, ...] = (1.0,)
+    """rates of the workload that toeplitz noise is matched to (`mechanisms.sums.UserSum`)."""
     participations: int = 1
+    """k, in how many rounds one person may take part."""
     local: Local | None = None
+    """None for one gradient a person; or the paper's local updates."""
     critic: Critic = "local"
+    """see `Critic`."""
     reward_rate: float | None = None
+    """the constant reward of the public baseline (`advantages.residual_rewards`), or None."""
     ridge: float = 0.005
+    """penalty of the local critic, a row."""
     standardised: bool = True
+    """whether each person's advantages get mean 0 and standard deviation 1."""
     return_scale: float = 1.0
+    """public factor of rewards. It matters where advantages are not standardised, and for a critic; 0 leaves noise
+    alone (a control)."""
     kappa: float = 1.0
+    """factor of a private critic's gradient under the joint clip."""
     critic_step: float = 1.0
+    """step size of a private or shared critic, times that of the policy's schedule."""
     step: float = 1.0
+    """step size of the first round."""
     schedule: Schedule | Staircase = "linear"
+    """of the step size: "linear" decay to 0, "constant", or a `Staircase`."""
     average: float = 0.5
+    """share of the rounds, at the end, whose iterates are averaged."""
     entropy: float = 0.0
+    """coefficient of the policy's entropy in one gradient."""
     trust_region: TrustRegion | None = None
+    """a public rule for the clip of each round, instead of `clip`."""
     fisher: PrivateFisher | None = None
+    """for a KL trust region, a second part that asks the same people for the policy's Fisher information and shares the
+    plan's noise; None takes the information of public records (`learn`)."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
         often = type(self.rounds) is int and type(self.participations) is int and self.participations <= self.rounds

@@ -28,18 +28,6 @@ class Plan:
     run and judged; the best run alone is released. `calibrate` gives each run the noise with which the whole keeps the
     promise: about that of half the epsilon, however many candidates there are.
 
-    Args:
-        candidates: the plans that may be run. Before `calibrate` they need not be calibrated; afterwards they are what
-            is run.
-        judge: the plan under which a run is judged on the records, for instance a `RakingPlan`; None where it is judged
-            without them, for instance in a public simulator.
-        judge_share: epsilon of the judge alone over that of a candidate alone, both before their noise is raised
-            together.
-        stop: 1 / gamma of the law of the number of runs; with the default law there are
-            (stop - 1) / log(stop) of them on average, 12.5 for 50.
-        law: "logarithmic", which is the cheapest, or "geometric", with which few runs are rarer (`stop` on average).
-        unit, epsilon, delta: the promise; None until the plan is calibrated.
-
     Raises:
         PlanError: a value is out of range, or a candidate has parts that cannot be run in a selection.
     """
@@ -48,13 +36,21 @@ class Plan:
     source: ClassVar[str] = "Papernot & Steinke 2022, arXiv:2110.03620"
 
     candidates: tuple[Any, ...]
+    """the plans that may be run. Before `calibrate` they need not be calibrated; afterwards they are what is run."""
     judge: Any = None
+    """the plan under which a run is judged on the records, for instance a `RakingPlan`; None where it is judged without
+    them, for instance in a public simulator."""
     judge_share: float = 0.1
+    """epsilon of the judge alone over that of a candidate alone, both before their noise is raised together."""
     stop: int = 50
+    """1 / gamma of the law of the number of runs; with the default law there are (stop - 1) / log(stop) of them on
+    average, 12.5 for 50."""
     law: Law = "logarithmic"
+    """"logarithmic", which is the cheapest, or "geometric", with which few runs are rarer (`stop` on average)."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
         require_plans(self.candidates if self.judge is None else (*self.candidates, self.judge))

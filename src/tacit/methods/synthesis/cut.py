@@ -36,26 +36,24 @@ _EVEN = 0.25
 class Cut:
     """Public bins of every column of a table.
 
-    Args:
-        spec: the public bounds.
-        bins: bins of a continuous column. Bounds are cut evenly. Of the bins of a difference, three quarters are even
-            over two typical steps on either side and the rest widen geometrically up to the range of the bounds.
-        decoding: what a bin stands for in sampled rows: "uniform", a uniform value in it, and values on a bound (a
-            clipped action) have a bin of their own; or "center", its middle.
-        edges: other edges for the continuous columns, in the order of `axes`, from public rows (`from_public`).
-        provenance: where those rows come from and why they contain no private record. Declared, printed in the
-            certificate, never inferred.
-
     Raises:
         PlanError: a value is out of range.
         DataError: the observation is a Box and `spec.difference` is not declared, or the edges do not fit the spec.
     """
 
     spec: PublicSpec
+    """the public bounds."""
     bins: int = 32
+    """bins of a continuous column. Bounds are cut evenly. Of the bins of a difference, three quarters are even over two
+    typical steps on either side and the rest widen geometrically up to the range of the bounds."""
     decoding: Decoding = "uniform"
+    """what a bin stands for in sampled rows: "uniform", a uniform value in it, and values on a bound (a clipped action)
+    have a bin of their own; or "center", its middle."""
     edges: tuple[tuple[float, ...], ...] = ()
+    """other edges for the continuous columns, in the order of `axes`, from public rows (`from_public`)."""
     provenance: str = ""
+    """where those rows come from and why they contain no private record. Declared, printed in the certificate, never
+    inferred."""
 
     def __post_init__(self) -> None:
         check("bins", self.bins, type(self.bins) is int and self.bins >= 4, "a whole number >= 4")

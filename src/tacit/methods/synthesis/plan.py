@@ -35,30 +35,6 @@ class Plan(plans.Promising):
     The defaults were chosen for utility on public maze layouts alone (`experiments/tune_synthesis.py`);
     `Plan.paper` gives the paper's own settings.
 
-    Args:
-        steps: number T of noisy gradients.
-        rate: probability with which each unit of the population joins a step (Poisson sampling).
-        clip: bound C on the L2 norm of one unit's gradient. With Adam its value is immaterial once every unit is
-            clipped; only the noise multiplier matters.
-        noise_multiplier: standard deviation of the noise over `clip`; None until the plan is calibrated.
-        rows_per_unit: rows L of one unit that enter a step (drawn inside the unit when it owns more).
-        noise_draws: noise multiplicity K: (sigma, eps) pairs per row, averaged before the clip. Costs time, no
-            privacy (arXiv:2210.09929).
-        width, depth, harmonics: size of the residual MLP (`networks.ResidualMLP`).
-        learning_rate, warmup, schedule, betas: Adam on the noisy gradients (post-processing).
-        ema, ema_every: exponential moving average of the weights; the released model is the average.
-        P_mean, P_std: log-normal law of the training noise level, ln sigma ~ N(P_mean, P_std^2) (EDM table 1).
-        sampler: how rows are drawn from the released model.
-        pretraining: public pre-training, or None to start from random weights.
-        curiosity: novelty in fine-tuning (the paper's "FineCur", which its table V finds harmful), of the mode
-            `append_pool`: once per epoch (1 / `rate` steps) a pool of rows is generated and the most novel are kept;
-            `appended` of them are drawn in each step, and their gradients, clipped like a unit's, are added to the
-            noisy sum of the units after it has left the vault. The units' sampling, clip, noise and public divisor
-            stay as they are, so it costs no privacy. None: the units' rows only.
-        raking: noisy histograms of the units' rows, released after the last gradient, with which sampled rows are
-            weighted to agree; None: rows as the model draws them.
-        unit, epsilon, delta: the promise; None until the plan is calibrated.
-
     Raises:
         PlanError: a value is out of range.
     """
@@ -67,29 +43,58 @@ class Plan(plans.Promising):
     source: ClassVar[str] = "PrivORL: Differentially Private Synthetic Dataset for Offline Reinforcement Learning"
 
     steps: int = 1_000
+    """number T of noisy gradients."""
     rate: float = 0.008
+    """probability with which each unit of the population joins a step (Poisson sampling)."""
     clip: float = 1.0
+    """bound C on the L2 norm of one unit's gradient. With Adam its value is immaterial once every unit is clipped; only
+    the noise multiplier matters."""
     noise_multiplier: float | None = None
+    """standard deviation of the noise over `clip`; None until the plan is calibrated."""
     rows_per_unit: int = 1
+    """rows L of one unit that enter a step (drawn inside the unit when it owns more)."""
     noise_draws: int = 1
+    """noise multiplicity K: (sigma, eps) pairs per row, averaged before the clip. Costs time, no privacy
+    (arXiv:2210.09929)."""
     width: int = 128
+    """width of the network (a residual MLP, `networks.ResidualMLP`)."""
     depth: int = 4
+    """depth of the network."""
     harmonics: int = 2
+    """octaves of Fourier features of each input column."""
     learning_rate: float = 5e-3
+    """of Adam on the noisy gradients (post-processing)."""
     warmup: int = 20
+    """steps over which the learning rate rises."""
     schedule: Schedule = "cosine"
+    """of the learning rate after these steps."""
     betas: tuple[float, float] = (0.9, 0.99)
+    """of Adam."""
     ema: float = 0.99
+    """decay of the exponential moving average of the weights; the released model is the average."""
     ema_every: int = 1
+    """steps between two updates of that average."""
     P_mean: float = -1.2
+    """mean of ln sigma, whose training noise level sigma is log-normal (EDM table 1)."""
     P_std: float = 1.2
+    """standard deviation of ln sigma."""
     sampler: Sampler = field(default_factory=Sampler)
+    """how rows are drawn from the released model."""
     pretraining: Pretraining | None = None
+    """public pre-training, or None to start from random weights."""
     curiosity: Curiosity | None = None
+    """novelty in fine-tuning (the paper's "FineCur", which its table V finds harmful), of the mode `append_pool`: once
+    per epoch (1 / `rate` steps) a pool of rows is generated and the most novel are kept; `appended` of them are drawn
+    in each step, and their gradients, clipped like a unit's, are added to the noisy sum of the units after it has left
+    the vault. The units' sampling, clip, noise and public divisor stay as they are, so it costs no privacy. None: the
+    units' rows only."""
     raking: Raking | None = field(default=None, metadata=plans.LATER)
+    """noisy histograms of the units' rows, released after the last gradient, with which sampled rows are weighted to
+    agree; None: rows as the model draws them."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
         self.parts()

@@ -33,17 +33,6 @@ CLIPS = {"table": moves.CLIP, "epr": epr.CLIP, "markov": markov.CLIP, "timegeo":
 class Plan(plans.Promising):
     """A baseline simulator under the promise of the one-shot method: same unit, same starts and jumps, same budget.
 
-    Args:
-        model: "table", a policy of (time, cells, stay, at home) by its own counts; "epr", four numbers; "timegeo", a
-            rhythm with bursts and preferential return; "markov", a chain over coarse blocks.
-        days: most days of one person that are read.
-        layout, weights: of the table.
-        invalid: what an impossible action means when days are played; None is the papers' "stay" for the four numbers,
-            whose share of going home counts nights at home in no way, and "mask" else.
-        silent: people add nothing: the control that shows what noise alone looks like.
-        noise_multiplier: of the whole plan, seen as one Gaussian; None until calibrated.
-        unit, epsilon, delta: the promise, set by `calibrate` or `price`.
-
     Raises:
         PlanError: a value is out of range.
     """
@@ -54,15 +43,25 @@ class Plan(plans.Promising):
     )
 
     model: Model = "epr"
+    """"table", a policy of (time, cells, stay, at home) by its own counts; "epr", four numbers; "timegeo", a rhythm
+    with bursts and preferential return; "markov", a chain over coarse blocks."""
     days: int = 100
+    """most days of one person that are read."""
     layout: Layout = field(default_factory=Layout)
+    """of the states of the table."""
     weights: Weights = field(default_factory=lambda: Weights(day=0.0))
+    """of what the table is counted from."""
     invalid: Invalid | None = None
+    """what an impossible action means when days are played; None is the papers' "stay" for the four numbers, whose
+    share of going home counts nights at home in no way, and "mask" else."""
     silent: bool = False
+    """people add nothing: the control that shows what noise alone looks like."""
     noise_multiplier: float | None = None
+    """of the whole plan, seen as one Gaussian; None until calibrated."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise, set by `calibrate` or `price`."""
 
     def __post_init__(self) -> None:
         check("model", self.model, self.model in get_args(Model), " or ".join(get_args(Model)))

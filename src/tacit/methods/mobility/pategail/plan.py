@@ -39,36 +39,6 @@ class Plan(plans.Promising):
 
     The defaults are a start; `recipe` has the settings for a number of people.
 
-    Args:
-        people: N, the public population; the divisor, whoever answers.
-        rounds: T.
-        kind: see `Kind`.
-        queries: B, how many pairs a round asks ("samples").
-        layout: of the states of a table or of a linear critic.
-        days: public days that are played in a round.
-        updates: rounds of PPO with new days for one release.
-        clip: largest norm of one person's answer. None is what the range allows, sqrt(B) / 2 of B rewards in
-            [-1/2, 1/2]; "linear" and "gradient" have no range and need one.
-        smooth: whether rewards of pairs are smoothed with the known noise (`smoothing`); otherwise the policy learns
-            from the asked rows alone, as in the paper.
-        memory: decay of an average over rounds of what was released; 0 follows the last release alone. The average has
-            less noise, and lags behind the policy.
-        beta: weight of the standard deviation among people, which is subtracted; 0 does not ask for it. It needs the
-            whole range as clip.
-        allocation: see `allocation`; "own" takes `fit(allocate=)`.
-        critic, embedding, calibration: of the critics.
-        ppo: of the policy.
-        last: whether going back to the last place is an action of its own.
-        silent: every answer is 0, the control whose rewards are noise alone.
-        starts: see `Starts`.
-        shares: of the budget (rho) for starts and for jumps; the rest is the critics'.
-        rows_per_unit: L, of how many of a person's first rows everything is made.
-        noise: who adds it: the "server", all devices together ("shared"), or each "device" for itself.
-        floor: fewest answers of which a sum may be released, for shared noise; None is nine in ten.
-        laplace: scale of the Laplace noise on each mean reward, the paper's "noise"; None is Gaussian noise.
-        noise_multiplier: sigma of the whole plan as one Gaussian release; None until calibrated.
-        unit, epsilon, delta: the promise; None until the plan is calibrated.
-
     Raises:
         PlanError: a value is out of range, or two of them exclude each other.
     """
@@ -77,33 +47,63 @@ class Plan(plans.Promising):
     source: ClassVar[str] = "PateGAIL++: Utility Optimized Private Trajectory Generation with Imitation Learning"
 
     people: int
+    """N, the public population; the divisor, whoever answers."""
     rounds: int = 30
+    """number T of rounds."""
     kind: Kind = "table"
+    """see `Kind`."""
     queries: int = 256
+    """B, how many pairs a round asks ("samples")."""
     layout: Layout = field(default_factory=Layout)
+    """of the states of a table or of a linear critic."""
     days: int = 300
+    """public days that are played in a round."""
     updates: int = 2
+    """rounds of PPO with new days for one release."""
     clip: float | None = None
+    """largest norm of one person's answer. None is what the range allows, sqrt(B) / 2 of B rewards in [-1/2, 1/2];
+    "linear" and "gradient" have no range and need one."""
     smooth: bool = True
+    """whether rewards of pairs are smoothed with the known noise (`smoothing`); otherwise the policy learns from the
+    asked rows alone, as in the paper."""
     memory: float = 0.0
+    """decay of an average over rounds of what was released; 0 follows the last release alone. The average has less
+    noise, and lags behind the policy."""
     beta: float = 0.0
+    """weight of the standard deviation among people, which is subtracted; 0 does not ask for it. It needs the whole
+    range as clip."""
     allocation: Allocation = "uniform"
+    """see `allocation`; "own" takes `fit(allocate=)`."""
     critic: Critic = field(default_factory=Critic)
+    """shape and training of a person's critic."""
     embedding: Embedding = field(default_factory=Embedding)
+    """how a critic sees a decision."""
     calibration: Calibration = field(default_factory=Calibration)
+    """what makes critics comparable."""
     ppo: Ppo = field(default_factory=Ppo)
+    """of the policy."""
     last: bool = True
+    """whether going back to the last place is an action of its own."""
     silent: bool = False
+    """every answer is 0, the control whose rewards are noise alone."""
     starts: Starts = "private"
+    """see `Starts`."""
     shares: tuple[float, float] = (0.3, 0.15)
+    """of the budget (rho) for starts and for jumps; the rest is the critics'."""
     rows_per_unit: int = 64 * DECISIONS
+    """L, of how many of a person's first rows everything is made."""
     noise: Literal["server", "shared", "device"] = "server"
+    """who adds it: the "server", all devices together ("shared"), or each "device" for itself."""
     floor: int | None = None
+    """fewest answers of which a sum may be released, for shared noise; None is nine in ten."""
     laplace: float | None = None
+    """scale of the Laplace noise on each mean reward, the paper's "noise"; None is Gaussian noise."""
     noise_multiplier: float | None = None
+    """sigma of the whole plan as one Gaussian release; None until calibrated."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shares", tuple(self.shares))

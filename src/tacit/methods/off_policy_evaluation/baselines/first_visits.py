@@ -36,14 +36,6 @@ LARGEST_EPSILON = 1.0
 class FirstVisitPlan(plans.Promising, ABC):
     """The public parameters of both methods.
 
-    Args:
-        problem: what is evaluated; its public `return_range` is needed, and scales the noise.
-        features: phi.
-        cells: the public states: the observation cut at public edges, one axis a dimension. None takes one cell for
-            each state of one-hot features. A cell's features are those of its middle.
-        constants: the published noise, or the smaller one that the same proof gives.
-        unit, epsilon, delta: the promise, set by `calibrate`; epsilon is 1 at most.
-
     Raises:
         PlanError: a parameter is out of range, or the return range is missing.
     """
@@ -52,12 +44,18 @@ class FirstVisitPlan(plans.Promising, ABC):
     source: ClassVar[str] = "Balle, Gomrokchi, Precup, arXiv:1603.02010"
 
     problem: Problem
+    """what is evaluated; its public `return_range` is needed, and scales the noise."""
     features: Features
+    """phi."""
     cells: tuple[Axis, ...] | None = None
+    """the public states: the observation cut at public edges, one axis a dimension. None takes one cell for each state
+    of one-hot features. A cell's features are those of its middle."""
     constants: Constants = "tight"
+    """the published noise, or the smaller one that the same proof gives."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise, set by `calibrate`; epsilon is 1 at most."""
 
     def __post_init__(self) -> None:
         known = self.problem.return_range is not None

@@ -17,16 +17,13 @@ __all__ = ["Lsl", "evaluate"]
 
 @dataclass(frozen=True, kw_only=True)
 class Lsl(FirstVisitPlan):
-    """DP-LSL's public parameters (see `FirstVisitPlan`).
-
-    Args:
-        ridge: lambda; None takes the population. The published constants need more than the squared norm of the matrix
-            of all states' features.
-    """
+    """DP-LSL's public parameters (see `FirstVisitPlan`)."""
 
     method: ClassVar[str] = "DP-LSL"
 
     ridge: float | None = None
+    """lambda; None takes the population. The published constants need more than the squared norm of the matrix of all
+    states' features."""
 
     def mechanism(self) -> RegularisedLoss:
         """The release."""

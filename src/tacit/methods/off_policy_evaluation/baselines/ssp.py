@@ -37,18 +37,6 @@ PART = "statistics"
 class SufficientStatistics(plans.Promising):
     """DP-LSTD's public parameters.
 
-    Args:
-        problem: what is evaluated.
-        features: phi, n numbers a state.
-        clip: largest norm of one unit's stacked (A_i, b_i - A_i theta_0), n^2 + n numbers.
-        value_share: of the precision (1 / noise^2), what the value with its interval gets. It is released first, and
-            theta_0 gives every state that value (the start-centred variant). 0 is DP-LSTD as it is known: theta_0 = 0,
-            and no scalar value.
-        level: nominal coverage of the interval.
-        target: which policy it is about, filled in by `evaluate` (`targets.addressed`).
-        noise_multiplier: of the whole plan, seen as one Gaussian; None until calibrated.
-        unit, epsilon, delta: the promise, set by `calibrate` or `price`.
-
     Raises:
         PlanError: a parameter is out of range.
     """
@@ -57,15 +45,25 @@ class SufficientStatistics(plans.Promising):
     source: ClassVar[str] = "sufficient-statistics perturbation (Wang, arXiv:1803.02596) of LSTD"
 
     problem: Problem
+    """what is evaluated."""
     features: Features
+    """phi, n numbers a state."""
     clip: float
+    """largest norm of one unit's stacked (A_i, b_i - A_i theta_0), n^2 + n numbers."""
     value_share: float = 0.2
+    """of the precision (1 / noise^2), what the value with its interval gets. It is released first, and theta_0 gives
+    every state that value (the start-centred variant). 0 is DP-LSTD as it is known: theta_0 = 0, and no scalar
+    value."""
     level: float = 0.95
+    """nominal coverage of the interval."""
     target: str | None = None
+    """which policy it is about, filled in by `evaluate` (`targets.addressed`)."""
     noise_multiplier: float | None = None
+    """of the whole plan, seen as one Gaussian; None until calibrated."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise, set by `calibrate` or `price`."""
 
     def __post_init__(self) -> None:
         check("clip", self.clip, 1e-6 <= self.clip <= 1e6, "a number from 1e-6 to 1e6")

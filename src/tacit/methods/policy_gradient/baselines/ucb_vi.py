@@ -51,18 +51,6 @@ KEPT = 40
 class UcbVi(plans.Promising):
     """UCB-VI's public parameters. Observations are t S + s after t steps (`tacit.envs.timed`).
 
-    Args:
-        states, actions, horizon: S, A and H.
-        rounds: K, how often the counters are released.
-        users: N, how many people are met for one release.
-        most: the largest reward of a step; the least is 0.
-        bonus: coefficient of the exploration bonus, in rewards.
-        clip: largest norm of one person's counts, rewards in units of `most`; None is sqrt(2) H, which none exceeds.
-            Less noise comes with a shorter one, which scales long vectors down as a whole.
-        correlation: of the noise: "toeplitz" (matrix factorisation), "tree" or "independent".
-        noise_multiplier: sigma; None until calibrated, 0 for no privacy.
-        unit, epsilon, delta: the promise; None until calibrated.
-
     Raises:
         PlanError: a value is out of range.
     """
@@ -71,18 +59,30 @@ class UcbVi(plans.Promising):
     source: ClassVar[str] = "Chowdhury & Zhou (arXiv:2112.10599), with correlated Gaussian counters"
 
     states: int
+    """S."""
     actions: int
+    """A."""
     horizon: int
+    """H."""
     rounds: int = 4_000
+    """K, how often the counters are released."""
     users: int = 1
+    """N, how many people are met for one release."""
     most: float = 1.0
+    """the largest reward of a step; the least is 0."""
     bonus: float = 3.0
+    """coefficient of the exploration bonus, in rewards."""
     clip: float | None = None
+    """largest norm of one person's counts, rewards in units of `most`; None is sqrt(2) H, which none exceeds. Less
+    noise comes with a shorter one, which scales long vectors down as a whole."""
     correlation: Correlation = "toeplitz"
+    """of the noise: "toeplitz" (matrix factorisation), "tree" or "independent"."""
     noise_multiplier: float | None = None
+    """sigma; None until calibrated, 0 for no privacy."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise; None until calibrated."""
 
     def __post_init__(self) -> None:
         for name in ("states", "actions", "horizon", "rounds", "users"):

@@ -33,14 +33,6 @@ CHOICE, MEASUREMENT = 1, 9
 class AimPlan(TablePlan):
     """AIM on public bins.
 
-    Args:
-        cut, rows_per_unit, noise_multiplier, unit, epsilon, delta: see `TablePlan`.
-        degree: the workload is all marginals of so many columns; they and all smaller ones are candidates.
-        rounds: rounds per column, if none took more than the first (the paper's 16).
-        cells: largest model: cells of the cliques of its junction tree; the part of it that may be used grows with the
-            budget spent.
-        iterations: of mirror descent at the end (post-processing).
-
     Raises:
         PlanError: a value is out of range.
     """
@@ -50,9 +42,14 @@ class AimPlan(TablePlan):
     choices: ClassVar[bool] = True
 
     degree: int = 2
+    """the workload is all marginals of so many columns; they and all smaller ones are candidates."""
     rounds: int = 16
+    """rounds per column, if none took more than the first (the paper's 16)."""
     cells: int = 2**18
+    """largest model: cells of the cliques of its junction tree; the part of it that may be used grows with the budget
+    spent."""
     iterations: int = 500
+    """of mirror descent at the end (post-processing)."""
 
     def __post_init__(self) -> None:
         for name, least in (("degree", 2), ("rounds", 2), ("cells", 1), ("iterations", 1)):

@@ -29,10 +29,6 @@ from tacit.validation import check
 class MstPlan(TablePlan):
     """MST on public bins.
 
-    Args:
-        cut, rows_per_unit, noise_multiplier, unit, epsilon, delta: see `TablePlan`.
-        iterations: of mirror descent (post-processing).
-
     Raises:
         PlanError: a value is out of range.
     """
@@ -42,6 +38,7 @@ class MstPlan(TablePlan):
     choices: ClassVar[bool] = True
 
     iterations: int = 1_000
+    """of mirror descent (post-processing)."""
 
     def __post_init__(self) -> None:
         check("iterations", self.iterations, type(self.iterations) is int and self.iterations >= 1, "at least 1")

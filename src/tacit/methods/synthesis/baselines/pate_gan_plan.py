@@ -60,29 +60,6 @@ class PateGanPlan(plans.Promising):
     many teachers, shares of votes instead of majorities as labels, and a student whose gradient is held back (R1,
     arXiv:1801.04406).
 
-    Args:
-        steps: number T of batches of votes.
-        queries: b, generated rows that are voted on in a step.
-        teachers: k; each has about population / k units of its own.
-        noise_multiplier: sigma; a count of votes gets N(0, b sigma^2). None until the plan is calibrated.
-        teacher_width, teacher_updates, teacher_batch, teacher_rate: hidden width of a teacher, its steps of Adam before
-            every vote, own rows in one of them, learning rate.
-        opponents: generated rows that the teachers of a step learn to tell from their own.
-        labels: what the student learns of a generated row: the noisy share of votes (`shares`, unbiased) or whether it
-            is above a half (`majority`, the paper).
-        harmonics: octaves of Fourier features of every input of teachers and student.
-        width, depth: hidden layers of the generator.
-        student_width, student_updates, student_batch: two hidden layers of the student; its steps of Adam after every
-            vote and the rows of one of them, drawn from the votes of the last `window` steps.
-        window: see there.
-        penalty: weight of the squared norm of the student's gradient at generated rows.
-        generator_updates, generator_batch: the generator's steps of Adam after every vote, and their rows.
-        hold: steps at the beginning in which the generator stands still, until teachers and student know something.
-        student_rate, generator_rate: learning rates; the generator's falls to 0 as a cosine after these steps.
-        ema: decay of the moving average of the generator's weights, which is what is released.
-        pretraining: None is PATE-GAN, otherwise PrePATE-GAN.
-        unit, epsilon, delta: the promise; None until the plan is calibrated.
-
     Raises:
         PlanError: a value is out of range.
     """
@@ -91,33 +68,60 @@ class PateGanPlan(plans.Promising):
     source: ClassVar[str] = "PATE-GAN: Generating Synthetic Data with Differential Privacy Guarantees"
 
     steps: int = 600
+    """number T of batches of votes."""
     queries: int = 128
+    """b, generated rows that are voted on in a step."""
     teachers: int = 1_000
+    """k; each has about population / k units of its own."""
     noise_multiplier: float | None = None
+    """sigma; a count of votes gets N(0, b sigma^2). None until the plan is calibrated."""
     teacher_width: int = 32
+    """hidden width of a teacher."""
     teacher_updates: int = 1
+    """its steps of Adam before every vote."""
     teacher_batch: int = 8
+    """own rows in one of them."""
     teacher_rate: float = 1e-3
+    """its learning rate."""
     opponents: int = 1_024
+    """generated rows that the teachers of a step learn to tell from their own."""
     labels: Labels = "shares"
+    """what the student learns of a generated row: the noisy share of votes (`shares`, unbiased) or whether it is above
+    a half (`majority`, the paper)."""
     harmonics: int = 0
+    """octaves of Fourier features of every input of teachers and student."""
     width: int = 128
+    """width of the hidden layers of the generator."""
     depth: int = 3
+    """number of its hidden layers."""
     student_width: int = 128
+    """width of the two hidden layers of the student."""
     student_updates: int = 2
+    """its steps of Adam after every vote."""
     student_batch: int = 256
+    """rows of one of them, drawn from the votes of the last `window` steps."""
     window: int = 8
+    """of how many steps the votes are from which the student's rows are drawn."""
     penalty: float = 0.5
+    """weight of the squared norm of the student's gradient at generated rows."""
     generator_updates: int = 1
+    """the generator's steps of Adam after every vote."""
     generator_batch: int = 512
+    """their rows."""
     hold: int = 60
+    """steps at the beginning in which the generator stands still, until teachers and student know something."""
     student_rate: float = 1e-3
+    """learning rate of the student."""
     generator_rate: float = 1e-3
+    """of the generator; it falls to 0 as a cosine after these steps."""
     ema: float = 0.98
+    """decay of the moving average of the generator's weights, which is what is released."""
     pretraining: GanPretraining | None = None
+    """None is PATE-GAN, otherwise PrePATE-GAN."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
         self.parts()

@@ -29,13 +29,6 @@ from tacit.validation import check
 class PgmPlan(TablePlan):
     """Private-PGM on random pairs and triples.
 
-    Args:
-        cut, rows_per_unit, noise_multiplier, unit, epsilon, delta: see `TablePlan`.
-        pairs, triples: how many at most; one that would make inference larger than `cells` is passed over.
-        cells: largest model: cells of the cliques of its junction tree.
-        cliques_seed: of the public draw of pairs and triples.
-        iterations: of mirror descent (post-processing).
-
     Raises:
         PlanError: a value is out of range.
     """
@@ -45,10 +38,15 @@ class PgmPlan(TablePlan):
     choices: ClassVar[bool] = False
 
     pairs: int = 50
+    """pairs of columns at most; one that would make inference larger than `cells` is passed over."""
     triples: int = 10
+    """triples of columns at most, likewise."""
     cells: int = 2**18
+    """largest model: cells of the cliques of its junction tree."""
     cliques_seed: int = 0
+    """of the public draw of pairs and triples."""
     iterations: int = 500
+    """of mirror descent (post-processing)."""
 
     def __post_init__(self) -> None:
         for name, least in (("pairs", 0), ("triples", 0), ("cells", 1), ("cliques_seed", 0), ("iterations", 1)):

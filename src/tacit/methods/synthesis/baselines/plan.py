@@ -33,12 +33,6 @@ Progress: TypeAlias = Callable[[int, int], None]
 class TablePlan(plans.Promising):
     """The public parameters of a baseline that knows the private table by noisy marginals alone.
 
-    Args:
-        cut: the public bins of the columns.
-        rows_per_unit: rows of one unit that count at most.
-        noise_multiplier: sigma of one quantum of the budget; None until the plan is calibrated.
-        unit, epsilon, delta: the promise; None until the plan is calibrated.
-
     Raises:
         PlanError: a value is out of range.
     """
@@ -48,11 +42,15 @@ class TablePlan(plans.Promising):
     choices: ClassVar[bool]
 
     cut: Cut
+    """the public bins of the columns."""
     rows_per_unit: int = 1
+    """rows of one unit that count at most."""
     noise_multiplier: float | None = None
+    """sigma of one quantum of the budget; None until the plan is calibrated."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
         self.parts()

@@ -32,11 +32,6 @@ _FINENESS = 20
 class PrivSynPlan(TablePlan):
     """PrivSyn on public bins.
 
-    Args:
-        cut, rows_per_unit, noise_multiplier, unit, epsilon, delta: see `TablePlan`.
-        cells: largest marginal that pairs are combined into (the paper's gamma).
-        records, rounds: size of the synthetic table, and rounds of its gradual update (post-processing).
-
     Raises:
         PlanError: a value is out of range.
     """
@@ -46,8 +41,11 @@ class PrivSynPlan(TablePlan):
     choices: ClassVar[bool] = False
 
     cells: int = 5_000
+    """largest marginal that pairs are combined into (the paper's gamma)."""
     records: int = 200_000
+    """size of the synthetic table."""
     rounds: int = 60
+    """rounds of its gradual update (post-processing)."""
 
     def __post_init__(self) -> None:
         for name in ("cells", "records", "rounds"):

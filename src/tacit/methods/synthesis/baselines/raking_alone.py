@@ -32,11 +32,6 @@ from tacit.units import Unit
 class RakingPlan(plans.Promising):
     """The public parameters of raking without a model.
 
-    Args:
-        raking: the tables; its `noise` has no meaning here.
-        noise_multiplier: sigma of the histograms; None until the plan is calibrated.
-        unit, epsilon, delta: the promise; None until the plan is calibrated.
-
     Raises:
         PlanError: a value is out of range.
     """
@@ -45,10 +40,13 @@ class RakingPlan(plans.Promising):
     source: ClassVar[str] = "Deming & Stephan 1940, doi:10.1214/aoms/1177731829"
 
     raking: Raking
+    """the tables; its `noise` has no meaning here."""
     noise_multiplier: float | None = None
+    """sigma of the histograms; None until the plan is calibrated."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
         self.parts()

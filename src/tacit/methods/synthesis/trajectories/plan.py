@@ -65,47 +65,6 @@ class Plan(plans.Promising):
 
     The defaults were chosen on public maze layouts alone; `Plan.paper` gives the paper's own sizes.
 
-    Args:
-        steps: number T of noisy gradients of the model of fragments.
-        start_steps: of the model of first observations.
-        rate: probability with which each unit of the population joins a step (Poisson sampling).
-        clip: bound C on the L2 norm of one unit's gradient. With Adam its value is immaterial once every unit is
-            clipped; only the noise multiplier matters.
-        noise_multiplier: standard deviation of the noise over `clip`; None until the plan is calibrated.
-        fragments_per_unit: fragments L of one unit in a step, at least 1. Costs time, no privacy.
-        horizon: rows H of a fragment.
-        noise_draws: noise multiplicity K: (sigma, eps) pairs a fragment, averaged before the clip.
-        start_rows: among how many of a unit's first rows its episodes' first ones are looked for; 1 is the first
-            episode's alone.
-        episodes_per_unit: public usual number of episodes that one unit owns: with more than one, a weighted trajectory
-            counts by its share of its owner's rows, not as a whole record.
-        longest: public number of steps after which a sampled trajectory is cut off.
-        network: `transformer` or `unet` (PrivORL-j-U), which denoise fragments, or `autoregressive` (the baseline
-            DP-Transformer), which draws a fragment row by row.
-        tokens: `rows`, or `components` (the paper: five tokens a row, with five of the condition and one of the noise).
-        rows_per_token: how many rows make a token; a divisor of the horizon, and 1 with `components` or where rows are
-            drawn one by one.
-        width, depth, heads, harmonics: of the network of fragments (`networks.py`); `harmonics` octaves of Fourier
-            features of the state in which a row begins.
-        start_width, start_depth: of the residual MLP of first observations.
-        mixture: normals a row in the `autoregressive` network.
-        ending_weight: weight of the loss of the endings beside that of the rows.
-        ending_noise: standard deviation, in encoded units, of the noise that is added in training to the observation
-            from which the ending is foretold (conditioning augmentation, arXiv:2106.15282): sampled fragments begin
-            near real ones, but not quite where these do.
-        learning_rate, warmup, schedule, betas: Adam on the noisy gradients (post-processing).
-        start_learning_rate: of the model of first observations.
-        ema, ema_every: exponential moving average of the weights; the released models are the averages.
-        P_mean, P_std: log-normal law of the training noise level of both models.
-        sampler: how fragments and first observations are drawn.
-        pretraining: public pre-training on trajectories, or None.
-        raking: noisy histograms of the units' rows, under which candidate trajectories are weighted; None for none.
-            They are released after the last gradient, or, with `surroundings`, before the first.
-        surroundings: up to how many bins around the place in which a row begins the networks are shown these histograms
-            (`surroundings.py`); None for none. They have to be pre-trained on many public worlds then, and may be left
-            as they are: with `steps` and `start_steps` of 0 the histograms are all that is learned of private rows.
-        unit, epsilon, delta: the promise; None until the plan is calibrated.
-
     Raises:
         PlanError: a value is out of range.
     """
@@ -114,44 +73,90 @@ class Plan(plans.Promising):
     source: ClassVar[str] = "PrivORL: Differentially Private Synthetic Dataset for Offline Reinforcement Learning"
 
     steps: int = 100
+    """number T of noisy gradients of the model of fragments."""
     start_steps: int = 50
+    """of the model of first observations."""
     rate: float = 0.4
+    """probability with which each unit of the population joins a step (Poisson sampling)."""
     clip: float = 0.05
+    """bound C on the L2 norm of one unit's gradient. With Adam its value is immaterial once every unit is clipped; only
+    the noise multiplier matters."""
     noise_multiplier: float | None = None
+    """standard deviation of the noise over `clip`; None until the plan is calibrated."""
     fragments_per_unit: int = 4
+    """fragments L of one unit in a step, at least 1. Costs time, no privacy."""
     horizon: int = 32
+    """rows H of a fragment."""
     noise_draws: int = 1
+    """noise multiplicity K: (sigma, eps) pairs a fragment, averaged before the clip."""
     start_rows: int = 1
+    """among how many of a unit's first rows its episodes' first ones are looked for; 1 is the first episode's alone."""
     episodes_per_unit: int = 1
+    """public usual number of episodes that one unit owns: with more than one, a weighted trajectory counts by its share
+    of its owner's rows, not as a whole record."""
     longest: int = 1_000
+    """public number of steps after which a sampled trajectory is cut off."""
     network: Network = "transformer"
+    """`transformer` or `unet` (PrivORL-j-U), which denoise fragments, or `autoregressive` (the baseline
+    DP-Transformer), which draws a fragment row by row."""
     tokens: Tokens = "rows"
+    """`rows`, or `components` (the paper: five tokens a row, with five of the condition and one of the noise)."""
     rows_per_token: int = 4
+    """how many rows make a token; a divisor of the horizon, and 1 with `components` or where rows are drawn one by
+    one."""
     width: int = 64
+    """width of the network of fragments (`networks.py`)."""
     depth: int = 2
+    """depth of the network of fragments."""
     heads: int = 4
+    """its heads of attention."""
     harmonics: int = 3
+    """octaves of Fourier features of the state in which a row begins."""
     start_width: int = 64
+    """width of the residual MLP of first observations."""
     start_depth: int = 2
+    """its depth."""
     mixture: int = 8
+    """normals a row in the `autoregressive` network."""
     ending_weight: float = 0.1
+    """weight of the loss of the endings beside that of the rows."""
     ending_noise: float = 0.0
+    """standard deviation, in encoded units, of the noise that is added in training to the observation from which the
+    ending is foretold (conditioning augmentation, arXiv:2106.15282): sampled fragments begin near real ones, but not
+    quite where these do."""
     learning_rate: float = 1e-2
+    """of Adam on the noisy gradients (post-processing)."""
     start_learning_rate: float = 1e-2
+    """of the model of first observations."""
     warmup: int = 5
+    """steps over which the learning rate rises."""
     schedule: Schedule = "cosine"
+    """of the learning rate after these steps."""
     betas: tuple[float, float] = (0.9, 0.99)
+    """of Adam."""
     ema: float = 0.95
+    """decay of the exponential moving average of the weights; the released models are the averages."""
     ema_every: int = 1
+    """steps between two updates of that average."""
     P_mean: float = 0.0
+    """mean of ln sigma, whose training noise level sigma is log-normal (EDM table 1)."""
     P_std: float = 1.4
+    """standard deviation of ln sigma."""
     sampler: Sampler = field(default_factory=lambda: Sampler(sigma_max=40.0))
+    """how fragments and first observations are drawn."""
     pretraining: Pretraining | None = None
+    """public pre-training on trajectories, or None."""
     raking: Raking | None = None
+    """noisy histograms of the units' rows, under which candidate trajectories are weighted; None for none. They are
+    released after the last gradient, or, with `surroundings`, before the first."""
     surroundings: int | None = None
+    """up to how many bins around the place in which a row begins the networks are shown these histograms
+    (`surroundings.py`); None for none. They have to be pre-trained on many public worlds then, and may be left as they
+    are: with `steps` and `start_steps` of 0 the histograms are all that is learned of private rows."""
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
+    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
         check(

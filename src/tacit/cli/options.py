@@ -1,0 +1,209 @@
+"""Options that are made from plans, options from a file, and refusals of options; no plan is imported."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import math
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from tyro import MISSING
+from tyro.conf import arg
+
+from tacit.errors import FileError, PlanError
+from tacit.parameters import written
+
+Table = Mapping[str, Mapping[str, tuple[str, ...]]]
+"""Method -> class of its plan ("module:Class") -> fields that are options."""
+Command = TypeVar("Command")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlanCommand:
+    """A command that runs a plan.
+
+    Args:
+        config: file of options, TOML or JSON, or the run.json of another run; what the command line says goes first.
+    """
+
+    config: Path | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Options that are made from plans, where they were given."""
+        return given(self, *getattr(self, "_made", ()))
+
+
+def given(command: object, *names: str) -> dict[str, Any]:
+    """Those of these options that were given."""
+    return {name: value for name in names if (value := getattr(command, name)) is not None}
+
+
+def of_plans(table: Table) -> Callable[[type[Command]], type[Command]]:
+    """Add an option for every field in the table: of the field's type and meaning, None where it is not given."""
+
+    def add(command: type[Command]) -> type[Command]:
+        options = made(table)
+        for name, (kind, meaning) in options.items():
+            command.__annotations__[name] = Annotated[kind | None, arg(help=meaning)]
+            setattr(command, name, None)
+        command._made = tuple(options)  # type: ignore[attr-defined]
+        return command
+
+    return add
+
+
+def made(table: Table) -> dict[str, tuple[Any, str]]:
+    """Option -> type and meaning: the doc line of the field, or several where methods' fields mean different things."""
+    kinds: dict[str, Any] = {}
+    meanings: dict[str, dict[str, list[str]]] = {}
+    for method, classes in table.items():
+        for path, names in classes.items():
+            fields = {field.name: field for field in written(path)}
+            for name in names:
+                kinds.setdefault(name, fields[name].type)
+                meanings.setdefault(name, {}).setdefault(fields[name].doc, []).append(method)
+    return {name: (kinds[name], _meaning(docs, len(table))) for name, docs in meanings.items()}
+
+
+def _meaning(docs: Mapping[str, Sequence[str]], methods: int) -> str:
+    (first, of), *more = docs.items()
+    if not more and len(of) == methods:
+        return first
+    return " ".join(f"{', '.join(of)}: {doc}" for doc, of in docs.items())
+
+
+def options(table: Table, method: str) -> tuple[str, ...]:
+    """The options of one method in a table."""
+    return tuple(name for names in table.get(method, {}).values() for name in names)
+
+
+def named(option: str) -> str:
+    """`--some-name` of a field's name."""
+    return f"--{option.removeprefix('--').replace('_', '-')}"
+
+
+def refused(where: str, what: str, expected: str, remedy: str) -> PlanError:
+    """Options that cannot be used."""
+    return PlanError(what, where=where, expected=expected, remedy=remedy)
+
+
+def meaningless(where: str, option: str, expected: str) -> PlanError:
+    """An option that has no effect beside the others."""
+    name = named(option)
+    return PlanError(f"{name} has no meaning here", where=where, expected=expected, remedy=f"leave {name} out")
+
+
+def require_least(where: str, command: object, **least: int) -> None:
+    """Refuse whole numbers that are too small.
+
+    Raises:
+        PlanError: the first such option.
+    """
+    for name, number in least.items():
+        value: int | None = getattr(command, name)
+        if value is not None and value < number:
+            raise refused(where, f"{named(name)} is {value}", f"a whole number >= {number}", "give it such a number")
+
+
+def hidden(where: str, text: str, none: str) -> tuple[int, ...]:
+    """Widths of hidden layers ("64-64") of a policy; `none` is the word for no layers.
+
+    Raises:
+        PlanError: it is something else.
+    """
+    widths = () if text == none else tuple(text.split("-"))
+    if not all(width.isascii() and width.isdigit() and 1 <= int(width) <= 4_096 for width in widths):
+        expected = f'"{none}", or the widths of hidden layers ("64-64")'
+        raise refused(where, f"--policy is {text!r}", expected, "write it so")
+    return tuple(int(width) for width in widths)
+
+
+def config_of(words: Sequence[str]) -> Path | None:
+    """The file that --config names on a command line."""
+    for word, after in zip(words, [*words[1:], ""], strict=False):
+        if word.startswith("--config="):
+            return Path(word.removeprefix("--config="))
+        if word == "--config" and after:
+            return Path(after)
+    return None
+
+
+def configured(command: type[Command], name: str, path: Path) -> Command:
+    """The command with the options of a file; what it leaves out and a command needs has to be on the command line.
+
+    Args:
+        command: the class.
+        name: of the command, for errors.
+        path: TOML or JSON with names of options as keys, with dashes or underscores.
+
+    Raises:
+        FileError: the file cannot be read, or is neither.
+        PlanError: an option is unknown, or its value is of another type.
+    """
+    where, hints, values = f"--config {path}", get_type_hints(command), dict[str, Any]()
+    for key, value in _content(path, name).items():
+        option = key.replace("-", "_")
+        if option not in hints or option in ("config", "_made"):
+            near = difflib.get_close_matches(option, hints, n=1)
+            remedy = f"did you mean {near[0].replace('_', '-')}" if near else "remove it"
+            raise refused(where, f"the unknown option {key[:40]!r}", f"options of tacit {name}", remedy)
+        if value is not None:
+            try:
+                values[option] = _fitting(hints[option], value)
+            except ValueError:
+                expected = f"a value as of {named(option)} on the command line"
+                raise refused(where, f"{key} is {str(value)[:40]!r}", expected, "change it, or remove it") from None
+    for field in dataclasses.fields(command):  # type: ignore[arg-type]
+        if field.default is dataclasses.MISSING:
+            values.setdefault(field.name, MISSING)
+    return command(**values)
+
+
+def _content(path: Path, name: str) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise FileError(
+            "there is no such file" if isinstance(error, FileNotFoundError) else "the file is neither TOML nor JSON",
+            where=f"--config {path}",
+            expected='lines as `epsilon = 1.0`, or JSON as {"epsilon": 1.0} in a file that is called .json',
+            remedy="check the path, and mend the file",
+        ) from None
+    if isinstance(found, dict) and {"command", "settings"} <= found.keys():  # the run.json of a run
+        if found["command"] != name:
+            what = f"the file is of a run of tacit {str(found['command'])[:20]}"
+            raise refused(f"--config {path}", what, f"one of tacit {name}", "choose another file")
+        found = found["settings"]
+    if not isinstance(found, dict):
+        raise refused(f"--config {path}", "the file has no options", "names of options with their values", "mend it")
+    return found
+
+
+def _fitting(hint: Any, value: Any) -> Any:
+    """A value of TOML or JSON as one of an option's type.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if get_origin(hint) in (Union, UnionType):
+        (hint,) = (one for one in get_args(hint) if one is not NoneType)
+    kinds = get_args(hint)
+    if get_origin(hint) is Literal and value in kinds:
+        return value
+    if get_origin(hint) is tuple and isinstance(value, list):
+        kinds = (kinds[0],) * len(value) if kinds[-1] is Ellipsis else kinds
+        return tuple(_fitting(kind, one) for kind, one in zip(kinds, value, strict=True))
+    if hint is Path and isinstance(value, str):
+        return Path(value)
+    if hint is float and type(value) in (int, float) and not math.isnan(value):
+        return float(value)
+    if type(value) is hint:
+        return value
+    raise ValueError(value)

@@ -1,0 +1,98 @@
+"""The parameters of a plan: each is said once, as a field of the plan's class with a doc line after it.
+
+    steps: int = 1_000
+    '''number T of noisy gradients.'''
+
+They are read from the source, so that a command line can offer them without importing what a plan needs.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+PROMISE = {
+    "unit": "what is protected; None until the plan is calibrated.",
+    "epsilon": "of the promise; None until the plan is calibrated.",
+}
+"""Fields that every plan has beside its delta, whose doc line says the same of all three."""
+_PLAIN: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """A field of a plan.
+
+    Attributes:
+        name: of the field.
+        type: of a value other than None: bool, int, float, str or a `Literal` of words; None for anything else.
+        default: as it is written; None where a value is required.
+        doc: its doc line; "" where there is none.
+    """
+
+    name: str
+    type: Any
+    default: str | None
+    doc: str
+
+
+def parameters(of: type) -> tuple[Parameter, ...]:
+    """The parameters of a plan's class, those of the classes that it extends first.
+
+    Args:
+        of: a dataclass of this package.
+    """
+    found: dict[str, Parameter] = {}
+    for base in reversed(of.__mro__):
+        if "__dataclass_fields__" in vars(base):
+            found |= {one.name: one for one in written(f"{base.__module__}:{base.__qualname__}")}
+    return tuple(found[field.name] for field in dataclasses.fields(of))
+
+
+@cache
+def written(path: str) -> tuple[Parameter, ...]:
+    """The parameters that the source of one class declares itself; nothing is imported.
+
+    Args:
+        path: "package.module:Class", of this package.
+
+    Raises:
+        LookupError: there is no such class.
+    """
+    module, _, name = path.partition(":")
+    file = Path(__file__).parent.joinpath(*module.split(".")[1:]).with_suffix(".py")
+    body = ast.parse(file.read_text(encoding="utf-8")).body if file.is_file() else []
+    kinds = {ast.unparse(node.targets[0]): node.value for node in body if isinstance(node, ast.Assign)}
+    for node in body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            pairs = zip(node.body, [*node.body[1:], None], strict=True)
+            return tuple(_parameter(field, after, kinds) for field, after in pairs if _is_field(field))
+    raise LookupError(f"there is no class {path}")
+
+
+def _is_field(node: ast.stmt) -> bool:
+    return isinstance(node, ast.AnnAssign) and not ast.unparse(node.annotation).startswith("ClassVar")
+
+
+def _parameter(field: ast.stmt, after: ast.stmt | None, kinds: dict[str, ast.expr]) -> Parameter:
+    assert isinstance(field, ast.AnnAssign)
+    name, doc = ast.unparse(field.target), PROMISE.get(ast.unparse(field.target), "")
+    if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+        doc = " ".join(str(after.value.value).split())
+    default = None if field.value is None else ast.unparse(field.value)
+    return Parameter(name, _type(field.annotation, kinds), default, doc)
+
+
+def _type(annotation: ast.expr, kinds: dict[str, ast.expr]) -> Any:
+    """The type that an annotation names, None aside; `kinds` are the names that its module gives to types."""
+    text = ast.unparse(annotation).removesuffix(" | None")
+    if text in _PLAIN:
+        return _PLAIN[text]
+    named = kinds.get(text, annotation)
+    if isinstance(named, ast.Subscript) and ast.unparse(named.value) == "Literal":
+        words = ast.literal_eval(named.slice)
+        return Literal[words if isinstance(words, tuple) else (words,)]
+    return None
