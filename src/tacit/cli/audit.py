@@ -1,4 +1,4 @@
-"""`tacit audit`: lower bounds on epsilon, from canaries through the real doors."""
+"""`tacit audit`: lower bounds on epsilon, from canaries through the real doors; `tacit report`: a run's page again."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from rich.table import Table
 
 from tacit.cli import commands
 from tacit.cli.commands import Audit
-from tacit.cli.console import progress, say
+from tacit.cli.console import progress, require_new, say
+from tacit.cli.options import refused
 from tacit.cli.run_folder import CERTIFICATE, RunFolder
-from tacit.errors import CertificateError, FileError, PlanError
+from tacit.errors import CertificateError, FileError
 from tacit.evaluation import audits
 from tacit.evaluation.audits import library
 from tacit.evaluation.report import (
@@ -30,6 +31,8 @@ from tacit.privacy.certificate.certificate import Certificate
 COLUMNS = ("method", "unit", "certified ε", "lower bound", "by", "confidence", "runs", "seconds")
 WIDE = 160
 """Of the table, where the output is no terminal."""
+Found = tuple[audits.Audited, float]
+"""What was found, and in how many seconds of wall clock."""
 
 
 def audit(command: Audit) -> None:
@@ -42,23 +45,15 @@ def audit(command: Audit) -> None:
     """
     names = list(library.METHODS) if command.all else list(dict.fromkeys(command.methods))
     if (command.run is not None) + command.all + bool(command.methods) != 1:
-        raise PlanError(
-            "nothing is named to audit" if command.run is None and not names else "several things are named to audit",
-            where="audit",
-            expected="the folder of a run, or --all, or --methods NAME...",
-            remedy="name one of them",
-        )
+        what = "nothing is" if command.run is None and not names else "several things are"
+        expected = "the folder of a run, or --all, or --methods NAME..."
+        raise refused("audit", f"{what} named to audit", expected, "name one of them")
     effort = _effort(command)
     if command.run is not None:
         found = [_of_run(command, RunFolder(command.run), effort)]
     else:
-        if command.out is not None and os.path.lexists(command.out):
-            raise FileError(
-                "the file exists already",
-                where=str(command.out),
-                expected="a name that is still free",
-                remedy="choose another name",
-            )
+        if command.out is not None:
+            require_new(command.out)
         found = [_of_method(command, name, effort) for name in names]
         if command.out is not None:
             audits.save(command.out, tuple(one for one, _ in found))
@@ -73,10 +68,6 @@ def audit(command: Audit) -> None:
         )
 
 
-Found = tuple[audits.Audited, float]
-"""What was found, and in how many seconds of wall clock."""
-
-
 def _effort(command: Audit) -> audits.Effort:
     least = audits.QUICK if command.quick else audits.FULL
     if command.runs is None:
@@ -87,7 +78,7 @@ def _effort(command: Audit) -> audits.Effort:
 def _jobs(command: Audit) -> int:
     given = command.jobs if command.jobs is not None else os.cpu_count() or 1
     if given < 1:
-        raise PlanError(f"{given} processes", where="audit", expected="at least 1", remedy="choose --jobs 1 or more")
+        raise refused("audit", f"{given} processes", "at least 1", "choose --jobs 1 or more")
     return given
 
 
@@ -99,11 +90,7 @@ def _of_run(command: Audit, run: RunFolder, effort: audits.Effort) -> Found:
 
     def go(advance: Callable[[int, int], None]) -> audits.Audited:
         return audits.audit_certificate(
-            certificate.to_json(),
-            effort=effort,
-            confidence=command.confidence,
-            jobs=_jobs(command),
-            progress=advance,
+            certificate.to_json(), effort=effort, confidence=command.confidence, jobs=_jobs(command), progress=advance
         )
 
     found = _timed(f"Auditing {certificate.method}", go)
@@ -155,9 +142,6 @@ def _show(found: list[Found]) -> None:
     for one, _ in found:
         say("\n".join(audits.sentences(one)))
     say("Bounds from below prove nothing about what is above them: docs/audits.md says how to read them.")
-
-
-# `tacit report`: the page again, from what the run measured.
 
 
 def report(command: commands.Report) -> None:

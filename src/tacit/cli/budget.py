@@ -1,17 +1,18 @@
-"""The ledger that pays for a run: where it lies, how it is begun, and that records have one alone."""
+"""The ledger that pays for a run: where it lies, how it is begun, and what it would refuse, told beforehand."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 from tacit.cli.console import Interrupted, complain, say
+from tacit.cli.plan_commands import Evaluate, Imitate, Learn, Synthesize
 from tacit.cli.run_folder import RunFolder
 from tacit.data.store import read_spec, read_unit
 from tacit.errors import BudgetExceeded, DataError, LedgerError, PlanExhausted
@@ -21,43 +22,16 @@ from tacit.privacy.mechanisms.base import Plan
 from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
 
+Command = Synthesize | Evaluate | Learn | Imitate
+"""What spends from the ledger of its records."""
+LEDGER = "ledger"
+"""In the folder of the run, where nobody is behind the records."""
+_COVERED = "a release that the budget covers"
 _NOTE = "ledger.json"
 """Beside or in the records: where their ledger lies, and the random name that it gave them."""
 
 
-class Budget(Protocol):
-    """A command that spends from a ledger."""
-
-    @property
-    def unit(self) -> str:
-        """What one protected unit is called."""
-
-    @property
-    def data(self) -> Path:
-        """Folder of the records."""
-
-    @property
-    def epsilon(self) -> float:
-        """The promise of this run."""
-
-    @property
-    def delta(self) -> float:
-        """Its slack."""
-
-    @property
-    def ledger(self) -> Path | None:
-        """The ledger's file, or None for the one beside the records."""
-
-    @property
-    def budget_epsilon(self) -> float | None:
-        """The whole budget, or None."""
-
-    @property
-    def budget_delta(self) -> float | None:
-        """Likewise."""
-
-
-def require_unit(command: Budget) -> None:
+def require_unit(command: Command) -> None:
     """Refuse a promise to others than those whose ids the records were imported with.
 
     A name fits what it begins with: `doctor_id` a doctor; of a nested key the last name counts. Where ids have no
@@ -81,17 +55,17 @@ def require_unit(command: Budget) -> None:
         )
 
 
-def ledger_path(command: Budget) -> Path:
+def ledger_path(command: Command) -> Path:
     """The ledger's file: as asked for, else beside the records, never in the folder that gets published."""
     return _beside(command) if command.ledger is None else command.ledger
 
 
-def _beside(command: Budget) -> Path:
+def _beside(command: Command) -> Path:
     data = command.data.resolve()
     return data.with_name(f"{data.name}.ledger")
 
 
-def require_only(command: Budget) -> None:
+def require_only(command: Command) -> None:
     """Refuse any ledger but the one that the records began with.
 
     Where it lies is noted with private records on first use. So a copy or another place of the folder knows it too;
@@ -152,7 +126,7 @@ def _noted(data: Path) -> dict[str, str] | None:
         ) from None
 
 
-def _note(command: Budget, ledger: Ledger) -> bool:
+def _note(command: Command, ledger: Ledger) -> bool:
     """Note where the ledger lies, if it is noted otherwise or not at all; whether that was so.
 
     Simulated records, behind which nobody is, may be tried with as many ledgers as anybody likes.
@@ -182,7 +156,7 @@ def _note(command: Budget, ledger: Ledger) -> bool:
 
 
 @contextmanager
-def open_ledger(command: Budget, unit: Unit) -> Iterator[Ledger]:
+def open_ledger(command: Command, unit: Unit) -> Iterator[Ledger]:
     """The budget of the records: opened, or begun with what this run needs unless more was declared.
 
     A ledger that was begun here is removed again if the command fails before anything was entered in it: a slip of the
@@ -219,7 +193,7 @@ def open_ledger(command: Budget, unit: Unit) -> Iterator[Ledger]:
                     _note_of(command.data).unlink(missing_ok=True)
 
 
-def _begun(command: Budget, ledger: Ledger) -> str:
+def _begun(command: Command, ledger: Ledger) -> str:
     whole = f"New ledger {ledger_path(command)}: budget ({ledger.epsilon:g}, {ledger.delta:g})"
     if (ledger.epsilon, ledger.delta) == (command.epsilon, command.delta):
         return f"{whole}, all of it for this run; --budget-epsilon and --budget-delta set more."
@@ -233,22 +207,6 @@ def _remove(path: Path) -> None:
         os.truncate(f"{path}.lock", 0)  # first, so that no recorded head misses its ledger
         path.unlink()
         Path(f"{path}-journal").unlink(missing_ok=True)
-
-
-# The budget of a run that releases all at once: what would refuse it later is told before anything long starts.
-
-
-LEDGER = "ledger"
-"""In the folder of the run, where nobody is behind the records."""
-_COVERED = "a release that the budget covers"
-
-
-class Spends(Budget, Protocol):
-    """A command that makes its records up, or spends from their ledger."""
-
-    @property
-    def simulates(self) -> bool:
-        """Whether nobody is behind the records."""
 
 
 @dataclass(frozen=True)
@@ -270,12 +228,12 @@ class Words:
     anew: str
 
 
-def inside(command: Spends) -> bool:
+def inside(command: Command) -> bool:
     """Whether the ledger lies in the folder of the run: nobody's budget lasts longer than simulated records."""
     return command.simulates and command.ledger is None
 
 
-def require_alike(command: Spends, unit: Unit, words: Words) -> None:
+def require_alike(command: Command, unit: Unit, words: Words) -> None:
     """Refuse a ledger of other records or other terms, before a plan is calibrated.
 
     Raises:
@@ -289,7 +247,7 @@ def require_alike(command: Spends, unit: Unit, words: Words) -> None:
         _require_alike(command, unit, Ledger.read(path), path, words)
 
 
-def require_payable(command: Spends, plan: Plan, words: Words, *, resumed: bool = False) -> None:
+def require_payable(command: Command, plan: Plan, words: Words, *, resumed: bool = False) -> None:
     """Refuse what the ledger would refuse after the records were read, or played; nothing is written.
 
     Args:
@@ -301,11 +259,9 @@ def require_payable(command: Spends, plan: Plan, words: Words, *, resumed: bool 
         PlanExhausted: this very plan was begun before.
         BudgetExceeded: what is left does not pay for it.
     """
-    assert plan.unit is not None
-    assert plan.epsilon is not None
-    assert plan.delta is not None
-    budget = (command.budget_epsilon or plan.epsilon, command.budget_delta or plan.delta)
-    charge = Charge(plans.bound(plan).epsilon, plan.delta)
+    unit, epsilon, delta = promised(plan)
+    budget = (command.budget_epsilon or epsilon, command.budget_delta or delta)
+    charge = Charge(plans.bound(plan).epsilon, delta)
     if inside(command):
         return
     require_only(command)
@@ -315,7 +271,7 @@ def require_payable(command: Spends, plan: Plan, words: Words, *, resumed: bool 
             raise _too_much(path, budget, words)
         return
     view = Ledger.read(path)
-    _require_alike(command, plan.unit, view, path, words)
+    _require_alike(command, unit, view, path, words)
     known = {found.id: found for found in view.plans()}.get(plans.plan_id(plan))
     if known is not None:
         if known.claimed and not resumed:
@@ -323,11 +279,10 @@ def require_payable(command: Spends, plan: Plan, words: Words, *, resumed: bool 
         return
     charges = [found.charge for found in view.state.plans.values()]
     if view.composition == "sum" and not admits([*charges, charge], "sum", view.epsilon, view.delta):
-        epsilon, delta = view.spent()
-        raise _too_much(path, (max(0.0, view.epsilon - epsilon), max(0.0, view.delta - delta)), words)
+        raise _too_much(path, _left(view), words)
 
 
-def _require_alike(command: Spends, given: Unit, view: LedgerView, path: Path, words: Words) -> None:
+def _require_alike(command: Command, given: Unit, view: LedgerView, path: Path, words: Words) -> None:
     where, unit = str(path), view.unit
     if view.void_reason is not None:
         raise LedgerError(
@@ -357,22 +312,38 @@ def _require_alike(command: Spends, given: Unit, view: LedgerView, path: Path, w
 
 
 @contextmanager
-def opened(command: Any, plan: Plan, run: RunFolder) -> Iterator[Ledger]:
+def opened(command: Command, plan: Plan, run: RunFolder) -> Iterator[Ledger]:
     """The budget of the records: beside them, or in the run's folder where nobody is behind them.
 
     Args:
-        command: a `Spends` that is a dataclass.
+        command: the options.
         plan: calibrated.
         run: the folder of the run.
     """
+    unit, epsilon, _ = promised(plan)
+    beside = open_ledger(dataclasses.replace(command, epsilon=epsilon), unit)
+    with Ledger(run.inside(LEDGER), unit, epsilon=epsilon, delta=command.delta) if inside(command) else beside as found:
+        yield found
+
+
+@contextmanager
+def thrown_away(plan: Plan, *, epsilon: float | None = None) -> Iterator[Ledger]:
+    """A ledger for a plan, or for another epsilon, over simulated records: nobody is behind them. It is not kept."""
+    unit, own, delta = promised(plan)
+    whole = own if epsilon is None else epsilon
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Ledger(Path(folder, LEDGER), unit, epsilon=whole, delta=delta) as ledger,
+    ):
+        yield ledger
+
+
+def promised(plan: Plan) -> tuple[Unit, float, float]:
+    """Unit, epsilon and delta of a calibrated plan."""
     assert plan.unit is not None
     assert plan.epsilon is not None
-    if not inside(command):
-        with open_ledger(dataclasses.replace(command, epsilon=plan.epsilon), plan.unit) as ledger:
-            yield ledger
-        return
-    with Ledger(run.inside(LEDGER), plan.unit, epsilon=plan.epsilon, delta=command.delta) as ledger:
-        yield ledger
+    assert plan.delta is not None
+    return plan.unit, plan.epsilon, plan.delta
 
 
 @contextmanager
@@ -383,9 +354,12 @@ def spending(ledger: Ledger, words: Words) -> Iterator[None]:
     except PlanExhausted:
         raise _begun_before(ledger.path, words) from None
     except BudgetExceeded:
-        epsilon, delta = ledger.spent()
-        left = max(0.0, ledger.epsilon - epsilon), max(0.0, ledger.delta - delta)
-        raise _too_much(ledger.path, left, words) from None
+        raise _too_much(ledger.path, _left(ledger), words) from None
+
+
+def _left(ledger: Ledger | LedgerView) -> tuple[float, float]:
+    epsilon, delta = ledger.spent()
+    return max(0.0, ledger.epsilon - epsilon), max(0.0, ledger.delta - delta)
 
 
 def _begun_before(path: Path, words: Words) -> PlanExhausted:

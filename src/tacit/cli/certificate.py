@@ -1,9 +1,8 @@
-"""`tacit certificate`: read, recompute and sign; needs neither PyTorch nor data."""
+"""`tacit certificate` and `tacit ledger`: read, recompute and sign; needs neither PyTorch nor data."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from contextlib import suppress
 
@@ -15,12 +14,15 @@ from tacit.cli.commands import (
     LedgerShow,
     LedgerVerify,
 )
-from tacit.cli.console import say
+from tacit.cli.console import require_new, say
 from tacit.errors import CertificateError, FileError, LedgerError
 from tacit.evaluation import audits
 from tacit.privacy.certificate import label as certificate_label
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
+
+FOLDED = ("register", "callback", "actor")
+"""Kinds of notes that are not shown one by one: their times are those of single meetings."""
 
 
 def show(command: CertificateShow) -> None:
@@ -88,13 +90,7 @@ def sign(command: CertificateSign) -> None:
             expected="a PEM file",
             remedy="make one with: openssl genpkey -algorithm ed25519 -out key.pem",
         )
-    if os.path.lexists(command.out):
-        raise FileError(
-            "the file exists already",
-            where=str(command.out),
-            expected="a name that is still free",
-            remedy="choose another name",
-        )
+    require_new(command.out)
     signed = certificate.sign(key)
     signed.save(command.out)
     say(f"Signed. Others verify it with: tacit certificate verify {command.out} --public-key {_key(signed)}")
@@ -103,13 +99,6 @@ def sign(command: CertificateSign) -> None:
 def _key(certificate: Certificate) -> str:
     assert certificate.signature is not None
     return str(certificate.signature["public_key"])
-
-
-# `tacit ledger`: read and check, without the lock and without writing; needs no PyTorch.
-
-
-FOLDED = ("register", "callback", "actor")
-"""Kinds of notes that are not shown one by one: their times are those of single meetings."""
 
 
 def show_ledger(command: LedgerShow) -> None:

@@ -11,14 +11,7 @@ from tyro.conf import Positional, arg, subcommand
 from tacit.cli.plan_commands import Demo, Evaluate, Imitate, Learn, Synthesize, Train
 
 Audited = Literal[
-    "transitions",
-    "trajectories",
-    "policy-gradient",
-    "gpope",
-    "evaluation",
-    "movement",
-    "movement-federated",
-    "experts",
+    "transitions", "trajectories", "policy-gradient", "gpope", "evaluation", "movement", "movement-federated", "experts"
 ]
 """What `tacit audit --methods` takes: the cases of `tacit.evaluation.audits.library`."""
 Format = Literal["csv", "geojson", "geoparquet", "trips-json", "od", "visits", "minari"]

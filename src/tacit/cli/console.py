@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+from tacit.errors import FileError
 
 Advance = Callable[..., None]
 """Called with (done, total, ...); what follows is not shown."""
@@ -62,3 +66,14 @@ class _Lines:
         if self._tenths < tenths < 10:
             print(f"{self._title} ... {10 * tenths} %", file=sys.stderr, flush=True)
         self._tenths = tenths
+
+
+def require_new(path: Path) -> None:
+    """Refuse to write over something.
+
+    Raises:
+        FileError: there is something in this place.
+    """
+    if os.path.lexists(path):
+        what, expected = "the file exists already", "a name that is still free"
+        raise FileError(what, where=str(path), expected=expected, remedy="choose another name")

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from tacit.cli.commands import DataChain, DataClinic, DataImport, DataInspect, DataMaze
 from tacit.cli.console import complain, progress, say
+from tacit.cli.options import meaningless
+from tacit.cli.options import named as in_words
 from tacit.cli.run_folder import CERTIFICATE
 from tacit.data.files import Fields
 from tacit.data.spec import PublicSpec
@@ -70,10 +72,7 @@ def chain(command: DataChain) -> None:
 
     if command.people < 1:
         raise DataError(
-            "there are no people",
-            where="data chain",
-            expected="--people of at least 1",
-            remedy="choose another number",
+            "there are no people", where="data chain", expected="--people of at least 1", remedy="choose another number"
         )
 
     def behaviour(observations: NDArray[Any]) -> NDArray[Any]:
@@ -222,7 +221,8 @@ def import_(command: DataImport) -> None:
     named, own = _KINDS[kind]
     for option in dict.fromkeys(option for _, options in _KINDS.values() for option in options):
         if getattr(command, option) is not None and option not in own:
-            raise _meaningless(option, named)
+            takers = " and ".join(kind for kind, taken in _KINDS.values() if option in taken)
+            raise meaningless("data import", option, f"no {in_words(option)} for {named}: it is for {takers}")
     spec = None if command.spec is None else read_spec(command.spec)
     options: dict[str, Any] = {"unit": command.unit, "simulated": command.simulated, "store": command.out}
     with progress("Reading and checking the records"):
@@ -284,17 +284,6 @@ def _import_files(command: DataImport, kind: str, spec: PublicSpec | None, optio
             fields = dataclasses.replace(fields, propensity=command.propensity)
         read = Trajectories.from_csv if kind == "csv" else Trajectories.from_parquet
         read(command.files, fields=fields, episode=command.episode, **options)
-
-
-def _meaningless(option: str, kind: str) -> DataError:
-    name = f"--{option.replace('_', '-')}"
-    found = [named for named, options in _KINDS.values() if option in options]
-    return DataError(
-        f"{name} has no meaning here",
-        where="data import",
-        expected=f"no {name} for {kind}: it is for {' and '.join(found)}",
-        remedy=f"leave {name} out",
-    )
 
 
 def _range(space: dict[str, Any] | None) -> str:

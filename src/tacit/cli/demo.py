@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +12,7 @@ import torch
 
 from tacit.agents.iql import IqlConfig, train_tables
 from tacit.cli import synthesis_runs
+from tacit.cli.budget import promised, thrown_away
 from tacit.cli.console import progress, say
 from tacit.cli.data import simulate
 from tacit.cli.plan_commands import Baseline, Demo
@@ -35,6 +34,10 @@ from tacit.privacy.certificate.release import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
+
+LAYOUT, DELTA = "umaze", 1e-7
+PUBLIC = 300
+"""Rows of the same world that the attacker has."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +71,6 @@ class Size:
     bins: int | None
 
 
-LAYOUT, DELTA = "umaze", 1e-7
 FULL = Size(
     1_000_000,
     100_000,
@@ -139,12 +141,7 @@ def _release(run: RunFolder, plan: Plan, data: Trajectories, watch: Stopwatch, *
 
 
 def _sections(
-    command: Demo,
-    run: RunFolder,
-    release: Release[Synthesizer],
-    data: Trajectories,
-    size: Size,
-    watch: Stopwatch,
+    command: Demo, run: RunFolder, release: Release[Synthesizer], data: Trajectories, size: Size, watch: Stopwatch
 ) -> dict[str, Any]:
     """Everything that the report shows besides the promise; real rows too, since they are simulated."""
     layout, real, seed = LAYOUTS[LAYOUT], data.columns, command.seed
@@ -186,13 +183,6 @@ def _agents(shown: list[tuple[str, Kind, tables.Table]], others: tables.Named, s
         returns = tables.returns(layout, stages[size.agents.steps], seed=seed, episodes=size.episodes)
         told = {steps: agents[: len(shown)] for steps, agents in stages.items()}
         return {"returns": returns, "curves": tables.curves(layout, told, seed=seed, episodes=size.episodes)}
-
-
-# What `tacit demo` adds on demand: other synthesizers on the same simulated rows, and attacks on its own.
-
-
-PUBLIC = 300
-"""Rows of the same world that the attacker has."""
 
 
 def compared(
@@ -249,16 +239,15 @@ def audits(plan: Plan, data: Trajectories, others: Table, *, canaries: int, seed
         canaries: how many are crafted; each is planted or not, as a coin falls.
         seed: of the canaries, the coins and the attacker's draws.
     """
-    assert plan.epsilon is not None
-    assert plan.delta is not None
+    _, epsilon, delta = promised(plan)
     planted = leaps(data.spec, canaries, seed=seed)
     columns, present = plant({name: column[canaries:] for name, column in data.columns.items()}, planted, seed=seed)
     scores = GradientScores(plan, planted, _some(others, PUBLIC, seed), seed=seed)
     told = "Training once more, with planted records"
     with _vault(columns, data.spec, plan) as vault, progress(told) as advance:
         synthesis.fit(plan, vault, observe=scores, progress=advance)
-    found = audit(scores.sums(), present, delta=plan.delta)
-    return (records.audited(found, "The same training, with planted records", "synthetic", certified=plan.epsilon),)
+    found = audit(scores.sums(), present, delta=delta)
+    return (records.audited(found, "The same training, with planted records", "synthetic", certified=epsilon),)
 
 
 @contextmanager
@@ -266,10 +255,8 @@ def _vault(columns: Table, spec: PublicSpec, plan: Any) -> Iterator[Vault]:
     """A vault of simulated rows whose ledger is thrown away: nobody is behind them."""
     fields: dict[str, Any] = dict(columns)
     data = Trajectories.from_arrays(**fields, unit_ids=":transition", spec=spec, simulated=True)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "ledger")
-        with Ledger(path, plan.unit, epsilon=plan.epsilon, delta=plan.delta) as ledger:
-            yield Vault(data, ledger)
+    with thrown_away(plan) as ledger:
+        yield Vault(data, ledger)
 
 
 def _some(table: Table, count: int, seed: int) -> Table:

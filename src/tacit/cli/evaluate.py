@@ -25,6 +25,7 @@ from tacit.cli.run_folder import (
     certify,
     finish,
     require_free,
+    say_private,
     settings_of,
 )
 from tacit.data.spec import Box, Discrete, PublicSpec
@@ -74,6 +75,11 @@ from tacit.validation import check
 EVALUATION, OVERLAP, OVERLAP_CERTIFICATE = "evaluation.json", "overlap.json", "overlap-certificate.json"
 VERIFY_OVERLAP = (f"tacit certificate verify {OVERLAP_CERTIFICATE}",)
 REASON = "diagnostics of an evaluation"
+refused, meaningless = partial(options.refused, "evaluate"), partial(options.meaningless, "evaluate")
+_ON_POLICY, _OFF_POLICY = ("lsw", "lsl"), ("fqe", "dr")
+NETWORK = ".safetensors"
+_STAND_IN = PublicSpec(Discrete(2), Discrete(2), Box((0.0,), (1.0,)), "declared", propensities=True)
+"""Where no file is opened: the promise does not depend on what the observations and actions are."""
 
 
 def evaluate(command: Evaluate) -> None:
@@ -179,9 +185,7 @@ def _look(
         return diagnostics(rows, evaluation, plan.problem, vault.spec, policy, other)
 
     vault.nonprivate(look, reason=REASON, folder=run.path)
-    say()
-    say(f"NOT PRIVATE  {run.path / 'private'} holds figures computed from the records without noise, for the curator.")
-    say("             Whoever publishes them voids the promise of this ledger: remove the folder before sharing OUT.")
+    say_private(run)
 
 
 def _closing(run: RunFolder, report: EvaluationReport, evaluation: Evaluation, command: Evaluate) -> None:
@@ -202,13 +206,6 @@ def _closing(run: RunFolder, report: EvaluationReport, evaluation: Evaluation, c
     say(f"Open     {run.path / REPORT}")
     say(f"Verify   tacit certificate verify {run.path / CERTIFICATE}")
     say(f"Budget   tacit ledger show {ledger_path(command)}")
-
-
-meaningless = partial(options.meaningless, "evaluate")
-_ON_POLICY, _OFF_POLICY = ("lsw", "lsl"), ("fqe", "dr")
-NETWORK = ".safetensors"
-_STAND_IN = PublicSpec(Discrete(2), Discrete(2), Box((0.0,), (1.0,)), "declared", propensities=True)
-"""Where no file is opened: the promise does not depend on what the observations and actions are."""
 
 
 def problem(command: Evaluate) -> Problem:
@@ -262,11 +259,10 @@ def planned(command: Evaluate, spec: PublicSpec | None) -> Plan:
     if (method in _ON_POLICY and command.policy != "behaviour") or (
         method in _OFF_POLICY and command.policy == "behaviour"
     ):
-        raise PlanError(
+        raise refused(
             f"--method {method} does not evaluate this policy",
-            where="evaluate",
-            expected="--policy behaviour for lsw and lsl, any other one for fqe and dr",
-            remedy="choose the method residual, which evaluates both",
+            "--policy behaviour for lsw and lsl, any other one for fqe and dr",
+            "choose the method residual, which evaluates both",
         )
     plan: Plan
     if method in ("pdis", "wpdis"):
@@ -360,21 +356,19 @@ def behaviour(command: Evaluate, spec: PublicSpec) -> BehaviourPolicy | None:
         if command.behaviour_source is not None:
             raise meaningless("--behaviour-source", "--behaviour")
         if not on_policy and not spec.propensities:
-            raise PlanError(
+            raise refused(
                 "the records have no propensities",
-                where="evaluate",
-                expected="records that were imported with propensities, or --behaviour, or --policy behaviour",
-                remedy="log the probability of each action, and import it with --propensity",
+                "records that were imported with propensities, or --behaviour, or --policy behaviour",
+                "log the probability of each action, and import it with --propensity",
             )
         return None
     if on_policy:
         raise meaningless("--behaviour", "another --policy than behaviour")
     if command.behaviour_source is None:
-        raise PlanError(
+        raise refused(
             "the source of the behaviour policy is missing",
-            where="evaluate",
-            expected="--behaviour-source environment, physics, declared or public_data",
-            remedy="say how it is known without the records; one that was fitted to them is refused",
+            "--behaviour-source environment, physics, declared or public_data",
+            "say how it is known without the records; one that was fitted to them is refused",
         )
     return BehaviourPolicy(
         _policy(command.behaviour, spec, "--behaviour", command.activation), command.behaviour_source
@@ -463,11 +457,10 @@ def _whole(option: str, text: str) -> int:
 
 def _with_clip(own: dict[str, Any]) -> dict[str, Any]:
     if "clip" not in own:
-        raise PlanError(
+        raise refused(
             "the clip is missing",
-            where="evaluate",
-            expected="--clip, the largest norm of one unit's statistics",
-            remedy="choose it without looking at the records, or use the method residual, which needs none",
+            "--clip, the largest norm of one unit's statistics",
+            "choose it without looking at the records, or use the method residual, which needs none",
         )
     return own
 

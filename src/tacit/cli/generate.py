@@ -1,4 +1,10 @@
-"""`tacit generate` and `tacit map`: days of a released simulator as files, and on a map, at no further cost."""
+"""`tacit generate` and `tacit map`: days of a released simulator as files, and on a map, at no further cost.
+
+    days.csv          what `trips.to_days_csv` writes: 48 rows a day, of an invented person each
+    days.csv.json     the grid of the cells, the certificate, and the digest of days.csv
+
+`tacit map` draws such a file, and no other table: whatever is drawn came out of a released simulator.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +20,11 @@ from tacit import hub
 from tacit.cli.commands import Format, Generate, Map
 from tacit.cli.console import progress, say
 from tacit.cli.imitate_plan import read_grid
+from tacit.cli.options import meaningless, refused
 from tacit.data import geoparquet, mobility, trips
 from tacit.data.days import SLOTS, Days
 from tacit.data.grids import grid_from_json
-from tacit.errors import DataError, FileError, TacitError
+from tacit.errors import FileError, TacitError
 from tacit.evaluation import maps
 from tacit.methods.mobility import Simulator
 from tacit.methods.mobility.baselines.markov import BlockChain
@@ -30,14 +37,13 @@ MOST = 1_000_000
 """Days of one call: more of them do not fit the memory of a small machine."""
 DATASET = "movement-v0"
 """Id of the dataset of `--format minari`."""
-_OF: dict[str, tuple[Format, ...]] = {
-    "date": ("geojson", "geoparquet"),
-    "factor": ("od", "visits"),
-    "by_slot": ("od",),
-}
+_OF: dict[str, tuple[Format, ...]] = {"date": ("geojson", "geoparquet"), "factor": ("od", "visits"), "by_slot": ("od",)}
 """Options that belong to some formats only."""
 UNUSABLE = "NOT TO BE USED"
 """How a certificate begins what its simulator must not be used for."""
+FORMAT = "tacit days of movement"
+_CELL = 3
+"""The column of the cell."""
 
 
 def generate(command: Generate) -> None:
@@ -79,8 +85,8 @@ def draw(command: Map) -> None:
     if command.beside is not None:
         panels.append(_beside(command, command.beside, first))
     elif command.published or command.grid is not None:
-        option = "--published" if command.published else "--grid"
-        raise _refused(f"{option} has no meaning here", "it with --beside and an .npz file", f"leave {option} out")
+        option = "published" if command.published else "grid"
+        raise meaningless("map", option, "it with --beside and an .npz file")
     with progress("Drawing the map"):
         page = maps.render(
             panels,
@@ -165,7 +171,8 @@ def _beside(command: Map, source: Path, first: maps.Panel) -> maps.Panel:
     if source.suffix != ".npz":
         return _panel(command, source)[0]
     if not command.published:
-        raise _refused(
+        raise refused(
+            "map",
             "the days of the .npz file are real people's, and will be shown as they are",
             "--published, which declares that these days were published",
             "never show private records: draw another simulator beside instead",
@@ -179,44 +186,20 @@ def _beside(command: Map, source: Path, first: maps.Panel) -> maps.Panel:
 def _require_meaning(command: Generate) -> None:
     for name, formats in _OF.items():
         if getattr(command, name) not in (None, False) and command.format not in formats:
-            option = f"--{name.replace('_', '-')}"
-            told = f"--format {' or '.join(formats)}, not {command.format}"
-            raise DataError(
-                f"{option} has no meaning here", where="generate", expected=told, remedy=f"leave {option} out"
-            )
+            raise meaningless("generate", name, f"--format {' or '.join(formats)}, not {command.format}")
     if command.factor is not None and command.factor < 1:
-        raise DataError(
-            f"--factor is {command.factor}",
-            where="generate",
-            expected="a whole number >= 1",
-            remedy="give --factor 4, or leave it out",
-        )
+        remedy = "give --factor 4, or leave it out"
+        raise refused("generate", f"--factor is {command.factor}", "a whole number >= 1", remedy)
     if command.date is not None:
         trips.parse_date(command.date)
 
 
 def _require_days(days: int, seed: int, where: str) -> None:
     if not 1 <= days <= MOST:
-        raise DataError(
-            f"--days is {days}",
-            where=where,
-            expected=f"a whole number from 1 to {MOST:,}",
-            remedy="draw more of them with other seeds" if days > MOST else "give --days 1000",
-        )
+        remedy = "draw more of them with other seeds" if days > MOST else "give --days 1000"
+        raise refused(where, f"--days is {days}", f"a whole number from 1 to {MOST:,}", remedy)
     if seed < 0:
-        raise DataError(f"--seed is {seed}", where=where, expected="a whole number >= 0", remedy="leave it out")
-
-
-def _refused(what: str, expected: str, remedy: str) -> DataError:
-    return DataError(what, where="map", expected=expected, remedy=remedy)
-
-
-# Files of generated days: a CSV of where somebody is, half-hour by half-hour, and what belongs to it beside.
-
-
-FORMAT = "tacit days of movement"
-_CELL = 3
-"""The column of the cell."""
+        raise refused(where, f"--seed is {seed}", "a whole number >= 0", "leave it out")
 
 
 def sidecar(path: Path) -> Path:

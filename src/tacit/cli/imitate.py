@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import math
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -22,12 +21,14 @@ from tacit.cli.plan_commands import Imitate
 from tacit.cli.run_folder import (
     CERTIFICATE,
     REPORT,
+    SIMULATED,
     VERIFY,
     RunFolder,
     Stopwatch,
     certify,
     finish,
     require_free,
+    say_private,
     settings_of,
 )
 from tacit.data.days import SLOTS, Days
@@ -48,10 +49,23 @@ from tacit.privacy.vault.stacked_devices import StackedDevices
 from tacit.privacy.vault.vault import Vault
 
 FOLDER, CHECKPOINT = "simulator", "checkpoint"
-SIMULATED = "The people are simulated: nobody is behind them, and the certificate and the report say so."
 WORDS = budget.Words(
     people="people", doing="imitation", done="made of", do="imitate", anew="give slightly less --epsilon"
 )
+Released = Release[Simulator] | Release[BlockChain] | Release[Simulator | BlockChain]
+METHODS = {
+    "one-shot": "one noisy release of what people do, and a simulator that imitates it",
+    "table": "a noisy table of actions",
+    "epr": "four noisy numbers: exploration and preferential return",
+    "markov": "a noisy chain of moves between blocks",
+    "timegeo": "noisy rhythms of bursts, homes and returns",
+    "pategail": "noisy rewards by critics that never leave their people's devices (PateGAIL++)",
+}
+DAYS = 10_000
+"""Of each side, as many are compared at most."""
+SETS: tuple[divergences.Set, ...] = ("sequence", "robust")
+MAP = "map.html"
+REASON = "measures of movement"
 
 
 def imitate(command: Imitate) -> None:
@@ -95,7 +109,7 @@ def _promise(command: Imitate, plan: Plan, grid: Grid | None) -> None:
         "the rules by which records became days."
     )
     if imitate_plan.nobody(command):
-        say(SIMULATED)
+        say(f"The people {SIMULATED}")
 
 
 def _produce(command: Imitate, plan: Plan, grid: Grid, run: RunFolder) -> None:
@@ -163,11 +177,7 @@ def _notes(command: Imitate) -> dict[str, Any]:
 def _closing(command: Imitate, run: RunFolder) -> None:
     folder = run.path
     if (folder / "private").exists():
-        say()
-        say(
-            f"NOT PRIVATE  {folder / 'private'} holds figures computed from the records without noise, for the curator."
-        )
-        say("             Whoever publishes them voids the promise of this ledger: remove the folder before sharing.")
+        say_private(run)
     say()
     for line in cautions(Certificate.load(run.inside(CERTIFICATE))):
         say(f"Caution  {line}.")
@@ -177,12 +187,6 @@ def _closing(command: Imitate, run: RunFolder) -> None:
     say(f"Days     tacit generate {folder / FOLDER} --days 1000 --out days.csv")
     ledger = folder / budget.LEDGER if budget.inside(command) else ledger_path(command)
     say(f"Budget   tacit ledger show {ledger}")
-
-
-# What runs behind `tacit imitate`: a calibrated plan over days, by the door that serves it.
-
-
-Released = Release[Simulator] | Release[BlockChain] | Release[Simulator | BlockChain]
 
 
 def require_packages(command: Imitate) -> None:
@@ -241,33 +245,9 @@ def fitted(
 
 def again(plan: Plan, days: Days, *, seed: int, told: str) -> Generator:
     """What another plan makes of simulated days, under a ledger that is thrown away."""
-    assert plan.unit is not None
-    assert plan.epsilon is not None
-    assert plan.delta is not None
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Ledger(Path(folder, "ledger"), plan.unit, epsilon=plan.epsilon, delta=plan.delta) as ledger,
-    ):
+    with budget.thrown_away(plan) as ledger:
         vault = vault_of(plan, days, ledger, simulated=True)
         return fitted(plan, vault, days.grid, seed=seed, told=told).value
-
-
-# What `tacit imitate` measures after the release, and shows: public figures, and comparisons with simulated people.
-
-
-METHODS = {
-    "one-shot": "one noisy release of what people do, and a simulator that imitates it",
-    "table": "a noisy table of actions",
-    "epr": "four noisy numbers: exploration and preferential return",
-    "markov": "a noisy chain of moves between blocks",
-    "timegeo": "noisy rhythms of bursts, homes and returns",
-    "pategail": "noisy rewards by critics that never leave their people's devices (PateGAIL++)",
-}
-DAYS = 10_000
-"""Of each side, as many are compared at most."""
-SETS: tuple[divergences.Set, ...] = ("sequence", "robust")
-MAP = "map.html"
-REASON = "measures of movement"
 
 
 def report(command: Imitate, plan: Plan, release: Released, days: Days | None, run: RunFolder) -> MovementReport:

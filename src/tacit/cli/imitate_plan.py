@@ -1,4 +1,4 @@
-"""Where the days of `tacit imitate` come from: files of points, PLT folders, days that are cut already, or a city."""
+"""What `tacit imitate` is asked for: its options, a public grid, a calibrated plan, and where the days come from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tacit.cli import options
-from tacit.cli.budget import require_only
+from tacit.cli.budget import promised, require_only
 from tacit.cli.console import progress
 from tacit.cli.options import given
 from tacit.cli.plan_commands import Imitate
@@ -44,6 +44,29 @@ _MEANINGLESS: dict[Kind, tuple[tuple[str, ...], str]] = {
 refused, meaningless = partial(options.refused, "imitate"), partial(options.meaningless, "imitate")
 _METHODS = {"rounds": ("pategail",), "critics": ("pategail",), "homes": ("one-shot",)}
 """Options that belong to some methods only."""
+Plan = mobility.Plan | baselines.Plan | pategail.Plan
+CITY_DAYS = 20
+"""Days of each simulated person."""
+LEAST_METRES = 10.0
+"""Side of the smallest cell: what is smaller was meant in other units."""
+FEWEST_CELLS = 2
+_IN_OPTIONS = {
+    "Rules(outside='drop')": "--outside drop",
+    "Rules(untidy='mend')": "--untidy mend",
+    "recorded='UTC'": "--recorded UTC",
+    "recorded= the zone": "--recorded with the zone",
+    "recorded=": "--recorded",
+    "zone=;": "--zone ZONE;",
+    "a wider public grid": "a wider public --box",
+    "(carry, observed, days)": "(--carry, --observed, --fewest)",
+    "name the column that holds it": "name the column that holds it (--user, --time, --lat, --lon)",
+    "swap the names of the two columns, or the sides of the grid if its box is the one that is swapped": (
+        "exchange --lat and --lon, or put the latitudes of --box first if it is the one that is swapped"
+    ),
+    "check the grid and the columns": "check --box, --lat and --lon",
+    "check the grid and the time zone": "check --box and --zone",
+}
+"""What the readers' advice is on a command line."""
 
 
 def kind_of(command: Imitate) -> Kind:
@@ -160,14 +183,6 @@ def _kind_of(path: Path) -> Kind:
     )
 
 
-Plan = mobility.Plan | baselines.Plan | pategail.Plan
-CITY_DAYS = 20
-"""Days of each simulated person."""
-LEAST_METRES = 10.0
-"""Side of the smallest cell: what is smaller was meant in other units."""
-FEWEST_CELLS = 2
-
-
 def unit(command: Imitate) -> Unit:
     """What is protected.
 
@@ -221,12 +236,10 @@ def silent(plan: Plan) -> Plan:
     """
     if not isinstance(plan, pategail.Plan) or plan.kind != "linear":
         return replace(plan, silent=True)
-    assert plan.unit is not None
-    assert plan.epsilon is not None
-    assert plan.delta is not None
-    table = replace(pategail.recipe("table", plan.people, plan.epsilon), noise=plan.noise, floor=plan.floor)
+    unit, epsilon, delta = promised(plan)
+    table = replace(pategail.recipe("table", plan.people, epsilon), noise=plan.noise, floor=plan.floor)
     table = replace(table, rounds=plan.rounds, rows_per_unit=plan.rows_per_unit, silent=True)
-    return table.calibrate(unit=plan.unit, epsilon=plan.epsilon, delta=plan.delta)
+    return table.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
 
 def region(command: Imitate) -> Grid:
@@ -331,25 +344,6 @@ def require_answerable(plan: Plan, grid: Grid) -> None:
 
 def _bad_box(what: str, expected: str, remedy: str) -> DataError:
     return DataError(what, where="imitate", expected=expected, remedy=remedy)
-
-
-_IN_OPTIONS = {
-    "Rules(outside='drop')": "--outside drop",
-    "Rules(untidy='mend')": "--untidy mend",
-    "recorded='UTC'": "--recorded UTC",
-    "recorded= the zone": "--recorded with the zone",
-    "recorded=": "--recorded",
-    "zone=;": "--zone ZONE;",
-    "a wider public grid": "a wider public --box",
-    "(carry, observed, days)": "(--carry, --observed, --fewest)",
-    "name the column that holds it": "name the column that holds it (--user, --time, --lat, --lon)",
-    "swap the names of the two columns, or the sides of the grid if its box is the one that is swapped": (
-        "exchange --lat and --lon, or put the latitudes of --box first if it is the one that is swapped"
-    ),
-    "check the grid and the columns": "check --box, --lat and --lon",
-    "check the grid and the time zone": "check --box and --zone",
-}
-"""What the readers' advice is on a command line."""
 
 
 def nobody(command: Imitate) -> bool:

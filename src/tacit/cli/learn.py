@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,22 +13,12 @@ from tacit.agents.policies import Acting
 from tacit.cli import budget, learn_plan
 from tacit.cli.budget import ledger_path
 from tacit.cli.console import Interrupted, progress, say
-from tacit.cli.learn_plan import (
-    Plan,
-    Planned,
-    Played,
-    at_random,
-    least_floor,
-    opened,
-    planned,
-    require_sound,
-    trajectories,
-    unit,
-)
+from tacit.cli.learn_plan import Plan, Planned, Played, least_floor, opened, planned, require_sound, unit
 from tacit.cli.plan_commands import Learn
 from tacit.cli.run_folder import (
     CERTIFICATE,
     REPORT,
+    SIMULATED,
     VERIFY,
     RunFolder,
     Stopwatch,
@@ -42,6 +30,7 @@ from tacit.cli.run_folder import (
 from tacit.data.trajectories import Trajectories
 from tacit.envs import populations
 from tacit.envs.populations import World
+from tacit.errors import DataError
 from tacit.evaluation.report import Consensus, ExpertsReport, Votes
 from tacit.evaluation.report import Played as Row
 from tacit.evaluation.report.experts import Role
@@ -53,12 +42,10 @@ from tacit.methods.experts.published_recipes import claimed
 from tacit.methods.experts.queried import require_policies
 from tacit.methods.experts.votes import PART
 from tacit.privacy.certificate.release import Release
-from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.above_threshold import Prefixes
 from tacit.privacy.vault.vault import Vault
 
 FOLDER = "policy"
-SIMULATED = "The experts are simulated: nobody is behind them, and the certificate and the report say so."
 GUESSED = (
     "Of logs that are not opened two actions are assumed, and one number to observe: with others the bound of a norm "
     "is another, the noise multiplier and the promise are not."
@@ -77,6 +64,16 @@ LEVELS = {
         "released prefixes show them as they are."
     ),
 }
+METHODS = {
+    "votes": "votes of one clone for each expert, at public states",
+    "return-weighted": "imitation, in noisy steps that weigh experts by their own returns",
+    "consensus": "beginnings of trajectories that many experts agree with, and noisy steps on their other episodes",
+}
+TITLES = {"cart_pole": "cart-pole", "acrobot": "acrobot", "lunar_lander": "lunar lander", "hiv": "HIV treatment"}
+MARKS = 2_000
+"""States in the picture, the first ones of the public anchors."""
+SAMPLE = 200
+"""Of simulated experts, those whose own returns are measured."""
 
 
 def learn(command: Learn) -> None:
@@ -113,7 +110,7 @@ def _promise(command: Learn, found: Planned) -> None:
         say(str(claimed(found.plan)))
     say(LEVELS[level(found.plan)])
     if learn_plan.nobody(command):
-        say(SIMULATED)
+        say(f"The experts {SIMULATED}")
 
 
 def _produce(command: Learn, found: Planned, world: World | None) -> None:
@@ -165,11 +162,32 @@ def _compared(
 def _experts(command: Learn, found: Planned, world: World | None) -> tuple[Trajectories, learn_plan.Played | None]:
     """The logs, and the policies that played them where that happened here."""
     if command.source is not None and learn_plan.is_logs(command.source):
-        return learn_plan.logs(command), None
+        return _logs(command), None
     assert world is not None
     played = learn_plan.played(command, found.plan, world)
     with progress("Checking the logs"):
-        return learn_plan.trajectories(played, world, simulated=learn_plan.nobody(command)), played
+        return trajectories(played, world, simulated=learn_plan.nobody(command)), played
+
+
+def _logs(command: Learn) -> Trajectories:
+    """The imported logs.
+
+    Raises:
+        FileError: a file is missing or damaged.
+        DataError: there are no ids of experts, or one of them has all the records.
+    """
+    assert command.source is not None
+    with progress("Opening the logs"):
+        data = Trajectories.open(command.source)
+        if data.unit_kind != "id":
+            raise DataError(
+                f"the logs say nothing of experts: every {data.unit_kind} is a unit of its own",
+                where=str(command.source),
+                expected="logs that were imported with the ids of the experts",
+                remedy="import them again: tacit data import DATASET --unit EXPERT_ID",
+            )
+        data.require_several()
+    return data
 
 
 def _notes(world: World | None) -> dict[str, Any] | None:
@@ -194,18 +212,6 @@ def _closing(command: Learn, run: RunFolder, page: ExpertsReport) -> None:
     say(f"Export   tacit export {folder / FOLDER} {FOLDER}.onnx")
     ledger = folder / budget.LEDGER if budget.inside(command) else ledger_path(command)
     say(f"Budget   tacit ledger show {ledger}")
-
-
-METHODS = {
-    "votes": "votes of one clone for each expert, at public states",
-    "return-weighted": "imitation, in noisy steps that weigh experts by their own returns",
-    "consensus": "beginnings of trajectories that many experts agree with, and noisy steps on their other episodes",
-}
-TITLES = {"cart_pole": "cart-pole", "acrobot": "acrobot", "lunar_lander": "lunar lander", "hiv": "HIV treatment"}
-MARKS = 2_000
-"""States in the picture, the first ones of the public anchors."""
-SAMPLE = 200
-"""Of simulated experts, those whose own returns are measured."""
 
 
 def report(
@@ -331,13 +337,7 @@ def _own(played: Played, world: World, seed: int) -> Row:
 
 def _again(planned: Planned, plan: Plan, played: Played, world: World) -> Learned:
     """Another plan, under a ledger that is thrown away: everybody in it is simulated."""
-    assert plan.unit is not None
-    assert plan.delta is not None
-    assert planned.plan.epsilon is not None
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Ledger(Path(folder, "ledger"), plan.unit, epsilon=planned.plan.epsilon, delta=plan.delta) as ledger,
-    ):
+    with budget.thrown_away(plan, epsilon=planned.plan.epsilon) as ledger:
         data = trajectories(played, world, simulated=True)
         vault = Vault(data, ledger, experts=played.experts if level(plan) == "policies" else None)
         return experts.learn(plan, vault, planned.simulator, anchors=planned.anchors).value
@@ -350,3 +350,14 @@ def _without_noise(plan: Plan) -> Plan | None:
     if isinstance(plan, experts.Consensus) and not plan.private_steps:
         return None
     return dataclasses.replace(plan, noise_multiplier=0.0).price(unit=plan.unit, delta=plan.delta)
+
+
+def trajectories(played: learn_plan.Played, world: World, *, simulated: bool) -> Trajectories:
+    """The logs of policies, one unit a policy."""
+    return Trajectories.from_arrays(**played.columns, spec=world.spec, simulated=simulated)
+
+
+def at_random(played: learn_plan.Played, actions: int, *, seed: int) -> learn_plan.Played:
+    """The same states with actions that say nothing: what a policy learns from noise."""
+    drawn = np.random.default_rng(seed).integers(actions, size=len(played.columns["actions"]))
+    return dataclasses.replace(played, columns={**played.columns, "actions": drawn})

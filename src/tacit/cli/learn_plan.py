@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -28,7 +28,6 @@ from tacit.cli.plan_commands import EXPERTS_OPTIONS, Clone, Learn
 from tacit.cli.worlds import LONGEST, OwnDomain
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.store import read_spec
-from tacit.data.trajectories import Trajectories
 from tacit.envs import populations
 from tacit.envs.populations import World
 from tacit.envs.rollouts import Domain
@@ -49,6 +48,13 @@ _OWN = {
 """Options that belong to some methods only, beside those of their plans."""
 _PUBLISHED = ("clone", "policy", "clip", "learner", "prefixes", "stop", "floor", "share", "stable_fraction", "rows")
 """Options that the published settings have an answer of their own to."""
+Plan = Votes | ReturnWeighted | Consensus
+_STAND_IN = PublicSpec(Box((-1.0,), (1.0,)), Discrete(2), Box((0.0,), (1.0,)), "declared")
+"""Where no file is opened: the promise of votes and imitation does not depend on observations and actions."""
+_LEARNERS = {"cql": learners.CQL, "dqn": learners.DQN, "bc": learners.BC}
+SPEC = "spec.json"
+"""What the folder of imported logs has, and one of policies has not."""
+EPISODES = 20
 
 
 def require_sound(command: Learn) -> None:
@@ -78,12 +84,6 @@ def require_sound(command: Learn) -> None:
         for name in ("experts", "kind"):
             if getattr(command, name) is not None:
                 raise meaningless(name, "it without a folder, where experts are simulated")
-
-
-Plan = Votes | ReturnWeighted | Consensus
-_STAND_IN = PublicSpec(Box((-1.0,), (1.0,)), Discrete(2), Box((0.0,), (1.0,)), "declared")
-"""Where no file is opened: the promise of votes and imitation does not depend on observations and actions."""
-_LEARNERS = {"cql": learners.CQL, "dqn": learners.DQN, "bc": learners.BC}
 
 
 @dataclass(frozen=True)
@@ -159,11 +159,10 @@ def planned(command: Learn, spec: PublicSpec | None, world: World | None) -> Pla
     """
     own, whose = (world.spec if world else _STAND_IN) if spec is None else spec, unit(command)
     if not isinstance(own.action, Discrete):
-        raise PlanError(
+        raise refused(
             "the actions are continuous",
-            where="learn",
-            expected="discrete actions, which experts can agree on",
-            remedy="cut the actions into a few public ranges before importing the logs",
+            "discrete actions, which experts can agree on",
+            "cut the actions into a few public ranges before importing the logs",
         )
     match command.method:
         case "votes":
@@ -214,6 +213,8 @@ def _votes(command: Learn, spec: PublicSpec, world: World | None) -> tuple[Votes
         )
         if spec is not _STAND_IN:
             _require_inside(anchors, spec)
+    if command.returns is None and "sharpness" in command.settings:
+        raise meaningless("--sharpness", "--returns")
     own = given(command, "rows")
     if command.settings.get("rounds", 1) != 1:
         if world is None:
@@ -223,7 +224,7 @@ def _votes(command: Learn, spec: PublicSpec, world: World | None) -> tuple[Votes
         anchors=anchors,
         clone=_clone(command, spec, world),
         policy=_policy(command, spec, world),
-        weight=_weight(command),
+        weight=None if command.returns is None else _weight(command.returns, command),
         **own,
     )
     return plan, states
@@ -241,12 +242,11 @@ def _require_inside(anchors: Uniform, spec: PublicSpec) -> None:
 
 
 def _weighted(command: Learn, spec: PublicSpec, world: World | None) -> ReturnWeighted:
-    weight = _weight(command)
-    if weight is None:
-        if world is None:
-            raise refused("--returns is missing", "public LOW HIGH of an episode's return", "declare it")
-        weight = ReturnWeight(low=world.bounds[0], high=world.bounds[1], **given(command, "sharpness"))
-    own = given(command, *options.options(EXPERTS_OPTIONS, "return-weighted")[:3])
+    returns = world.bounds if command.returns is None and world is not None else command.returns
+    if returns is None:
+        raise refused("--returns is missing", "public LOW HIGH of an episode's return", "declare it")
+    weight = _weight(returns, command)
+    own = given(command, "rows", "clip", "steps")
     return ReturnWeighted(policy=_policy(command, spec, world), weight=weight, seed=command.seed, **own)
 
 
@@ -260,7 +260,7 @@ def _consensus(command: Learn, spec: PublicSpec, world: World | None, whose: Uni
     present = whose.size if command.present is None else command.present
     if command.paper:
         return _published(command, spec, world, whose, present)
-    own = given(command, *options.options(EXPERTS_OPTIONS, "consensus"))
+    own = command.settings
     if command.stop is not None:
         own["floor"] = KappaStop(command.stop)
     elif command.floor is not None:
@@ -284,26 +284,12 @@ def _published(command: Learn, spec: PublicSpec, world: World, whose: Unit, pres
     setting = published_setting(str(world.name), command.epsilon)
     features = maps.default(world.box)
     policy = Policy(features, Mlp((features.size, *setting.hidden, spec.action.n)), Categorical(spec.action.n))
-    horizon = command.horizon or world.horizon
-    steps = command.settings.get("steps")
-    return paper(
-        setting,
-        policy=policy,
-        unit=whose,
-        experts=present,
-        horizon=horizon,
-        delta=command.delta,
-        steps=steps,
-    )
+    own: dict[str, Any] = {"horizon": command.horizon or world.horizon, "steps": command.settings.get("steps")}
+    return paper(setting, policy=policy, unit=whose, experts=present, delta=command.delta, **own)
 
 
-def _weight(command: Learn) -> ReturnWeight | None:
-    if command.returns is None:
-        if "sharpness" in command.settings and command.method == "votes":
-            raise meaningless("--sharpness", "--returns")
-        return None
-    low, high = command.returns
-    return ReturnWeight(low=low, high=high, **given(command, "sharpness"))
+def _weight(returns: tuple[float, float], command: Learn) -> ReturnWeight:
+    return ReturnWeight(low=returns[0], high=returns[1], **given(command, "sharpness"))
 
 
 def _kind(command: Learn) -> Clone:
@@ -323,11 +309,9 @@ def _clone(command: Learn, spec: PublicSpec, world: World | None) -> LinearClone
 def _policy(command: Learn, spec: PublicSpec, world: World | None, hidden: tuple[int, ...] | None = None) -> Policy:
     assert isinstance(spec.action, Discrete)
     default = (32,) if _kind(command) == "mlp" else ()
-    widths = (
-        (default if hidden is None else hidden)
-        if command.policy is None
-        else options.hidden("learn", command.policy, "linear")
-    )
+    widths = default if hidden is None else hidden
+    if command.policy is not None:
+        widths = options.hidden("learn", command.policy, "linear")
     features = _features(command, spec, world)
     network = Mlp((features.size, *widths, spec.action.n), gain=0.01 if widths else 0.0)
     return Policy(features, network, Categorical(spec.action.n))
@@ -351,11 +335,6 @@ def least_floor(command: Learn) -> float:
     if command.paper:
         return FLOOR
     return populations.FLOOR if command.simulates else 0.0
-
-
-SPEC = "spec.json"
-"""What the folder of imported logs has, and one of policies has not."""
-EPISODES = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -420,10 +399,7 @@ def spec_of(command: Learn, world: World | None) -> PublicSpec:
         assert world is not None
         return world.spec
     spec, _, _ = read_spec(command.source)
-    if world is not None and (_shape(spec.observation), spec.action) != (
-        _shape(world.spec.observation),
-        world.spec.action,
-    ):
+    if world is not None and _shape(spec) != _shape(world.spec):
         raise DataError(
             f"{command.world} is not the world of these logs",
             where=str(command.source),
@@ -431,27 +407,6 @@ def spec_of(command: Learn, world: World | None) -> PublicSpec:
             remedy="name another --world, or none",
         )
     return spec
-
-
-def logs(command: Learn) -> Trajectories:
-    """The imported logs.
-
-    Raises:
-        FileError: a file is missing or damaged.
-        DataError: there are no ids of experts, or one of them has all the records.
-    """
-    assert command.source is not None
-    with progress("Opening the logs"):
-        data = Trajectories.open(command.source)
-        if data.unit_kind != "id":
-            raise DataError(
-                f"the logs say nothing of experts: every {data.unit_kind} is a unit of its own",
-                where=str(command.source),
-                expected="logs that were imported with the ids of the experts",
-                remedy="import them again: tacit data import DATASET --unit EXPERT_ID",
-            )
-        data.require_several()
-    return data
 
 
 def played(command: Learn, plan: Plan, world: World) -> Played:
@@ -527,17 +482,7 @@ def part(plan: Plan, name: str) -> Any:
     return next((one for one in plan.parts() if one.name == name), None)
 
 
-def trajectories(played: Played, world: World, *, simulated: bool) -> Trajectories:
-    """The logs of policies, one unit a policy."""
-    return Trajectories.from_arrays(**played.columns, spec=world.spec, simulated=simulated)
-
-
-def at_random(played: Played, actions: int, *, seed: int) -> Played:
-    """The same states with actions that say nothing: what a policy learns from noise."""
-    drawn = np.random.default_rng(seed).integers(actions, size=len(played.columns["actions"]))
-    return replace(played, columns={**played.columns, "actions": drawn})
-
-
-def _shape(space: object) -> object:
-    """What two spaces of one kind of observation have in common: bounds may differ."""
-    return space if isinstance(space, Discrete) else getattr(space, "size", None)
+def _shape(spec: PublicSpec) -> object:
+    """What specs of one problem have in common: the bounds of numbers as observations may differ."""
+    space = spec.observation
+    return space if isinstance(space, Discrete) else space.size, spec.action

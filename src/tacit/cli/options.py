@@ -108,7 +108,11 @@ def require_least(where: str, command: object, **least: int) -> None:
     for name, number in least.items():
         value: int | None = getattr(command, name)
         if value is not None and value < number:
-            raise refused(where, f"{named(name)} is {value}", f"a whole number >= {number}", "give it such a number")
+            usual = getattr(type(command), name, None)
+            some = "it such a number" if usual is None else f"{named(name)} {usual}"
+            raise refused(
+                where, f"{named(name)} is {value}", f"a whole number >= {number}", f"give {some}, or leave it out"
+            )
 
 
 def hidden(where: str, text: str, none: str) -> tuple[int, ...]:

@@ -68,9 +68,7 @@ _WEIGHT = {"tacit.methods.experts.returns:ReturnWeight": ("sharpness",)}
 EXPERTS_OPTIONS: Table = {
     "votes": {"tacit.methods.experts.votes:Votes": ("rounds", "rows"), **_WEIGHT},
     "return-weighted": {"tacit.methods.experts.imitation:ReturnWeighted": ("rows", "clip", "steps"), **_WEIGHT},
-    "consensus": {
-        "tacit.methods.experts.consensus:Consensus": ("rows", "clip", "steps", "share", "stable_fraction"),
-    },
+    "consensus": {"tacit.methods.experts.consensus:Consensus": ("rows", "clip", "steps", "share", "stable_fraction")},
 }
 MOBILITY_OPTIONS: Table = {
     "one-shot": {"tacit.methods.mobility.plan:Plan": ("floor",)},
@@ -97,6 +95,11 @@ class Spending(PlanCommand):
     budget_epsilon: float | None = None
     budget_delta: float | None = None
     dry_run: bool = False
+
+    @property
+    def simulates(self) -> bool:
+        """Whether the records are made up here."""
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,11 +193,6 @@ class Synthesize(Spending):
     nonprivate_diagnostics: bool = False
     seed: int = 0
     resume: bool = False
-
-    @property
-    def simulates(self) -> bool:
-        """Whether the records are made up here; they never are."""
-        return False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,9 @@ from tacit import hub
 from tacit.cli import worlds
 from tacit.cli.commands import Export, Play
 from tacit.cli.console import say
+from tacit.cli.options import refused, require_least
 from tacit.envs.serving import Actor, returns
-from tacit.errors import DataError, FileError
+from tacit.errors import FileError
 from tacit.methods.experts.learned import Learned as Taught
 from tacit.methods.policy_gradient import Learned
 from tacit.privacy.certificate.release import Release
@@ -26,24 +27,13 @@ def play(command: Play) -> None:
         CertificateError: the certificate was edited.
         DataError: the environment is unknown, not given, or not one for this policy; or there are no episodes.
     """
-    for option, value, least, usual in (("episodes", command.episodes, 1, 10), ("seed", command.seed, 0, 0)):
-        if value < least:
-            raise DataError(
-                f"--{option} is {value}",
-                where="play",
-                expected=f"a whole number >= {least}",
-                remedy=f"give --{option} {usual}, or leave it out",
-            )
+    require_least("play", command, episodes=1, seed=0)
     release = _policy(command.policy)
     told = hub.notes(command.policy)
     name = command.environment or told.get("environment")
     if not isinstance(name, str):
-        raise DataError(
-            "the policy says no environment",
-            where=f"play {command.policy}",
-            expected="an environment",
-            remedy="name one with --environment",
-        )
+        where, what = f"play {command.policy}", "the policy says no environment"
+        raise refused(where, what, "an environment", "name one with --environment")
     same = name == told.get("environment")
     domain, limit = worlds.playground(name, release.value.policy, render=command.render)
     horizon, repeat = (told["horizon"], told["repeat"]) if same else (limit, 1)
@@ -77,17 +67,14 @@ def _actor(value: Learned | Taught, command: Play) -> Actor:
     """Who plays; what experts taught takes its best action in any case.
 
     Raises:
-        DataError: there is no averaged policy.
+        PlanError: there is no averaged policy.
     """
     if isinstance(value, Learned):
         return value.actor(greedy=command.greedy, average=command.averaged)
     if command.averaged:
-        raise DataError(
-            "a policy that experts taught has no average",
-            where="play",
-            expected="the policy of a run of `tacit train` with --averaged",
-            remedy="leave --averaged out",
-        )
+        what = "a policy that experts taught has no average"
+        expected = "the policy of a run of `tacit train` with --averaged"
+        raise refused("play", what, expected, "leave --averaged out")
     return value.actor()
 
 

@@ -1,4 +1,18 @@
-"""What every run that releases something ends with: its certificate, its report and run.json."""
+"""The folder of a run: what is in it, how it is begun, resumed and ended, and that nothing is written outside it.
+
+run.json            settings, whether it finished, and everything public that report.html shows
+report.html         the report
+certificate.json    the certificate, and certificate.md for people
+audit.json          what audits of the certificate found, where `tacit audit` was run
+evaluation.json     the released evaluation
+model/, policy/     the released synthesizer, the released policy
+simulator/          the released simulator of movement, and map.html with days of it
+minari/             the synthetic dataset, as Minari's folder of datasets
+checkpoint/         public state of the training, until it is done
+ledger              what was spent, where the people are simulated: not to be published
+tensorboard/        released values as scalars, only where they were asked for
+private/            the register of contributions, and the curator's own diagnostics: not to be published
+"""
 
 from __future__ import annotations
 
@@ -15,11 +29,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tacit.cli.console import say
 from tacit.errors import FileError
 from tacit.evaluation.report import render, storage
 from tacit.privacy.certificate.certificate import Certificate
 
 _LARGEST = 64 * 2**20
+SIMULATED = "are simulated: nobody is behind them, and the certificate and the report say so."
+CERTIFICATE, REPORT = "certificate.json", "report.html"
+VERIFY = (f"tacit certificate verify {CERTIFICATE}",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,10 +181,6 @@ def require_free(path: Path, *, resume: bool | None) -> None:
         )
 
 
-CERTIFICATE, REPORT = "certificate.json", "report.html"
-VERIFY = (f"tacit certificate verify {CERTIFICATE}",)
-
-
 def settings_of(command: Any, *left_out: str) -> dict[str, Any]:
     """The options that a run is resumed with: all but where it is, how it is begun, and those that are left out."""
     never = {"out", "resume", "dry_run", "config", *left_out}
@@ -194,6 +208,13 @@ def finish(run: RunFolder, report: storage.AnyReport) -> None:
     """Write report.html, and run.json with all that it shows."""
     run.write(REPORT, render(report))
     run.write("run.json", {**run.read(), "finished": True, "report": storage.to_json(report)})
+
+
+def say_private(run: RunFolder) -> None:
+    """Say that the run's folder holds the curator's own figures, which are not private."""
+    say()
+    say(f"NOT PRIVATE  {run.path / 'private'} holds figures computed from the records without noise, for the curator.")
+    say("             Whoever publishes them voids the promise of this ledger: remove the folder before sharing OUT.")
 
 
 class Stopwatch:

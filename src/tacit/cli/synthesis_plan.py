@@ -1,4 +1,4 @@
-"""`tacit synthesize --choose`: settings that are chosen on the records, within the promise."""
+"""What `tacit synthesize` is asked for: its options, a calibrated plan or several to choose from, and the records."""
 
 from __future__ import annotations
 
@@ -52,6 +52,15 @@ OVERLAP = "overlap of public and private rows"
 _LENGTHS = ("longest", "episodes_per_unit")
 _NOISY = ("steps", "batch", "clip", "noise_draws", "fragments_per_unit", "learning_rate")
 """What has no meaning where no noisy gradient is taken."""
+NAMES: dict[str, Callable[[str], Any]] = {
+    "steps": int,
+    "batch": float,
+    "clip": float,
+    "rows-per-unit": int,
+    "noise-draws": int,
+    "learning-rate": float,
+}
+"""Settings that may be chosen, and what their values are: none of them changes what public pre-training begins with."""
 
 
 def options_of(method: SynthesisMethod) -> tuple[str, ...]:
@@ -361,17 +370,6 @@ def _place(command: Synthesize, spec: PublicSpec, option: Option) -> Path | None
 
 def _shape(spec: PublicSpec) -> tuple[object, ...]:
     return tuple((type(space).__name__, space.size) for space in (spec.observation, spec.action))
-
-
-NAMES: dict[str, Callable[[str], Any]] = {
-    "steps": int,
-    "batch": float,
-    "clip": float,
-    "rows-per-unit": int,
-    "noise-draws": int,
-    "learning-rate": float,
-}
-"""Settings that may be chosen, and what their values are: none of them changes what public pre-training begins with."""
 
 
 def candidates(command: Synthesize) -> Iterator[Synthesize]:

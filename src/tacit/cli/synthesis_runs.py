@@ -1,4 +1,4 @@
-"""`tacit sample`: more rows, or whole trajectories, from a released model, at no further cost."""
+"""What every run that releases a synthesizer does, and `tacit sample`: more rows or trajectories at no further cost."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import numpy as np
 from tacit import hub
 from tacit.cli.commands import Sample
 from tacit.cli.console import progress, say
+from tacit.cli.options import meaningless, refused
 from tacit.cli.run_folder import CERTIFICATE, REPORT, VERIFY, RunFolder, certify
 from tacit.cli.synthesis_plan import PRIVORL_J
-from tacit.errors import DataError, FileError
+from tacit.errors import FileError
 from tacit.evaluation.report import Report
 from tacit.evaluation.sequences import Sequences
 from tacit.methods import synthesis
@@ -21,9 +22,6 @@ from tacit.methods.synthesis.rows import as_trajectories as single_steps
 from tacit.methods.synthesis.trajectories.synthesizer import as_trajectories
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.vault.vault import Vault
-
-# What every run that releases a synthesizer does: train or take up, write the release, tell what was written.
-
 
 MODEL, DATASETS, CHECKPOINT = "model", "minari", "checkpoint"
 DATASET = "synthetic-v0"
@@ -129,24 +127,16 @@ def sample(command: Sample) -> None:
     """Draw and write.
 
     Raises:
-        DataError: no output or two, a count below 1, or transitions of a model that has no trajectories.
+        PlanError: no output or two, a count below 1, or transitions of a model that has no trajectories.
         FileError: the model is damaged, or the output exists or leads out of the folder.
         CertificateError: the model's certificate was edited.
     """
     if (command.out is None) == (command.minari is None) or command.count < 1:
-        raise DataError(
-            "the count is below 1" if command.count < 1 else "there is no output, or there are two",
-            where="sample",
-            expected="--count of at least 1, and --out FOLDER or --minari NAME-v0",
-            remedy="name one place for the rows",
-        )
+        what = "the count is below 1" if command.count < 1 else "there is no output, or there are two"
+        expected = "--count of at least 1, and --out FOLDER or --minari NAME-v0"
+        raise refused("sample", what, expected, "name one place for the rows")
     if command.root is not None and command.minari is None:
-        raise DataError(
-            "--root has no meaning here",
-            where="sample",
-            expected="--root together with --minari",
-            remedy="leave --root out",
-        )
+        raise meaningless("sample", "root", "--root together with --minari")
     inside = command.model / "model"
     if not command.model.is_dir() or (inside.is_dir() and not (command.model / hub.CONFIG).exists()):
         run = inside.is_dir()
@@ -167,12 +157,9 @@ def sample(command: Sample) -> None:
         )
     what = sampled(release)
     if command.transitions and what != "trajectories":
-        raise DataError(
-            "--transitions has no meaning here",
-            where="sample",
-            expected="it with a model of trajectories, of which it draws single steps",
-            remedy="leave --transitions out: this model draws transitions anyway",
-        )
+        expected = "it with a model of trajectories, of which it draws single steps"
+        remedy = "leave --transitions out: this model draws transitions anyway"
+        raise refused("sample", "--transitions has no meaning here", expected, remedy)
     with progress(f"Sampling {command.count:,} {'transitions' if command.transitions else what}"):
         if command.transitions:
             columns = release.value.sample_columns(command.count, seed=command.seed)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, get_args
+from functools import partial
+from typing import Any, get_args
 
 import numpy as np
 
-from tacit.cli import budget, run_folder, synthesis_runs
+from tacit.cli import budget, options, run_folder, synthesis_runs
 from tacit.cli.budget import open_ledger
 from tacit.cli.console import complain, progress, say
-from tacit.cli.options import given, meaningless
+from tacit.cli.options import given
 from tacit.cli.plan_commands import SynthesisMethod, Synthesize
-from tacit.cli.run_folder import RunFolder, Stopwatch, finish, require_free, settings_of
+from tacit.cli.run_folder import RunFolder, Stopwatch, finish, require_free, say_private, settings_of
 from tacit.cli.synthesis_plan import (
     CLINIC,
     DIFFUSED,
@@ -33,6 +34,7 @@ from tacit.cli.synthesis_plan import (
 )
 from tacit.data.spec import PublicSpec
 from tacit.data.store import read_spec
+from tacit.data.trajectories import Trajectories
 from tacit.envs.maze_layouts import LAYOUTS, Layout
 from tacit.errors import DataError, HardwareError, PlanError
 from tacit.evaluation.report import course_tables, records, tables
@@ -43,14 +45,17 @@ from tacit.privacy.certificate.release import Release
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
-if TYPE_CHECKING:
-    from tacit.data.trajectories import Trajectories
-    from tacit.privacy.vault.vault import Vault
-
-
+refused, meaningless = partial(options.refused, "synthesize"), partial(options.meaningless, "synthesize")
 Columns = Mapping[str, np.ndarray[Any, Any]]
 LOOK = "closeness of the synthetic rows to the records"
 """Why the curator looks at the records after a release, as the ledger has it."""
+_GRAPHICAL: tuple[SynthesisMethod, ...] = ("mst", "aim", "pgm")
+_WRITES = ("minari", "h5py", "jinja2", "safetensors")
+"""Packages that the dataset, the report and the model are written with."""
+ROWS, TRAJECTORIES = 100_000, 1_000
+"""Written where no number is asked for."""
+SYMPTOMS = (0, "symptoms")
+"""What a time line of the clinic shows."""
 
 
 def synthesize(command: Synthesize) -> None:
@@ -140,16 +145,7 @@ def _look(command: Synthesize, vault: Vault, rows: Columns, sources: Sources, ru
         return records.closeness(rows, real, others, seed=command.seed)
 
     vault.nonprivate(look, reason=LOOK, folder=run.path)
-    say()
-    say(f"NOT PRIVATE  {run.path / 'private'} holds figures computed from the records without noise, for the curator.")
-    say("             Whoever publishes them voids the promise of this ledger: remove the folder before sharing OUT.")
-
-
-_GRAPHICAL: tuple[SynthesisMethod, ...] = ("mst", "aim", "pgm")
-_WRITES = ("minari", "h5py", "jinja2", "safetensors")
-"""Packages that the dataset, the report and the model are written with."""
-ROWS, TRAJECTORIES = 100_000, 1_000
-"""Written where no number is asked for."""
+    say_private(run)
 
 
 def require_sound(command: Synthesize) -> None:
@@ -190,43 +186,40 @@ def _require_meaning(command: Synthesize) -> None:
     every = (*(name for method in get_args(SynthesisMethod) for name in options_of(method)), "trajectories", "rows")
     for name in given(command, *every):
         if name not in own:
-            raise _meaningless(name, f"a method that has it, not {command.method}")
+            raise meaningless(name, f"it with a method that has it, not {command.method}")
     if command.choose and (command.method != PRIVORL or command.paper):
-        raise _meaningless("--choose", f"our settings of {PRIVORL}")
+        raise meaningless("--choose", f"it with our settings of {PRIVORL}")
     ours = " or ".join(DIFFUSED)
     if command.device != "cpu" and command.method not in DIFFUSED:
-        raise _meaningless("--device", f"{ours}, the methods that an accelerator makes faster")
+        raise meaningless("--device", f"it with {ours}, the methods that an accelerator makes faster")
     decided = published(command.method)
     if command.paper:
         if decided is None:
-            raise _meaningless("--paper", f"{ours}, whose settings are published")
+            raise meaningless("--paper", f"it with {ours}, whose settings are published")
         for name in decided:
             if getattr(command, name) is not None:
-                raise _meaningless(name, "our settings, not --paper, whose are published")
+                raise meaningless(name, "it with our settings, not --paper, whose are published")
     if "surroundings" in command.settings:
         _require_worlds(command)
     if command.no_rake and (decided is None or command.paper):
-        raise _meaningless("--no-rake", f"our settings of {ours}, whose models draw what is weighted")
+        raise meaningless("--no-rake", f"it with our settings of {ours}, whose models draw what is weighted")
     if (command.public is None) != (command.provenance is None):
-        raise PlanError(
+        raise refused(
             "public records and their provenance do not go together",
-            where="synthesize",
-            expected="--public and --provenance, or neither",
-            remedy="say where the public records come from and why they hold no private one",
+            "--public and --provenance, or neither",
+            "say where the public records come from and why they hold no private one",
         )
     if command.public_is_apart is not None and (command.public is None or not command.public_is_apart.strip()):
-        raise PlanError(
+        raise refused(
             "--public-is-apart gives no reason, or there are no public records",
-            where="synthesize",
-            expected="it with --public, and why nobody is on both sides",
-            remedy="say why, or leave --public-is-apart out",
+            "it with --public, and why nobody is on both sides",
+            "say why, or leave --public-is-apart out",
         )
     if command.method == "pre-pate-gan" and command.public is None:
-        raise PlanError(
+        raise refused(
             "pre-pate-gan begins with public records, and there are none",
-            where="synthesize",
-            expected="--public and --provenance",
-            remedy="name them, or take pate-gan",
+            "--public and --provenance",
+            "name them, or take pate-gan",
         )
 
 
@@ -234,7 +227,7 @@ def _require_worlds(command: Synthesize) -> None:
     """Refuse surroundings without many public worlds and histograms, or with what sets noisy gradients."""
     name = unheard(command)
     if name is not None:
-        raise _meaningless(name, "a run that takes noisy gradients, not --surroundings")
+        raise meaningless(name, "it with a run that takes noisy gradients, not --surroundings")
     if command.public is None or command.no_rake or read_spec(command.public)[2] != "id":
         raise PlanError(
             "there are no public worlds to learn from, or no histograms that tell of the private one",
@@ -245,20 +238,13 @@ def _require_worlds(command: Synthesize) -> None:
 
 
 def fitted(
-    command: Synthesize,
-    plan: Any,
-    vault: Vault,
-    public: Trajectories | None,
-    run: RunFolder,
-    watch: Stopwatch,
+    command: Synthesize, plan: Any, vault: Vault, public: Trajectories | None, run: RunFolder, watch: Stopwatch
 ) -> Release[Any]:
     """The release of the method, saved in the run's folder; public records come first.
 
     Raises:
         Interrupted: a method that keeps no checkpoint was stopped after the ledger was charged.
     """
-    from tacit.cli import synthesis_runs
-
     learns = learner(command.method)
     start = None
     if public is not None and begins(command.method):
@@ -289,14 +275,6 @@ def _start(command: Synthesize, learns: Any, plan: Any, public: Trajectories, sp
         if command.method == PRIVORL:
             return learns.pretrain(plan, encoder, public.columns, device=command.device, **how)
         return learns.pretrain_gan(plan, encoder, public.columns, **how)
-
-
-def _meaningless(option: str, expected: str) -> PlanError:
-    return meaningless("synthesize", option, f"it with {expected}")
-
-
-SYMPTOMS = (0, "symptoms")
-"""What a time line of the clinic shows."""
 
 
 def sections(

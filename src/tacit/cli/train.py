@@ -13,11 +13,13 @@ from typing import Any
 
 from tacit import hub
 from tacit.cli import options, train_report, worlds
+from tacit.cli.budget import promised
 from tacit.cli.console import progress, say
 from tacit.cli.plan_commands import RECIPES, Train
 from tacit.cli.run_folder import (
     CERTIFICATE,
     REPORT,
+    SIMULATED,
     VERIFY,
     RunFolder,
     Stopwatch,
@@ -43,7 +45,6 @@ from tacit.units import Unit
 
 FOLDER, CHECKPOINT, TENSORBOARD = "policy", "checkpoint", "tensorboard"
 LEDGER, PRIVATE, REGISTER = "ledger", "private", "register"
-SIMULATED = "The people are simulated: nobody is behind them, and the certificate and the report say so."
 PROMISES_NOTHING = (
     "NOT PRIVATE: the published recipe shares a critic without noise, and nothing is promised to anybody."
 )
@@ -51,6 +52,11 @@ Shown = tuple[str, Role, Plan]
 """A row of the report: its label, what it is, its plan."""
 FRESH = 1_000_000
 """How far seeds lie apart: those of the training's people, of comparisons' and of those who are only played with."""
+refused = partial(options.refused, "train")
+REPORTS = ("compare", "runs", "evaluate", "tensorboard")
+"""Options that concern the report alone: a run can be resumed with others."""
+PAPERS = (64, 64)
+"""Hidden layers of the paper's networks."""
 
 
 def train(command: Train) -> None:
@@ -77,7 +83,7 @@ def train(command: Train) -> None:
     if math.isinf(plan.epsilon or 0.0):
         say(PROMISES_NOTHING)
     say(numbers(command, plan))
-    say(SIMULATED)
+    say(f"The people {SIMULATED}")
     if command.dry_run:
         say("Dry run: nobody was met and nothing was spent.")
         return
@@ -138,20 +144,18 @@ def _produce(command: Train, world: World, plan: Plan, shown: list[Shown], run: 
 
 def _learn(command: Train, world: World, plan: Plan, run: RunFolder) -> Release[Learned]:
     """The run that is released; taken up where it was interrupted."""
-    assert plan.unit is not None
-    assert plan.epsilon is not None
-    assert plan.delta is not None
+    unit, epsilon, delta = promised(plan)
     run.inside(PRIVATE).mkdir(exist_ok=True)
-    budget = plan.epsilon if math.isfinite(plan.epsilon) else command.epsilon  # nothing else is ever charged
+    budget = epsilon if math.isfinite(epsilon) else command.epsilon  # nothing else is ever charged
     with (
-        Ledger(run.inside(LEDGER), plan.unit, epsilon=budget, delta=plan.delta) as ledger,
+        Ledger(run.inside(LEDGER), unit, epsilon=budget, delta=delta) as ledger,
         Register(run.inside(PRIVATE) / REGISTER, key=key_path(command.out)) as register,
         progress("Meeting people") as advance,
     ):
         identity = plans.plan_id(plan)
         known = any(summary.id == identity for summary in ledger.plans())
         met = ledger.claimed(identity, POLICY) if known else 0
-        users = world.users(plan, seed=command.seed, meetings=met, population=plan.unit.size)
+        users = world.users(plan, seed=command.seed, meetings=met, population=unit.size)
         release = learn(
             plan,
             UserVault(users, ledger, register),
@@ -232,17 +236,14 @@ def _closing(run: RunFolder, command: Train) -> None:
         say(f"Scalars  tensorboard --logdir {folder / TENSORBOARD}")
 
 
-refused = partial(options.refused, "train")
-REPORTS = ("compare", "runs", "evaluate", "tensorboard")
-"""Options that concern the report alone: a run can be resumed with others."""
-
-
 def require_sound(command: Train) -> None:
     """Refuse an option that no environment and no recipe could make use of.
 
     Raises:
         PlanError: the first such option, with its value and what to give instead.
     """
+    options.require_least("train", command, users=1, users_per_round=1, participations=1, runs=1)
+    options.require_least("train", command, evaluate=2, seed=0, horizon=1, repeat=1)
     for name, value, sound, expected, remedy in _rules(command):
         if not sound:
             raise refused(f"--{name} is {value:g}", expected, remedy)
@@ -280,12 +281,6 @@ def require_rounds(command: Train, users: int) -> int:
 
 def _rules(command: Train) -> Iterator[tuple[str, float, bool, str, str]]:
     """Option, value, whether it is sound, what is expected, and a value to give instead."""
-    for name, usual in (("users", "1600"), ("users-per-round", "8"), ("participations", "1"), ("runs", "3")):
-        yield from _whole(command, name, 1, usual)
-    yield from _whole(command, "evaluate", 2, "200")
-    yield from _whole(command, "seed", 0, "0")
-    for name, usual in (("horizon", "500"), ("repeat", "1")):
-        yield from _whole(command, name, 1, usual)
     most = f"> 0 and at most {MAX_EPSILON:g}"
     yield "epsilon", command.epsilon, 0 < command.epsilon <= MAX_EPSILON, f"a number {most}", "give --epsilon 1"
     for one in command.compare:
@@ -296,16 +291,6 @@ def _rules(command: Train) -> Iterator[tuple[str, float, bool, str, str]]:
             yield name, value, 0 < value < math.inf, "a finite number > 0", "leave it out"
         else:
             yield name, value, 0 <= value <= 1, "a number in [0, 1]", "give --gamma 0.99"
-
-
-def _whole(command: Train, name: str, least: int, usual: str) -> Iterator[tuple[str, float, bool, str, str]]:
-    value: int | None = getattr(command, name.replace("-", "_"))
-    if value is not None:
-        yield name, value, value >= least, f"a whole number >= {least}", f"give --{name} {usual}, or leave it out"
-
-
-PAPERS = (64, 64)
-"""Hidden layers of the paper's networks."""
 
 
 def opened(command: Train) -> World:

@@ -1,4 +1,4 @@
-"""TensorBoard scalars of a release: functions of released values, and returns on simulated people."""
+"""What a trained policy returns on fresh simulated people, beside other epsilons, a ceiling and a floor."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tacit.cli.budget import promised
 from tacit.cli.console import Advance
 from tacit.cli.worlds import World
 from tacit.evaluation.report import Learning, Outcome, PolicyReport
@@ -19,9 +20,6 @@ from tacit.privacy.certificate.release import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
-
-# What a trained policy returns on fresh simulated people, beside other epsilons, a ceiling and a floor.
-
 
 SHARE = 4
 """Learning curves are measured on this part of the people on whom the last policies are."""
@@ -75,19 +73,16 @@ def measured(
 
 def repeated(world: World, plan: Plan, *, runs: int, seed: int, advance: Advance) -> Learned:
     """Independent runs of a plan, whose ledgers and register are thrown away: everybody in them is simulated."""
-    assert plan.unit is not None
-    assert plan.epsilon is not None
-    assert plan.delta is not None
-    budget = plan.epsilon if math.isfinite(plan.epsilon) else 1.0
+    unit, epsilon, delta = promised(plan)
+    budget = epsilon if math.isfinite(epsilon) else 1.0
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         inside = Path(folder, "run")
         inside.mkdir()
         ledgers = [
-            stack.enter_context(Ledger(inside / f"ledger-{r}", plan.unit, epsilon=budget, delta=plan.delta))
-            for r in range(runs)
+            stack.enter_context(Ledger(inside / f"ledger-{r}", unit, epsilon=budget, delta=delta)) for r in range(runs)
         ]
         register = stack.enter_context(Register(inside / "register", key=Path(folder, "key")))
-        users = world.users(plan, seed=seed, population=plan.unit.size, replicates=runs)
+        users = world.users(plan, seed=seed, population=unit.size, replicates=runs)
         return learn(plan, UserVault(users, ledgers, register), world.recipe.policy, seed=seed, progress=advance).value
 
 
@@ -102,9 +97,8 @@ def noise_alone(plan: Plan) -> Plan:
 
 
 def _priced(changed: Plan, plan: Plan) -> Plan:
-    assert plan.unit is not None
-    assert plan.delta is not None
-    return changed.price(unit=plan.unit, delta=plan.delta)
+    unit, _, delta = promised(plan)
+    return changed.price(unit=unit, delta=delta)
 
 
 def write_scalars(folder: Path, release: Release[Learned], report: PolicyReport) -> None:

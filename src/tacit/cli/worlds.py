@@ -1,4 +1,4 @@
-"""Environments with the people in them: those of `tacit train`, who are met, and those of `tacit play`."""
+"""Environments with the people in them: those of `tacit train` and `tacit play`, the user's own, and public bounds."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ TACITS_OWN = ("river-swim", "dosing-0", "dosing-1", "clinic")
 ROBOTS = ("HalfCheetah-v5", "Hopper-v5")
 LONGEST = 1_000
 """Steps of an episode where neither the environment nor the command has a limit."""
+FORM = '{"observation": [[LOWS], [HIGHS]], "action": [[LOWS], [HIGHS]], "reward": [LOW, HIGH]}'
+"""What a file of bounds says; observation and action only where the environment leaves them open."""
+BOX = '{"observation": [[LOWS], [HIGHS]]}'
+"""What a file with a box of observations alone says."""
 
 
 @dataclass(frozen=True)
@@ -195,9 +199,6 @@ def _unfit(name: str) -> DataError:
     )
 
 
-# A user's own Gymnasium environment, whose failures become sentences that say where they are.
-
-
 class OwnDomain(GymDomain):
     """A `GymDomain` that was perhaps written by the user of the command line.
 
@@ -279,15 +280,6 @@ def _told(name: str, when: str) -> Iterator[None]:
             expected="an environment that runs by itself",
             remedy="mend it; TACIT_TRACEBACK=1 shows the whole error",
         ) from None
-
-
-# Public bounds of an environment's numbers, from a JSON file: `--bounds`.
-
-
-FORM = '{"observation": [[LOWS], [HIGHS]], "action": [[LOWS], [HIGHS]], "reward": [LOW, HIGH]}'
-"""What a file of bounds says; observation and action only where the environment leaves them open."""
-BOX = '{"observation": [[LOWS], [HIGHS]]}'
-"""What a file with a box of observations alone says."""
 
 
 def _expected(form: str) -> str:
