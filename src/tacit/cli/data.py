@@ -207,6 +207,7 @@ def import_(command: DataImport) -> None:
 
     Raises:
         DataError: the records break a rule (the message names file and row, never a value).
+        PlanError: an option has no meaning for these files.
         FileError: a file is missing or damaged, or the folder exists.
     """
     kinds = {_READERS.get(Path(name).suffix.lower(), "minari") for name in command.files}

@@ -15,7 +15,7 @@ import numpy as np
 from tacit.cli import options
 from tacit.cli.budget import ledger_path, open_ledger, require_unit
 from tacit.cli.console import progress, say
-from tacit.cli.plan_commands import EVALUATION_OPTIONS, Activation, Evaluate
+from tacit.cli.plan_commands import EVALUATION_OPTIONS, Activation, Evaluate, EvaluationMethod
 from tacit.cli.run_folder import (
     CERTIFICATE,
     REPORT,
@@ -76,6 +76,17 @@ EVALUATION, OVERLAP, OVERLAP_CERTIFICATE = "evaluation.json", "overlap.json", "o
 VERIFY_OVERLAP = (f"tacit certificate verify {OVERLAP_CERTIFICATE}",)
 REASON = "diagnostics of an evaluation"
 refused, meaningless = partial(options.refused, "evaluate"), partial(options.meaningless, "evaluate")
+_PLANS: dict[EvaluationMethod, type[Any]] = {
+    "residual": ResidualRegression,
+    "pdis": ImportanceSampling,
+    "wpdis": ImportanceSampling,
+    "fqe": FittedQ,
+    "dr": DoublyRobust,
+    "gpope": Gpope,
+    "ssp": SufficientStatistics,
+    "lsw": Lsw,
+    "lsl": Lsl,
+}
 _ON_POLICY, _OFF_POLICY = ("lsw", "lsl"), ("fqe", "dr")
 NETWORK = ".safetensors"
 _STAND_IN = PublicSpec(Discrete(2), Discrete(2), Box((0.0,), (1.0,)), "declared", propensities=True)
@@ -250,7 +261,7 @@ def planned(command: Evaluate, spec: PublicSpec | None) -> Plan:
         PlanError: an option is out of range, does not fit the method or the observations, or one is missing.
     """
     unit, method = Unit(command.unit, command.relation, command.population), command.method
-    asked, level = problem(command), command.level
+    asked = problem(command)
     if command.find_range and (method != "residual" or command.range is not None):
         raise meaningless("--find-range", "--method residual without --range")
     own = command.settings
@@ -264,31 +275,22 @@ def planned(command: Evaluate, spec: PublicSpec | None) -> Plan:
             "--policy behaviour for lsw and lsl, any other one for fqe and dr",
             "choose the method residual, which evaluates both",
         )
-    plan: Plan
+    if method == "ssp" and "clip" not in own:
+        raise refused(
+            "the clip is missing",
+            "--clip, the largest norm of one unit's statistics",
+            "choose it without looking at the records, or use the method residual, which needs none",
+        )
+    given: dict[str, Any] = {"problem": asked, **own, **({} if method in _ON_POLICY else {"level": command.level})}
     if method in ("pdis", "wpdis"):
         if command.features is not None:
             raise meaningless("--features", "a method with a value function")
-        plan = ImportanceSampling(problem=asked, weighting=method, level=level, **own)
+        given["weighting"] = method
     else:
-        phi = features(None if spec is None else command.features, _STAND_IN if spec is None else spec)
-        match method:
-            case "residual":
-                on_policy = command.policy == "behaviour"
-                plan = ResidualRegression(
-                    problem=asked, features=phi, on_policy=on_policy, range_finder=command.find_range, level=level
-                )
-            case "fqe":
-                plan = FittedQ(problem=asked, features=phi, level=level, **own)
-            case "dr":
-                plan = DoublyRobust(problem=asked, features=phi, level=level, **own)
-            case "gpope":
-                plan = Gpope(problem=asked, features=phi, level=level, **own)
-            case "ssp":
-                plan = SufficientStatistics(problem=asked, features=phi, level=level, **_with_clip(own))
-            case "lsw":
-                plan = Lsw(problem=asked, features=phi)
-            case "lsl":
-                plan = Lsl(problem=asked, features=phi)
+        given["features"] = features(None if spec is None else command.features, _STAND_IN if spec is None else spec)
+    if method == "residual":
+        given |= {"on_policy": command.policy == "behaviour", "range_finder": command.find_range}
+    plan: Plan = _PLANS[method](**given)
     # Rounding must not lift the sum of both shares above the budget.
     rest = 1.0 if command.overlap is None else (1 - command.overlap) * (1 - 1e-12)
     return plan.calibrate(unit=unit, epsilon=rest * command.epsilon, delta=rest * command.delta)
@@ -453,16 +455,6 @@ def _whole(option: str, text: str) -> int:
     if not text.isdecimal():
         raise _unknown(option, text, "a whole number after the colon, such as fourier:3 or one-hot:40")
     return int(text)
-
-
-def _with_clip(own: dict[str, Any]) -> dict[str, Any]:
-    if "clip" not in own:
-        raise refused(
-            "the clip is missing",
-            "--clip, the largest norm of one unit's statistics",
-            "choose it without looking at the records, or use the method residual, which needs none",
-        )
-    return own
 
 
 def _unknown(option: str, given: str, expected: str) -> PlanError:

@@ -50,7 +50,7 @@ def generate(command: Generate) -> None:
     """Verify, draw, write.
 
     Raises:
-        DataError: there is no day, or there are too many.
+        PlanError: there is no day, or there are too many; or an option has no meaning.
         FileError: the folder is damaged or holds something else, or the output exists.
         CertificateError: the simulator's certificate was edited.
     """
@@ -74,7 +74,7 @@ def draw(command: Map) -> None:
     """Verify, draw, write the page.
 
     Raises:
-        DataError: there is no day, or days that were not declared to be published would be shown.
+        PlanError: there is no day, or days that were not declared to be published would be shown.
         FileError: a file is damaged or holds something else, or the output exists.
         CertificateError: a certificate was edited.
     """

@@ -25,7 +25,8 @@ def play(command: Play) -> None:
     Raises:
         FileError: the folder is damaged or holds something else.
         CertificateError: the certificate was edited.
-        DataError: the environment is unknown, not given, or not one for this policy; or there are no episodes.
+        DataError: the environment is unknown, or not one for this policy.
+        PlanError: no environment is given, or there are no episodes.
     """
     require_least("play", command, episodes=1, seed=0)
     release = _policy(command.policy)
