@@ -5,7 +5,6 @@ Every map is a frozen dataclass whose fields are plain JSON values; `from_json` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 
 from tacit.agents.heads import invalid
 from tacit.data.spec import Box, Discrete, Space
-from tacit.errors import PlanError
 
 Float32 = NDArray[np.float32]
 
@@ -119,25 +117,6 @@ def fits(features: Features, space: Space) -> bool:
     if isinstance(features, OneHot):
         return isinstance(space, Discrete) and space.n == features.n
     return isinstance(space, Box) and space.size == len(features.low)
-
-
-def from_json(values: Mapping[str, Any]) -> Features:
-    """The map whose fields these are.
-
-    Raises:
-        PlanError: the kind is unknown, or a field is missing, unknown or out of range.
-    """
-    kinds: dict[str, type[Features]] = {"scaled": Scaled, "one_hot": OneHot, "quadratic": Quadratic}
-    fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-    try:
-        return kinds[fields.pop("kind")](**fields)
-    except (KeyError, TypeError) as error:
-        raise PlanError(
-            "the features are of an unknown kind, or a field is missing or unknown",
-            where="features.from_json",
-            expected=f"one of {', '.join(kinds)} with its own fields",
-            remedy="use the version of tacit that wrote them",
-        ) from error
 
 
 def _scaled(observations: NDArray[Any], low: tuple[float, ...], high: tuple[float, ...]) -> Float32:

@@ -32,6 +32,7 @@ from tacit.agents.features import Features, OneHot, Scaled
 from tacit.agents.stacked import Stacked
 from tacit.data.spec import Discrete, PublicSpec
 from tacit.errors import DataError, FileError
+from tacit.serialization import read
 
 Float32 = NDArray[np.float32]
 Activation = Literal["relu", "tanh"]
@@ -182,7 +183,7 @@ def _read(path: Path) -> Network:
         layers = _layers(tensors)
         if told.get("format") != _SAVED:
             return Network(layers, None, None)
-        saved = maps.from_json(json.loads(told["features"]))
+        saved = read(maps.Features, json.loads(told["features"]))
         return Network(layers, "relu" if told["activation"] == "relu" else "tanh", saved)
     except Exception:  # whatever a hostile file leads to: no list of it would be whole
         remedy = "save the state dict of a torch.nn.Sequential of Linear layers, or export the policy to ONNX"

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from tacit.data.grids import grid_from_json
 from tacit.envs.spaces import JumpLaw
 from tacit.methods.mobility.baselines.markov import BlockChain
-from tacit.methods.mobility.policy import TablePolicy, layout_from_json
+from tacit.methods.mobility.policy import Layout, TablePolicy
 from tacit.methods.mobility.simulator import Simulator
 from tacit.methods.mobility.starts import Starts
 from tacit.privacy.certificate.release import Release
+from tacit.serialization import from_json
 
 FIELDS = frozenset({"simulator"})
 _POLICY, _STARTS, _EDGES, _JUMPS, _CHAIN = "policy", "starts", "space.edges", "space.probabilities", "chain"
@@ -74,7 +75,7 @@ def unpack(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Simu
     begin = grid_from_json(starts["grid"]), int(starts["factor"]), weights[_STARTS]
     return Simulator(
         grid=grid_from_json(fields["grid"]),
-        policy=TablePolicy(layout_from_json(fields["layout"]), weights[_POLICY]),
+        policy=TablePolicy(from_json(Layout, fields["layout"]), weights[_POLICY]),
         starts=Starts(*begin, homes=int(starts["homes"]), seed=int(starts["seed"])),
         space=JumpLaw(grid_from_json(space["grid"]), tuple(weights[_EDGES].tolist()), tuple(weights[_JUMPS].tolist())),
         invalid=fields["invalid"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -85,17 +84,6 @@ class Given:
 
 
 Anchors = Uniform | Given
-
-
-def from_json(values: Mapping[str, Any]) -> Anchors:
-    """The anchors whose fields these are.
-
-    Raises:
-        KeyError, TypeError, PlanError: the kind is unknown, or a field is missing, unknown or out of range.
-    """
-    kinds: dict[str, type[Anchors]] = {"uniform": Uniform, "given": Given}
-    fields = dict(values)
-    return kinds[fields.pop("kind")](**fields)
 
 
 def points(anchors: Anchors, given: Array | None, spec: PublicSpec) -> Array:

@@ -30,7 +30,6 @@ from tacit.agents.policies import Policy
 from tacit.methods.experts.clones import spread
 from tacit.methods.experts.label import label
 from tacit.methods.experts.learned import Learned
-from tacit.methods.experts.plan_fields import restored, unreadable
 from tacit.methods.experts.returns import ReturnWeight
 from tacit.methods.experts.whitening import Moments, through, whitener
 from tacit.privacy.certificate.release import Release
@@ -124,18 +123,6 @@ class ReturnWeighted(plans.Promising):
 
         steps = part(POLICY, self.steps, self.clip, 1 - self.share)
         return (part(INPUTS, 1, 1.0, self.share), steps) if self.share else (steps,)
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> ReturnWeighted:
-        """The plan that `plan.public_fields` wrote.
-
-        Raises:
-            PlanError: a field is missing, unknown or out of range.
-        """
-        try:
-            return cls(**restored(dict(fields) | {"policy": Policy.from_json(fields["policy"])}))
-        except (KeyError, TypeError, ValueError) as error:
-            raise unreadable("experts.ReturnWeighted") from error
 
 
 @dataclass(frozen=True)

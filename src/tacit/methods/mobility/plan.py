@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, get_args
 
 from tacit.data.days import SLOTS
-from tacit.errors import PlanError
 from tacit.methods.mobility import jumps, moves, starts
 from tacit.methods.mobility.jumps import JUMPS
 from tacit.methods.mobility.matching import FINE, Matching
 from tacit.methods.mobility.moves import MOVES_PART, Weights
-from tacit.methods.mobility.policy import Layout, layout_from_json
+from tacit.methods.mobility.policy import Layout
 from tacit.methods.mobility.starts import STARTS
 from tacit.privacy.mechanisms.device_sums import DeviceSum, sum_over_all
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -167,34 +165,6 @@ class Plan(plans.Promising):
     def price(self, *, unit: Unit, delta: float) -> Plan:
         """The plan at the noise multiplier it has, with the epsilon that this honestly costs (infinite without)."""
         return plans.price(replace(self, unit=unit), unit=unit, delta=delta)._with_layout()
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Plan:
-        """The plan that `privacy.plan.public_fields` wrote.
-
-        Raises:
-            PlanError: a field is missing, unknown or out of range.
-        """
-        try:
-            values = dict(fields) | {
-                "layout": None if fields["layout"] is None else layout_from_json(fields["layout"]),
-                "weights": Weights(**fields["weights"]),
-                "matching": Matching(**fields["matching"]),
-                "shares": Shares(**fields["shares"]),
-                "box": None if fields["box"] is None else tuple(fields["box"]),
-            }
-            if values["epsilon"] is not None:
-                values["epsilon"] = float(values["epsilon"])  # certificates write "inf" for infinity
-            if values["unit"] is not None:
-                values["unit"] = Unit(**values["unit"])
-            return cls(**values)
-        except (KeyError, TypeError, ValueError) as error:
-            raise PlanError(
-                "a field is missing or unknown",
-                where="imitation.Plan.from_json",
-                expected="the fields of this version's plan",
-                remedy="use the version of tacit that wrote it",
-            ) from error
 
     def _with_layout(self) -> Plan:
         if self.layout is not None:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tacit.data.days import SLOTS
 from tacit.errors import DataError
+from tacit.serialization import from_json, to_json
 from tacit.validation import check
 
 FloatArray = npt.NDArray[np.float64]
@@ -110,7 +111,7 @@ class TablePolicy:
 
     def to_json(self) -> dict[str, Any]:
         """JSON values for `from_json`."""
-        layout = {"times": self.layout.times, "counts": list(self.layout.counts), "stays": list(self.layout.stays)}
+        layout = to_json(self.layout)
         return {"kind": "table", "layout": layout, "table": self.table.tolist()}
 
     @classmethod
@@ -121,7 +122,7 @@ class TablePolicy:
             DataError, PlanError: a field is missing or out of range.
         """
         try:
-            return cls(layout_from_json(values["layout"]), np.asarray(values["table"], np.float64))
+            return cls(from_json(Layout, values["layout"]), np.asarray(values["table"], np.float64))
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(
                 "the values are not those of a policy",
@@ -129,12 +130,3 @@ class TablePolicy:
                 expected="layout and table",
                 remedy="use the JSON that to_json of the policy wrote",
             ) from error
-
-
-def layout_from_json(values: Mapping[str, Any]) -> Layout:
-    """The layout whose fields these are, with lists for tuples.
-
-    Raises:
-        KeyError, TypeError, PlanError: a field is missing or out of range.
-    """
-    return Layout(times=values["times"], counts=tuple(values["counts"]), stays=tuple(values["stays"]))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from tacit.errors import PlanError
-from tacit.methods.off_policy_evaluation import features as maps
-from tacit.methods.off_policy_evaluation.features import Features
-from tacit.privacy.vault.plan import public_fields
+from tacit.methods.off_policy_evaluation.features import Custom, Features, Fourier, OneHot
+from tacit.serialization import Json, Kinds
 from tacit.validation import check
 
 Kind = Literal["two_sided", "lower", "upper"]
@@ -43,7 +42,7 @@ class Interval:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Evaluation:
+class Evaluation(Json):
     """The result of off-policy evaluation.
 
     Args:
@@ -60,7 +59,7 @@ class Evaluation:
     value: float | None = None
     interval: Interval | None = None
     theta: np.ndarray | None = None
-    features: Features | None = None
+    features: Annotated[Features, Kinds(OneHot, Fourier, Custom)] | None = None
     limits: tuple[float, float] | None = None
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
 
@@ -79,37 +78,3 @@ class Evaluation:
             )
         values = np.asarray(self.features(np.asarray(observations)), np.float64) @ self.theta
         return np.asarray(values if self.limits is None else np.clip(values, *self.limits))
-
-    def to_json(self) -> dict[str, Any]:
-        """The evaluation as JSON values; `from_json` gives back an equal one."""
-        return {
-            "method": self.method,
-            "value": self.value,
-            "interval": None if self.interval is None else public_fields(self.interval),  # type: ignore[arg-type]
-            "theta": None if self.theta is None else [float(v) for v in self.theta],
-            "features": None if self.features is None else public_fields(self.features),  # type: ignore[arg-type]
-            "limits": None if self.limits is None else list(self.limits),
-            "diagnostics": dict(self.diagnostics),
-        }
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Evaluation:
-        """The evaluation that `to_json` wrote.
-
-        Raises:
-            PlanError: a field is missing or unknown.
-        """
-        fields = dict(values)
-        try:
-            fields["interval"] = None if fields["interval"] is None else Interval(**fields["interval"])
-            fields["theta"] = None if fields["theta"] is None else np.array(fields["theta"], np.float64)
-            fields["features"] = None if fields["features"] is None else maps.from_json(fields["features"])
-            fields["limits"] = None if fields["limits"] is None else (fields["limits"][0], fields["limits"][1])
-            return cls(**fields)
-        except (KeyError, TypeError) as error:
-            raise PlanError(
-                "a field is missing or unknown",
-                where="Evaluation.from_json",
-                expected="the JSON of this version's evaluation",
-                remedy="use the version of tacit that wrote it",
-            ) from error

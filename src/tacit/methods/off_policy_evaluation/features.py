@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -201,25 +200,6 @@ def ends(space: Space) -> np.ndarray:
     if isinstance(space, Discrete):
         return np.array([0, space.n - 1], np.int64)
     return np.array([space.low, space.high], np.float32)
-
-
-def from_json(values: Mapping[str, Any]) -> Features:
-    """The feature map whose fields these are.
-
-    Raises:
-        PlanError: the kind or a field is unknown.
-    """
-    fields = dict(values)
-    kinds: dict[Any, type[OneHot | Fourier | Custom]] = {"one_hot": OneHot, "fourier": Fourier, "custom": Custom}
-    try:
-        return kinds[fields.pop("kind")](**fields)
-    except (KeyError, TypeError) as error:
-        raise PlanError(
-            "the features are of an unknown kind or have other fields",
-            where="features.from_json",
-            expected=f"the fields of one of {', '.join(kinds)}",
-            remedy="use the version of tacit that wrote them",
-        ) from error
 
 
 def _unsuited(name: str, expected: str, remedy: str) -> PlanError:

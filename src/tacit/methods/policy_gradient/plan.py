@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient.fisher import PrivateFisher
 from tacit.methods.policy_gradient.settings import Critic, Local, Schedule, Staircase, positive, whole
-from tacit.methods.policy_gradient.trust_region import KL, L2, TrustRegion
+from tacit.methods.policy_gradient.trust_region import KL, TrustRegion
 from tacit.privacy.mechanisms.sums import UserSum
 from tacit.privacy.noise import correlated
 from tacit.privacy.noise.correlated import Correlation
@@ -229,37 +228,6 @@ class Plan(plans.Promising):
                 remedy="leave noise_multiplier out, or state the infinite epsilon with plan.price(...)",
             )
         return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Plan:
-        """The plan that `privacy.plan.public_fields` wrote.
-
-        Raises:
-            PlanError: a field is missing, unknown or out of range.
-        """
-        try:
-            values = dict(fields) | {"decay": tuple(fields["decay"])}
-            if values["epsilon"] is not None:
-                values["epsilon"] = float(values["epsilon"])  # certificates write "inf" for infinity
-            if values["local"] is not None:
-                values["local"] = Local(**values["local"])
-            if not isinstance(values["schedule"], str):
-                values["schedule"] = Staircase(**values["schedule"])
-            if values["trust_region"] is not None:
-                region = values["trust_region"]
-                values["trust_region"] = (KL if "ridge" in region else L2)(**region)
-            if values["fisher"] is not None:
-                values["fisher"] = PrivateFisher(**values["fisher"])
-            if values["unit"] is not None:
-                values["unit"] = Unit(**values["unit"])
-            return cls(**values)
-        except (KeyError, TypeError, ValueError) as error:
-            raise PlanError(
-                "a field is missing or unknown",
-                where="policy_gradient.Plan.from_json",
-                expected="the fields of this version's plan",
-                remedy="use the version of tacit that wrote it",
-            ) from error
 
     @property
     def policy_noise(self) -> float | None:

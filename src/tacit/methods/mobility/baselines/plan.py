@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from tacit.data.days import SLOTS
 from tacit.envs.movement import Invalid
-from tacit.errors import PlanError
 from tacit.methods.mobility import jumps, moves, starts
 from tacit.methods.mobility.baselines import epr, markov, timegeo
 from tacit.methods.mobility.jumps import JUMPS
 from tacit.methods.mobility.moves import MOVES_PART, Weights
-from tacit.methods.mobility.policy import Layout, layout_from_json
+from tacit.methods.mobility.policy import Layout
 from tacit.methods.mobility.starts import STARTS
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
@@ -101,26 +99,3 @@ class Plan(plans.Promising):
         """Noise multiplier of a part: with its share of rho, sigma / sqrt(share)."""
         share = SHARES[part] + (SHARES[JUMPS] if (self.model, part) == ("markov", MOVES_PART) else 0.0)
         return None if self.noise_multiplier is None else self.noise_multiplier / math.sqrt(share)
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Plan:
-        """The plan that `privacy.plan.public_fields` wrote.
-
-        Raises:
-            PlanError: a field is missing, unknown or out of range.
-        """
-        try:
-            values = dict(fields) | {"layout": layout_from_json(fields["layout"])}
-            values["weights"] = Weights(**fields["weights"])
-            if values["epsilon"] is not None:
-                values["epsilon"] = float(values["epsilon"])  # certificates write "inf" for infinity
-            if values["unit"] is not None:
-                values["unit"] = Unit(**values["unit"])
-            return cls(**values)
-        except (KeyError, TypeError, ValueError) as error:
-            raise PlanError(
-                "a field is missing or unknown",
-                where="imitation.baselines.Plan.from_json",
-                expected="the fields of this version's plan",
-                remedy="use the version of tacit that wrote it",
-            ) from error

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from tacit.errors import PlanError
 from tacit.methods.mobility.jumps import JUMPS
@@ -14,7 +13,7 @@ from tacit.methods.mobility.pategail.critics import Critic
 from tacit.methods.mobility.pategail.embedding import ACTIONS, DECISIONS, Embedding
 from tacit.methods.mobility.pategail.rewards import Calibration, LinearCritic, LocalCritics
 from tacit.methods.mobility.pategail.training import Ppo
-from tacit.methods.mobility.policy import Layout, layout_from_json
+from tacit.methods.mobility.policy import Layout
 from tacit.methods.mobility.starts import CLIP, STARTS
 from tacit.privacy.mechanisms.device_sums import FederatedSum, LaplaceSum, sum_over_all
 from tacit.privacy.vault import plan as plans
@@ -250,31 +249,6 @@ class Plan(plans.Promising):
         """The plan at the noise it has, with the epsilon that this honestly costs (infinite with copied starts)."""
         self._require_people(unit)
         return plans.price(self, unit=unit, delta=delta)
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Plan:
-        """The plan that `privacy.plan.public_fields` wrote.
-
-        Raises:
-            PlanError: a field is missing, unknown or out of range.
-        """
-        try:
-            values = dict(fields)
-            nested = {"critic": Critic, "embedding": Embedding, "calibration": Calibration, "ppo": Ppo, "unit": Unit}
-            for name, kind in nested.items():
-                if values[name] is not None:
-                    values[name] = kind(**values[name])
-            values["layout"] = layout_from_json(values["layout"])
-            if values["epsilon"] is not None:
-                values["epsilon"] = float(values["epsilon"])  # certificates write "inf" for infinity
-            return cls(**values)
-        except (KeyError, TypeError, ValueError) as error:
-            raise PlanError(
-                "a field is missing or unknown",
-                where="pategail.Plan.from_json",
-                expected="the fields of this version's plan",
-                remedy="use the version of tacit that wrote it",
-            ) from error
 
     def noise_of(self, name: str) -> float:
         """Standard deviation of the noise in each number of a released mean."""
