@@ -139,8 +139,7 @@ def simulate(layout: str, steps: int, *, seed: int, unit: str = "transition") ->
 
 def _episodes(layout: str, episodes: int, *, seed: int) -> Trajectories:
     """Whole episodes of a maze, each a unit of its own; errors as of `simulate`."""
-    from tacit.envs.goal_episodes import goal_episodes
-    from tacit.envs.maze import LAYOUTS
+    from tacit.envs.maze import LAYOUTS, goal_episodes
 
     _require_some(layout, episodes, "episodes")
     found = goal_episodes(LAYOUTS[layout], episodes, seed=seed)
@@ -154,8 +153,7 @@ def _worlds(layout: str, mazes: int, episodes: int | None, *, seed: int) -> Traj
     Raises:
         DataError: there is no such layout, no maze, or no number of episodes.
     """
-    from tacit.envs.goal_episodes import goal_episodes
-    from tacit.envs.maze import LAYOUTS
+    from tacit.envs.maze import LAYOUTS, goal_episodes
     from tacit.envs.maze_public import other_mazes
 
     _require_some(layout, mazes, "mazes")

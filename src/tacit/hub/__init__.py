@@ -58,7 +58,7 @@ _KINDS = {
         "tacit.methods.synthesis.baselines.pate_gan.GanSynthesizer",
         "tacit.methods.synthesis.baselines.raking_alone.RakedColumns",
     ),
-    "policy": ("tacit.methods.policy_gradient.learned.Learned",),
+    "policy": ("tacit.methods.policy_gradient.state.Learned",),
     "experts": ("tacit.methods.experts.learned.Learned",),
     "imitation": (
         "tacit.methods.mobility.simulator.Simulator",

@@ -18,8 +18,7 @@ from tacit.evaluation.report.courses import (
 )
 from tacit.evaluation.report.svg import Axis
 from tacit.evaluation.report.trajectories import wall_boxes
-from tacit.evaluation.sequence_dynamics import SequenceDynamics, sequence_dynamics
-from tacit.evaluation.sequences import Sequences, ways
+from tacit.evaluation.sequences import SequenceDynamics, Sequences, sequence_dynamics, ways
 from tacit.evaluation.trajscore import TrajScore, train_encoder, traj_score
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tacit.evaluation.sequences import Sequences, ways
 
 if TYPE_CHECKING:
     from tacit.evaluation.report.content import Score
-    from tacit.evaluation.sequence_dynamics import SequenceDynamics
+    from tacit.evaluation.sequences import SequenceDynamics
     from tacit.evaluation.trajscore import TrajScore
 
 Array = NDArray[np.float64]

@@ -35,7 +35,7 @@ def picture(reference: Table, synthetic: Table, *, seed: int, rows: int = 500) -
     """
     if find_spec("sklearn") is None:
         return ()
-    from tacit.evaluation.embedding import tsne
+    from tacit.evaluation.neighbours import tsne
 
     tables = {"Protected rows": reference, "Synthetic rows": synthetic}
     count = min(rows, *(len(table["rewards"]) for table in tables.values()))

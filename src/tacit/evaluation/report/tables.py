@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.spec import Box, PublicSpec
-from tacit.envs.evaluation import Policies
-from tacit.evaluation.controls import independent_columns, uniform_table
+from tacit.envs.rollouts import Policies
 from tacit.evaluation.dynamics import Dynamics, dynamics
-from tacit.evaluation.fidelity import ceiling, correlations, fidelity, flatten
+from tacit.evaluation.fidelity import ceiling, correlations, fidelity, flatten, independent_columns, uniform_table
 from tacit.evaluation.report.content import Correlation, Curve, Kind, Map, Points, Return, Score
 from tacit.evaluation.report.histograms import Histogram, histogram
-from tacit.evaluation.utility import Starts, evaluate, interval
+from tacit.evaluation.statistics import Starts, evaluate, interval
 
 if TYPE_CHECKING:
     from tacit.envs.maze import Layout

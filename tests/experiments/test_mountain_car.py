@@ -8,11 +8,11 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 import pytest
+from experiments.envs import mountain_car
 from gymnasium.utils.env_checker import check_env
 
 from tacit.data.trajectories import Trajectories
-from tacit.envs import mountain_car
-from tacit.envs.environment import DomainEnv
+from tacit.envs.gym_domain import DomainEnv
 from tacit.envs.rollouts import uniform
 
 CAR = mountain_car.MountainCar()

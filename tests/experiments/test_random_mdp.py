@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from experiments.envs import random_mdp
+from experiments.envs.random_mdp import tabular
 
 from tacit.data.trajectories import Trajectories
-from tacit.envs import random_mdp
-from tacit.envs.random_mdp import tabular
 
 MDP = random_mdp.random_mdp()
 

@@ -8,10 +8,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from experiments.envs import half_cheetah
+from experiments.envs.half_cheetah import Robot, collect, evaluate, normalised, other_robots, other_rows, spec, step
 
 from tacit.data import Box, Trajectories
-from tacit.envs import half_cheetah
-from tacit.envs.half_cheetah import Robot, collect, evaluate, normalised, other_robots, other_rows, spec, step
 from tacit.errors import DataError
 
 pytest.importorskip("mujoco")

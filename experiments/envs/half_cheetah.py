@@ -24,9 +24,8 @@ from tacit.agents import ppo
 from tacit.agents.heads import Gaussian
 from tacit.data.spec import Box, PublicSpec
 from tacit.envs import locomotion
-from tacit.envs.evaluation import Policies
 from tacit.envs.locomotion import HORIZON, Locomotion, Name
-from tacit.envs.rollouts import Array, FloatArray
+from tacit.envs.rollouts import Array, FloatArray, Policies
 from tacit.errors import DataError
 
 __all__ = ["Robot", "collect", "evaluate", "normalised", "other_robots", "other_rows", "spec", "step"]

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiments.envs import kitchen
+from experiments.envs.kitchen import COMPLETE, MIXED, evaluate, spec
 
 from tacit.data import Box
-from tacit.envs import kitchen
-from tacit.envs.kitchen import COMPLETE, MIXED, evaluate, spec
 from tacit.errors import DataError
 
 

@@ -26,9 +26,8 @@ from tacit.agents.heads import Categorical
 from tacit.agents.networks import Float32, Mlp
 from tacit.agents.stacked import Stacked
 from tacit.data.spec import Box
-from tacit.envs.populations import FLOOR, Playing, World, world
+from tacit.envs.populations import FLOOR, Name, Playing, World, variation, world
 from tacit.envs.serving import returns
-from tacit.envs.variations import Name, variation
 from tacit.errors import DataError, PlanError
 
 __all__ = ["Trained", "Training", "choose", "train"]

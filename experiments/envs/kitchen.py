@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.spec import Box, PublicSpec
-from tacit.envs.evaluation import Policies
+from tacit.envs.rollouts import Policies
 from tacit.errors import DataError
 
 __all__ = ["COMPLETE", "MIXED", "PARTIAL", "evaluate", "spec"]

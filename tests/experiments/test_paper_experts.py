@@ -7,16 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from experiments.envs.paper_experts import Trained, Training, _absorbed, _features, choose, train
 
 from tacit.agents import ppo
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.stacked import Stacked
-from tacit.envs import cart_pole, hiv, variations
+from tacit.envs import cart_pole, hiv, populations
 from tacit.envs.acrobot import Acrobot
-from tacit.envs.paper_experts import Trained, Training, _absorbed, _features, choose, train
-from tacit.envs.populations import Playing, returns, world
-from tacit.envs.variations import variation
+from tacit.envs.populations import Playing, returns, variation, world
 from tacit.errors import DataError, PlanError
 
 SIZES = (4, 3, 2)
@@ -24,7 +23,7 @@ PARAMETERS = Mlp(SIZES).parameters
 
 
 def test_the_grids_are_the_papers() -> None:
-    assert [variations.count(name) for name in ("cart_pole", "acrobot", "lunar_lander", "hiv")] == [1000] * 3 + [2000]
+    assert [populations.count(name) for name in ("cart_pole", "acrobot", "lunar_lander", "hiv")] == [1000] * 3 + [2000]
     assert variation("cart_pole", 0) == cart_pole.CartPole(gravity=8.75, force=9.0, cart_mass=0.8)
     assert variation("cart_pole", 999) == cart_pole.CartPole(gravity=11.0, force=11.25, cart_mass=1.25)
     assert variation("cart_pole", 120) == cart_pole.CartPole(gravity=9.0, force=9.5, cart_mass=0.8)
