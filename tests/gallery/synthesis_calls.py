@@ -13,7 +13,7 @@ import numpy as np
 from wrong_calls import DELTA, PRIVATE_VALUE, SPEC, UNIT, WrongCall, columns, data, ledger
 
 from tacit.data import Discrete, overlap
-from tacit.data.d4rl import read_columns
+from tacit.data.sources.d4rl import read_columns
 from tacit.evaluation import neighbours
 from tacit.hardware import torch_device
 from tacit.methods.synthesis import Plan, ablations

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tacit.cli.console import complain, progress, say
 from tacit.cli.data_commands import DataChain, DataClinic, DataImport, DataInspect, DataMaze
 from tacit.cli.outcome import CERTIFICATE
-from tacit.data.files import Fields
+from tacit.data.sources.files import Fields
 from tacit.data.spec import PublicSpec
 from tacit.data.store import read_unit
 from tacit.data.trajectories import Trajectories
@@ -186,7 +186,7 @@ def inspect(command: DataInspect) -> None:
         FileError: the folder holds no trajectories.
         CertificateError: the certificate is damaged.
     """
-    from tacit.data.files import inspect as summarise
+    from tacit.data import inspect as summarise
 
     found = summarise(command.path)
     if found["simulated"]:
@@ -271,7 +271,7 @@ def read_spec(path: Path) -> PublicSpec:
 
 
 def _warn_of_propensities(command: DataImport) -> None:
-    from tacit.data.minari import overlooked
+    from tacit.data.sources.minari import overlooked
 
     key = overlooked(command.files[0], command.minari_root)
     if key is not None:

@@ -249,7 +249,7 @@ def maze_map(layout: Layout, panels: Sequence[tuple[str, Kind, Table]], *, seed:
 
 
 def _words(field: str) -> str:
-    """A column as files call it (`tacit.data.files.Fields`): observation_0, action, reward."""
+    """A column as files call it (`tacit.data.sources.files.Fields`): observation_0, action, reward."""
     name, _, index = field.partition("[")
     stem = name.removesuffix("s")
     return f"{stem}_{index[:-1]}" if index else stem

@@ -33,7 +33,7 @@ import minari
 import numpy as np
 from minari.data_collector import EpisodeBuffer
 
-from tacit.data.minari import NEXT, PROPENSITY, check_id, datasets_folder
+from tacit.data.sources.minari import NEXT, PROPENSITY, check_id, datasets_folder
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.data.store import CHUNK, Array, Records
 from tacit.errors import DataError, FileError

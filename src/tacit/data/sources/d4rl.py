@@ -26,11 +26,11 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.hdf5 import opened
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
+from tacit.data.sources.hdf5 import opened
+from tacit.data.sources.tables import unreadable
 from tacit.data.spec import PublicSpec
 from tacit.data.store import CHUNK, Array, Records
-from tacit.data.tables import unreadable
 from tacit.errors import DataError
 
 EACH_CHUNK = ":chunk"

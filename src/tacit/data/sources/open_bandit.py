@@ -18,8 +18,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from tacit.data.files import csv_chunks
 from tacit.data.ingest import EACH_TRANSITION, Ingest
+from tacit.data.sources.files import csv_chunks
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, FileError

@@ -14,8 +14,8 @@ import gymnasium
 import minari
 import numpy as np
 
-from tacit.data.hdf5 import opened
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
+from tacit.data.sources.hdf5 import opened
 from tacit.data.spec import PublicSpec
 from tacit.data.store import CHUNK, Array, Records
 from tacit.errors import DataError, FileError

@@ -1,4 +1,4 @@
-"""Readers of .npz, CSV and Parquet files, and the public summary of a dataset."""
+"""Readers of .npz, CSV and Parquet files, by the public bounds of their columns."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
+from tacit.data.sources.tables import csv_chunks as csv_chunks
+from tacit.data.sources.tables import csv_header, npz_arrays, parquet_chunks, parquet_header
 from tacit.data.spec import Discrete, PublicSpec, Space
-from tacit.data.store import Array, Records, layout, read_spec
-from tacit.data.tables import csv_chunks as csv_chunks
-from tacit.data.tables import csv_header, npz_arrays, parquet_chunks, parquet_header
-from tacit.data.trajectories import Paths, Trajectories
+from tacit.data.store import Array, Paths, Records, layout
 from tacit.errors import DataError, FileError
 
 
@@ -121,40 +120,6 @@ def read_npz(
                     raise _no_column(path, name, "unit" if name == unit else "episode")
             ingest.add(columns, arrays.get(unit, unit), None if episode is None else arrays[episode])
         return ingest.finish()
-
-
-def inspect(data: Trajectories | str | os.PathLike[str]) -> dict[str, Any]:
-    """Public summary of a set, or of the folder of one: its spec and fields; counts only when it is simulated.
-
-    Args:
-        data: trajectories, or a folder that `Trajectories.save` wrote.
-
-    Returns:
-        JSON values: `simulated`, `spec`, `fields` (name -> kind, dtype, width) and, for a simulated set, `counts`
-        (transitions, episodes, units).
-
-    Raises:
-        FileError: the folder holds no trajectories, or they are damaged.
-    """
-    counted: Trajectories | None = None
-    if isinstance(data, Trajectories):
-        spec, simulated = data.spec, data.simulated
-        counted = data
-    else:
-        spec, simulated, _ = read_spec(Path(data))
-        if simulated:
-            counted = Trajectories.open(data)
-    spaces: Mapping[str, Space] = {"observations": spec.observation, "next_observations": spec.observation}
-    spaces = {**spaces, "actions": spec.action, "rewards": spec.reward}
-    fields = {}
-    for name, (dtype, shape) in layout(spec).items():
-        space = spaces.get(name)
-        kind = "discrete" if isinstance(space, Discrete) else "flag" if dtype == np.bool_ else "continuous"
-        fields[name] = {"kind": kind, "dtype": dtype.name, "width": shape[0] if shape else 1}
-    summary: dict[str, Any] = {"simulated": simulated, "spec": spec.to_json(), "fields": fields}
-    if simulated and counted is not None:
-        summary["counts"] = counted.counts()
-    return summary
 
 
 def _read_tables(

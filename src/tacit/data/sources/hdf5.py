@@ -15,7 +15,7 @@ from pathlib import Path
 import h5py
 from h5py._hl.base import phil
 
-from tacit.data.tables import disproportionate
+from tacit.data.sources.tables import disproportionate
 from tacit.errors import FileError
 
 if sys.platform != "win32":
