@@ -16,7 +16,7 @@ from tacit.cli.synthesis_commands import Demo
 from tacit.cli.synthesis_plans import PRIVORL
 from tacit.data.trajectories import Trajectories
 from tacit.envs.maze import LAYOUTS, spec
-from tacit.evaluation.report import tables
+from tacit.evaluation.report import Cost, tables
 from tacit.evaluation.report.charts import Kind
 from tacit.methods.synthesis import Plan, Raking, Synthesizer, fit
 from tacit.privacy.certificate.release import Release
@@ -160,7 +160,7 @@ def _sections(
         sections["attacks"] = demo_evidence.attacks(release.value, real, fresh, rows=size.attacked, seed=seed)
         sections["audits"] = demo_evidence.audits(release.value.plan, data, fresh, canaries=size.canaries, seed=seed)
     memory = None if costs else watch.memory()  # of a process that trained several, nobody knows which took it
-    sections["synthesizers"] = (tables.cost(PRIVORL, "synthetic", watch.phases, memory), *costs)
+    sections["synthesizers"] = (Cost(PRIVORL, "synthetic", tuple(watch.phases.items()), memory), *costs)
     return sections
 
 

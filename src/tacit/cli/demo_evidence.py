@@ -56,7 +56,7 @@ def compared(
             release = learner(method).fit(plan, vault, seed=seed, progress=advance)
         with watch.phase("Sampling"):
             tables.append((method, release.value.sample_columns(rows, seed=seed)))
-        costs.append(measured.cost(method, "control", watch.phases, None))
+        costs.append(Cost(method, "control", tuple(watch.phases.items())))
     return tables, costs
 
 

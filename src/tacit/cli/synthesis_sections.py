@@ -9,7 +9,7 @@ from tacit.cli.synthesis_commands import Synthesize
 from tacit.cli.synthesis_plans import PRIVORL_J
 from tacit.cli.synthesis_sources import CLINIC, Sources
 from tacit.envs.maze_layouts import LAYOUTS, Layout
-from tacit.evaluation.report import tables
+from tacit.evaluation.report import Cost, tables
 from tacit.evaluation.sequences import Sequences
 from tacit.privacy.certificate.release import Release
 
@@ -41,7 +41,7 @@ def sections(
     found["embedding"] = tables.picture(real, synthetic.columns, seed=command.seed)
     if sources.holdout is not None:
         found["nearest"] = tables.nearest(synthetic.columns, real, sources.holdout.columns, seed=command.seed)
-    cost = tables.cost(command.method, "synthetic", watch.phases, watch.memory())
+    cost = Cost(command.method, "synthetic", tuple(watch.phases.items()), watch.memory())
     return {**found, "synthesizers": (cost,), "costs": (size, *watch.costs())}
 
 

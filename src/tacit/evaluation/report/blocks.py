@@ -23,10 +23,11 @@ class Text:
 
 @dataclass(frozen=True)
 class Facts:
-    """Named values (name, value) or (name, value, note): large figures, or pairs in small print."""
+    """Named values (name, value) or (name, value, note), under a heading: large figures, or pairs in small print."""
 
     rows: Sequence[tuple[str, str] | tuple[str, str, str]]
     style: Literal["figures", "figures words", "figures small", "pairs"] = "figures"
+    heading: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,15 @@ class Notes:
     plain: bool = False
 
 
+Key = tuple[str, str] | tuple[str, str, str]
+"""What a colour stands for: (label, style), or (label, style, form of a mark)."""
+
+
 @dataclass(frozen=True)
 class Legend:
-    """What colours stand for: (label, style), or (label, style, form of a mark)."""
+    """What the colours of several charts stand for."""
 
-    items: Sequence[tuple[str, str] | tuple[str, str, str]]
+    items: Sequence[Key]
 
 
 @dataclass(frozen=True)
@@ -52,15 +57,15 @@ class Chart:
     label: str
     note: str
     drawing: Markup
-    legend: Legend | None = None
+    legend: Sequence[Key] = ()
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table: of the release ("synthetic"), of something else, or of neither ("")."""
+    """One row of a table, its cells by column: of the release ("synthetic"), of something else, or of neither ("")."""
 
     label: str
-    cells: Sequence[str]
+    cells: Mapping[str, str]
     note: str = ""
     kind: str = ""
 
@@ -70,8 +75,12 @@ class Table:
     """Rows of figures; `first` heads their labels."""
 
     first: str
-    columns: Sequence[str]
     rows: Sequence[Row]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Every column of a row, in the order of their first appearance."""
+        return tuple(dict.fromkeys(name for row in self.rows for name in row.cells))
 
 
 @dataclass(frozen=True)
@@ -84,28 +93,6 @@ class Banner:
 
 
 @dataclass(frozen=True)
-class Heading:
-    """A heading inside a section."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Code:
-    """Commands for a shell."""
-
-    lines: Sequence[str]
-
-
-@dataclass(frozen=True)
-class Tree:
-    """A value of JSON, folded under a summary."""
-
-    summary: str
-    value: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
 class Grid:
     """Blocks side by side, as many as fit; fewer where they are wide."""
 
@@ -113,7 +100,7 @@ class Grid:
     wide: bool = False
 
 
-Block = Text | Facts | Notes | Legend | Chart | Table | Banner | Heading | Code | Tree | Grid
+Block = Text | Facts | Notes | Legend | Chart | Table | Banner | Grid
 
 
 @dataclass(frozen=True)
@@ -178,6 +165,16 @@ def grid(blocks: Sequence[Block], *, wide: bool = False) -> tuple[Grid, ...]:
     return (Grid(blocks, wide),) if blocks else ()
 
 
+def opening(headline: str, blocks: Sequence[Block], *, eyebrow: str, hero: str) -> Section:
+    """What the page begins with, before the promise."""
+    return Section(headline, blocks, id="answer", before=True, hero=hero, eyebrow=eyebrow)
+
+
+def tabled(first: str, rows: Sequence[Row]) -> tuple[Table, ...]:
+    """A table of the rows; none of none."""
+    return (Table(first, rows),) if rows else ()
+
+
 def settings(
     rows: Sequence[tuple[str, str]], *released: Block, before: str = "any record was read", resting: str = "The promise"
 ) -> Section:
@@ -189,12 +186,13 @@ def settings(
 
 def limits(certificate: Mapping[str, Any], *, covered: bool = True) -> tuple[Grid, ...]:
     """What the certificate assumes, and what its promise does and does not cover."""
-    lists = (
-        Notes("Covered by the promise", certificate["covered"], plain=True) if covered else None,
+    lists = [
         Notes("Assumed", certificate["assumptions"], plain=True),
         Notes("Not covered by the promise", certificate["not_covered"]),
-    )
-    return grid([one for one in lists if one is not None], wide=not covered)
+    ]
+    if covered:
+        lists.insert(0, Notes("Covered by the promise", certificate["covered"], plain=True))
+    return grid(lists, wide=not covered)
 
 
 def assumptions(certificate: Mapping[str, Any], *, covered: bool = True) -> Section:

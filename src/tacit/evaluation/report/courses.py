@@ -295,9 +295,7 @@ def _errors(shown: Courses, style: dict[str, str]) -> list[Chart]:
         y=span("error, mean displacements of a step", np.zeros(1), *(line.y for line in lines)),
     )
     note = "against the public simulator; 1 is as bad as standing still"
-    return [
-        Chart("Error along a trajectory", note, drawn, Legend([(label, style[label]) for label, _, _ in shown.errors]))
-    ]
+    return [Chart("Error along a trajectory", note, drawn, [(label, style[label]) for label, _, _ in shown.errors])]
 
 
 def wall_boxes(cells: Sequence[str], origin: float) -> Array:
@@ -308,6 +306,12 @@ def wall_boxes(cells: Sequence[str], origin: float) -> Array:
     places = [(i, j) for i, row in enumerate(cells) for j, cell in enumerate(row) if cell == "#"]
     low = np.array(places, np.float64).reshape(-1, 2) - origin
     return np.concatenate([low, low + 1.0], axis=1)
+
+
+def maze_plane(cells: Sequence[str], origin: float, goal: Sequence[float] | Array | None) -> Plane:
+    """A whole maze, with its walls and its goal; arguments as of `wall_boxes`."""
+    frame = (-origin, -origin, len(cells) - origin, len(cells[0]) - origin)
+    return Plane(frame, wall_boxes(cells, origin), None if goal is None else np.array(goal, np.float64))
 
 
 def way_chart(ways: Sequence[Way], style: str, *, title: str, plane: Plane) -> Markup:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.evaluation.report import blocks
-from tacit.evaluation.report.blocks import Block, Chart, Facts, Heading, PublicReport, Section, Text, grid
+from tacit.evaluation.report.blocks import Block, Chart, Facts, PublicReport, Section, Text, grid
 from tacit.evaluation.report.charts import (
     WIDTH,
     Array,
@@ -133,9 +133,7 @@ class EvaluationReport(PublicReport):
     def sections(self) -> tuple[Section, ...]:
         """What the page says besides the promise."""
         plan = self.certificate["plan"]
-        found = (
-            (Heading("Released along with the answer"), Facts(self.diagnostics, "pairs")) if self.diagnostics else ()
-        )
+        found = (Facts(self.diagnostics, "pairs", "Released along with the answer"),) if self.diagnostics else ()
         return (
             _answer(self),
             _read(self),
@@ -185,16 +183,10 @@ def _name(index: int, size: int) -> str:
 
 def _answer(report: EvaluationReport) -> Section:
     unit, lines = str(report.certificate["unit"]["name"]), cautions(report)
-    caution: list[Block] = [Text(lines, "lead caution")] if lines else []
-    return Section(
-        _headline(report),
-        [*caution, Facts(_figures(report))],
-        _question(report, report.certificate["plan"]["problem"], unit),
-        id="answer",
-        before=True,
-        hero="The estimate",
-        eyebrow="What the policy is worth",
-    )
+    found: list[Block] = [Text([_question(report, report.certificate["plan"]["problem"], unit)])]
+    found += [Text(lines, "lead caution")] if lines else []
+    found.append(Facts(_figures(report)))
+    return blocks.opening(_headline(report), found, eyebrow="What the policy is worth", hero="The estimate")
 
 
 def _headline(report: EvaluationReport) -> str:

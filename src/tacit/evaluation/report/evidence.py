@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.errors import DataError
 from tacit.evaluation.fidelity import kolmogorov_smirnov
-from tacit.evaluation.report.blocks import Chart, Legend, Row, Section, Table, Text, grid
+from tacit.evaluation.report.blocks import Chart, Legend, Row, Section, Text, grid, tabled
 from tacit.evaluation.report.charts import (
     Array,
     Axis,
@@ -203,25 +203,27 @@ def distribution(item: Histogram, counted: str = "rows") -> Chart:
 
 def measured(scores: Sequence[Score], *, title: str, lead: str, id: str) -> Section:
     """A table of measures, with ceiling, controls and other synthesizers where there are any."""
-    ceiling = any(score.ceiling is not None for score in scores)
     rivals, controls = (
-        list(dict.fromkeys(name for score in scores for name, _ in getattr(score, kind)))
-        for kind in ("rivals", "controls")
+        dict.fromkeys(name for score in scores for name, _ in getattr(score, kind)) for kind in ("rivals", "controls")
     )
-    if ceiling:
+    columns = ["Synthetic", "Real against real", *rivals, *controls]
+    if any(score.ceiling is not None for score in scores):
         lead += " Real against real compares two halves of the reference rows: no table can be expected to do better."
     if rivals:
         lead += f" {', '.join(rivals)}: other synthesizers, on the same rows under the same promise."
     if controls:
         lead += " Controls know less than the synthetic table and must score worse on at least one measure."
-    columns = ["Synthetic", *(["Real against real"] if ceiling else []), *rivals, *controls]
     rows = []
     for score in scores:
-        known = dict((*score.rivals, *score.controls))
-        values = [score.synthetic, *([score.ceiling] if ceiling else []), *map(known.get, [*rivals, *controls])]
-        cells = ["–" if v is None else f"{v:.4f}" if 0 <= v < 10 else number(v) for v in values]
+        values = dict((*score.rivals, *score.controls)) | {
+            "Synthetic": score.synthetic,
+            "Real against real": score.ceiling,
+        }
+        cells = {
+            name: f"{v:.4f}" if 0 <= v < 10 else number(v) for name in columns if (v := values.get(name)) is not None
+        }
         rows.append(Row(score.measure, cells, score.meaning))
-    return Section(title, (Table("Measure", columns, rows),) if rows else (), lead, id)
+    return Section(title, tabled("Measure", rows), lead, id)
 
 
 def pictured(panels: Sequence[Points]) -> Section:
@@ -276,60 +278,36 @@ def _distances(found: Nearest) -> tuple[Chart, Text]:
         x=Axis(f"distance, {found.unit}", _CLOSEST * top, top, log=True),
         y=Axis("synthetic rows within it, %", 0.0, 100.0),
     )
-    legend = Legend([("to a record that was learned from", "synthetic"), ("to one that was not", "control-0")])
+    legend = [("to a record that was learned from", "synthetic"), ("to one that was not", "control-0")]
     words = (
         f"{share} of the rows are nearer to a record that was learned from.",
         f"The 95 % interval is {low} to {high}; 50 % is what rows have that copy nobody.",
         f"Rows that equal a record: {found.copies or 'none'} of {found.rows:,}.",
     )
-    return Chart("Distance to the nearest record", "share of synthetic rows within it", drawn, legend), Text(
-        words, "prose"
-    )
+    chart = Chart("Distance to the nearest record", "share of synthetic rows within it", drawn, legend)
+    return chart, Text(words, "prose")
 
 
 def attacked(audits: Sequence[Audit], attacks: Sequence[Attack]) -> Section:
     """What planted records and attacks showed, beside what is promised."""
-    charts = [
-        Chart(
-            audit.label,
-            f"at {100 * audit.confidence:g} % confidence",
-            bounds_chart(
-                audit.label,
-                audit.lower,
-                audit.certified,
-                by="attack",
-                style="synthetic" if audit.kind == "synthetic" else "control-0",
-                vain=audit.kind != "synthetic",
-            ),
-        )
-        for audit in audits
-    ]
-    planted = [
-        Row(
-            audit.label,
-            [
-                f"{audit.correct:,} of {audit.guesses:,}",
-                number(audit.lower),
-                number(audit.reach),
-                upward(audit.certified),
-            ],
-            "the promise is refuted" if audit.lower > audit.certified else "the promise stands",
-            audit.kind,
-        )
-        for audit in audits
-    ]
-    levels = sorted({caught.false_alarms for attack in attacks for caught in attack.caught}, reverse=True)
-    tables = (
-        Table("Planted records", ["Right guesses", "ε at least", "Most it could show", "ε promised"], planted),
-        Table(
-            "Attack",
-            [f"Caught at {100 * level:g} % false alarms" for level in levels],
-            [Row(attack.name, [_caught(attack, level) for level in levels], attack.meaning) for attack in attacks],
-        ),
-    )
+    charts, planted = [], []
+    for audit in audits:
+        own, refuted = audit.kind == "synthetic", audit.lower > audit.certified
+        style = "synthetic" if own else "control-0"
+        drawn = bounds_chart(audit.label, audit.lower, audit.certified, by="attack", style=style, vain=not own)
+        charts.append(Chart(audit.label, f"at {100 * audit.confidence:g} % confidence", drawn))
+        cells = {
+            "Right guesses": f"{audit.correct:,} of {audit.guesses:,}",
+            "ε at least": number(audit.lower),
+            "Most it could show": number(audit.reach),
+            "ε promised": upward(audit.certified),
+        }
+        note = "the promise is refuted" if refuted else "the promise stands"
+        planted.append(Row(audit.label, cells, note, audit.kind))
+    guessed = [Row(attack.name, dict(map(_caught, attack.caught)), attack.meaning) for attack in attacks]
     return Section(
         "Attacked, to see whether the promise stands",
-        (*grid(charts), *(table for table in tables if table.rows)),
+        (*grid(charts), *tabled("Planted records", planted), *tabled("Attack", guessed)),
         "Attacks that know everything that is released, and the training besides. An attack can refute a promise, and "
         "never prove one: what ε really is lies between what is shown and what is promised. Blind guessing catches as "
         "many as it raises false alarms.",
@@ -337,25 +315,20 @@ def attacked(audits: Sequence[Audit], attacks: Sequence[Attack]) -> Section:
     )
 
 
-def _caught(attack: Attack, level: float) -> str:
-    one = next((one for one in attack.caught if one.false_alarms == level), None)
-    return "–" if one is None else f"{_percent(one.share)} ({_percent(one.low)} to {_percent(one.high)})"
+def _caught(one: Caught) -> tuple[str, str]:
+    column = f"Caught at {100 * one.false_alarms:g} % false alarms"
+    return column, f"{_percent(one.share)} ({_percent(one.low)} to {_percent(one.high)})"
 
 
 def taken(costs: Sequence[Cost]) -> Section:
     """What synthesizers took."""
-    names = list(dict.fromkeys(name for cost in costs for name, _ in cost.seconds))
-    sized = any(cost.memory is not None for cost in costs)
     rows = []
     for cost in costs:
-        cells = [_seconds(dict(cost.seconds).get(name)) for name in names]
-        rows.append(Row(cost.label, [*cells, *([_memory(cost.memory)] if sized else [])], kind=cost.kind))
-    return Section(
-        "What synthesizers take",
-        (Table("Synthesizer", [*names, *(["Peak memory"] if sized else [])], rows),) if rows else (),
-        "Processor time and memory on this machine, for the same simulated rows.",
-        "synthesizers",
-    )
+        memory = {} if cost.memory is None else {"Peak memory": _memory(cost.memory)}
+        cells = {name: _seconds(seconds) for name, seconds in cost.seconds} | memory
+        rows.append(Row(cost.label, cells, kind=cost.kind))
+    lead = "Processor time and memory on this machine, for the same simulated rows."
+    return Section("What synthesizers take", tabled("Synthesizer", rows), lead, "synthesizers")
 
 
 def _percent(share: float) -> str:
@@ -363,13 +336,11 @@ def _percent(share: float) -> str:
     return f"{percent:.1f} %" if percent >= 1 else f"{percent:.2g} %"
 
 
-def _seconds(seconds: float | None) -> str:
-    if seconds is None:
-        return "–"
+def _seconds(seconds: float) -> str:
     if seconds < 10:
         return "< 0.1 s" if seconds < 0.1 else f"{seconds:.1f} s"
     return f"{seconds / 60:.1f} min" if seconds >= 600 else f"{seconds:.0f} s"
 
 
-def _memory(size: float | None) -> str:
-    return "–" if size is None else f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+def _memory(size: float) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 from tacit.evaluation.report import blocks
-from tacit.evaluation.report.blocks import Block, Chart, Facts, Legend, PublicReport, Row, Section, Table, Text, grid
+from tacit.evaluation.report.blocks import Block, Chart, Facts, PublicReport, Row, Section, Text, grid, tabled
 from tacit.evaluation.report.charts import (
     Array,
     Axis,
@@ -243,7 +243,7 @@ def _answer(report: ExpertsReport) -> Section:
             "was chosen by it."
         )
     found: list[Block] = [Text(lines), *([Facts(figures)] if figures else [])]
-    return Section(headline, found, id="answer", before=True, hero="The policy", eyebrow="What was learned")
+    return blocks.opening(headline, found, eyebrow="What was learned", hero="The policy")
 
 
 def _compared(report: ExpertsReport) -> Section:
@@ -256,8 +256,8 @@ def _compared(report: ExpertsReport) -> Section:
             title=f"Return of an episode: {'; '.join(f'{row.label} {number(row.mean, 4)}' for row in rows)}",
             x=span("return of an episode", *(np.array([row.low, row.high]) for row in rows)),
         )
-        table = Table("Policy", ["Return", "Range"], [_row(row) for row in rows])
-        found = [Chart("Returns", f"mean of an episode in {report.world}", drawn), table]
+        table = tabled("Policy", [_row(row) for row in rows])
+        found = [Chart("Returns", f"mean of an episode in {report.world}", drawn), *table]
     lead = _returns_lead({row.role for row in rows}, cut=report.consensus is not None)
     return Section("What it returns, and what privacy cost", grid(found, wide=True), lead, "returns", before=True)
 
@@ -277,14 +277,15 @@ def _returns_lead(roles: set[Role], *, cut: bool) -> str:
 
 def _row(row: Played) -> Row:
     mean, low, high = (number(value, 4) for value in (row.mean, row.low, row.high))
-    return Row(row.label, [mean, f"{low} to {high}"], kind="synthetic" if row.role == "released" else "control")
+    kind = "synthetic" if row.role == "released" else "control"
+    return Row(row.label, {"Return": mean, "Range": f"{low} to {high}"}, kind=kind)
 
 
 def _agreement(votes: Votes | None, certificate: Mapping[str, Any]) -> Section:
     title, id = "Where the experts agree", "agreement"
     if votes is None:
         return Section(title, (), id=id)
-    marks = Legend([(f"action {action}", *vote_mark(action)) for action in range(votes.actions)])
+    marks = [(f"action {action}", *vote_mark(action)) for action in range(votes.actions)]
     charts = [
         Chart("What they choose", "at public states, over two of their dimensions", _choices(votes), marks),
         Chart("How many choose alike", "blind choices would be at the left end", _shares(votes)),

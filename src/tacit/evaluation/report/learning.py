@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.errors import DataError
 from tacit.evaluation.report import blocks
-from tacit.evaluation.report.blocks import Block, Chart, Facts, Legend, PublicReport, Row, Section, Table, Text, grid
+from tacit.evaluation.report.blocks import Block, Chart, Facts, PublicReport, Row, Section, Text, grid, tabled
 from tacit.evaluation.report.charts import Array, Kind, Line, interval_chart, line_chart, number, span, styles
 
 Role = Literal["released", "compared", "ceiling", "floor"]
@@ -167,14 +167,8 @@ def _answer(report: PolicyReport) -> Section:
         ("Averaged policy", number(row.averaged, 4), "mean of the later parameters, at no further cost"),
         ("People met", f"at most {report.people:,}", "as the plan fixed it beforehand"),
     ]
-    return Section(
-        f"In {report.environment}, an episode under this policy returns about {number(row.mean, 3)}.",
-        (Text(lines), Facts(figures)),
-        id="answer",
-        before=True,
-        hero="The return",
-        eyebrow="What was learned",
-    )
+    headline = f"In {report.environment}, an episode under this policy returns about {number(row.mean, 3)}."
+    return blocks.opening(headline, (Text(lines), Facts(figures)), eyebrow="What was learned", hero="The return")
 
 
 def _learned(report: PolicyReport) -> Section:
@@ -186,11 +180,9 @@ def _learned(report: PolicyReport) -> Section:
         )
     if any(row.runs > 1 for row in report.outcomes):
         lead += " Lines and points are means over runs, bands and bars go from the worst run to the best."
-    table = Table(
-        "Learned with", ["Return", "Greedy", "Averaged policy", "Runs"], [_row(row) for row in report.outcomes]
-    )
     charts = [_curves(report.curves), *_outcomes(report.outcomes)] if report.curves else []
-    shown: tuple[Block, ...] = (*grid(charts, wide=True), table) if charts else ()
+    table = tabled("Learned with", [_row(row) for row in report.outcomes])
+    shown: tuple[Block, ...] = (*grid(charts, wide=True), *table) if charts else ()
     return Section("How it learned, and what privacy cost", shown, lead, "learning", before=True)
 
 
@@ -212,7 +204,7 @@ def _curves(curves: Sequence[Learning]) -> Chart:
         x=span("people met", np.zeros(1), *(curve.people for curve in curves)),
         y=span("return of an episode", *(part for curve in curves for part in (curve.low, curve.high))),
     )
-    return Chart("While learning", "return by the number of people met", drawn, Legend(list(style.items())))
+    return Chart("While learning", "return by the number of people met", drawn, list(style.items()))
 
 
 def _outcomes(rows: Sequence[Outcome]) -> list[Chart]:
@@ -229,5 +221,6 @@ def _outcomes(rows: Sequence[Outcome]) -> list[Chart]:
 
 def _row(row: Outcome) -> Row:
     spread = f" ({number(row.low)} to {number(row.high)})" if row.runs > 1 else ""
-    cells = (f"{number(row.mean)}{spread}", number(row.greedy), number(row.averaged), str(row.runs))
+    returns = {"Return": f"{number(row.mean)}{spread}", "Greedy": number(row.greedy)}
+    cells = returns | {"Averaged policy": number(row.averaged), "Runs": str(row.runs)}
     return Row(row.label, cells, kind=_KINDS.get(row.role, "control"))

@@ -18,26 +18,13 @@ from tacit.errors import DataError
 from tacit.evaluation.maps.panel import Levels, blocks_at, corners, largest_flows
 from tacit.evaluation.maps.panel import blocks as levels_of
 from tacit.evaluation.movement.advice import Line, MapAdvice
-from tacit.evaluation.movement.divergences import SEQ, Value
+from tacit.evaluation.movement.divergences import SEQ
 from tacit.evaluation.report import blocks
-from tacit.evaluation.report.blocks import (
-    Banner,
-    Block,
-    Chart,
-    Facts,
-    Legend,
-    PublicReport,
-    Row,
-    Section,
-    Table,
-    Text,
-    grid,
-)
+from tacit.evaluation.report.blocks import Banner, Block, Chart, Facts, PublicReport, Row, Section, Text, grid, tabled
 from tacit.evaluation.report.charts import (
     WIDTH,
     Array,
     Axis,
-    Interval,
     canvas,
     fmt,
     interval_chart,
@@ -242,7 +229,7 @@ def _answer(report: MovementReport) -> Section:
             ("Staying put", f"{100 * drawn.still:.0f} %", f"of {report.days:,} days are spent in one cell"),
         ]
         found.append(Facts(figures))
-    return Section(headline, found, id="answer", before=True, hero="The simulator", eyebrow="What was made")
+    return blocks.opening(headline, found, eyebrow="What was made", hero="The simulator")
 
 
 def unusable(report: MovementReport) -> list[str]:
@@ -320,49 +307,30 @@ def _rhythm(moving: Array) -> Chart:
 
 def _close(lines: Sequence[Line], whose: str) -> Section:
     """Divergences on one logarithmic scale, and in a table: other people, generated days, noise alone."""
-    title, id = "How close they are", "close"
-    control = any(line.control is not None for line in lines)
-    legend = [("generated days", "synthetic"), ("floor: other people", "reference")]
     lead = (
         f"Jensen-Shannon divergences between generated days and those of {whose}; less is closer. The floor is what "
         "these people differ from one another, half against half."
     )
-    if control:
+    legend = [("generated days", "synthetic"), ("floor: other people", "reference")]
+    controlled = any(line.control is not None for line in lines)
+    if controlled:
         lead += " Noise alone is a simulator of the same noise to which nobody added anything."
         legend.append(("noise alone", "control-0"))
-    if not lines:
-        return Section(title, (), id=id)
-    names = [_MEASURES.get(line.measure, (line.measure, "")) for line in lines]
-    told = "; ".join(
-        f"{name} {number(line.value.value)}, floor {number(line.floor.value)}"
-        for (name, _), line in zip(names, lines, strict=True)
-    )
-    chart = interval_chart(
-        [(name, _intervals(line)) for (name, _), line in zip(names, lines, strict=True)],
-        title=f"Divergences from the simulated people: {told}",
-        x=Axis("divergence in nats, 0.69 at most", _LEAST, 1.0, log=True),
-    )
-    rows = [
-        Row(
-            name,
-            [*(_cell(value) for value in (line.value, line.floor, line.control)[: 2 + control]), line.verdict],
-            f"{line.measure}: {meaning}",
-        )
-        for (name, meaning), line in zip(names, lines, strict=True)
-    ]
-    columns = ["Generated", "Floor", *(["Noise alone"] if control else []), "Verdict"]
-    return Section(
-        title, (Chart("", "", chart, Legend(legend)), Table("Measure", columns, rows)), lead, id, before=True
-    )
-
-
-def _intervals(line: Line) -> list[Interval]:
-    shown = ("reference", line.floor), ("control-0", line.control), ("synthetic", line.value)
-    return [(style, one.value, one.low, one.high) for style, one in shown if one is not None]
-
-
-def _cell(value: Value | None) -> str:
-    return "–" if value is None else f"{value.value:.4f}"
+    told, drawn, rows = [], [], []
+    for line in lines:
+        name, meaning = _MEASURES.get(line.measure, (line.measure, ""))
+        told.append(f"{name} {number(line.value.value)}, floor {number(line.floor.value)}")
+        order = ("reference", line.floor), ("control-0", line.control), ("synthetic", line.value)
+        drawn.append((name, [(style, one.value, one.low, one.high) for style, one in order if one is not None]))
+        cells = {"Generated": f"{line.value.value:.4f}", "Floor": f"{line.floor.value:.4f}"}
+        if controlled:
+            cells["Noise alone"] = "–" if line.control is None else f"{line.control.value:.4f}"
+        rows.append(Row(name, cells | {"Verdict": line.verdict}, f"{line.measure}: {meaning}"))
+    x = Axis("divergence in nats, 0.69 at most", _LEAST, 1.0, log=True)
+    title = f"Divergences from the simulated people: {'; '.join(told)}"
+    chart = Chart("", "", interval_chart(drawn, title=title, x=x), legend)
+    found: tuple[Block, ...] = (chart, *tabled("Measure", rows)) if lines else ()
+    return Section("How close they are", found, lead, "close", before=True)
 
 
 def density_map(outlines: Array, shares: Array, *, top: float, frame: Array, title: str) -> Markup:

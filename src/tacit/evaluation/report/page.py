@@ -18,16 +18,14 @@ from tacit.evaluation.report.blocks import (
     Banner,
     Block,
     Chart,
-    Code,
     Facts,
     Notes,
     PublicReport,
     Row,
     Section,
-    Table,
     Text,
-    Tree,
     grid,
+    tabled,
 )
 from tacit.evaluation.report.charts import Axis, Line, bounds_chart, line_chart, number, upward
 from tacit.privacy.accounting import power
@@ -58,13 +56,13 @@ def render(report: PublicReport, audits: Sequence[Audited] = ()) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(kind=lambda block: type(block).__name__, exact=_exact, compact=_compact)
-    private, own = _field(report.certificate, "private") is True, report.sections()
+    certificate, own = report.certificate, report.sections()
+    private = _field(certificate, "private") is True
     sections = [
         *(section for section in own if section.before),
-        *(_promise(report.certificate) if private else _broken(report.certificate)),
+        *(_promise(certificate) if private else _broken(certificate)),
         *(section for section in own if not section.before),
         _audited(audits),
-        *_checks(report),
     ]
     return environment.get_template("page.html").render(
         title=report.title,
@@ -72,6 +70,10 @@ def render(report: PublicReport, audits: Sequence[Audited] = ()) -> str:
         style=Markup(resources.files(_FOLDER).joinpath("style.css").read_text(encoding="utf-8")),
         banners=_banners(report, private),
         sections=[section for section in sections if section.blocks or section.hero],
+        verify=report.verify,
+        costs=[*_steps(certificate), *report.costs] if report.costs else [],
+        simulated=report.simulated,
+        certificate=certificate,
     )
 
 
@@ -117,10 +119,10 @@ def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
         ("Protected", f"every {name}{whose}", f"of a public population of {population:,}"),
         ("Budget used", spent, "ε of everything released from these records so far"),
     ]
-    grid_ = np.unique(np.concatenate([np.linspace(0.0, 1.0, 101), np.linspace(0.0, 0.1, 41)]))
-    curves = ("control-1", grid_), ("synthetic", power.power(*mechanism, grid_))
+    rates = np.unique(np.concatenate([np.linspace(0.0, 1.0, 101), np.linspace(0.0, 0.1, 41)]))
+    curves = ("control-1", rates), ("synthetic", power.power(*mechanism, rates))
     trade = line_chart(
-        [Line(style, 100 * grid_, 100 * y) for style, y in curves],
+        [Line(style, 100 * rates, 100 * y) for style, y in curves],
         title=f"Trade-off of any attack: with {alarms} % false alarms at most {caught} % of true cases are caught.",
         x=Axis("false alarms, %", 0.0, 100.0),
         y=Axis("true cases caught, %", 0.0, 100.0),
@@ -129,13 +131,9 @@ def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
     method, weakly = certificate.get("method", ""), ", but only weakly," if share >= WEAK else ""
     hero: list[Block] = [Text([method], "method")] if method else []
     hero += [Text([known, _field(certificate, "sentence")], "details"), Facts(figures, "figures words")]
+    title = f"This release limits{weakly} how well anyone can tell {words}."
     return (
-        Section(
-            f"This release limits{weakly} how well anyone can tell {words}.",
-            hero,
-            hero="The promise",
-            eyebrow="The promise",
-        ),
+        Section(title, hero, hero="The promise", eyebrow="The promise"),
         _meaning(certificate, meaning, [gain, *_profile(certificate)]),
     )
 
@@ -176,68 +174,29 @@ def _profile(certificate: Mapping[str, Any]) -> tuple[Chart, ...]:
 
 def _audited(audits: Sequence[Audited]) -> Section:
     """What audits found of the certificate's promise."""
-    if not audits:
-        return Section("", ())
-    columns = ["ε at least, whatever the mechanism", "ε at least, if the noise is Gaussian", "ε promised"]
-    rows = [
-        Row(
-            WAYS[finding.way],
-            [
-                number(finding.epsilon),
-                "–" if finding.gaussian is None else number(finding.gaussian),
-                upward(one.epsilon),
-            ],
-            finding.shape,
-            "synthetic",
-        )
-        for one in audits
-        for finding in one.findings
-    ]
+    charts, rows, left = [], [], []
+    for one in audits:
+        verdict = f"{'the promise stands' if one.stands else 'the promise is refuted'}, at {100 * one.confidence:g} %"
+        style = "synthetic" if one.stands else "control-0"
+        drawn = bounds_chart(one.words, one.lower, one.epsilon, by="audit", style=style)
+        charts.append(Chart("Between what is shown and what is promised", verdict, drawn))
+        left += [f"Not audited: {', '.join(one.left_out)}."] if one.left_out else []
+        for finding in one.findings:
+            cells = {
+                "ε at least, whatever the mechanism": number(finding.epsilon),
+                "ε at least, if the noise is Gaussian": number(
+                    math.nan if finding.gaussian is None else finding.gaussian
+                ),
+                "ε promised": upward(one.epsilon),
+            }
+            rows.append(Row(WAYS[finding.way], cells, finding.shape, "synthetic"))
     return Section(
         "Audited, to see whether the promise stands",
-        (
-            *grid([_shown(one) for one in audits]),
-            Table("Told by", columns, rows),
-            Text([f"Not audited: {', '.join(one.left_out)}." for one in audits if one.left_out]),
-        ),
+        (*grid(charts), *tabled("Told by", rows), Text(left)) if audits else (),
         "Canaries that are as loud as the plan lets anybody be went through the same doors, with the same noise; no "
         "record was read for it. An audit can refute a promise, and never prove one: what ε really is lies between "
         "what is shown and what is promised.",
         "audited",
-    )
-
-
-def _shown(one: Audited) -> Chart:
-    verdict = f"{'the promise stands' if one.stands else 'the promise is refuted'}, at {100 * one.confidence:g} %"
-    drawn = bounds_chart(
-        one.words, one.lower, one.epsilon, by="audit", style="synthetic" if one.stands else "control-0"
-    )
-    return Chart("Between what is shown and what is promised", verdict, drawn)
-
-
-def _checks(report: PublicReport) -> tuple[Section, ...]:
-    """How to check the promise, what it took, and the certificate itself."""
-    costs = [*_steps(report.certificate), *report.costs] if report.costs else []
-    timed = "Time and memory could depend on the records, so they are told of simulated ones alone."
-    return (
-        Section(
-            "Do not trust this page: check it",
-            (Code(report.verify),),
-            "The promise can be recomputed from the certificate alone, on any machine, without the data and without "
-            "the model.",
-            "verify",
-        ),
-        Section(
-            "What it took",
-            (Facts(costs, "figures small"),) if costs else (),
-            "" if report.simulated else timed,
-            "costs",
-        ),
-        Section(
-            "The certificate",
-            (Tree("Every field, as the certificate has it", report.certificate),),
-            id="certificate",
-        ),
     )
 
 

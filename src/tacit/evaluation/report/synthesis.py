@@ -10,7 +10,7 @@ import numpy as np
 from markupsafe import Markup
 
 from tacit.errors import DataError
-from tacit.evaluation.report.blocks import Banner, Block, Chart, Legend, PublicReport, Row, Section, Table, grid
+from tacit.evaluation.report.blocks import Banner, Chart, Legend, PublicReport, Row, Section, grid, tabled
 from tacit.evaluation.report.charts import (
     Array,
     Kind,
@@ -22,7 +22,7 @@ from tacit.evaluation.report.charts import (
     span,
     styles,
 )
-from tacit.evaluation.report.courses import Courses, Plane, map_chart, trajectories, wall_boxes
+from tacit.evaluation.report.courses import Courses, map_chart, maze_plane, trajectories
 from tacit.evaluation.report.evidence import (
     Attack,
     Audit,
@@ -209,23 +209,18 @@ class Report(PublicReport):
 def _map(drawn: Map | None) -> Section:
     charts = []
     if drawn is not None:
-        low, style = -drawn.origin, styles((panel.label, panel.kind) for panel in drawn.panels)
-        frame = (low, low, low + len(drawn.cells), low + len(drawn.cells[0]))
-        goal = None if drawn.goal is None else np.array(drawn.goal, dtype=np.float64)
-        plane = Plane(frame, wall_boxes(drawn.cells, drawn.origin), goal)
+        style = styles((panel.label, panel.kind) for panel in drawn.panels)
+        plane = maze_plane(drawn.cells, drawn.origin, drawn.goal)
         for panel in drawn.panels:
             rows = f"{len(panel.positions):,} rows"
             title = f"{panel.label}: positions of {rows} in the maze"
-            charts.append(
-                Chart(panel.label, rows, map_chart(panel.positions, style[panel.label], title=title, plane=plane))
-            )
-    return Section(
-        "Where the rows lie",
-        grid(charts),
+            chart = map_chart(panel.positions, style[panel.label], title=title, plane=plane)
+            charts.append(Chart(panel.label, rows, chart))
+    lead = (
         "Positions over the maze. Walls are shaded, the ring is the goal. A good synthetic table fills the corridors "
-        "and stays out of the walls.",
-        "map",
+        "and stays out of the walls."
     )
+    return Section("Where the rows lie", grid(charts), lead, "map")
 
 
 def _columns(marginals: Sequence[Histogram], name: str) -> Section:
@@ -237,47 +232,39 @@ def _columns(marginals: Sequence[Histogram], name: str) -> Section:
 
 
 def _together(pair: Correlation | None, name: str) -> Section:
-    panels = []
-    if pair is not None:
-        panels.append(("Synthetic rows", "Pearson r", pair.synthetic))
-        if pair.reference is not None:
-            gap = pair.synthetic - pair.reference
-            panels.insert(0, (name, "Pearson r", pair.reference))
-            panels.append(("Difference", f"largest {np.abs(gap).max():.3f}", gap))
-    charts = [
-        Chart(label, note, heat_map(matrix, pair.labels, title=f"Correlation matrix, {label}: {note}"))
-        for label, note, matrix in panels
-        if pair is not None
-    ]
     lead = Markup(
         'Pearson correlation of every pair of columns: <span class="swatch cell-positive"></span> rise together, '
         '<span class="swatch cell-negative"></span> move apart. Paler is weaker.'
     )
+    charts = []
+    if pair is not None:
+        panels = [("Synthetic rows", "Pearson r", pair.synthetic)]
+        if pair.reference is not None:
+            gap = pair.synthetic - pair.reference
+            panels.insert(0, (name, "Pearson r", pair.reference))
+            panels.append(("Difference", f"largest {np.abs(gap).max():.3f}", gap))
+        for label, note, matrix in panels:
+            drawn = heat_map(matrix, pair.labels, title=f"Correlation matrix, {label}: {note}")
+            charts.append(Chart(label, note, drawn))
     return Section("How columns move together", grid(charts), lead, "together")
 
 
 def _usefulness(report: Report) -> Section:
     """Returns and learning curves of agents."""
     style = styles([(row.label, row.kind) for row in report.returns] + [(c.label, c.kind) for c in report.curves])
-    evaluations = list(dict.fromkeys((row.agent, row.starts) for row in report.returns))
-    agents = dict.fromkeys(curve.agent for curve in report.curves)
+    evaluations = dict.fromkeys((row.agent, row.starts) for row in report.returns)
     charts = [_returns(report, agent, starts, style) for agent, starts in evaluations]
-    charts += [_curves(report, agent, style) for agent in agents]
+    charts += [_curves(report, agent, style) for agent in dict.fromkeys(curve.agent for curve in report.curves)]
     rows = []
     for label in dict.fromkeys(row.label for row in report.returns):
-        own = {(row.agent, row.starts): row for row in report.returns if row.label == label}
-        first = next(iter(own.values()))
-        cells = [_interval(own[key]) if key in own else "–" for key in evaluations]
-        rows.append(Row(label, [*cells, str(first.seeds)], kind=first.kind))
-    columns = [*(_evaluation(*evaluation) for evaluation in evaluations), "Seeds"]
-    table: list[Block] = [Table("Trained on", columns, rows)] if rows else []
-    return Section(
-        "What an agent learns from it",
-        (*grid(charts), *table),
+        own = [row for row in report.returns if row.label == label]
+        cells = {_evaluation(row.agent, row.starts): _interval(row) for row in own} | {"Seeds": str(own[0].seeds)}
+        rows.append(Row(label, cells, kind=own[0].kind))
+    lead = (
         "Agents trained on each table alone and evaluated in the environment, final checkpoint only; intervals are "
-        "over training seeds.",
-        "usefulness",
+        "over training seeds."
     )
+    return Section("What an agent learns from it", (*grid(charts), *tabled("Trained on", rows)), lead, "usefulness")
 
 
 def _evaluation(agent: str, starts: str) -> str:
@@ -311,8 +298,5 @@ def _curves(report: Report, agent: str, style: dict[str, str]) -> Chart:
         x=span("training steps", *(c.steps for c in curves)),
         y=span(report.return_unit, *(part for c in curves for part in (c.low, c.high))),
     )
-    label, legend = (
-        f"{agent}, while training" if agent else "While training",
-        [(c.label, style[c.label]) for c in curves],
-    )
-    return Chart(label, "mean and interval over seeds", drawn, Legend(legend))
+    label = f"{agent}, while training" if agent else "While training"
+    return Chart(label, "mean and interval over seeds", drawn, [(c.label, style[c.label]) for c in curves])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -20,19 +20,17 @@ from tacit.evaluation.report.charts import Axis, Kind
 from tacit.evaluation.report.courses import (
     Courses,
     Drawing,
-    Plane,
     course_scores,
     drawn_lines,
     drawn_ways,
     lengths_and_returns,
-    wall_boxes,
+    maze_plane,
 )
 from tacit.evaluation.report.evidence import (
     Attack,
     Attacked,
     Audit,
     Caught,
-    Cost,
     Histogram,
     Nearest,
     Points,
@@ -166,24 +164,15 @@ def closeness(
         controls, rivals: (label, table) each.
         seed: of the split for the ceiling.
     """
-    own, best = fidelity(reference, synthetic), ceiling(reference, seed=seed)
-    worse, others = ([(name, fidelity(reference, table)) for name, table in some] for some in (controls, rivals))
     words = {
-        "marginal": "each column on its own: mean of 1 - KS distance; 1 is equal",
-        "correlation": "pairs of columns: mean of 1 - |difference of correlations| / 2; 1 is equal",
+        "marginal": ("Marginal", "each column on its own: mean of 1 - KS distance; 1 is equal"),
+        "correlation": (
+            "Correlation",
+            "pairs of columns: mean of 1 - |difference of correlations| / 2; 1 is equal",
+        ),
     }
-    return tuple(
-        Score(
-            measure.capitalize(),
-            meaning,
-            getattr(own, measure),
-            public=False,
-            ceiling=getattr(best, measure),
-            controls=tuple((label, getattr(other, measure)) for label, other in worse),
-            rivals=tuple((label, getattr(other, measure)) for label, other in others),
-        )
-        for measure, meaning in words.items()
-    )
+    best = ceiling(reference, seed=seed)
+    return _scores(words, lambda table: fidelity(reference, table), synthetic, controls, rivals, best)
 
 
 def physics(layout: Layout, synthetic: Table, controls: Named, rivals: Named = ()) -> tuple[Score, ...]:
@@ -194,24 +183,37 @@ def physics(layout: Layout, synthetic: Table, controls: Named, rivals: Named = (
         synthetic: the released rows.
         controls, rivals: (label, table) each.
     """
-    own = maze_dynamics(layout, synthetic)
-    worse, others = ([(name, maze_dynamics(layout, table)) for name, table in some] for some in (controls, rivals))
     words = {
         "next_position": ("Next position", "error in steps of the true displacement; 0 is exact, 1 is no movement"),
         "next_velocity": ("Next velocity", "error in mean true changes of velocity; 0 is exact"),
         "reward": ("Reward", "mean error; 0 is exact"),
         "in_wall": ("Inside walls", "share of rows; 0 is best"),
     }
+    return _scores(words, lambda table: maze_dynamics(layout, table), synthetic, controls, rivals)
+
+
+def _scores(
+    words: Mapping[str, tuple[str, str]],
+    measure: Callable[[Table], Any],
+    synthetic: Table,
+    controls: Named,
+    rivals: Named,
+    best: Any = None,
+) -> tuple[Score, ...]:
+    """A score for each measure that has a name and a meaning; with a ceiling they need reference rows."""
+    own = measure(synthetic)
+    worse, others = ([(label, measure(table)) for label, table in some] for some in (controls, rivals))
     return tuple(
         Score(
-            measure,
+            name,
             meaning,
-            getattr(own, name),
-            public=True,
-            controls=tuple((label, getattr(other, name)) for label, other in worse),
-            rivals=tuple((label, getattr(other, name)) for label, other in others),
+            getattr(own, key),
+            public=best is None,
+            ceiling=None if best is None else getattr(best, key),
+            controls=tuple((label, getattr(other, key)) for label, other in worse),
+            rivals=tuple((label, getattr(other, key)) for label, other in others),
         )
-        for name, (measure, meaning) in words.items()
+        for key, (name, meaning) in words.items()
     )
 
 
@@ -369,11 +371,6 @@ def attacked(found: LossAttack) -> Attack:
     return Attack("Denoising loss", "guesses who was learned from by how well the network denoises a row", caught)
 
 
-def cost(label: str, kind: Attacked, seconds: Mapping[str, float], memory: float | None) -> Cost:
-    """What a synthesizer took."""
-    return Cost(label, kind, tuple(seconds.items()), memory)
-
-
 def courses(
     spec: PublicSpec,
     synthetic: Sequences,
@@ -397,32 +394,25 @@ def courses(
         layout: the maze that they are ways through; without one, trajectories with discrete actions are time lines.
         state: column of the observation in time lines, and its name.
     """
+    from tacit.envs.maze_layouts import CELL_ORIGIN
+
     errors = None if layout is None else maze_errors(layout, synthetic)
-    close = (
-        None if reference is None or public is None else _trajectory_score(synthetic, reference, public, longest, seed)
-    )
+    close = None
+    if reference is not None and public is not None:
+        close = _trajectory_score(synthetic, reference, public, longest, seed)
     total = ways(synthetic).returns
     room = 0.05 * float(np.ptp(total)) or 1.0
     returns = float(total.min()) - room, float(total.max()) + room  # of released trajectories, and so public
     box, column = spec.observation, state[0]
     lines = layout is None and isinstance(spec.action, Discrete) and isinstance(box, Box)
     found = Courses(
-        drawings=_drawn(synthetic, reference, seed, layout=layout, state=state if lines else None),
-        plane=None if layout is None else maze_plane(layout),
+        drawings=_drawn(synthetic, reference, seed, ways=layout is not None, column=column if lines else None),
+        plane=None if layout is None else maze_plane(layout.cells, CELL_ORIGIN, layout.goal_position),
         state=Axis(state[1], box.low[column], box.high[column]) if lines and isinstance(box, Box) else None,
         figures=lengths_and_returns(synthetic, reference, longest=longest, returns=returns),
         errors=() if errors is None else ((SYNTHETIC, "synthetic", errors.along),),
     )
     return {"courses": found, "scores": course_scores(errors, close)}
-
-
-def maze_plane(layout: Layout) -> Plane:
-    """The whole maze, with its walls and its goal."""
-    from tacit.envs.maze_layouts import CELL_ORIGIN
-
-    low, rows, columns = -CELL_ORIGIN, len(layout.cells), len(layout.cells[0])
-    walls, goal = wall_boxes(layout.cells, CELL_ORIGIN), np.asarray(layout.goal_position, np.float64)
-    return Plane((low, low, low + rows, low + columns), walls, goal)
 
 
 def maze_errors(layout: Layout, sequences: Sequences) -> SequenceDynamics | None:
@@ -440,22 +430,16 @@ def maze_errors(layout: Layout, sequences: Sequences) -> SequenceDynamics | None
 
 
 def _drawn(
-    synthetic: Sequences,
-    reference: Sequences | None,
-    seed: int,
-    *,
-    layout: Layout | None,
-    state: tuple[int, str] | None,
+    synthetic: Sequences, reference: Sequences | None, seed: int, *, ways: bool, column: int | None
 ) -> tuple[Drawing, ...]:
-    drawings = []
-    for sequences, label, kind in ((reference, PROTECTED, "reference"), (synthetic, SYNTHETIC, "synthetic")):
-        if sequences is None:
-            continue
-        if layout is not None:
-            drawings.append(drawn_ways(sequences, label, kind, seed=seed))  # type: ignore[arg-type]
-        elif state is not None:
-            whose = label.split()[0]
-            drawings.append(drawn_lines(sequences, label, kind, column=state[0], whose=whose, seed=seed))  # type: ignore[arg-type]
+    drawings, sources = [], list[tuple[Sequences, str, Kind]]()
+    if reference is not None:
+        sources.append((reference, PROTECTED, "reference"))
+    for sequences, label, kind in (*sources, (synthetic, SYNTHETIC, "synthetic")):
+        if ways:
+            drawings.append(drawn_ways(sequences, label, kind, seed=seed))
+        elif column is not None:
+            drawings.append(drawn_lines(sequences, label, kind, column=column, whose=label.split()[0], seed=seed))
     return tuple(drawings)
 
 
