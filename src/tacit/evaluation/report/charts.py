@@ -25,6 +25,8 @@ WIDTH = 360.0
 """Width of a chart in its own units; the page shows it at about one CSS pixel each, on a phone too."""
 _LEVELS = 16
 """Shades of a surface."""
+_STRENGTHS = 5
+"""Shades of a vote."""
 _MARKS = ("h0", "m-3 0h6m-3-3v6", "m-3 2.5h6l-3-5.2Z", "m-2.5-2.5h5v5h-5Z")
 _MARK_STYLES = ("synthetic", "control-0", "control-2", "control-1")
 _BARS = 8
@@ -240,7 +242,7 @@ class Line:
     high: Array | None = None
 
 
-def line_chart(lines: Sequence[Line], *, title: str, x: Axis, y: Axis) -> Markup:
+def lines(lines: Sequence[Line], *, title: str, x: Axis, y: Axis) -> Markup:
     """Curves with optional confidence bands over shared axes; drawn in order, the last on top."""
     svg, plot = frame(title, x, y, height=230.0)
     for line in lines:
@@ -252,7 +254,7 @@ def line_chart(lines: Sequence[Line], *, title: str, x: Axis, y: Axis) -> Markup
     return markup(svg)
 
 
-def bar_chart(values: Array, *, title: str, x_label: str, y: Axis, first: int = 0) -> Markup:
+def bars(values: Array, *, title: str, x_label: str, y: Axis, first: int = 0) -> Markup:
     """One bar from 0 for each of the values [n] of the numbers first .. first + n - 1; a few do not fill the chart."""
     count = len(values)
     room = max(0.0, (_BARS - count) / 2)
@@ -267,7 +269,7 @@ def bar_chart(values: Array, *, title: str, x_label: str, y: Axis, first: int = 
     return markup(svg)
 
 
-def surface_chart(values: Array, *, title: str, x: Axis, y: Axis, scale: Axis) -> Markup:
+def surface(values: Array, *, title: str, x: Axis, y: Axis, scale: Axis) -> Markup:
     """A surface over a rectangle: one hue, stronger for larger values, with its scale above.
 
     Args:
@@ -303,7 +305,57 @@ def vote_mark(action: int) -> tuple[str, str]:
     return f"vote {style}", _MARKS[(action + action // len(_MARKS)) % len(_MARKS)]
 
 
-def histogram_chart(
+def votes(
+    positions: Array, choice: NDArray[np.int64], share: Array, *, lowest: float, title: str, x: Axis, y: Axis
+) -> Markup:
+    """One mark for each of N states: its form and colour are the chosen action, its strength the share that chose it.
+
+    Args:
+        positions: [N, 2].
+        choice: [N] actions, 0 and above.
+        share: [N], from `lowest` (the weakest mark) to 1.
+        lowest: the share of a blind choice.
+        title, x, y: the text alternative, and the two dimensions.
+    """
+    svg, plot = frame(title, x, y, height=330.0)
+    places = np.array(plot.places(positions[:, 0], positions[:, 1]))
+    strength = np.clip((share - lowest) / (1.0 - lowest), 0.0, 1.0)
+    levels = np.minimum((strength * _STRENGTHS).astype(int), _STRENGTHS - 1)
+    for level in range(_STRENGTHS):
+        for action in np.unique(choice).tolist():
+            style, form = vote_mark(action)
+            here = places[(levels == level) & (choice == action)].tolist()
+            opacity = fmt(0.14 + 0.76 * level / (_STRENGTHS - 1))
+            if here:
+                marks = "".join(f"M{fmt(a)} {fmt(b)}{form}" for a, b in here)
+                SubElement(svg, "path", {"class": style, "stroke-opacity": opacity, "d": marks})
+    return markup(svg)
+
+
+def estimate(value: float, ends: tuple[float, float], written: Sequence[str], *, title: str, x: Axis) -> Markup:
+    """A value and its interval on a public range: the range as a track, the interval as a bar, the value as a mark.
+
+    Args:
+        value, ends: what is drawn.
+        written: how value, low and high end are written.
+        title, x: the text alternative, and the range.
+    """
+    left, track = 10.0, 46.0
+    svg = canvas(title, 116.0)
+    plot = Plot(x, Axis("", 0.0, 1.0), left, track - 6.0, WIDTH - 2 * left, 24.0)
+    bar = {"y": fmt(track), "height": "14", "rx": "3"}
+    SubElement(svg, "rect", {"class": "track", "x": fmt(left), "width": fmt(plot.width), **bar})
+    start, stop = plot.x_of(ends[0]), plot.x_of(ends[1])
+    SubElement(svg, "rect", {"class": "span", "x": fmt(start), "width": fmt(max(2.0, stop - start)), **bar})
+    SubElement(svg, "path", {"class": "mark", "d": f"M{fmt(plot.x_of(value))} {fmt(track - 6)}v26"})
+    middle = min(max(plot.x_of(value), 60.0), WIDTH - 60.0)
+    write(svg, middle, 15.0, written[0], anchor="middle", kind="told")
+    write(svg, middle, 32.0, f"{written[1]} to {written[2]}", anchor="middle")
+    ruler(svg, plot)
+    return markup(svg)
+
+
+def histogram(
     edges: Array, reference: Array | None, synthetic: Array, *, title: str, x_label: str, y_label: str = "rows, %"
 ) -> Markup:
     """Histograms over shared bins: the reference as a filled shape, the synthetic as an outline above it.
@@ -346,7 +398,7 @@ def heat_map(matrix: Array, labels: Sequence[str], *, title: str) -> Markup:
     return markup(svg)
 
 
-def scatter_chart(panels: Sequence[tuple[str, Array]], *, title: str) -> Markup:
+def scatter(panels: Sequence[tuple[str, Array]], *, title: str) -> Markup:
     """Points [N, 2] in [0, 1] of each (style, points) in one picture whose axes mean nothing; the last lie on top."""
     svg, unit = canvas(title, 300.0, floor=True), Axis("", 0.0, 1.0)
     plot = Plot(unit, unit, 10.0, 10.0, WIDTH - 20.0, 280.0)
@@ -359,7 +411,7 @@ Interval = tuple[str, float, float, float]
 """Style, value, low and high end."""
 
 
-def interval_chart(rows: Sequence[tuple[str, Sequence[Interval]]], *, title: str, x: Axis) -> Markup:
+def intervals(rows: Sequence[tuple[str, Sequence[Interval]]], *, title: str, x: Axis) -> Markup:
     """Points with intervals, one labelled row each, or several in a row of which the last lies on top."""
     pitch, top, left = 44.0, 6.0, 10.0
     height = pitch * len(rows)
@@ -376,7 +428,7 @@ def interval_chart(rows: Sequence[tuple[str, Sequence[Interval]]], *, title: str
     return markup(svg)
 
 
-def bounds_chart(label: str, lower: float, epsilon: float, *, by: str, style: str, vain: bool = False) -> Markup:
+def bounds(label: str, lower: float, epsilon: float, *, by: str, style: str, vain: bool = False) -> Markup:
     """What epsilon can be: at most what is promised, if the promise holds, and at least what is shown.
 
     Args:
@@ -390,7 +442,7 @@ def bounds_chart(label: str, lower: float, epsilon: float, *, by: str, style: st
     top = 1.15 * max(lower, epsilon)
     promised = f"Promised{' in vain' if vain else ''}: at most {upward(epsilon)}"
     shown = f"Shown by the {by}: at least {number(lower)}"
-    return interval_chart(
+    return intervals(
         [(promised, [("reference", epsilon, 0.0, epsilon)]), (shown, [(style, lower, lower, top)])],
         title=f"Privacy loss of {label}: {promised}. {shown}",
         x=Axis("privacy loss ε", 0.0, top),

@@ -15,25 +15,21 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from tacit.errors import DataError
+from tacit.evaluation.report import charts
 from tacit.evaluation.report.blocks import Block, Chart, Legend, Section, grid
 from tacit.evaluation.report.charts import (
     WIDTH,
     Array,
     Axis,
     Kind,
-    Line,
     Plot,
     canvas,
     dots,
     fmt,
-    line_chart,
     markup,
     number,
     ruler,
     shorten,
-    span,
-    styles,
-    vote_mark,
     write,
 )
 from tacit.evaluation.report.evidence import Histogram, Score, distribution, histogram
@@ -250,7 +246,9 @@ def trajectories(shown: Courses | None, reference: str) -> Section:
         reference: what reference rows are called.
     """
     shown = shown or Courses()
-    style = styles([(d.label, d.kind) for d in shown.drawings] + [(label, kind) for label, kind, _ in shown.errors])
+    style = charts.styles(
+        [(d.label, d.kind) for d in shown.drawings] + [(label, kind) for label, kind, _ in shown.errors]
+    )
     drawn = [one for drawing in shown.drawings for one in drawing.trajectories]
     lead = "Some whole trajectories, drawn at random."
     if any(len(one.seams) for one in drawn):
@@ -284,15 +282,15 @@ def _picture(shown: Courses, drawing: Drawing, style: str) -> Chart:
 
 def _errors(shown: Courses, style: dict[str, str]) -> list[Chart]:
     known = [(style[label], np.flatnonzero(np.isfinite(along)), along) for label, _, along in shown.errors]
-    lines = [Line(name, (at + 1).astype(np.float64), along[at]) for name, at, along in known if len(at) > 1]
+    lines = [charts.Line(name, (at + 1).astype(np.float64), along[at]) for name, at, along in known if len(at) > 1]
     if not lines:
         return []
     told = "; ".join(f"{label} {number(float(np.nanmean(along)))}" for label, _, along in shown.errors)
-    drawn = line_chart(
+    drawn = charts.lines(
         lines,
         title=f"Mean error of each step against the simulator, over all steps: {told}",
-        x=span("step of a trajectory", *(line.x for line in lines)),
-        y=span("error, mean displacements of a step", np.zeros(1), *(line.y for line in lines)),
+        x=charts.span("step of a trajectory", *(line.x for line in lines)),
+        y=charts.span("error, mean displacements of a step", np.zeros(1), *(line.y for line in lines)),
     )
     note = "against the public simulator; 1 is as bad as standing still"
     return [Chart("Error along a trajectory", note, drawn, [(label, style[label]) for label, _, _ in shown.errors])]
@@ -372,7 +370,7 @@ def time_line_chart(lines: Sequence[TimeLine], style: str, *, title: str, x_labe
 
     Args:
         lines: a few patients, from the top; at least one.
-        style: class of the curves' colour; treatments have the marks of `vote_mark`.
+        style: class of the curves' colour; treatments have the marks of `charts.vote_mark`.
         title: the text alternative, to which the numbers of patients and seams are added.
         x_label: what a visit is, with its unit.
         y: name and public range of the state, the same for all; a state beyond it is drawn at its edge.
@@ -404,7 +402,7 @@ def _lane(svg: Element, plot: Plot, line: TimeLine, style: str) -> None:
             _circles(svg, plot, np.array([[here[0], part[0]]]), {"class": f"point {style}", "r": "1.6"})
     floor = plot.top + plot.height
     for treatment in np.unique(line.treatments).tolist():
-        kind, form = vote_mark(treatment)
+        kind, form = charts.vote_mark(treatment)
         marks = (f"M{fmt(plot.x_of(at))} {fmt(floor + 8.0)}{form}" for at in times[line.treatments == treatment])
         SubElement(svg, "path", {"class": kind, "d": "".join(marks)})
     for seam in line.seams.tolist():

@@ -6,32 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from xml.etree.ElementTree import SubElement
 
 import numpy as np
-from markupsafe import Markup
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.evaluation.report import blocks
+from tacit.evaluation.report import blocks, charts
 from tacit.evaluation.report.blocks import Block, Chart, Facts, PublicReport, Section, Text, grid
-from tacit.evaluation.report.charts import (
-    WIDTH,
-    Array,
-    Axis,
-    Line,
-    Plot,
-    bar_chart,
-    canvas,
-    fmt,
-    histogram_chart,
-    line_chart,
-    markup,
-    number,
-    ruler,
-    span,
-    surface_chart,
-    write,
-)
+from tacit.evaluation.report.charts import Array, Axis, number, span
 from tacit.methods.off_policy_evaluation.evaluation import Evaluation, Interval
 
 _LINE, _SIDE, _LINES = 121, 41, 24
@@ -128,7 +109,6 @@ class EvaluationReport(PublicReport):
     surface: ValueSurface | None = None
     diagnostics: tuple[tuple[str, str], ...] = ()
     overlap: Overlap | None = None
-    costs: tuple[tuple[str, str], ...] = ()
 
     def sections(self) -> tuple[Section, ...]:
         """What the page says besides the promise."""
@@ -246,9 +226,9 @@ def _read(report: EvaluationReport) -> Section:
     interval, found = report.interval, list[Block]()
     if interval is not None and report.value is not None:
         written = told(report.value, interval)
-        drawn = estimate_chart(
+        drawn = charts.estimate(
             report.value,
-            interval,
+            (interval.low, interval.high),
             written,
             title=f"Value of the policy: {written[0]}, interval from {written[1]} to {written[2]}, on the public range",
             x=Axis("value of an episode", *report.limits),
@@ -257,29 +237,6 @@ def _read(report: EvaluationReport) -> Section:
         note = "nothing outside it was possible from the start"
         found = [Chart("On the public range", note, drawn), Text(words, "prose")]
     return Section("How to read the interval", grid(found, wide=True), id="interval", before=True)
-
-
-def estimate_chart(value: float, interval: Interval, written: Sequence[str], *, title: str, x: Axis) -> Markup:
-    """A value and its interval on a public range: the range as a track, the interval as a bar, the value as a mark.
-
-    Args:
-        value, interval: what is drawn.
-        written: how value, low and high end are written.
-        title, x: the text alternative, and the range.
-    """
-    left, track = 10.0, 46.0
-    svg = canvas(title, 116.0)
-    plot = Plot(x, Axis("", 0.0, 1.0), left, track - 6.0, WIDTH - 2 * left, 24.0)
-    bar = {"y": fmt(track), "height": "14", "rx": "3"}
-    SubElement(svg, "rect", {"class": "track", "x": fmt(left), "width": fmt(plot.width), **bar})
-    start, stop = plot.x_of(interval.low), plot.x_of(interval.high)
-    SubElement(svg, "rect", {"class": "span", "x": fmt(start), "width": fmt(max(2.0, stop - start)), **bar})
-    SubElement(svg, "path", {"class": "mark", "d": f"M{fmt(plot.x_of(value))} {fmt(track - 6)}v26"})
-    middle = min(max(plot.x_of(value), 60.0), WIDTH - 60.0)
-    write(svg, middle, 15.0, written[0], anchor="middle", kind="told")
-    write(svg, middle, 32.0, f"{written[1]} to {written[2]}", anchor="middle")
-    ruler(svg, plot)
-    return markup(svg)
 
 
 def cautions(report: EvaluationReport) -> list[str]:
@@ -323,26 +280,28 @@ def _reading(interval: Interval, unit: str) -> list[str]:
 
 
 def _states(report: EvaluationReport) -> Section:
-    charts, title = _lines(report.lines) + _surface(report.surface), "State by state"
+    drawings, title = _lines(report.lines) + _surface(report.surface), "State by state"
     lead = _states_lead(report)
-    if len(charts) == 1:
-        beside = grid([*charts, Text([lead], "prose")], wide=True)
+    if len(drawings) == 1:
+        beside = grid([*drawings, Text([lead], "prose")], wide=True)
         return Section(title, beside, id="states", before=True)
-    return Section(title, grid(charts), lead, "states", before=True)
+    return Section(title, grid(drawings), lead, "states", before=True)
 
 
 def _lines(lines: Sequence[ValueLine]) -> list[Chart]:
-    charts, every = [], [line.values for line in lines]  # one scale, so that the dimensions can be compared
+    drawings, every = [], [line.values for line in lines]  # one scale, so that the dimensions can be compared
     for line in lines:
         ends = f"{number(float(line.values.min()))} to {number(float(line.values.max()))}"
         title = f"Values along {line.label}: {ends}"
         if line.discrete:
-            drawn = bar_chart(line.values, title=title, x_label=line.label, y=span("value", np.zeros(1), line.values))
+            drawn = charts.bars(line.values, title=title, x_label=line.label, y=span("value", np.zeros(1), line.values))
         else:
             x = Axis(line.label, float(line.x[0]), float(line.x[-1]))
-            drawn = line_chart([Line("synthetic", line.x, line.values)], title=title, x=x, y=span("value", *every))
-        charts.append(Chart(f"Value by {line.label}", ends, drawn))
-    return charts
+            drawn = charts.lines(
+                [charts.Line("synthetic", line.x, line.values)], title=title, x=x, y=span("value", *every)
+            )
+        drawings.append(Chart(f"Value by {line.label}", ends, drawn))
+    return drawings
 
 
 def _surface(surface: ValueSurface | None) -> list[Chart]:
@@ -352,7 +311,7 @@ def _surface(surface: ValueSurface | None) -> list[Chart]:
     x, y = (
         Axis(label, float(a), float(b)) for label, a, b in zip(surface.labels, surface.low, surface.high, strict=True)
     )
-    drawn = surface_chart(
+    drawn = charts.surface(
         surface.values,
         title=f"Values over {surface.labels[0]} and {surface.labels[1]}: {number(low)} to {number(high)}",
         x=x,
@@ -378,7 +337,7 @@ def _states_lead(report: EvaluationReport) -> str:
 def _alike(overlap: Overlap | None) -> Section:
     found: list[Block] = []
     if overlap is not None:
-        drawn = histogram_chart(
+        drawn = charts.histogram(
             overlap.edges,
             None,
             overlap.shares,

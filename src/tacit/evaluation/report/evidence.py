@@ -10,19 +10,9 @@ import numpy as np
 
 from tacit.errors import DataError
 from tacit.evaluation.fidelity import kolmogorov_smirnov
+from tacit.evaluation.report import charts
 from tacit.evaluation.report.blocks import Chart, Legend, Row, Section, Text, grid, tabled
-from tacit.evaluation.report.charts import (
-    Array,
-    Axis,
-    Kind,
-    Line,
-    bounds_chart,
-    histogram_chart,
-    line_chart,
-    number,
-    scatter_chart,
-    upward,
-)
+from tacit.evaluation.report.charts import Array, Axis, Kind, Line, number, upward
 
 Attacked = Literal["synthetic", "control"]
 _CLOSEST = 1e-3
@@ -190,7 +180,7 @@ class Cost:
 def distribution(item: Histogram, counted: str = "rows") -> Chart:
     """The chart of one distribution, and what is counted in it."""
     similarity = "" if item.similarity is None else f"1 − KS = {item.similarity:.3f}"
-    drawn = histogram_chart(
+    drawn = charts.histogram(
         item.edges,
         item.reference,
         item.synthetic,
@@ -228,20 +218,20 @@ def measured(scores: Sequence[Score], *, title: str, lead: str, id: str) -> Sect
 
 def pictured(panels: Sequence[Points]) -> Section:
     """All tables in one picture, and each on its own at the same scale."""
-    charts, legend = [], Legend([(points.label, f"filled {points.kind}") for points in panels])
+    drawings, legend = [], Legend([(points.label, f"filled {points.kind}") for points in panels])
     if panels:
         joined = np.concatenate([points.positions for points in panels])
         low, high = joined.min(axis=0), joined.max(axis=0)
         placed = [(points.kind, (points.positions - low) / np.maximum(high - low, 1e-12)) for points in panels]
         counts = "; ".join(f"{points.label}, {len(points.positions):,} rows" for points in panels)
-        together = scatter_chart(placed, title=f"t-SNE picture of {counts}")
-        charts.append(Chart("Together", "one point a row", together))
+        together = charts.scatter(placed, title=f"t-SNE picture of {counts}")
+        drawings.append(Chart("Together", "one point a row", together))
         for points, place in zip(panels, placed, strict=True):
-            alone = scatter_chart([place], title=f"The same picture, {points.label} alone")
-            charts.append(Chart(points.label, f"{len(points.positions):,} rows", alone))
+            alone = charts.scatter([place], title=f"The same picture, {points.label} alone")
+            drawings.append(Chart(points.label, f"{len(points.positions):,} rows", alone))
     return Section(
         "All columns in one picture",
-        (legend, *grid(charts)) if charts else (),
+        (legend, *grid(drawings)) if drawings else (),
         "t-SNE puts rows that are alike next to each other; the axes and the sizes of gaps mean nothing. In a good "
         "synthetic table both kinds of rows lie in the same places.",
         "picture",
@@ -272,7 +262,7 @@ def _distances(found: Nearest) -> tuple[Chart, Text]:
         Line("synthetic", np.maximum(found.protected, _CLOSEST * top), levels),
         Line("control-0", np.maximum(found.others, _CLOSEST * top), levels),
     ]
-    drawn = line_chart(
+    drawn = charts.lines(
         lines,
         title=f"Distance to the nearest record: {ends}",
         x=Axis(f"distance, {found.unit}", _CLOSEST * top, top, log=True),
@@ -290,12 +280,12 @@ def _distances(found: Nearest) -> tuple[Chart, Text]:
 
 def attacked(audits: Sequence[Audit], attacks: Sequence[Attack]) -> Section:
     """What planted records and attacks showed, beside what is promised."""
-    charts, planted = [], []
+    drawings, planted = [], []
     for audit in audits:
         own, refuted = audit.kind == "synthetic", audit.lower > audit.certified
         style = "synthetic" if own else "control-0"
-        drawn = bounds_chart(audit.label, audit.lower, audit.certified, by="attack", style=style, vain=not own)
-        charts.append(Chart(audit.label, f"at {100 * audit.confidence:g} % confidence", drawn))
+        drawn = charts.bounds(audit.label, audit.lower, audit.certified, by="attack", style=style, vain=not own)
+        drawings.append(Chart(audit.label, f"at {100 * audit.confidence:g} % confidence", drawn))
         cells = {
             "Right guesses": f"{audit.correct:,} of {audit.guesses:,}",
             "ε at least": number(audit.lower),
@@ -307,7 +297,7 @@ def attacked(audits: Sequence[Audit], attacks: Sequence[Attack]) -> Section:
     guessed = [Row(attack.name, dict(map(_caught, attack.caught)), attack.meaning) for attack in attacks]
     return Section(
         "Attacked, to see whether the promise stands",
-        (*grid(charts), *tabled("Planted records", planted), *tabled("Attack", guessed)),
+        (*grid(drawings), *tabled("Planted records", planted), *tabled("Attack", guessed)),
         "Attacks that know everything that is released, and the training besides. An attack can refute a promise, and "
         "never prove one: what ε really is lies between what is shown and what is promised. Blind guessing catches as "
         "many as it raises false alarms.",

@@ -5,28 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
-from xml.etree.ElementTree import SubElement
 
 import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 
 from tacit.errors import DataError
-from tacit.evaluation.report import blocks
+from tacit.evaluation.report import blocks, charts
 from tacit.evaluation.report.blocks import Block, Chart, Facts, PublicReport, Row, Section, Text, grid, tabled
-from tacit.evaluation.report.charts import (
-    Array,
-    Axis,
-    bar_chart,
-    fmt,
-    frame,
-    histogram_chart,
-    interval_chart,
-    markup,
-    number,
-    span,
-    vote_mark,
-)
+from tacit.evaluation.report.charts import Array, Axis, number, span
 
 Level = Literal["logs", "policies"]
 """What of an expert the promise covers: every record that they contributed, or only how they decide."""
@@ -74,8 +60,6 @@ _KINDS = {
 }
 _CLOSED = frozenset({"fit: steps", "fit: rate", "fit: seed"})
 """Of a descent; without effect where there is a closed form."""
-_STRENGTHS = 5
-"""Shades of a vote."""
 _BINS = 20
 _NEARLY_ALL = 0.9
 """Of the experts: a share from which on the page speaks of agreement."""
@@ -251,7 +235,7 @@ def _compared(report: ExpertsReport) -> Section:
     found: list[Block] = []
     rows = report.returns
     if len(rows) > 1:
-        drawn = interval_chart(
+        drawn = charts.intervals(
             [(row.label, [(_ROLES[row.role], row.mean, row.low, row.high)]) for row in rows],
             title=f"Return of an episode: {'; '.join(f'{row.label} {number(row.mean, 4)}' for row in rows)}",
             x=span("return of an episode", *(np.array([row.low, row.high]) for row in rows)),
@@ -285,12 +269,12 @@ def _agreement(votes: Votes | None, certificate: Mapping[str, Any]) -> Section:
     title, id = "Where the experts agree", "agreement"
     if votes is None:
         return Section(title, (), id=id)
-    marks = [(f"action {action}", *vote_mark(action)) for action in range(votes.actions)]
-    charts = [
+    marks = [(f"action {action}", *charts.vote_mark(action)) for action in range(votes.actions)]
+    drawings = [
         Chart("What they choose", "at public states, over two of their dimensions", _choices(votes), marks),
         Chart("How many choose alike", "blind choices would be at the left end", _shares(votes)),
     ]
-    return Section(title, grid(charts, wide=True), _votes_lead(votes, certificate), id, before=True)
+    return Section(title, grid(drawings, wide=True), _votes_lead(votes, certificate), id, before=True)
 
 
 def _votes_lead(votes: Votes, certificate: Mapping[str, Any]) -> str:
@@ -314,7 +298,7 @@ def _choices(votes: Votes) -> Markup:
     choice = votes.choice.astype(int)
     shares = 100 * np.bincount(choice, minlength=votes.actions) / len(choice)
     split = "; ".join(f"action {action} at {share:.0f} %" for action, share in enumerate(shares))
-    return vote_chart(
+    return charts.votes(
         votes.positions,
         choice,
         votes.share,
@@ -325,38 +309,11 @@ def _choices(votes: Votes) -> Markup:
     )
 
 
-def vote_chart(
-    positions: Array, choice: NDArray[np.int64], share: Array, *, lowest: float, title: str, x: Axis, y: Axis
-) -> Markup:
-    """One mark for each of N states: its form and colour are the chosen action, its strength the share that chose it.
-
-    Args:
-        positions: [N, 2].
-        choice: [N] actions, 0 and above.
-        share: [N], from `lowest` (the weakest mark) to 1.
-        lowest: the share of a blind choice.
-        title, x, y: the text alternative, and the two dimensions.
-    """
-    svg, plot = frame(title, x, y, height=330.0)
-    places = np.array(plot.places(positions[:, 0], positions[:, 1]))
-    strength = np.clip((share - lowest) / (1.0 - lowest), 0.0, 1.0)
-    levels = np.minimum((strength * _STRENGTHS).astype(int), _STRENGTHS - 1)
-    for level in range(_STRENGTHS):
-        for action in np.unique(choice).tolist():
-            style, form = vote_mark(action)
-            here = places[(levels == level) & (choice == action)].tolist()
-            opacity = fmt(0.14 + 0.76 * level / (_STRENGTHS - 1))
-            if here:
-                marks = "".join(f"M{fmt(a)} {fmt(b)}{form}" for a, b in here)
-                SubElement(svg, "path", {"class": style, "stroke-opacity": opacity, "d": marks})
-    return markup(svg)
-
-
 def _shares(votes: Votes) -> Markup:
     edges = np.linspace(1 / votes.actions, 1.0, _BINS + 1)
     counts, _ = np.histogram(np.clip(votes.share, edges[0], edges[-1]), bins=edges)
     middle = 100 * float(np.median(votes.share))
-    return histogram_chart(
+    return charts.histogram(
         100 * edges,
         None,
         counts / len(votes.share),
@@ -372,7 +329,7 @@ def _prefixes(consensus: Consensus | None, level: Level) -> Section:
         return Section(title, (), id=id)
     lengths = np.sort(consensus.lengths)[::-1]
     count, steps, longest = len(lengths), int(lengths.sum()), float(lengths[0])
-    drawn = bar_chart(
+    drawn = charts.bars(
         lengths,
         title=f"Lengths of {count} released prefixes, from {int(lengths[-1])} to {int(longest)} steps",
         x_label="trajectory, the longest prefix first",

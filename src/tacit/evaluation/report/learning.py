@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from tacit.errors import DataError
-from tacit.evaluation.report import blocks
+from tacit.evaluation.report import blocks, charts
 from tacit.evaluation.report.blocks import Block, Chart, Facts, PublicReport, Row, Section, Text, grid, tabled
-from tacit.evaluation.report.charts import Array, Kind, Line, interval_chart, line_chart, number, span, styles
+from tacit.evaluation.report.charts import Array, Kind, Line, number, span, styles
 
 Role = Literal["released", "compared", "ceiling", "floor"]
 """The run that is released; one at another epsilon; one without noise; one that learned from noise alone."""
@@ -180,9 +180,9 @@ def _learned(report: PolicyReport) -> Section:
         )
     if any(row.runs > 1 for row in report.outcomes):
         lead += " Lines and points are means over runs, bands and bars go from the worst run to the best."
-    charts = [_curves(report.curves), *_outcomes(report.outcomes)] if report.curves else []
+    drawings = [_curves(report.curves), *_outcomes(report.outcomes)] if report.curves else []
     table = tabled("Learned with", [_row(row) for row in report.outcomes])
-    shown: tuple[Block, ...] = (*grid(charts, wide=True), *table) if charts else ()
+    shown: tuple[Block, ...] = (*grid(drawings, wide=True), *table) if drawings else ()
     return Section("How it learned, and what privacy cost", shown, lead, "learning", before=True)
 
 
@@ -198,7 +198,7 @@ def _curves(curves: Sequence[Learning]) -> Chart:
         for curve in curves
     ]
     told = "; ".join(f"{curve.label} ends at {number(float(curve.mean[-1]))}" for curve in curves)
-    drawn = line_chart(
+    drawn = charts.lines(
         lines[::-1],
         title=f"Return by the number of people met: {told}",
         x=span("people met", np.zeros(1), *(curve.people for curve in curves)),
@@ -211,7 +211,7 @@ def _outcomes(rows: Sequence[Outcome]) -> list[Chart]:
     if len(rows) < 2:
         return []
     style = styles((row.label, _KINDS.get(row.role, "control")) for row in rows)
-    drawn = interval_chart(
+    drawn = charts.intervals(
         [(row.label, [(style[row.label], row.mean, row.low, row.high)]) for row in rows],
         title=f"Return against epsilon: {'; '.join(f'{row.label} {number(row.mean)}' for row in rows)}",
         x=span("return of an episode", *(np.array([row.low, row.high]) for row in rows)),

@@ -19,20 +19,9 @@ from tacit.evaluation.maps.panel import Levels, blocks_at, corners, largest_flow
 from tacit.evaluation.maps.panel import blocks as levels_of
 from tacit.evaluation.movement.advice import Line, MapAdvice
 from tacit.evaluation.movement.divergences import SEQ
-from tacit.evaluation.report import blocks
+from tacit.evaluation.report import blocks, charts
 from tacit.evaluation.report.blocks import Banner, Block, Chart, Facts, PublicReport, Row, Section, Text, grid, tabled
-from tacit.evaluation.report.charts import (
-    WIDTH,
-    Array,
-    Axis,
-    canvas,
-    fmt,
-    interval_chart,
-    line_chart,
-    markup,
-    number,
-)
-from tacit.evaluation.report.charts import Line as Curve
+from tacit.evaluation.report.charts import WIDTH, Array, Axis, canvas, fmt, markup, number
 
 TIMES = (8, 17, 26, 38)
 """Slots that the picture shows: 04:00, 08:30, 13:00 and 19:00."""
@@ -262,25 +251,25 @@ def _advised(advice: MapAdvice) -> str:
 
 def _where(drawn: Picture | None, map_file: str | None) -> Section:
     """Maps of generated days by the time of day, their flows, and their rhythm."""
-    lead, charts = Markup("Made-up people on the public grid, none of them real."), list[Chart]()
+    lead, drawings = Markup("Made-up people on the public grid, none of them real."), list[Chart]()
     if drawn is not None:
-        charts = [*_maps(drawn), *_flows(drawn.flows, drawn.outlines), _rhythm(drawn.moving)]
+        drawings = [*_maps(drawn), *_flows(drawn.flows, drawn.outlines), _rhythm(drawn.moving)]
         outside = round(100 * (1 - float(drawn.shares.sum(axis=1).mean())), 6)
         lead += Markup(f" About {outside:.2g} % of the days are outside these pictures.") if outside >= 0.1 else ""
     if map_file is not None:
         lead += Markup(' <a href="{}">The map</a> shows their trips by the time of day.').format(map_file)
-    return Section("Where generated days are", grid(charts), lead, "where", before=True)
+    return Section("Where generated days are", grid(drawings), lead, "where", before=True)
 
 
 def _maps(drawn: Picture) -> list[Chart]:
     frame, top = frame_of(drawn.outlines), max(1e-12, float(np.quantile(drawn.shares[drawn.shares > 0], 0.998)))
-    charts = []
+    drawings = []
     for slot, shares in zip(TIMES, drawn.shares, strict=True):
         busiest = float(shares.max())
         title = f"Where generated days are at {clock(slot)}; at most {100 * busiest:.2g} % of them in one block"
         chart = density_map(drawn.outlines, shares, top=top, frame=frame, title=title)
-        charts.append(Chart(clock(slot), f"darkest: {100 * top:.2g} % of the days or more", chart))
-    return charts
+        drawings.append(Chart(clock(slot), f"darkest: {100 * top:.2g} % of the days or more", chart))
+    return drawings
 
 
 def _flows(flows: Array, outlines: Array) -> list[Chart]:
@@ -296,8 +285,8 @@ def _rhythm(moving: Array) -> Chart:
     hours, share = np.arange(1, len(moving) + 1) / 2, 100 * moving
     peak = int(share.argmax())
     most = f"most at {clock(peak + 1)}, {share[peak]:.3g} %"
-    drawn = line_chart(
-        [Curve("synthetic", hours, share)],
+    drawn = charts.lines(
+        [charts.Line("synthetic", hours, share)],
         title=f"Share of generated days that change their cell, by time; {most}",
         x=Axis("hour of the day", 0.0, 24.0, marks=(0.0, 6.0, 12.0, 18.0, 24.0)),
         y=Axis("change their place, %", 0.0, max(1.0, 1.1 * float(share.max()))),
@@ -328,7 +317,7 @@ def _close(lines: Sequence[Line], whose: str) -> Section:
         rows.append(Row(name, cells | {"Verdict": line.verdict}, f"{line.measure}: {meaning}"))
     x = Axis("divergence in nats, 0.69 at most", _LEAST, 1.0, log=True)
     title = f"Divergences from the simulated people: {'; '.join(told)}"
-    chart = Chart("", "", interval_chart(drawn, title=title, x=x), legend)
+    chart = Chart("", "", charts.intervals(drawn, title=title, x=x), legend)
     found: tuple[Block, ...] = (chart, *tabled("Measure", rows)) if lines else ()
     return Section("How close they are", found, lead, "close", before=True)
 

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from tacit.errors import CertificateError
 from tacit.evaluation.audits.findings import WAYS, Audited
+from tacit.evaluation.report import charts
 from tacit.evaluation.report.blocks import (
     Banner,
     Block,
@@ -27,7 +28,7 @@ from tacit.evaluation.report.blocks import (
     grid,
     tabled,
 )
-from tacit.evaluation.report.charts import Axis, Line, bounds_chart, line_chart, number, upward
+from tacit.evaluation.report.charts import Axis, Line, number, upward
 from tacit.privacy.accounting import power
 from tacit.privacy.accounting.event_json import event_from_json
 from tacit.privacy.certificate import consensus as certificate_consensus
@@ -121,7 +122,7 @@ def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
     ]
     rates = np.unique(np.concatenate([np.linspace(0.0, 1.0, 101), np.linspace(0.0, 0.1, 41)]))
     curves = ("control-1", rates), ("synthetic", power.power(*mechanism, rates))
-    trade = line_chart(
+    trade = charts.lines(
         [Line(style, 100 * rates, 100 * y) for style, y in curves],
         title=f"Trade-off of any attack: with {alarms} % false alarms at most {caught} % of true cases are caught.",
         x=Axis("false alarms, %", 0.0, 100.0),
@@ -150,10 +151,10 @@ def _broken(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
     )
 
 
-def _meaning(certificate: Mapping[str, Any], words: Sequence[str], charts: Sequence[Block]) -> Section:
+def _meaning(certificate: Mapping[str, Any], words: Sequence[str], drawings: Sequence[Block]) -> Section:
     unprotected = _field(certificate, "not_protected")
     limits = [Notes("Not protected", unprotected)] if unprotected else []
-    return Section("What that means", (Text(words), *grid([*charts, *limits])), id="meaning")
+    return Section("What that means", (Text(words), *grid([*drawings, *limits])), id="meaning")
 
 
 def _profile(certificate: Mapping[str, Any]) -> tuple[Chart, ...]:
@@ -163,7 +164,7 @@ def _profile(certificate: Mapping[str, Any]) -> tuple[Chart, ...]:
     if len(rows) < 2:
         return ()
     epsilons, deltas = (np.array(part) for part in zip(*rows, strict=True))
-    drawn = line_chart(
+    drawn = charts.lines(
         [Line("synthetic", epsilons, deltas)],
         title="Privacy profile: " + "; ".join(f"ε {upward(e)} at δ {number(d)}" for e, d in rows),
         x=Axis("privacy loss ε", 0.0, max(float(epsilons.max()), 1e-6)),
@@ -174,12 +175,12 @@ def _profile(certificate: Mapping[str, Any]) -> tuple[Chart, ...]:
 
 def _audited(audits: Sequence[Audited]) -> Section:
     """What audits found of the certificate's promise."""
-    charts, rows, left = [], [], []
+    drawings, rows, left = [], [], []
     for one in audits:
         verdict = f"{'the promise stands' if one.stands else 'the promise is refuted'}, at {100 * one.confidence:g} %"
         style = "synthetic" if one.stands else "control-0"
-        drawn = bounds_chart(one.words, one.lower, one.epsilon, by="audit", style=style)
-        charts.append(Chart("Between what is shown and what is promised", verdict, drawn))
+        drawn = charts.bounds(one.words, one.lower, one.epsilon, by="audit", style=style)
+        drawings.append(Chart("Between what is shown and what is promised", verdict, drawn))
         left += [f"Not audited: {', '.join(one.left_out)}."] if one.left_out else []
         for finding in one.findings:
             cells = {
@@ -192,7 +193,7 @@ def _audited(audits: Sequence[Audited]) -> Section:
             rows.append(Row(WAYS[finding.way], cells, finding.shape, "synthetic"))
     return Section(
         "Audited, to see whether the promise stands",
-        (*grid(charts), *tabled("Told by", rows), Text(left)) if audits else (),
+        (*grid(drawings), *tabled("Told by", rows), Text(left)) if audits else (),
         "Canaries that are as loud as the plan lets anybody be went through the same doors, with the same noise; no "
         "record was read for it. An audit can refute a promise, and never prove one: what ε really is lies between "
         "what is shown and what is promised.",

@@ -10,18 +10,9 @@ import numpy as np
 from markupsafe import Markup
 
 from tacit.errors import DataError
+from tacit.evaluation.report import charts
 from tacit.evaluation.report.blocks import Banner, Chart, Legend, PublicReport, Row, Section, grid, tabled
-from tacit.evaluation.report.charts import (
-    Array,
-    Kind,
-    Line,
-    heat_map,
-    interval_chart,
-    line_chart,
-    number,
-    span,
-    styles,
-)
+from tacit.evaluation.report.charts import Array, Kind, Line, number, span, styles
 from tacit.evaluation.report.courses import Courses, map_chart, maze_plane, trajectories
 from tacit.evaluation.report.evidence import (
     Attack,
@@ -207,7 +198,7 @@ class Report(PublicReport):
 
 
 def _map(drawn: Map | None) -> Section:
-    charts = []
+    drawings = []
     if drawn is not None:
         style = styles((panel.label, panel.kind) for panel in drawn.panels)
         plane = maze_plane(drawn.cells, drawn.origin, drawn.goal)
@@ -215,20 +206,20 @@ def _map(drawn: Map | None) -> Section:
             rows = f"{len(panel.positions):,} rows"
             title = f"{panel.label}: positions of {rows} in the maze"
             chart = map_chart(panel.positions, style[panel.label], title=title, plane=plane)
-            charts.append(Chart(panel.label, rows, chart))
+            drawings.append(Chart(panel.label, rows, chart))
     lead = (
         "Positions over the maze. Walls are shaded, the ring is the goal. A good synthetic table fills the corridors "
         "and stays out of the walls."
     )
-    return Section("Where the rows lie", grid(charts), lead, "map")
+    return Section("Where the rows lie", grid(drawings), lead, "map")
 
 
 def _columns(marginals: Sequence[Histogram], name: str) -> Section:
     legend = [("Synthetic rows", "synthetic")]
     if any(item.reference is not None for item in marginals):
         legend.insert(0, (name, "filled reference"))
-    charts = [distribution(item) for item in marginals]
-    return Section("Column by column", (Legend(legend), *grid(charts)) if charts else (), id="columns")
+    drawings = [distribution(item) for item in marginals]
+    return Section("Column by column", (Legend(legend), *grid(drawings)) if drawings else (), id="columns")
 
 
 def _together(pair: Correlation | None, name: str) -> Section:
@@ -236,7 +227,7 @@ def _together(pair: Correlation | None, name: str) -> Section:
         'Pearson correlation of every pair of columns: <span class="swatch cell-positive"></span> rise together, '
         '<span class="swatch cell-negative"></span> move apart. Paler is weaker.'
     )
-    charts = []
+    drawings = []
     if pair is not None:
         panels = [("Synthetic rows", "Pearson r", pair.synthetic)]
         if pair.reference is not None:
@@ -244,17 +235,17 @@ def _together(pair: Correlation | None, name: str) -> Section:
             panels.insert(0, (name, "Pearson r", pair.reference))
             panels.append(("Difference", f"largest {np.abs(gap).max():.3f}", gap))
         for label, note, matrix in panels:
-            drawn = heat_map(matrix, pair.labels, title=f"Correlation matrix, {label}: {note}")
-            charts.append(Chart(label, note, drawn))
-    return Section("How columns move together", grid(charts), lead, "together")
+            drawn = charts.heat_map(matrix, pair.labels, title=f"Correlation matrix, {label}: {note}")
+            drawings.append(Chart(label, note, drawn))
+    return Section("How columns move together", grid(drawings), lead, "together")
 
 
 def _usefulness(report: Report) -> Section:
     """Returns and learning curves of agents."""
     style = styles([(row.label, row.kind) for row in report.returns] + [(c.label, c.kind) for c in report.curves])
     evaluations = dict.fromkeys((row.agent, row.starts) for row in report.returns)
-    charts = [_returns(report, agent, starts, style) for agent, starts in evaluations]
-    charts += [_curves(report, agent, style) for agent in dict.fromkeys(curve.agent for curve in report.curves)]
+    drawings = [_returns(report, agent, starts, style) for agent, starts in evaluations]
+    drawings += [_curves(report, agent, style) for agent in dict.fromkeys(curve.agent for curve in report.curves)]
     rows = []
     for label in dict.fromkeys(row.label for row in report.returns):
         own = [row for row in report.returns if row.label == label]
@@ -264,7 +255,7 @@ def _usefulness(report: Report) -> Section:
         "Agents trained on each table alone and evaluated in the environment, final checkpoint only; intervals are "
         "over training seeds."
     )
-    return Section("What an agent learns from it", (*grid(charts), *tabled("Trained on", rows)), lead, "usefulness")
+    return Section("What an agent learns from it", (*grid(drawings), *tabled("Trained on", rows)), lead, "usefulness")
 
 
 def _evaluation(agent: str, starts: str) -> str:
@@ -280,7 +271,7 @@ def _returns(report: Report, agent: str, starts: str, style: dict[str, str]) -> 
     rows = [row for row in report.returns if (row.agent, row.starts) == (agent, starts)]
     shared = [np.array([row.low, row.mean, row.high]) for row in report.returns if row.agent == agent]
     name = _evaluation(agent, starts)
-    drawn = interval_chart(
+    drawn = charts.intervals(
         [(row.label, [(style[row.label], row.mean, row.low, row.high)]) for row in rows],
         title=f"Return, {name}: {'; '.join(f'{row.label} {_interval(row)}' for row in rows)}",
         x=span(report.return_unit, np.zeros(1), *shared),
@@ -292,7 +283,7 @@ def _curves(report: Report, agent: str, style: dict[str, str]) -> Chart:
     """The learning curves of one way to learn."""
     curves = [curve for curve in report.curves if curve.agent == agent]
     told = "; ".join(f"{curve.label} ends at {number(float(curve.mean[-1]))}" for curve in curves)
-    drawn = line_chart(
+    drawn = charts.lines(
         [Line(style[c.label], c.steps, c.mean, c.low, c.high) for c in reversed(curves)],
         title=f"{agent or 'Return'} over training: {told}",
         x=span("training steps", *(c.steps for c in curves)),
