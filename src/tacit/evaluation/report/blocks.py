@@ -26,7 +26,7 @@ class Facts:
     """Named values (name, value) or (name, value, note), under a heading: large figures, or pairs in small print."""
 
     rows: Sequence[tuple[str, str] | tuple[str, str, str]]
-    style: Literal["figures", "figures words", "figures small", "pairs"] = "figures"
+    style: Literal["figures", "figures small", "pairs"] = "figures"
     heading: str = ""
 
 

@@ -192,8 +192,8 @@ class ExpertsReport(PublicReport):
         heading, reading = _LEVELS[self.level]
         return (
             _answer(self),
-            _agreement(self.votes, self.certificate),
-            _prefixes(self.consensus, self.level),
+            *([] if self.votes is None else [_agreement(self.votes, self.certificate)]),
+            *([] if self.consensus is None else [_prefixes(self.consensus, self.level)]),
             _compared(self),
             Section(f"Protected: {heading}", blocks.limits(self.certificate), reading, "level"),
             blocks.settings(settings(self.certificate["plan"])),
@@ -265,16 +265,14 @@ def _row(row: Played) -> Row:
     return Row(row.label, {"Return": mean, "Range": f"{low} to {high}"}, kind=kind)
 
 
-def _agreement(votes: Votes | None, certificate: Mapping[str, Any]) -> Section:
-    title, id = "Where the experts agree", "agreement"
-    if votes is None:
-        return Section(title, (), id=id)
+def _agreement(votes: Votes, certificate: Mapping[str, Any]) -> Section:
     marks = [(f"action {action}", *charts.vote_mark(action)) for action in range(votes.actions)]
     drawings = [
         Chart("What they choose", "at public states, over two of their dimensions", _choices(votes), marks),
         Chart("How many choose alike", "blind choices would be at the left end", _shares(votes)),
     ]
-    return Section(title, grid(drawings, wide=True), _votes_lead(votes, certificate), id, before=True)
+    lead = _votes_lead(votes, certificate)
+    return Section("Where the experts agree", grid(drawings, wide=True), lead, "agreement", before=True)
 
 
 def _votes_lead(votes: Votes, certificate: Mapping[str, Any]) -> str:
@@ -323,10 +321,7 @@ def _shares(votes: Votes) -> Markup:
     )
 
 
-def _prefixes(consensus: Consensus | None, level: Level) -> Section:
-    title, id = "What went out word for word", "consensus"
-    if consensus is None:
-        return Section(title, (), id=id)
+def _prefixes(consensus: Consensus, level: Level) -> Section:
     lengths = np.sort(consensus.lengths)[::-1]
     count, steps, longest = len(lengths), int(lengths.sum()), float(lengths[0])
     drawn = charts.bars(
@@ -343,7 +338,8 @@ def _prefixes(consensus: Consensus | None, level: Level) -> Section:
         ("Mean prefix", f"{float(lengths.mean()):.3g}", f"steps; the longest has {int(longest):,}"),
     ]
     chart = Chart("Released prefixes", "one bar for each trajectory that was drawn", drawn)
-    return Section(title, grid((chart, Facts(figures)), wide=True), _prefixes_lead(consensus, level), id, before=True)
+    found, lead = grid((chart, Facts(figures)), wide=True), _prefixes_lead(consensus, level)
+    return Section("What went out word for word", found, lead, "consensus", before=True)
 
 
 def _prefixes_lead(consensus: Consensus, level: Level) -> str:

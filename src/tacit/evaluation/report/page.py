@@ -131,7 +131,7 @@ def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
     gain = Chart("What an attacker can gain", "the most that any test catches; dotted: blind guessing", trade)
     method, weakly = certificate.get("method", ""), ", but only weakly," if share >= WEAK else ""
     hero: list[Block] = [Text([method], "method")] if method else []
-    hero += [Text([known, _field(certificate, "sentence")], "details"), Facts(figures, "figures words")]
+    hero += [Text([known, _field(certificate, "sentence")], "details"), Facts(figures)]
     title = f"This release limits{weakly} how well anyone can tell {words}."
     return (
         Section(title, hero, hero="The promise", eyebrow="The promise"),

@@ -102,13 +102,9 @@ class Return:
 
 @dataclass(frozen=True, kw_only=True)
 class Report(PublicReport):
-    """Everything that a report shows. Only public values: nothing here may depend on private rows except releases.
+    """Everything that the report of synthetic rows shows; nothing in it depends on private rows except releases.
 
     Attributes:
-        title: of the release ("ICU stays, synthetic").
-        certificate: the release's certificate as `Certificate.to_json()` gives it, verified by the caller. The promise
-            in words, the profile, what is not protected and whether the records are simulated are read from it alone.
-        verify: the shell commands with which a reader recomputes the promise.
         reference: where rows that are compared or drawn beside the synthetic ones come from: "simulated" (the
             protected rows are simulated: no person is in them), "public", or None if there are none. A report on
             private people's records has none: such figures would not be differentially private.
