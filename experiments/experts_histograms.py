@@ -26,8 +26,7 @@ from experiments.check import Figure
 from experiments.configuration import Json
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import RESULTS, ROOT, Store
-from tacit.envs.populations import Kind, Playing, population, returns, world
-from tacit.envs.variations import Name
+from tacit.envs.populations import Kind, Name, Playing, population, returns, world
 from tacit.evaluation.report.charts import Axis
 
 EXPERTS, SEED, EPISODES, BINS = 3_000, 0, 52_100, 40

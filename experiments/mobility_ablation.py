@@ -30,7 +30,7 @@ from experiments.mobility_runs import GEOLIFE, World, described, generated, unit
 from experiments.mobility_ways import calibrated, guaranteed
 from experiments.store import RESULTS, ROOT, Store
 from tacit.data.days import Days
-from tacit.evaluation.utility import interval
+from tacit.evaluation.statistics import interval
 from tacit.methods.mobility import pategail
 
 SEEDS = tuple(range(5))

@@ -43,12 +43,13 @@ from scipy.stats import beta
 
 from experiments.check import Figure
 from experiments.configuration import Json, describe
+from experiments.envs import mountain_car, random_mdp
 from experiments.ope_random_mdp import PROCESS
 from experiments.store import RESULTS, ROOT, Store
 from tacit import off_policy_evaluation as ope
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.envs import chain, hiv, mountain_car, random_mdp
+from tacit.envs import chain, hiv
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit

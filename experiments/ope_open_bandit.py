@@ -37,7 +37,7 @@ import numpy as np
 from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
-from tacit.data import open_bandit
+from tacit.data.sources import open_bandit
 from tacit.data.trajectories import Trajectories
 from tacit.methods import off_policy_evaluation as ope
 from tacit.privacy.ledger.ledger import Ledger

@@ -10,8 +10,19 @@ import pytest
 from tacit.data.days import SLOTS, STAY, Days, actions, distinct
 from tacit.data.grids import RegularGrid
 from tacit.envs.movement import FixedPolicy, possible
-from tacit.evaluation.attack_scores import Candidates, Likelihood, Nearest, Overlap, OwnDirection
-from tacit.evaluation.attacks import Attack, Run, Score, attack, auc_bound, trials
+from tacit.evaluation.attacks import (
+    Attack,
+    Candidates,
+    Likelihood,
+    Nearest,
+    Overlap,
+    OwnDirection,
+    Run,
+    Score,
+    attack,
+    auc_bound,
+    trials,
+)
 from tacit.methods.mobility.baselines.epr import Fractions, policy
 
 GRID = RegularGrid(0.0, 0.0, 0.19, 0.19, 0.01)

@@ -14,7 +14,7 @@ from tacit.data.days import Days
 from tacit.data.grids import RegularGrid, haversine_km
 from tacit.envs.movement import FixedPolicy, RankLaw, play
 from tacit.errors import DataError
-from tacit.evaluation import controls
+from tacit.evaluation import fidelity
 from tacit.evaluation.movement import divergences
 from tacit.evaluation.movement.advice import lines, map_advice
 from tacit.evaluation.movement.counts import View, jensen_shannon
@@ -288,10 +288,10 @@ def test_days_on_another_grid_are_refused():
 
 def test_lines_tell_close_days_from_far_ones_and_from_noise():
     real = wander(0, days=300, people=30)
-    control = controls.uniform_days(GRID, days=300, seed=5)
+    control = fidelity.uniform_days(GRID, days=300, seed=5)
     close = lines(real, wander(1, days=300), metrics="sequence", control=control, floors=5, bootstrap=30)
     assert {line.verdict for line in close if line.measure == "SEQ"} == {"as close as other people"}
-    noise = controls.uniform_days(GRID, days=300, seed=6)
+    noise = fidelity.uniform_days(GRID, days=300, seed=6)
     far = {line.measure: line for line in lines(real, noise, metrics="sequence", control=control, floors=5)}
     assert far["SEQ"].verdict == "no better than noise"
     alone = lines(real, noise, metrics="sequence", floors=5, bootstrap=10)
@@ -310,6 +310,6 @@ def test_advice_on_maps_follows_the_noise():
 
 
 def test_uniform_days_hold_every_cell_and_no_person_twice():
-    days = controls.uniform_days(GRID, days=500, seed=0)
+    days = fidelity.uniform_days(GRID, days=500, seed=0)
     assert len(np.unique(days.person)) == 500
     assert len(np.unique(days.cells)) == GRID.size

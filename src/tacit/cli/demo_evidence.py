@@ -16,7 +16,7 @@ from tacit.cli.synthesis_commands import Baseline
 from tacit.cli.synthesis_plans import baseline_plan, learner
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.evaluation.gradient_canaries import GradientScores, leaps
+from tacit.evaluation.canaries import GradientScores, leaps
 from tacit.evaluation.membership import attack, losses
 from tacit.evaluation.one_run import audit, plant
 from tacit.evaluation.report import Attack, Audit, Cost

@@ -26,11 +26,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.days import SLOTS, Days
-from tacit.data.files import csv_chunks
 from tacit.data.grids import Grid
 from tacit.data.mobility_days import Rules
 from tacit.data.mobility_points import UNIX, Part, days_from, times_of
-from tacit.data.tables import npz_arrays, numbers_of
+from tacit.data.sources.files import csv_chunks
+from tacit.data.sources.tables import npz_arrays, numbers_of
 from tacit.errors import DataError, FileError
 
 __all__ = [

@@ -36,7 +36,7 @@ from tacit.evaluation.report.evidence import Histogram, Score, distribution, his
 from tacit.evaluation.sequences import Sequences, ways
 
 if TYPE_CHECKING:
-    from tacit.evaluation.sequence_dynamics import SequenceDynamics
+    from tacit.evaluation.sequences import SequenceDynamics
     from tacit.evaluation.trajscore import TrajScore
 
 _LANE = 66.0

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs.evaluation import Policies
-from tacit.evaluation.controls import independent_columns, uniform_table
+from tacit.envs.rollouts import Policies
 from tacit.evaluation.dynamics import Dynamics, dynamics
-from tacit.evaluation.fidelity import ceiling, correlations, fidelity, flatten
+from tacit.evaluation.fidelity import ceiling, correlations, fidelity, flatten, independent_columns, uniform_table
 from tacit.evaluation.neighbours import nearest_records
 from tacit.evaluation.one_run import OneRun, most_that_can_be_found
 from tacit.evaluation.report.charts import Axis, Kind
@@ -38,10 +37,9 @@ from tacit.evaluation.report.evidence import (
     histogram,
 )
 from tacit.evaluation.report.synthesis import Correlation, Curve, Map, Return
-from tacit.evaluation.sequence_dynamics import SequenceDynamics, sequence_dynamics
-from tacit.evaluation.sequences import Sequences, ways
+from tacit.evaluation.sequences import SequenceDynamics, Sequences, sequence_dynamics, ways
+from tacit.evaluation.statistics import Starts, evaluate, interval
 from tacit.evaluation.trajscore import TrajScore, train_encoder, traj_score
-from tacit.evaluation.utility import Starts, evaluate, interval
 
 if TYPE_CHECKING:
     from tacit.envs.maze import Layout
@@ -288,7 +286,7 @@ def maze_map(layout: Layout, panels: Sequence[tuple[str, Kind, Table]], *, seed:
 
 
 def _words(field: str) -> str:
-    """A column as files call it (`tacit.data.files.Fields`): observation_0, action, reward."""
+    """A column as files call it (`tacit.data.sources.files.Fields`): observation_0, action, reward."""
     name, _, index = field.partition("[")
     stem = name.removesuffix("s")
     return f"{stem}_{index[:-1]}" if index else stem
@@ -315,7 +313,7 @@ def picture(reference: Table, synthetic: Table, *, seed: int, rows: int = 500) -
     """
     if find_spec("sklearn") is None:
         return ()
-    from tacit.evaluation.embedding import tsne
+    from tacit.evaluation.neighbours import tsne
 
     tables = {"Protected rows": reference, "Synthetic rows": synthetic}
     count = min(rows, *(len(table["rewards"]) for table in tables.values()))

@@ -27,10 +27,8 @@ from tacit.errors import PlanError
 from tacit.methods.experts import anchors as places
 from tacit.methods.experts.anchors import Anchors, Given, Uniform
 from tacit.methods.experts.clones import Clone, LinearClone, MlpClone
-from tacit.methods.experts.fitting import Fit, fit
-from tacit.methods.experts.label import label
-from tacit.methods.experts.learned import Agreement, Learned
-from tacit.methods.experts.returns import ReturnWeight
+from tacit.methods.experts.fitting import Fit, fit_votes
+from tacit.methods.experts.learned import Agreement, Learned, ReturnWeight, label
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.mechanisms.callbacks import World
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -143,13 +141,13 @@ class Vote:
         return votes.reshape(len(votes), -1)
 
 
-def learn(plan: Votes, vault: Vault, world: World | None = None, *, anchors: Array | None = None) -> Release[Learned]:
-    """Run a calibrated plan (see `algorithm.learn`)."""
+def fit(plan: Votes, vault: Vault, world: World | None = None, *, anchors: Array | None = None) -> Release[Learned]:
+    """Run a calibrated plan (see `algorithm.fit`)."""
     plan.policy.require_fit(vault.spec)
     if plan.rounds > 1 and world is None:
         raise PlanError(
             f"the plan has {plan.rounds} rounds, and there is no world to find the anchors of the later ones in",
-            where="experts.learn",
+            where="experts.fit",
             expected="world= with more than one round",
             remedy="pass a public simulator, or choose rounds=1",
         )
@@ -172,7 +170,7 @@ def learn(plan: Votes, vault: Vault, world: World | None = None, *, anchors: Arr
         released = vault.noisy_sum(run, PART, vote, asked[:, -plan.anchors.count :])
         released = released.reshape(replicates, plan.anchors.count, plan.clone.actions)
         votes = np.concatenate([votes, released - released.mean(axis=2, keepdims=True)], axis=1)
-        theta = fit(plan.fit, plan.policy, asked, votes)
+        theta = fit_votes(plan.fit, plan.policy, asked, votes)
     learned = Learned(
         plan=plan,
         policy=plan.policy,

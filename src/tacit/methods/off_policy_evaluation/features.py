@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.agents.fourier import fourier, frequencies
+from tacit.agents.features import fourier, frequencies
 from tacit.data.spec import Discrete, Space
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.policies import imported

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.agents.networks import Mlp
-from tacit.agents.optimizers import Adam, bounded
+from tacit.agents.networks import Adam, Mlp, bounded
 from tacit.envs import movement
 from tacit.methods.mobility.pategail.embedding import ACTIONS, DECISIONS, Embedding
 from tacit.methods.mobility.pategail.rewards import codes_of
