@@ -183,6 +183,8 @@ def test_a_stored_report_gives_the_same_page() -> None:
         storage.from_json(EvaluationReport, stored, LEARNED)
     with pytest.raises(FileError, match="damaged or of another version"):
         storage.from_json(PolicyReport, {**stored, "people": "many"}, LEARNED)
+    with pytest.raises(FileError, match="damaged or of another version"):
+        storage.from_json(PolicyReport, {**stored, "error": None}, LEARNED)
 
 
 @NEEDS_CHROMIUM

@@ -5,7 +5,8 @@ Drawn are synthetic trajectories, public or simulated ones: a picture of a real 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement
@@ -154,8 +155,8 @@ def ways_of(sequences: Sequences, *, columns: tuple[int, int] = (0, 1)) -> tuple
     """
     positions, lasts = (_entries(sequences, name, columns) for name in ("observations", "next_observations"))
     return tuple(
-        Way(np.concatenate([positions[first:stop], lasts[stop - 1 : stop]]), _inside(sequences.seams, first, stop))
-        for first, stop in zip(sequences.episodes[:-1].tolist(), sequences.episodes[1:].tolist(), strict=True)
+        Way(np.concatenate([positions[first:stop], lasts[stop - 1 : stop]]), seams)
+        for first, stop, seams in _episodes(sequences)
     )
 
 
@@ -173,16 +174,8 @@ def time_lines_of(sequences: Sequences, *, column: int, label: str) -> tuple[Tim
     states = _entries(sequences, "observations", (column,))[:, 0]
     treatments, ends = np.asarray(sequences.columns["actions"]), np.asarray(sequences.columns["terminations"])
     return tuple(
-        TimeLine(
-            f"{label} {index}",
-            states[first:stop],
-            treatments[first:stop],
-            bool(ends[stop - 1]),
-            _inside(sequences.seams, first, stop),
-        )
-        for index, (first, stop) in enumerate(
-            zip(sequences.episodes[:-1].tolist(), sequences.episodes[1:].tolist(), strict=True), start=1
-        )
+        TimeLine(f"{label} {index}", states[first:stop], treatments[first:stop], bool(ends[stop - 1]), seams)
+        for index, (first, stop, seams) in enumerate(_episodes(sequences), start=1)
     )
 
 
@@ -426,8 +419,11 @@ def _entries(sequences: Sequences, name: str, entries: tuple[int, ...]) -> Array
     return values[:, list(entries)]
 
 
-def _inside(seams: NDArray[np.int64], first: int, stop: int) -> NDArray[np.int64]:
-    return seams[(seams > first) & (seams < stop)] - first
+def _episodes(sequences: Sequences) -> Iterator[tuple[int, int, NDArray[np.int64]]]:
+    """First and last row, one beyond it, and the seams of each trajectory."""
+    seams = sequences.seams
+    for first, stop in itertools.pairwise(sequences.episodes.tolist()):
+        yield first, stop, seams[(seams > first) & (seams < stop)] - first
 
 
 def _check(values: Array, seams: NDArray[np.int64]) -> None:

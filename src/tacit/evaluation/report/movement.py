@@ -235,7 +235,7 @@ def unusable(report: MovementReport) -> list[str]:
 def _advised(advice: MapAdvice) -> str:
     """The advice on one kind of map in a sentence."""
     name = advice.map[:1].upper() + advice.map[1:]
-    error = number(float(f"{advice.relative_error:.2g}"))
+    error = number(advice.relative_error, 2)
     one, where, most = "cell", "on maps", f"{advice.most_cells:,} cells"
     if advice.map == PAIRS:
         one, where = "pair", "in tables"
@@ -251,11 +251,11 @@ def _advised(advice: MapAdvice) -> str:
 
 def _where(drawn: Picture | None, map_file: str | None) -> Section:
     """Maps of generated days by the time of day, their flows, and their rhythm."""
-    lead, drawings = Markup("Made-up people on the public grid, none of them real."), list[Chart]()
+    lead, drawings = "Made-up people on the public grid, none of them real.", list[Chart]()
     if drawn is not None:
         drawings = [*_maps(drawn), *_flows(drawn.flows, drawn.outlines), _rhythm(drawn.moving)]
         outside = round(100 * (1 - float(drawn.shares.sum(axis=1).mean())), 6)
-        lead += Markup(f" About {outside:.2g} % of the days are outside these pictures.") if outside >= 0.1 else ""
+        lead += f" About {outside:.2g} % of the days are outside these pictures." if outside >= 0.1 else ""
     if map_file is not None:
         lead += Markup(' <a href="{}">The map</a> shows their trips by the time of day.').format(map_file)
     return Section("Where generated days are", grid(drawings), lead, "where", before=True)
