@@ -44,13 +44,6 @@ Key = tuple[str, str] | tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class Legend:
-    """What the colours of several charts stand for."""
-
-    items: Sequence[Key]
-
-
-@dataclass(frozen=True)
 class Chart:
     """A drawing with its caption and its legend."""
 
@@ -94,13 +87,14 @@ class Banner:
 
 @dataclass(frozen=True)
 class Grid:
-    """Blocks side by side, as many as fit; fewer where they are wide."""
+    """Blocks side by side under a legend, as many as fit; fewer where they are wide."""
 
     blocks: Sequence[Block]
     wide: bool = False
+    legend: Sequence[Key] = ()
 
 
-Block = Text | Facts | Notes | Legend | Chart | Table | Banner | Grid
+Block = Text | Facts | Notes | Chart | Table | Banner | Grid
 
 
 @dataclass(frozen=True)
@@ -160,9 +154,9 @@ class PublicReport(ABC):
         """What the page says besides the promise."""
 
 
-def grid(blocks: Sequence[Block], *, wide: bool = False) -> tuple[Grid, ...]:
+def grid(blocks: Sequence[Block], *, wide: bool = False, legend: Sequence[Key] = ()) -> tuple[Grid, ...]:
     """A grid of the blocks; none of none."""
-    return (Grid(blocks, wide),) if blocks else ()
+    return (Grid(blocks, wide, legend),) if blocks else ()
 
 
 def opening(headline: str, blocks: Sequence[Block], *, eyebrow: str, hero: str) -> Section:

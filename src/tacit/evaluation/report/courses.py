@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 from tacit.evaluation.report import charts
-from tacit.evaluation.report.blocks import Block, Chart, Legend, Section, grid
+from tacit.evaluation.report.blocks import Chart, Section, grid
 from tacit.evaluation.report.charts import (
     WIDTH,
     Array,
@@ -33,7 +33,7 @@ from tacit.evaluation.report.charts import (
     shorten,
     write,
 )
-from tacit.evaluation.report.evidence import Histogram, Score, distribution, histogram
+from tacit.evaluation.report.evidence import Histogram, Score, distributions, histogram
 from tacit.evaluation.sequences import Sequences, ways
 
 if TYPE_CHECKING:
@@ -251,12 +251,9 @@ def trajectories(shown: Courses | None, reference: str) -> Section:
             " Below a line, one mark a step shows the action; a square behind it says that the episode ended by itself."
         )
     pictures = [_picture(shown, drawing, style[drawing.label]) for drawing in shown.drawings if drawing.trajectories]
-    legend = [("Synthetic trajectories", "synthetic")]
-    if any(figure.reference is not None for figure in shown.figures):
-        legend.insert(0, (reference, "filled reference"))
-    figures = [distribution(figure, "trajectories") for figure in shown.figures]
-    blocks: list[Block] = [*grid(pictures), *([Legend(legend)] if figures else [])]
-    return Section("Trajectory by trajectory", [*blocks, *grid([*figures, *_errors(shown, style)])], lead, "courses")
+    figures, legend = distributions(shown.figures, reference, "trajectories")
+    measured = grid([*figures, *_errors(shown, style)], legend=legend if figures else ())
+    return Section("Trajectory by trajectory", (*grid(pictures), *measured), lead, "courses")
 
 
 def _picture(shown: Courses, drawing: Drawing, style: str) -> Chart:

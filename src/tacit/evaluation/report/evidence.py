@@ -11,7 +11,7 @@ import numpy as np
 from tacit.errors import DataError
 from tacit.evaluation.fidelity import kolmogorov_smirnov
 from tacit.evaluation.report import charts
-from tacit.evaluation.report.blocks import Chart, Legend, Row, Section, Text, grid, tabled
+from tacit.evaluation.report.blocks import Chart, Key, Row, Section, Text, grid, tabled
 from tacit.evaluation.report.charts import Array, Axis, Kind, Line, number, upward
 
 Attacked = Literal["synthetic", "control"]
@@ -177,8 +177,21 @@ class Cost:
     memory: float | None = None
 
 
-def distribution(item: Histogram, counted: str = "rows") -> Chart:
-    """The chart of one distribution, and what is counted in it."""
+def distributions(items: Sequence[Histogram], reference: str, counted: str = "rows") -> tuple[list[Chart], list[Key]]:
+    """Charts of distributions, and what their colours stand for.
+
+    Args:
+        items: what is drawn.
+        reference: what reference rows are called.
+        counted: what is counted in a bin.
+    """
+    legend: list[Key] = [(f"Synthetic {counted}", "synthetic")]
+    if any(item.reference is not None for item in items):
+        legend.insert(0, (reference, "filled reference"))
+    return [_distribution(item, counted) for item in items], legend
+
+
+def _distribution(item: Histogram, counted: str) -> Chart:
     similarity = "" if item.similarity is None else f"1 − KS = {item.similarity:.3f}"
     drawn = charts.histogram(
         item.edges,
@@ -218,7 +231,7 @@ def measured(scores: Sequence[Score], *, title: str, lead: str, id: str) -> Sect
 
 def pictured(panels: Sequence[Points]) -> Section:
     """All tables in one picture, and each on its own at the same scale."""
-    drawings, legend = [], Legend([(points.label, f"filled {points.kind}") for points in panels])
+    drawings, legend = [], [(points.label, f"filled {points.kind}") for points in panels]
     if panels:
         joined = np.concatenate([points.positions for points in panels])
         low, high = joined.min(axis=0), joined.max(axis=0)
@@ -231,7 +244,7 @@ def pictured(panels: Sequence[Points]) -> Section:
             drawings.append(Chart(points.label, f"{len(points.positions):,} rows", alone))
     return Section(
         "All columns in one picture",
-        (legend, *grid(drawings)) if drawings else (),
+        grid(drawings, legend=legend),
         "t-SNE puts rows that are alike next to each other; the axes and the sizes of gaps mean nothing. In a good "
         "synthetic table both kinds of rows lie in the same places.",
         "picture",

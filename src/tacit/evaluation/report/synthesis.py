@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +10,7 @@ from markupsafe import Markup
 
 from tacit.errors import DataError
 from tacit.evaluation.report import charts
-from tacit.evaluation.report.blocks import Banner, Chart, Legend, PublicReport, Row, Section, grid, tabled
+from tacit.evaluation.report.blocks import Banner, Chart, PublicReport, Row, Section, grid, tabled
 from tacit.evaluation.report.charts import Array, Kind, Line, number, span, styles
 from tacit.evaluation.report.courses import Courses, map_chart, maze_plane, trajectories
 from tacit.evaluation.report.evidence import (
@@ -24,7 +23,7 @@ from tacit.evaluation.report.evidence import (
     Score,
     attacked,
     copied,
-    distribution,
+    distributions,
     measured,
     pictured,
     taken,
@@ -174,6 +173,7 @@ class Report(PublicReport):
     def sections(self) -> tuple[Section, ...]:
         """What the page says besides the promise."""
         name = _NAMES[self.reference]
+        columns, legend = distributions(self.marginals, name)
         own = [score for score in self.scores if not score.public]
         world = [score for score in self.scores if score.public]
         lead = "Synthetic rows against the public simulator; no record is needed for that."
@@ -182,7 +182,7 @@ class Report(PublicReport):
             _map(self.map),
             measured(own, title="How close it is", lead="Measures of the synthetic table.", id="closeness"),
             measured(world, title="Whether it obeys its world", lead=lead, id="world"),
-            _columns(self.marginals, name),
+            Section("Column by column", grid(columns, legend=legend), id="columns"),
             _together(self.correlation, name),
             trajectories(self.courses, name),
             pictured(self.embedding),
@@ -208,14 +208,6 @@ def _map(drawn: Map | None) -> Section:
         "and stays out of the walls."
     )
     return Section("Where the rows lie", grid(drawings), lead, "map")
-
-
-def _columns(marginals: Sequence[Histogram], name: str) -> Section:
-    legend = [("Synthetic rows", "synthetic")]
-    if any(item.reference is not None for item in marginals):
-        legend.insert(0, (name, "filled reference"))
-    drawings = [distribution(item) for item in marginals]
-    return Section("Column by column", (Legend(legend), *grid(drawings)) if drawings else (), id="columns")
 
 
 def _together(pair: Correlation | None, name: str) -> Section:
