@@ -31,7 +31,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.envs import clinic, maze
 from tacit.envs.maze import LONGEST
 from tacit.envs.maze_public import other_mazes
-from tacit.evaluation.report.course_tables import maze_errors
+from tacit.evaluation.report.tables import maze_errors
 from tacit.evaluation.sequences import Sequences
 from tacit.methods.synthesis import Raking
 from tacit.units import Unit

@@ -139,7 +139,7 @@ def _value(hint: Any, value: Any) -> Any:
 
 def _plain(hint: Any, origin: Any, inner: tuple[Any, ...], value: Any) -> Any:
     if hint is float:
-        if isinstance(value, bool) or (isinstance(value, str) and value not in ("inf", "-inf")):
+        if isinstance(value, bool) or not (isinstance(value, int | float) or value in ("inf", "-inf")):
             raise TypeError("no number")
         return float(value) if isinstance(value, str) else value + 0.0 if isinstance(value, int) else value
     if hint in (int, bool, str, NoneType):

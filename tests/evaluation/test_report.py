@@ -30,8 +30,7 @@ from tacit.evaluation.report import (
     histogram,
     render,
 )
-from tacit.evaluation.report.charts import heat_map
-from tacit.evaluation.report.svg import Axis, nice, number, shorten, upward
+from tacit.evaluation.report.charts import Axis, heat_map, nice, number, shorten, upward
 from tacit.evaluation.report.tables import correlation
 from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate.certificate import Certificate

@@ -15,8 +15,7 @@ from test_report import CERTIFICATE, HOSTILE, NEEDS_CHROMIUM, Page, require_fit
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import FileError
 from tacit.evaluation.report import EvaluationReport, Report, render, storage
-from tacit.evaluation.report.evaluation import Overlap, ValueLine, value_lines, value_surface
-from tacit.evaluation.report.evaluation_sections import cautions
+from tacit.evaluation.report.evaluation import Overlap, ValueLine, cautions, value_lines, value_surface
 from tacit.methods.off_policy_evaluation.evaluation import Evaluation, Interval
 from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
 

@@ -20,9 +20,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.evaluation.off_policy import diagnostics
 from tacit.evaluation.report import EvaluationReport
 from tacit.evaluation.report import evaluation as content
-from tacit.evaluation.report.evaluation_sections import cautions, told
-from tacit.evaluation.report.evaluation_sections import words as setting
-from tacit.evaluation.report.svg import number
+from tacit.evaluation.report.charts import number
 from tacit.methods.off_policy_evaluation import BehaviourPolicy, Evaluation, Plan, estimate, overlap
 from tacit.methods.off_policy_evaluation.overlap import Overlap
 from tacit.methods.off_policy_evaluation.policies import Target
@@ -125,7 +123,7 @@ def _report(run: RunFolder, release: Release[Evaluation], spec: PublicSpec, poli
 def _scalars(found: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Public numbers that fit into one cell of a table."""
     single = {name: value for name, value in found.items() if isinstance(value, int | float)}
-    return tuple((setting(name), number(float(value))) for name, value in single.items())
+    return tuple((content.words(name), number(float(value))) for name, value in single.items())
 
 
 def _look(
@@ -146,7 +144,7 @@ def _look(
 
 def _closing(run: RunFolder, report: EvaluationReport, evaluation: Evaluation, command: Evaluate) -> None:
     interval = evaluation.interval
-    value, low, high = told(evaluation.value, interval)
+    value, low, high = content.told(evaluation.value, interval)
     say()
     if evaluation.value is None:
         say(f"Value    none for the start of an episode: {evaluation.method} estimates the values of states alone")
@@ -155,7 +153,7 @@ def _closing(run: RunFolder, report: EvaluationReport, evaluation: Evaluation, c
     if interval is not None:
         ends = {"two_sided": f"{low} to {high}", "lower": f"at least {low}", "upper": f"at most {high}"}
         say(f"         {100 * interval.level:g} % interval: {ends[interval.kind]}; {interval.words}")
-    for line in cautions(report):
+    for line in content.cautions(report):
         say(f"Caution  {line}")
     if evaluation.theta is not None:
         say(f"States   {run.path / EVALUATION} (tacit.off_policy_evaluation.Evaluation.from_json)")
