@@ -149,7 +149,6 @@ def test_the_whole_source_was_read() -> None:
 KNOWN_CIRCLES = {
     frozenset({"tacit.hub", "tacit.hub.expert_files", "tacit.hub.onnx_network"}),
     frozenset({"tacit.data.files", "tacit.data.trajectories"}),
-    frozenset({"tacit.data.grids", "tacit.data.h3_grid"}),
     frozenset({"tacit.evaluation.report.content", "tacit.evaluation.report.courses"}),
     frozenset({"tacit.cli.synthesis_plans", "tacit.cli.synthesis_sources"}),
     frozenset({"tacit.cli", "tacit.cli.app"}),

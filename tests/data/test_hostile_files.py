@@ -16,8 +16,7 @@ from pyarrow import parquet
 from records import SPEC, arrays
 
 from tacit.data import Box, PublicSpec, Trajectories, mobility, tables
-from tacit.data.grids import RegularGrid
-from tacit.data.h3_grid import H3Grid
+from tacit.data.mobility.grids import H3Grid, RegularGrid
 from tacit.errors import DataError, FileError, TacitError
 
 CONTINUOUS = PublicSpec(SPEC.observation, Box((-1.0,), (1.0,)), SPEC.reward, "declared")

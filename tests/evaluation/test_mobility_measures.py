@@ -10,15 +10,14 @@ from scipy.spatial.distance import jensenshannon
 from scipy.stats import entropy
 from tests.geolife import geolife
 
-from tacit.data.days import Days
-from tacit.data.grids import RegularGrid, haversine_km
+from tacit.data.mobility.days import Days
+from tacit.data.mobility.grids import RegularGrid, haversine_km
 from tacit.envs.movement import FixedPolicy, RankLaw, play
 from tacit.errors import DataError
 from tacit.evaluation import controls
 from tacit.evaluation.movement import divergences
-from tacit.evaluation.movement.advice import lines, map_advice
-from tacit.evaluation.movement.counts import View, jensen_shannon
-from tacit.evaluation.movement.measures import distance_bins
+from tacit.evaluation.movement.divergences import lines, map_advice
+from tacit.evaluation.movement.measures import View, distance_bins, jensen_shannon
 
 GRID = RegularGrid(0.0, 0.0, 9.0, 9.0, 0.5)
 

@@ -19,8 +19,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.days import SLOTS, Days
-from tacit.data.grids import RegularGrid
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import RegularGrid
 from tacit.envs.geography import GRID, Geography, apart, between, by_gravity, geography, neighbour, ranked
 from tacit.errors import DataError
 

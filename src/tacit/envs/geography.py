@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.grids import RegularGrid, haversine_km
+from tacit.data.mobility.grids import RegularGrid, haversine_km
 
 __all__ = ["GRID", "Geography", "apart", "between", "by_gravity", "geography", "neighbour", "ranked"]
 

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from tacit.data import days as movement
-from tacit.data.days import LAST, SLOTS, Days
+from tacit.data.mobility import days as movement
+from tacit.data.mobility.days import LAST, SLOTS, Days
 from tacit.envs.movement import possible
 from tacit.evaluation.attacks import Floats, Released
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.days import SLOTS, Days
-from tacit.data.grids import Grid
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import Grid
 from tacit.data.spec import Box, Discrete, PublicSpec
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.days import SLOTS, Days, distinct, moves
-from tacit.data.grids import Grid
+from tacit.data.mobility.days import SLOTS, Days, distinct, moves
+from tacit.data.mobility.grids import Grid
 from tacit.errors import DataError
-from tacit.evaluation.maps.panel import Levels, blocks, blocks_at, corners, largest_flows
-from tacit.evaluation.movement.advice import Line, MapAdvice
+from tacit.evaluation.movement.divergences import Line, MapAdvice
+from tacit.evaluation.movement.maps import Levels, blocks, blocks_at, corners, largest_flows
 
 Array = NDArray[np.float64]
 TIMES = (8, 17, 26, 38)

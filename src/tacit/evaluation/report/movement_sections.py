@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from tacit.data.trips import clock
-from tacit.evaluation.movement.advice import Line as Measured
-from tacit.evaluation.movement.advice import MapAdvice
-from tacit.evaluation.movement.divergences import SEQ, Value
+from tacit.data.mobility.trips import clock
+from tacit.evaluation.movement.divergences import SEQ, MapAdvice, Value
+from tacit.evaluation.movement.divergences import Line as Measured
 from tacit.evaluation.report import settings
 from tacit.evaluation.report.charts import Line, line_chart
 from tacit.evaluation.report.movement import TIMES, MovementReport, Picture

@@ -7,10 +7,9 @@ See the README of this folder for the algorithm and its guarantee; `imitation.pa
 from tacit.methods.mobility.algorithm import fit, replicates, works
 from tacit.methods.mobility.matching import Matching
 from tacit.methods.mobility.moves import Weights
+from tacit.methods.mobility.places import Starts
 from tacit.methods.mobility.plan import Plan, Shares, layout_for
-from tacit.methods.mobility.policy import Layout, TablePolicy
-from tacit.methods.mobility.simulator import Simulator
-from tacit.methods.mobility.starts import Starts
+from tacit.methods.mobility.simulator import Layout, Simulator, TablePolicy
 
 __all__ = [
     "Layout",

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.days import ACTIONS, SLOTS, STAY, actions, days_of, distinct, motif, moves, stays
-from tacit.methods.mobility.policy import Layout
+from tacit.data.mobility.days import ACTIONS, SLOTS, STAY, actions, days_of, distinct, motif, moves, stays
+from tacit.methods.mobility.simulator import Layout
 from tacit.validation import check
 
 FloatArray = npt.NDArray[np.float64]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.days import SLOTS
-from tacit.methods.mobility.policy import Layout
+from tacit.data.mobility.days import SLOTS
+from tacit.methods.mobility.simulator import Layout
 from tacit.validation import check
 
 Array = NDArray[Any]

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from tacit.agents.networks import Mlp
 from tacit.agents.optimizers import Adam, bounded
 from tacit.envs import movement
+from tacit.envs.spaces import Anywhere
 from tacit.methods.mobility.pategail.embedding import ACTIONS, DECISIONS, Embedding
 from tacit.methods.mobility.pategail.rewards import codes_of
-from tacit.methods.mobility.policy import TablePolicy
+from tacit.methods.mobility.simulator import TablePolicy
 from tacit.validation import check
 
 Array = NDArray[Any]
@@ -75,15 +76,6 @@ class Ppo:
         for name in ("epochs", "value_steps"):
             value = getattr(self, name)
             check(f"ppo.{name}", value, type(value) is int and value >= 1, "a whole number >= 1")
-
-
-@dataclass(frozen=True)
-class Anywhere:
-    """A space where every exploration finds a new cell: states hold no places, so none are needed."""
-
-    def explore(self, cells: IntArray, rng: np.random.Generator) -> IntArray:
-        """See `tacit.envs.movement.Space`."""
-        return rng.integers(1, 2**56, len(cells))
 
 
 @dataclass(frozen=True, eq=False)
