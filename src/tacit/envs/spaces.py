@@ -152,7 +152,7 @@ class JumpLaw:
         numbers = [fields.get(name) for name in ("edges", "probabilities")]
         whole = all(isinstance(v, list) and all(isinstance(n, (int, float)) for n in v) for v in numbers)
         if not whole or set(fields) != {"kind", "grid", "edges", "probabilities"} or fields["kind"] != "jumps":
-            raise unreadable("a law of jumps", "JumpLaw.from_json", "kind (jumps), grid, edges and probabilities")
+            raise unreadable("law of jumps", "JumpLaw.from_json", "kind (jumps), grid, edges and probabilities")
         return cls(grid_from_json(fields["grid"]), tuple(fields["edges"]), tuple(fields["probabilities"]))
 
 

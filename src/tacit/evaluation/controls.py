@@ -1,8 +1,7 @@
 """Control tables: what a measure or an agent scores when the table holds less than the synthetic one.
 
-`independent_columns` keeps every marginal and destroys every dependence; `uniform_table` and `uniform_days` know the
-public bounds only (the "noise only" control). A measure that does not put a synthetic table above
-both measures nothing.
+`independent_columns` keeps every marginal and destroys every dependence; `uniform_table` knows the public bounds only
+(the "noise only" control). A measure that does not put a synthetic table above both measures nothing.
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.mobility.days import SLOTS, Days
-from tacit.data.mobility.grids import Grid
 from tacit.data.spec import Box, Discrete, PublicSpec
 
 
@@ -54,9 +51,3 @@ def uniform_table(spec: PublicSpec, *, rows: int, seed: int) -> dict[str, NDArra
         "terminations": np.zeros(rows, dtype=np.bool_),
         "truncations": np.zeros(rows, dtype=np.bool_),
     }
-
-
-def uniform_days(grid: Grid, *, days: int, seed: int) -> Days:
-    """So many days of one slot after another in a uniform cell of the grid, each of another person: noise only."""
-    cells = np.random.default_rng(seed).integers(grid.size, size=(days, SLOTS))
-    return Days(cells, np.arange(days), grid)

@@ -182,16 +182,16 @@ def grid_from_json(values: Mapping[str, Any]) -> Grid:
     if kind is not None and set(fields) == set(kind.__dataclass_fields__):
         grid: Grid = kind(**fields)
         return grid
-    raise unreadable("a grid", "grid_from_json", f"kind (one of {', '.join(kinds)}) and the fields of that grid")
+    raise unreadable("grid", "grid_from_json", f"kind (one of {', '.join(kinds)}) and the fields of that grid")
 
 
 def unreadable(what: str, where: str, expected: str) -> DataError:
     """The error of JSON values that are not those of a grid, or of what lies on one."""
     return DataError(
-        f"the values are not those of {what}",
+        f"the values are not those of a {what}",
         where=where,
         expected=expected,
-        remedy="use the JSON that its to_json wrote",
+        remedy=f"use the JSON that to_json of the {what} wrote",
     )
 
 

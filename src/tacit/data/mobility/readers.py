@@ -4,11 +4,6 @@ Every reader gives `Days`, whose `trajectories()` go into a vault. Each takes a 
 gaps, what a whole day is; see `tacit.data.mobility.points`). The protected unit is the person. Someone without enough
 whole days has none here and stays in the population, which is declared (`Unit(population=...)`) and never counted.
 
-    grid = RegularGrid(39.4, 115.7, 41.1, 117.4, 0.01)
-    rules = Rules(zone="Asia/Shanghai", outside="drop")
-    days = from_points("points.csv.gz", grid, rules, recorded="UTC")
-    vault = Vault(days.trajectories(), ledger)
-
 A reader raises a `DataError`, never with a cell, an id, a time or a position in it, when a user, time, latitude or
 longitude is missing or NaN; a time has no zone and `recorded` says none; the times of a user are not in order or
 repeated; a user is in two files; a point is outside the grid; latitude and longitude are swapped; or no day is whole.

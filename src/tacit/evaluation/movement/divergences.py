@@ -8,7 +8,7 @@ Three sets: `reference` (the papers' five figures, bin for bin), `sequence` (the
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -100,7 +100,7 @@ class Table:
 
 
 def reference(real: Days | View, synthetic: Days) -> dict[str, float]:
-    """The papers' Radius, DailyLoc, Distance, G-rank and I-rank (see `mobility_reference`)."""
+    """The papers' Radius, DailyLoc, Distance, G-rank and I-rank."""
     return divergences(real, synthetic, metrics="reference")
 
 
@@ -110,7 +110,7 @@ def sequence(real: Days | View, synthetic: Days) -> dict[str, float]:
 
 
 def robust(real: Days | View, synthetic: Days) -> dict[str, float]:
-    """Distance km, Radius km, Visits, Slot visits and OD (see `mobility_robust`)."""
+    """Distance km, Radius km, Visits, Slot visits and OD."""
     return divergences(real, synthetic, metrics="robust")
 
 
@@ -158,7 +158,9 @@ def table(
         DataError: a table holds no day, the grids differ, there is no such set, or a floor or an interval is asked of
             fewer than two people.
     """
-    measures = _measures(metrics)
+    if metrics not in SETS:
+        raise _refused(f"no set of measures {metrics!r}", " or ".join(get_args(Set)), "choose one of these")
+    measures = SETS[metrics]
     seen = real if isinstance(real, View) else View(real)
     if any(days.grid != seen.days.grid for days in rows.values()):
         raise _refused(
@@ -195,12 +197,6 @@ def table(
         drawn = values[None, i] if again is None else _with_mean(again[:, :, i], metrics)
         found.append(_row(name, names, values[i], drawn, confidence))
     return Table(metrics, names, tuple(found), confidence)
-
-
-def _measures(metrics: str) -> Sequence[Measure]:
-    if metrics not in SETS:
-        raise _refused(f"no set of measures {metrics!r}", " or ".join(get_args(Set)), "choose one of these")
-    return SETS[metrics]
 
 
 def _against(count: Counted, weights: Floats | None) -> Floats:
@@ -295,11 +291,11 @@ def lines(
         real: real days, of at least two people. They are looked at without noise: a curator's report, not a release.
         simulated: the simulator's.
         metrics: the set.
-        control: days of a simulator that knows the noise alone, or `controls.uniform_days`.
-        floors, bootstrap, seed: as for `mobility.table`.
+        control: days of a simulator that knows the noise alone, or that are made without any record.
+        floors, bootstrap, seed: as for `table`.
 
     Raises:
-        DataError: as `mobility.table`; `floors` is 0.
+        DataError: as `table`; `floors` is 0.
     """
     if floors < 1:
         raise _refused(f"floors is {floors}", "at least one split of the people", "leave it at 20")

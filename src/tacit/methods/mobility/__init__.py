@@ -1,7 +1,7 @@
 """Private simulators of movement by one-shot imitation: `Plan().calibrate(...)`, `fit`, and `Simulator`s.
 
-See the README of this folder for the algorithm and its guarantee; `imitation.pategail` is the papers' method,
-`imitation.baselines` the honest ones.
+See the README of this folder for the algorithm and its guarantee; `mobility.pategail` is the papers' method,
+`mobility.baselines` the honest ones.
 """
 
 from tacit.methods.mobility.algorithm import fit, replicates, works

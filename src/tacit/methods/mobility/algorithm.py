@@ -56,9 +56,9 @@ def fit(plan: Plan, vault: Vault | FederatedVault, *, grid: Grid, seed: int = 0)
     if len(vault.ledgers) > 1:
         raise PlanError(
             f"{len(vault.ledgers)} ledgers, and one simulator is released",
-            where="imitation.fit",
+            where="mobility.fit",
             expected="a vault with one ledger",
-            remedy="use imitation.replicates for simulated records",
+            remedy="use mobility.replicates for simulated records",
         )
     run = reserved(plan, vault, grid, MOVES_PART)
     (simulator,) = _simulators(plan, vault, run, grid, seed)

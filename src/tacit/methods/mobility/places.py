@@ -270,7 +270,7 @@ class Starts:
             return cls(grid, factor, p / p.sum(), int(fields["homes"]), int(fields["seed"]))
         except (KeyError, TypeError, ValueError, IndexError):
             expected = "grid, factor, homes, seed, blocks and probabilities"
-            raise unreadable("starts", "Starts.from_json", expected) from None
+            raise unreadable("distribution of starts", "Starts.from_json", expected) from None
 
 
 JUMPS = "jumps"

@@ -129,7 +129,7 @@ class TablePolicy:
         try:
             return from_json(cls, {name: values[name] for name in ("layout", "table")})
         except (KeyError, TypeError, PlanError) as error:
-            raise unreadable("a policy", "TablePolicy.from_json", "layout and table") from error
+            raise unreadable("policy", "TablePolicy.from_json", "layout and table") from error
 
 
 FORMAT = "tacit simulator of movement"

@@ -10,8 +10,9 @@ from tacit.data.mobility.grids import RegularGrid
 from tacit.envs.movement import play
 from tacit.envs.spaces import JumpLaw
 from tacit.methods.mobility.baselines import models
-from tacit.methods.mobility.baselines.models import Averages, Mean
+from tacit.methods.mobility.baselines.models import Averages
 from tacit.methods.mobility.common import Silent
+from tacit.methods.mobility.moves import Moves
 
 GRID = RegularGrid(30.0, 100.0, 30.99, 100.99, 0.01)
 SPACE = JumpLaw(GRID, (1.0, 5.0, 20.0), (0.7, 0.3))
@@ -127,7 +128,7 @@ def rows(cells: np.ndarray, owner: np.ndarray, people: int) -> dict[str, np.ndar
 def test_people_count_by_their_own_mean() -> None:
     cells = days(6)
     owner = np.array([0, 0, 0, 1, 1, 3])
-    contribution = Mean(Averages(models.Fractions()))
+    contribution = Moves(Averages(models.Fractions()))
     found = contribution(contribution.summary(rows(cells, owner, 4)))
     each = np.stack([(actions(cells, last=False) == a).mean(axis=1) for a in range(4)], axis=1)
     assert found == pytest.approx(np.stack([each[:3].mean(0), each[3:5].mean(0), np.zeros(4), each[5]]))

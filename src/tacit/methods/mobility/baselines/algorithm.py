@@ -14,7 +14,6 @@ from tacit.methods.mobility.baselines.models import (
     BlockChain,
     Floats,
     Fractions,
-    Mean,
     Moments,
     Transitions,
     block_chain,
@@ -84,7 +83,7 @@ def _simulators(plan: Plan, vault: Vault | FederatedVault, run: Run, grid: Grid)
     if plan.model == "markov" and len(vault.ledgers) > 1:
         raise PlanError(
             "the blocks of a chain are each ledger's own",
-            where="imitation.baselines",
+            where="mobility.baselines",
             expected="a vault with one ledger",
             remedy="run replicates of this model one after another",
         )
@@ -97,7 +96,7 @@ def _simulators(plan: Plan, vault: Vault | FederatedVault, run: Run, grid: Grid)
     if plan.model == "markov":
         blocks, weights = vocabulary(starts[0], vocabulary_size(people, plan.noise_multiplier_of(MOVES_PART) or 0.0))
         statistic = Transitions(grid, starts[0].factor, blocks)
-        (mean,) = released(MOVES_PART, Mean(Averages(statistic)))
+        (mean,) = released(MOVES_PART, Moves(Averages(statistic)))
         return [block_chain(statistic, weights, mean, noise[MOVES_PART])]
     jumps = JumpSums.sized(grid)
     laws = [jumps.read(mean, noise[JUMPS]) for mean in released(JUMPS, jumps)]
@@ -107,11 +106,11 @@ def _simulators(plan: Plan, vault: Vault | FederatedVault, run: Run, grid: Grid)
     ]
 
 
-def contribution(plan: Plan) -> Moves | Mean:
+def contribution(plan: Plan) -> Moves:
     """What one person adds to the moves of a model other than "markov"."""
     if plan.model == "table":
         return Moves(Vector(plan.layout, plan.weights))
-    return Mean(Averages(Fractions() if plan.model == "epr" else Moments()))
+    return Moves(Averages(Fractions() if plan.model == "epr" else Moments()))
 
 
 def policy(plan: Plan, mean: Floats, noise: float) -> TablePolicy:

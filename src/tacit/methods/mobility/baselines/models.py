@@ -1,4 +1,4 @@
-"""None"""
+"""What each baseline counts of a day, and the simulator that is read out of people's noisy means."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ from tacit.data.mobility.grids import Grid
 from tacit.methods.mobility import shrinkage
 from tacit.methods.mobility.moves import Weights
 from tacit.methods.mobility.simulator import Layout, TablePolicy
-
-# What each baseline counts of a day, and the simulator that is read out of people's noisy means.
-
 
 Rows = Mapping[str, NDArray[Any]]
 Floats = NDArray[np.float64]
@@ -42,23 +39,12 @@ class Averages:
     statistic: Statistic
 
     def __call__(self, rows: Rows) -> dict[str, Floats]:
-        """Rows of U people -> `mean` [U, d]."""
+        """Rows of U people -> "vector" [U, d]."""
         days, owner = days_of(rows)
         people = len(rows["mask"])
         totals = np.zeros((people, self.statistic.size))
         np.add.at(totals, owner, self.statistic(days))
-        return {"mean": totals / np.maximum(np.bincount(owner, minlength=people), 1)[:, None]}
-
-
-@dataclass(frozen=True)
-class Mean:
-    """The contribution: a person's own average."""
-
-    summary: Averages
-
-    def __call__(self, rows: Rows, state: object = None) -> Floats:
-        """A summary of U people -> [U, d]."""
-        return np.asarray(rows["mean"], np.float64)
+        return {"vector": totals / np.maximum(np.bincount(owner, minlength=people), 1)[:, None]}
 
 
 def table_policy(noisy: Floats, noise: float, layout: Layout, weights: Weights) -> TablePolicy:

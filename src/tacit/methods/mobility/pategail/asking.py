@@ -120,6 +120,9 @@ class Asking:
         learner: the policy.
         allocate: the caller's allocation.
         rng: of the order of public rows.
+
+    Attributes:
+        heard: how many rounds were answered.
     """
 
     plan: Plan
@@ -133,16 +136,11 @@ class Asking:
     _table: Float64 | None = None
     _sum: Float64 | None = None
     _gradient: Float64 | None = None
-    _heard: int = 0
-
-    @property
-    def heard(self) -> int:
-        """How many rounds were answered."""
-        return self._heard
+    heard: int = field(default=0, init=False)
 
     def arrays(self) -> dict[str, Array]:
         """What is remembered from one round to the next, by name."""
-        found: dict[str, Array] = {"heard": np.array([self._heard])}
+        found: dict[str, Array] = {"heard": np.array([self.heard])}
         found |= {name: value for name, value in (("table", self._table), ("sum", self._sum)) if value is not None}
         for i, price in enumerate(self._prices):
             found |= {f"price.{i}.{name}": getattr(price, name) for name in self._names}
@@ -150,7 +148,7 @@ class Asking:
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
         """Take up what `arrays` gave."""
-        self._heard, self._table, self._sum = int(arrays["heard"][0]), arrays.get("table"), arrays.get("sum")
+        self.heard, self._table, self._sum = int(arrays["heard"][0]), arrays.get("table"), arrays.get("sum")
         self._prices = []
         while (name := f"price.{len(self._prices)}.") + self._names[0] in arrays:
             x, y = (arrays[name + of] for of in self._names)
@@ -189,7 +187,7 @@ class Asking:
     def hear(self, answer: Float64, played: Rollouts) -> None:
         """Take up a released mean."""
         plan = self.plan
-        self._heard += 1
+        self.heard += 1
         if plan.kind == "gradient":
             self._gradient = answer
             return
@@ -206,7 +204,7 @@ class Asking:
             self._hear_pairs(rewards)
         elif plan.kind == "linear":
             known = rewards + self._shares(played)  # of all people, in every cell: the same in all rounds
-            self._table = known if self._table is None else self._table + (known - self._table) / self._heard
+            self._table = known if self._table is None else self._table + (known - self._table) / self.heard
         else:
             self._table = self._averaged(np.clip(rewards, -0.5, 0.5))
 
@@ -262,7 +260,7 @@ class Asking:
         decay = self.plan.memory
         before = np.zeros(len(released)) if self._sum is None else self._sum
         self._sum = decay * before + (1 - decay) * released
-        return self._sum / (1 - decay**self._heard)
+        return self._sum / (1 - decay**self.heard)
 
     def _shares(self, played: Rollouts) -> Float64:
         cells = cells_of(self.plan.layout, self.plan.embedding, played.codes.ravel())

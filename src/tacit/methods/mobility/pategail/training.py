@@ -179,12 +179,13 @@ class Learner:
         for _ in range(config.epochs):
             outputs, cache = self.policy.forward(self.theta, x)
             new = _softmax(outputs[0].astype(np.float64), days.possible)
-            if (share * _divergence(days.old, new)).sum() > config.most_kl:
+            logs = np.log(np.maximum(new, 1e-12))
+            moved = (days.old * (np.log(np.maximum(days.old, 1e-12)) - logs)).sum(axis=1)
+            if (share * moved).sum() > config.most_kl:
                 break
             ratio = new / np.maximum(days.old, 1e-12)
             weight = ratio * (up * (ratio < 1 + config.ratio_clip) + down * (ratio > 1 - config.ratio_clip))
             slope = weight - new * weight.sum(axis=1, keepdims=True)
-            logs = np.log(np.maximum(new, 1e-12))
             slope -= config.entropy * share[:, None] * new * (logs - (new * logs).sum(axis=1, keepdims=True))
             self._climb(self.policy.backward(self.theta, cache, slope.astype(np.float32)[None])[:, 0])
         for _ in range(config.value_steps):
@@ -238,10 +239,6 @@ def _softmax(logits: Float64, possible: Array) -> Float64:
     masked = np.where(possible, logits, -np.inf)
     weight = np.exp(masked - masked.max(axis=1, keepdims=True))
     return np.asarray(weight / weight.sum(axis=1, keepdims=True))
-
-
-def _divergence(old: Float64, new: Float64) -> Float64:
-    return np.asarray((old * (np.log(np.maximum(old, 1e-12)) - np.log(np.maximum(new, 1e-12)))).sum(axis=1))
 
 
 def _adam(theta: Float32) -> Adam:
