@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from experiments.faults_audit import Say, step
 from tacit import hub
 from tacit.data import Box, Discrete, PublicSpec, Trajectories
-from tacit.data.days import SLOTS, Days
-from tacit.data.grids import RegularGrid
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import RegularGrid
 from tacit.envs.river_swim import RiverSwim
 from tacit.envs.river_swim import spec as river
 from tacit.envs.serving import SimulatedUsers

@@ -15,7 +15,7 @@ from experiments.fuzz_cases import GRID, SPEC, UNIT, Reader, days, trajectories
 from tacit import Box, Certificate, Ledger, Vault, hub
 from tacit.cli import bounds, data, day_files, movement_words
 from tacit.cli.folders import RunFolder
-from tacit.data import trips
+from tacit.data.mobility import trips
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger import store as ledger_store

@@ -147,7 +147,6 @@ def test_the_whole_source_was_read() -> None:
 
 
 KNOWN_CIRCLES = {
-    frozenset({"tacit.data.grids", "tacit.data.h3_grid"}),
     frozenset({"tacit.cli.synthesis_plans", "tacit.cli.synthesis_sources"}),
     frozenset({"tacit.cli", "tacit.cli.app"}),
 }

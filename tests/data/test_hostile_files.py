@@ -16,8 +16,7 @@ from pyarrow import parquet
 from records import SPEC, arrays
 
 from tacit.data import Box, PublicSpec, Trajectories, mobility
-from tacit.data.grids import RegularGrid
-from tacit.data.h3_grid import H3Grid
+from tacit.data.mobility.grids import H3Grid, RegularGrid
 from tacit.data.sources import tables
 from tacit.errors import DataError, FileError, TacitError
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tacit.data.days import SLOTS, STAY, Days, actions, distinct
-from tacit.data.grids import RegularGrid
+from tacit.data.mobility.days import SLOTS, STAY, Days, actions, distinct
+from tacit.data.mobility.grids import RegularGrid
 from tacit.envs.movement import FixedPolicy, possible
 from tacit.evaluation.attacks import (
     Attack,
@@ -23,7 +23,7 @@ from tacit.evaluation.attacks import (
     auc_bound,
     trials,
 )
-from tacit.methods.mobility.baselines.epr import Fractions, policy
+from tacit.methods.mobility.baselines.models import Fractions, epr_policy
 
 GRID = RegularGrid(0.0, 0.0, 0.19, 0.19, 0.01)
 PEOPLE, DAYS, DELTA = 24, 6, 1e-5
@@ -58,7 +58,7 @@ class Noisy:
         noise = np.random.default_rng(seed).normal(size=(len(present), vectors.shape[1])) / self.mu
         sums = present @ vectors + noise * np.isfinite(self.mu)
         policies = np.empty(len(sums), object)
-        policies[:] = [policy(row / PEOPLE) for row in sums]
+        policies[:] = [epr_policy(row / PEOPLE) for row in sums]
         return {"sum": sums, "policy": policies}
 
 

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from test_report import CERTIFICATE, HOSTILE, NEEDS_CHROMIUM, Page, require_fit
 
-from tacit.data.days import SLOTS, Days
-from tacit.data.grids import RegularGrid
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import RegularGrid
 from tacit.envs.city import city
 from tacit.errors import DataError, FileError
-from tacit.evaluation.movement.advice import Line, map_advice
-from tacit.evaluation.movement.divergences import Value
+from tacit.evaluation.movement.divergences import Line, Value, map_advice
 from tacit.evaluation.report import MovementReport, PolicyReport, picture, render, storage
 from tacit.evaluation.report.movement import MOST_BLOCKS, TIMES, frame_of, unusable
 

@@ -19,8 +19,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.days import SLOTS, Days
-from tacit.data.grids import RegularGrid, haversine_km
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import RegularGrid, haversine_km
 from tacit.errors import DataError
 
 __all__ = [

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from tacit.data import days as movement
-from tacit.data.days import LAST, SLOTS, Days
+from tacit.data.mobility import days as movement
+from tacit.data.mobility.days import LAST, SLOTS, Days
 from tacit.envs.movement import possible
 from tacit.errors import DataError
 from tacit.evaluation.audit import Counts, epsilon_lower_bound, mu_lower_bound

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.days import SLOTS, Days
-from tacit.data.grids import Grid
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import DataError
 
@@ -240,9 +238,3 @@ def uniform_table(spec: PublicSpec, *, rows: int, seed: int) -> dict[str, NDArra
         "terminations": np.zeros(rows, dtype=np.bool_),
         "truncations": np.zeros(rows, dtype=np.bool_),
     }
-
-
-def uniform_days(grid: Grid, *, days: int, seed: int) -> Days:
-    """So many days of one slot after another in a uniform cell of the grid, each of another person: noise only."""
-    cells = np.random.default_rng(seed).integers(grid.size, size=(days, SLOTS))
-    return Days(cells, np.arange(days), grid)

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError
-from tacit.evaluation.fidelity import kolmogorov_smirnov
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -169,31 +168,6 @@ def ways(sequences: Sequences, *, resolution: float | None = None, position: Seq
         end_to_end=_apart(states[last], states[first], discrete),
         repeated=1.0 - np.bincount(distinct, minlength=len(sequences)) / np.diff(episodes),
     )
-
-
-@dataclass(frozen=True)
-class WayDistances:
-    """Two-sample Kolmogorov-Smirnov distances of the figures in `Ways`, in [0, 1]; 0 is equality."""
-
-    returns: float
-    lengths: float
-    travelled: float
-    end_to_end: float
-    repeated: float
-
-
-def way_distances(real: Ways, synthetic: Ways) -> WayDistances:
-    """How differently trajectories of two tables are distributed, figure by figure.
-
-    `ways` of the two `Sequences.halves` of the real ones give the ceiling: what a perfect copy would have. Figures are
-    compared in float32, so that sums in another order are no difference.
-    """
-
-    def distance(name: str) -> float:
-        one, other = (np.asarray(getattr(each, name), np.float32) for each in (real, synthetic))
-        return kolmogorov_smirnov(one, other)
-
-    return WayDistances(**{name: distance(name) for name in WayDistances.__dataclass_fields__})
 
 
 def _apart(one: NDArray[np.generic], other: NDArray[np.generic], discrete: bool) -> Floats:

@@ -62,10 +62,12 @@ _KINDS = {
     "experts": ("tacit.methods.experts.learned.Learned",),
     "imitation": (
         "tacit.methods.mobility.simulator.Simulator",
-        "tacit.methods.mobility.baselines.markov.BlockChain",
+        "tacit.methods.mobility.baselines.models.BlockChain",
     ),
 }
-"""Kind, which is also a module of this package -> the classes of its values."""
+"""Kind -> the classes of its values."""
+_MODULES = {"imitation": "mobility"}
+"""Kind -> the module of this package that knows it, where that has another name."""
 _POLICIES = ("policy", "experts")
 
 
@@ -283,7 +285,7 @@ def _name(value: object) -> str:
 
 
 def _kind(name: str) -> _Kind:
-    return cast(_Kind, import_module(f"tacit.hub.{name}"))
+    return cast(_Kind, import_module(f"tacit.hub.{_MODULES.get(name, name)}"))
 
 
 def _require_inside(folder: Path, names: tuple[str, ...]) -> None:

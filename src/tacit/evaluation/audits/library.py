@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from tacit.agents.features import Scaled
 from tacit.agents.policies import Policy
-from tacit.data.days import SLOTS, Days
-from tacit.data.grids import RegularGrid
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import RegularGrid
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.evaluation.audits.cases import Case, Columns, Floats, Present, with_devices, with_records, with_visitors

@@ -11,14 +11,13 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from tacit.data.days import SLOTS, Days, distinct, moves
-from tacit.data.grids import Grid
-from tacit.data.trips import clock
+from tacit.data.mobility.days import SLOTS, Days, distinct, moves
+from tacit.data.mobility.grids import Grid
+from tacit.data.mobility.trips import clock
 from tacit.errors import DataError
-from tacit.evaluation.maps.panel import Levels, blocks_at, corners, largest_flows
-from tacit.evaluation.maps.panel import blocks as levels_of
-from tacit.evaluation.movement.advice import Line, MapAdvice
-from tacit.evaluation.movement.divergences import SEQ
+from tacit.evaluation.movement.divergences import SEQ, Line, MapAdvice
+from tacit.evaluation.movement.maps import Levels, blocks_at, corners, largest_flows
+from tacit.evaluation.movement.maps import blocks as levels_of
 from tacit.evaluation.report import blocks, charts
 from tacit.evaluation.report.blocks import Banner, Block, Chart, Facts, PublicReport, Row, Section, Text, grid, tabled
 from tacit.evaluation.report.charts import WIDTH, Array, Axis, canvas, fmt, markup, number

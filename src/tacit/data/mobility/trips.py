@@ -6,6 +6,9 @@ where its first and last slot are. Centres are joined by straight lines, which a
 
 Days have a time of day and no date: every file puts them on one declared date, and counts seconds as if local time
 were UTC, so that tools show the local hour.
+
+GeoParquet 1.1 (extra `data`) is written with pyarrow alone: a row a day, with a LineString in well-known binary. The
+standard has no measured coordinates, so the seconds of the vertices are a list in a column of their own.
 """
 
 from __future__ import annotations
@@ -23,11 +26,9 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.days import SLOTS, Days
-from tacit.data.grids import Grid
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import Grid
 from tacit.errors import DataError, FileError
-
-__all__ = ["Trips", "to_days_csv", "to_flows_csv", "to_geojson", "to_trips_json", "to_visits_csv", "trips"]
 
 SECONDS = 24 * 3600 // SLOTS
 """Of a slot."""
@@ -273,3 +274,84 @@ def parse_date(text: str) -> datetime.date:
             f"the date is {text!r}", where="trips", expected="YYYY-MM-DD, from 1970 on", remedy="write it so"
         )
     return found
+
+
+_HEADER = np.dtype([("order", "u1"), ("kind", "<u4"), ("points", "<u4")])
+"""Of a LineString: 1 for little-endian, 2 for the kind, and how many points follow."""
+
+
+def to_geoparquet(days: Days, path: str | os.PathLike[str], *, date: datetime.date = DATE) -> None:
+    """Columns day, person, geometry (LineString, lon and lat, WGS 84), times (timestamps, local) and bbox.
+
+    Args:
+        days: one row each.
+        path: a name that is still free.
+        date: on which the days are put; times are local and carry no zone.
+
+    Raises:
+        FileError: the file exists already or cannot be written.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path = Path(path)
+    require_free(path)
+    found = trips(days)
+    offsets = pa.array(found.starts.astype(np.int32))
+    midnight = np.datetime64(date, "ms")
+    times = pa.array(midnight + found.seconds.astype("timedelta64[s]").astype("timedelta64[ms]"))
+    boxes = _boxes(found)
+    table = pa.table(
+        {
+            "day": pa.array(np.arange(len(found.person))),
+            "person": pa.array(found.person),
+            "geometry": pa.array(well_known_binary(found), type=pa.binary()),
+            "times": pa.ListArray.from_arrays(offsets, times),
+            "bbox": pa.StructArray.from_arrays([pa.array(column) for column in boxes.values()], names=list(boxes)),
+        }
+    )
+    table = table.replace_schema_metadata({"geo": json.dumps(_metadata(boxes))})
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        parquet.write_table(table, partial, compression="zstd")
+        os.link(partial, path)
+    except OSError as error:
+        raise unwritable(path) from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def well_known_binary(found: Trips) -> list[bytes]:
+    """A LineString of each way, as well-known binary."""
+    header = np.zeros(len(found.person), dtype=_HEADER)
+    header["order"], header["kind"], header["points"] = 1, 2, np.diff(found.starts)
+    points = np.stack([found.lon, found.lat], axis=1).astype("<f8")
+    ends = found.starts.tolist()
+    return [
+        head.tobytes() + points[first:last].tobytes() for head, first, last in zip(header, ends, ends[1:], strict=False)
+    ]
+
+
+def _boxes(found: Trips) -> dict[str, npt.NDArray[np.float64]]:
+    at = found.starts[:-1]
+    if not len(at):
+        return {name: np.zeros(0) for name in ("xmin", "ymin", "xmax", "ymax")}
+    return {
+        "xmin": np.minimum.reduceat(found.lon, at),
+        "ymin": np.minimum.reduceat(found.lat, at),
+        "xmax": np.maximum.reduceat(found.lon, at),
+        "ymax": np.maximum.reduceat(found.lat, at),
+    }
+
+
+def _metadata(boxes: dict[str, npt.NDArray[np.float64]]) -> dict[str, Any]:
+    """The `geo` metadata; without `crs` the standard means longitude and latitude on WGS 84."""
+    geometry: dict[str, Any] = {
+        "encoding": "WKB",
+        "geometry_types": ["LineString"],
+        "covering": {"bbox": {name: ["bbox", name] for name in boxes}},
+    }
+    if len(boxes["xmin"]):
+        low, high = (boxes["xmin"].min(), boxes["ymin"].min()), (boxes["xmax"].max(), boxes["ymax"].max())
+        geometry["bbox"] = [float(value) for value in (*low, *high)]
+    return {"version": "1.1.0", "primary_column": "geometry", "columns": {"geometry": geometry}}

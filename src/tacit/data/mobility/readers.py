@@ -1,13 +1,8 @@
 """Records of where people were, as whole days on a public grid: the readers.
 
 Every reader gives `Days`, whose `trajectories()` go into a vault. Each takes a public grid and `Rules` (time zone,
-gaps, what a whole day is; see `tacit.data.mobility_days`). The protected unit is the person. Someone without enough
+gaps, what a whole day is; see `tacit.data.mobility.points`). The protected unit is the person. Someone without enough
 whole days has none here and stays in the population, which is declared (`Unit(population=...)`) and never counted.
-
-    grid = RegularGrid(39.4, 115.7, 41.1, 117.4, 0.01)
-    rules = Rules(zone="Asia/Shanghai", outside="drop")
-    days = from_points("points.csv.gz", grid, rules, recorded="UTC")
-    vault = Vault(days.trajectories(), ledger)
 
 A reader raises a `DataError`, never with a cell, an id, a time or a position in it, when a user, time, latitude or
 longitude is missing or NaN; a time has no zone and `recorded` says none; the times of a user are not in order or
@@ -25,10 +20,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.days import SLOTS, Days
-from tacit.data.grids import Grid
-from tacit.data.mobility_days import Rules
-from tacit.data.mobility_points import UNIX, Part, days_from, times_of
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import Grid
+from tacit.data.mobility.points import UNIX, Part, Rules, days_from, times_of
 from tacit.data.sources.files import csv_chunks
 from tacit.data.sources.tables import npz_arrays, numbers_of
 from tacit.errors import DataError, FileError

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.grids import grid_from_json
+from tacit.data.mobility.grids import grid_from_json
 from tacit.envs.spaces import JumpLaw
-from tacit.methods.mobility.baselines.markov import BlockChain
-from tacit.methods.mobility.policy import Layout, TablePolicy
-from tacit.methods.mobility.simulator import Simulator
-from tacit.methods.mobility.starts import Starts
+from tacit.methods.mobility.baselines.models import BlockChain
+from tacit.methods.mobility.places import Starts
+from tacit.methods.mobility.simulator import Layout, Simulator, TablePolicy
 from tacit.privacy.certificate.release import Release
 from tacit.serialization import from_json
 
