@@ -30,7 +30,7 @@ from experiments import (
     table14_accounting,
 )
 from tacit import off_policy_evaluation as ope
-from tacit.methods.off_policy_evaluation.baselines.lsl import Lsl
+from tacit.methods.off_policy_evaluation.baselines import Lsl
 
 SETTING, TRIALS = Setting(120, 1.0, "replace_one"), 8
 

@@ -13,9 +13,8 @@ from tests.golden.runs import Numbers, Run, variant
 
 from tacit import Box, Discrete, PublicSpec, Trajectories, Unit
 from tacit import off_policy_evaluation as ope
-from tacit.methods.off_policy_evaluation.baselines.first_visits import cells
-from tacit.methods.off_policy_evaluation.baselines.lstd import lstd
-from tacit.methods.off_policy_evaluation.published import published_epsilon, published_sigma
+from tacit.methods.off_policy_evaluation.baselines import cells, lstd
+from tacit.methods.off_policy_evaluation.gpope import published_epsilon, published_sigma
 from tacit.methods.off_policy_evaluation.step_sizes import unit_rows
 
 AREA = "off_policy_evaluation"
@@ -100,7 +99,7 @@ def evaluation(
     def make(folder: Path) -> Numbers:
         unit = Unit("trajectory", relation, UNITS)
         calibrated = plan.calibrate(unit=unit, epsilon=epsilon, delta=1e-4)
-        found = ope.estimate(calibrated, runs.vault(episodes(line=line), folder, unit), policy, **known).value
+        found = ope.fit(calibrated, runs.vault(episodes(line=line), folder, unit), policy, **known).value
         return {"noise_multiplier": getattr(calibrated, "noise_multiplier", None)} | dict(numbers(found))
 
     run = Run(make, lambda: (plan,))
@@ -112,7 +111,7 @@ def priced(plan: Any) -> Run:
 
     def make(folder: Path) -> Numbers:
         known = plan.price(unit=UNIT, delta=1e-4)
-        found = ope.estimate(known, runs.vault(episodes(), folder, UNIT), TARGET).value
+        found = ope.fit(known, runs.vault(episodes(), folder, UNIT), TARGET).value
         return {"epsilon": known.epsilon} | dict(numbers(found))
 
     return Run(make, lambda: ())

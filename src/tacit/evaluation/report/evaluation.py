@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.methods.off_policy_evaluation.evaluation import Evaluation, Interval
+from tacit.methods.off_policy_evaluation.problem import Evaluation, Interval
 
 Array = NDArray[np.float64]
 

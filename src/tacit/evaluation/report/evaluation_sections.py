@@ -13,7 +13,7 @@ from tacit.evaluation.report import settings
 from tacit.evaluation.report.charts import Line, bar_chart, estimate_chart, histogram_chart, line_chart, surface_chart
 from tacit.evaluation.report.evaluation import EvaluationReport, Overlap
 from tacit.evaluation.report.svg import Axis, number, span
-from tacit.methods.off_policy_evaluation.evaluation import Interval
+from tacit.methods.off_policy_evaluation.problem import Interval
 
 _MOSTLY = 0.9
 """An interval this wide, in shares of the range, says next to nothing."""
