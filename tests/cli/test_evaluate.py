@@ -20,7 +20,8 @@ from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
 from tacit.envs.chain import values
 from tacit.errors import DoorError
-from tacit.methods.off_policy_evaluation import Estimator, Evaluation
+from tacit.methods import off_policy_evaluation
+from tacit.methods.off_policy_evaluation import Estimator, Evaluation, Overlap
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
@@ -413,10 +414,12 @@ def test_a_ledger_that_was_there_before_stays(chain: Path, tmp_path: Path) -> No
     assert not (tmp_path / "run").exists()
 
 
-def refusing(error: BaseException, *, charged: bool) -> Callable[..., None]:
-    """A `fit` that fails, before or after it was charged."""
+def refusing(error: BaseException, *, charged: bool) -> Callable[..., Any]:
+    """A `fit` that fails, before or after it was charged, but for the overlap."""
 
-    def fit(plan: Estimator, vault: Vault, policy: object, *, behaviour: object) -> None:
+    def fit(plan: Estimator, vault: Vault, policy: Any, *, behaviour: Any) -> Any:
+        if isinstance(plan, Overlap):
+            return off_policy_evaluation.fit(plan, vault, policy, behaviour=behaviour)
         if charged:
             vault.reserve(plan)
         raise error

@@ -40,7 +40,7 @@ LARGEST_EPSILON = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class FirstVisitPlan(Estimator, ABC):
+class FirstVisits(Estimator, ABC):
     """Least squares over first-visit returns at finitely many public states, in one release (on-policy).
 
     Balle, Gomrokchi and Precup (arXiv:1603.02010). The mechanisms are in `privacy/mechanisms/smooth_sensitivity.py`,
@@ -145,8 +145,8 @@ class FirstVisitPlan(Estimator, ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lsw(FirstVisitPlan):
-    """DP-LSW: a public weight a state, the same for all of them (see `FirstVisitPlan`)."""
+class Lsw(FirstVisits):
+    """DP-LSW: a public weight a state, the same for all of them (see `FirstVisits`)."""
 
     method: ClassVar[str] = "DP-LSW"
 
@@ -156,8 +156,8 @@ class Lsw(FirstVisitPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lsl(FirstVisitPlan):
-    """DP-LSL: least squares with a ridge (see `FirstVisitPlan`).
+class Lsl(FirstVisits):
+    """DP-LSL: least squares with a ridge (see `FirstVisits`).
 
     Args:
         ridge: lambda; None takes the population. The published constants need more than the squared norm of the matrix
@@ -232,8 +232,8 @@ class SufficientStatistics(GaussianEstimator):
     @property
     def covered(self) -> str:
         """The statistics, and the scores if there are any."""
-        valued = ", and one of clipped returns, of their squares and of the number of units"
-        return "one noisy sum of clipped LSTD statistics" + (valued if self.value_share else "")
+        statistics = "one noisy sum of clipped LSTD statistics"
+        return f"{statistics}, and one of {scores.COVERED}" if self.value_share else statistics
 
     def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
         """V and, with a share for it, the value with an interval."""
@@ -245,13 +245,11 @@ class SufficientStatistics(GaussianEstimator):
             centre = self.features.constant(value)
         summary = BellmanStatistics(self.problem, target, behaviour, self.features, "gtd")
         noisy = self.clip * vault.noisy_sum(run, STATISTICS, Stacked(summary, self.clip), centre)[0]
-        sigma = run.sum_part(STATISTICS).noise_multiplier
-        assert sigma is not None
         return Evaluation(
             method=self.method,
             value=value,
             interval=interval,
-            theta=solve(noisy, self.clip * sigma / vault.unit.size, centre),
+            theta=solve(noisy, self.clip * scores.noise(vault, run, STATISTICS), centre),
             features=self.features,
             limits=self.problem.range(vault.spec),
         )

@@ -145,8 +145,7 @@ class Gpope(GaussianEstimator):
     def covered(self) -> str:
         """The gradients, and the scores if there are any."""
         steps = f"{self.steps:,} noisy sums of clipped GTD2 directions"
-        valued = ", and one of clipped returns, of their squares and of the number of units"
-        return steps + valued if len(self.parts()) > 1 else steps
+        return f"{steps}, and one of {scores.COVERED}" if len(self.parts()) > 1 else steps
 
     def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
         """V and, in the full batch, the value with an interval; the diagnostics hold "step_size" and "clip"."""

@@ -80,7 +80,7 @@ class ImportanceSampling(ScoreEstimator):
 
     method: ClassVar[str] = "off-policy evaluation (importance sampling)"
     source: ClassVar[str] = "Precup, Sutton and Singh (ICML 2000), with the Gaussian mechanism"
-    covered: ClassVar[str] = "one noisy sum of clipped returns, of their squares and of the number of units"
+    covered: ClassVar[str] = f"one noisy sum of {scores.COVERED}"
 
     weighting: Weighting = "wpdis"
     sides: Sides = "both"

@@ -30,7 +30,7 @@ from tacit.methods.off_policy_evaluation.intervals import unit_count
 from tacit.methods.off_policy_evaluation.logged import Logged, logged
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.methods.off_policy_evaluation.scores import FIT, returns
+from tacit.methods.off_policy_evaluation.scores import FIT, noise, returns
 from tacit.methods.off_policy_evaluation.statistics import Gram, encoded, read_gram, update, upper
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.run import Run
@@ -80,9 +80,9 @@ class Fit:
     ) -> tuple[PoissonSum, ...]:
         """The three parts; together they cost one Gaussian with this noise multiplier."""
         steps = {name: self.rounds if name == "residuals" else 1 for name in SHARES}
-        noise = {name: math.sqrt(steps[name] / share) for name, share in SHARES.items()}
+        factors = {name: math.sqrt(steps[name] / share) for name, share in SHARES.items()}
         return tuple(
-            problem.part(name, noise_multiplier and noise_multiplier * noise[name], steps=steps[name], fold=fold)
+            problem.part(name, noise_multiplier and noise_multiplier * factors[name], steps=steps[name], fold=fold)
             for name in SHARES
         )
 
@@ -102,11 +102,11 @@ class Fit:
         prior = covariance(features, self.prior * (limits[1] - limits[0]), vault.spec, None)
         covariances, clip, kept = [prior] * policy.actions, (limits[1] - limits[0]) / 2, []
         root = math.sqrt(1 - LENGTH_SHARE)
-        noise = _noise(vault, run, "residuals") / root
+        deviation = noise(vault, run, "residuals") / (FIT * root)
         for _ in range(self.rounds):
             noisy = vault.noisy_sum(run, "residuals", residuals, (weights, clip, scale))[0] / FIT
             moves = noisy[:-1].reshape(features.size, policy.actions) / root * clip
-            changes = [update(g, s, x, noise * clip) for g, s, x in zip(grams, covariances, moves.T, strict=True)]
+            changes = [update(g, s, x, deviation * clip) for g, s, x in zip(grams, covariances, moves.T, strict=True)]
             weights = weights + np.stack([change for change, _ in changes], axis=1)
             covariances = [after + REFRESH * prior for _, after in changes]
             kept.append(weights)
@@ -270,7 +270,7 @@ def _centre(vault: Vault, run: Run, centre: Centre) -> tuple[float, float]:
     """The noisy mean return and the scale of the Gram matrices."""
     size, roots = vault.unit.size, np.sqrt(CENTRE_SHARES)
     total, count, octaves = vault.noisy_sum(run, "centre", centre)[0] * size / (FIT * roots)
-    present = unit_count(count, _noise(vault, run, "centre") * size / float(roots[1]), size)
+    present = unit_count(count, noise(vault, run, "centre") * size / (FIT * float(roots[1])), size)
     low, high = centre.limits
     mean = (low + high) / 2 + (high - low) / 2 * np.clip(total / present, -1, 1)
     return float(mean), SCALE_FACTOR * 2.0 ** float(np.clip(octaves / present, 0, 1) * centre.summary.octaves)
@@ -279,13 +279,6 @@ def _centre(vault: Vault, run: Run, centre: Centre) -> tuple[float, float]:
 def _grams(vault: Vault, run: Run, transitions: Transitions, scale: float) -> list[Gram]:
     """The Gram matrix of each action: a mean over the population, in multiples of the scale."""
     noisy = vault.noisy_sum(run, "gram", GramVector(transitions), scale)[0] / FIT
-    noise, features = _noise(vault, run, "gram"), transitions.features
+    deviation, features = noise(vault, run, "gram") / FIT, transitions.features
     blocks = noisy.reshape(transitions.policy.actions, -1)
-    return [read_gram(block, noise, tabular=features.tabular, n=features.size) for block in blocks]
-
-
-def _noise(vault: Vault, run: Run, part: str) -> float:
-    """Standard deviation of the noise in each number of a part, as a mean over the population."""
-    sigma = run.sum_part(part).noise_multiplier
-    assert sigma is not None
-    return sigma / (FIT * vault.unit.size)
+    return [read_gram(block, deviation, tabular=features.tabular, n=features.size) for block in blocks]

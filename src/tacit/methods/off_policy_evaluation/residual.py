@@ -197,13 +197,6 @@ class ResidualRegression(GaussianEstimator):
             diagnostics={"centre": centre, "clips": clips},
         )
 
-    def noise(self, part: str) -> float:
-        """Standard deviation of the noise in a released mean of vectors of norm at most 1."""
-        assert self.unit is not None
-        (sigma,) = (one.noise_multiplier for one in self.parts() if one.name == part)
-        assert sigma is not None
-        return sigma / self.unit.size
-
     def _split(self) -> dict[str, float]:
         shares = self.shares or Shares()
         fields = {"scores": shares.scores, "gram": shares.gram, "scale": shares.scale}
@@ -230,7 +223,7 @@ def _limits(plan: ResidualRegression, vault: Vault, run: Run, summary: Statistic
     widest = max(-low, high)
     counts = vault.noisy_sum(run, "range", Ranges(summary, widest))[0]
     above = np.cumsum(counts)  # the share of units whose largest return is beyond each next halving
-    noise = plan.noise("range") * np.sqrt(np.arange(1, RANGES + 1))
+    noise = scores.noise(vault, run, "range") * np.sqrt(np.arange(1, RANGES + 1))
     found = above > np.maximum(0.02, np.minimum(3 * noise, 0.5))
     enough = int(np.argmax(found)) if found.any() else 0
     width = widest * 2.0**-enough * (1 if plan.on_policy else 2)
@@ -243,18 +236,18 @@ def _rounds(
     n, tabular, width = plan.features.size, plan.features.tabular, limits[1] - limits[0]
     norm = gram_norm(plan.problem, plan.features)
     released = norm * vault.noisy_sum(run, "gram", GramVector(summary))[0]
-    gram = read_gram(released, norm * plan.noise("gram"), tabular=tabular, n=n)
+    gram = read_gram(released, norm * scores.noise(vault, run, "gram"), tabular=tabular, n=n)
     multiplier = plan.multiplier or (1.2 if plan.on_policy and tabular else 2.0)
     prior = covariance(plan.features, (plan.tau or 0.25) * width, vault.spec, plan.prior)
     size, residual = Size(summary), Residual(summary)
     theta, spread, clip, clips = plan.features.constant(centre), prior, width / 2, []
+    scale_noise, noise = scores.noise(vault, run, "scale"), scores.noise(vault, run, "round")
     for _ in range(plan.rounds):
         mean = float(vault.noisy_sum(run, "scale", size, (theta, clip))[0, 0])
-        least = max(LEAST_SHRINKAGE, min(plan.noise("scale"), 1.0))
-        clip *= min(max(multiplier * mean, least), 1.0)
+        clip *= min(max(multiplier * mean, LEAST_SHRINKAGE, min(scale_noise, 1.0)), 1.0)
         clips.append(clip)
         x = clip * vault.noisy_sum(run, "round", residual, (theta, clip))[0]
-        change, spread = update(gram, spread, x, clip * plan.noise("round"))
+        change, spread = update(gram, spread, x, clip * noise)
         spread = spread + INFLATION * prior
         theta = theta + change
         if tabular:

@@ -42,6 +42,8 @@ FIT = 1 - 2e-4
 """Vectors are made this much shorter than the clip, so that it never touches them."""
 LARGEST_WEIGHT = 1e15
 NAME = "scores"
+COVERED = "clipped returns, of their squares and of the number of units"
+"""What the scores' noisy sum is of, in the certificate's words."""
 
 
 class Point(Protocol):
@@ -203,6 +205,13 @@ def value_of(vault: Vault, run: Run, problem: Problem, target: Target, behaviour
     return release(vault, run, ScoreVector(problem, target, behaviour, vault.spec, clip))
 
 
+def noise(vault: Vault, run: Run, part: str) -> float:
+    """Standard deviation of the noise in each number of a part, as a mean over the population."""
+    sigma = run.sum_part(part).noise_multiplier
+    assert sigma is not None
+    return sigma / vault.unit.size
+
+
 def read(noisy: np.ndarray, vector: ScoreVector, noise_multiplier: float, population: int) -> Scores:
     """The scores in a noisy sum [d] of the vectors (post-processing)."""
     on_policy = isinstance(vector.policy, Behaviour)
@@ -213,20 +222,20 @@ def read(noisy: np.ndarray, vector: ScoreVector, noise_multiplier: float, popula
     weights = scale * np.sqrt(SHARES)
     k = len(offsets)
     totals, count, squares = noisy[:k] / weights[0], noisy[k] / weights[1], noisy[k + 1 :] / weights[2]
-    noise = tuple(float(noise_multiplier / weight) for weight in weights)
+    deviations = tuple(float(noise_multiplier / weight) for weight in weights)
     sums = tuple(
         NoisySums(
             total=float(total),
             count=float(count),
             squares=float(square),
-            noise=(noise[0], noise[1], noise[2]),
+            noise=(deviations[0], deviations[1], deviations[2]),
             population=population,
             floor=-1.0 if on_policy else 0.0,
         )
         for total, square in zip(totals, squares, strict=True)
     )
     if number is not None:
-        number = min(1.0, max(-1.0, float(number) / unit_count(float(count), noise[1], population)))
+        number = min(1.0, max(-1.0, float(number) / unit_count(float(count), deviations[1], population)))
     return Scores(sums=sums, offsets=offsets, scales=scales, limits=limits(vector.problem, vector.spec), point=number)
 
 
