@@ -30,7 +30,7 @@ from experiments.ope_plots import IMAGES, draw, over_units
 from experiments.store import RESULTS, ROOT, Store
 from tacit import off_policy_evaluation as ope
 from tacit.envs.rollouts import uniform
-from tacit.methods.off_policy_evaluation.baselines.first_visits import cells
+from tacit.methods.off_policy_evaluation.baselines import cells
 
 QUICK_POOL, QUICK_TRIALS = 400, 2
 POOL, STATES, ROLLOUTS = 4_000, 200, 200

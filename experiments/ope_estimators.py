@@ -330,7 +330,7 @@ def run(name: str, keys: Sequence[str], results: Store, *, quick: bool = False) 
                 for method, promise in wanted:
                     plan = calibrated(plans[method], unit, EPSILONS[promise])
                     target = ope.Behaviour() if truth_is_own(method) or domain.target is None else domain.target[0]
-                    found = ope.estimate(plan, vault, target).value
+                    found = ope.fit(plan, vault, target).value
                     row = [found.value, found.interval.low, found.interval.high]  # type: ignore[union-attr]
                     rows[method, promise].append([float(f"{number:.6g}") for number in row])
     for (method, promise), numbers in rows.items():

@@ -93,7 +93,7 @@ PUBLIC = (
     "tacit.methods.mobility.baselines",
     "tacit.methods.mobility.pategail",
     "tacit.methods.mobility.places",
-    "tacit.methods.off_policy_evaluation.published",
+    "tacit.methods.off_policy_evaluation.gpope",
     "tacit.methods.synthesis.ablations",
     "tacit.methods.synthesis.baselines",
     "tacit.methods.synthesis.baselines.pate_gan",

@@ -129,7 +129,7 @@ def gpope() -> Case:
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
     def go(plan: off_policy_evaluation.Gpope, vault: WitnessedVault) -> Floats:
-        off_policy_evaluation.estimate(plan, vault, off_policy_evaluation.Behaviour())
+        off_policy_evaluation.fit(plan, vault, off_policy_evaluation.Behaviour())
         return np.zeros((len(vault.ledgers), 0))
 
     words = "off-policy evaluation (GPOPE): noisy sums of GTD2 directions"
@@ -150,7 +150,7 @@ def evaluation() -> Case:
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
     def go(plan: off_policy_evaluation.ResidualRegression, vault: WitnessedVault) -> Floats:
-        value = off_policy_evaluation.estimate(plan, vault, off_policy_evaluation.Behaviour()).value
+        value = off_policy_evaluation.fit(plan, vault, off_policy_evaluation.Behaviour()).value
         assert value.theta is not None
         assert value.value is not None
         return np.append(value.theta, value.value)[None]

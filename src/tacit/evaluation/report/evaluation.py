@@ -13,7 +13,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.evaluation.report import blocks, charts
 from tacit.evaluation.report.blocks import Block, Chart, Facts, PublicReport, Section, Text, grid
 from tacit.evaluation.report.charts import Array, Axis, number, span
-from tacit.methods.off_policy_evaluation.evaluation import Evaluation, Interval
+from tacit.methods.off_policy_evaluation.problem import Evaluation, Interval
 
 _LINE, _SIDE, _LINES = 121, 41, 24
 """Points of a line, cells of a side of a surface, and lines at most."""

@@ -1,17 +1,20 @@
-"""Public feature maps: a value function is linear in them, V(s) = phi(s) . theta."""
+"""Public feature maps: V(s) = phi(s) . theta, and what is believed of V before any record is read."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.agents.features import fourier, frequencies
-from tacit.data.spec import Discrete, Space
+from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.policies import imported
+from tacit.privacy.vault.decoys import decoy_rows
+from tacit.serialization import Kinds
 from tacit.validation import check
 
 Float32 = NDArray[np.float32]
@@ -195,11 +198,62 @@ class Custom:
         return np.asarray(value * np.eye(1, self.size)[0])
 
 
+AnyFeatures = Annotated[Features, Kinds(OneHot, Fourier, Custom)]
+"""The type of a plan's features: any, and these are read back from JSON."""
+
+
 def ends(space: Space) -> np.ndarray:
     """Observations [2, d], or [2] of a discrete space, at both ends of the public bounds: to try features on."""
     if isinstance(space, Discrete):
         return np.array([0, space.n - 1], np.int64)
     return np.array([space.low, space.high], np.float32)
+
+
+def try_features(features: Features, space: Space) -> None:
+    """Try features at the ends of the public bounds, before any record is read.
+
+    Raises:
+        PlanError: they do not fit the observations, or the user's own are not finite there.
+    """
+    features.require_finite(ends(space)) if isinstance(features, Custom) else features(ends(space))
+
+
+@dataclass(frozen=True)
+class Smoothness:
+    """A public prior for tabular features: values of states whose numbers are close are close, exp(-|i - j| / length).
+
+    Args:
+        length: over how many states values stay alike.
+
+    Raises:
+        PlanError: the length is not positive.
+    """
+
+    length: float
+
+    def __post_init__(self) -> None:
+        check("length", self.length, 0 < self.length < math.inf, "a finite number > 0")
+
+    def correlation(self, n: int) -> NDArray[np.float64]:
+        """[n, n]."""
+        states = np.arange(n)
+        return np.asarray(np.exp(-np.abs(states[:, None] - states) / self.length))
+
+
+def covariance(
+    features: Features, deviation: float, spec: PublicSpec, smoothness: Smoothness | None
+) -> NDArray[np.float64]:
+    """The prior covariance [n, n] under which V at a typical state has this standard deviation.
+
+    Tabular: of each state, with the smoothness' correlation. Otherwise all parameters are alike and independent, and
+    typical states are uniform in the public bounds of observations.
+    """
+    n = features.size
+    if features.tabular:
+        return deviation**2 * (np.eye(n) if smoothness is None else smoothness.correlation(n))
+    observations = decoy_rows(spec, 256, 1, seed=0)["observations"][:, 0]
+    typical = float(np.square(features(observations), dtype=np.float64).sum(axis=1).mean())
+    return np.asarray(deviation**2 / max(typical, 1e-12) * np.eye(n))
 
 
 def _unsuited(name: str, expected: str, remedy: str) -> PlanError:
