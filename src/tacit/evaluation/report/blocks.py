@@ -170,29 +170,29 @@ def tabled(first: str, rows: Sequence[Row]) -> tuple[Table, ...]:
 
 
 def settings(
-    rows: Sequence[tuple[str, str]], *released: Block, before: str = "any record was read", resting: str = "The promise"
+    rows: Sequence[tuple[str, str]],
+    *released: Block,
+    before: str = "any record was read",
+    resting: str = "The promise rests",
 ) -> Section:
     """The section of a plan's settings, and of what was released along with the answer."""
-    rests = "rests" if resting == "The promise" else "rest"
-    lead = f"Public settings, chosen before {before}. {resting} {rests} on them."
+    lead = f"Public settings, chosen before {before}. {resting} on them."
     return Section("What was fixed beforehand", (Facts(rows, "pairs"), *released), lead, "settings")
 
 
-def limits(certificate: Mapping[str, Any], *, covered: bool = True) -> tuple[Grid, ...]:
-    """What the certificate assumes, and what its promise does and does not cover."""
-    lists = [
-        Notes("Assumed", certificate["assumptions"], plain=True),
-        Notes("Not covered by the promise", certificate["not_covered"]),
-    ]
-    if covered:
-        lists.insert(0, Notes("Covered by the promise", certificate["covered"], plain=True))
-    return grid(lists, wide=not covered)
-
-
-def assumptions(certificate: Mapping[str, Any], *, covered: bool = True) -> Section:
-    """The section of these."""
-    title = "What is assumed, and what is not covered"
-    return Section(title, limits(certificate, covered=covered), id="assumptions")
+def limits(
+    certificate: Mapping[str, Any],
+    *,
+    title: str = "What is assumed, and what is not covered",
+    lead: str = "",
+    id: str = "assumptions",
+    covered: bool = True,
+) -> Section:
+    """The section of what the certificate assumes, and of what its promise does and does not cover."""
+    lists = [Notes("Covered by the promise", certificate["covered"], plain=True)] if covered else []
+    lists.append(Notes("Assumed", certificate["assumptions"], plain=True))
+    lists.append(Notes("Not covered by the promise", certificate["not_covered"]))
+    return Section(title, grid(lists, wide=not covered), lead, id)
 
 
 STATED = frozenset({"unit", "epsilon", "delta"})

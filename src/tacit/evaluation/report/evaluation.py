@@ -119,8 +119,8 @@ class EvaluationReport(PublicReport):
             _read(self),
             _states(self),
             _alike(self.overlap),
-            blocks.settings(_settings(plan), *found, resting="The promise and the interval"),
-            blocks.assumptions(self.certificate, covered=False),
+            blocks.settings(_settings(plan), *found, resting="The promise and the interval rest"),
+            blocks.limits(self.certificate, covered=False),
         )
 
 

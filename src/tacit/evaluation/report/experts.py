@@ -195,7 +195,7 @@ class ExpertsReport(PublicReport):
             *([] if self.votes is None else [_agreement(self.votes, self.certificate)]),
             *([] if self.consensus is None else [_prefixes(self.consensus, self.level)]),
             _compared(self),
-            Section(f"Protected: {heading}", blocks.limits(self.certificate), reading, "level"),
+            blocks.limits(self.certificate, title=f"Protected: {heading}", lead=reading, id="level"),
             blocks.settings(settings(self.certificate["plan"])),
         )
 

@@ -132,7 +132,7 @@ class PolicyReport(PublicReport):
             _answer(self),
             _learned(self),
             blocks.settings(settings(self.certificate["plan"]), before="anybody was met"),
-            blocks.assumptions(self.certificate),
+            blocks.limits(self.certificate),
         )
 
 

@@ -144,7 +144,7 @@ class MovementReport(PublicReport):
             _where(self.picture, self.map),
             _close(self.lines, "the simulated people" if self.simulated else "people"),
             blocks.settings(blocks.pairs(plan, _NAMES, blocks.STATED | undeclared)),
-            blocks.assumptions(self.certificate),
+            blocks.limits(self.certificate),
         )
 
 
