@@ -14,9 +14,9 @@ from tacit.cli.commands import Map
 from tacit.cli.generate import draw, simulator_in
 from tacit.cli.imitate_plan import cut, in_options, require_sound
 from tacit.cli.plan_commands import Imitate
-from tacit.data.days import SLOTS, Days
-from tacit.data.grids import RegularGrid, grid_from_json
 from tacit.data.mobility import Rules, from_cells, from_plt, from_points
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import RegularGrid, grid_from_json
 from tacit.methods import mobility
 from tacit.methods.mobility import Simulator, Starts, TablePolicy, pategail
 from tacit.methods.mobility.baselines import Plan as Baseline

@@ -26,6 +26,7 @@ from tacit.evaluation.report import (
     render,
     storage,
 )
+from tacit.evaluation.report.blocks import PublicReport
 from tacit.privacy.certificate.certificate import Certificate
 
 COLUMNS = ("method", "unit", "certified ε", "lower bound", "by", "confidence", "runs", "seconds")
@@ -162,7 +163,7 @@ def report(command: commands.Report) -> None:
         )
     certificate = Certificate.load(run.inside("certificate.json"))
     certificate.verify()
-    kinds: dict[str, storage.Kind] = {
+    kinds: dict[str, type[PublicReport]] = {
         "evaluate": EvaluationReport,
         "train": PolicyReport,
         "learn": ExpertsReport,

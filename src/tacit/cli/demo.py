@@ -21,11 +21,11 @@ from tacit.cli.synthesis_plan import PRIVORL, baseline_plan, learner
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.envs.maze import LAYOUTS, spec
-from tacit.evaluation.gradient_canaries import GradientScores, leaps
+from tacit.evaluation.canaries import GradientScores, leaps
 from tacit.evaluation.membership import attack, losses
 from tacit.evaluation.one_run import audit, plant
-from tacit.evaluation.report import Attack, Audit, Cost, records, tables
-from tacit.evaluation.report.content import Kind
+from tacit.evaluation.report import Attack, Audit, Cost, tables
+from tacit.evaluation.report.charts import Kind
 from tacit.evaluation.report.tables import Table
 from tacit.methods import synthesis
 from tacit.methods.synthesis import Plan, Raking, Synthesizer, fit
@@ -153,8 +153,8 @@ def _sections(
     with progress("Comparing columns, dynamics and single rows"):
         sections = tables.sections(data.spec, synthetic, real, rivals=rivals, seed=seed, names=tables.MAZE_COLUMNS)
         sections["scores"] += tables.physics(layout, synthetic, controls, rivals)
-        sections["embedding"] = records.picture(real, synthetic, seed=seed, rows=size.pictured)
-        sections["nearest"] = records.nearest(synthetic, real, fresh, seed=seed)
+        sections["embedding"] = tables.picture(real, synthetic, seed=seed, rows=size.pictured)
+        sections["nearest"] = tables.nearest(synthetic, real, fresh, seed=seed)
     shown: list[tuple[str, Kind, tables.Table]] = [
         ("Protected rows", "reference", real),
         ("Synthetic rows", "synthetic", synthetic),
@@ -165,7 +165,7 @@ def _sections(
         sections["attacks"] = attacks(release.value, real, fresh, rows=size.attacked, seed=seed)
         sections["audits"] = audits(release.value.plan, data, fresh, canaries=size.canaries, seed=seed)
     memory = None if costs else watch.memory()  # of a process that trained several, nobody knows which took it
-    sections["synthesizers"] = (records.cost(PRIVORL, "synthetic", watch.phases, memory), *costs)
+    sections["synthesizers"] = (Cost(PRIVORL, "synthetic", tuple(watch.phases.items()), memory), *costs)
     return sections
 
 
@@ -209,7 +209,7 @@ def compared(
             release = learner(method).fit(plan, vault, seed=seed, progress=advance)
         with watch.phase("Sampling"):
             tables.append((method, release.value.sample_columns(rows, seed=seed)))
-        costs.append(records.cost(method, "control", watch.phases, None))
+        costs.append(Cost(method, "control", tuple(watch.phases.items())))
     return tables, costs
 
 
@@ -226,7 +226,7 @@ def attacks(value: Synthesizer, members: Table, others: Table, *, rows: int, see
     with progress("Attacking the release"):
         chosen = [_some(table, rows, seed) for table in (members, others)]
         found = attack(*(-losses(value, table, seed=seed) for table in chosen), seed=seed)
-    return (records.attacked(found),)
+    return (tables.attacked(found),)
 
 
 def audits(plan: Plan, data: Trajectories, others: Table, *, canaries: int, seed: int) -> tuple[Audit, ...]:
@@ -247,7 +247,7 @@ def audits(plan: Plan, data: Trajectories, others: Table, *, canaries: int, seed
     with _vault(columns, data.spec, plan) as vault, progress(told) as advance:
         synthesis.fit(plan, vault, observe=scores, progress=advance)
     found = audit(scores.sums(), present, delta=delta)
-    return (records.audited(found, "The same training, with planted records", "synthetic", certified=epsilon),)
+    return (tables.audited(found, "The same training, with planted records", "synthetic", certified=epsilon),)
 
 
 @contextmanager

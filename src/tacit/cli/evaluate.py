@@ -35,15 +35,14 @@ from tacit.errors import FileError, PlanError, TacitError
 from tacit.evaluation.off_policy import diagnostics
 from tacit.evaluation.report import EvaluationReport
 from tacit.evaluation.report import evaluation as content
-from tacit.evaluation.report.evaluation_sections import cautions, told
-from tacit.evaluation.report.evaluation_sections import words as setting
-from tacit.evaluation.report.svg import number
+from tacit.evaluation.report.charts import number
 from tacit.methods.off_policy_evaluation import (
     Behaviour,
     BehaviourPolicy,
     Callable,
     Custom,
     DoublyRobust,
+    Estimator,
     Evaluation,
     Features,
     FittedQ,
@@ -54,14 +53,12 @@ from tacit.methods.off_policy_evaluation import (
     Lsw,
     Network,
     OneHot,
-    Plan,
     Policy,
     Problem,
     ResidualRegression,
     SufficientStatistics,
     Uniform,
-    estimate,
-    overlap,
+    fit,
 )
 from tacit.methods.off_policy_evaluation.features import ends
 from tacit.methods.off_policy_evaluation.overlap import Overlap
@@ -94,7 +91,7 @@ _STAND_IN = PublicSpec(Discrete(2), Discrete(2), Box((0.0,), (1.0,)), "declared"
 
 
 def evaluate(command: Evaluate) -> None:
-    """Plan, promise, evaluate, report.
+    """Estimator, promise, evaluate, report.
 
     Raises:
         TacitError: see the exit codes of `tacit.cli.app.main`; nothing is spent before the evaluation begins.
@@ -115,14 +112,14 @@ def evaluate(command: Evaluate) -> None:
     _produce(command, plan, alike, policy, known)
 
 
-def _promise(plan: Plan, alike: Overlap | None) -> None:
+def _promise(plan: Estimator, alike: Overlap | None) -> None:
     say(str(plan))
     if alike is not None:
         say(f"Before it, a release of its own from the same budget:\n{alike}")
 
 
 def _produce(
-    command: Evaluate, plan: Plan, alike: Overlap | None, policy: Target, known: BehaviourPolicy | None
+    command: Evaluate, plan: Estimator, alike: Overlap | None, policy: Target, known: BehaviourPolicy | None
 ) -> None:
     watch = Stopwatch()
     with progress("Opening the records"):
@@ -134,7 +131,7 @@ def _produce(
         vault = Vault(data, ledger)
         found = None if alike is None else _alike(run, alike, vault, policy, known)
         with progress("Evaluating with privacy"):
-            release = estimate(plan, vault, policy, behaviour=known)
+            release = fit(plan, vault, policy, behaviour=known)
         run.write(EVALUATION, release.value.to_json())
         certify(run, release.certificate)
         if command.nonprivate_diagnostics:
@@ -154,7 +151,7 @@ def _alike(
 ) -> content.Overlap:
     """How alike the two policies are: released, saved with a certificate of its own, and made ready for the report."""
     with progress("Comparing the policies with privacy"):
-        release = overlap.evaluate(plan, vault, policy, known)
+        release = fit(plan, vault, policy, behaviour=known)
     run.write(OVERLAP, release.value.to_json())
     release.certificate.save(run.inside(OVERLAP_CERTIFICATE))
     found = release.value.diagnostics
@@ -182,11 +179,11 @@ def _report(run: RunFolder, release: Release[Evaluation], spec: PublicSpec, poli
 def _scalars(found: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Public numbers that fit into one cell of a table."""
     single = {name: value for name, value in found.items() if isinstance(value, int | float)}
-    return tuple((setting(name), number(float(value))) for name, value in single.items())
+    return tuple((content.words(name), number(float(value))) for name, value in single.items())
 
 
 def _look(
-    run: RunFolder, vault: Vault, evaluation: Evaluation, plan: Plan, policy: Target, known: BehaviourPolicy | None
+    run: RunFolder, vault: Vault, evaluation: Evaluation, plan: Estimator, policy: Target, known: BehaviourPolicy | None
 ) -> None:
     """The curator's own figures, under private/, noted in the ledger."""
     run.inside("private")
@@ -201,7 +198,7 @@ def _look(
 
 def _closing(run: RunFolder, report: EvaluationReport, evaluation: Evaluation, command: Evaluate) -> None:
     interval = evaluation.interval
-    value, low, high = told(evaluation.value, interval)
+    value, low, high = content.told(evaluation.value, interval)
     say()
     if evaluation.value is None:
         say(f"Value    none for the start of an episode: {evaluation.method} estimates the values of states alone")
@@ -210,7 +207,7 @@ def _closing(run: RunFolder, report: EvaluationReport, evaluation: Evaluation, c
     if interval is not None:
         ends = {"two_sided": f"{low} to {high}", "lower": f"at least {low}", "upper": f"at most {high}"}
         say(f"         {100 * interval.level:g} % interval: {ends[interval.kind]}; {interval.words}")
-    for line in cautions(report):
+    for line in content.cautions(report):
         say(f"Caution  {line}")
     if evaluation.theta is not None:
         say(f"States   {run.path / EVALUATION} (tacit.off_policy_evaluation.Evaluation.from_json)")
@@ -250,7 +247,7 @@ def diagnosed(command: Evaluate) -> Overlap | None:
     return plan.calibrate(unit=unit, epsilon=share * command.epsilon, delta=share * command.delta)
 
 
-def planned(command: Evaluate, spec: PublicSpec | None) -> Plan:
+def planned(command: Evaluate, spec: PublicSpec | None) -> Estimator:
     """The calibrated plan of the evaluation, with what the overlap diagnostics leave of epsilon and delta.
 
     Args:
@@ -290,7 +287,7 @@ def planned(command: Evaluate, spec: PublicSpec | None) -> Plan:
         given["features"] = features(None if spec is None else command.features, _STAND_IN if spec is None else spec)
     if method == "residual":
         given |= {"on_policy": command.policy == "behaviour", "range_finder": command.find_range}
-    plan: Plan = _PLANS[method](**given)
+    plan: Estimator = _PLANS[method](**given)
     # Rounding must not lift the sum of both shares above the budget.
     rest = 1.0 if command.overlap is None else (1 - command.overlap) * (1 - 1e-12)
     return plan.calibrate(unit=unit, epsilon=rest * command.epsilon, delta=rest * command.delta)

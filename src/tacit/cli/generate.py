@@ -21,13 +21,14 @@ from tacit.cli.commands import Format, Generate, Map
 from tacit.cli.console import progress, say
 from tacit.cli.imitate_plan import read_grid
 from tacit.cli.options import meaningless, refused
-from tacit.data import geoparquet, mobility, trips
-from tacit.data.days import SLOTS, Days
-from tacit.data.grids import grid_from_json
+from tacit.data import mobility
+from tacit.data.mobility import trips
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import grid_from_json
 from tacit.errors import FileError, TacitError
-from tacit.evaluation import maps
+from tacit.evaluation.movement import maps
 from tacit.methods.mobility import Simulator
-from tacit.methods.mobility.baselines.markov import BlockChain
+from tacit.methods.mobility.baselines.models import BlockChain
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.certificate.release import Release
 
@@ -142,7 +143,7 @@ def _write(command: Generate, days: Days, release: Release[Generator]) -> None:
         case "geojson":
             trips.to_geojson(days, out, **when)
         case "geoparquet":
-            geoparquet.to_geoparquet(days, out, **when)
+            trips.to_geoparquet(days, out, **when)
         case "trips-json":
             trips.to_trips_json(days, out)
         case "od":

@@ -16,10 +16,10 @@ from tacit.cli.budget import promised, require_only
 from tacit.cli.console import progress
 from tacit.cli.options import given
 from tacit.cli.plan_commands import Imitate
-from tacit.data.days import SLOTS, Days
-from tacit.data.grids import EARTH_KM, Grid, RegularGrid, grid_from_json
 from tacit.data.mobility import UNIX, Rules, from_cells, from_plt, from_points
-from tacit.data.mobility_days import require_zone
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import EARTH_KM, Grid, RegularGrid, grid_from_json
+from tacit.data.mobility.points import require_zone
 from tacit.envs import city
 from tacit.errors import DataError, FileError
 from tacit.methods import mobility

@@ -37,9 +37,9 @@ from tacit.evaluation.report.experts import Role
 from tacit.hub.experts import level
 from tacit.methods import experts
 from tacit.methods.experts import Learned
+from tacit.methods.experts.anchors import require_policies
 from tacit.methods.experts.consensus import CONSENSUS
-from tacit.methods.experts.published_recipes import claimed
-from tacit.methods.experts.queried import require_policies
+from tacit.methods.experts.published import claimed
 from tacit.methods.experts.votes import PART
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.mechanisms.above_threshold import Prefixes
@@ -125,7 +125,7 @@ def _produce(command: Learn, found: Planned, world: World | None) -> None:
         with budget.opened(command, found.plan, run) as ledger:
             vault = Vault(data, ledger, experts=asked)
             with progress("Learning with privacy"), budget.spending(ledger, WORDS):
-                release = experts.learn(found.plan, vault, found.simulator, anchors=found.anchors)
+                release = experts.fit(found.plan, vault, found.simulator, anchors=found.anchors)
             hub.save(release, run.inside(FOLDER), notes=_notes(world))
             certify(run, release.certificate)
         page = report(command, found, release, world, run.path.name)
@@ -340,7 +340,7 @@ def _again(planned: Planned, plan: Plan, played: Played, world: World) -> Learne
     with budget.thrown_away(plan, epsilon=planned.plan.epsilon) as ledger:
         data = trajectories(played, world, simulated=True)
         vault = Vault(data, ledger, experts=played.experts if level(plan) == "policies" else None)
-        return experts.learn(plan, vault, planned.simulator, anchors=planned.anchors).value
+        return experts.fit(plan, vault, planned.simulator, anchors=planned.anchors).value
 
 
 def _without_noise(plan: Plan) -> Plan | None:

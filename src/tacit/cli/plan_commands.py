@@ -54,17 +54,17 @@ SYNTHESIS_OPTIONS: Table = {
     "pre-pate-gan": _VOTES,
 }
 """The options of `tacit synthesize` that are fields of its methods' plans, of which the next have those of theirs."""
-_WEIGHTED = {"tacit.methods.off_policy_evaluation.importance:ImportanceSampling": ("clip",)}
+_SCORES = {"tacit.methods.off_policy_evaluation.importance:ScoreEstimator": ("clip",)}
 EVALUATION_OPTIONS: Table = {
-    "pdis": _WEIGHTED,
-    "wpdis": _WEIGHTED,
-    "fqe": {"tacit.methods.off_policy_evaluation.fitted_q:FittedQ": ("clip",)},
-    "dr": {"tacit.methods.off_policy_evaluation.doubly_robust:DoublyRobust": ("clip",)},
+    "pdis": _SCORES,
+    "wpdis": _SCORES,
+    "fqe": _SCORES,
+    "dr": _SCORES,
     "gpope": {"tacit.methods.off_policy_evaluation.gpope:Gpope": ("clip",)},
-    "ssp": {"tacit.methods.off_policy_evaluation.baselines.ssp:SufficientStatistics": ("clip",)},
+    "ssp": {"tacit.methods.off_policy_evaluation.baselines:SufficientStatistics": ("clip",)},
 }
 POLICY_GRADIENT_OPTIONS: Table = {"train": {"tacit.methods.policy_gradient.plan:Plan": ("clip", "gamma")}}
-_WEIGHT = {"tacit.methods.experts.returns:ReturnWeight": ("sharpness",)}
+_WEIGHT = {"tacit.methods.experts.learned:ReturnWeight": ("sharpness",)}
 EXPERTS_OPTIONS: Table = {
     "votes": {"tacit.methods.experts.votes:Votes": ("rounds", "rows"), **_WEIGHT},
     "return-weighted": {"tacit.methods.experts.imitation:ReturnWeighted": ("rows", "clip", "steps"), **_WEIGHT},

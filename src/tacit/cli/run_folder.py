@@ -32,6 +32,7 @@ from typing import Any
 from tacit.cli.console import say
 from tacit.errors import FileError
 from tacit.evaluation.report import render, storage
+from tacit.evaluation.report.blocks import PublicReport
 from tacit.privacy.certificate.certificate import Certificate
 
 _LARGEST = 64 * 2**20
@@ -204,7 +205,7 @@ def certify(run: RunFolder, certificate: Certificate) -> None:
     run.write("certificate.md", certificate.to_markdown())
 
 
-def finish(run: RunFolder, report: storage.AnyReport) -> None:
+def finish(run: RunFolder, report: PublicReport) -> None:
     """Write report.html, and run.json with all that it shows."""
     run.write(REPORT, render(report))
     run.write("run.json", {**run.read(), "finished": True, "report": storage.to_json(report)})

@@ -37,7 +37,7 @@ from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
 from tacit.envs.maze_layouts import LAYOUTS, Layout
 from tacit.errors import DataError, HardwareError, PlanError
-from tacit.evaluation.report import course_tables, records, tables
+from tacit.evaluation.report import Cost, tables
 from tacit.evaluation.sequences import Sequences
 from tacit.hardware import torch_device
 from tacit.methods import synthesis
@@ -142,7 +142,7 @@ def _look(command: Synthesize, vault: Vault, rows: Columns, sources: Sources, ru
     others = None if sources.holdout is None else sources.holdout.columns
 
     def look(real: Columns) -> dict[str, float]:
-        return records.closeness(rows, real, others, seed=command.seed)
+        return tables.curators(rows, real, others, seed=command.seed)
 
     vault.nonprivate(look, reason=LOOK, folder=run.path)
     say_private(run)
@@ -298,10 +298,10 @@ def sections(
     found["scores"] = scores
     if real is None:
         return {**found, "costs": (size,)}
-    found["embedding"] = records.picture(real, synthetic.columns, seed=command.seed)
+    found["embedding"] = tables.picture(real, synthetic.columns, seed=command.seed)
     if sources.holdout is not None:
-        found["nearest"] = records.nearest(synthetic.columns, real, sources.holdout.columns, seed=command.seed)
-    cost = records.cost(command.method, "synthetic", watch.phases, watch.memory())
+        found["nearest"] = tables.nearest(synthetic.columns, real, sources.holdout.columns, seed=command.seed)
+    cost = Cost(command.method, "synthetic", tuple(watch.phases.items()), watch.memory())
     return {**found, "synthesizers": (cost,), "costs": (size, *watch.costs())}
 
 
@@ -310,7 +310,7 @@ def _whole(
 ) -> dict[str, Any]:
     data, public = sources.data, sources.public
     line = {"state": SYMPTOMS} if command.world == CLINIC else {}
-    return course_tables.sections(
+    return tables.courses(
         data.spec,
         synthetic,
         Sequences.of(data) if data.simulated else None,

@@ -32,7 +32,7 @@ from tacit.cli.worlds import LONGEST, ROBOTS, TACITS_OWN, OwnDomain, World, own
 from tacit.errors import FileError, LedgerError
 from tacit.evaluation.report import PolicyReport
 from tacit.evaluation.report.learning import Role
-from tacit.methods.policy_gradient import Learned, Plan, learn, recipes
+from tacit.methods.policy_gradient import Learned, Plan, fit, recipes
 from tacit.methods.policy_gradient.plan import POLICY, Setting
 from tacit.methods.policy_gradient.recipes import Recipe
 from tacit.privacy.accounting.bounds import MAX_EPSILON
@@ -156,7 +156,7 @@ def _learn(command: Train, world: World, plan: Plan, run: RunFolder) -> Release[
         known = any(summary.id == identity for summary in ledger.plans())
         met = ledger.claimed(identity, POLICY) if known else 0
         users = world.users(plan, seed=command.seed, meetings=met, population=unit.size)
-        release = learn(
+        release = fit(
             plan,
             UserVault(users, ledger, register),
             world.recipe.policy,

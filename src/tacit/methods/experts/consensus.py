@@ -9,28 +9,25 @@ noisy step pays for its own sample of experts. `training.py` runs it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
 
 from dp_accounting import ComposedDpEvent, SelfComposedDpEvent
 from scipy.optimize import brentq
 
-from tacit.agents import learners
 from tacit.agents.heads import Categorical
-from tacit.agents.learners import CQL, Learner
+from tacit.agents.learners import BC, CQL, DQN, Learner
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.errors import PlanError
-from tacit.methods.experts import clones
-from tacit.methods.experts.clones import Clone
-from tacit.methods.experts.plan_fields import restored, unreadable
+from tacit.methods.experts.clones import Clone, LinearClone, MlpClone
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.mechanisms.thresholds import Floor, KappaStop, PMin
 from tacit.privacy.vault import plan as plans
+from tacit.serialization import Kinds
 from tacit.units import Unit
 from tacit.validation import check
 
@@ -62,7 +59,7 @@ class Consensus(plans.Promising):
 
     policy: Policy
     """what is learnt: its network's outputs are action values (or logits, with `BC`)."""
-    learner: Learner = field(default_factory=lambda: CQL(reward_scale=0.1))
+    learner: Annotated[Learner, Kinds(CQL, DQN, BC)] = field(default_factory=lambda: CQL(reward_scale=0.1))
     """the loss of a row, `CQL`, `DQN`, `BC` or any other `Learner`. Its `reward_scale` should bring action values to
     about 1 to 10: one decade more or less changes little."""
     trajectories: int = 25
@@ -73,7 +70,7 @@ class Consensus(plans.Promising):
     """M, a public lower bound on the number of experts; needed unless this is DP-SGD alone."""
     floor: Floor = field(default_factory=lambda: KappaStop(0.02))
     """`PMin` (the paper's) or `KappaStop`."""
-    clone: Clone | None = None
+    clone: Annotated[Clone, Kinds(LinearClone, MlpClone)] | None = None
     """how each expert's clone is made, whose trajectories are played in a public world: all of an expert's log is
     protected. None takes trajectories from the logs and asks the experts' policies (`Vault(experts=...)`), as the paper
     does; only the policies are protected then."""
@@ -239,24 +236,6 @@ class Consensus(plans.Promising):
             PlanError: one of them is missing.
         """
         return plans.price(replace(self, unit=unit), unit=unit, delta=delta)
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Consensus:
-        """The plan that `plan.public_fields` wrote, if its learner is one of `tacit.agents.learners`.
-
-        Raises:
-            PlanError: a field is missing, unknown or out of range.
-        """
-        try:
-            values = restored(fields)
-            floor = dict(fields["floor"])
-            values["floor"] = {"p_min": PMin, "kappa_stop": KappaStop}[floor.pop("kind")](**floor)
-            values["policy"] = Policy.from_json(fields["policy"])
-            values["learner"] = learners.from_json(fields["learner"])
-            values["clone"] = None if fields["clone"] is None else clones.from_json(fields["clone"])
-            return cls(**values)
-        except (KeyError, TypeError, ValueError) as error:
-            raise unreadable("experts.Consensus") from error
 
 
 def _each(trajectories: int, own: float, *, epsilon: float, delta: float, unit: Unit) -> float:
