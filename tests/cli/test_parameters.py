@@ -114,6 +114,15 @@ def test_a_file_of_options_stands_where_the_command_line_says_nothing(
     assert "promises (2, 0.001)" in capsys.readouterr().out
 
 
+def test_a_flag_of_a_file_is_said_again_or_taken_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "options.toml", {**CONFIG, "nonprivate-diagnostics": True})
+    assert main([*CITY, "--config", path]) == 2
+    assert "--nonprivate-diagnostics has no meaning here" in capsys.readouterr().err
+    assert main([*CITY, "--config", path, "--nonprivate-diagnostics"]) == 2
+    assert "--nonprivate-diagnostics has no meaning here" in capsys.readouterr().err
+    assert main([*CITY, "--config", path, "--no-nonprivate-diagnostics"]) == 0
+
+
 def test_the_settings_of_a_run_are_a_file_of_options(
     imitated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

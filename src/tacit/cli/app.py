@@ -126,17 +126,17 @@ def _parsed(words: list[str]) -> object:
         FileError: the file of options cannot be read.
         PlanError: it has an unknown option, or a value of another type.
     """
-    how: dict[str, Any] = {"config": (tyro.conf.FlagCreatePairsOff,), "registry": _REGISTRY}
     kind, file = _CONFIGURED.get(words[0] if words else ""), config_of(words)
     if kind is not None and file is not None:
-        found = configured(kind, words[0], file)
-        return tyro.cli(kind, prog=f"tacit {words[0]}", args=words[1:], default=found, **how)
+        found = configured(kind, words[0], file)  # a flag that the file sets can be taken back by --no-FLAG
+        return tyro.cli(kind, prog=f"tacit {words[0]}", args=words[1:], default=found, registry=_REGISTRY)
     return tyro.cli(
         commands.Command,
         prog="tacit",
         description="Differentially private reinforcement learning, with guarantees that anyone can recompute.",
         args=words,
-        **how,
+        config=(tyro.conf.FlagCreatePairsOff,),
+        registry=_REGISTRY,
     )
 
 
