@@ -50,7 +50,7 @@ def describe(value: Any) -> Json:
         return describe(value.value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: describe(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return {"type": type(value).__name__, **fields, **_constants(type(value))}
+        return {"type": type(value).__name__, **fields, **constants(type(value))}
     if isinstance(value, Mapping):
         return {str(name): describe(one) for name, one in value.items()}
     if isinstance(value, Set):
@@ -64,7 +64,8 @@ def describe(value: Any) -> Json:
     raise TypeError(f"a {type(value).__name__} has no form in a configuration; give its settings instead")
 
 
-def _constants(kind: type) -> dict[str, Json]:
+def constants(kind: type) -> dict[str, Json]:
+    """The `CONSTANTS` of a class of tacit, by their names."""
     home = vars(sys.modules[kind.__module__])
     names = CONSTANTS.get(kind.__name__, ()) if kind.__module__.startswith("tacit.") else ()
     return {name: describe(home[name]) for name in names}

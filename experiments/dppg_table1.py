@@ -208,8 +208,9 @@ def paper(line: Line, level: float) -> Values:
     published = pg.Plan.paper(line.setting, noise_multiplier=calibrated(ours, level).noise_multiplier)
     people = ours.rounds * ours.users * min(1.0, ours.horizon * line.recipe.repeat / published.horizon)
     published = replace(published, rounds=math.ceil(people / published.users))
-    other, own = CONTROLS["paper"], line.recipe.policy.network.sizes
-    network = Mlp((own[0], *other["hidden"], own[-1]), gain=other["gain"])
+    other, own = CONTROLS["paper"], line.recipe.policy.network
+    assert isinstance(own, Mlp)
+    network = replace(own, sizes=(own.sizes[0], *other["hidden"], own.sizes[-1]), gain=other["gain"])
     policy = replace(line.recipe.policy, network=network)
     recipe = Recipe(published, policy, horizon=published.horizon, restarts=other["restarts"])
     return private(line, recipe, None)

@@ -168,9 +168,9 @@ class Run:
     def noise(self) -> Values:
         """Nobody's weight counts, so that it does not matter what the clones are."""
         ways = self.ways
-        plan = replace(ways.votes, weight=ways.silent, clone=ways.linear)
-        plan = self.here.calibrated(plan, ways.silent_epsilon)
-        world = self.here.world.domain if plan.rounds > 1 else None
+        raw = replace(ways.votes, weight=ways.silent, clone=ways.linear)
+        plan = self.here.calibrated(raw, ways.silent_epsilon)
+        world = self.here.world.domain if raw.rounds > 1 else None
         return {"returns": self.judged(self.here.learned(plan, self.logs, NOISES, world=world))}
 
     def experts(self) -> Values:

@@ -136,6 +136,8 @@ MIGRATIONS: tuple[Migration, ...] = (
     NewField("ResidualRegression", "RANGES", 24),
     NewField("Cut", "_INNER", 2.0),
     NewField("Cut", "_EVEN", 0.25),
+    NewField("Raking", "_INNER", 2.0, beside="decoding tables"),
+    NewField("Raking", "_EVEN", 0.25, beside="decoding tables"),
     # literals of experts_table: verified in e82bf10, the commit of all its rows
     NewField("Recipes", "alone_steps", 1000),
     NewField("Recipes", "alone_rate", 0.001),

@@ -13,7 +13,7 @@ import pytest
 from experiments.check import EXPERIMENTS, Figure
 from experiments.configuration import describe, differences, digest
 from experiments.history import CHANGED_AFTER_EVALUATION
-from experiments.migrations import NewField, RenamedField, RenamedType, migrate
+from experiments.migrations import NewField, RenamedField, RenamedType, Rewritten, migrate
 from experiments.store import RESULTS, Store
 
 from experiments import check, migrations, replay
@@ -122,6 +122,18 @@ def test_a_migration_concerns_its_class_alone() -> None:
     steps = [{"type": "Plan", "steps": 1}, {"type": "Agent", "steps": 2}, {"steps": 3}]
     renamed = [RenamedField("Plan", "steps", "n"), NewField("", "m", 0)]
     assert migrate(steps, renamed) == [{"type": "Plan", "n": 1}, {"type": "Agent", "steps": 2}, {"steps": 3, "m": 0}]
+
+
+def test_a_new_field_may_depend_on_others_and_later_renames_reach_it() -> None:
+    changes = [
+        NewField("", "world", {"type": "Cart", "mass": 1.0}, where={"name": "cart"}),
+        RenamedField("Cart", "mass", "weight"),
+        Rewritten("", "plan", lambda plan: plan | {"epsilon": None}, beside="world"),
+    ]
+    old = {"name": "cart", "plan": {"type": "Plan", "epsilon": 4.4}}
+    new = {"name": "cart", "plan": {"type": "Plan", "epsilon": None}, "world": {"type": "Cart", "weight": 1.0}}
+    assert migrate(old, changes) == migrate(new, changes) == new
+    assert migrate(old | {"name": "hiv"}, changes) == old | {"name": "hiv"}
 
 
 def test_a_row_of_unknown_configuration_is_kept_and_never_compared(tmp_path: Path) -> None:
