@@ -71,7 +71,7 @@ def jobs() -> dict[str, tuple[Json, Callable[[], dict[str, float]]]]:
         settings = {"faked": list(FAKED), "training": describe(mixed(*FAKED[:2])), "interval": interval}
         found[f"interval/{interval:g}"] = settings, functools.partial(rounded, interval)
     for p, sigma in CLAIMS:
-        found[_claim(p, sigma)] = {"training": describe(mixed(p, sigma))}, functools.partial(claim, p, sigma)
+        found[_claim(p, sigma)] = {"training": describe(mixed(p, sigma))}, functools.partial(claim, p, sigma, TARGET)
     for name, row in TASKS.items():
         found[f"task/{name}"] = {"task": list(row)}, functools.partial(task, *row)
     return found
@@ -116,10 +116,10 @@ def _certified(event: DpEvent, delta: float = DELTA) -> dict[str, float]:
     return {"honest": bound.epsilon, "check": bound.check_epsilon}
 
 
-def claim(p: float, sigma: float) -> dict[str, float]:
-    """Training until the published accountant says 5, and what it costs."""
+def claim(p: float, sigma: float, epsilon: float) -> dict[str, float]:
+    """Training until the published accountant says epsilon, and what it costs."""
     training = mixed(p, sigma)
-    steps = training.published_steps(TARGET, DELTA)
+    steps = training.published_steps(epsilon, DELTA)
     noisy = training.noisy(steps)
     return {
         "steps": steps,
