@@ -23,8 +23,13 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
     "Acrobot": ("SECONDS", "GRAVITY", "FASTEST"),
     "CartPole": ("SECONDS", "FARTHEST", "STEEPEST"),
     "Cut": ("_INNER", "_EVEN"),
+    "Dosing": (
+        *("TARGET", "WIDTH", "LOWEST", "HIGHEST", "MINUTES", "SUBSTEPS"),
+        *("BASE", "PEAKS", "RISE", "BASES", "MEALS", "SPREAD"),
+    ),
     "Hiv": ("DRUGS", "STEADY_STATE", "SPREAD", "SUBSTEP", "REWARD"),
     "ResidualRegression": ("LOW_BUDGET", "INFLATION", "LEAST_SHRINKAGE", "RANGES"),
+    "RiverSwim": ("STATES", "LEFT_REWARD", "RIGHT_REWARD", "LEFT_BANK", "FORWARD", "BACK"),
 }
 """For a class of tacit the constants of its module that shape its results: they stand beside its fields."""
 

@@ -8,6 +8,51 @@ from __future__ import annotations
 
 from experiments.configuration import Json
 
+CONSTANTS: dict[str, dict[str, Json]] = {
+    "Acrobot": {"SECONDS": 0.2, "GRAVITY": 9.8, "FASTEST": [12.566370614359172, 28.274333882308138]},
+    "CartPole": {"SECONDS": 0.02, "FARTHEST": 2.4, "STEEPEST": 0.20943951023931953},
+    "Cut": {"_INNER": 2.0, "_EVEN": 0.25},
+    "Dosing": {
+        "TARGET": 80.0,
+        "WIDTH": 7.0,
+        "LOWEST": 65.0,
+        "HIGHEST": 105.0,
+        "MINUTES": 10.0,
+        "SUBSTEPS": 20,
+        "BASE": 1000.0,
+        "PEAKS": [[7.5, 1632.0], [13.666666666666666, 1603.0], [19.5, 1593.0]],
+        "RISE": 0.5,
+        "BASES": [800.0, 1200.0],
+        "MEALS": [
+            [0.95, 7.0, 5.0, 9.0, 2500.0, 100.0],
+            [0.2, 9.5, 9.0, 10.0, 1250.0, 50.0],
+            [0.95, 12.0, 11.0, 13.0, 2800.0, 100.0],
+            [0.2, 15.0, 14.0, 16.0, 1250.0, 50.0],
+            [0.95, 18.0, 16.5, 19.5, 2800.0, 100.0],
+            [0.2, 21.0, 20.0, 22.0, 1250.0, 50.0],
+        ],
+        "SPREAD": 1.6666666666666667,
+    },
+    "Hiv": {
+        "DRUGS": [[0.0, 0.0], [0.7, 0.0], [0.0, 0.3], [0.7, 0.3]],
+        "STEADY_STATE": [163573.0, 5.0, 11945.0, 46.0, 63919.0, 24.0],
+        "SPREAD": 0.2,
+        "SUBSTEP": 0.01,
+        "REWARD": [-1.0, 5.0],
+    },
+    "ResidualRegression": {"LOW_BUDGET": 60.0, "INFLATION": 0.1, "LEAST_SHRINKAGE": 0.02, "RANGES": 24},
+    "RiverSwim": {
+        "STATES": 6,
+        "LEFT_REWARD": 0.005,
+        "RIGHT_REWARD": 1.0,
+        "LEFT_BANK": 0.6,
+        "FORWARD": 0.35,
+        "BACK": 0.05,
+    },
+}
+"""Constants of the modules of classes; each is verified in every commit of the rows that hold the class (of `Cut`, of
+those that hold a `Raking`, too).
+"""
 WORLDS: dict[str, Json] = {
     "cart_pole": {
         "domain": {

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from experiments.configuration import Json
-from experiments.literals import CAR, CONTROLS, JOINT, PATIENTS, SPECTRA, WORLDS
+from experiments.literals import CAR, CONSTANTS, CONTROLS, JOINT, PATIENTS, SPECTRA, WORLDS
 
 UNTYPED = ""
 """The `type` of a mapping that is no dataclass, such as a whole configuration."""
@@ -118,26 +118,8 @@ MIGRATIONS: tuple[Migration, ...] = (
     NewField("ResidualRegression", "target", None),
     NewField("Hiv", "penalties", [20_000.0, 2_000.0]),
     NewField("Hiv", "efficacy_noise", 0.0),
-    # constants of modules: verified in every commit of the rows that hold the class
-    NewField("CartPole", "SECONDS", 0.02),
-    NewField("CartPole", "FARTHEST", 2.4),
-    NewField("CartPole", "STEEPEST", 0.20943951023931953),
-    NewField("Acrobot", "SECONDS", 0.2),
-    NewField("Acrobot", "GRAVITY", 9.8),
-    NewField("Acrobot", "FASTEST", [12.566370614359172, 28.274333882308138]),
-    NewField("Hiv", "DRUGS", [[0.0, 0.0], [0.7, 0.0], [0.0, 0.3], [0.7, 0.3]]),
-    NewField("Hiv", "STEADY_STATE", [163573.0, 5.0, 11945.0, 46.0, 63919.0, 24.0]),
-    NewField("Hiv", "SPREAD", 0.2),
-    NewField("Hiv", "SUBSTEP", 0.01),
-    NewField("Hiv", "REWARD", [-1.0, 5.0]),
-    NewField("ResidualRegression", "LOW_BUDGET", 60.0),
-    NewField("ResidualRegression", "INFLATION", 0.1),
-    NewField("ResidualRegression", "LEAST_SHRINKAGE", 0.02),
-    NewField("ResidualRegression", "RANGES", 24),
-    NewField("Cut", "_INNER", 2.0),
-    NewField("Cut", "_EVEN", 0.25),
-    NewField("Raking", "_INNER", 2.0, beside="decoding tables"),
-    NewField("Raking", "_EVEN", 0.25, beside="decoding tables"),
+    *(NewField(kind, name, value) for kind, constants in CONSTANTS.items() for name, value in constants.items()),
+    *(NewField("Raking", name, value, beside="decoding tables") for name, value in CONSTANTS["Cut"].items()),
     # literals of experts_table: verified in e82bf10, the commit of all its rows
     NewField("Recipes", "alone_steps", 1000),
     NewField("Recipes", "alone_rate", 0.001),

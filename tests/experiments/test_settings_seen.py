@@ -42,7 +42,17 @@ from experiments import (
 from tacit import experts as learning
 from tacit import policy_gradient as pg
 from tacit.agents.networks import Mlp
-from tacit.envs import acrobot, cart_pole, controllers, hiv, lunar_lander, mountain_car, populations
+from tacit.envs import (
+    acrobot,
+    cart_pole,
+    controllers,
+    dosing,
+    hiv,
+    lunar_lander,
+    mountain_car,
+    populations,
+    river_swim,
+)
 from tacit.envs.acrobot import Acrobot
 from tacit.methods.off_policy_evaluation import residual
 from tacit.methods.policy_gradient.plan import Plan
@@ -206,6 +216,8 @@ CONTROLS = dppg_table1.CONTROLS
         (dppg_audit, dppg_audit.CELLS[0].key, dppg_audit, "DELTA", 1e-6, "delta: 1e-05 stored"),
         (dppg_audit, dppg_audit.CELLS[0].key, dppg_audit, "CLIP", 0.1, "plan.clip: 0.05 stored"),
         (dppg_frontier, FRONTIER, dppg_frontier, "CURVE", 5, "curve: 10 stored, 5 asked"),
+        (dppg_riverswim, RIVER, river_swim, "FORWARD", 0.4, "river.FORWARD: 0.35 stored, 0.4 asked"),
+        (dppg_table1, "Dosing-1|ppo", dosing, "BASE", 900.0, "line.task.domain.BASE: 1000.0 stored, 900.0 asked"),
         (dppg_frontier, FRONTIER, cart_pole, "SECONDS", 0.01, "task.domain.SECONDS: 0.02 stored"),
         (
             trust_region_coverage,
