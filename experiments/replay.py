@@ -1,7 +1,8 @@
 """Run a few full-size rows again and compare: `python -m experiments.replay --sample 3 [NAME...]`.
 
 For releases, not for every change: a row costs what it cost when it was made. Where seeds decide everything the values
-agree to the digit. Otherwise (noise is secret) a value has to be one that the stored code could have given:
+agree to the digit, on another machine to 1e-6. Otherwise (noise is secret) a value has to be one that the stored code
+could have given:
 
 - where three rows or more differ in nothing but their seed, a number lies within their prediction interval by
   Student's t, of the numbers or of their logarithms;
@@ -35,6 +36,8 @@ COSTS = ("cpu_s", "seconds", "peak_mib", "agent_cpu_s", "fit", "pretrain", "samp
 """Names of values that measure the machine."""
 ROUNDING = 1e-9
 """Relative difference of two numbers that are the same: what the order of a sum may change."""
+MACHINE = 1e-6
+"""What another machine may change, as for golden runs: long compositions add its roundings up."""
 ALARM = 0.01
 """Probability of a false alarm for one row, shared by all its values."""
 ROWS, TRIALS = 3, 8
@@ -89,9 +92,11 @@ def compare(stored: Any, again: Any, others: Sequence[Any]) -> str:
     before, now = dict(leaves(stored)), dict(leaves(again))
     if before.keys() != now.keys():
         return f"other values are reported: {sorted(before.keys() ^ now.keys())[:3]}"
-    different = [path for path in now if not _equal(before[path], now[path])]
-    if not different:
+    if all(_equal(before[path], now[path], ROUNDING) for path in now):
         return "the same to the digit"
+    different = [path for path in now if not _equal(before[path], now[path], MACHINE)]
+    if not different:
+        return f"the same to {MACHINE:g}"
     spread = [dict(leaves(one)) for one in others]
     level, unknown = ALARM / len(different), []
     for path in different:
@@ -148,11 +153,11 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(one: Any, other: Any, apart: float) -> bool:
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_equal, one, other))
+        return len(one) == len(other) and all(_equal(a, b, apart) for a, b in zip(one, other, strict=True))
     if isinstance(one, float) and isinstance(other, int | float):
-        return math.isclose(one, other, rel_tol=ROUNDING) or (math.isnan(one) and math.isnan(other))
+        return math.isclose(one, other, rel_tol=apart) or (math.isnan(one) and math.isnan(other))
     return bool(one == other)
 
 

@@ -253,6 +253,7 @@ def test_replay_runs_a_row_again_and_compares_it(experiment: SimpleNamespace, tm
         return replay.replay(experiment, opened(tmp_path), "way/0")
 
     assert again(1.0) == "the same to the digit"
+    assert again(1.0 + 1e-7) == "the same to 1e-06"
     assert again(1.5) == "x is 1.5 and was 1.0; 2 rows are too few to know its spread"
 
 
