@@ -14,8 +14,7 @@ from tacit.data.spec import PublicSpec
 from tacit.errors import DataError, DoorError
 from tacit.federation.messages import QUERY, read_answer, write_query
 from tacit.federation.secure import secure_sum
-from tacit.privacy.certificate.devices import WHO_ANSWERS
-from tacit.privacy.mechanisms.device_sums import DeviceSum, zeros
+from tacit.privacy.mechanisms.device_sums import WHO_ANSWERS, zeros
 from tacit.privacy.vault.devices import Answer, Query
 
 ASSUMPTIONS = (
@@ -104,7 +103,7 @@ class FlowerDevices:
     def sums(self, query: Query) -> Answer:
         """The sum of everybody's answers that are as an honest device sends them, in the order of the nodes."""
         part, nodes = query.part, self._nodes()
-        if isinstance(part, DeviceSum) and part.noise == "shared":
+        if part.shared:
             return secure_sum(self._grid, nodes, query, self._timeout)
         accepted = self._answers(query, nodes)
         total = zeros(part, query.size)

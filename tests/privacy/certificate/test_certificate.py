@@ -485,7 +485,7 @@ def test_what_a_part_reads_and_how_it_samples_is_in_words() -> None:
             "population",
         ),
         ([FIXED_SIZE | {"batch": 5_001}], "batch"),
-        ([HALVES[0] | {"rate": 0.5, "sampler": DENOISER["sampler"]}], "parallel"),
+        ([HALVES[0] | {"rate": 0.5, "sampler": DENOISER["sampler"]}], "fold is 0"),
         ([HISTOGRAM | {"fold": 0}], "fold"),
         ([OWN_PROOF | {"steps": 2}], "steps"),
         ([OWN_PROOF | {"delta": 1e-5}], "delta"),

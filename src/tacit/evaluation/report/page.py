@@ -32,8 +32,8 @@ from tacit.evaluation.report.sections import NAMES, likeness, usefulness
 from tacit.evaluation.report.svg import Axis, number, upward
 from tacit.privacy.accounting import power
 from tacit.privacy.accounting.event_json import event_from_json
-from tacit.privacy.certificate import consensus as certificate_consensus
-from tacit.privacy.certificate import selection as certificate_selection
+from tacit.privacy.mechanisms.base import besides, publish_logs
+from tacit.privacy.mechanisms.kinds import Selection, part_of
 from tacit.units import Relation
 
 WEAK = 90.0
@@ -112,8 +112,8 @@ def _promise(certificate: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
     epsilon, delta, total = (_field(certificate, name) for name in ("epsilon", "delta", "total"))
     epsilon, delta = float(epsilon), float(delta)
     mechanism = event_from_json(_field(certificate, "event")), unit["relation"], epsilon, delta
-    parts = certificate.get("parts", ())
-    apart, whose = certificate_consensus.apart(parts), "'s policy" if certificate_consensus.from_logs(parts) else ""
+    parts = [part_of(stated) for stated in certificate.get("parts", ())]
+    apart, whose = besides(parts), "'s policy" if publish_logs(parts) else ""
     share, alarms = power.caught(*mechanism), f"{100 * power.FALSE_ALARMS:g}"
     caught = number(share)
     meaning = [
@@ -147,8 +147,8 @@ def _promise(certificate: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
 def _steps(certificate: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """How often each part of the mechanism read the records, where that is no secret."""
     parts = [part for part in certificate.get("parts", ()) if "steps" in part]
-    if any(part["kind"] == certificate_selection.KIND for part in parts):
-        return tuple(("Private runs", certificate_selection.runs(part)) for part in parts)
+    if any(part["kind"] == Selection.kind for part in parts):
+        return tuple(("Private runs", Selection.from_certified(part).how_often) for part in parts)
     return tuple(
         (f"Private steps, {part['name']}" if len(parts) > 1 else "Private steps", f"{part['steps']:,}")
         for part in parts

@@ -12,8 +12,8 @@ from dp_accounting import DpEvent
 from tacit.errors import PlanError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import Law
+from tacit.privacy.mechanisms.kinds import Selection
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.selection import Selection
 from tacit.units import Unit
 from tacit.validation import check
 

@@ -141,16 +141,6 @@ def rho(leaf: DpEvent) -> float:
     return float(leaf.rho) if isinstance(leaf, ZCDpEvent) else 0.5 / float(leaf.noise_multiplier) ** 2
 
 
-def fixed_size_sampler(batch: int, population: int) -> str:
-    """How plans and certificates word a sample without replacement."""
-    return f"fixed size: {batch:,} of {population:,} slots, drawn without replacement, fresh every step"
-
-
-def met(participations: int) -> str:
-    """How plans and certificates word people who are met one after another."""
-    return f"everyone who comes, each in at most {participations:,} of the sums, as a register of contributions keeps"
-
-
 def _sort_key(leaf: DpEvent) -> tuple[float, ...]:
     if isinstance(leaf, dp_event.SampledWithoutReplacementDpEvent):
         return (3, leaf.sample_size / leaf.source_dataset_size, leaf.event.noise_multiplier, leaf.source_dataset_size)

@@ -9,8 +9,6 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from statistics import NormalDist
 from typing import Any
 
-from tacit.privacy.certificate import consensus as certificate_consensus
-
 _SHOWN = (1e-4, 0.01, 0.05, 0.1, 0.2, 0.5)
 _IN_WORDS = 0.05
 """The share of false alarms at which the promise is put into words."""
@@ -19,8 +17,13 @@ _LARGEST, _MARGIN = 700.0, 1e-5
 _NORMAL = NormalDist()
 
 
-def markdown(record: Mapping[str, Any]) -> str:
-    """The page of a certificate's JSON form; a red banner comes first where nothing is promised."""
+def markdown(record: Mapping[str, Any], besides: str = "") -> str:
+    """The page of a certificate's JSON form; a red banner comes first where nothing is promised.
+
+    Args:
+        record: `Certificate.to_json()`.
+        besides: what somebody must not know besides (`mechanisms.base.besides`).
+    """
     unit, total = record["unit"], record["total"]
     lines = ["# Privacy certificate", ""]
     if not record["private"]:
@@ -31,8 +34,7 @@ def markdown(record: Mapping[str, Any]) -> str:
     definition = "definition" if record["private"] else "the mechanism alone"
     lines += [_text(record["sentence"]), ""]
     if record["private"]:
-        apart = certificate_consensus.apart(record["parts"])
-        lines += [f"However much else somebody knows{apart}, {_attack(record)}.", ""]
+        lines += [f"However much else somebody knows{besides}, {_attack(record)}.", ""]
     lines += ["## The promise", ""]
     lines += _table(
         ("", ""),

@@ -6,14 +6,15 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from dp_accounting import DpEvent, GaussianDpEvent
 
 from tacit.errors import PlanError
 from tacit.privacy.gradients import clipping
-from tacit.privacy.mechanisms.base import RowsOf
+from tacit.privacy.mechanisms.base import RowsOf, Usual
+from tacit.privacy.mechanisms.sums import EVERY_UNIT, contribution_to_sums
 from tacit.privacy.noise.secret import NoiseSource, add_noise
 from tacit.units import Unit
 
@@ -42,8 +43,18 @@ class Axis:
             )
 
 
+def stated_axes(axes: tuple[Axis, ...]) -> list[dict[str, Any]]:
+    """Public bins as a certificate states them: how many, and of which column."""
+    return [{"column": axis.column, "index": axis.index, "bins": len(axis.edges) - 1} for axis in axes]
+
+
+def axes_of(stated: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Axes that a certificate states; it names no edges, which the guarantee does not depend on: one bin each."""
+    return [{"column": axis["column"], "index": axis.get("index", 0), "edges": [0.0, 1.0]} for axis in stated]
+
+
 @dataclass(frozen=True, kw_only=True)
-class NoisyHistogram:
+class NoisyHistogram(Usual):
     """For every axis, the share of units in each bin, with Gaussian noise; shape [sum of bins].
 
     A unit's contribution is, per axis, the mean one-hot vector of its (at most `rows_per_unit`) rows: it has L1 norm 1
@@ -60,6 +71,15 @@ class NoisyHistogram:
     noise_multiplier: float
     rows_per_unit: int = 1
     rows: ClassVar[RowsOf] = "drawn"
+    kind: ClassVar[str] = "noisy_histogram"
+    sampler: ClassVar[str] = EVERY_UNIT[1]
+    steps: ClassVar[int] = 1
+    rate: ClassVar[float] = 1.0
+
+    @classmethod
+    def from_certified(cls, stated: Mapping[str, Any]) -> Self:
+        """See `Usual`."""
+        return super().from_certified({**stated, "axes": axes_of(stated["axes"])})
 
     @property
     def size(self) -> int:
@@ -78,17 +98,20 @@ class NoisyHistogram:
 
     def certified(self) -> dict[str, Any]:
         """The parameters as the certificate states them."""
-        axes = [{"column": a.column, "index": a.index, "bins": len(a.edges) - 1} for a in self.axes]
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "axes"}
         return {
-            "kind": "noisy_histogram",
-            "sampler": "every unit, once",
-            "steps": 1,
-            "rate": 1.0,
+            "kind": self.kind,
+            "sampler": self.sampler,
+            "steps": self.steps,
+            "rate": self.rate,
             "clip": self.clip,
             **fields,
-            "axes": axes,
+            "axes": stated_axes(self.axes),
         }
+
+    def contribution(self, unit: Unit) -> str:
+        """See `Part`."""
+        return contribution_to_sums(self, unit, "sampled at rate 1")
 
     def contributions(self, rows: Mapping[str, np.ndarray]) -> np.ndarray:
         """Rows [U, L, ...] with mask [U, L] -> contributions [U, size]."""

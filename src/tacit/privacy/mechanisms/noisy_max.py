@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
 from tacit.privacy.mechanisms.base import RowsOf
 from tacit.privacy.mechanisms.callbacks import Summary
+from tacit.privacy.mechanisms.sums import EVERY_UNIT, Proved
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.units import Unit
 from tacit.validation import check
@@ -25,7 +26,7 @@ GRID = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoisyMaximum:
+class NoisyMaximum(Proved):
     """The index of one of K candidates, shape [1]: k with probability proportional to exp(c q_k).
 
     q_k is the sum over units of the unit's score for candidate k, a number in [0, 1]; c = epsilon under
@@ -52,6 +53,7 @@ class NoisyMaximum:
         PlanError: a parameter is out of range.
     """
 
+    kind: ClassVar[str] = "noisy_max"
     rows: ClassVar[RowsOf] = "first"
 
     name: str
@@ -78,8 +80,8 @@ class NoisyMaximum:
     def certified(self) -> dict[str, Any]:
         """The parameters as the certificate states them."""
         return {
-            "kind": "noisy_max",
-            "sampler": "every unit, once",
+            "kind": self.kind,
+            "sampler": EVERY_UNIT[1],
             "name": self.name,
             "steps": 1,
             "rows_per_unit": self.rows_per_unit,

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tacit.errors import LedgerError
-from tacit.privacy.certificate import consensus as certificate_consensus
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.mechanisms.base import Plan
+from tacit.privacy.mechanisms.base import Plan, certified_parts, publish_logs
+from tacit.privacy.mechanisms.kinds import part_of
 from tacit.privacy.vault import plan as plans
 
 
@@ -68,7 +68,7 @@ def certify(
         source=plan.source,
         unit=plan.unit,
         event=plans.event(plan),
-        parts=[part.certified() for part in plan.parts()],
+        parts=certified_parts(plan.parts()),
         delta=plan.delta,
         plan_id=plan_id,
         plan=plans.public_fields(plan),
@@ -98,7 +98,7 @@ def _logs_elsewhere(ledger: Ledger, plan_id: str) -> list[str]:
         for entry in ledger.entries()
         if entry.kind == "reserve"
         and entry.payload["plan"] in held
-        and certificate_consensus.from_logs(entry.payload["description"].get("parts", ()))
+        and publish_logs([part_of(part) for part in entry.payload["description"].get("parts", ())])
     }
     return [
         f"logs, from the release of plan {other}, which the total of this ledger counts: it protects policies alone"

@@ -19,21 +19,12 @@ from tacit.errors import AccountingError, PlanError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting import power
 from tacit.privacy.certificate import canonical as certificate_json
-from tacit.privacy.certificate import consensus as certificate_consensus
-from tacit.privacy.mechanisms.above_threshold import AboveThreshold
-from tacit.privacy.mechanisms.base import Part, Plan, Sum, certified_parts, composed
-from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
-from tacit.privacy.mechanisms.marginals import Marginals
-from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, PoissonSum, UserSum
-from tacit.privacy.mechanisms.votes import TeacherVotes
-from tacit.privacy.vault.selection import Selection
+from tacit.privacy.mechanisms.base import Plan, besides, certified_parts, composed, neighbours, publish_logs
+from tacit.privacy.mechanisms.kinds import ADMITTED
 from tacit.serialization import LATER, from_json
 from tacit.units import Unit
 from tacit.validation import check
 
-SUMS: tuple[type[Sum], ...] = (PoissonSum, FixedSizeSum, UserSum, DeviceSum, LaplaceSum)
-KINDS: tuple[type[Part], ...] = (*SUMS, Once, AboveThreshold, Marginals, TeacherVotes, Selection)
-"""Every kind of part that has a proof; no other is admitted."""
 SMALLEST_DELTA = min(accounting.PROFILE_DELTAS)
 _SAFE_MU = 25.0  # even a Gaussian of this mu has epsilon 462 at the smallest delta
 
@@ -180,15 +171,14 @@ def promise(plan: Plan) -> str:
     if math.isinf(certified):
         nothing = f"{plan.method} promises NOTHING to any {unit.name}: its epsilon is infinite, for want of noise."
         return "\n".join([nothing, *(f"  {part.name}: {part.describe(unit)}" for part in plan.parts())])
-    stated = certified_parts(plan.parts())
-    apart, told = certificate_consensus.apart(stated), certificate_consensus.neighbours(stated, unit)
+    apart, told = besides(plan.parts()), neighbours(plan.parts(), unit)
     lines = [
         f"{plan.method} promises ({plan.epsilon:.4g}, {plan.delta:.3g})-differential privacy to every {unit.name}.",
         f"How well anybody who sees the result, however much else they know{apart}, could tell {told}:",
         f"  {power.words(whole, unit.relation, accounting.round_up(certified, 6), plan.delta)}.",
         f"Public population: {unit.size:,}.",
     ]
-    if certificate_consensus.from_logs(stated):
+    if publish_logs(plan.parts()):
         lines.insert(
             1, f"The policy of every {unit.name} is protected; its logs, which are published in part, are not."
         )
@@ -200,7 +190,7 @@ def promise(plan: Plan) -> str:
 def _require_proof(plan: Plan, unit: Unit) -> None:
     """Raise a PlanError if parts share a name, or one is not of tacit's kinds or unproved under the unit's relation."""
     parts = plan.parts()
-    if len({part.name for part in parts}) != len(parts) or any(type(part) not in KINDS for part in parts):
+    if len({part.name for part in parts}) != len(parts) or any(type(part) not in ADMITTED for part in parts):
         raise PlanError(
             "two parts share a name, or a part is of a kind of its own",
             where=f"{plan.method} plan",

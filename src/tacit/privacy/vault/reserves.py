@@ -15,6 +15,7 @@ from tacit.errors import DoorError, PlanError
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.base import Plan
+from tacit.privacy.mechanisms.kinds import part_of
 from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
 
@@ -22,12 +23,12 @@ from tacit.units import Unit
 def require_apart(plan: Plan, ledger: Ledger) -> None:
     """Raise a PlanError if, with the plans that the ledger has admitted, a reserve would be read twice."""
     identity = plans.plan_id(plan)
-    parts = [*_admitted(ledger, identity), *(part.certified() for part in plan.parts())]
-    drawn = [part for part in parts if _draws(part)]
+    parts = [*(part_of(stated) for stated in admitted(ledger, identity)), *plan.parts()]
+    drawn = [part for part in parts if part.publishes_logs]
     if not drawn:
         return
-    most = max(int(part["reserve"]) for part in drawn)
-    if len(drawn) > 1 or any(int(part.get("reserve", 0)) < most for part in parts if not _draws(part)):
+    most = max(part.reserve for part in drawn)
+    if len(drawn) > 1 or any(part.reserve < most for part in parts if not part.publishes_logs):
         raise PlanError(
             "trajectories of the experts' reserve would be used twice",
             where=f"{plan.method} plan",
@@ -64,16 +65,12 @@ def too_few(part: AboveThreshold, unit: Unit) -> DoorError:
     )
 
 
-def _admitted(ledger: Ledger, identity: str) -> Iterable[Mapping[str, Any]]:
+def admitted(ledger: Ledger, identity: str) -> Iterable[Mapping[str, Any]]:
     """The parts of all plans that the ledger holds beside this one, as they were written when they were reserved."""
     held = {other.id for other in ledger.plans()} - {identity}
     for entry in ledger.entries():
         if entry.kind == "reserve" and entry.payload["plan"] in held:
             yield from entry.payload["description"].get("parts", ())
-
-
-def _draws(part: Mapping[str, Any]) -> bool:
-    return bool(part["kind"] == "above_threshold" and part["source"] == "logs")
 
 
 def _refused(what: str, expected: str, remedy: str) -> PlanError:

@@ -8,7 +8,7 @@ from typing import TypeVar
 from tacit.errors import PlanError, PlanExhausted
 from tacit.privacy.accounting.bounds import Bound
 from tacit.privacy.mechanisms.base import Part, Plan, Sum
-from tacit.privacy.vault.plan import SUMS
+from tacit.privacy.mechanisms.kinds import SUMS
 
 Kind = TypeVar("Kind", bound=Part)
 

@@ -29,6 +29,7 @@ from tacit.privacy.mechanisms.above_threshold import AboveThreshold, Prefixes, r
 from tacit.privacy.mechanisms.base import Plan, Sum
 from tacit.privacy.mechanisms.callbacks import Clone, Contribution, Experts, Objective, Rows, World
 from tacit.privacy.mechanisms.histogram import NoisyHistogram
+from tacit.privacy.mechanisms.kinds import INNER, Selection
 from tacit.privacy.mechanisms.marginals import Marginals, Query
 from tacit.privacy.mechanisms.noisy_max import NoisyMaximum
 from tacit.privacy.mechanisms.smooth_sensitivity import RegularisedLoss, WeightedStates
@@ -43,7 +44,7 @@ from tacit.privacy.vault.isolation import Trials, Value, behind
 from tacit.privacy.vault.records import Records
 from tacit.privacy.vault.reserves import require_answerable, require_apart, too_few
 from tacit.privacy.vault.run import Run, exhausted
-from tacit.privacy.vault.selection import Attempt, Judge, Selected, Selection
+from tacit.privacy.vault.selection import Attempt, Judge, Selected
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -382,7 +383,7 @@ class Vault(Paying):
             tempfile.TemporaryDirectory() as folder,
             Ledger(Path(folder) / "run.ledger", self.unit, epsilon=plan.epsilon, delta=plan.delta) as ledger,
         ):
-            Paying.__init__(inner, ledger, simulated=self.simulated, kinds=selection.INNER, noise=self._noise)
+            Paying.__init__(inner, ledger, simulated=self.simulated, kinds=INNER, noise=self._noise)
             inner.spec, inner._records, inner._trials = self.spec, self._records, self._trials
             inner._teachers, inner._only = {}, plan
             yield inner
