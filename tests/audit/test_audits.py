@@ -24,6 +24,7 @@ from tacit.evaluation.audits.running import Effort, audit, audit_certificate
 from tacit.privacy.accounting.accountants import gaussian_epsilon
 from tacit.privacy.mechanisms.base import Sum
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
+from tacit.privacy.mechanisms.kinds import part_of
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum, UserSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
@@ -87,7 +88,7 @@ def test_the_broken_twin_is_above_it(name: str, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("name", SUMS)
 def test_the_sums_of_a_certificate_are_rebuilt_and_tell_the_canary(name: str) -> None:
     part, unit, gaussian = SUMS[name]
-    assert doors._part(json.loads(json.dumps(part.certified()))) == part
+    assert part_of(json.loads(json.dumps(part.certified()))) == part
     case = doors.case((part,), unit, words=name)
     plan = case.plan(0.0, 1e-3, 1)
     assert estimates.is_gaussian(plans.event(plan)) == gaussian

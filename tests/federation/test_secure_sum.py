@@ -20,8 +20,8 @@ from tests.federation.loop_grid import LoopGrid, Opener, masked
 from tacit.errors import DoorError, PlanError
 from tacit.federation import FlowerDevices, client_app, secure
 from tacit.federation.guard import threshold
-from tacit.federation.messages import largest, write_query
-from tacit.privacy.mechanisms.device_sums import DeviceSum
+from tacit.federation.messages import write_query
+from tacit.privacy.mechanisms.device_sums import DeviceSum, largest
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import Answer, Query
 from tacit.privacy.vault.federated_vault import FederatedVault

@@ -15,8 +15,8 @@ from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFI
 
 from tacit.errors import DoorError
 from tacit.federation.masks import MODULUS, strong_masks
-from tacit.federation.messages import largest, refusal
-from tacit.privacy.mechanisms.device_sums import DeviceSum
+from tacit.federation.messages import refusal
+from tacit.privacy.mechanisms.device_sums import DeviceSum, largest
 
 _FLOOR = "tacit.floor"
 _PEOPLE = "public_keys_dict:K"  # under which name Flower's device keeps whose keys it was given

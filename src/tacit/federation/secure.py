@@ -6,7 +6,7 @@ The quantiser of Flower is the identity here: its range is that of the answers, 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -42,8 +42,7 @@ def secure_sum(grid: Grid, nodes: list[int], query: Query, timeout: float) -> An
     Returns:
         The exact sum [d] int64 and how many answers are in it; 0 where the round was aborted.
     """
-    part = query.part
-    assert isinstance(part, DeviceSum)
+    part = cast(DeviceSum, query.part)
     for _ in range(ATTEMPTS):
         if len(nodes) < max(2, threshold(part, len(nodes))):
             break

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tacit.data.spec import PublicSpec
 from tacit.evaluation.audits.witness import Witness
 from tacit.privacy.mechanisms.callbacks import Contribution, Objective, Work
-from tacit.privacy.mechanisms.sums import UserSum
+from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.meeting import met_rows
 from tacit.privacy.vault.run import Run
@@ -37,7 +37,7 @@ class WitnessedVault(Vault):
     def noisy_gradient(self, run: Run, part: str, models: Sequence[nn.Module], objective: Objective) -> Tensor:
         """As the real door."""
         mean = super().noisy_gradient(run, part, models, objective)
-        self.witness.saw_gradient(run.sum_part(part), list(models), objective, mean.double().numpy())
+        self.witness.saw_gradient(run.part(part, PoissonSum), list(models), objective, mean.double().numpy())
         return mean
 
 
@@ -104,8 +104,7 @@ class WitnessedUsers(UserVault):
 
     def meet(self, run: Run, actor: Actor) -> None:
         """As the real one."""
-        part = run.plan.parts()[0]
-        assert isinstance(part, UserSum)
+        part = run.sum_part(run.plan.parts()[0].name)
         met = part.steps - self.steps_left(run, part.name)
         super().meet(run, actor)
         replicate = np.repeat(np.arange(self.replicates), self.visitors.canaries * (met < self.visitors.often))
@@ -115,7 +114,5 @@ class WitnessedUsers(UserVault):
     def noisy_sum(self, run: Run, part: str, contribution: Contribution, state: Any = None) -> Floats:
         """As the real door."""
         mean = super().noisy_sum(run, part, contribution, state)
-        spec = run.sum_part(part)
-        assert isinstance(spec, UserSum)
-        self.witness.saw_meeting(spec, self._as_if, contribution, state, mean)
+        self.witness.saw_meeting(run.part(part, UserSum), self._as_if, contribution, state, mean)
         return mean

@@ -24,10 +24,9 @@ from torch import nn
 from tacit.data.trajectories import Trajectories
 from tacit.evaluation.unit_attacks import COIN, LEAST, Drawn
 from tacit.privacy.gradients import clipping
-from tacit.privacy.mechanisms.base import Sum, calibrated
+from tacit.privacy.mechanisms.base import Sum
 from tacit.privacy.mechanisms.callbacks import Contribution, Objective
-from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
-from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum, UserSum
+from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
 from tacit.privacy.noise.correlated import coefficients, sensitivity
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.reader import Reader
@@ -90,9 +89,8 @@ class Witness:
         vectors = np.asarray(contribution({**rows, "replicate": replicate}, state), np.float64)
         self._saw(part, mean, _bounded(part, vectors).reshape(replicates, units, -1))
 
-    def saw_gradient(self, part: Sum, models: list[nn.Module], objective: Objective, mean: Floats) -> None:
+    def saw_gradient(self, part: PoissonSum, models: list[nn.Module], objective: Objective, mean: Floats) -> None:
         """One answer of `noisy_gradient`, [R, P]."""
-        assert isinstance(part, PoissonSum)
         assert self._known is not None
         if part.name in self._blind:
             return
@@ -132,7 +130,7 @@ class Witness:
     def _saw(self, part: Sum, mean: Floats, vectors: Floats) -> None:
         """One answer [R, d], and what each unit would add, [R, units, d]."""
         seen, first = mean * part.expected(self._unit), vectors.shape[1] - self.canaries
-        rate = _rate(part)
+        rate = part.participation
         absent = np.zeros_like(vectors[:, first])
         if self._unit.relation == "replace_one":
             first, absent = first - 1, vectors[:, first - 1]
@@ -141,7 +139,7 @@ class Witness:
             own = np.moveaxis(vectors[:, first:], 1, 0)
             self._total += np.stack([log_ratio(part, left, vector, rate) for vector in own], axis=1)
         elif self.canaries > 1:
-            self._total += posterior_means(left, vectors[:, first:], spread(part))
+            self._total += posterior_means(left, vectors[:, first:], part.spread)
         else:
             ratios = [log_ratio(part, left, vector, rate) for vector in (vectors[:, -1], absent)]
             self._total[:, 0] += ratios[0] - ratios[1]
@@ -154,7 +152,7 @@ class Witness:
             column = coefficients(part.steps, part.decay)
             white = np.array([[column[t - s] if t >= s else 0.0 for s in range(steps)] for t in range(steps)])
         scale = sensitivity(part.correlation, part.steps, part.participations, part.decay)
-        noise = scale * calibrated(part.noise_multiplier, part.name) * part.clip
+        noise = scale * part.spread
         left = np.tensordot(white, np.array(met.left), axes=1)  # [T, R, d], independent noise
         own = np.tensordot(white, np.array(met.own), axes=1)  # [T, R, m, d]
         if self.canaries == 1:
@@ -172,8 +170,8 @@ def log_ratio(part: Sum, left: Floats, vector: Floats, rate: float) -> Floats:
         vector: what the unit adds where it takes part.
         rate: how probable that is.
     """
-    scale = spread(part)
-    if isinstance(part, LaplaceSum):
+    scale = part.spread
+    if part.laplace:
         full = (np.abs(left) - np.abs(left - vector)).sum(axis=1) / scale
     else:
         full = ((left - vector / 2) * vector).sum(axis=1) / scale**2
@@ -194,22 +192,7 @@ def posterior_means(left: Floats, vectors: Floats, noise: float) -> Floats:
     return found
 
 
-def spread(part: Sum) -> float:
-    """Scale of the noise in a released sum: a standard deviation, or Laplace's scale."""
-    noise = calibrated(part.noise_multiplier, part.name) * part.clip
-    if isinstance(part, DeviceSum):
-        noise *= math.sqrt(part.devices / (part.floor if part.noise == "shared" else 1))
-    return noise
-
-
-def _rate(part: Sum) -> float:
-    """How probable it is that a unit takes part in a sum; one of two halves, of which nobody knows which, is one."""
-    if isinstance(part, FixedSizeSum):
-        return part.batch / part.population
-    return (part.rate if part.fold is None else 0.5) if isinstance(part, PoissonSum) else 1.0
-
-
 def _bounded(part: Sum, vectors: Floats) -> Floats:
-    if isinstance(part, LaplaceSum):
-        return np.clip(vectors, -part.bound, part.bound)
+    if part.laplace:
+        return np.clip(vectors, -part.clip, part.clip)
     return clipping.clip_rows(vectors, part.clip)

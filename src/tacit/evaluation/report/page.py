@@ -32,8 +32,8 @@ from tacit.evaluation.report.sections import NAMES, likeness, usefulness
 from tacit.evaluation.report.svg import Axis, number, upward
 from tacit.privacy.accounting import power
 from tacit.privacy.accounting.event_json import event_from_json
-from tacit.privacy.mechanisms.base import besides, publish_logs
-from tacit.privacy.mechanisms.kinds import Selection, part_of
+from tacit.privacy.certificate.markdown import besides
+from tacit.privacy.mechanisms.kinds import Selection
 from tacit.units import Relation
 
 WEAK = 90.0
@@ -112,8 +112,8 @@ def _promise(certificate: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
     epsilon, delta, total = (_field(certificate, name) for name in ("epsilon", "delta", "total"))
     epsilon, delta = float(epsilon), float(delta)
     mechanism = event_from_json(_field(certificate, "event")), unit["relation"], epsilon, delta
-    parts = [part_of(stated) for stated in certificate.get("parts", ())]
-    apart, whose = besides(parts), "'s policy" if publish_logs(parts) else ""
+    apart = besides(certificate)
+    whose = "'s policy" if apart else ""
     share, alarms = power.caught(*mechanism), f"{100 * power.FALSE_ALARMS:g}"
     caught = number(share)
     meaning = [

@@ -271,11 +271,7 @@ class Certificate:
 
     def to_markdown(self) -> str:
         """The certificate for people; a red banner comes first where nothing is promised."""
-        from tacit.privacy.certificate import fields as derive
-        from tacit.privacy.mechanisms.base import besides
-
-        record = self.to_json()
-        return markdown(record, besides(derive.parts_of(record["parts"])))
+        return markdown(self.to_json())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the JSON form, all or nothing (a temporary file in the same folder, synced, then renamed)."""

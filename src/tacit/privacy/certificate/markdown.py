@@ -17,13 +17,16 @@ _LARGEST, _MARGIN = 700.0, 1e-5
 _NORMAL = NormalDist()
 
 
-def markdown(record: Mapping[str, Any], besides: str = "") -> str:
-    """The page of a certificate's JSON form; a red banner comes first where nothing is promised.
+def besides(record: Mapping[str, Any]) -> str:
+    """What somebody must not know besides, as an insertion after "whatever else somebody knows".
 
-    Args:
-        record: `Certificate.to_json()`.
-        besides: what somebody must not know besides (`mechanisms.base.besides`).
+    A part that copies from logs says so in its `source`; no other part has one.
     """
+    return ", the logs apart" if any(part.get("source") == "logs" for part in record.get("parts", ())) else ""
+
+
+def markdown(record: Mapping[str, Any]) -> str:
+    """The page of a certificate's JSON form; a red banner comes first where nothing is promised."""
     unit, total = record["unit"], record["total"]
     lines = ["# Privacy certificate", ""]
     if not record["private"]:
@@ -34,7 +37,7 @@ def markdown(record: Mapping[str, Any], besides: str = "") -> str:
     definition = "definition" if record["private"] else "the mechanism alone"
     lines += [_text(record["sentence"]), ""]
     if record["private"]:
-        lines += [f"However much else somebody knows{besides}, {_attack(record)}.", ""]
+        lines += [f"However much else somebody knows{besides(record)}, {_attack(record)}.", ""]
     lines += ["## The promise", ""]
     lines += _table(
         ("", ""),

@@ -6,7 +6,7 @@ are made by `vault.selection`. Proof page: `proofs/selection.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self, get_args
 
@@ -184,6 +184,11 @@ KINDS: Mapping[str, Callable[[Mapping[str, Any]], Part]] = {
     Selection.kind: Selection.from_certified,
 }
 """How the part is rebuilt that a certificate states, by its kind."""
+
+
+def sums_of(parts: Sequence[Part]) -> tuple[Sum, ...]:
+    """Those of the parts that are noisy sums."""
+    return tuple(part for part in parts if isinstance(part, SUMS))
 
 
 def part_of(stated: Mapping[str, Any]) -> Part:
