@@ -11,7 +11,7 @@ from door_cases import Rewards, open_vault, priced
 
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.gradients import clipping
-from tacit.privacy.mechanisms.histogram import Axis, NoisyHistogram
+from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram
 from tacit.privacy.mechanisms.sums import Once
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import vault

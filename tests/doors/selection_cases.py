@@ -16,7 +16,7 @@ from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.kinds import Selection
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.selection import Selected
 from tacit.privacy.vault.vault import Vault
 

@@ -13,8 +13,7 @@ from dp_accounting import GaussianDpEvent
 from scipy import stats
 
 from tacit.errors import DoorError, PlanError, PlanExhausted
-from tacit.privacy.mechanisms.histogram import Axis, NoisyHistogram
-from tacit.privacy.mechanisms.noisy_max import NoisyMaximum
+from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram, NoisyMaximum
 from tacit.privacy.mechanisms.sums import Once
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.certify import Label

@@ -26,7 +26,7 @@ from tacit.privacy.mechanisms.base import calibrated
 from tacit.privacy.mechanisms.callbacks import Objective
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.reader import Reader
+from tacit.privacy.vault.records import Reader
 
 Columns = dict[str, NDArray[Any]]
 Floats = NDArray[np.float64]

@@ -17,7 +17,7 @@ from tacit.errors import DoorError
 from tacit.federation.guard import guard, require_setup
 from tacit.federation.messages import QUERY, Asked, read_query, refusal, write_answer
 from tacit.privacy.mechanisms.device_sums import DeviceSum, between
-from tacit.privacy.vault.device import Device
+from tacit.privacy.vault.devices import Device
 
 State = Mapping[str, npt.NDArray[Any]]
 OpenDevice = Callable[[Context, State], Device]

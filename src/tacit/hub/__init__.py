@@ -24,8 +24,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from tacit.errors import CertificateError, FileError, PlanError
-from tacit.privacy.certificate.certificate import Certificate
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.mechanisms.kinds import Selection
 from tacit.privacy.vault.plan import public_fields
 

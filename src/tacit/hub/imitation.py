@@ -18,7 +18,7 @@ from tacit.methods.mobility.baselines.markov import BlockChain
 from tacit.methods.mobility.policy import Layout, TablePolicy
 from tacit.methods.mobility.simulator import Simulator
 from tacit.methods.mobility.starts import Starts
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.serialization import from_json
 
 FIELDS = frozenset({"simulator"})

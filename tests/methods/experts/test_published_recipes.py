@@ -20,7 +20,7 @@ from tacit.methods import experts
 from tacit.methods.experts.consensus import Consensus
 from tacit.methods.experts.published import MixedTraining
 from tacit.methods.experts.published_recipes import NOISELESS_STEPS, SETTINGS
-from tacit.privacy.accounting import checks as accounting_checks
+from tacit.privacy.accounting import table as accounting_checks
 from tacit.privacy.accounting.events import flatten
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.thresholds import PMin

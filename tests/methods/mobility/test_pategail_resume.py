@@ -21,12 +21,12 @@ from tacit.methods.mobility.pategail.plan import CRITICS
 from tacit.methods.mobility.pategail.state import State
 from tacit.methods.mobility.simulator import Simulator
 from tacit.methods.mobility.starts import STARTS, Starts
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.stacked_devices import StackedDevices
 from tacit.units import Unit
 
 PEOPLE, DELTA, ROUNDS = 12, 1e-3, 5

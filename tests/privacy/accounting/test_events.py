@@ -12,8 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import AccountingError
-from tacit.privacy.accounting.event_json import event_from_json, event_to_json
-from tacit.privacy.accounting.events import MAX_COUNT, EpsilonDeltaDpEvent, fixed_size_sampler, flatten, parallel
+from tacit.privacy.accounting.events import (
+    MAX_COUNT,
+    EpsilonDeltaDpEvent,
+    event_from_json,
+    event_to_json,
+    fixed_size_sampler,
+    flatten,
+    parallel,
+)
 
 G = dp_event.GaussianDpEvent
 Fixed = dp_event.SampledWithoutReplacementDpEvent

@@ -22,9 +22,8 @@ from hypothesis import strategies as st
 from tacit.errors import AccountingError, CertificateError
 from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate import fields as certificate_fields
-from tacit.privacy.certificate.certificate import Certificate
-from tacit.privacy.certificate.release import Release
-from tacit.privacy.certificate.schema import require_shape, schema
+from tacit.privacy.certificate.canonical import require_shape, schema
+from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.units import Unit
 
 UNIT = Unit("patient", "add_or_remove", 100_000)

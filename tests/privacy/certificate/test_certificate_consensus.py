@@ -15,7 +15,7 @@ from tacit.privacy.accounting import table as accounting_table
 from tacit.privacy.accounting.events import flatten
 from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate import fields as certificate_fields
-from tacit.privacy.certificate.schema import schema
+from tacit.privacy.certificate.canonical import schema
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.kinds import part_of
 from tacit.privacy.mechanisms.sums import PoissonSum

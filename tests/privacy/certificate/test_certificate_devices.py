@@ -14,7 +14,7 @@ from tacit.privacy.accounting import table as accounting_table
 from tacit.privacy.accounting.events import flatten
 from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate import fields as certificate_fields
-from tacit.privacy.certificate.schema import schema
+from tacit.privacy.certificate.canonical import schema
 from tacit.privacy.mechanisms.device_sums import SHARES, WHO_ANSWERS, DeviceSum, LaplaceSum
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.units import Relation, Unit

@@ -25,7 +25,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.mechanisms.base import Plan
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.stacked_devices import StackedDevices
+from tacit.privacy.vault.devices import StackedDevices
 from tacit.units import Unit
 
 Floats = NDArray[np.float64]

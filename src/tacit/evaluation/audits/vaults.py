@@ -13,11 +13,9 @@ from tacit.data.spec import PublicSpec
 from tacit.evaluation.audits.witness import Witness
 from tacit.privacy.mechanisms.callbacks import Contribution, Objective, Work
 from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
+from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.meeting import met_rows
-from tacit.privacy.vault.run import Run
-from tacit.privacy.vault.user_vault import UserVault
-from tacit.privacy.vault.users import Actor
+from tacit.privacy.vault.user_vault import Actor, UserVault, met_rows
 from tacit.privacy.vault.vault import Vault
 
 Floats = NDArray[np.float64]

@@ -29,7 +29,7 @@ from tacit.privacy.mechanisms.callbacks import Contribution, Objective
 from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
 from tacit.privacy.noise.correlated import coefficients, sensitivity
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.reader import Reader
+from tacit.privacy.vault.records import Reader
 from tacit.units import Unit
 
 Floats = NDArray[np.float64]

@@ -30,8 +30,8 @@ from tacit.evaluation.report.movement import MovementReport
 from tacit.evaluation.report.movement_sections import moved
 from tacit.evaluation.report.sections import NAMES, likeness, usefulness
 from tacit.evaluation.report.svg import Axis, number, upward
-from tacit.privacy.accounting import power
-from tacit.privacy.accounting.event_json import event_from_json
+from tacit.privacy.accounting import tradeoff
+from tacit.privacy.accounting.events import event_from_json
 from tacit.privacy.certificate.markdown import besides
 from tacit.privacy.mechanisms.kinds import Selection
 from tacit.units import Relation
@@ -114,7 +114,7 @@ def _promise(certificate: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
     mechanism = event_from_json(_field(certificate, "event")), unit["relation"], epsilon, delta
     apart = besides(certificate)
     whose = "'s policy" if apart else ""
-    share, alarms = power.caught(*mechanism), f"{100 * power.FALSE_ALARMS:g}"
+    share, alarms = tradeoff.caught(*mechanism), f"{100 * tradeoff.FALSE_ALARMS:g}"
     caught = number(share)
     meaning = [
         f"Take someone who knows everything else{apart}{',' if apart else ''} and tests {words}. If the test raises a "
@@ -127,7 +127,7 @@ def _promise(certificate: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
             f"So close to 100, the promise hardly bounds the worst case. Ask for a smaller ε where being found out "
             f"could harm the one behind a {name}."
         )
-    known = f"However much else somebody knows{apart}, {power.words(*mechanism)}."
+    known = f"However much else somebody knows{apart}, {tradeoff.words(*mechanism)}."
     spent = f"{upward(float(total['epsilon']))} of {number(float(total['budget_epsilon']))}"
     return context | {
         "details": [known, _field(certificate, "sentence")],
@@ -169,7 +169,7 @@ def _banners(certificate: Mapping[str, Any], private: bool, *, shown: bool) -> l
 
 def _power_chart(mechanism: tuple[DpEvent, Relation, float, float], caught: str, alarms: str) -> Markup:
     grid = np.unique(np.concatenate([np.linspace(0.0, 1.0, 101), np.linspace(0.0, 0.1, 41)]))
-    lines = [Line("control-1", grid, grid), Line("synthetic", grid, power.power(*mechanism, grid))]
+    lines = [Line("control-1", grid, grid), Line("synthetic", grid, tradeoff.power(*mechanism, grid))]
     title = f"Trade-off of any attack: with {alarms} % false alarms at most {caught} % of true cases are caught."
     x, y = Axis("false alarms, %", 0.0, 100.0), Axis("true cases caught, %", 0.0, 100.0)
     return line_chart([Line(line.style, 100 * line.x, 100 * line.y) for line in lines], title=title, x=x, y=y)

@@ -32,11 +32,11 @@ from tacit.methods.experts.label import label
 from tacit.methods.experts.learned import Learned
 from tacit.methods.experts.returns import ReturnWeight
 from tacit.methods.experts.whitening import Moments, through, whitener
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.run import exhausted
+from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit.validation import check

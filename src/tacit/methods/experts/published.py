@@ -25,7 +25,7 @@ from dp_accounting.dp_event import DpEvent, GaussianDpEvent, PoissonSampledDpEve
 from scipy.optimize import brentq
 
 from tacit.privacy.accounting import accountants
-from tacit.privacy.accounting import checks as accounting_checks
+from tacit.privacy.accounting import table as accounting_checks
 from tacit.validation import check
 
 MOST_STEPS = 10**9

@@ -31,11 +31,11 @@ from tacit.methods.experts.fitting import Fit, fit
 from tacit.methods.experts.label import label
 from tacit.methods.experts.learned import Agreement, Learned
 from tacit.methods.experts.returns import ReturnWeight
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.callbacks import World
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.run import exhausted
+from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
 from tacit.serialization import Kinds
 from tacit.units import Unit

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tacit.data.grids import Grid
 from tacit.errors import PlanError
 from tacit.privacy.mechanisms.base import Plan
+from tacit.privacy.vault.base import Run, exhausted
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.run import Run, exhausted
 from tacit.privacy.vault.vault import Vault
 
 

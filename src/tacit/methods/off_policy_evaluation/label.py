@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tacit.methods.off_policy_evaluation.features import Custom, Features
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
 from tacit.methods.off_policy_evaluation.targets import words
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.certify import Label
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tacit.data.spec import PublicSpec
 from tacit.methods.off_policy_evaluation.features import Features
-from tacit.privacy.vault.decoys import decoy_rows
+from tacit.privacy.vault.isolation import decoy_rows
 from tacit.validation import check
 
 

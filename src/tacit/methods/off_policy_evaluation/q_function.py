@@ -40,7 +40,7 @@ from tacit.methods.off_policy_evaluation.q_sums import (
 )
 from tacit.methods.off_policy_evaluation.scores import FIT
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.validation import check
 

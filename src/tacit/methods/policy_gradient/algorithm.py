@@ -28,8 +28,8 @@ from tacit.methods.policy_gradient.learned import Learned
 from tacit.methods.policy_gradient.plan import POLICY, Plan
 from tacit.methods.policy_gradient.state import State
 from tacit.methods.policy_gradient.trust_region import KL
-from tacit.privacy.certificate.release import Release
-from tacit.privacy.vault.run import exhausted
+from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.user_vault import UserVault
 
 Float64 = NDArray[np.float64]

@@ -14,8 +14,8 @@ from tacit.methods.policy_gradient.contributions import Released
 from tacit.methods.policy_gradient.fisher import PART as FISHER
 from tacit.methods.policy_gradient.learned import Learned
 from tacit.methods.policy_gradient.plan import CRITIC, POLICY, Plan
+from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.plan import plan_id
-from tacit.privacy.vault.run import Run
 from tacit.privacy.vault.user_vault import UserVault
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from tacit.errors import DoorError
 from tacit.privacy.gradients.clipping import clip_rows
 from tacit.privacy.mechanisms.base import HeldBy, RowsOf, Usual, calibrated, check_sum, rows_of
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.privacy.noise.discrete_gaussian import LARGEST_NUMERATOR
-from tacit.privacy.noise.discrete_laplace import LARGEST
+from tacit.privacy.noise.discrete import LARGEST, LARGEST_NUMERATOR
 from tacit.privacy.noise.secret import SecretNoise, rounded
 from tacit.units import Unit
 from tacit.validation import check

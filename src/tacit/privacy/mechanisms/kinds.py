@@ -17,8 +17,8 @@ from tacit.privacy.accounting.selection import expected_runs
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold, CertifiedPrefixes
 from tacit.privacy.mechanisms.base import Part, Plan, Sum, Usual, certified_parts, composed, refused
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
-from tacit.privacy.mechanisms.histogram import NoisyHistogram
 from tacit.privacy.mechanisms.marginals import Marginals
+from tacit.privacy.mechanisms.releases import NoisyHistogram
 from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, OwnProof, PoissonSum, UserSum
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.units import Unit

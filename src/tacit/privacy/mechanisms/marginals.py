@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tacit.errors import DoorError
 from tacit.privacy.gradients.clipping import SLACK
 from tacit.privacy.mechanisms.base import RowsOf, Usual, calibrated, rows_of
-from tacit.privacy.mechanisms.histogram import Axis, axes_of, stated_axes
+from tacit.privacy.mechanisms.releases import Axis, axes_of, stated_axes
 from tacit.privacy.noise.secret import SecretNoise, add_noise
 from tacit.units import Unit
 from tacit.validation import check

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
 from tacit.privacy.gradients.clipping import SLACK
 from tacit.privacy.mechanisms.base import RowsOf
-from tacit.privacy.mechanisms.histogram import Axis
+from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.sums import EVERY_UNIT, Proved
 from tacit.privacy.noise.secret import NoiseSource
 from tacit.units import Unit

@@ -22,8 +22,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tacit.errors import DoorError, PlanError
 from tacit.privacy.noise.box_muller import BoxMuller, Float32, Words, box_muller_compiled, box_muller_numpy, refine_tail
-from tacit.privacy.noise.discrete_gaussian import discrete_gaussian
-from tacit.privacy.noise.discrete_laplace import discrete_laplace
+from tacit.privacy.noise.discrete import discrete_gaussian, discrete_laplace
 
 BYTES_PER_KEY: Final = 2**32
 """Keystream drawn under one key: 2^28 blocks, told from random bytes with advantage below 2^-72 if AES is a PRP."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import DoorError
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Plan
 from tacit.privacy.mechanisms.callbacks import Contribution, Work
@@ -20,12 +20,9 @@ from tacit.privacy.mechanisms.device_sums import DeviceSum, FederatedSum, Laplac
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import certify as labels
-from tacit.privacy.vault.base import Paying
-from tacit.privacy.vault.decoys import foreign, read_only
-from tacit.privacy.vault.devices import Answer, Devices, Query, as_work
-from tacit.privacy.vault.isolation import Trials, Value, behind
-from tacit.privacy.vault.run import Run
-from tacit.privacy.vault.stacked_devices import StackedDevices
+from tacit.privacy.vault.base import Paying, Run
+from tacit.privacy.vault.devices import Answer, Devices, Query, StackedDevices, as_work
+from tacit.privacy.vault.isolation import Trials, Value, behind, foreign, read_only
 
 
 class FederatedVault(Paying):

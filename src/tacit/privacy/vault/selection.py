@@ -19,11 +19,11 @@ import numpy as np
 
 from tacit.errors import DoorError
 from tacit.privacy.accounting.events import Law
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.base import Plan
 from tacit.privacy.mechanisms.kinds import Selection
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.decoys import require_pure_form
+from tacit.privacy.vault.isolation import require_pure_form
 
 UNTRIED = "untried callback"
 """Under which kind of note a ledger holds the names of the user's own callbacks of selections."""

@@ -21,9 +21,9 @@ from tacit.methods.mobility.running import reserved
 from tacit.methods.mobility.silent import Silent
 from tacit.methods.mobility.simulator import Simulator
 from tacit.methods.mobility.starts import STARTS, HomeSums, Starts
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.run import Run
 from tacit.privacy.vault.vault import Vault
 
 FEWEST, MOST = 10, 60

@@ -32,10 +32,10 @@ from tacit.methods.mobility.pategail.state import State
 from tacit.methods.mobility.pategail.training import Learner
 from tacit.methods.mobility.simulator import Simulator
 from tacit.methods.mobility.starts import STARTS, HomeSums
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.callbacks import Contribution, Work
+from tacit.privacy.vault.base import Run, exhausted
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.run import Run, exhausted
 
 Progress = Callable[[int, int], None]
 """Called after each round with (rounds done, rounds in all): both are public."""

@@ -20,9 +20,9 @@ from tacit.errors import PlanError
 from tacit.methods.mobility.pategail.asking import Asking
 from tacit.methods.mobility.pategail.plan import Plan
 from tacit.methods.mobility.pategail.training import Learner
+from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.plan import plan_id
-from tacit.privacy.vault.run import Run
 
 Array = NDArray[Any]
 

@@ -17,12 +17,12 @@ from tacit.methods.off_policy_evaluation.label import label
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, resolve
-from tacit.privacy.certificate.release import Release
-from tacit.privacy.mechanisms.histogram import Axis
+from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.smooth_sensitivity import Constants, RegularisedLoss, Visits, WeightedStates
 from tacit.privacy.mechanisms.sums import Once
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.run import exhausted
+from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit.validation import check
