@@ -41,7 +41,7 @@ from tacit.envs.city import Preset, city
 from tacit.federation import FlowerDevices, simulate
 from tacit.methods import mobility
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.mechanisms.callbacks import Contribution
+from tacit.privacy.mechanisms.base import Contribution
 from tacit.privacy.mechanisms.device_sums import FederatedSum
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import Device, Devices, StackedDevices

@@ -28,8 +28,7 @@ from tacit.privacy.mechanisms.marginals import Choice, Cut, Dependence, Marginal
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.base import Run
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.base import Label, Run
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Relation
 

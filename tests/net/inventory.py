@@ -112,7 +112,7 @@ PUBLIC = (
     "tacit.methods.synthesis.cut.Cut",
     "tacit.methods.synthesis.trajectories",
     "tacit.privacy.accounting.bounds",
-    "tacit.privacy.certificate.label.label",
+    "tacit.privacy.certificate.markdown.label",
     "tacit.privacy.certificate.canonical.schema",
     "tacit.privacy.vault.devices.Device",
     "tacit.privacy.vault.federated_vault.FederatedVault",

@@ -22,8 +22,7 @@ from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.evaluation.gradient_canaries import leaps
 from tacit.privacy.gradients.per_unit import clipped_sum
-from tacit.privacy.mechanisms.base import calibrated
-from tacit.privacy.mechanisms.callbacks import Objective
+from tacit.privacy.mechanisms.base import Objective, calibrated
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.records import Reader

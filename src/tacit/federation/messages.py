@@ -13,7 +13,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDic
 from numpy.lib import format as npy
 
 from tacit.errors import DoorError, LedgerError, PlanError
-from tacit.privacy.mechanisms.callbacks import Public
+from tacit.privacy.mechanisms.base import Public
 from tacit.privacy.mechanisms.device_sums import admissible
 from tacit.privacy.vault.devices import MOST_PUBLIC, Query
 

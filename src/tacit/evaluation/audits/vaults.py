@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tacit.data.spec import PublicSpec
 from tacit.evaluation.audits.witness import Witness
-from tacit.privacy.mechanisms.callbacks import Contribution, Objective, Work
+from tacit.privacy.mechanisms.base import Contribution, Objective, Work
 from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
 from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.federated_vault import FederatedVault

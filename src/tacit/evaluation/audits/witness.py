@@ -24,8 +24,7 @@ from torch import nn
 from tacit.data.trajectories import Trajectories
 from tacit.evaluation.unit_attacks import COIN, LEAST, Drawn
 from tacit.privacy.gradients import clipping
-from tacit.privacy.mechanisms.base import Sum
-from tacit.privacy.mechanisms.callbacks import Contribution, Objective
+from tacit.privacy.mechanisms.base import Contribution, Objective, Sum
 from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
 from tacit.privacy.noise.correlated import coefficients, sensitivity
 from tacit.privacy.noise.secret import SecretNoise

@@ -13,7 +13,7 @@ from tacit.agents.policies import Acting
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.serving import serve
 from tacit.errors import PlanError
-from tacit.privacy.mechanisms.callbacks import World
+from tacit.privacy.mechanisms.base import World
 from tacit.validation import check
 
 Array = NDArray[Any]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tacit.privacy.mechanisms.base import Plan
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.base import Label
 
 SUMS = "what is read of its rows enters each noisy sum as one bounded contribution"
 """How one expert counts where noisy sums are all that is released."""

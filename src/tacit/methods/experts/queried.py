@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import DataError
-from tacit.privacy.mechanisms.callbacks import Experts
+from tacit.privacy.mechanisms.base import Experts
 
 Array = NDArray[Any]
 

@@ -31,9 +31,8 @@ from tacit.methods.experts.learned import Learned
 from tacit.methods.experts.objectives import ExpertLoss
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.above_threshold import Prefixes
-from tacit.privacy.mechanisms.callbacks import World
-from tacit.privacy.vault.base import exhausted
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.mechanisms.base import World
+from tacit.privacy.vault.base import Label, exhausted
 from tacit.privacy.vault.vault import Vault
 
 __all__ = ["learn"]

@@ -32,7 +32,7 @@ from tacit.methods.experts.label import label
 from tacit.methods.experts.learned import Agreement, Learned
 from tacit.methods.experts.returns import ReturnWeight
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.mechanisms.callbacks import World
+from tacit.privacy.mechanisms.base import World
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import exhausted

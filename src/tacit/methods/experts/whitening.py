@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tacit.agents.features import Features
 from tacit.agents.networks import Mlp
-from tacit.privacy.mechanisms.callbacks import Summary
+from tacit.privacy.mechanisms.base import Summary
 
 Array = NDArray[Any]
 Float64 = NDArray[np.float64]

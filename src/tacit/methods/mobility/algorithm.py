@@ -37,7 +37,7 @@ from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.vault import Vault
 
 if TYPE_CHECKING:
-    from tacit.privacy.mechanisms.callbacks import Contribution
+    from tacit.privacy.mechanisms.base import Contribution
 
 FloatArray = NDArray[np.float64]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tacit.methods.mobility.cautions import few
 from tacit.methods.mobility.plan import Plan
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.base import Label
 
 
 def label(plan: Plan) -> Label:

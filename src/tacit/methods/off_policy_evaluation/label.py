@@ -8,7 +8,7 @@ from tacit.methods.off_policy_evaluation.features import Custom, Features
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
 from tacit.methods.off_policy_evaluation.targets import words
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.base import Label
 
 
 def label(

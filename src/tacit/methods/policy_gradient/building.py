@@ -14,7 +14,7 @@ from tacit.methods.policy_gradient.contributions import CriticGradient, EpisodeG
 from tacit.methods.policy_gradient.local_training import Training
 from tacit.methods.policy_gradient.local_updates import CriticUpdates, LocalUpdates
 from tacit.methods.policy_gradient.plan import CRITIC, POLICY, Plan
-from tacit.privacy.mechanisms.callbacks import Contribution
+from tacit.privacy.mechanisms.base import Contribution
 
 
 def advantages(plan: Plan, policy: Policy) -> Advantages:

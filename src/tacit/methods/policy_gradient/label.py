@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tacit.methods.policy_gradient.plan import Plan
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.base import Label
 
 
 def label(plan: Plan, *, start: str, critic: str | None = None, information: str | None = None) -> Label:

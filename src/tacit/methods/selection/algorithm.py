@@ -15,8 +15,7 @@ from typing import Any
 
 from tacit.methods.selection.plan import PART, Plan
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.vault.base import exhausted
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.base import Label, exhausted
 from tacit.privacy.vault.selection import Attempt, Judge
 from tacit.privacy.vault.vault import Vault
 

@@ -22,8 +22,7 @@ from tacit.data.spec import Box, PublicSpec
 from tacit.errors import DoorError
 from tacit.privacy.accounting.events import MAX_EPSILON, EpsilonDeltaDpEvent
 from tacit.privacy.mechanisms import thresholds
-from tacit.privacy.mechanisms.base import RowsOf, Usual, refused, rows_of
-from tacit.privacy.mechanisms.callbacks import Array, Experts, World
+from tacit.privacy.mechanisms.base import Array, Experts, RowsOf, Usual, World, refused, rows_of
 from tacit.privacy.mechanisms.thresholds import GRID, Floor, KappaStop, PMin, Thresholds
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.units import Relation, Unit

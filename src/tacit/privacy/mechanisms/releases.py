@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from tacit.errors import PlanError
 from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
 from tacit.privacy.gradients import clipping
-from tacit.privacy.mechanisms.base import RowsOf, Usual
-from tacit.privacy.mechanisms.callbacks import Summary
+from tacit.privacy.mechanisms.base import RowsOf, Summary, Usual
 from tacit.privacy.mechanisms.sums import EVERY_UNIT, Proved, contribution_to_sums
 from tacit.privacy.noise.secret import NoiseSource, SecretNoise, add_noise
 from tacit.units import Unit

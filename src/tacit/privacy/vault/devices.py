@@ -20,8 +20,7 @@ from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, DoorError, LedgerError
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.mechanisms.base import Plan
-from tacit.privacy.mechanisms.callbacks import Contribution, Own, Public, Rows, Seeds, Work
+from tacit.privacy.mechanisms.base import Contribution, Own, Plan, Public, Rows, Seeds, Work
 from tacit.privacy.mechanisms.device_sums import DeviceSum, FederatedSum, LaplaceSum, answers, zeros
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise

@@ -14,8 +14,7 @@ import numpy as np
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import DoorError
-from tacit.privacy.mechanisms.base import RowsOf, Sum
-from tacit.privacy.mechanisms.callbacks import Clone, Contribution, Objective, Public, Rows, Summary, Work
+from tacit.privacy.mechanisms.base import Clone, Contribution, Objective, Public, Rows, RowsOf, Sum, Summary, Work
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

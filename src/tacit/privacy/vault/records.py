@@ -15,13 +15,11 @@ import numpy as np
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
-from tacit.privacy.mechanisms.base import RowsOf, Sum
-from tacit.privacy.mechanisms.callbacks import Clone, Contribution, Experts, Rows, Summary
+from tacit.privacy.mechanisms.base import Clone, Contribution, Experts, Rows, RowsOf, Sum, Summary
 from tacit.privacy.mechanisms.marginals import Cut, Marginals
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit.privacy.mechanisms.votes import TeacherVotes
-from tacit.privacy.noise.sampling import poisson_sample, rows_within_units
-from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.noise.secret import SecretNoise, poisson_sample, rows_within_units
 from tacit.units import Unit
 
 # How the vault reads: rows of units as padded arrays, summaries that are computed once, and the two fixed halves.

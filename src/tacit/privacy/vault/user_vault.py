@@ -26,14 +26,11 @@ from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.ledger.store import MUTEX
-from tacit.privacy.mechanisms.base import Plan, Sum
-from tacit.privacy.mechanisms.callbacks import Contribution
+from tacit.privacy.mechanisms.base import Contribution, Plan, Sum
 from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
 from tacit.privacy.noise.correlated import CorrelatedNoise, sensitivity
-from tacit.privacy.noise.sampling import poisson_sample
-from tacit.privacy.noise.secret import SecretNoise, rounded
-from tacit.privacy.vault import certify as labels
-from tacit.privacy.vault.base import Paying, Run, refused
+from tacit.privacy.noise.secret import SecretNoise, poisson_sample, rounded
+from tacit.privacy.vault.base import Label, Paying, Run, refused
 from tacit.privacy.vault.isolation import Trials, Value, behind, foreign, read_only, require_pure_form
 
 # Who is met online, and what they are served with: what a `UserVault` asks of both.
@@ -318,7 +315,7 @@ class UserVault(Paying):
         noise = stream.next(self.replicates * d, scale).reshape(self.replicates, d)
         return rounded(behind(part, step) + noise, scale) / spec.expected(self.unit)
 
-    def release(self, run: Run, value: Value, *, label: labels.Label) -> Release[Value]:
+    def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
         """Put a value that came out of the run's door together with its certificate."""
         name, actors = self.unit.name, sorted(self._remembered(run, ACTOR))
         pooled = any(isinstance(part, PoissonSum) for part in run.plan.parts())

@@ -30,8 +30,7 @@ from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms import marginals
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold, Prefixes, rollouts, stable_lengths
-from tacit.privacy.mechanisms.base import Plan, Sum
-from tacit.privacy.mechanisms.callbacks import Clone, Contribution, Experts, Objective, Rows, World
+from tacit.privacy.mechanisms.base import Clone, Contribution, Experts, Objective, Plan, Rows, Sum, World
 from tacit.privacy.mechanisms.kinds import INNER, Selection
 from tacit.privacy.mechanisms.marginals import Marginals, Query
 from tacit.privacy.mechanisms.releases import NoisyHistogram, NoisyMaximum
@@ -39,9 +38,8 @@ from tacit.privacy.mechanisms.smooth_sensitivity import RegularisedLoss, Weighte
 from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, PoissonSum
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.noise.secret import SecretNoise, add_noise
-from tacit.privacy.vault import certify as labels
 from tacit.privacy.vault import selection
-from tacit.privacy.vault.base import Paying, Run, exhausted
+from tacit.privacy.vault.base import Label, Paying, Run, exhausted
 from tacit.privacy.vault.isolation import Trials, Value, behind, foreign, read_only
 from tacit.privacy.vault.plan import require_answerable, require_apart, too_few
 from tacit.privacy.vault.records import Records
@@ -369,7 +367,7 @@ class Vault(Paying):
         self._remember(run, self._trials.foreign)  # what the runs met behind their own doors
         return best
 
-    def release(self, run: Run, value: Value, *, label: labels.Label) -> Release[Value]:
+    def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
         """Put a value that came out of the run's doors together with its certificate."""
         kind, name = self._records.unit_kind, self.unit.name
         made = f"each {kind} counts as one {name}: the records were imported without unit ids"

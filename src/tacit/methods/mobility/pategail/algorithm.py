@@ -33,7 +33,7 @@ from tacit.methods.mobility.pategail.training import Learner
 from tacit.methods.mobility.simulator import Simulator
 from tacit.methods.mobility.starts import STARTS, HomeSums
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.mechanisms.callbacks import Contribution, Work
+from tacit.privacy.mechanisms.base import Contribution, Work
 from tacit.privacy.vault.base import Run, exhausted
 from tacit.privacy.vault.federated_vault import FederatedVault
 

@@ -21,8 +21,7 @@ from tacit.methods.synthesis.rows import as_trajectories
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.base import exhausted
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.base import Label, exhausted
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 

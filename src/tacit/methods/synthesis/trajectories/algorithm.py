@@ -38,9 +38,8 @@ from tacit.methods.synthesis.trajectories.pretraining import Pretrained, pretrai
 from tacit.methods.synthesis.trajectories.synthesizer import Synthesizer, show
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger import checkpoint
-from tacit.privacy.mechanisms.callbacks import Objective
-from tacit.privacy.vault.base import Run, exhausted
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.mechanisms.base import Objective
+from tacit.privacy.vault.base import Label, Run, exhausted
 from tacit.privacy.vault.plan import plan_id
 from tacit.privacy.vault.vault import Vault
 
