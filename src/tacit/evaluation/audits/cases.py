@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.evaluation.audits.vaults import Visitors, WitnessedDevices, WitnessedUsers, WitnessedVault
-from tacit.evaluation.audits.witness import Witness
+from tacit.evaluation.audits.witness import Visitors, Witness, WitnessedDevices, WitnessedUsers, WitnessedVault
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.mechanisms.base import Plan
