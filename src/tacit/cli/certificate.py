@@ -17,7 +17,7 @@ from tacit.cli.commands import (
 from tacit.cli.console import require_new, say
 from tacit.errors import CertificateError, FileError, LedgerError
 from tacit.evaluation import audits
-from tacit.privacy.certificate import label as certificate_label
+from tacit.privacy.certificate import markdown as certificate_label
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 

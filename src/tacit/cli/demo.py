@@ -30,7 +30,7 @@ from tacit.evaluation.report.tables import Table
 from tacit.methods import synthesis
 from tacit.methods.synthesis import Plan, Raking, Synthesizer, fit
 from tacit.methods.synthesis.cut import Cut
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit

@@ -29,8 +29,7 @@ from tacit.errors import FileError, TacitError
 from tacit.evaluation.movement import maps
 from tacit.methods.mobility import Simulator
 from tacit.methods.mobility.baselines.models import BlockChain
-from tacit.privacy.certificate.certificate import Certificate
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Certificate, Release
 
 Generator = Simulator | BlockChain
 """What draws days."""

@@ -40,11 +40,10 @@ from tacit.methods import mobility
 from tacit.methods.mobility import Simulator, baselines, pategail
 from tacit.methods.mobility.baselines.models import BlockChain
 from tacit.methods.mobility.places import CLIP, STARTS, HomeSums
-from tacit.privacy.certificate.certificate import Certificate
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.stacked_devices import StackedDevices
 from tacit.privacy.vault.vault import Vault
 
 FOLDER, CHECKPOINT = "simulator", "checkpoint"

@@ -41,7 +41,7 @@ from tacit.methods.experts.anchors import require_policies
 from tacit.methods.experts.consensus import CONSENSUS
 from tacit.methods.experts.published import claimed
 from tacit.methods.experts.votes import PART
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.above_threshold import Prefixes
 from tacit.privacy.vault.vault import Vault
 

@@ -31,7 +31,7 @@ from tacit.methods import selection, synthesis
 from tacit.methods.synthesis import Encoder, Plan, Pretraining, Raking, trajectories
 from tacit.methods.synthesis.cut import Cut
 from tacit.methods.synthesis.trajectories.plan import Plan as FragmentPlan
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit

@@ -41,7 +41,7 @@ from tacit.evaluation.report import Cost, tables
 from tacit.evaluation.sequences import Sequences
 from tacit.hardware import torch_device
 from tacit.methods import synthesis
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 

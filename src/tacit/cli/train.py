@@ -36,7 +36,7 @@ from tacit.methods.policy_gradient import Learned, Plan, fit, recipes
 from tacit.methods.policy_gradient.plan import POLICY, Setting
 from tacit.methods.policy_gradient.recipes import Recipe
 from tacit.privacy.accounting.bounds import MAX_EPSILON
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault import plan as plans

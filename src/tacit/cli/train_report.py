@@ -16,7 +16,7 @@ from tacit.cli.worlds import World
 from tacit.evaluation.report import Learning, Outcome, PolicyReport
 from tacit.evaluation.report.learning import Role
 from tacit.methods.policy_gradient import Acting, Learned, Plan, fit
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
