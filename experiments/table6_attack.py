@@ -50,7 +50,7 @@ from tacit.evaluation.membership import LEVELS, LossAttack, attack, losses
 from tacit.evaluation.one_run import OneRun, audit, plant
 from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations
-from tacit.methods.synthesis.histograms import codes_of
+from tacit.methods.synthesis.raking import codes_of
 from tacit.privacy.gradients import clipping
 
 POPULATION, CANARIES, DRAWS, PUBLIC, TOLD, CONFIDENCE = 20_000, 100, 4, 100, 4_000, 0.95

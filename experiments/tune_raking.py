@@ -38,9 +38,8 @@ from tacit.evaluation.fidelity import fidelity
 from tacit.evaluation.two_samples import two_sample
 from tacit.evaluation.utility import evaluate
 from tacit.methods.synthesis.diffusion import sample
-from tacit.methods.synthesis.histograms import codes_of, effective, resampled
 from tacit.methods.synthesis.plan import Plan
-from tacit.methods.synthesis.raking import Raking
+from tacit.methods.synthesis.raking import Raking, codes_of, effective, resampled
 
 HALLS = replace(tune.PUBLIC["halls"], reference=(33.1, 561.3))  # means of a thousand episodes each
 LAYOUTS = {layout.name: layout for layout in (tune.PUBLIC["rooms"], tune.PUBLIC["comb"], HALLS)}

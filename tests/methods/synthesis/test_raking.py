@@ -15,8 +15,17 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import PlanError
 from tacit.methods import synthesis
 from tacit.methods.synthesis.baselines.raking_alone import RakingPlan
-from tacit.methods.synthesis.histograms import Histograms, codes_of, effective, raked, resampled, shrunk
-from tacit.methods.synthesis.raking import MOST_TABLES, PART, Raking
+from tacit.methods.synthesis.raking import (
+    MOST_TABLES,
+    PART,
+    Histograms,
+    Raking,
+    codes_of,
+    effective,
+    raked,
+    resampled,
+    shrunk,
+)
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.histogram import Axis
 from tacit.privacy.noise.secret import SecretNoise

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.hardware import torch_device
-from tacit.methods.synthesis.diffusion import Denoiser, sample
+from tacit.methods.synthesis.cut import as_trajectories
+from tacit.methods.synthesis.diffusion import Denoiser, ResidualMLP, build_network, sample
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.histograms import resampled
-from tacit.methods.synthesis.networks import ResidualMLP, build_network, load_parameters
 from tacit.methods.synthesis.plan import Plan
-from tacit.methods.synthesis.rows import as_trajectories
+from tacit.methods.synthesis.raking import resampled
 from tacit.methods.synthesis.settings import Sampler
+from tacit.methods.synthesis.training import load_parameters
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories

@@ -20,9 +20,9 @@ from tacit.methods.synthesis.cut import Cut
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import Pretraining
-from tacit.methods.synthesis.trajectories import populated
+from tacit.methods.synthesis.trajectories import stitching
+from tacit.methods.synthesis.trajectories.models import fragment_model
 from tacit.methods.synthesis.trajectories.networks import StartNetwork
-from tacit.methods.synthesis.trajectories.objective import fragment_model
 from tacit.methods.synthesis.trajectories.plan import Plan
 from tacit.methods.synthesis.trajectories.pretraining import noise_of, public_encoder, visited
 from tacit.methods.synthesis.trajectories.surroundings import Surroundings
@@ -179,7 +179,7 @@ def test_histograms_alone_may_be_all_that_is_learned_of_private_rows(tmp_path: P
 def test_histograms_come_first_and_an_interrupted_run_goes_on(
     network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(populated, "TRIES", 1)  # a network that hardly learned misses each time
+    monkeypatch.setattr(stitching, "TRIES", 1)  # a network that hardly learned misses each time
     data = clinic_courses(60)
     rows = 1 if network == "autoregressive" else 2
     plan = raked(data, network=network, rows_per_token=rows, steps=4, start_steps=2)

@@ -16,10 +16,9 @@ from typing import ClassVar
 import numpy as np
 
 from tacit.methods.synthesis.baselines import graphical
-from tacit.methods.synthesis.baselines.counts import records
-from tacit.methods.synthesis.baselines.plan import Measurements, Progress, TablePlan, label
-from tacit.methods.synthesis.baselines.released import TableSynthesizer
-from tacit.methods.synthesis.baselines.tree import Clique, Tree, model_cells
+from tacit.methods.synthesis.baselines.graphical import Clique, Tree, model_cells, records
+from tacit.methods.synthesis.baselines.plan import Measurements, TablePlan, TableSynthesizer
+from tacit.methods.synthesis.settings import Progress
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.mechanisms.marginals import Choice
 from tacit.privacy.vault.vault import Vault
@@ -91,7 +90,7 @@ def fit(plan: AimPlan, vault: Vault, *, seed: int = 0, progress: Progress | None
         if total * np.abs(model.marginal(clique) - before).sum() <= noise * before.size:
             factor *= 4
     tree = graphical.estimate(shape, measured, iterations=plan.iterations, start=potentials)
-    return vault.release(ask.run, TableSynthesizer(plan, tree), label=label(plan))
+    return vault.release(ask.run, TableSynthesizer(plan, tree), label=plan.label())
 
 
 def workload_weights(columns: int, degree: int) -> dict[Clique, float]:

@@ -14,11 +14,10 @@ from typing import ClassVar
 import numpy as np
 
 from tacit.methods.synthesis.baselines import graphical
-from tacit.methods.synthesis.baselines.counts import Measured, records
-from tacit.methods.synthesis.baselines.plan import Measurements, Progress, TablePlan, label
-from tacit.methods.synthesis.baselines.released import TableSynthesizer
-from tacit.methods.synthesis.baselines.tree import Clique
-from tacit.methods.synthesis.histograms import simplex
+from tacit.methods.synthesis.baselines.graphical import Clique, Measured, records
+from tacit.methods.synthesis.baselines.plan import Measurements, TablePlan, TableSynthesizer
+from tacit.methods.synthesis.raking import simplex
+from tacit.methods.synthesis.settings import Progress
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.mechanisms.marginals import Choice
 from tacit.privacy.vault.vault import Vault
@@ -76,7 +75,7 @@ def fit(plan: MstPlan, vault: Vault, *, seed: int = 0, progress: Progress | None
     pairs = _spanning_tree(ask, measured, columns)
     measured += [ask.marginal(pair, columns) for pair in pairs]
     tree = graphical.estimate(shape, measured, iterations=plan.iterations)
-    return vault.release(ask.run, TableSynthesizer(plan, tree), label=label(plan))
+    return vault.release(ask.run, TableSynthesizer(plan, tree), label=plan.label())
 
 
 def _spanning_tree(ask: Measurements, singles: list[Measured], quanta: int) -> list[Clique]:

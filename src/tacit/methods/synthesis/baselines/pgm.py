@@ -16,10 +16,10 @@ import numpy as np
 
 from tacit.data.spec import PublicSpec
 from tacit.methods.synthesis.baselines import graphical
-from tacit.methods.synthesis.baselines.plan import Measurements, Progress, TablePlan, label
-from tacit.methods.synthesis.baselines.released import TableSynthesizer
-from tacit.methods.synthesis.baselines.tree import Clique, model_cells
+from tacit.methods.synthesis.baselines.graphical import Clique, model_cells
+from tacit.methods.synthesis.baselines.plan import Measurements, TablePlan, TableSynthesizer
 from tacit.methods.synthesis.cut import Cut
+from tacit.methods.synthesis.settings import Progress
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.vault.vault import Vault
 from tacit.validation import check
@@ -90,4 +90,4 @@ def fit(plan: PgmPlan, vault: Vault, *, seed: int = 0, progress: Progress | None
     share = plan.quanta // len(plan.cliques)
     measured = [ask.marginal(clique, share // len(group)) for group in plan.cliques for clique in group]
     tree = graphical.estimate(plan.cut.shape, measured, iterations=plan.iterations)
-    return vault.release(ask.run, TableSynthesizer(plan, tree), label=label(plan))
+    return vault.release(ask.run, TableSynthesizer(plan, tree), label=plan.label())

@@ -14,27 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.trajectories import Trajectories
-from tacit.methods.synthesis.histograms import asked, resampled, simplex
-from tacit.methods.synthesis.label import BINS, synthesizer_label
-from tacit.methods.synthesis.raking import PART, Raking
-from tacit.methods.synthesis.rows import as_trajectories
+from tacit.methods.synthesis.cut import as_trajectories
+from tacit.methods.synthesis.raking import PART, Raking, asked, codes_of, resampled, simplex
+from tacit.methods.synthesis.settings import BINS, Progress, SynthesisPlan, label
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.certify import Label
 from tacit.privacy.vault.run import exhausted
 from tacit.privacy.vault.vault import Vault
-from tacit.units import Unit
 
 
 @dataclass(frozen=True, kw_only=True)
-class RakingPlan(plans.Promising):
+class RakingPlan(SynthesisPlan):
     """The public parameters of raking without a model.
 
     Args:
         raking: the tables; its `noise` has no meaning here.
-        noise_multiplier: sigma of the histograms; None until the plan is calibrated.
-        unit, epsilon, delta: the promise; None until the plan is calibrated.
+        noise_multiplier: sigma of the histograms.
+        unit, epsilon, delta: see `SynthesisPlan`.
 
     Raises:
         PlanError: a value is out of range.
@@ -44,21 +41,25 @@ class RakingPlan(plans.Promising):
     source: ClassVar[str] = "Deming & Stephan 1940, doi:10.1214/aoms/1177731829"
 
     raking: Raking
-    noise_multiplier: float | None = None
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
 
     def __post_init__(self) -> None:
-        self.parts()
+        super().__post_init__()
         if self.unit is not None:
             self.raking.require_memory(self.unit)
-        if self.unit is not None and self.delta is not None:
-            plans.check_delta(self.delta, self.unit)
 
     def parts(self) -> tuple[PoissonSum]:
         """The only touch of private rows."""
         return (self.raking.part(self.noise_multiplier),)
+
+    def label(self, sums: int | None = None) -> Label:
+        """The certificate's words (see `SynthesisPlan.label`)."""
+        return label(
+            self,
+            touches=(self.raking.words(sums),),
+            sampled="everything sampled from the released histograms",
+            public=self.raking.cut.shaped(),
+            choices=BINS,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,12 +121,14 @@ class RakedColumns:
         return cls(RakingPlan.from_json(plan), np.asarray(arrays[PART], np.float64))
 
 
-def fit(plan: RakingPlan, vault: Vault) -> Release[RakedColumns]:
+def fit(plan: RakingPlan, vault: Vault, *, seed: int = 0, progress: Progress | None = None) -> Release[RakedColumns]:
     """Make a synthesizer under the plan's promise.
 
     Args:
         plan: calibrated for the vault's unit.
         vault: the private rows and their ledger.
+        seed: not used: nothing is drawn outside the vault.
+        progress: called after each noisy sum.
 
     Raises:
         PlanError: the plan cuts by other bounds than the private data declare.
@@ -136,15 +139,36 @@ def fit(plan: RakingPlan, vault: Vault) -> Release[RakedColumns]:
     run = vault.reserve(plan)
     if vault.touched(run):
         raise exhausted(run, PART)
-    sums = list(asked(vault, run, PART, plan.raking.tables))
-    return vault.release(run, RakedColumns(plan, np.mean(sums, axis=0)), label=_label(plan))
+    sums = []
+    for one in asked(vault, run, PART, plan.raking.tables):
+        sums.append(one)
+        if progress is not None:
+            progress(len(sums), plan.raking.steps)
+    return vault.release(run, RakedColumns(plan, np.mean(sums, axis=0)), label=plan.label())
 
 
-def _label(plan: RakingPlan) -> Label:
-    return synthesizer_label(
-        plan.unit,
-        touches=(plan.raking.words(plan.raking.steps),),
-        sampled="everything sampled from the released histograms",
-        public=plan.raking.shaped(),
-        choices=BINS,
-    )
+@dataclass(frozen=True)
+class Closeness:
+    """Minus the mean over tables of the squared distance between the records' noisy shares and the rows' own.
+
+    The noise adds the same to every candidate's score on average, so it changes nobody's rank.
+
+    Args:
+        rows: how many are sampled from each synthesizer.
+        seed: of the sampling; public.
+    """
+
+    rows: int = 20_000
+    seed: int = 0
+
+    def __call__(self, value: Any, plan: RakingPlan, vault: Vault) -> float:
+        """The score of a value with `sample_columns`, by histograms that are asked anew under the plan."""
+        raking, (part,), unit = plan.raking, plan.parts(), vault.unit
+        released = fit(plan, vault).value.histograms
+        shares, _ = raking.shares(released, part, unit, sums=raking.steps)
+        codes = codes_of(raking.tables, value.sample_columns(self.rows, seed=self.seed))
+        distances = [
+            np.square(share - np.bincount(code, minlength=len(share)) / len(code)).sum()
+            for share, code in zip(shares, codes, strict=True)
+        ]
+        return -float(np.mean(distances))

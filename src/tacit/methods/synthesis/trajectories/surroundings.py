@@ -25,8 +25,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.histograms import Floats, Table, codes_of, simplex
-from tacit.methods.synthesis.raking import Raking
+from tacit.methods.synthesis.raking import Floats, Raking, Table, codes_of, simplex
 
 MOST = 4.0
 """Densities count up to so many times an even spread."""

@@ -15,15 +15,13 @@ from torch import Tensor
 from tacit.hardware import torch_device
 from tacit.methods.synthesis.diffusion import Denoiser, chains
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.histograms import resampled
+from tacit.methods.synthesis.raking import resampled
 from tacit.methods.synthesis.settings import Sampler, whole
+from tacit.methods.synthesis.trajectories.models import FragmentModel
 from tacit.methods.synthesis.trajectories.networks import Around
-from tacit.methods.synthesis.trajectories.objective import FragmentModel
 from tacit.methods.synthesis.trajectories.plan import Plan
-from tacit.methods.synthesis.trajectories.populated import Populated, drawn_again
 from tacit.methods.synthesis.trajectories.pretraining import Pretrained
-from tacit.methods.synthesis.trajectories.stitching import Stitched, stitch
-from tacit.methods.synthesis.trajectories.weighting import picked, weights_of
+from tacit.methods.synthesis.trajectories.stitching import Populated, Stitched, drawn_again, picked, stitch, weights_of
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
@@ -72,7 +70,7 @@ class Synthesizer:
         """`count` trajectories as columns of raw units inside the public bounds.
 
         They are independent, or, with released histograms, taken from a larger sample so that their rows agree with
-        these (`weighting.py`).
+        these (`stitching.weights_of`).
 
         Args:
             count: how many trajectories; at least 1.
