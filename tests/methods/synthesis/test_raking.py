@@ -19,6 +19,7 @@ from tacit.methods.synthesis.raking import (
     MOST_TABLES,
     PART,
     Histograms,
+    NoisyHistograms,
     Raking,
     codes_of,
     effective,
@@ -286,7 +287,7 @@ def test_of_fewer_sums_the_noise_is_larger() -> None:
     raking, unit = Raking.of(LINE, population=40_000), Unit("person", "add_or_remove", 40_000)
     part = raking.part(2.0)
     released = np.full(sum(raking.sizes), 0.01)
-    all_of_them, one = (raking.shares(released, part, unit, sums=sums)[1] for sums in (raking.steps, 1))
+    all_of_them, one = (NoisyHistograms(raking, part, unit, released, sums).shares()[1] for sums in (raking.steps, 1))
     assert one == pytest.approx(all_of_them * np.sqrt(raking.steps))
     assert raking.steps == 4
     assert "unused" in raking.words(0)

@@ -67,5 +67,4 @@ def fit(
     novel = None if plan.curiosity is None else Generated(model, objective, plan, plan.curiosity).gradient
     training.descend(PART, objective, learning_rate=plan.learning_rate_at, observe=observe, added=novel)
     training.ask_histograms()
-    released, sums = training.mean_histograms, len(training.histograms)
-    return training.release(Synthesizer(plan, model.encoder, training.average(PART), released, sums))
+    return training.release(Synthesizer(plan, model.encoder, training.average(PART), *training.histograms))

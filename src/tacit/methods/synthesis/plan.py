@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from tacit.methods.synthesis.raking import PART as HISTOGRAMS
-from tacit.methods.synthesis.raking import Raking
+from tacit.methods.synthesis.raking import Floats, NoisyHistograms, Raking
 from tacit.methods.synthesis.settings import (
     Curiosity,
     Pretraining,
@@ -94,6 +94,13 @@ class DiffusionPlan(SynthesisPlan):
     @abstractmethod
     def parts(self) -> tuple[PoissonSum, ...]:
         """Every query of private rows: noisy sums of clipped gradients, and of histograms last if there are any."""
+
+    def released(self, values: Floats | None, sums: int) -> NoisyHistograms | None:
+        """The histograms that a run of this plan released, as the mean of so many noisy sums; None without any."""
+        if self.raking is None or values is None:
+            return None
+        assert self.unit is not None
+        return NoisyHistograms(self.raking, self.parts()[-1], self.unit, values, sums)
 
     def _labelled(self, sums: int | None, *, touches: Sequence[str], sampled: str, networks: str) -> Label:
         """The certificate's words for these touches of private rows and for the histograms."""

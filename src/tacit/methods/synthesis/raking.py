@@ -327,37 +327,53 @@ class Raking:
         left = (self.rate * math.sqrt(self.steps)) / (gradients.rate * math.sqrt(gradients.steps))
         return self.part(self.noise * sigma * left)
 
-    def weights(self, released: Floats, columns: Columns, part: PoissonSum, unit: Unit, *, sums: int) -> Floats:
-        """Weights [M], adding up to 1, under which public rows agree with the released histograms.
-
-        Args:
-            released: [sum of `sizes`], the mean of noisy sums of `part`.
-            columns: M synthetic rows in raw units.
-            part: the touch that they were released by.
-            unit: whom it protects.
-            sums: how many these were; fewer than the part's steps where an interruption lost some.
-        """
+    def shares_of(self, columns: Columns) -> list[Floats]:
+        """The exact shares of public rows in all tables."""
         codes = codes_of(self.tables, columns)
-        tables, deviation = self.shares(released, part, unit, sums=sums)
-        own = [np.bincount(code, minlength=size) / len(code) for code, size in zip(codes, self.sizes, strict=True)]
-        goals = [simplex(shrunk(table, ours, deviation), 1.0) for table, ours in zip(tables, own, strict=True)]
-        return raked(codes, goals, self.sweeps)
+        return [np.bincount(code, minlength=size) / len(code) for code, size in zip(codes, self.sizes, strict=True)]
 
-    def shares(self, released: Floats, part: PoissonSum, unit: Unit, *, sums: int) -> tuple[list[Floats], float]:
-        """The released tables as noisy shares of the rows, and the standard deviation of a share's noise.
+    def _known(self, axis: Axis) -> bool:
+        return any((axis.column, axis.index) == (one.column, one.index) for one in self.cut.axes)
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyHistograms:
+    """Released histograms, and what they tell of the rows.
+
+    Args:
+        raking: their tables.
+        part: the query that they were released by.
+        unit: whom it protects.
+        values: [sum of `raking.sizes`], the mean of noisy sums of `part`.
+        sums: how many these were; fewer than the part's steps where an interruption lost some.
+    """
+
+    raking: Raking
+    part: PoissonSum
+    unit: Unit
+    values: Floats
+    sums: int
+
+    def shares(self) -> tuple[list[Floats], float]:
+        """The tables as noisy shares of the rows, and the standard deviation of a share's noise.
 
         What all units add to one table is the same for every table, clipped as they are together; it is estimated from
         all of them.
         """
-        assert part.noise_multiplier is not None
-        tables = np.split(np.asarray(released, np.float64), np.cumsum(self.sizes)[:-1])
-        deviation = part.noise_multiplier * part.clip / part.expected(unit) / math.sqrt(sums)
-        total = float(np.average([table.sum() for table in tables], weights=1 / np.array(self.sizes)))
+        assert self.part.noise_multiplier is not None
+        sizes = self.raking.sizes
+        tables = np.split(np.asarray(self.values, np.float64), np.cumsum(sizes)[:-1])
+        deviation = self.part.noise_multiplier * self.part.clip / self.part.expected(self.unit) / math.sqrt(self.sums)
+        total = float(np.average([table.sum() for table in tables], weights=1 / np.array(sizes)))
         total = max(total, deviation, np.finfo(np.float64).tiny)
         return [table / total for table in tables], deviation / total
 
-    def _known(self, axis: Axis) -> bool:
-        return any((axis.column, axis.index) == (one.column, one.index) for one in self.cut.axes)
+    def weights(self, columns: Columns) -> Floats:
+        """Weights [M], adding up to 1, under which M synthetic rows in raw units agree with the histograms."""
+        raking, (tables, deviation) = self.raking, self.shares()
+        pairs = zip(tables, raking.shares_of(columns), strict=True)
+        goals = [simplex(shrunk(table, ours, deviation), 1.0) for table, ours in pairs]
+        return raked(codes_of(raking.tables, columns), goals, raking.sweeps)
 
 
 _COLUMNS = (("observations",), ("actions",), ("rewards",), (DIFFERENCES, "next_observations"))

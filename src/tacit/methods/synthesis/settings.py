@@ -19,10 +19,10 @@ CuriosityMode = Literal["replace", "append_pool"]
 Schedule = Literal["cosine", "constant"]
 
 
-def whole(**values: int) -> None:
-    """Raise a PlanError unless every value is a whole number >= 1."""
+def whole(least: int = 1, /, **values: int) -> None:
+    """Raise a PlanError unless every value is a whole number >= `least`."""
     for name, value in values.items():
-        check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
+        check(name, value, type(value) is int and value >= least, f"a whole number >= {least}")
 
 
 def positive(**values: float) -> None:

@@ -156,7 +156,7 @@ class Training:
             kept = checkpoint.load(self._path, plan_id=plan_id(plan), ledger=vault.ledger)
         self._run = vault.reserve(plan)
         self._states = {part: TrainingState(model.network, plan) for part, model in models.items()}  # type: ignore[arg-type]
-        self.histograms: list[NDArray[np.float64]] = []
+        self._histograms: list[NDArray[np.float64]] = []
         self.trained = tuple(part for part in plan.parts() if part.name in models)
         if kept is not None:
             self._load(kept)
@@ -202,7 +202,7 @@ class Training:
         """Take all noisy sums of the plan's histograms that are left, if it has any."""
         if self._plan.raking is not None:
             for histograms in asked(self._vault, self._run, HISTOGRAMS, self._plan.raking.tables):
-                self.histograms.append(histograms)
+                self._histograms.append(histograms)
                 self._keep(HISTOGRAMS)
 
     def average(self, part: str) -> dict[str, Tensor]:
@@ -210,13 +210,14 @@ class Training:
         return self._states[part].average.state()
 
     @property
-    def mean_histograms(self) -> NDArray[np.float64] | None:
-        """The mean of the noisy sums of histograms; None without any."""
-        return np.asarray(np.mean(self.histograms, axis=0)) if self.histograms else None
+    def histograms(self) -> tuple[NDArray[np.float64] | None, int]:
+        """The mean of the noisy sums of histograms that were taken (None without any), and how many these are."""
+        sums = self._histograms
+        return (np.asarray(np.mean(sums, axis=0)) if sums else None), len(sums)
 
     def release(self, value: Value) -> Release[Value]:
         """The value with its certificate."""
-        return self._vault.release(self._run, value, label=self._plan.label(len(self.histograms)))
+        return self._vault.release(self._run, value, label=self._plan.label(len(self._histograms)))
 
     def _prefix(self, part: str) -> str:
         """What stands before the names of a part's tensors in a checkpoint."""
@@ -232,13 +233,13 @@ class Training:
             if state.average.calls
             for key, tensor in state.tensors().items()
         }
-        if self.histograms:
-            tensors[HISTOGRAMS] = torch.from_numpy(np.stack(self.histograms))
+        if self._histograms:
+            tensors[HISTOGRAMS] = torch.from_numpy(np.stack(self._histograms))
         checkpoint.save(self._path, tensors, plan_id=self._run.plan_id, ledger=self._vault.ledger)
 
     def _load(self, kept: Mapping[str, Tensor]) -> None:
         """Take up what `_keep` wrote."""
-        self.histograms = list(kept[HISTOGRAMS].numpy()) if HISTOGRAMS in kept else []
+        self._histograms = list(kept[HISTOGRAMS].numpy()) if HISTOGRAMS in kept else []
         for part, state in self._states.items():
             prefix = self._prefix(part)
             own = {name.removeprefix(prefix): value for name, value in kept.items() if name.startswith(prefix)}

@@ -99,7 +99,7 @@ def test_the_shares_of_public_rows_are_exact() -> None:
         "rewards": np.zeros(50, np.float32),
         "terminations": np.zeros(50, bool),
     }
-    shares = world.shares_of(rows)
+    shares = world.raking.shares_of(rows)
     assert shares[-1].tolist() == [1.0, *[0.0] * 7]
     assert world.of_shares(shares)[-8:].tolist() == [4.0, *[0.0] * 7]
     assert torch.allclose(world.even()[-8:], torch.ones(8))

@@ -17,11 +17,10 @@ from tacit.methods.synthesis.baselines import graphical
 from tacit.methods.synthesis.baselines.graphical import Clique, Measured, records
 from tacit.methods.synthesis.baselines.plan import Measurements, TablePlan, TableSynthesizer
 from tacit.methods.synthesis.raking import simplex
-from tacit.methods.synthesis.settings import Progress
+from tacit.methods.synthesis.settings import Progress, whole
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.mechanisms.marginals import Choice
 from tacit.privacy.vault.vault import Vault
-from tacit.validation import check
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +42,7 @@ class MstPlan(TablePlan):
     iterations: int = 1_000
 
     def __post_init__(self) -> None:
-        check("iterations", self.iterations, type(self.iterations) is int and self.iterations >= 1, "at least 1")
+        whole(iterations=self.iterations)
         super().__post_init__()
 
     @property

@@ -19,10 +19,9 @@ from tacit.methods.synthesis.baselines import graphical
 from tacit.methods.synthesis.baselines.graphical import Clique, model_cells
 from tacit.methods.synthesis.baselines.plan import Measurements, TablePlan, TableSynthesizer
 from tacit.methods.synthesis.cut import Cut
-from tacit.methods.synthesis.settings import Progress
+from tacit.methods.synthesis.settings import Progress, whole
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.vault.vault import Vault
-from tacit.validation import check
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +50,8 @@ class PgmPlan(TablePlan):
     iterations: int = 500
 
     def __post_init__(self) -> None:
-        for name, least in (("pairs", 0), ("triples", 0), ("cells", 1), ("cliques_seed", 0), ("iterations", 1)):
-            value = getattr(self, name)
-            check(name, value, type(value) is int and value >= least, f"a whole number >= {least}")
+        whole(0, pairs=self.pairs, triples=self.triples, cliques_seed=self.cliques_seed)
+        whole(cells=self.cells, iterations=self.iterations)
         super().__post_init__()
 
     @classmethod

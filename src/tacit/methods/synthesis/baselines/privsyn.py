@@ -21,11 +21,10 @@ from tacit.methods.synthesis.baselines.graphical import Array, Clique, Measured,
 from tacit.methods.synthesis.baselines.plan import Measurements, Records, TablePlan, TableSynthesizer
 from tacit.methods.synthesis.cut import Codes
 from tacit.methods.synthesis.raking import simplex
-from tacit.methods.synthesis.settings import Progress
+from tacit.methods.synthesis.settings import Progress, whole
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.mechanisms.marginals import Dependence
 from tacit.privacy.vault.vault import Vault
-from tacit.validation import check
 
 _FINENESS = 20
 """Quanta of the marginal of one column; all others are whole numbers of them, too."""
@@ -53,9 +52,7 @@ class PrivSynPlan(TablePlan):
     rounds: int = 60
 
     def __post_init__(self) -> None:
-        for name in ("cells", "records", "rounds"):
-            value = getattr(self, name)
-            check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
+        whole(cells=self.cells, records=self.records, rounds=self.rounds)
         super().__post_init__()
 
     @property

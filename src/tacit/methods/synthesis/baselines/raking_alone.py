@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tacit.data.trajectories import Trajectories
 from tacit.methods.synthesis.cut import as_trajectories
-from tacit.methods.synthesis.raking import PART, Raking, asked, codes_of, resampled, simplex
+from tacit.methods.synthesis.raking import PART, NoisyHistograms, Raking, asked, resampled, simplex
 from tacit.methods.synthesis.settings import BINS, Progress, SynthesisPlan, label
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -50,6 +50,11 @@ class RakingPlan(SynthesisPlan):
     def parts(self) -> tuple[PoissonSum]:
         """The only touch of private rows."""
         return (self.raking.part(self.noise_multiplier),)
+
+    def released(self, values: NDArray[np.float64]) -> NoisyHistograms:
+        """The histograms that a run of this plan released."""
+        assert self.unit is not None
+        return NoisyHistograms(self.raking, self.parts()[0], self.unit, values, self.raking.steps)
 
     def label(self, sums: int | None = None) -> Label:
         """The certificate's words (see `SynthesisPlan.label`)."""
@@ -88,13 +93,12 @@ class RakedColumns:
             count: how many rows.
             seed: of the sampling; public, since sampling is post-processing.
         """
-        raking, (part,), unit = self.plan.raking, self.plan.parts(), self.plan.unit
-        assert unit is not None
+        released, raking = self.plan.released(self.histograms), self.plan.raking
         rng, drawn = np.random.default_rng(seed), max(raking.pool, 2 * count)
-        shares = raking.shares(self.histograms, part, unit, sums=raking.steps)[0][: len(raking.cut.axes)]
+        shares = released.shares()[0][: len(raking.cut.axes)]
         codes = [rng.choice(share.size, drawn, p=simplex(share, 1.0)) for share in shares]
         rows = raking.cut.decode(np.stack(codes, axis=1).astype(np.int32), rng)
-        chosen = resampled(raking.weights(self.histograms, rows, part, unit, sums=raking.steps), count, rng)
+        chosen = resampled(released.weights(rows), count, rng)
         return {name: column[chosen] for name, column in rows.items()}
 
     def sample(self, count: int, *, seed: int = 0) -> Trajectories:
@@ -163,12 +167,7 @@ class Closeness:
 
     def __call__(self, value: Any, plan: RakingPlan, vault: Vault) -> float:
         """The score of a value with `sample_columns`, by histograms that are asked anew under the plan."""
-        raking, (part,), unit = plan.raking, plan.parts(), vault.unit
-        released = fit(plan, vault).value.histograms
-        shares, _ = raking.shares(released, part, unit, sums=raking.steps)
-        codes = codes_of(raking.tables, value.sample_columns(self.rows, seed=self.seed))
-        distances = [
-            np.square(share - np.bincount(code, minlength=len(share)) / len(code)).sum()
-            for share, code in zip(shares, codes, strict=True)
-        ]
+        shares, _ = plan.released(fit(plan, vault).value.histograms).shares()
+        own = plan.raking.shares_of(value.sample_columns(self.rows, seed=self.seed))
+        distances = [np.square(share - ours).sum() for share, ours in zip(shares, own, strict=True)]
         return -float(np.mean(distances))

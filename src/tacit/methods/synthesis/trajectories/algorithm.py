@@ -74,11 +74,10 @@ def fit(
     if plan.surroundings is not None:
         training.ask_histograms()
         for model in models.values():
-            show(plan, model, training.histograms)
+            show(plan, model, *training.histograms)
     for part in training.trained:
         rate = partial(plan.learning_rate_at, part.name)
         training.descend(part.name, objectives[part.name], learning_rate=rate, observe=observe)
     training.ask_histograms()
     weights = training.average(STARTS), training.average(FRAGMENTS)
-    released, sums = training.mean_histograms, len(training.histograms)
-    return training.release(Synthesizer(plan, begins.encoder, *weights, released, sums))
+    return training.release(Synthesizer(plan, begins.encoder, *weights, *training.histograms))

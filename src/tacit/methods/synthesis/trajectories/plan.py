@@ -153,8 +153,7 @@ class Plan(DiffusionPlan):
         if self.surroundings is None:
             whole(steps=self.steps, start_steps=self.start_steps)
             return
-        for name, steps in (("steps", self.steps), ("start_steps", self.start_steps)):
-            check(name, steps, type(steps) is int and steps >= 0, "a whole number >= 0")
+        whole(0, steps=self.steps, start_steps=self.start_steps)
         check("surroundings", self.surroundings, self.surroundings in range(1, 9), "a whole number from 1 to 8")
         told = self.raking is not None and self.pretraining is not None and self.tokens == "rows"
         check("surroundings", self.surroundings, told, "them with raking, pre-training and tokens of rows")

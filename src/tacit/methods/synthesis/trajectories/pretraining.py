@@ -201,7 +201,7 @@ def visited(
     around, noise = model.network.around, np.random.default_rng(generator.initial_seed())
     assert isinstance(around, Around)
     seen = around.world
-    shares = [] if seen is None else [seen.shares_of(world.columns) for world in worlds]
+    shares = [] if seen is None else [seen.raking.shares_of(world.columns) for world in worlds]
     deviation = noise_of(plan)
     while True:
         chosen = int(torch.multinomial(rows, 1, generator=generator)) if len(worlds) > 1 else 0
@@ -213,11 +213,10 @@ def visited(
 
 def noise_of(plan: Plan) -> float | None:
     """The standard deviation of the noise of shares in a calibrated plan's histograms; None before calibration."""
-    raking = plan.raking
-    if raking is None or plan.unit is None or (part := plan.parts()[-1]).noise_multiplier is None:
+    if plan.raking is None or plan.unit is None or plan.parts()[-1].noise_multiplier is None:
         return None
-    even = np.concatenate([np.full(size, 1 / size) for size in raking.sizes])
-    return raking.shares(even, part, plan.unit, sums=part.steps)[1]
+    released = plan.released(np.concatenate([np.full(size, 1 / size) for size in plan.raking.sizes]), plan.raking.steps)
+    return None if released is None else released.shares()[1]
 
 
 def _fragments(

@@ -26,12 +26,10 @@ from scipy.special import expit, logit
 from scipy.stats import norm
 from torch import Tensor
 
-from tacit.methods.synthesis.raking import Floats, Raking, Table, codes_of, shrunk, simplex
+from tacit.methods.synthesis.raking import Floats, NoisyHistograms, Raking, Table, codes_of, shrunk, simplex
 from tacit.methods.synthesis.settings import Sampler
 from tacit.methods.synthesis.trajectories.fragments import Condition
 from tacit.methods.synthesis.trajectories.models import FragmentModel, drawn
-from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.units import Unit
 
 DEVIATIONS = 1.0
 """Of a share's noise: a bin with less may be one where nobody is."""
@@ -55,7 +53,7 @@ class Populated:
 
     @classmethod
     def of(cls, raking: Raking, shares: Sequence[Floats], deviation: float) -> Populated:
-        """From the noisy shares of the rows in all tables, and their noise (`Raking.shares`)."""
+        """From the noisy shares of the rows in all tables, and their noise (`NoisyHistograms.shares`)."""
         told = [
             (table, ~empty(share, deviation))
             for table, share in zip(raking.tables, shares, strict=True)
@@ -241,32 +239,18 @@ LEAST_DEVIATION = 1e-4
 """Histograms need not agree better than this."""
 
 
-def weights_of(
-    raking: Raking,
-    released: Floats,
-    part: PoissonSum,
-    unit: Unit,
-    stitched: Stitched,
-    *,
-    count: int,
-    sums: int,
-    episodes: int,
-) -> Floats:
+def weights_of(released: NoisyHistograms, stitched: Stitched, *, count: int, episodes: int) -> Floats:
     """Probabilities [E], adding up to `count`, with which each trajectory is one of so many that are taken.
 
     Args:
-        raking: the tables.
-        released: [sum of `raking.sizes`], as of `Raking.weights`: means over units of the mean one-hot vectors of each
-            unit's rows.
-        part: the touch that they were released by; unit: whom it protects.
+        released: histograms of all units.
         stitched: E candidate trajectories, more than `count`.
         count: how many are to be taken.
-        sums: of how many noisy sums `released` is the mean.
         episodes: public usual number of trajectories that a unit owns.
     """
     lengths = np.diff(stitched.episodes)
     owners = np.repeat(np.arange(len(lengths)), lengths)
-    tables, deviation = raking.shares(released, part, unit, sums=sums)
+    raking, (tables, deviation) = released.raking, released.shares()
     own, goals, sizes = [], [], counted(lengths, episodes)
     for code, size, table in zip(codes_of(raking.tables, stitched.columns), raking.sizes, tables, strict=True):
         flat = np.bincount(owners * size + code, 1 / lengths[owners], len(lengths) * size)

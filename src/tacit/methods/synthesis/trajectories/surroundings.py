@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.raking import Floats, Raking, Table, codes_of, simplex
+from tacit.methods.synthesis.raking import Floats, Raking, Table, simplex
 
 MOST = 4.0
 """Densities count up to so many times an even spread."""
@@ -78,13 +78,6 @@ class Surroundings:
             else:
                 found.append(np.minimum(cells * cells.size, MOST))
         return torch.from_numpy(np.concatenate([one.ravel() for one in found]).astype(np.float32))
-
-    def shares_of(self, columns: Mapping[str, NDArray[np.generic]]) -> list[Floats]:
-        """The exact shares of public rows in all tables of `raking`."""
-        codes = codes_of(self.raking.tables, columns)
-        return [
-            np.bincount(code, minlength=size) / len(code) for code, size in zip(codes, self.raking.sizes, strict=True)
-        ]
 
     def even(self) -> Tensor:
         """The tables [cells] of a world in which people, and what they do, are spread evenly."""
