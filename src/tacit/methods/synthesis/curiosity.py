@@ -116,7 +116,7 @@ class Pool:
 class Generated:
     """FineCur: what novel generated rows add to each step, outside the private sum and its public divisor.
 
-    Post-processing of public weights with public random numbers; after an interruption it begins anew.
+    Post-processing of public weights with public random numbers; after an interruption it begins again.
     """
 
     def __init__(self, model: Denoiser, objective: Denoising, plan: Plan, settings: Curiosity) -> None:

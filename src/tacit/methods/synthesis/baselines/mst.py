@@ -74,7 +74,7 @@ def fit(plan: MstPlan, vault: Vault, *, seed: int = 0, progress: Progress | None
     pairs = _spanning_tree(ask, measured, columns)
     measured += [ask.marginal(pair, columns) for pair in pairs]
     tree = graphical.estimate(shape, measured, iterations=plan.iterations)
-    return vault.release(ask.run, TableSynthesizer(plan, tree), label=plan.label())
+    return ask.release(tree)
 
 
 def _spanning_tree(ask: Measurements, singles: list[Measured], quanta: int) -> list[Clique]:

@@ -88,4 +88,4 @@ def fit(plan: PgmPlan, vault: Vault, *, seed: int = 0, progress: Progress | None
     share = plan.quanta // len(plan.cliques)
     measured = [ask.marginal(clique, share // len(group)) for group in plan.cliques for clique in group]
     tree = graphical.estimate(plan.cut.shape, measured, iterations=plan.iterations)
-    return vault.release(ask.run, TableSynthesizer(plan, tree), label=plan.label())
+    return ask.release(tree)

@@ -15,9 +15,10 @@ from tacit.errors import PlanError
 from tacit.methods.synthesis.baselines.graphical import Clique, Measured, Tree
 from tacit.methods.synthesis.cut import Codes, Cut, as_trajectories
 from tacit.methods.synthesis.settings import BINS, Progress, SynthesisPlan, label
+from tacit.privacy.certificate.release import Release
 from tacit.privacy.mechanisms.marginals import Marginal, Marginals, Query
 from tacit.privacy.vault.certify import Label
-from tacit.privacy.vault.run import Run, exhausted
+from tacit.privacy.vault.run import exhausted
 from tacit.privacy.vault.vault import Vault
 
 if TYPE_CHECKING:
@@ -99,26 +100,29 @@ class Measurements:
                 expected="a cut of the private data's own public spec",
                 remedy="build the plan with Cut(vault.spec, ...)",
             )
-        self.run: Run = vault.reserve(plan)
-        if vault.touched(self.run):
-            raise exhausted(self.run, PART)
-        self._vault, self._progress = vault, progress
-        self._total, self._sigma, self.left = plan.quanta, plan.noise_multiplier or 0.0, plan.quanta
+        self._run = vault.reserve(plan)
+        if vault.touched(self._run):
+            raise exhausted(self._run, PART)
+        self._plan, self._vault, self._progress, self.left = plan, vault, progress, plan.quanta
 
     def deviation(self, quanta: int) -> float:
         """Standard deviation of a cell of a marginal that takes so many quanta."""
-        return self._sigma / float(np.sqrt(quanta))
+        return (self._plan.noise_multiplier or 0.0) / float(np.sqrt(quanta))
 
     def marginal(self, axes: Clique, quanta: int) -> Measured:
         """The noisy counts of some columns."""
         return Measured(axes, self(Marginal(axes, quanta)), self.deviation(quanta))
 
+    def release(self, model: Tree | Records) -> Release[TableSynthesizer]:
+        """What rows are drawn from, with its certificate."""
+        return self._vault.release(self._run, TableSynthesizer(self._plan, model), label=self._plan.label())
+
     def __call__(self, query: Query) -> NDArray[Any]:
         """The noisy answer to one query, paid for."""
-        answer = self._vault.measure(self.run, PART, query)
+        answer = self._vault.measure(self._run, PART, query)
         self.left -= query.quanta
         if self._progress is not None:
-            self._progress(self._total - self.left, self._total)
+            self._progress(self._plan.quanta - self.left, self._plan.quanta)
         return answer
 
 

@@ -92,7 +92,7 @@ def fit(
     columns = [counts[(column,)] for column in range(len(shape))]
     rng = np.random.default_rng(seed)
     codes = gradual_update(columns, goals, count=plan.records, rounds=plan.rounds, rng=rng)
-    return vault.release(ask.run, TableSynthesizer(plan, Records(codes)), label=plan.label())
+    return ask.release(Records(codes))
 
 
 def select(shape: Sequence[int], pairs: Sequence[Clique], distances: Array, noise: float) -> list[Clique]:

@@ -166,7 +166,7 @@ class Closeness:
     seed: int = 0
 
     def __call__(self, value: Any, plan: RakingPlan, vault: Vault) -> float:
-        """The score of a value with `sample_columns`, by histograms that are asked anew under the plan."""
+        """The score of a value with `sample_columns`, by fresh noisy histograms under the plan."""
         shares, _ = plan.released(fit(plan, vault).value.histograms).shares()
         own = plan.raking.shares_of(value.sample_columns(self.rows, seed=self.seed))
         distances = [np.square(share - ours).sum() for share, ours in zip(shares, own, strict=True)]

@@ -155,8 +155,8 @@ class Plan(DiffusionPlan):
             return
         whole(0, steps=self.steps, start_steps=self.start_steps)
         check("surroundings", self.surroundings, self.surroundings in range(1, 9), "a whole number from 1 to 8")
-        told = self.raking is not None and self.pretraining is not None and self.tokens == "rows"
-        check("surroundings", self.surroundings, told, "them with raking, pre-training and tokens of rows")
+        needed = self.raking is not None and self.pretraining is not None and self.tokens == "rows"
+        check("surroundings", self.surroundings, needed, "them with raking, pre-training and tokens of rows")
         assert self.raking is not None
         numbers = isinstance(self.raking.cut.spec.observation, Box)
         check("surroundings", self.surroundings, numbers, "None for discrete observations, around which is nothing")
@@ -250,10 +250,10 @@ class Plan(DiffusionPlan):
             (count for count in (4 if surroundings is None else 8, 4, 2) if horizon % (count * halved) == 0), 1
         )
         pretraining = None if provenance is None else Pretraining(provenance=provenance, batch=256, learning_rate=2e-3)
-        told: dict[str, Any] = {}
+        conditioned: dict[str, Any] = {}
         if surroundings is not None:
-            told = {"steps": 0, "start_steps": 0, "width": 128, "depth": 3, "harmonics": TOLD_HARMONICS}
-            told |= {"P_mean": 1.0, "ending_noise": TOLD_ENDING_NOISE, "surroundings": surroundings}
+            conditioned = {"steps": 0, "start_steps": 0, "width": 128, "depth": 3, "harmonics": TOLD_HARMONICS}
+            conditioned |= {"P_mean": 1.0, "ending_noise": TOLD_ENDING_NOISE, "surroundings": surroundings}
             if pretraining is not None:
                 batch = max(1, WORLD_ROWS // horizon)
                 pretraining = dataclasses.replace(pretraining, steps=WORLD_STEPS, batch=batch)
@@ -268,7 +268,7 @@ class Plan(DiffusionPlan):
             learning_rate=cls.learning_rate if pretraining is None else 5e-3,
             pretraining=pretraining,
             raking=raking,
-            **told,
+            **conditioned,
         )
 
     def parts(self) -> tuple[PoissonSum, ...]:

@@ -5,8 +5,8 @@ again (`Populated`), since a denoiser that learned from many worlds goes by the 
 
 And of many candidate trajectories those are taken whose rows agree with the histograms (`weights_of`). A trajectory
 lies in many cells at once, so that proportional fitting of rows does not apply. Each candidate is taken with a
-probability of its own, and none twice: copies would be no new people. The probabilities are those of the maximum-
-entropy design with the right means (Chen, Dempster and Liu 1994, doi:10.1093/biomet/81.3.457): logistic in a
+probability of its own, and none twice: copies would be no new people. The probabilities are those of the
+maximum-entropy design with the right means (Chen, Dempster and Liu 1994, doi:10.1093/biomet/81.3.457): logistic in a
 trajectory's own mean histograms, with a penalty that leaves the means as far from the noisy ones as the noise is. The
 noisy histograms are means over people of the means of their rows: who owns several trajectories shows the mean of all
 their rows, in which one of them counts as much as its share of these.
@@ -54,12 +54,12 @@ class Populated:
     @classmethod
     def of(cls, raking: Raking, shares: Sequence[Floats], deviation: float) -> Populated:
         """From the noisy shares of the rows in all tables, and their noise (`NoisyHistograms.shares`)."""
-        told = [
+        found = [
             (table, ~empty(share, deviation))
             for table, share in zip(raking.tables, shares, strict=True)
             if all(axis.column == "observations" for axis in table)
         ]
-        return cls(tuple(table for table, _ in told), tuple(share for _, share in told))
+        return cls(tuple(table for table, _ in found), tuple(share for _, share in found))
 
     def elsewhere(self, observations: Tensor) -> Tensor:
         """[...] whether raw observations [..., d] or [...] are where nobody is."""
