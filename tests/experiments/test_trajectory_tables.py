@@ -30,7 +30,7 @@ from experiments import (
 )
 from tacit.agents.networks import Mlp
 from tacit.methods.synthesis import trajectories
-from tacit.methods.synthesis.trajectories import populated
+from tacit.methods.synthesis.trajectories import stitching
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
 
@@ -191,7 +191,7 @@ def test_a_small_table_of_patients_is_made_judged_and_measured_once(
     monkeypatch.setattr(synthesis_cache, "KEPT", tmp_path)
     seeded = functools.partial(Vault, noise=SecretNoise.for_tests(4))
     monkeypatch.setattr(trajectory_transitions, "Vault", seeded)
-    monkeypatch.setattr(populated, "TRIES", 1)  # a network that hardly learned misses each time
+    monkeypatch.setattr(stitching, "TRIES", 1)  # a network that hardly learned misses each time
     here = Patients(population=150, staffs=4, public_patients=10)
     scale = synthesis_fits.QUICK
     made = trajectory_ways.table(here, way, 10.0, 0, scale)

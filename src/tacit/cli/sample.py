@@ -8,7 +8,7 @@ from tacit.cli.outcome import CERTIFICATE
 from tacit.cli.runs import sampled
 from tacit.cli.synthesis_commands import Sample
 from tacit.errors import DataError, FileError
-from tacit.methods.synthesis.rows import as_trajectories
+from tacit.methods.synthesis.cut import as_trajectories
 
 
 def sample(command: Sample) -> None:
