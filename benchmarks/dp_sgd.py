@@ -38,7 +38,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tacit.envs.goal_episodes import goal_episodes
+from tacit.envs.maze import goal_episodes
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.trajectories.objective import FragmentLoss, fragment_model

@@ -34,7 +34,7 @@ import numpy as np
 import torch
 
 from benchmarks.peers import torch_critics
-from tacit.data.days import SLOTS
+from tacit.data.mobility.days import SLOTS
 from tacit.envs.city import city
 from tacit.methods.mobility.pategail import critics
 from tacit.methods.mobility.pategail.critics import Critic, Work, adam

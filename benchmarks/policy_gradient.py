@@ -30,13 +30,11 @@ from benchmarks import dosing
 from benchmarks.peers import cleanrl_style, torch_users
 from tacit.agents.networks import Mlp
 from tacit.envs import cart_pole
-from tacit.envs.serving import serve
-from tacit.envs.users import SimulatedUsers
-from tacit.methods.policy_gradient import Acting, Learned, Local, Plan, Policy, Value, learn
+from tacit.envs.serving import SimulatedUsers, serve
+from tacit.methods.policy_gradient import Acting, Learned, Local, Plan, Policy, Value, fit
 from tacit.methods.policy_gradient.advantages import Advantages
 from tacit.methods.policy_gradient.contributions import Released
-from tacit.methods.policy_gradient.local_training import Training
-from tacit.methods.policy_gradient.local_updates import LocalUpdates
+from tacit.methods.policy_gradient.local_updates import LocalUpdates, Training
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
@@ -129,7 +127,7 @@ def private(rounds: int) -> Release[Learned]:
             for r in range(SEEDS)
         ]
         register = stack.enter_context(Register(inside / "register", key=Path(folder, "key")))
-        return learn(plan, UserVault(users, ledgers, register), POLICY, critic=critic)
+        return fit(plan, UserVault(users, ledgers, register), POLICY, critic=critic)
 
 
 def end_to_end(repeats: int) -> dict[str, object]:

@@ -42,7 +42,7 @@ def main(folder: Path) -> None:
     with tacit.Ledger(folder / "chain.ledger", UNIT, epsilon=3.0, delta=1e-5) as ledger:
         vault = tacit.Vault(logs(), ledger)
         for name, (plan, policy) in questions.items():
-            release = ope.estimate(plan.calibrate(unit=UNIT, epsilon=1.0, delta=1e-6), vault, policy)
+            release = ope.fit(plan.calibrate(unit=UNIT, epsilon=1.0, delta=1e-6), vault, policy)
             answer, interval = release.value, release.value.interval
             assert interval is not None
             ends = f"{interval.low:.3f} to {interval.high:.3f}"

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import tacit
 from tacit import mobility
-from tacit.data.days import Days
+from tacit.data.mobility.days import Days
 from tacit.envs.city import GRID, city
 from tacit.evaluation.movement import divergences
-from tacit.evaluation.movement.advice import map_advice
-from tacit.methods.mobility.starts import STARTS
+from tacit.evaluation.movement.divergences import map_advice
+from tacit.methods.mobility.places import STARTS
 
 PEOPLE, EPSILON, DELTA = 1_000, 2.0, 1e-5
 UNIT = tacit.Unit("person", relation="add_or_remove", population=PEOPLE)

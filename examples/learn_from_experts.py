@@ -31,7 +31,7 @@ def learned(plan: experts.Votes, logs: dict[str, np.ndarray], ledger: Path) -> t
     """One release, and the ledger that pays for it."""
     data = tacit.Trajectories.from_arrays(**logs, spec=WORLD.spec, simulated=True)
     with tacit.Ledger(ledger, UNIT, epsilon=EPSILON, delta=DELTA) as own:
-        return experts.learn(plan, tacit.Vault(data, own))
+        return experts.fit(plan, tacit.Vault(data, own))
 
 
 def main(folder: Path) -> None:

@@ -15,8 +15,7 @@ import torch
 
 import tacit
 from tacit.envs import maze
-from tacit.evaluation.controls import independent_columns
-from tacit.evaluation.fidelity import ceiling, fidelity
+from tacit.evaluation.fidelity import ceiling, fidelity, independent_columns
 
 LAYOUT = maze.LAYOUTS["umaze"]
 ROWS, SAMPLES = 200_000, 20_000

@@ -17,8 +17,7 @@ import numpy as np
 import tacit
 from tacit import policy_gradient as pg
 from tacit.envs.cart_pole import CartPole, spec
-from tacit.envs.serving import returns
-from tacit.envs.users import SimulatedUsers
+from tacit.envs.serving import SimulatedUsers, returns
 from tacit.methods.policy_gradient import recipes
 
 PEOPLE, DELTA = 1_600, 1e-5
@@ -33,7 +32,7 @@ def learned(plan: pg.Plan, recipe: recipes.Recipe, folder: Path) -> tacit.Releas
         tacit.Ledger(folder / "ledger", UNIT, epsilon=1.0, delta=DELTA) as ledger,
         tacit.Register(folder / "register", key=folder.with_name(f"{folder.name}.key")) as register,
     ):
-        return pg.learn(plan, tacit.UserVault(users, ledger, register), recipe.policy)
+        return pg.fit(plan, tacit.UserVault(users, ledger, register), recipe.policy)
 
 
 def mean_return(actor: pg.Acting) -> float:

@@ -29,7 +29,7 @@ from experiments.configuration import Json, describe
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import RESULTS, ROOT, Store
 from tacit.evaluation.audits import QUICK, audit, library
-from tacit.evaluation.report.svg import Axis
+from tacit.evaluation.report.charts import Axis
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0, 16.0)
 FEWER = {

@@ -36,11 +36,10 @@ from tacit.agents.features import Scaled
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy, Value
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs.users import SimulatedUsers
+from tacit.envs.serving import SimulatedUsers
 from tacit.evaluation.audit import Audit, audit
-from tacit.methods.policy_gradient.algorithm import learn
-from tacit.methods.policy_gradient.plan import POLICY, Plan
-from tacit.methods.policy_gradient.settings import Critic
+from tacit.methods.policy_gradient.algorithm import fit
+from tacit.methods.policy_gradient.plan import POLICY, Critic, Plan
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger.ledger import Ledger
@@ -160,7 +159,7 @@ class Watched(UserVault):
 class World:
     """The attacker's copy of a world: the released policies, and the sums that they hide if this world is the true one.
 
-    It is what `learn` takes for a vault. Sums other than the policy's are the world's own: nobody released them.
+    It is what `fit` takes for a vault. Sums other than the policy's are the world's own: nobody released them.
     """
 
     users: Crowd
@@ -217,7 +216,7 @@ def released(folder: Path, cell: Cell, *, canary: bool, runs: int, seed: int, ro
     noise = SecretNoise.for_tests(2 * seed + canary)
     with Register(folder / "ledgers" / "register", key=folder / "keys" / "key") as register:
         vault = Watched(users, ledgers, register, noise=noise)
-        learn(cell.plan(rounds), vault, SMALL, **_critic(cell), seed=seed)
+        fit(cell.plan(rounds), vault, SMALL, **_critic(cell), seed=seed)
     for ledger in ledgers:
         ledger.close()
     return vault.released
@@ -233,7 +232,7 @@ def ratios(cell: Cell, means: list[np.ndarray], *, seed: int, rounds: int) -> np
     squares = []
     for canary in (False, True):
         world = World(Crowd(canary=canary, replicates=len(means[0]), seed=seed), means)
-        learn(cell.plan(rounds), world, SMALL, **_critic(cell), seed=seed)  # type: ignore[arg-type]
+        fit(cell.plan(rounds), world, SMALL, **_critic(cell), seed=seed)  # type: ignore[arg-type]
         noise = np.tensordot(white, np.array(means) - np.array(world.sums), axes=1) / spread
         squares.append((noise**2).sum(axis=(0, 2)))
     return np.asarray(squares[0] - squares[1]) / 2

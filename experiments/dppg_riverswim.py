@@ -51,13 +51,13 @@ from tacit import policy_gradient as pg
 from tacit.agents.networks import Mlp
 from tacit.envs import river_swim
 from tacit.envs.river_swim import RiverSwim
-from tacit.envs.timed import Timed
+from tacit.envs.rollouts import Timed
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.baselines import ucb_vi
 from tacit.methods.policy_gradient.baselines.ucb_vi import UcbVi
 from tacit.methods.policy_gradient.fisher import PrivateFisher, scores, spectrum
+from tacit.methods.policy_gradient.plan import Staircase
 from tacit.methods.policy_gradient.recipes import Recipe
-from tacit.methods.policy_gradient.settings import Staircase
 from tacit.methods.policy_gradient.trust_region import KL, L2
 
 REPLICATES, SEED = 20, 100
@@ -246,7 +246,7 @@ def _counted(name: str, river: RiverSwim, epsilon: float | None, replicates: int
     timed = Timed(river, river_swim.STATES, river_swim.HORIZON)
     task = Task("river-swim, timed", timed, timed.spec(river_swim.spec()), river_swim.HORIZON)
     with vault(task, plan, horizon=river_swim.HORIZON, replicates=replicates, seed=seed) as doors:
-        found = ucb_vi.learn(plan, doors).value
+        found = ucb_vi.fit(plan, doors).value
     late = found.served[-len(found.served) // 8 :]
     return {
         "greedy": [value(np.eye(2)[table], river) for table in found.table],

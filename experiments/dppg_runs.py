@@ -16,8 +16,7 @@ import numpy.typing as npt
 from tacit import policy_gradient as pg
 from tacit.data.spec import PublicSpec
 from tacit.envs.rollouts import Domain
-from tacit.envs.serving import Actor, returns
-from tacit.envs.users import SimulatedUsers
+from tacit.envs.serving import Actor, SimulatedUsers, returns
 from tacit.methods.policy_gradient.recipes import Recipe
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
@@ -102,7 +101,7 @@ def learned(
         replicates: R.
         seed: of the people and of the first parameters; the noise of privacy is secret.
         restarts: whether a slot goes on with another episode when one is over, even if the recipe does not say so.
-        arguments: further ones of `policy_gradient.learn`.
+        arguments: further ones of `policy_gradient.fit`.
     """
     with vault(
         task,
@@ -113,7 +112,7 @@ def learned(
         replicates=replicates,
         seed=seed,
     ) as doors:
-        return pg.learn(recipe.plan, doors, recipe.policy, seed=seed, **arguments).value
+        return pg.fit(recipe.plan, doors, recipe.policy, seed=seed, **arguments).value
 
 
 def judged(task: Task, actor: Actor, *, replicates: int, episodes: int, repeat: int = 1, seed: int) -> list[float]:

@@ -24,8 +24,8 @@ from experiments.store import Store
 from tacit.envs import river_swim
 from tacit.envs.river_swim import RiverSwim
 from tacit.evaluation.audit import Audit, audit, highest_rate, lowest_rate
-from tacit.evaluation.report.svg import Axis
-from tacit.evaluation.utility import interval
+from tacit.evaluation.report.charts import Axis
+from tacit.evaluation.statistics import interval
 
 INFINITE, BLANK, NONE = float("inf"), "", "–"
 LEVELS: tuple[float, ...] = (*sorted(dppg_frontier.EPSILONS), INFINITE)

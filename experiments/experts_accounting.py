@@ -33,8 +33,7 @@ from dp_accounting.pld import privacy_loss_distribution
 from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
-from tacit.methods.experts.published import MixedTraining, published_total
-from tacit.methods.experts.published_recipes import published_setting
+from tacit.methods.experts.published import MixedTraining, published_setting, published_total
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
 

@@ -26,9 +26,8 @@ from experiments.check import Figure
 from experiments.configuration import Json
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import RESULTS, ROOT, Store
-from tacit.envs.populations import Kind, Playing, population, returns, world
-from tacit.envs.variations import Name
-from tacit.evaluation.report.svg import Axis
+from tacit.envs.populations import Kind, Name, Playing, population, returns, world
+from tacit.evaluation.report.charts import Axis
 
 EXPERTS, SEED, EPISODES, BINS = 3_000, 0, 52_100, 40
 PLAYED: dict[Name, int] = {"cart_pole": 10, "acrobot": 10, "hiv": 4, "lunar_lander": 3}

@@ -49,7 +49,7 @@ from tacit.agents.policies import Acting
 from tacit.data.trajectories import Trajectories
 from tacit.envs.populations import Kind, Name
 from tacit.errors import PlanError
-from tacit.evaluation.utility import interval
+from tacit.evaluation.statistics import interval
 from tacit.methods.experts.learned import Learned
 
 SEEDS = tuple(range(100, 105))

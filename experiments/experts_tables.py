@@ -27,8 +27,8 @@ from experiments.experts_table import FREE, SEEDS, key, returns
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import Store
 from tacit.envs.populations import Kind, Name
-from tacit.evaluation.report.svg import Axis
-from tacit.evaluation.utility import interval
+from tacit.evaluation.report.charts import Axis
+from tacit.evaluation.statistics import interval
 
 TITLES: dict[Name, str] = {
     "cart_pole": "CartPole",

@@ -40,7 +40,7 @@ from experiments.faults_lives import LIVES
 from experiments.faults_runs import LONGEST, PATIENCE, Pace, warm
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import RESULTS, ROOT, Store
-from tacit.evaluation.report.svg import Axis
+from tacit.evaluation.report.charts import Axis
 
 QUICK = 20
 """By how much fewer faults `--quick` has."""

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from experiments.faults_audit import Say, step
 from tacit import hub
 from tacit.data import Box, Discrete, PublicSpec, Trajectories
-from tacit.data.days import SLOTS, Days
-from tacit.data.grids import RegularGrid
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import RegularGrid
 from tacit.envs.river_swim import RiverSwim
 from tacit.envs.river_swim import spec as river
-from tacit.envs.users import SimulatedUsers
+from tacit.envs.serving import SimulatedUsers
 from tacit.errors import BudgetExceeded
 from tacit.methods import policy_gradient, synthesis
 from tacit.methods.mobility import pategail
@@ -222,7 +222,7 @@ def _people(folder: Path, say: Say) -> None:
     register = _open_register(folder)
     with register, Ledger(folder / "vault" / "ledger", plan.unit, epsilon=50.0, delta=5e-4) as ledger:
         vault = UserVault(users, ledger, register)
-        policy_gradient.learn(plan, vault, folder=folder / "checkpoint", resume=True)
+        policy_gradient.fit(plan, vault, folder=folder / "checkpoint", resume=True)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from experiments.check import Figure
 from experiments.configuration import Json
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import RESULTS, ROOT, Store
-from tacit.methods.policy_gradient.published import classical_epsilon, published_epsilon, zhao_epsilon
+from tacit.methods.policy_gradient.recipes import classical_epsilon, published_epsilon, zhao_epsilon
 from tacit.privacy.accounting import bounds as accounting
 from tacit.units import Relation
 

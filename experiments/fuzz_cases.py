@@ -11,9 +11,9 @@ import numpy as np
 
 from experiments.fuzz_mutations import Mutation
 from tacit import Box, Discrete, PublicSpec, Trajectories, Unit
-from tacit.data.days import Days
-from tacit.data.grids import RegularGrid
 from tacit.data.mobility import Rules
+from tacit.data.mobility.days import Days
+from tacit.data.mobility.grids import RegularGrid
 
 UNIT = Unit("person", "add_or_remove", 1_000)
 SPEC = PublicSpec(

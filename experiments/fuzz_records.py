@@ -14,8 +14,9 @@ import numpy as np
 import experiments.fuzz_mutations as change
 from experiments.fuzz_cases import CONTINUOUS, GRID, RULES, SPEC, Reader, days, logs, people, trajectories
 from tacit import Trajectories
-from tacit.data import mobility, open_bandit
-from tacit.data.geoparquet import to_geoparquet
+from tacit.data import mobility
+from tacit.data.mobility.trips import to_geoparquet
+from tacit.data.sources import open_bandit
 
 # -- tables of transitions ---------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from experiments.fuzz_cases import GRID, SPEC, UNIT, Reader, days, trajectories
 from tacit import Box, Certificate, Ledger, Vault, hub
 from tacit.cli import bounds, data, day_files, movement_words
 from tacit.cli.folders import RunFolder
-from tacit.data import trips
+from tacit.data.mobility import trips
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger import store as ledger_store
@@ -36,8 +36,8 @@ def _synthesis(folder: Path) -> Release[Any]:
 
 def _policy(folder: Path) -> Release[Any]:
     from tacit.envs import cart_pole
-    from tacit.envs.users import SimulatedUsers
-    from tacit.methods.policy_gradient import Plan, Policy, learn
+    from tacit.envs.serving import SimulatedUsers
+    from tacit.methods.policy_gradient import Plan, Policy, fit
     from tacit.privacy.vault.user_vault import UserVault
 
     plan = Plan(rounds=4, users=3, horizon=12, reward_rate=1.0).calibrate(unit=UNIT, epsilon=4.0, delta=1e-4)
@@ -47,7 +47,7 @@ def _policy(folder: Path) -> Release[Any]:
         Ledger(folder / "run" / "ledger", UNIT, epsilon=4.0, delta=1e-4) as ledger,
         Register(folder / "run" / "register", key=folder / "key") as register,
     ):
-        return learn(plan, UserVault(users, ledger, register), Policy.default(users.spec, (4,)))
+        return fit(plan, UserVault(users, ledger, register), Policy.default(users.spec, (4,)))
 
 
 def _experts(folder: Path) -> Release[Any]:
@@ -67,7 +67,7 @@ def _experts(folder: Path) -> Release[Any]:
         weight=ReturnWeight(low=0.0, high=5.0),
     ).calibrate(unit=UNIT, epsilon=4.0, delta=1e-4)
     with Ledger(folder / "ledger", UNIT, epsilon=4.0, delta=1e-4) as ledger:
-        return experts.learn(plan, Vault(trajectories(), ledger))
+        return experts.fit(plan, Vault(trajectories(), ledger))
 
 
 def _movement(folder: Path, model: str = "one-shot") -> Release[Any]:

@@ -4,7 +4,7 @@
     python -m experiments.gpope_mountain_car --quick    # 2 trials at m = 200; written under runs/quick/
     python -m experiments.check gpope_mountain_car      # recompute the promised figures from the raw rows
 
-Unit: one trajectory; delta 1e-5. Records: the Q-learned policy of `tacit.envs.mountain_car`, half of its actions
+Unit: one trajectory; delta 1e-5. Records: the Q-learned policy of `experiments.envs.mountain_car`, half of its actions
 uniform, with propensities. Evaluated: that policy itself ("on"), or the uniform policy ("off"). RMSE is of V within the
 public range [-100, 0] at 200 states drawn uniformly left of the goal, against Monte Carlo truth; MSPBE is over the
 pool. Data sets are subsets of a pool of 4,000 simulated trajectories. Methods: see `experiments.ope_baselines`; DP-LSW
@@ -23,14 +23,14 @@ import numpy as np
 from experiments import ope_baselines
 from experiments.check import Figure
 from experiments.configuration import Json
+from experiments.envs import mountain_car
 from experiments.ope_baselines import NOT_PRIVATE, ON_POLICY, PRIVATE, REPLACE_ONE, RIVALS, Pool, ahead, mean
 from experiments.ope_methods import Columns, Domain, Setting, Yardstick, named
 from experiments.ope_plots import IMAGES, draw, over_units
 from experiments.store import RESULTS, ROOT, Store
 from tacit import off_policy_evaluation as ope
-from tacit.envs import mountain_car
 from tacit.envs.rollouts import uniform
-from tacit.methods.off_policy_evaluation.baselines.first_visits import cells
+from tacit.methods.off_policy_evaluation.baselines import cells
 
 QUICK_POOL, QUICK_TRIALS = 400, 2
 POOL, STATES, ROLLOUTS = 4_000, 200, 200

@@ -42,10 +42,9 @@ from tacit.data.trajectories import Trajectories
 from tacit.envs import maze
 from tacit.envs.maze_layouts import LAYOUTS, Layout
 from tacit.envs.maze_public import other_rows
-from tacit.evaluation import controls
 from tacit.evaluation.dynamics import dynamics
-from tacit.evaluation.fidelity import ceiling, fidelity
-from tacit.evaluation.utility import evaluate, interval
+from tacit.evaluation.fidelity import ceiling, fidelity, independent_columns
+from tacit.evaluation.statistics import evaluate, interval
 from tacit.methods import synthesis
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
@@ -174,7 +173,7 @@ def run(layout_name: str, seed: int, scale: str, results: Store) -> None:
         "epsilon_10": drawn(synthesise(plan, 10.0, real, layout, start)),
         "epsilon_1": drawn(synthesise(plan, 1.0, real, layout, start)),
         "pretraining": drawn(synthesis.Synthesizer(plan, encoder, start.average)),
-        "independent": controls.independent_columns(real, seed=seed),
+        "independent": independent_columns(real, seed=seed),
         "noise_only": drawn(synthesise(plan, 1.0, one_row, layout, start)),
     }
     policies = iql.train_tables(list(tables.values()), agent_for(scale), seeds=[seed])

@@ -29,8 +29,8 @@ from experiments.configuration import Json
 from experiments.mobility_runs import GEOLIFE, World, described, generated, unit, world
 from experiments.mobility_ways import calibrated, guaranteed
 from experiments.store import RESULTS, ROOT, Store
-from tacit.data.days import Days
-from tacit.evaluation.utility import interval
+from tacit.data.mobility.days import Days
+from tacit.evaluation.statistics import interval
 from tacit.methods.mobility import pategail
 
 SEEDS = tuple(range(5))

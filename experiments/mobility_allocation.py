@@ -35,7 +35,7 @@ from experiments.configuration import Json
 from experiments.mobility_runs import GEOLIFE, described, generated, unit, world
 from experiments.mobility_ways import calibrated, guaranteed
 from experiments.store import RESULTS, ROOT, Store
-from tacit.evaluation.utility import interval
+from tacit.evaluation.statistics import interval
 from tacit.methods.mobility import pategail
 
 EPSILONS = (2.0, 10.0)

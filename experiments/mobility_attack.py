@@ -41,10 +41,15 @@ from experiments.mobility_runs import DELTA, GEOLIFE, World, described, unit, wo
 from experiments.mobility_shadows import InMemory, OnDevices
 from experiments.mobility_ways import calibrated, guaranteed, one_shot, table
 from experiments.store import RESULTS, ROOT, Store
-from tacit.evaluation.attack_scores import LEAST, Candidates, Likelihood, Nearest, Overlap, OwnDirection
 from tacit.evaluation.attacks import (
+    LEAST,
     Attack,
+    Candidates,
     Floats,
+    Likelihood,
+    Nearest,
+    Overlap,
+    OwnDirection,
     Released,
     Score,
     Trials,

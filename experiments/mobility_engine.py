@@ -35,8 +35,8 @@ from experiments.configuration import Json, describe
 from experiments.mobility_runs import DELTA, unit
 from experiments.mobility_ways import guaranteed
 from experiments.store import RESULTS, ROOT, Store
-from tacit.data.days import Days
-from tacit.data.grids import RegularGrid
+from tacit.data.mobility.days import Days
+from tacit.data.mobility.grids import RegularGrid
 from tacit.envs.city import Preset, city
 from tacit.federation import FlowerDevices, simulate
 from tacit.methods import mobility

@@ -20,8 +20,8 @@ import numpy as np
 
 from experiments.configuration import Json, describe
 from experiments.store import ROOT
-from tacit.data.days import Days
-from tacit.data.grids import RegularGrid
+from tacit.data.mobility.days import Days
+from tacit.data.mobility.grids import RegularGrid
 from tacit.envs.city import city
 from tacit.evaluation.movement import divergences
 from tacit.privacy.ledger.ledger import Ledger

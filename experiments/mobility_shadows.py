@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 
 from experiments.mobility_runs import GEOLIFE, world
-from tacit.data.days import SLOTS, Days
+from tacit.data.mobility.days import SLOTS, Days
 from tacit.envs.movement import play
 from tacit.evaluation.attacks import Floats, Presence, Released
 from tacit.methods.mobility import pategail
-from tacit.methods.mobility.jumps import JUMPS, JumpSums
 from tacit.methods.mobility.moves import MOVES_PART
-from tacit.methods.mobility.starts import STARTS, HomeSums
+from tacit.methods.mobility.places import JUMPS, STARTS, HomeSums, JumpSums
 from tacit.privacy.gradients.clipping import clip_rows
 
 GENERATED = 2_000

@@ -17,7 +17,7 @@ from experiments import mobility_frontier as frontier
 from experiments.dppg_tables import BLANK, NONE, kept, markdown
 from experiments.mobility_runs import GEOLIFE
 from experiments.store import Store
-from tacit.evaluation.utility import interval
+from tacit.evaluation.statistics import interval
 
 TITLES = {GEOLIFE: "Geolife, 83 people", 1_000: "City, 1,000 people", 9_481: "City, 9,481 people"}
 WORDS = {

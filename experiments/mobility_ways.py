@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from experiments.configuration import Json, describe
 from experiments.mobility_runs import DELTA, World
-from tacit.data.grids import Grid
+from tacit.data.mobility.grids import Grid
 from tacit.methods import mobility
 from tacit.methods.mobility import baselines, pategail
 from tacit.privacy.mechanisms.device_sums import LaplaceSum

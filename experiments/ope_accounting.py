@@ -26,7 +26,7 @@ from dp_accounting.pld import privacy_loss_distribution
 from experiments.check import Figure
 from experiments.configuration import Json
 from experiments.store import RESULTS, ROOT, Store
-from tacit.methods.off_policy_evaluation.published import published_epsilon, published_sigma
+from tacit.methods.off_policy_evaluation.gpope import published_epsilon, published_sigma
 from tacit.privacy.accounting import accountants
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import flatten

@@ -1,10 +1,10 @@
 """Earlier methods of off-policy evaluation on simulated domains, all trials of a setting at once.
 
 What the private methods do behind the doors is done here with the same functions (`step_sizes.compare`, the mechanisms
-of smooth sensitivity, `ssp.solve`, `scores.read`) on statistics that are made once for a pool of simulated units. A
-trial's data set is a subset of the pool; samples and noise come from numpy's generator. Where a method has a step size,
-a clip or a ridge, every value of a public grid is tried, and the best on the mean RMSE over the trials is reported as
-"best": nobody could know it.
+of smooth sensitivity, `baselines.solve`, `scores.read`) on statistics that are made once for a pool of simulated units.
+A trial's data set is a subset of the pool; samples and noise come from numpy's generator. Where a method has a step
+size, a clip or a ridge, every value of a public grid is tried, and the best on the mean RMSE over the trials is
+reported as "best": nobody could know it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,8 @@ from experiments.ope_methods import DELTA, Columns, Domain, Setting, unit_of
 from experiments.store import Store
 from tacit import off_policy_evaluation as ope
 from tacit.data.trajectories import Trajectories
-from tacit.methods.off_policy_evaluation import scores
-from tacit.methods.off_policy_evaluation.baselines import ssp
-from tacit.methods.off_policy_evaluation.baselines.lsl import Lsl
-from tacit.methods.off_policy_evaluation.baselines.lstd import lstd
-from tacit.methods.off_policy_evaluation.baselines.lsw import Lsw
+from tacit.methods.off_policy_evaluation import baselines, scores
+from tacit.methods.off_policy_evaluation.baselines import Lsl, Lsw
 from tacit.methods.off_policy_evaluation.scores import ScoreVector
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics
 from tacit.methods.off_policy_evaluation.step_sizes import CHUNK, compare, mspbe, summarise, unit_rows
@@ -162,7 +159,7 @@ def dp_lstd(pool: Pool, setting: Setting, trials: int, *, share: float = 0.0) ->
     widest = scores.clip_for(setting.units, sigma.get(scores.NAME, 0.0))
     vector = ScoreVector(domain.problem, domain.policy, None, domain.spec, widest)
     points = chunked(lambda rows: vector(rows, None), pool.rows)
-    stacked = ssp.Stacked(BellmanStatistics(domain.problem, domain.policy, None, domain.features, "gtd"), 1.0)
+    stacked = baselines.Stacked(BellmanStatistics(domain.problem, domain.policy, None, domain.features, "gtd"), 1.0)
     zero, n = np.zeros(domain.features.size), domain.features.size
     every = chunked(lambda stats: stacked(stats, zero), pool.stats).astype(np.float32)
     typical = float(np.sqrt(np.square(every).sum(axis=1, dtype=np.float64).mean()))
@@ -176,15 +173,15 @@ def dp_lstd(pool: Pool, setting: Setting, trials: int, *, share: float = 0.0) ->
         own[:, n * n :] -= own[:, : n * n].reshape(-1, n, n) @ centre
         norms, noise = np.linalg.norm(own, axis=1), generator.normal(size=own.shape[1])
         for k, clip in enumerate(clips):
-            scale = clip * sigma[ssp.PART] / setting.units
+            scale = clip * sigma[baselines.STATISTICS] / setting.units
             total = clipping.coefficients(norms, clip) @ own / setting.units + scale * noise
-            theta[trial, k] = ssp.solve(total, scale, centre)
+            theta[trial, k] = baselines.solve(total, scale, centre)
     return curve(pool, theta, clips)
 
 
-def ope_ssp(domain: Domain, clip: float, share: float) -> ssp.SufficientStatistics:
+def ope_ssp(domain: Domain, clip: float, share: float) -> ope.SufficientStatistics:
     """DP-LSTD's plan."""
-    return ssp.SufficientStatistics(problem=domain.problem, features=domain.features, clip=clip, value_share=share)
+    return ope.SufficientStatistics(problem=domain.problem, features=domain.features, clip=clip, value_share=share)
 
 
 @lru_cache(maxsize=4)
@@ -245,7 +242,7 @@ def ceiling(pool: Pool, setting: Setting, trials: int) -> Values:
     """LSTD (off-policy: WIS-LSTD at lambda 0) without privacy."""
     domain = pool.domain
     theta = [
-        lstd(
+        baselines(
             {name: column[members] for name, column in pool.rows.items()},
             domain.problem,
             domain.features,

@@ -43,12 +43,13 @@ from scipy.stats import beta
 
 from experiments.check import Figure
 from experiments.configuration import Json, describe
+from experiments.envs import mountain_car, random_mdp
 from experiments.ope_random_mdp import PROCESS
 from experiments.store import RESULTS, ROOT, Store
 from tacit import off_policy_evaluation as ope
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.envs import chain, hiv, mountain_car, random_mdp
+from tacit.envs import chain, hiv
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -329,7 +330,7 @@ def run(name: str, keys: Sequence[str], results: Store, *, quick: bool = False) 
                 for method, promise in wanted:
                     plan = calibrated(plans[method], unit, EPSILONS[promise])
                     target = ope.Behaviour() if truth_is_own(method) or domain.target is None else domain.target[0]
-                    found = ope.estimate(plan, vault, target).value
+                    found = ope.fit(plan, vault, target).value
                     row = [found.value, found.interval.low, found.interval.high]  # type: ignore[union-attr]
                     rows[method, promise].append([float(f"{number:.6g}") for number in row])
     for (method, promise), numbers in rows.items():

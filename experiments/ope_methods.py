@@ -171,7 +171,7 @@ def run(plan: Any, domain: Domain, columns: Columns, setting: Setting) -> ope.Ev
         tempfile.TemporaryDirectory() as folder,
         Ledger(Path(folder) / "ope.ledger", plan.unit, epsilon=plan.epsilon, delta=DELTA) as ledger,
     ):
-        return ope.estimate(plan, Vault(data, ledger), domain.policy).value
+        return ope.fit(plan, Vault(data, ledger), domain.policy).value
 
 
 def private(make: Callable[[Domain], Any]) -> Method:

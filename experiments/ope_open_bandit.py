@@ -37,7 +37,7 @@ import numpy as np
 from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.store import RESULTS, ROOT, Store
-from tacit.data import open_bandit
+from tacit.data.sources import open_bandit
 from tacit.data.trajectories import Trajectories
 from tacit.methods import off_policy_evaluation as ope
 from tacit.privacy.ledger.ledger import Ledger
@@ -141,7 +141,7 @@ def measure(plan: ope.Plan, epsilon: float, log: Trajectories, target: np.ndarra
         tempfile.TemporaryDirectory() as folder,
         Ledger(Path(folder) / "clicks.ledger", UNIT, epsilon=epsilon, delta=DELTA) as ledger,
     ):
-        found = ope.estimate(calibrated, Vault(log, ledger), ope.Tabular(target)).value
+        found = ope.fit(calibrated, Vault(log, ledger), ope.Tabular(target)).value
     assert found.value is not None
     assert found.interval is not None
     return {"value": float(found.value), "low": float(found.interval.low), "high": float(found.interval.high)}

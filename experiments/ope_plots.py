@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments.ope_methods import Setting
 from experiments.store import ROOT, Store
-from tacit.evaluation.report.svg import WIDTH, Axis, Plot, fmt, frame, write
+from tacit.evaluation.report.charts import WIDTH, Axis, Plot, fmt, frame, write
 
 IMAGES = ROOT / "docs" / "images"
 HEIGHT, LINE, APART = 230.0, 20.0, 3.6

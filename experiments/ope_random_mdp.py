@@ -4,10 +4,10 @@
     python -m experiments.ope_random_mdp --quick    # 3 trials; written under runs/quick/
     python -m experiments.check ope_random_mdp      # recompute the promised figures from the raw rows
 
-The 20-state process of `tacit.envs.random_mdp` with its own behaviour and target policies; 1,000 trajectories, each a
-unit; delta 1e-5; public range of values [0, 20]. Every trial has its own data set, ledger and noise. The method's
-defaults were chosen on other processes. Where noise is large MSPBE can be worse than that of the value 0 although RMSE
-is better than the best constant's.
+The 20-state process of `experiments.envs.random_mdp` with its own behaviour and target policies; 1,000
+trajectories, each a unit; delta 1e-5; public range of values [0, 20]. Every trial has its own data set, ledger and
+noise. The method's defaults were chosen on other processes. Where noise is large MSPBE can be worse than that of the
+value 0 although RMSE is better than the best constant's.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import numpy as np
 from experiments import ope_trials
 from experiments.check import Figure
 from experiments.configuration import Json
+from experiments.envs import random_mdp
 from experiments.ope_methods import NOT_PRIVATE, PRIVATE, Columns, Domain, Setting, Yardstick, asked, named
 from experiments.ope_trials import trials_of
 from experiments.store import RESULTS, ROOT, Store
 from tacit import off_policy_evaluation as ope
-from tacit.envs import random_mdp
 from tacit.units import Relation
 
 PROCESS = 61

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tacit.agents.edac import EdacConfig
 from tacit.agents.iql import IqlConfig
-from tacit.agents.random_features import Fourier
+from tacit.agents.offline import Fourier
 from tacit.agents.td3_bc import Td3BcConfig
 from tacit.envs.maze_layouts import Layout
 

@@ -16,14 +16,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from experiments.configuration import Json, describe
+from experiments.envs import half_cheetah, kitchen
 from experiments.synthesis_cache import Columns, defaults, kept, rows_of
 from experiments.synthesis_mazes import Maze
-from tacit.data import d4rl, overlap
+from tacit.data import overlap
+from tacit.data.sources import d4rl
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.envs import half_cheetah, kitchen
-from tacit.envs.evaluation import Policies
-from tacit.evaluation.one_step import one_step
+from tacit.envs.rollouts import Policies
+from tacit.evaluation.dynamics import one_step
 from tacit.units import Unit
 
 Values = dict[str, np.ndarray]

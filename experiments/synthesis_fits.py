@@ -22,7 +22,7 @@ from experiments.configuration import Json, describe
 from experiments.synthesis_cache import Columns, Notes, kept, metered, rows_of
 from experiments.synthesis_domains import Domain, unit
 from tacit.data.trajectories import Trajectories
-from tacit.evaluation import controls
+from tacit.evaluation import fidelity
 from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations
 from tacit.methods.synthesis.pretraining import Pretrained
@@ -78,7 +78,7 @@ class Shown:
     def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
         """The rows."""
         real = here.private(seed)
-        return (controls.independent_columns(real, seed=seed) if self.permuted else real), {}
+        return (fidelity.independent_columns(real, seed=seed) if self.permuted else real), {}
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from experiments import synthesis_ways as ways
 from experiments.dppg_tables import NONE, markdown
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.synthesis_cells import SHORT, named, shown
-from tacit.evaluation.report.svg import Axis
+from tacit.evaluation.report.charts import Axis
 from tacit.evaluation.statistics import bootstrap
 
 WORDS = {

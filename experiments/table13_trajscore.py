@@ -36,7 +36,7 @@ from experiments.table2_trajectories import FEWER, OWN, SEEDS, TRANSITIONS, tabl
 from experiments.table3_fidelity import STRANGER, repeated
 from experiments.trajectory_domains import DOMAINS, People
 from tacit.evaluation.fidelity import ceiling, fidelity
-from tacit.evaluation.report.course_tables import SEEN
+from tacit.evaluation.report.tables import SEEN
 from tacit.evaluation.sequences import Sequences
 from tacit.evaluation.trajscore import TrajectoryEncoder, train_encoder, traj_score
 from tacit.evaluation.two_samples import two_sample

@@ -45,7 +45,7 @@ from experiments.synthesis_cache import Columns
 from experiments.synthesis_domains import unit
 from experiments.synthesis_mazes import Maze
 from tacit.evaluation.audit import Rate, rate
-from tacit.evaluation.gradient_canaries import GradientScores, leaps
+from tacit.evaluation.canaries import GradientScores, leaps
 from tacit.evaluation.membership import LEVELS, LossAttack, attack, losses
 from tacit.evaluation.one_run import OneRun, audit, plant
 from tacit.methods import synthesis

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-from tacit.evaluation.utility import interval
+from tacit.evaluation.statistics import interval
 
 COLUMNS = ("marginal", "correlation", "in_wall", "next_position", "return_all", "return_far")
 

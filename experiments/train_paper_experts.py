@@ -1,8 +1,8 @@
 """Train the experts of the paper: `python -m experiments.train_paper_experts WORLD FOLDER [FIRST LAST]`.
 
-One file for each variation of the world (`tacit.envs.paper_experts`), from number FIRST to before LAST; files that are
-there are kept, so that the job can be stopped, resumed and shared out. A job of days: every
-line says how many seconds a variation took.
+One file for each variation of the world (`experiments.envs.paper_experts`), from number FIRST to before LAST; files
+that are there are kept, so that the job can be stopped, resumed and shared out. A job of days: every line says how many
+seconds a variation took.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import cast
 
-from tacit.envs.paper_experts import Training, train
-from tacit.envs.variations import Name, count
+from experiments.envs.paper_experts import Training, train
+from tacit.envs.populations import Name, count
 
 
 def main(name: str, folder: str, first: str = "0", last: str = "") -> None:

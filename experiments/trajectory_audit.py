@@ -39,10 +39,10 @@ from experiments.synthesis_cache import defaults
 from experiments.synthesis_fits import guarantee
 from tacit.data.trajectories import Trajectories
 from tacit.envs import maze
-from tacit.envs.goal_episodes import LONGEST, SHORTEST, goal_episodes
+from tacit.envs.maze import LONGEST, SHORTEST, goal_episodes
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.evaluation.audit import Audit, audit
-from tacit.evaluation.unit_attacks import UnitScores, leaping
+from tacit.evaluation.canaries import UnitScores, leaping
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.trajectories.objective import FragmentLoss, FragmentModel, fragment_model

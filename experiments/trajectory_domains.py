@@ -28,10 +28,10 @@ from tacit.agents.networks import Mlp
 from tacit.agents.q_learning import epsilon_greedy
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.envs import clinic, goal_episodes, maze
-from tacit.envs.goal_episodes import LONGEST
+from tacit.envs import clinic, maze
+from tacit.envs.maze import LONGEST
 from tacit.envs.maze_public import other_mazes
-from tacit.evaluation.report.course_tables import maze_errors
+from tacit.evaluation.report.tables import maze_errors
 from tacit.evaluation.sequences import Sequences
 from tacit.methods.synthesis import Raking
 from tacit.units import Unit
@@ -154,7 +154,7 @@ class MazePeople:
     @property
     def others(self) -> Json:
         """What the public trajectories are made with."""
-        walks = {"shortest": goal_episodes.SHORTEST, "longest": LONGEST, "collect": defaults(maze.collect)}
+        walks = {"shortest": maze.SHORTEST, "longest": LONGEST, "collect": defaults(maze.collect)}
         own = {"mazes": self.mazes, "episodes": self.public_episodes, "provenance": self.provenance}
         return {"layout": describe(self._maze.layout), "walks": walks, "public": own}
 
@@ -169,7 +169,7 @@ class MazePeople:
 
     def people(self, seed: int) -> Trajectories:
         """Simulated each time, which takes seconds."""
-        return goal_episodes.goal_episodes(self._maze.layout, self.population, seed=seed)
+        return maze.goal_episodes(self._maze.layout, self.population, seed=seed)
 
     def worlds(self, seed: int) -> list[Trajectories]:
         """Simulated once."""
@@ -177,7 +177,7 @@ class MazePeople:
         def make() -> tuple[Columns, dict[str, Any]]:
             mazes = other_mazes(self._maze.layout, self.mazes, seed=1_000 + seed)
             each = [
-                goal_episodes.goal_episodes(maze, self.public_episodes, seed=1_000 + seed + index)
+                maze.goal_episodes(maze, self.public_episodes, seed=1_000 + seed + index)
                 for index, maze in enumerate(mazes)
             ]
             parts = [{name: np.asarray(one.columns[name]) for name in _NAMES} for one in each]

@@ -30,8 +30,8 @@ from experiments.store import RESULTS, ROOT, Store
 from experiments.synthesis_agents import MAZE, TRIVIAL
 from experiments.tune_raking import LAYOUTS, raked
 from tacit.agents import offline
-from tacit.envs.evaluation import Policies
-from tacit.evaluation.utility import evaluate
+from tacit.envs.rollouts import Policies
+from tacit.evaluation.statistics import evaluate
 
 SEEDS, START_SEED, EPSILON, EPISODES = (900, 901, 902), 950, 10.0, 100
 CHANGES: dict[str, tuple[dict[str, Any], ...]] = {

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.store import ROOT
-from tacit.envs import controllers
+from tacit.envs import populations
 from tacit.envs.acrobot import Acrobot
 from tacit.envs.hiv import Hiv
 from tacit.envs.lunar_lander import LunarLander
@@ -81,7 +81,7 @@ def tune(name: Name, domain: Domain, generator: np.random.Generator) -> tuple[Fl
     mean, spread, value = how.middle, how.width, -np.inf
     for k in range(how.rounds):
         gains = mean + spread * generator.normal(size=(how.draws, *mean.shape))
-        actor, chance = Playing(controllers.policies(name, gains, 0.0)), generator.spawn(1)[0]
+        actor, chance = Playing(populations.policies(name, gains, 0.0)), generator.spawn(1)[0]
         paid = returns(domain, actor, how.draws, how.episodes, horizon=how.horizon, generator=chance).mean(axis=1)
         best = np.argsort(-paid)[: how.elite]
         mean, value = gains[best].mean(axis=0), float(paid[best].mean())

@@ -35,8 +35,8 @@ from tacit.envs import maze
 from tacit.envs.maze_public import other_rows
 from tacit.evaluation.dynamics import dynamics
 from tacit.evaluation.fidelity import fidelity
+from tacit.evaluation.statistics import evaluate
 from tacit.evaluation.two_samples import two_sample
-from tacit.evaluation.utility import evaluate
 from tacit.methods.synthesis.diffusion import sample
 from tacit.methods.synthesis.histograms import codes_of, effective, resampled
 from tacit.methods.synthesis.plan import Plan

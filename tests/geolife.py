@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.data.days import Days
-from tacit.data.grids import RegularGrid
+from tacit.data.mobility.days import Days
+from tacit.data.mobility.grids import RegularGrid
 
 GRID = RegularGrid(27, 100, 48, 121, 0.01)
 PEOPLE = 83

@@ -58,7 +58,7 @@ def logs() -> Trajectories:
 def released(folder: Path, plan: Any) -> Release[Learned]:
     ready = plan.calibrate(unit=UNIT, epsilon=4.0, delta=1e-3)
     with Ledger(folder / "ledger", UNIT, epsilon=4.0, delta=1e-3) as ledger:
-        return experts.learn(ready, Vault(logs(), ledger))
+        return experts.fit(ready, Vault(logs(), ledger))
 
 
 def votes() -> Votes:

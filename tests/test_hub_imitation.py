@@ -12,16 +12,15 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from tacit import hub
-from tacit.data.days import Days
-from tacit.data.grids import Grid, RegularGrid
-from tacit.data.h3_grid import H3Grid
+from tacit.data.mobility.days import Days
+from tacit.data.mobility.grids import Grid, H3Grid, RegularGrid
 from tacit.envs.movement import FixedPolicy
 from tacit.envs.spaces import JumpLaw
 from tacit.errors import CertificateError, DataError, FileError
-from tacit.hub.imitation import pack, unpack
+from tacit.hub.mobility import pack, unpack
 from tacit.methods import mobility
 from tacit.methods.mobility import Layout, Simulator, Starts, TablePolicy, baselines
-from tacit.methods.mobility.baselines.markov import BlockChain
+from tacit.methods.mobility.baselines.models import BlockChain
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault

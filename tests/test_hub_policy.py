@@ -13,9 +13,9 @@ from safetensors.numpy import load_file, save_file
 
 from tacit import hub
 from tacit.envs import cart_pole
-from tacit.envs.users import SimulatedUsers
+from tacit.envs.serving import SimulatedUsers
 from tacit.errors import FileError, PlanError
-from tacit.methods.policy_gradient import Learned, Plan, Policy, learn
+from tacit.methods.policy_gradient import Learned, Plan, Policy, fit
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
@@ -36,7 +36,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release[Learned]:
         Ledger(folder / "run" / "ledger", UNIT, epsilon=4.0, delta=1e-4) as ledger,
         Register(folder / "run" / "register", key=folder / "key") as register,
     ):
-        return learn(plan, UserVault(users, ledger, register), Policy.default(users.spec, (8,)))
+        return fit(plan, UserVault(users, ledger, register), Policy.default(users.spec, (8,)))
 
 
 @pytest.fixture

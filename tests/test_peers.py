@@ -9,8 +9,7 @@ from tacit.agents.networks import Mlp
 from tacit.methods.policy_gradient import Policy, Scaled
 from tacit.methods.policy_gradient.advantages import Advantages
 from tacit.methods.policy_gradient.contributions import Released
-from tacit.methods.policy_gradient.local_training import Training
-from tacit.methods.policy_gradient.local_updates import LocalUpdates
+from tacit.methods.policy_gradient.local_updates import LocalUpdates, Training
 
 
 def test_the_loop_over_people_sends_what_local_updates_send():

@@ -19,10 +19,9 @@ import torch
 from torch import nn
 
 from tacit.agents import iql, td3_bc
-from tacit.agents.offline import Batch, Members
-from tacit.agents.perceptrons import Layers
+from tacit.agents.offline import Batch, Layers, Members
 from tacit.envs import maze
-from tacit.evaluation.utility import evaluate
+from tacit.evaluation.statistics import evaluate
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -14,9 +14,10 @@ from torch import nn
 
 from tacit.agents.discrete_offline import Agent, Descent, encoded, gradient, train
 from tacit.agents.features import OneHot, Scaled
-from tacit.agents.learners import BC, CQL, DQN, from_json
+from tacit.agents.learners import BC, CQL, DQN
 from tacit.agents.networks import Mlp
 from tacit.errors import DataError, PlanError
+from tacit.serialization import read
 
 
 class Fixed(nn.Module):
@@ -177,15 +178,15 @@ def test_encoded_rows_have_inputs_in_place_of_observations() -> None:
 
 @pytest.mark.parametrize("learner", [CQL(alpha=0.5, reward_scale=0.1), DQN(gamma=0.9), BC()])
 def test_learners_survive_json(learner: CQL | DQN | BC) -> None:
-    assert from_json(json.loads(json.dumps(asdict(learner)))) == learner
+    assert read(CQL | DQN | BC, json.loads(json.dumps(asdict(learner)))) == learner
 
 
 def test_impossible_numbers_are_refused() -> None:
     for wrong in (lambda: CQL(alpha=-1.0), lambda: DQN(gamma=1.0), lambda: CQL(reward_scale=float("inf"))):
         with pytest.raises(PlanError, match="learner"):
             wrong()
-    with pytest.raises(PlanError, match="unknown kind"):
-        from_json({"kind": "sarsa"})
+    with pytest.raises(TypeError):
+        read(CQL | DQN | BC, {"kind": "sarsa"})
     with pytest.raises(PlanError, match=r"\[6\]"):
         Agent(Mlp((2, 2)), np.zeros(5, np.float32))
     with pytest.raises(PlanError, match="out of range"):

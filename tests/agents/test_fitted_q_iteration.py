@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.agents.fitted_q_iteration import fit
-from tacit.agents.q_learning import LinearQ
+from tacit.agents.q_learning import LinearQ, fit
 
 
 def line(value: tuple[float, float] = (0.0, 10.0), ridge: float = 0.0, iterations: int = 80) -> LinearQ:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.agents.fourier import fourier, frequencies
+from tacit.agents.features import fourier, frequencies
 
 
 def test_frequencies() -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from tacit.agents import edac, iql, offline, perceptrons, td3_bc
+from tacit.agents import edac, iql, offline, td3_bc
 from tacit.errors import DataError, PlanError
 
 Columns = dict[str, npt.NDArray[Any]]
@@ -218,8 +218,8 @@ def test_networks_are_the_textbook_s() -> None:
     layers = members.layers((3, 8, 8, 1))
     x = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0))
     for norm in (False, True):
-        stacked = perceptrons.network(layers, x, norm=norm)
-        torch.testing.assert_close(perceptrons.scalar(layers, x, norm=norm), stacked[..., 0])
+        stacked = offline.network(layers, x, norm=norm)
+        torch.testing.assert_close(offline.scalar(layers, x, norm=norm), stacked[..., 0])
         for k in range(2):
             h = x[k]
             for i, (weight, bias) in enumerate(zip(layers[::2], layers[1::2], strict=True)):
@@ -237,7 +237,7 @@ def test_policies_play_what_was_trained() -> None:
     _, second = members.policies(layers)
     x = np.array([[0.3], [-0.7]], np.float32)
     scaled = torch.from_numpy((x - second.arrays["mean"][:1]) / second.arrays["scale"][:1]).repeat(4, 1, 1)
-    expected = torch.tanh(perceptrons.network(layers, scaled, norm=False)).detach().numpy()[2:]
+    expected = torch.tanh(offline.network(layers, scaled, norm=False)).detach().numpy()[2:]
     np.testing.assert_allclose(second.act(x), expected, rtol=1e-5)
 
 

@@ -15,7 +15,7 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Acting, Policy, Value
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
-from tacit.privacy.vault.plan import public_fields
+from tacit.serialization import read, to_json
 
 SPEC = PublicSpec(Box((-2.0, 0.0), (2.0, 10.0)), Discrete(3), Box((0.0,), (1.0,)), "declared")
 LINEAR = Policy(Scaled((-2.0, 0.0), (2.0, 10.0)), Mlp((2, 3), gain=0.0), Categorical(3))
@@ -41,9 +41,9 @@ def test_features_of_spaces_and_back_from_json() -> None:
     assert not features.fits(OneHot(2), SPEC.observation)
     assert not features.fits(Quadratic((0.0,), (1.0,)), SPEC.observation)
     for one in (OneHot(4), Quadratic((0.0,), (1.0,)), Scaled((0.0, 1.0), (1.0, 2.0))):
-        assert features.from_json(public_fields(one)) == one  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match="unknown kind"):
-        features.from_json({"kind": "fourier"})
+        assert read(features.Features, to_json(one)) == one
+    with pytest.raises(TypeError):
+        read(features.Features, {"kind": "fourier"})
 
 
 @pytest.mark.parametrize("bounds", [((0.0,), (0.0,)), ((0.0,), (1.0, 2.0)), ((), ()), ((np.nan,), (1.0,))])

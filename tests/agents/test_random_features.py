@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tacit.agents import edac, iql, offline, td3_bc
-from tacit.agents.random_features import Fourier, with_waves, with_waves_of_arrays
+from tacit.agents.offline import Fourier, with_waves, with_waves_of_arrays
 from tacit.errors import PlanError
 
 

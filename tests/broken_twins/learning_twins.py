@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.envs import users
-from tacit.methods.policy_gradient import advantages, local_training
+from tacit.envs import serving
+from tacit.methods.policy_gradient import advantages, local_updates
 from tacit.privacy.vault import user_vault
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -29,7 +29,7 @@ def shared_critic(patch: pytest.MonkeyPatch) -> None:
 def shared_adam(patch: pytest.MonkeyPatch) -> None:
     """The moments of one optimiser go from person to person."""
     kept: dict[tuple[int, ...], np.ndarray] = {}
-    begin, ascend = local_training._Adam.__init__, local_training._Adam.ascend
+    begin, ascend = local_updates._Adam.__init__, local_updates._Adam.ascend
 
     def init(self: Any, training: Any, theta: np.ndarray, moments: Any) -> None:
         begin(self, training, theta, moments)
@@ -39,8 +39,8 @@ def shared_adam(patch: pytest.MonkeyPatch) -> None:
         ascend(self, phi, gradient)
         kept[phi.shape[1:]] = self._first.mean(0)
 
-    patch.setattr(local_training._Adam, "__init__", init)
-    patch.setattr(local_training._Adam, "ascend", step)
+    patch.setattr(local_updates._Adam, "__init__", init)
+    patch.setattr(local_updates._Adam, "ascend", step)
 
 
 def running_normaliser(patch: pytest.MonkeyPatch) -> None:
@@ -57,13 +57,13 @@ def running_normaliser(patch: pytest.MonkeyPatch) -> None:
 
 def shared_generator(patch: pytest.MonkeyPatch) -> None:
     """One stream of random numbers for all meetings, of which a longer episode takes more."""
-    real, streams = users.serve, dict[int, np.random.Generator]()
+    real, streams = serving.serve, dict[int, np.random.Generator]()
 
     def serve(domain: Any, *arguments: Any, generator: np.random.Generator, **rest: Any) -> Any:
         generator = streams.setdefault(id(domain), np.random.default_rng(3))
         return real(domain, *arguments, generator=generator, **rest)
 
-    patch.setattr(users, "serve", serve)
+    patch.setattr(serving, "serve", serve)
 
 
 LATER = "later_meetings"

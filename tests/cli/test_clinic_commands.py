@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tacit.cli import main
-from tacit.data.files import inspect
+from tacit.data import inspect
 from tacit.data.trajectories import Trajectories
 from tacit.envs import clinic
 

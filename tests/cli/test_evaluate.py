@@ -20,7 +20,8 @@ from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
 from tacit.envs.chain import values
 from tacit.errors import DoorError
-from tacit.methods.off_policy_evaluation import Evaluation, Plan
+from tacit.methods import off_policy_evaluation
+from tacit.methods.off_policy_evaluation import Estimator, Evaluation, Overlap
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
@@ -413,15 +414,17 @@ def test_a_ledger_that_was_there_before_stays(chain: Path, tmp_path: Path) -> No
     assert not (tmp_path / "run").exists()
 
 
-def refusing(error: BaseException, *, charged: bool) -> Callable[..., None]:
-    """An `estimate` that fails, before or after it was charged."""
+def refusing(error: BaseException, *, charged: bool) -> Callable[..., Any]:
+    """A `fit` that fails, before or after it was charged, but for the overlap."""
 
-    def estimate(plan: Plan, vault: Vault, policy: object, *, behaviour: object) -> None:
+    def fit(plan: Estimator, vault: Vault, policy: Any, *, behaviour: Any) -> Any:
+        if isinstance(plan, Overlap):
+            return off_policy_evaluation.fit(plan, vault, policy, behaviour=behaviour)
         if charged:
             vault.reserve(plan)
         raise error
 
-    return estimate
+    return fit
 
 
 def test_a_failed_evaluation_takes_no_place_and_a_charge_stays(
@@ -430,7 +433,7 @@ def test_a_failed_evaluation_takes_no_place_and_a_charge_stays(
     error = DoorError("it failed", where="a door", expected="that it works", remedy="mend it")
     (tmp_path / "run").mkdir()  # an empty folder is free, and stays
     with monkeypatch.context() as patched:
-        patched.setattr(command, "estimate", refusing(error, charged=True))
+        patched.setattr(command, "fit", refusing(error, charged=True))
         assert evaluate(chain, tmp_path, "--method", "pdis") == 4
     assert list((tmp_path / "run").iterdir()) == []
     assert len(Ledger.read(tmp_path / "ledger").plans()) == 1
@@ -440,7 +443,7 @@ def test_what_a_failed_evaluation_had_released_stays(
     chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     error = DoorError("it failed", where="a door", expected="that it works", remedy="mend it")
-    monkeypatch.setattr(command, "estimate", refusing(error, charged=False))
+    monkeypatch.setattr(command, "fit", refusing(error, charged=False))
     words = ("--method", "pdis", "--policy", "uniform", "--overlap", "0.3")
     assert evaluate(chain, tmp_path, *words) == 4
     names = {"run.json", "overlap.json", "overlap-certificate.json"}
@@ -458,7 +461,7 @@ def test_an_interruption_says_whether_something_was_charged(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(command, "estimate", refusing(KeyboardInterrupt(), charged=charged))
+    monkeypatch.setattr(command, "fit", refusing(KeyboardInterrupt(), charged=charged))
     assert evaluate(chain, tmp_path, "--method", "pdis") == 130
     ledger = tmp_path / "ledger"
     charge = f"tacit: Interrupted; what was charged stays charged (see tacit ledger show {ledger})."

@@ -13,7 +13,7 @@ import pytest
 
 from tacit import hub
 from tacit.cli import main
-from tacit.data.days import Days
+from tacit.data.mobility.days import Days
 from tacit.data.trajectories import Trajectories
 from tacit.envs.city import city
 

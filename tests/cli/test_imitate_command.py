@@ -16,13 +16,12 @@ from tacit import hub
 from tacit.cli import imitate as command_of
 from tacit.cli import main, movement_report
 from tacit.cli.movement_words import cut
-from tacit.data.grids import RegularGrid
-from tacit.data.h3_grid import H3Grid
+from tacit.data.mobility.grids import H3Grid, RegularGrid
 from tacit.envs.city import city
 from tacit.errors import DataError
-from tacit.evaluation.movement.advice import map_advice
+from tacit.evaluation.movement.divergences import map_advice
 from tacit.methods.mobility import Simulator
-from tacit.methods.mobility.baselines.markov import BlockChain
+from tacit.methods.mobility.baselines.models import BlockChain
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 

@@ -14,7 +14,7 @@ from tacit import hub
 from tacit.cli import main
 from tacit.data.trajectories import Trajectories
 from tacit.evaluation import trajscore
-from tacit.evaluation.report import course_tables, records
+from tacit.evaluation.report import tables
 from tacit.methods.synthesis.settings import Pretraining
 from tacit.methods.synthesis.trajectories import plan, populated
 from tacit.privacy.certificate.certificate import Certificate
@@ -101,8 +101,8 @@ def test_simulated_trajectories_are_compared_in_their_world(tmp_path: Path, monk
     line = ["synthesize", str(tmp_path / "ways"), *promise, "--delta", "1e-4", "--method", "privorl-j", *small]
     with monkeypatch.context() as patch:
         patch.setattr(plan, "Pretraining", functools.partial(Pretraining, steps=21))
-        patch.setattr(course_tables, "train_encoder", functools.partial(trajscore.train_encoder, steps=20))
-        patch.setattr(records, "picture", lambda *tables, seed: ())
+        patch.setattr(tables, "train_encoder", functools.partial(trajscore.train_encoder, steps=20))
+        patch.setattr(tables, "picture", lambda *rows, seed: ())
         assert main([*line, *public, "--world", "ring", "--out", str(run)]) == 0
     stored = json.loads((run / "run.json").read_text())["report"]
     assert [drawing["kind"] for drawing in stored["courses"]["drawings"]] == ["reference", "synthetic"]

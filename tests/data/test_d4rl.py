@@ -10,7 +10,8 @@ import h5py
 import numpy as np
 import pytest
 
-from tacit.data import Box, PublicSpec, Trajectories, d4rl
+from tacit.data import Box, PublicSpec, Trajectories
+from tacit.data.sources import d4rl
 from tacit.errors import DataError, FileError
 
 SPEC = PublicSpec(Box((-100.0, -1.0), (100.0, 1.0)), Box((-1.0,), (1.0,)), Box((0.0,), (20.0,)), "declared")

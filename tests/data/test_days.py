@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.geolife import geolife
 
 from tacit.data import Discrete
-from tacit.data.days import (
+from tacit.data.mobility.days import (
     EXPLORE,
     HOME,
     LAST,
@@ -30,7 +30,7 @@ from tacit.data.days import (
     stays,
     symbols,
 )
-from tacit.data.grids import RegularGrid
+from tacit.data.mobility.grids import RegularGrid
 from tacit.errors import DataError
 
 GRID = RegularGrid(39.0, 116.0, 40.0, 117.0, 0.1)

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from records import LOGGED, SPEC, arrays, same, trajectories, with_propensities
 
-from tacit.data import Box, PublicSpec, Trajectories, files, tables
+from tacit.data import Box, PublicSpec, Trajectories, inspect
+from tacit.data.sources import files, tables
 from tacit.errors import DataError, FileError
 
 READERS = {"csv": Trajectories.from_csv, "parquet": Trajectories.from_parquet}
@@ -262,12 +263,12 @@ def test_no_unit_named(tmp_path: Path) -> None:
 def test_inspect(tmp_path: Path) -> None:
     data = Trajectories.from_arrays(**arrays())
     data.save(tmp_path / "private")
-    for summary in (files.inspect(data), files.inspect(tmp_path / "private")):
+    for summary in (inspect(data), inspect(tmp_path / "private")):
         assert summary == {"simulated": False, "spec": SPEC.to_json(), "fields": summary["fields"]}
         assert summary["fields"]["observations"] == {"kind": "continuous", "dtype": "float32", "width": 2}
         assert summary["fields"]["actions"] == {"kind": "discrete", "dtype": "int64", "width": 1}
         assert summary["fields"]["terminations"] == {"kind": "flag", "dtype": "bool", "width": 1}
     Trajectories.from_arrays(**arrays(), simulated=True).save(tmp_path / "simulated")
-    assert files.inspect(tmp_path / "simulated")["counts"] == {"transitions": 5, "episodes": 3, "units": 2}
+    assert inspect(tmp_path / "simulated")["counts"] == {"transitions": 5, "episodes": 3, "units": 2}
     with pytest.raises(FileError):
-        files.inspect(tmp_path)
+        inspect(tmp_path)

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from tests.geolife import GRID, shared
 
-from tacit.data.grids import RegularGrid, grid_from_json, haversine_km
-from tacit.data.h3_grid import H3Grid
+from tacit.data.mobility.grids import H3Grid, RegularGrid, grid_from_json, haversine_km
 from tacit.errors import DataError
 
 SMALL = RegularGrid(39, 116, 39.3, 116.4, 0.1)

@@ -15,9 +15,9 @@ import pytest
 from pyarrow import parquet
 from records import SPEC, arrays
 
-from tacit.data import Box, PublicSpec, Trajectories, mobility, tables
-from tacit.data.grids import RegularGrid
-from tacit.data.h3_grid import H3Grid
+from tacit.data import Box, PublicSpec, Trajectories, mobility
+from tacit.data.mobility.grids import H3Grid, RegularGrid
+from tacit.data.sources import tables
 from tacit.errors import DataError, FileError, TacitError
 
 CONTINUOUS = PublicSpec(SPEC.observation, Box((-1.0,), (1.0,)), SPEC.reward, "declared")

@@ -18,7 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from minari.data_collector import EpisodeBuffer
 from records import LOGGED, SPEC, arrays, same, trajectories, with_propensities
 
-from tacit.data import Discrete, PublicSpec, Trajectories, minari_writer
+from tacit.data import Discrete, PublicSpec, Trajectories
+from tacit.data.sources import minari_writer
 from tacit.errors import DataError, FileError
 
 NAME = "clinic/icu-v0"

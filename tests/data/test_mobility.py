@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from tests.geolife import GRID as GEOLIFE
 from tests.geolife import geolife, shared
 
-from tacit.data.days import SLOTS, actions
-from tacit.data.grids import RegularGrid
 from tacit.data.mobility import (
     UNIX,
     Rules,
@@ -26,7 +24,9 @@ from tacit.data.mobility import (
     from_skmob,
     from_trackintel,
 )
-from tacit.data.mobility_days import OUTSIDE, whole_days
+from tacit.data.mobility.days import SLOTS, actions
+from tacit.data.mobility.grids import RegularGrid
+from tacit.data.mobility.points import OUTSIDE, whole_days
 from tacit.errors import DataError, FileError
 
 GRID = RegularGrid(39.9, 116.0, 40.0, 116.1, 0.1)  # four cells: 0 and 1 in the south, 2 and 3 in the north

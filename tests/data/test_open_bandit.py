@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.data import Box, Discrete, Trajectories, open_bandit
+from tacit.data import Box, Discrete, Trajectories
+from tacit.data.sources import open_bandit
 from tacit.errors import DataError, FileError
 
 HEADER = ",timestamp,item_id,position,click,propensity_score,user_feature_0,user-item_affinity_0"

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.data import trips
-from tacit.data.days import SLOTS, Days, moves
-from tacit.data.geoparquet import to_geoparquet, well_known_binary
-from tacit.data.grids import RegularGrid
+from tacit.data.mobility import trips
+from tacit.data.mobility.days import SLOTS, Days, moves
+from tacit.data.mobility.grids import RegularGrid
+from tacit.data.mobility.trips import to_geoparquet, well_known_binary
 from tacit.envs.city import city
 from tacit.errors import DataError, FileError
 

@@ -18,8 +18,8 @@ from user_cases import open_user_vault
 from tacit.agents.features import Scaled
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy, Value
-from tacit.envs import cart_pole, users
-from tacit.methods.policy_gradient.algorithm import learn
+from tacit.envs import cart_pole, serving
+from tacit.methods.policy_gradient.algorithm import fit
 from tacit.methods.policy_gradient.plan import Local, Plan
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.user_vault import UserVault
@@ -61,7 +61,7 @@ class Seen:
         return [*self.released[MET + 1 :], *after, *(self.learned[name] for name in sorted(self.learned))]
 
 
-class Changed(users.SimulatedUsers):
+class Changed(serving.SimulatedUsers):
     """People of whom one does something else in one meeting."""
 
     def __init__(self, change: str, seen: Seen) -> None:
@@ -108,7 +108,7 @@ def run(
     vault = open_user_vault(own, Changed(change, seen), noise=SecretNoise.for_tests(1), unit=unit_of(100))
     watched(vault, seen, held, patch)
     public: dict[str, Any] = {"critic": CRITIC, "critic_start": CRITIC_START} if plan.critic == "public" else {}
-    learned = learn(plan.price(unit=unit_of(100), delta=1e-3), vault, SMALL, **public).value
+    learned = fit(plan.price(unit=unit_of(100), delta=1e-3), vault, SMALL, **public).value
     seen.learned = {name: getattr(learned, name) for name in ("last", "average", "norms", "iterates")}
     vault.ledger.close()
     vault._register.close()

@@ -7,10 +7,9 @@ import functools
 import numpy as np
 import pytest
 
-from tacit.data.days import SLOTS, actions, distinct, motif, moves
-from tacit.data.grids import RegularGrid, haversine_km
-from tacit.envs.city import ARCHETYPES, GRID, City, city, geography
-from tacit.envs.geography import apart, between, neighbour
+from tacit.data.mobility.days import SLOTS, actions, distinct, motif, moves
+from tacit.data.mobility.grids import RegularGrid, haversine_km
+from tacit.envs.city import ARCHETYPES, GRID, City, apart, between, city, geography, neighbour
 from tacit.errors import DataError
 
 

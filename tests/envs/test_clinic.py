@@ -11,14 +11,13 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from scipy.stats import chisquare, truncnorm
 
-from tacit.agents.fitted_q_iteration import fit
-from tacit.agents.q_learning import epsilon_greedy
+from tacit.agents.q_learning import epsilon_greedy, fit
 from tacit.data.spec import Box
 from tacit.data.trajectories import Trajectories
 from tacit.envs import clinic
 from tacit.envs import clinic_model as model
 from tacit.envs.clinic import FLAG, KIND, READINGS, SIDE, VISIT, WEIGHT, Clinic
-from tacit.envs.environment import DomainEnv
+from tacit.envs.gym_domain import DomainEnv
 from tacit.envs.rollouts import uniform
 from tacit.errors import DataError
 

@@ -11,7 +11,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from tacit.envs import acrobot, cart_pole, dosing, river_swim
-from tacit.envs.environment import DomainEnv
+from tacit.envs.gym_domain import DomainEnv
 
 CASES = [
     pytest.param(cart_pole.CartPole(), cart_pole.spec(), id="cart-pole"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.envs import maze
-from tacit.envs.goal_episodes import LONGEST, SHORTEST, goal_episodes
+from tacit.envs.maze import LONGEST, SHORTEST, goal_episodes
 from tacit.errors import DataError
 
 RING = maze.LAYOUTS["ring"]

@@ -13,10 +13,8 @@ from gymnasium.utils.env_checker import check_env
 
 from tacit.data.spec import Box, Discrete
 from tacit.envs.cart_pole import CartPole
-from tacit.envs.environment import DomainEnv
-from tacit.envs.gym_domain import GymDomain
-from tacit.envs.serving import returns, serve
-from tacit.envs.users import SimulatedUsers
+from tacit.envs.gym_domain import DomainEnv, GymDomain
+from tacit.envs.serving import SimulatedUsers, returns, serve
 from tacit.errors import DataError
 
 Array = npt.NDArray[Any]

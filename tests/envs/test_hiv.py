@@ -14,7 +14,7 @@ from scipy.integrate import solve_ivp
 
 from tacit.data.trajectories import Trajectories
 from tacit.envs import hiv
-from tacit.envs.environment import DomainEnv
+from tacit.envs.gym_domain import DomainEnv
 from tacit.envs.rollouts import uniform
 from tacit.errors import DataError
 

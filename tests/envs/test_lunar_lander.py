@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tacit.data.spec import Box
-from tacit.envs import controllers, lunar_lander
+from tacit.envs import lunar_lander, populations
 from tacit.envs.lunar_lander import LunarLander
-from tacit.envs.variations import variation
+from tacit.envs.populations import variation
 from tacit.errors import DataError
 
 pytestmark = pytest.mark.skipif(find_spec("Box2D") is None, reason="needs the extra box2d")
@@ -85,7 +85,7 @@ def test_a_controllers_network_lands_as_gymnasiums_heuristic_does() -> None:
     from gymnasium.envs.box2d.lunar_lander import heuristic
 
     gains = np.array([[0.5, 1.0, 0.4, 0.55, 0.5, 1.0, 0.5, 0.5, 0.05, 0.5]])
-    policy = controllers.policies("lunar_lander", gains, 0.0)
+    policy = populations.policies("lunar_lander", gains, 0.0)
     assert env is not None
     seen, total, touching, taken = env.reset(seed=3)[0], 0.0, 0, []
     for _ in range(2):
@@ -115,7 +115,7 @@ def test_every_gain_has_its_own_effect() -> None:
     tilt = np.where(on_ground, 0.0, e * (np.clip(a * x + b * by_x, -c, c) - angle) - f * turn)
     fall = np.where(on_ground, -v * by_y, g * (d * np.abs(x) - y) - h * by_y)
     wanted = np.stack([u + 0.0 * tilt, tilt, fall, -tilt])
-    taken = controllers.policies("lunar_lander", gains, 0.0).greedy(seen.astype(np.float32))
+    taken = populations.policies("lunar_lander", gains, 0.0).greedy(seen.astype(np.float32))
     best, second = -np.sort(-wanted, axis=0)[:2]
     clear = best - second > 1e-3
     assert clear.mean() > 0.99

@@ -11,8 +11,8 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data.days import EXPLORE, HOME, LAST, RETURN, SLOTS, STAY, actions, distinct, stays, symbols
-from tacit.data.grids import RegularGrid, haversine_km
+from tacit.data.mobility.days import EXPLORE, HOME, LAST, RETURN, SLOTS, STAY, actions, distinct, stays, symbols
+from tacit.data.mobility.grids import RegularGrid, haversine_km
 from tacit.envs.movement import FixedPolicy, MovementEnv, play, rollout
 from tacit.envs.spaces import JumpLaw, RankLaw
 from tacit.errors import DataError

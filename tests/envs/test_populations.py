@@ -15,9 +15,8 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Acting, Policy
 from tacit.data.spec import Box
 from tacit.data.trajectories import Trajectories
-from tacit.envs import cart_pole, controllers, hiv
-from tacit.envs.populations import Kind, Name, Playing, World, logs, population, returns, world
-from tacit.envs.variations import variation
+from tacit.envs import cart_pole, hiv, populations
+from tacit.envs.populations import Kind, Name, Playing, World, logs, population, returns, variation, world
 from tacit.errors import DataError
 
 NAMES = [
@@ -106,7 +105,7 @@ def test_what_the_experts_are_worth(name: Name, good: tuple[float, float], mixed
 
 def test_the_regulators_solve_the_riccati_equation_of_the_simulated_cart() -> None:
     """The linearisation by differences of the simulator itself gives the same gains (setting 123, first costs)."""
-    cart, (state_cost, push_cost) = variation("cart_pole", 123), controllers.CART_POLE_COSTS[0]
+    cart, (state_cost, push_cost) = variation("cart_pole", 123), populations.CART_POLE_COSTS[0]
     assert (cart.gravity, cart.force) == (9.0, pytest.approx(9.5))
     assert cart.cart_mass == pytest.approx(0.95)
     step, nothing = 1e-6, np.random.default_rng(0)
@@ -121,14 +120,14 @@ def test_the_regulators_solve_the_riccati_equation_of_the_simulated_cart() -> No
     b = ((after(np.zeros(4), 2.0 * light) - at_rest) / light * cart.force)[:, None]
     p = solve_discrete_are(a, b, np.diag(state_cost), np.array([[push_cost]]))
     gains = np.linalg.solve(push_cost + b.T @ p @ b, b.T @ p @ a)[0]
-    assert controllers.cart_pole_gains()[123] == pytest.approx(gains, rel=1e-3)
+    assert populations.cart_pole_gains()[123] == pytest.approx(gains, rel=1e-3)
 
 
 def test_a_released_policy_is_evaluated_to_the_longer_horizon() -> None:
     """A policy that pushes against the fall of the pole, as the regulators do, keeps it up for 1,000 steps."""
     here = world("cart_pole")
     policy = Policy(Scaled(cart_pole.LOW, cart_pole.HIGH), Mlp((4, 2)), Categorical(2))
-    push = -controllers.cart_pole_gains()[0] * np.asarray(cart_pole.HIGH)
+    push = -populations.cart_pole_gains()[0] * np.asarray(cart_pole.HIGH)
     theta = np.concatenate([np.stack([-push, push], axis=1).ravel(), np.zeros(2)]).astype(np.float32)
     acting = Acting(policy, np.stack([theta, -theta]), greedy=True)
     paid = returns(here, acting, 3, seed=0, replicates=2)

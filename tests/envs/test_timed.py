@@ -7,8 +7,8 @@ import pytest
 
 from tacit.data.spec import Discrete
 from tacit.envs import river_swim
+from tacit.envs.rollouts import Timed
 from tacit.envs.serving import serve
-from tacit.envs.timed import Timed
 from tacit.errors import DataError
 
 RIVER = river_swim.RiverSwim()

@@ -10,7 +10,7 @@ import pytest
 
 from tacit.data.spec import Box, Discrete
 from tacit.envs import acrobot, cart_pole
-from tacit.envs.users import SimulatedUsers
+from tacit.envs.serving import SimulatedUsers
 from tacit.errors import DataError
 
 Array = npt.NDArray[Any]

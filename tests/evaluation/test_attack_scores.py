@@ -7,12 +7,23 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tacit.data.days import SLOTS, STAY, Days, actions, distinct
-from tacit.data.grids import RegularGrid
+from tacit.data.mobility.days import SLOTS, STAY, Days, actions, distinct
+from tacit.data.mobility.grids import RegularGrid
 from tacit.envs.movement import FixedPolicy, possible
-from tacit.evaluation.attack_scores import Candidates, Likelihood, Nearest, Overlap, OwnDirection
-from tacit.evaluation.attacks import Attack, Run, Score, attack, auc_bound, trials
-from tacit.methods.mobility.baselines.epr import Fractions, policy
+from tacit.evaluation.attacks import (
+    Attack,
+    Candidates,
+    Likelihood,
+    Nearest,
+    Overlap,
+    OwnDirection,
+    Run,
+    Score,
+    attack,
+    auc_bound,
+    trials,
+)
+from tacit.methods.mobility.baselines.models import Fractions, epr_policy
 
 GRID = RegularGrid(0.0, 0.0, 0.19, 0.19, 0.01)
 PEOPLE, DAYS, DELTA = 24, 6, 1e-5
@@ -47,7 +58,7 @@ class Noisy:
         noise = np.random.default_rng(seed).normal(size=(len(present), vectors.shape[1])) / self.mu
         sums = present @ vectors + noise * np.isfinite(self.mu)
         policies = np.empty(len(sums), object)
-        policies[:] = [policy(row / PEOPLE) for row in sums]
+        policies[:] = [epr_policy(row / PEOPLE) for row in sums]
         return {"sum": sums, "policy": policies}
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import DataError
-from tacit.evaluation.controls import independent_columns, uniform_table
 from tacit.evaluation.dynamics import dynamics
+from tacit.evaluation.fidelity import independent_columns, uniform_table
 
 
 def step(states: np.ndarray, actions: np.ndarray) -> np.ndarray:

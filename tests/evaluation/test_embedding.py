@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import DataError
-from tacit.evaluation.embedding import tsne
+from tacit.evaluation.neighbours import tsne
 
 
 def table(rows: int, seed: int, centre: float = 0.0) -> dict[str, np.ndarray]:

@@ -12,8 +12,14 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from tacit.errors import DataError
-from tacit.evaluation.controls import independent_columns
-from tacit.evaluation.fidelity import ceiling, correlations, fidelity, kolmogorov_smirnov, total_variation
+from tacit.evaluation.fidelity import (
+    ceiling,
+    correlations,
+    fidelity,
+    independent_columns,
+    kolmogorov_smirnov,
+    total_variation,
+)
 
 
 def table(rows: int, *, seed: int, shift: float = 0.0) -> dict[str, np.ndarray]:

@@ -13,7 +13,7 @@ from tacit.envs import maze
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import DataError
 from tacit.evaluation.attacks import area
-from tacit.evaluation.gradient_canaries import PICKS, GradientScores, inner_products, leaps, pursued
+from tacit.evaluation.canaries import PICKS, GradientScores, inner_products, leaps, pursued
 from tacit.methods import synthesis
 from tacit.methods.synthesis.diffusion import Denoiser, draw, row_losses
 from tacit.methods.synthesis.pretraining import initial_model

@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 from test_report import CHROMIUM, NEEDS_CHROMIUM
 
-from tacit.data.days import SLOTS, Days
-from tacit.data.grids import RegularGrid
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import RegularGrid
 from tacit.envs.city import city
 from tacit.errors import DataError
-from tacit.evaluation.maps import Panel, render
-from tacit.evaluation.maps.panel import MOST_FLOWS, MOST_PLACES, Levels, corners, packed
+from tacit.evaluation.movement.maps import MOST_FLOWS, MOST_PLACES, Levels, Panel, corners, packed, render
 
 GRID = RegularGrid(39.4, 115.7, 41.1, 117.4, 0.01)
 HOSTILE = '</script><script>document.title="owned"</script>{{script}}'
@@ -74,7 +73,7 @@ def test_cells_are_where_the_grid_has_them() -> None:
 
 def test_hexagons_are_drawn_as_they_are() -> None:
     pytest.importorskip("h3")
-    from tacit.data.h3_grid import H3Grid
+    from tacit.data.mobility.grids import H3Grid
 
     grid = H3Grid(39.8, 116.2, 40.0, 116.5, 7)
     found = corners(grid, np.arange(grid.size))
@@ -90,7 +89,7 @@ def test_too_many_places_become_blocks_and_the_flows_say_what_they_hold(monkeypa
     assert len(unpacked(found["flows"]["total"])) <= MOST_FLOWS
     assert Levels.of(days).visits == 0
     assert MOST_PLACES > 100
-    monkeypatch.setattr("tacit.evaluation.maps.panel.MOST_PLACES", 100)
+    monkeypatch.setattr("tacit.evaluation.movement.maps.MOST_PLACES", 100)
     coarse = Levels.of(days)
     assert coarse.visits > 0
     found = packed(Panel("a", days, "simulated"), coarse, trips=5)

@@ -10,7 +10,7 @@ from scipy import special, stats
 
 from tacit.data.spec import Box, PublicSpec
 from tacit.errors import DataError
-from tacit.evaluation.gradient_canaries import leaps
+from tacit.evaluation.canaries import leaps
 from tacit.evaluation.one_run import LARGEST, audit, lower_bound, most_that_can_be_found, p_value, plant
 
 

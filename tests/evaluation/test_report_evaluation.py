@@ -15,10 +15,9 @@ from test_report import CERTIFICATE, HOSTILE, NEEDS_CHROMIUM, Page, require_fit
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import FileError
 from tacit.evaluation.report import EvaluationReport, Report, render, storage
-from tacit.evaluation.report.evaluation import Overlap, ValueLine, value_lines, value_surface
-from tacit.evaluation.report.evaluation_sections import cautions
-from tacit.methods.off_policy_evaluation.evaluation import Evaluation, Interval
+from tacit.evaluation.report.evaluation import Overlap, ValueLine, cautions, value_lines, value_surface
 from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
+from tacit.methods.off_policy_evaluation.problem import Evaluation, Interval
 
 PLAN = {
     "problem": {"gamma": 0.99, "horizon": 250, "episodes_per_unit": 1, "return_range": [0.0, 1.0]},

@@ -15,7 +15,7 @@ from test_report import CERTIFICATE, HOSTILE, NEEDS_CHROMIUM, Page, require_fit
 from tacit.errors import DataError, FileError
 from tacit.evaluation.report import Consensus, ExpertsReport, Played, PolicyReport, Votes, render, storage
 from tacit.evaluation.report.charts import vote_mark
-from tacit.evaluation.report.experts_sections import taught
+from tacit.evaluation.report.experts import settings
 
 SCALED = {"low": [-1.0], "high": [1.0], "kind": "scaled"}
 PLAN = {
@@ -108,10 +108,10 @@ def test_the_policy_comes_first_then_what_was_released_then_the_promise() -> Non
 
 def test_settings_without_effect_are_left_out() -> None:
     """Of a descent where there is a closed form, of play where there is one round, of what is not there."""
-    named = dict(taught(report())["settings"])
+    named = dict(settings(PLAN))
     assert not {"fit: steps", "explore", "weight"} & set(named)
     plan = {**PLAN, "rounds": 2, "policy": {**PLAN["policy"], "network": {"sizes": [1, 8, 3], "gain": 0.01}}}  # type: ignore[dict-item]
-    named = dict(taught(report(certificate={**EXPERTS, "plan": plan}))["settings"])
+    named = dict(settings(plan))
     assert named["policy"] == "1-8-3"
     assert {"fit: steps", "explore"} <= set(named)
     assert not any("{" in value for value in named.values())

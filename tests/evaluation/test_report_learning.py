@@ -14,7 +14,7 @@ from test_report import CERTIFICATE, HOSTILE, NEEDS_CHROMIUM, Page, require_fit
 
 from tacit.errors import DataError, FileError
 from tacit.evaluation.report import EvaluationReport, Learning, Outcome, PolicyReport, render, storage
-from tacit.evaluation.report.learning_sections import learned
+from tacit.evaluation.report.learning import settings
 
 PLAN = {
     "users": 32,
@@ -112,11 +112,9 @@ def test_the_released_row_stands_out_and_a_single_run_has_no_spread() -> None:
 
 def test_the_largest_norm_is_the_one_that_bounds_contributions() -> None:
     plan = {**PLAN, "most_noise": 0.8, "noise_multiplier": 4.0}
-    (row,) = [
-        value for name, value in learned(report(certificate={**LEARNED, "plan": plan}))["settings"] if "norm" in name
-    ]
+    (row,) = [value for name, value in settings(plan) if "norm" in name]
     assert row == "0.2"
-    (row,) = [value for name, value in learned(report())["settings"] if "norm" in name]
+    (row,) = [value for name, value in settings(PLAN) if "norm" in name]
     assert row == "0.8"
 
 
@@ -185,6 +183,8 @@ def test_a_stored_report_gives_the_same_page() -> None:
         storage.from_json(EvaluationReport, stored, LEARNED)
     with pytest.raises(FileError, match="damaged or of another version"):
         storage.from_json(PolicyReport, {**stored, "people": "many"}, LEARNED)
+    with pytest.raises(FileError, match="damaged or of another version"):
+        storage.from_json(PolicyReport, {**stored, "error": None}, LEARNED)
 
 
 @NEEDS_CHROMIUM

@@ -11,16 +11,13 @@ import numpy as np
 import pytest
 from test_report import CERTIFICATE, HOSTILE, NEEDS_CHROMIUM, Page, require_fit
 
-from tacit.data.days import SLOTS, Days
-from tacit.data.grids import RegularGrid
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import RegularGrid
 from tacit.envs.city import city
 from tacit.errors import DataError, FileError
-from tacit.evaluation.movement.advice import Line, map_advice
-from tacit.evaluation.movement.divergences import Value
+from tacit.evaluation.movement.divergences import Line, Value, map_advice
 from tacit.evaluation.report import MovementReport, PolicyReport, picture, render, storage
-from tacit.evaluation.report.movement import MOST_BLOCKS, TIMES
-from tacit.evaluation.report.movement_charts import frame_of
-from tacit.evaluation.report.movement_sections import moved
+from tacit.evaluation.report.movement import MOST_BLOCKS, TIMES, frame_of, unusable
 
 UNUSABLE = "NOT TO BE USED: maps and tables of trips. 83 persons at this noise tell how people move, not where"
 PLAN = {
@@ -176,7 +173,7 @@ def test_without_pictures_and_advice_the_promise_stands_alone() -> None:
 
 
 def test_readable_maps_are_said_to_be_readable() -> None:
-    lines = moved(report(advice=map_advice(1e-6, 100)))["unusable"]
+    lines = unusable(report(advice=map_advice(1e-6, 100)))
     assert [line for line in lines if "can be read" in line] == lines[1:]
 
 

@@ -9,8 +9,9 @@ import pytest
 from test_report import HOSTILE
 
 from tacit.errors import DataError
-from tacit.evaluation.report.svg import WIDTH, Axis
-from tacit.evaluation.report.trajectories import (
+from tacit.evaluation.report.charts import WIDTH, Axis
+from tacit.evaluation.report.courses import (
+    Plane,
     TimeLine,
     Way,
     time_line_chart,
@@ -51,7 +52,7 @@ def test_ways_end_with_the_last_next_observation_and_keep_their_seams() -> None:
 
 
 def test_a_way_is_broken_at_a_seam_which_has_a_ring() -> None:
-    chart = way_chart(ways_of(TABLE)[:1], "synthetic", title="Ways", frame=FRAME, walls=np.zeros((0, 4)))
+    chart = way_chart(ways_of(TABLE)[:1], "synthetic", title="Ways", plane=Plane(FRAME, np.zeros((0, 4))))
     solid, leap = elements(chart, "way")
     assert solid.get("d") == "M0 720L90 720M90 450L90 360"  # up is up, and no line across the seam
     assert (solid.get("stroke-dasharray"), leap.get("stroke-dasharray")) == (None, "2 3")
@@ -61,7 +62,7 @@ def test_a_way_is_broken_at_a_seam_which_has_a_ring() -> None:
     (start,) = elements(chart, "point")
     assert (start.get("cx"), start.get("cy")) == ("0", "720")
     assert ElementTree.fromstring(chart).get("aria-label") == "Ways (trajectories: 1, seams: 1)"
-    whole = way_chart(ways_of(TABLE)[1:], "synthetic", title="Ways", frame=FRAME, walls=np.zeros((0, 4)))
+    whole = way_chart(ways_of(TABLE)[1:], "synthetic", title="Ways", plane=Plane(FRAME, np.zeros((0, 4))))
     assert [len(elements(whole, kind)) for kind in ("way", "way-seam")] == [1, 0]
 
 
@@ -69,7 +70,7 @@ def test_walls_are_where_the_maze_has_them() -> None:
     boxes = wall_boxes(("#O", "O#", "OO"), 0.5)
     assert boxes.tolist() == [[-0.5, -0.5, 0.5, 0.5], [0.5, 0.5, 1.5, 1.5]]
     assert wall_boxes(("O",), 0.0).shape == (0, 4)
-    chart = way_chart([], "synthetic", title="", frame=FRAME, walls=np.array([[1.0, 2.0, 3.0, 4.0]]), goal=np.ones(2))
+    chart = way_chart([], "synthetic", title="", plane=Plane(FRAME, np.array([[1.0, 2.0, 3.0, 4.0]]), np.ones(2)))
     assert elements(chart, "wall")[0].get("d") == "M90 540L270 540L270 360L90 360Z"
     (goal,) = elements(chart, "goal")
     assert (goal.get("cx"), goal.get("cy")) == ("90", "630")

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from tacit.errors import DataError
-from tacit.evaluation.one_step import one_step
-from tacit.evaluation.sequence_dynamics import Known, Step, sequence_dynamics
-from tacit.evaluation.sequences import Sequences
+from tacit.evaluation.dynamics import one_step
+from tacit.evaluation.sequences import Known, Sequences, Step, sequence_dynamics
 
 
 def drive(states: np.ndarray, actions: np.ndarray) -> np.ndarray:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import ks_2samp
 
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError
-from tacit.evaluation.sequences import Sequences, WayDistances, Ways, way_distances, ways
+from tacit.evaluation.sequences import Sequences, ways
 
 # Two trajectories in the plane: east, east, back west; and one step of (3, 4).
 STATES = np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [0.0, 0.0]])
@@ -54,16 +53,6 @@ def test_different_discrete_states_are_one_apart() -> None:
     columns = {"observations": np.array([4, 4, 9]), "next_observations": np.array([4, 9, 4]), "rewards": np.zeros(3)}
     found = ways(Sequences(columns, np.array([0, 3])))
     assert (found.travelled[0], found.end_to_end[0], found.repeated[0]) == (2.0, 0.0, 0.5)
-
-
-def test_distances_are_those_of_scipy() -> None:
-    one, other = ways(wandering(40, 1), resolution=1.0), ways(wandering(70, 2), resolution=1.0)
-    found = way_distances(one, other)
-    for name in Ways.__dataclass_fields__:
-        left, right = (np.asarray(getattr(each, name), np.float32) for each in (one, other))
-        assert getattr(found, name) == pytest.approx(ks_2samp(left, right).statistic), name
-        assert getattr(found, name) > 0, name
-    assert way_distances(one, one) == WayDistances(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def test_picking_keeps_rows_and_seams_together() -> None:

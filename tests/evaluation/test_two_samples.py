@@ -7,9 +7,8 @@ import pytest
 from scipy.stats import norm
 
 from tacit.errors import DataError
-from tacit.evaluation.controls import independent_columns
-from tacit.evaluation.features import Features
-from tacit.evaluation.two_samples import two_sample
+from tacit.evaluation.fidelity import independent_columns
+from tacit.evaluation.two_samples import Features, two_sample
 
 Columns = dict[str, np.ndarray]
 

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.evaluation.attacks import area
+from tacit.evaluation.canaries import Drawn, UnitScores, leaping, unit_losses
 from tacit.evaluation.membership import attack
-from tacit.evaluation.unit_attacks import Drawn, UnitScores, leaping, unit_losses
 from tacit.privacy.gradients.per_unit import clipped_sum
 from tacit.privacy.mechanisms.sums import PoissonSum
 

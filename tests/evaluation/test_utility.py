@@ -11,7 +11,7 @@ import pytest
 
 from tacit.envs import maze
 from tacit.envs.maze_layouts import LAYOUTS, far_cells
-from tacit.evaluation.utility import evaluate, interval
+from tacit.evaluation.statistics import evaluate, interval
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from experiments.ope_plots import Curve, Panel, draw
 from experiments.store import Store
 
 from experiments import dppg_audit, dppg_frontier, dppg_riverswim, dppg_tables
-from tacit.evaluation.report.svg import Axis
+from tacit.evaluation.report.charts import Axis
 
 
 def asked(key: str) -> dict[str, Any]:

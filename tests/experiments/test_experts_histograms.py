@@ -10,7 +10,7 @@ import pytest
 from experiments.store import Store
 
 from experiments import experts_histograms, tune_controllers
-from tacit.envs import variations
+from tacit.envs import populations
 from tacit.envs.acrobot import Acrobot
 
 
@@ -65,9 +65,9 @@ def test_the_search_for_controllers_gets_better() -> None:
 
 
 @pytest.mark.parametrize("name", ["acrobot", "hiv"])
-def test_settings_are_within_the_grids(name: variations.Name) -> None:
+def test_settings_are_within_the_grids(name: populations.Name) -> None:
     for seed in range(5):
         domain = tune_controllers.setting(name, np.random.default_rng(seed))
         values = (domain.lengths[0], *domain.masses) if isinstance(domain, Acrobot) else domain.penalties  # type: ignore[attr-defined]
-        for value, (low, high, _) in zip(values, variations.GRIDS[name], strict=False):
+        for value, (low, high, _) in zip(values, populations.GRIDS[name], strict=False):
             assert low <= value <= high

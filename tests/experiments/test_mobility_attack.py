@@ -16,7 +16,7 @@ from experiments import mobility_ablation, mobility_attack, mobility_shadows
 from tacit.envs.city import city
 from tacit.methods import mobility
 from tacit.methods.mobility.moves import MOVES_PART
-from tacit.methods.mobility.starts import STARTS
+from tacit.methods.mobility.places import STARTS
 
 CITY = city(GEOLIFE, 3, seed=5, preset="geolife").days
 WORLD = World(GEOLIFE, CITY, CITY, CITY, "invented people")

@@ -30,7 +30,7 @@ from experiments import (
     table14_accounting,
 )
 from tacit import off_policy_evaluation as ope
-from tacit.methods.off_policy_evaluation.baselines.lsl import Lsl
+from tacit.methods.off_policy_evaluation.baselines import Lsl
 
 SETTING, TRIALS = Setting(120, 1.0, "replace_one"), 8
 
@@ -138,7 +138,7 @@ def later_gpope(domain: ope_methods.Domain, **fields: Any) -> ope.Gpope:
 
 def later_lstd(domain: ope_methods.Domain, clip: float, share: float) -> Any:
     base = {"problem": domain.problem, "features": domain.features}
-    return ope_baselines.ssp.SufficientStatistics(**base, clip=2 * clip, value_share=share)
+    return ope.SufficientStatistics(**base, clip=2 * clip, value_share=share)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from experiments.table6_attack import CELLS, SCORES, Cell
 from experiments import synthesis_cache
 from experiments import synthesis_fits as fits
 from experiments import table6_attack as table6
-from tacit.evaluation.gradient_canaries import leaps
+from tacit.evaluation.canaries import leaps
 from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations
 from tacit.methods.synthesis.histograms import codes_of

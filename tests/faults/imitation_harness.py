@@ -19,8 +19,8 @@ import torch
 from dooming import doom
 from safetensors.torch import load_file
 
-from tacit.data.days import SLOTS, Days
-from tacit.data.grids import RegularGrid
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import RegularGrid
 from tacit.errors import TacitError
 from tacit.methods.mobility.pategail import Critic, Plan, Ppo, fit
 from tacit.methods.mobility.pategail.plan import CRITICS

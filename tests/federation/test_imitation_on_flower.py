@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.federation.loop_grid import LoopGrid
 
-from tacit.data.days import Days
+from tacit.data.mobility.days import Days
 from tacit.envs.city import city
 from tacit.errors import DoorError
 from tacit.federation import FlowerDevices, client_app

@@ -24,12 +24,12 @@ def logs(**changes: Any) -> Trajectories:
 
 
 def estimate(
-    folder: Path, plan: ope.Plan, records: Trajectories, policy: Any, behaviour: ope.BehaviourPolicy | None = None
+    folder: Path, plan: ope.Estimator, records: Trajectories, policy: Any, behaviour: ope.BehaviourPolicy | None = None
 ) -> None:
     """Calibrate and run."""
     with ledger(folder) as own:
         ready = plan.calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
-        ope.estimate(ready, Vault(records, own), policy, behaviour=behaviour)
+        ope.fit(ready, Vault(records, own), policy, behaviour=behaviour)
 
 
 def gamma_above_one(folder: Path) -> None:

@@ -18,7 +18,7 @@ from tacit.agents.policies import Policy
 from tacit.agents.stacked import Stacked
 from tacit.data import Box, Trajectories
 from tacit.methods import experts
-from tacit.methods.experts.queried import require_policies
+from tacit.methods.experts.anchors import require_policies
 from tacit.privacy.mechanisms.thresholds import PMin
 from tacit.privacy.vault.vault import Vault
 
@@ -40,7 +40,7 @@ def learn(folder: Path, plan: Any, records: Trajectories, asked: Stacked | None 
     """Calibrate and run."""
     with ledger(folder) as own:
         ready = plan.calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
-        experts.learn(ready, Vault(records, own, experts=asked))
+        experts.fit(ready, Vault(records, own, experts=asked))
 
 
 def experts_with_continuous_actions(folder: Path) -> None:
@@ -64,13 +64,13 @@ def threshold_that_no_experts_reach(folder: Path) -> None:
 def fewer_experts_than_the_threshold_counts_on(folder: Path) -> None:
     ready = CONSENSUS.calibrate(unit=UNIT, epsilon=2.0, delta=DELTA)
     with ledger(folder) as own:
-        experts.learn(ready, Vault(data(), own, experts=stacked(2)))
+        experts.fit(ready, Vault(data(), own, experts=stacked(2)))
 
 
 def prefixes_of_logs_without_policies_to_ask(folder: Path) -> None:
     ready = CONSENSUS.calibrate(unit=UNIT, epsilon=2.0, delta=DELTA)
     with ledger(folder) as own:
-        experts.learn(ready, Vault(data(), own))
+        experts.fit(ready, Vault(data(), own))
 
 
 def experts_without_trajectories(folder: Path) -> None:

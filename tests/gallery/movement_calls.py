@@ -15,9 +15,9 @@ from tacit.cli.movement_commands import Imitate, Map
 from tacit.cli.movement_options import require_sound
 from tacit.cli.movement_sources import in_options
 from tacit.cli.movement_words import cut
-from tacit.data.days import SLOTS, Days
-from tacit.data.grids import RegularGrid, grid_from_json
 from tacit.data.mobility import Rules, from_cells, from_plt, from_points
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import RegularGrid, grid_from_json
 from tacit.methods import mobility
 from tacit.methods.mobility import Simulator, Starts, TablePolicy, pategail
 from tacit.methods.mobility.baselines import Plan as Baseline

@@ -17,7 +17,7 @@ from tacit.agents.networks import Mlp
 from tacit.agents.torch_network import TorchNetwork
 from tacit.data.visits import Visit, rows_of
 from tacit.envs.gym_domain import GymDomain
-from tacit.methods.policy_gradient import Categorical, Plan, Policy, Scaled, learn
+from tacit.methods.policy_gradient import Categorical, Plan, Policy, Scaled, fit
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
@@ -97,17 +97,17 @@ def network_that_does_not_fit_its_features(folder: Path) -> None:
 def policy_of_other_observations(folder: Path) -> None:
     other = Policy(Scaled((-4.0, 0.0), (4.0, 1.0)), Mlp((2, 3)), Categorical(3))
     with study(folder) as vault:
-        learn(ready(), vault, other)
+        fit(ready(), vault, other)
 
 
 def more_meetings_than_people(folder: Path) -> None:
     with study(folder) as vault:
-        learn(ready(rounds=51), vault)
+        fit(ready(rounds=51), vault)
 
 
 def answer_without_a_column(folder: Path) -> None:
     with study(folder, Queue(without="rewards")) as vault:
-        learn(ready(), vault)
+        fit(ready(), vault)
 
 
 def visit_without_its_last_observation(folder: Path) -> None:

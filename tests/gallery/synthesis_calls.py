@@ -13,8 +13,8 @@ import numpy as np
 from wrong_calls import DELTA, PRIVATE_VALUE, SPEC, UNIT, WrongCall, columns, data, ledger
 
 from tacit.data import Discrete, overlap
-from tacit.data.d4rl import read_columns
-from tacit.evaluation import embedding
+from tacit.data.sources.d4rl import read_columns
+from tacit.evaluation import neighbours
 from tacit.hardware import torch_device
 from tacit.methods.synthesis import Plan, ablations
 from tacit.methods.synthesis.cut import Cut
@@ -85,7 +85,7 @@ def marginals_without_their_package(folder: Path) -> None:
 def picture_without_its_package(folder: Path) -> None:
     rows = {name: np.asarray(value) for name, value in data(simulated=True).columns.items()}
     with mock.patch.dict(sys.modules, {"sklearn": None, "sklearn.manifold": None}):
-        embedding.tsne({"rows": rows})
+        neighbours.tsne({"rows": rows})
 
 
 def teachers_that_are_missing(folder: Path) -> None:

@@ -8,7 +8,7 @@ from dp_accounting.pld import privacy_loss_distribution
 from dp_accounting.privacy_accountant import NeighboringRelation
 from dp_accounting.rdp import RdpAccountant
 
-from tacit.methods.off_policy_evaluation.published import published_epsilon
+from tacit.methods.off_policy_evaluation.gpope import published_epsilon
 from tacit.privacy.accounting import bounds as accounting
 
 

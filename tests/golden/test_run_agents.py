@@ -11,11 +11,11 @@ import torch
 from tests.golden import runs
 from tests.golden.runs import TRAINED, Numbers, Run
 
-from tacit.agents import discrete_offline, edac, fitted_q_iteration, heads, iql, ppo, q_learning, td3_bc
+from tacit.agents import discrete_offline, edac, heads, iql, ppo, q_learning, td3_bc
 from tacit.agents.features import OneHot, Quadratic, Scaled
 from tacit.agents.learners import BC, CQL, DQN
 from tacit.agents.networks import Mlp
-from tacit.agents.random_features import Fourier
+from tacit.agents.offline import Fourier
 from tacit.agents.stacked import Stacked
 from tacit.agents.tables import Table
 from tacit.agents.torch_network import TorchNetwork
@@ -123,7 +123,7 @@ def q_values(folder: Path) -> Numbers:
 
 
 def fitted(folder: Path) -> Numbers:
-    found = fitted_q_iteration.fit(
+    found = q_learning.fit(
         [rows(discrete=True), rows(1, discrete=True)], actions=3, low=LOW, high=HIGH, order=2, coupled=True, gamma=0.9,
         value=(-10.0, 0.0), iterations=20,
     )  # fmt: skip
@@ -190,7 +190,7 @@ RUNS = {
     ),
     "A2C": online(Line(), heads.Categorical(2), ppo.Config.a2c(400, environments=4)),
     "Q-learning": Run(q_values, lambda: (q_learning.learn,)),
-    "fitted Q iteration": Run(fitted, lambda: (fitted_q_iteration.fit,)),
+    "fitted Q iteration": Run(fitted, lambda: (q_learning.fit,)),
     "tables": Run(tables, lambda: ()),
     "stacked policies": Run(stacked, lambda: (Stacked.from_mlp,), TRAINED),
     "networks, features and heads": Run(

@@ -79,7 +79,7 @@ def learned(plan: Any, *, world: Any = None, anchors: Any = None, policies: bool
     def make(folder: Path) -> Numbers:
         calibrated = plan.calibrate(**PROMISE)
         vault = runs.vault(logs(**data), folder, UNIT, experts=asked() if policies else None)
-        found = numbers(experts.learn(calibrated, vault, world, anchors=anchors).value)
+        found = numbers(experts.fit(calibrated, vault, world, anchors=anchors).value)
         own = getattr(calibrated, "trajectory_epsilon", None)
         return {"noise_multiplier": calibrated.noise_multiplier, "epsilon of a trajectory": own} | dict(found)
 

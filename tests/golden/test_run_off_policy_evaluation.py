@@ -13,9 +13,9 @@ from tests.golden.runs import Numbers, Run, variant
 
 from tacit import Box, Discrete, PublicSpec, Trajectories, Unit
 from tacit import off_policy_evaluation as ope
-from tacit.methods.off_policy_evaluation.baselines.first_visits import cells
-from tacit.methods.off_policy_evaluation.baselines.lstd import lstd
-from tacit.methods.off_policy_evaluation.published import published_epsilon, published_sigma
+from tacit.methods.off_policy_evaluation import baselines
+from tacit.methods.off_policy_evaluation.baselines import cells
+from tacit.methods.off_policy_evaluation.gpope import published_epsilon, published_sigma
 from tacit.methods.off_policy_evaluation.step_sizes import unit_rows
 
 AREA = "off_policy_evaluation"
@@ -100,7 +100,7 @@ def evaluation(
     def make(folder: Path) -> Numbers:
         unit = Unit("trajectory", relation, UNITS)
         calibrated = plan.calibrate(unit=unit, epsilon=epsilon, delta=1e-4)
-        found = ope.estimate(calibrated, runs.vault(episodes(line=line), folder, unit), policy, **known).value
+        found = ope.fit(calibrated, runs.vault(episodes(line=line), folder, unit), policy, **known).value
         return {"noise_multiplier": getattr(calibrated, "noise_multiplier", None)} | dict(numbers(found))
 
     run = Run(make, lambda: (plan,))
@@ -112,7 +112,7 @@ def priced(plan: Any) -> Run:
 
     def make(folder: Path) -> Numbers:
         known = plan.price(unit=UNIT, delta=1e-4)
-        found = ope.estimate(known, runs.vault(episodes(), folder, UNIT), TARGET).value
+        found = ope.fit(known, runs.vault(episodes(), folder, UNIT), TARGET).value
         return {"epsilon": known.epsilon} | dict(numbers(found))
 
     return Run(make, lambda: ())
@@ -121,9 +121,9 @@ def priced(plan: Any) -> Run:
 def without_privacy(folder: Path) -> Numbers:
     rows, on_line = unit_rows(episodes(), PROBLEM), unit_rows(episodes(line=True), PROBLEM)
     return {
-        "on policy": lstd(rows, PROBLEM, FEATURES, ope.Behaviour()).tolist(),
-        "off policy": lstd(rows, PROBLEM, FEATURES, TARGET).tolist(),
-        "on a line": lstd(on_line, PROBLEM, WAVES, ope.Behaviour()).tolist(),
+        "on policy": baselines(rows, PROBLEM, FEATURES, ope.Behaviour()).tolist(),
+        "off policy": baselines(rows, PROBLEM, FEATURES, TARGET).tolist(),
+        "on a line": baselines(on_line, PROBLEM, WAVES, ope.Behaviour()).tolist(),
     }
 
 
@@ -195,7 +195,7 @@ RUNS = {
     "DP-LSTD": evaluation(ope.SufficientStatistics(**BASE, clip=0.5), defaults=True),
     "DP-LSTD without a value": evaluation(ope.SufficientStatistics(**BASE, clip=0.5, value_share=0.0), ope.Behaviour()),
     "default shares and prior": Run(lambda folder: {}, lambda: (ope.Shares(), ope.Smoothness(2.0))),
-    "LSTD without privacy": Run(without_privacy, lambda: (lstd,)),
+    "LSTD without privacy": Run(without_privacy, lambda: (baselines,)),
     "selection among candidates": Run(chosen, choice_defaults),
 }
 

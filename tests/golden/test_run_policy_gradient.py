@@ -17,10 +17,10 @@ from tacit import Ledger, Register, Unit, UserVault
 from tacit import policy_gradient as pg
 from tacit.agents.networks import Mlp
 from tacit.envs import cart_pole, river_swim
-from tacit.envs.timed import Timed
-from tacit.envs.users import SimulatedUsers
+from tacit.envs.rollouts import Timed
+from tacit.envs.serving import SimulatedUsers
 from tacit.methods.policy_gradient.baselines import ucb_vi
-from tacit.methods.policy_gradient.published import published_epsilon
+from tacit.methods.policy_gradient.recipes import published_epsilon
 from tacit.privacy.noise.secret import SecretNoise
 
 AREA = "policy_gradient"
@@ -74,10 +74,10 @@ def river(*, priced: bool = False, people: dict[str, Any] | None = None, **chang
         plan = pg.Plan(**FEW | changes)
         plan = plan.price(unit=UNIT, delta=1e-5) if priced else plan.calibrate(**PROMISE)
         with met(folder, swimmers(**people or {})) as vault:
-            return numbers(pg.learn(plan, vault, RIVER, information=information).value)
+            return numbers(pg.fit(plan, vault, RIVER, information=information).value)
 
     given = [one for one in changes.values() if dataclasses.is_dataclass(one)]
-    return Run(make, lambda: (*given,) if changes or people else (pg.Plan(), pg.learn), TRAINED)
+    return Run(make, lambda: (*given,) if changes or people else (pg.Plan(), pg.fit), TRAINED)
 
 
 def pole(plan: pg.Plan, policy: pg.Policy, *, priced: bool = False, **others: Any) -> Run:
@@ -86,7 +86,7 @@ def pole(plan: pg.Plan, policy: pg.Policy, *, priced: bool = False, **others: An
     def make(folder: Path) -> Numbers:
         ready = plan.price(unit=UNIT, delta=1e-5) if priced else plan.calibrate(**PROMISE)
         with met(folder, balancers()) as vault:
-            return numbers(pg.learn(ready, vault, policy, seed=3, **others).value)
+            return numbers(pg.fit(ready, vault, policy, seed=3, **others).value)
 
     return Run(make, lambda: (plan,) if priced else (), TRAINED)
 
@@ -110,7 +110,7 @@ def counted(folder: Path) -> Numbers:
     domain = Timed(river_swim.RiverSwim(), 6, 20)
     people = SimulatedUsers(domain, domain.spec(river_swim.spec()), horizon=20, replicates=REPLICATES, seed=4)
     with met(folder, people) as vault:
-        value = ucb_vi.learn(plan, vault).value
+        value = ucb_vi.fit(plan, vault).value
     found = {"noise_multiplier": plan.noise_multiplier, "counters": runs.summary(value.counters)}
     return found | {"table": runs.summary(value.table), "served": runs.summary(value.served)}
 

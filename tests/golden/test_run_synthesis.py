@@ -201,9 +201,13 @@ def selected(folder: Path) -> Numbers:
     candidates = (small(**whole, learning_rate=1e-6), small(**whole))
     plan = selection.Plan(candidates=candidates, judge=judge, stop=4).calibrate(**PROMISE)
     vault = runs.vault(data(walk(1), SPEC), folder, UNIT, seed=2)
-    release, choice = selection.select(plan, vault, attempt=synthesis.fit, judge=synthesis.Closeness(rows=200))
+    release = selection.fit(plan, vault, attempt=synthesis.fit, judge=synthesis.Closeness(rows=200))
     sigmas = [one.noise_multiplier for one in (*plan.candidates, plan.judge)]
-    return {"candidate": choice.candidate, "noise_multipliers": sigmas, "weights": runs.weights(release.value.weights)}
+    return {
+        "candidate": release.choice.candidate,
+        "noise_multipliers": sigmas,
+        "weights": runs.weights(release.value.weights),
+    }
 
 
 RUNS = {

@@ -18,8 +18,7 @@ from torch.nn import functional
 
 from tacit.agents.features import Features
 from tacit.agents.learners import Learner
-from tacit.agents.networks import Float32, Mlp
-from tacit.agents.optimizers import Adam
+from tacit.agents.networks import Adam, Float32, Mlp
 from tacit.errors import DataError, PlanError
 
 __all__ = ["Agent", "Descent", "encoded", "gradient", "train"]

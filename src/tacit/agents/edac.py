@@ -20,9 +20,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tacit.agents.offline import Batch, Learner, Members, Policy, Watch, train, train_tables
-from tacit.agents.perceptrons import Layers, approach, detached, network, scalar
-from tacit.agents.random_features import Fourier
+from tacit.agents.offline import (
+    Batch,
+    Fourier,
+    Layers,
+    Learner,
+    Members,
+    Policy,
+    Watch,
+    approach,
+    detached,
+    network,
+    scalar,
+    train,
+    train_tables,
+)
 from tacit.agents.tables import COUNT, DISCOUNT, NOT_NEGATIVE, POSITIVE, SHARE, TWO, in_range
 
 __all__ = ["EdacConfig", "Policy", "Watch", "train", "train_tables"]

@@ -5,16 +5,54 @@ Every map is a frozen dataclass whose fields are plain JSON values; `from_json` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
 
 from tacit.agents.heads import invalid
 from tacit.data.spec import Box, Discrete, Space
-from tacit.errors import PlanError
+
+__all__ = ["Features", "Float32", "OneHot", "Quadratic", "Scaled", "default", "fits", "fourier", "frequencies"]
+
+
+# The Fourier cosine basis (Konidaris, Osentoski and Thomas, "Value function approximation in reinforcement learning
+# using the Fourier basis", AAAI 2011).
+
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def frequencies(dimensions: int, order: int, *, coupled: bool = True) -> FloatArray:
+    """The frequencies c [n, d]; the first row is 0, the constant feature.
+
+    Args:
+        dimensions: d.
+        order: the largest frequency in a dimension.
+        coupled: all (order + 1)^d combinations, or the d * order + 1 with at most one dimension that is not 0.
+    """
+    if coupled:
+        return np.array(list(itertools.product(range(order + 1), repeat=dimensions)), dtype=np.float64)
+    single = [k * np.eye(dimensions)[i] for i in range(dimensions) for k in range(1, order + 1)]
+    return np.array([np.zeros(dimensions), *single])
+
+
+def fourier(observations: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike, c: npt.ArrayLike) -> FloatArray:
+    """cos(pi x . c) [N, n] of observations [N, d], x scaled from the bounds low, high [d] to [0, 1] and moved onto it.
+
+    Args:
+        observations: [N, d].
+        low, high: [d] bounds of each dimension.
+        c: [n, d] frequencies.
+    """
+    low, span = np.asarray(low, dtype=np.float64), np.subtract(high, low, dtype=np.float64)
+    x = np.clip((np.asarray(observations, dtype=np.float64) - low) / span, 0.0, 1.0)
+    phase = x @ (np.pi * np.asarray(c, dtype=np.float64)).T
+    return np.asarray(np.cos(phase, out=phase))
+
 
 Float32 = NDArray[np.float32]
 
@@ -119,25 +157,6 @@ def fits(features: Features, space: Space) -> bool:
     if isinstance(features, OneHot):
         return isinstance(space, Discrete) and space.n == features.n
     return isinstance(space, Box) and space.size == len(features.low)
-
-
-def from_json(values: Mapping[str, Any]) -> Features:
-    """The map whose fields these are.
-
-    Raises:
-        PlanError: the kind is unknown, or a field is missing, unknown or out of range.
-    """
-    kinds: dict[str, type[Features]] = {"scaled": Scaled, "one_hot": OneHot, "quadratic": Quadratic}
-    fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-    try:
-        return kinds[fields.pop("kind")](**fields)
-    except (KeyError, TypeError) as error:
-        raise PlanError(
-            "the features are of an unknown kind, or a field is missing or unknown",
-            where="features.from_json",
-            expected=f"one of {', '.join(kinds)} with its own fields",
-            remedy="use the version of tacit that wrote them",
-        ) from error
 
 
 def _scaled(observations: NDArray[Any], low: tuple[float, ...], high: tuple[float, ...]) -> Float32:

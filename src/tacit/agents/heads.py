@@ -7,7 +7,6 @@ numbers are the same bits whatever other rows there are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -18,7 +17,7 @@ from scipy.special import log_ndtr
 from tacit.data.spec import Box, Discrete, Space
 from tacit.errors import PlanError
 
-__all__ = ["Categorical", "Gaussian", "Head", "default", "fits", "from_json"]
+__all__ = ["Categorical", "Gaussian", "Head", "default", "fits"]
 
 Array = NDArray[Any]
 F32 = NDArray[np.float32]
@@ -219,25 +218,6 @@ def fits(head: Head, space: Space) -> bool:
     if isinstance(head, Categorical):
         return isinstance(space, Discrete) and space.n == head.actions
     return isinstance(head, Gaussian) and space == Box(head.low, head.high)
-
-
-def from_json(values: Mapping[str, Any]) -> Categorical | Gaussian:
-    """The head whose fields these are.
-
-    Raises:
-        PlanError: the kind is unknown, or a field is missing, unknown or out of range.
-    """
-    kinds: dict[str, type[Categorical | Gaussian]] = {"categorical": Categorical, "gaussian": Gaussian}
-    fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-    try:
-        return kinds[fields.pop("kind")](**fields)
-    except (KeyError, TypeError) as error:
-        raise PlanError(
-            "the head is of an unknown kind, or a field is missing or unknown",
-            where="heads.from_json",
-            expected=f"one of {', '.join(kinds)} with its own fields",
-            remedy="use the version of tacit that wrote it",
-        ) from error
 
 
 def _log_softmax(outputs: F32) -> F32:

@@ -15,9 +15,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tacit.agents.offline import Batch, Learner, Members, Policy, Watch, train, train_tables
-from tacit.agents.perceptrons import Layers, approach, network
-from tacit.agents.random_features import Fourier
+from tacit.agents.offline import (
+    Batch,
+    Fourier,
+    Layers,
+    Learner,
+    Members,
+    Policy,
+    Watch,
+    approach,
+    network,
+    train,
+    train_tables,
+)
 from tacit.agents.tables import COUNT, DISCOUNT, INSIDE, NOT_NEGATIVE, POSITIVE, SHARE, TWO, in_range
 
 __all__ = ["IqlConfig", "Policy", "Watch", "train", "train_tables"]

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from tacit.errors import PlanError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["BC", "CQL", "DQN", "Learner", "Pair", "from_json"]
+__all__ = ["BC", "CQL", "DQN", "Learner", "Pair"]
 
 
 class Pair(Protocol):
@@ -112,25 +112,6 @@ class BC:
         """See `Learner.losses`."""
         logits = agent.online(rows["inputs"])
         return logits.logsumexp(-1) - logits.gather(-1, rows["actions"][..., None])[..., 0]
-
-
-def from_json(values: Mapping[str, Any]) -> CQL | DQN | BC:
-    """The learner whose fields these are.
-
-    Raises:
-        PlanError: the kind is unknown, or a field is missing, unknown or out of range.
-    """
-    kinds: dict[str, type[CQL | DQN | BC]] = {"cql": CQL, "dqn": DQN, "bc": BC}
-    fields = dict(values)
-    try:
-        return kinds[fields.pop("kind")](**fields)
-    except (KeyError, TypeError) as error:
-        raise PlanError(
-            "the learner is of an unknown kind, or a field is missing or unknown",
-            where="learners.from_json",
-            expected=f"one of {', '.join(kinds)} with its own fields",
-            remedy="use the version of tacit that wrote it",
-        ) from error
 
 
 def _bellman(agent: Pair, rows: Mapping[str, Tensor], taken: Tensor, gamma: float, scale: float) -> Tensor:

@@ -15,15 +15,133 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from tacit.agents.perceptrons import Layers
-from tacit.agents.random_features import Fourier, with_waves, with_waves_of_arrays
 from tacit.agents.tables import COUNT, Columns, Table, in_range
 from tacit.errors import DataError, PlanError
 from tacit.hardware import torch_device
 
-__all__ = ["Batch", "Columns", "Config", "Learner", "Members", "Policy", "Watch", "train", "train_tables"]
+__all__ = [
+    "Batch",
+    "Columns",
+    "Config",
+    "Fourier",
+    "Layers",
+    "Learner",
+    "Members",
+    "Policy",
+    "Watch",
+    "approach",
+    "detached",
+    "network",
+    "scalar",
+    "train",
+    "train_tables",
+]
+
+
+# Stacked multilayer perceptrons: K networks of one shape, one batched product per layer.
+
+
+Layers = list[Tensor]  # weight [K, in, out], bias [K, 1, out], weight, ...
+
+
+def network(layers: Layers, x: Tensor, *, norm: bool) -> Tensor:
+    """Outputs [K, B, out] of K multilayer perceptrons for x [K, B, in]; `norm` puts a LayerNorm before every ReLU."""
+    return torch.baddbmm(layers[-1], _hidden(layers, x, norm), layers[-2])
+
+
+def scalar(layers: Layers, x: Tensor, *, norm: bool) -> Tensor:
+    """`network` with one output, [K, B]: a product and a sum, five times as fast as a batched product of one column."""
+    return (_hidden(layers, x, norm) * layers[-2].transpose(1, 2)).sum(-1) + layers[-1][..., 0]
+
+
+def _hidden(layers: Layers, x: Tensor, norm: bool) -> Tensor:
+    for weight, bias in zip(layers[:-2:2], layers[1:-2:2], strict=True):
+        x = torch.baddbmm(bias, x, weight)
+        if norm:
+            x = F.layer_norm(x, x.shape[-1:])
+        x = F.relu(x)
+    return x
+
+
+def detached(layers: Layers) -> Layers:
+    """The same numbers (no copy) where no gradient arrives."""
+    return [tensor.detach() for tensor in layers]
+
+
+def approach(target: Layers, source: Layers, rate: float) -> None:
+    """One step of a moving average: target += rate (source - target), in place."""
+    torch._foreach_lerp_(target, detached(source), rate)
+
+
+# Random Fourier features of states (Tancik et al. 2020, arXiv:2006.10739; for values Yang et al. 2022, ICLR).
+
+
+@dataclass(frozen=True)
+class Fourier:
+    """Inputs sin(z w) and cos(z w) beside the standardised state z, with frequencies w that are drawn once a member.
+
+    Args:
+        count: F, frequencies: 2 F more inputs.
+        bandwidth: standard deviation of the normal frequencies along each dimension of the state, in radians per
+            standard deviation of that dimension; 0 leaves a dimension out.
+
+    Raises:
+        PlanError: no frequency, a negative or infinite bandwidth, or none above 0.
+    """
+
+    count: int
+    bandwidth: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        width = np.asarray(self.bandwidth, np.float64)
+        wide = bool(np.isfinite(width).all() and (width >= 0.0).all() and width.any())
+        for name, sound, expected in (
+            ("count", self.count >= 1, "a count of at least 1"),
+            ("bandwidth", wide, "a finite number >= 0 for each dimension, one of them above 0"),
+        ):
+            if not sound:
+                raise PlanError(
+                    f"{name} is {getattr(self, name)!r}",
+                    where="Fourier",
+                    expected=expected,
+                    remedy=f"choose another {name}, or pass features=None",
+                )
+
+    def frequencies(self, dimensions: int, generators: list[torch.Generator]) -> Tensor:
+        """[K, d, F], those of a member from its own generator.
+
+        Raises:
+            PlanError: the states have another number of dimensions.
+        """
+        if dimensions != len(self.bandwidth):
+            raise PlanError(
+                f"{len(self.bandwidth)} bandwidths for states of {dimensions} dimensions",
+                where="Fourier",
+                expected="one bandwidth for each dimension",
+                remedy="give each dimension its bandwidth, or pass features=None",
+            )
+        width = torch.tensor(self.bandwidth)[:, None]
+        return torch.stack([torch.randn(dimensions, self.count, generator=g) * width for g in generators])
+
+
+def with_waves(states: Tensor, frequencies: Tensor | None) -> Tensor:
+    """States [K, B, d] and, beside them, their features: [K, B, d + 2 F]."""
+    if frequencies is None:
+        return states
+    angles = states @ frequencies
+    return torch.cat([states, angles.sin(), angles.cos()], -1)
+
+
+def with_waves_of_arrays(
+    states: npt.NDArray[np.float32], frequencies: npt.NDArray[np.float32]
+) -> npt.NDArray[np.float32]:
+    """The same of arrays."""
+    angles = states @ frequencies
+    return np.concatenate([states, np.sin(angles), np.cos(angles)], axis=-1)
+
 
 Batch = tuple[
     Tensor, Tensor, Tensor, Tensor, Tensor

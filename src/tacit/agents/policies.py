@@ -6,10 +6,8 @@ here keeps state; the same policy serves all replicates, whose parameters are th
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,17 +15,18 @@ from numpy.typing import NDArray
 from tacit.agents import features as maps
 from tacit.agents import heads
 from tacit.agents.features import Features
-from tacit.agents.heads import Head
+from tacit.agents.heads import Categorical, Gaussian, Head
 from tacit.agents.networks import Mlp, Network
 from tacit.data.spec import Box, PublicSpec
 from tacit.errors import PlanError
+from tacit.serialization import Json, Kinds
 
 Array = NDArray[Any]
 Float32 = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Policy:
+class Policy(Json):
     """pi(a | s): `head` over the outputs of `network` on `features` of the observation.
 
     Args:
@@ -40,8 +39,8 @@ class Policy:
     """
 
     features: Features
-    network: Network
-    head: Head
+    network: Annotated[Network, Kinds(Mlp)]
+    head: Annotated[Head, Kinds(Categorical, Gaussian)]
 
     def __post_init__(self) -> None:
         if not isinstance(getattr(self.network, "inputs", None), int):
@@ -156,31 +155,7 @@ class Policy:
                 expected="an Mlp",
                 remedy="save such a network by its own means",
             )
-        fields: dict[str, Any] = {"features": self.features, "head": self.head}
-        parts: dict[str, Any] = {name: json.loads(json.dumps(asdict(value))) for name, value in fields.items()}
-        return parts | {"network": {"sizes": list(self.network.sizes), "gain": self.network.gain}}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Policy:
-        """The policy that `to_json` wrote.
-
-        Raises:
-            PlanError: a field is missing, unknown or out of range.
-        """
-        try:
-            network = values["network"]
-            return cls(
-                maps.from_json(values["features"]),
-                Mlp(tuple(network["sizes"]), network["gain"]),
-                heads.from_json(values["head"]),
-            )
-        except (KeyError, TypeError) as error:
-            raise PlanError(
-                "a field is missing or unknown",
-                where="Policy.from_json",
-                expected="the JSON of this version's policy",
-                remedy="use the version of tacit that wrote it",
-            ) from error
+        return super().to_json()
 
 
 @dataclass(frozen=True, eq=False)

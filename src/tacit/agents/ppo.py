@@ -21,8 +21,7 @@ import numpy.typing as npt
 
 from tacit.agents.episodes import Episodes, Rows, Simulator, normalized
 from tacit.agents.heads import Head
-from tacit.agents.networks import Mlp
-from tacit.agents.optimizers import Adam, RmsProp, bounded
+from tacit.agents.networks import Adam, Mlp, RmsProp, bounded
 from tacit.errors import PlanError
 
 __all__ = ["Agent", "Config", "learn", "ratio_weights"]

@@ -14,9 +14,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tacit.agents.offline import Batch, Learner, Members, Policy, Watch, train, train_tables
-from tacit.agents.perceptrons import Layers, approach, network, scalar
-from tacit.agents.random_features import Fourier
+from tacit.agents.offline import (
+    Batch,
+    Fourier,
+    Layers,
+    Learner,
+    Members,
+    Policy,
+    Watch,
+    approach,
+    network,
+    scalar,
+    train,
+    train_tables,
+)
 from tacit.agents.tables import COUNT, DISCOUNT, NOT_NEGATIVE, POSITIVE, SHARE, in_range
 
 __all__ = ["Policy", "Td3BcConfig", "Watch", "train", "train_tables"]

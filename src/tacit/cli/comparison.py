@@ -14,7 +14,7 @@ from tacit.cli.console import Advance
 from tacit.cli.worlds import World
 from tacit.evaluation.report import Learning, Outcome
 from tacit.evaluation.report.learning import Role
-from tacit.methods.policy_gradient import Acting, Learned, Plan, learn
+from tacit.methods.policy_gradient import Acting, Learned, Plan, fit
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
@@ -84,7 +84,7 @@ def repeated(world: World, plan: Plan, *, runs: int, seed: int, advance: Advance
         ]
         register = stack.enter_context(Register(inside / "register", key=Path(folder, "key")))
         users = world.users(plan, seed=seed, population=plan.unit.size, replicates=runs)
-        return learn(plan, UserVault(users, ledgers, register), world.recipe.policy, seed=seed, progress=advance).value
+        return fit(plan, UserVault(users, ledgers, register), world.recipe.policy, seed=seed, progress=advance).value
 
 
 def without_noise(plan: Plan) -> Plan:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tacit.cli.console import complain, progress, say
 from tacit.cli.data_commands import DataChain, DataClinic, DataImport, DataInspect, DataMaze
 from tacit.cli.outcome import CERTIFICATE
-from tacit.data.files import Fields
+from tacit.data.sources.files import Fields
 from tacit.data.spec import PublicSpec
 from tacit.data.store import read_unit
 from tacit.data.trajectories import Trajectories
@@ -139,8 +139,7 @@ def simulate(layout: str, steps: int, *, seed: int, unit: str = "transition") ->
 
 def _episodes(layout: str, episodes: int, *, seed: int) -> Trajectories:
     """Whole episodes of a maze, each a unit of its own; errors as of `simulate`."""
-    from tacit.envs.goal_episodes import goal_episodes
-    from tacit.envs.maze import LAYOUTS
+    from tacit.envs.maze import LAYOUTS, goal_episodes
 
     _require_some(layout, episodes, "episodes")
     found = goal_episodes(LAYOUTS[layout], episodes, seed=seed)
@@ -154,8 +153,7 @@ def _worlds(layout: str, mazes: int, episodes: int | None, *, seed: int) -> Traj
     Raises:
         DataError: there is no such layout, no maze, or no number of episodes.
     """
-    from tacit.envs.goal_episodes import goal_episodes
-    from tacit.envs.maze import LAYOUTS
+    from tacit.envs.maze import LAYOUTS, goal_episodes
     from tacit.envs.maze_public import other_mazes
 
     _require_some(layout, mazes, "mazes")
@@ -188,7 +186,7 @@ def inspect(command: DataInspect) -> None:
         FileError: the folder holds no trajectories.
         CertificateError: the certificate is damaged.
     """
-    from tacit.data.files import inspect as summarise
+    from tacit.data import inspect as summarise
 
     found = summarise(command.path)
     if found["simulated"]:
@@ -273,7 +271,7 @@ def read_spec(path: Path) -> PublicSpec:
 
 
 def _warn_of_propensities(command: DataImport) -> None:
-    from tacit.data.minari import overlooked
+    from tacit.data.sources.minari import overlooked
 
     key = overlooked(command.files[0], command.minari_root)
     if key is not None:

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from tacit.data import trips
-from tacit.data.days import SLOTS, Days
-from tacit.data.grids import grid_from_json
+from tacit.data.mobility import trips
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import grid_from_json
 from tacit.errors import FileError, TacitError
 from tacit.privacy.certificate.certificate import Certificate
 

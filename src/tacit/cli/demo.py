@@ -16,8 +16,8 @@ from tacit.cli.synthesis_commands import Demo
 from tacit.cli.synthesis_plans import PRIVORL
 from tacit.data.trajectories import Trajectories
 from tacit.envs.maze import LAYOUTS, spec
-from tacit.evaluation.report import records, tables
-from tacit.evaluation.report.content import Kind
+from tacit.evaluation.report import Cost, tables
+from tacit.evaluation.report.charts import Kind
 from tacit.methods.synthesis import Plan, Raking, Synthesizer, fit
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.ledger.ledger import Ledger
@@ -148,8 +148,8 @@ def _sections(
     with progress("Comparing columns, dynamics and single rows"):
         sections = tables.sections(data.spec, synthetic, real, rivals=rivals, seed=seed, names=tables.MAZE_COLUMNS)
         sections["scores"] += tables.physics(layout, synthetic, controls, rivals)
-        sections["embedding"] = records.picture(real, synthetic, seed=seed, rows=size.pictured)
-        sections["nearest"] = records.nearest(synthetic, real, fresh, seed=seed)
+        sections["embedding"] = tables.picture(real, synthetic, seed=seed, rows=size.pictured)
+        sections["nearest"] = tables.nearest(synthetic, real, fresh, seed=seed)
     shown: list[tuple[str, Kind, tables.Table]] = [
         ("Protected rows", "reference", real),
         ("Synthetic rows", "synthetic", synthetic),
@@ -160,7 +160,7 @@ def _sections(
         sections["attacks"] = demo_evidence.attacks(release.value, real, fresh, rows=size.attacked, seed=seed)
         sections["audits"] = demo_evidence.audits(release.value.plan, data, fresh, canaries=size.canaries, seed=seed)
     memory = None if costs else watch.memory()  # of a process that trained several, nobody knows which took it
-    sections["synthesizers"] = (records.cost(PRIVORL, "synthetic", watch.phases, memory), *costs)
+    sections["synthesizers"] = (Cost(PRIVORL, "synthetic", tuple(watch.phases.items()), memory), *costs)
     return sections
 
 

@@ -16,10 +16,11 @@ from tacit.cli.synthesis_commands import Baseline
 from tacit.cli.synthesis_plans import baseline_plan, learner
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.evaluation.gradient_canaries import GradientScores, leaps
+from tacit.evaluation.canaries import GradientScores, leaps
 from tacit.evaluation.membership import attack, losses
 from tacit.evaluation.one_run import audit, plant
-from tacit.evaluation.report import Attack, Audit, Cost, records
+from tacit.evaluation.report import Attack, Audit, Cost
+from tacit.evaluation.report import tables as measured
 from tacit.evaluation.report.tables import Table
 from tacit.methods import synthesis
 from tacit.methods.synthesis import Plan, Synthesizer
@@ -55,7 +56,7 @@ def compared(
             release = learner(method).fit(plan, vault, seed=seed, progress=advance)
         with watch.phase("Sampling"):
             tables.append((method, release.value.sample_columns(rows, seed=seed)))
-        costs.append(records.cost(method, "control", watch.phases, None))
+        costs.append(Cost(method, "control", tuple(watch.phases.items())))
     return tables, costs
 
 
@@ -72,7 +73,7 @@ def attacks(value: Synthesizer, members: Table, others: Table, *, rows: int, see
     with progress("Attacking the release"):
         chosen = [_some(table, rows, seed) for table in (members, others)]
         found = attack(*(-losses(value, table, seed=seed) for table in chosen), seed=seed)
-    return (records.attacked(found),)
+    return (measured.attacked(found),)
 
 
 def audits(plan: Plan, data: Trajectories, others: Table, *, canaries: int, seed: int) -> tuple[Audit, ...]:
@@ -94,7 +95,7 @@ def audits(plan: Plan, data: Trajectories, others: Table, *, canaries: int, seed
     with _vault(columns, data.spec, plan) as vault, progress(told) as advance:
         synthesis.fit(plan, vault, observe=scores, progress=advance)
     found = audit(scores.sums(), present, delta=plan.delta)
-    return (records.audited(found, "The same training, with planted records", "synthetic", certified=plan.epsilon),)
+    return (measured.audited(found, "The same training, with planted records", "synthetic", certified=plan.epsilon),)
 
 
 @contextmanager

@@ -20,10 +20,8 @@ from tacit.data.trajectories import Trajectories
 from tacit.evaluation.off_policy import diagnostics
 from tacit.evaluation.report import EvaluationReport
 from tacit.evaluation.report import evaluation as content
-from tacit.evaluation.report.evaluation_sections import cautions, told
-from tacit.evaluation.report.evaluation_sections import words as setting
-from tacit.evaluation.report.svg import number
-from tacit.methods.off_policy_evaluation import BehaviourPolicy, Evaluation, Plan, estimate, overlap
+from tacit.evaluation.report.charts import number
+from tacit.methods.off_policy_evaluation import BehaviourPolicy, Estimator, Evaluation, fit
 from tacit.methods.off_policy_evaluation.overlap import Overlap
 from tacit.methods.off_policy_evaluation.policies import Target
 from tacit.methods.off_policy_evaluation.targets import resolve_behaviour, words
@@ -58,14 +56,14 @@ def evaluate(command: Evaluate) -> None:
     _produce(command, plan, alike, policy, known)
 
 
-def _promise(plan: Plan, alike: Overlap | None) -> None:
+def _promise(plan: Estimator, alike: Overlap | None) -> None:
     say(str(plan))
     if alike is not None:
         say(f"Before it, a release of its own from the same budget:\n{alike}")
 
 
 def _produce(
-    command: Evaluate, plan: Plan, alike: Overlap | None, policy: Target, known: BehaviourPolicy | None
+    command: Evaluate, plan: Estimator, alike: Overlap | None, policy: Target, known: BehaviourPolicy | None
 ) -> None:
     watch = outcome.Stopwatch()
     with progress("Opening the records"):
@@ -77,7 +75,7 @@ def _produce(
         vault = Vault(data, ledger)
         found = None if alike is None else _alike(run, alike, vault, policy, known)
         with progress("Evaluating with privacy"):
-            release = estimate(plan, vault, policy, behaviour=known)
+            release = fit(plan, vault, policy, behaviour=known)
         run.write(EVALUATION, release.value.to_json())
         outcome.certify(run, release.certificate)
         if command.nonprivate_diagnostics:
@@ -97,7 +95,7 @@ def _alike(
 ) -> content.Overlap:
     """How alike the two policies are: released, saved with a certificate of its own, and made ready for the report."""
     with progress("Comparing the policies with privacy"):
-        release = overlap.evaluate(plan, vault, policy, known)
+        release = fit(plan, vault, policy, behaviour=known)
     run.write(OVERLAP, release.value.to_json())
     release.certificate.save(run.inside(OVERLAP_CERTIFICATE))
     found = release.value.diagnostics
@@ -125,11 +123,11 @@ def _report(run: RunFolder, release: Release[Evaluation], spec: PublicSpec, poli
 def _scalars(found: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Public numbers that fit into one cell of a table."""
     single = {name: value for name, value in found.items() if isinstance(value, int | float)}
-    return tuple((setting(name), number(float(value))) for name, value in single.items())
+    return tuple((content.words(name), number(float(value))) for name, value in single.items())
 
 
 def _look(
-    run: RunFolder, vault: Vault, evaluation: Evaluation, plan: Plan, policy: Target, known: BehaviourPolicy | None
+    run: RunFolder, vault: Vault, evaluation: Evaluation, plan: Estimator, policy: Target, known: BehaviourPolicy | None
 ) -> None:
     """The curator's own figures, under private/, noted in the ledger."""
     run.inside("private")
@@ -146,7 +144,7 @@ def _look(
 
 def _closing(run: RunFolder, report: EvaluationReport, evaluation: Evaluation, command: Evaluate) -> None:
     interval = evaluation.interval
-    value, low, high = told(evaluation.value, interval)
+    value, low, high = content.told(evaluation.value, interval)
     say()
     if evaluation.value is None:
         say(f"Value    none for the start of an episode: {evaluation.method} estimates the values of states alone")
@@ -155,7 +153,7 @@ def _closing(run: RunFolder, report: EvaluationReport, evaluation: Evaluation, c
     if interval is not None:
         ends = {"two_sided": f"{low} to {high}", "lower": f"at least {low}", "upper": f"at most {high}"}
         say(f"         {100 * interval.level:g} % interval: {ends[interval.kind]}; {interval.words}")
-    for line in cautions(report):
+    for line in content.cautions(report):
         say(f"Caution  {line}")
     if evaluation.theta is not None:
         say(f"States   {run.path / EVALUATION} (tacit.off_policy_evaluation.Evaluation.from_json)")

@@ -18,6 +18,7 @@ from tacit.methods.off_policy_evaluation import (
     Callable,
     Custom,
     DoublyRobust,
+    Estimator,
     Features,
     FittedQ,
     Fourier,
@@ -27,7 +28,6 @@ from tacit.methods.off_policy_evaluation import (
     Lsw,
     Network,
     OneHot,
-    Plan,
     Policy,
     Problem,
     ResidualRegression,
@@ -78,7 +78,7 @@ def diagnosed(command: Evaluate) -> Overlap | None:
     return plan.calibrate(unit=unit, epsilon=share * command.epsilon, delta=share * command.delta)
 
 
-def planned(command: Evaluate, spec: PublicSpec | None) -> Plan:
+def planned(command: Evaluate, spec: PublicSpec | None) -> Estimator:
     """The calibrated plan of the evaluation, with what the overlap diagnostics leave of epsilon and delta.
 
     Args:
@@ -104,7 +104,7 @@ def planned(command: Evaluate, spec: PublicSpec | None) -> Plan:
             remedy="choose the method residual, which evaluates both",
         )
     own: dict[str, Any] = {} if command.clip is None else {"clip": command.clip}
-    plan: Plan
+    plan: Estimator
     if method in ("pdis", "wpdis"):
         if command.features is not None:
             raise _meaningless("--features", "a method with a value function")

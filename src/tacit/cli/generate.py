@@ -11,12 +11,13 @@ from tacit.cli.console import progress, say
 from tacit.cli.movement_commands import Format, Generate, Map
 from tacit.cli.movement_runs import Generator
 from tacit.cli.movement_words import read_grid
-from tacit.data import geoparquet, mobility, trips
-from tacit.data.days import Days
+from tacit.data import mobility
+from tacit.data.mobility import trips
+from tacit.data.mobility.days import Days
 from tacit.errors import DataError, FileError
-from tacit.evaluation import maps
+from tacit.evaluation.movement import maps
 from tacit.methods.mobility import Simulator
-from tacit.methods.mobility.baselines.markov import BlockChain
+from tacit.methods.mobility.baselines.models import BlockChain
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.certificate.release import Release
 
@@ -130,7 +131,7 @@ def _write(command: Generate, days: Days, release: Release[Generator]) -> None:
         case "geojson":
             trips.to_geojson(days, out, **when)
         case "geoparquet":
-            geoparquet.to_geoparquet(days, out, **when)
+            trips.to_geoparquet(days, out, **when)
         case "trips-json":
             trips.to_trips_json(days, out)
         case "od":

@@ -16,8 +16,8 @@ from tacit.cli.movement_commands import Imitate
 from tacit.cli.movement_options import require_sound
 from tacit.cli.movement_runs import Released, fitted, require_packages, vault_of
 from tacit.cli.movement_words import Plan, planned, region, require_answerable, unit
-from tacit.data.days import Days
-from tacit.data.grids import Grid
+from tacit.data.mobility.days import Days
+from tacit.data.mobility.grids import Grid
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.vault.vault import Vault
 

@@ -19,8 +19,8 @@ from tacit.evaluation.report import ExpertsReport
 from tacit.hub.experts import level
 from tacit.methods import experts
 from tacit.methods.experts import Learned
-from tacit.methods.experts.published_recipes import claimed
-from tacit.methods.experts.queried import require_policies
+from tacit.methods.experts.anchors import require_policies
+from tacit.methods.experts.published import claimed
 from tacit.privacy.vault.vault import Vault
 
 FOLDER = "policy"
@@ -94,7 +94,7 @@ def _produce(command: Learn, found: Planned, world: World | None) -> None:
         with payable.opened(command, found.plan, run) as ledger:
             vault = Vault(data, ledger, experts=asked)
             with progress("Learning with privacy"), payable.spending(ledger, WORDS):
-                release = experts.learn(found.plan, vault, found.simulator, anchors=found.anchors)
+                release = experts.fit(found.plan, vault, found.simulator, anchors=found.anchors)
             hub.save(release, run.inside(FOLDER), notes=_notes(world))
             outcome.certify(run, release.certificate)
         report = learn_report.report(command, found, release, world, run.path.name)

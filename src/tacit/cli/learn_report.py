@@ -173,7 +173,7 @@ def _again(planned: Planned, plan: Plan, played: Played, world: World) -> Learne
     ):
         data = trajectories(played, world, simulated=True)
         vault = Vault(data, ledger, experts=played.experts if level(plan) == "policies" else None)
-        return experts.learn(plan, vault, planned.simulator, anchors=planned.anchors).value
+        return experts.fit(plan, vault, planned.simulator, anchors=planned.anchors).value
 
 
 def _without_noise(plan: Plan) -> Plan | None:

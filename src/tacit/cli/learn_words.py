@@ -27,7 +27,7 @@ from tacit.errors import PlanError
 from tacit.methods.experts import Given, LinearClone, MlpClone, ReturnWeight, ReturnWeighted, Uniform, Votes
 from tacit.methods.experts.anchors import require_inside
 from tacit.methods.experts.consensus import Consensus
-from tacit.methods.experts.published_recipes import FLOOR, paper, published_setting
+from tacit.methods.experts.published import FLOOR, paper, published_setting
 from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
 from tacit.units import Unit
 

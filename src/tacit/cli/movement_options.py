@@ -7,7 +7,7 @@ from typing import Literal
 
 from tacit.cli.movement_commands import Imitate
 from tacit.data.mobility import UNIX
-from tacit.data.mobility_days import require_zone
+from tacit.data.mobility.points import require_zone
 from tacit.errors import DataError, FileError, PlanError
 
 Kind = Literal["city", "points", "plt", "cells"]

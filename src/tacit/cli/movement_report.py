@@ -15,15 +15,14 @@ from tacit.cli.generate import cautions
 from tacit.cli.movement_commands import Imitate
 from tacit.cli.movement_runs import Generator, Released, again
 from tacit.cli.movement_words import Plan, silent
-from tacit.data.days import SLOTS, Days
-from tacit.data.grids import Grid
-from tacit.evaluation import maps
-from tacit.evaluation.movement import divergences
-from tacit.evaluation.movement.advice import Line, MapAdvice, lines, map_advice
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import Grid
+from tacit.evaluation.movement import divergences, maps
+from tacit.evaluation.movement.divergences import Line, MapAdvice, lines, map_advice
 from tacit.evaluation.report import MovementReport, picture
 from tacit.methods import mobility
 from tacit.methods.mobility import pategail
-from tacit.methods.mobility.starts import CLIP, STARTS, HomeSums
+from tacit.methods.mobility.places import CLIP, STARTS, HomeSums
 from tacit.privacy.vault.vault import Vault
 
 METHODS = {
@@ -122,7 +121,7 @@ def noise_of_starts(plan: Plan) -> float:
     if isinstance(plan, mobility.Plan | pategail.Plan):
         return plan.noise_of(STARTS)
     assert plan.unit is not None
-    return (plan.noise_of(STARTS) or 0.0) * CLIP / plan.unit.size
+    return (plan.noise_multiplier_of(STARTS) or 0.0) * CLIP / plan.unit.size
 
 
 def look(vault: Vault, simulator: Generator, run: RunFolder) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 from tacit.cli.console import progress
 from tacit.cli.movement_commands import Imitate
 from tacit.cli.movement_words import Plan
-from tacit.data.days import Days
-from tacit.data.grids import Grid
+from tacit.data.mobility.days import Days
+from tacit.data.mobility.grids import Grid
 from tacit.methods import mobility
 from tacit.methods.mobility import Simulator, baselines, pategail
-from tacit.methods.mobility.baselines.markov import BlockChain
+from tacit.methods.mobility.baselines.models import BlockChain
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.federated_vault import FederatedVault

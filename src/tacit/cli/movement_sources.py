@@ -13,8 +13,8 @@ from tacit.cli.movement_commands import Imitate
 from tacit.cli.movement_options import kind_of
 from tacit.cli.movement_words import days_of_each
 from tacit.data import mobility
-from tacit.data.days import Days
-from tacit.data.grids import Grid
+from tacit.data.mobility.days import Days
+from tacit.data.mobility.grids import Grid
 from tacit.envs import city
 from tacit.errors import DataError, FileError
 

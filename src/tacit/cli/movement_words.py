@@ -10,8 +10,8 @@ from typing import Any
 
 from tacit.cli.movement_commands import Imitate
 from tacit.cli.movement_options import refused
-from tacit.data.days import SLOTS
-from tacit.data.grids import EARTH_KM, Grid, RegularGrid, grid_from_json
+from tacit.data.mobility.days import SLOTS
+from tacit.data.mobility.grids import EARTH_KM, Grid, RegularGrid, grid_from_json
 from tacit.envs import city
 from tacit.errors import DataError, FileError
 from tacit.methods import mobility

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 
 from tacit.cli.folders import RunFolder
 from tacit.evaluation.report import render, storage
+from tacit.evaluation.report.blocks import PublicReport
 from tacit.privacy.certificate.certificate import Certificate
 
 CERTIFICATE, REPORT = "certificate.json", "report.html"
@@ -34,7 +35,7 @@ def certify(run: RunFolder, certificate: Certificate) -> None:
     run.write("certificate.md", certificate.to_markdown())
 
 
-def finish(run: RunFolder, report: storage.AnyReport) -> None:
+def finish(run: RunFolder, report: PublicReport) -> None:
     """Write report.html, and run.json with all that it shows."""
     run.write(REPORT, render(report))
     run.write("run.json", {**run.read(), "finished": True, "report": storage.to_json(report)})

@@ -16,6 +16,7 @@ from tacit.evaluation.report import (
     render,
     storage,
 )
+from tacit.evaluation.report.blocks import PublicReport
 from tacit.privacy.certificate.certificate import Certificate
 
 
@@ -37,7 +38,7 @@ def report(command: commands.Report) -> None:
         )
     certificate = Certificate.load(run.inside("certificate.json"))
     certificate.verify()
-    kinds: dict[str, storage.Kind] = {
+    kinds: dict[str, type[PublicReport]] = {
         "evaluate": EvaluationReport,
         "train": PolicyReport,
         "learn": ExpertsReport,

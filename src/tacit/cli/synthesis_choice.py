@@ -64,8 +64,8 @@ def chosen(command: Synthesize, plan: selection.Plan, vault: Vault, start: Any) 
     """
     attempt = functools.partial(synthesis.fit, pretrained=start, device=command.device)
     with without_checkpoint(vault.ledger), progress("Training with privacy, a secret number of times"):
-        release, choice = selection.select(plan, vault, attempt=attempt, judge=synthesis.Closeness())
-    best = list(candidates(command))[choice.candidate]
+        release = selection.fit(plan, vault, attempt=attempt, judge=synthesis.Closeness())
+    best = list(candidates(command))[release.choice.candidate]
     names = [setting.partition("=")[0] for setting in command.choose]
     told = ", ".join(f"{name} {getattr(best, name.replace('-', '_')):g}" for name in names)
     say(f"Chosen of {len(plan.candidates):,} candidates: {told}")

@@ -9,7 +9,7 @@ from tacit.cli.synthesis_commands import Synthesize
 from tacit.cli.synthesis_plans import PRIVORL_J
 from tacit.cli.synthesis_sources import CLINIC, Sources
 from tacit.envs.maze_layouts import LAYOUTS, Layout
-from tacit.evaluation.report import course_tables, records, tables
+from tacit.evaluation.report import Cost, tables
 from tacit.evaluation.sequences import Sequences
 from tacit.privacy.certificate.release import Release
 
@@ -38,10 +38,10 @@ def sections(
     found["scores"] = scores
     if real is None:
         return {**found, "costs": (size,)}
-    found["embedding"] = records.picture(real, synthetic.columns, seed=command.seed)
+    found["embedding"] = tables.picture(real, synthetic.columns, seed=command.seed)
     if sources.holdout is not None:
-        found["nearest"] = records.nearest(synthetic.columns, real, sources.holdout.columns, seed=command.seed)
-    cost = records.cost(command.method, "synthetic", watch.phases, watch.memory())
+        found["nearest"] = tables.nearest(synthetic.columns, real, sources.holdout.columns, seed=command.seed)
+    cost = Cost(command.method, "synthetic", tuple(watch.phases.items()), watch.memory())
     return {**found, "synthesizers": (cost,), "costs": (size, *watch.costs())}
 
 
@@ -50,7 +50,7 @@ def _whole(
 ) -> dict[str, Any]:
     data, public = sources.data, sources.public
     line = {"state": SYMPTOMS} if command.world == CLINIC else {}
-    return course_tables.sections(
+    return tables.courses(
         data.spec,
         synthetic,
         Sequences.of(data) if data.simulated else None,

@@ -106,13 +106,13 @@ def _rows(command: Synthesize, release: Release[Any], run: RunFolder, watch: out
 
 def _look(command: Synthesize, vault: Vault, rows: Columns, sources: Sources, run: RunFolder) -> None:
     """The curator's own figures, under private/, noted in the ledger."""
-    from tacit.evaluation.report import records
+    from tacit.evaluation.report import tables
 
     run.inside("private")
     others = None if sources.holdout is None else sources.holdout.columns
 
     def look(real: Columns) -> dict[str, float]:
-        return records.closeness(rows, real, others, seed=command.seed)
+        return tables.curators(rows, real, others, seed=command.seed)
 
     vault.nonprivate(look, reason=LOOK, folder=run.path)
     say()

@@ -17,7 +17,7 @@ from tacit.cli.worlds import World
 from tacit.errors import FileError, LedgerError
 from tacit.evaluation.report import PolicyReport
 from tacit.evaluation.report.learning import Role
-from tacit.methods.policy_gradient import Learned, Plan, learn
+from tacit.methods.policy_gradient import Learned, Plan, fit
 from tacit.methods.policy_gradient.plan import POLICY
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.ledger.ledger import Ledger
@@ -137,7 +137,7 @@ def _learn(command: Train, world: World, plan: Plan, run: RunFolder) -> Release[
         known = any(summary.id == identity for summary in ledger.plans())
         met = ledger.claimed(identity, POLICY) if known else 0
         users = world.users(plan, seed=command.seed, meetings=met, population=plan.unit.size)
-        release = learn(
+        release = fit(
             plan,
             UserVault(users, ledger, register),
             world.recipe.policy,

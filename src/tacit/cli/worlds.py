@@ -16,8 +16,7 @@ from tacit.data.spec import Box, PublicSpec
 from tacit.envs import acrobot, cart_pole, clinic, dosing, locomotion, populations, river_swim
 from tacit.envs.gym_domain import GymDomain
 from tacit.envs.rollouts import Domain
-from tacit.envs.serving import Actor, returns
-from tacit.envs.users import SimulatedUsers
+from tacit.envs.serving import Actor, SimulatedUsers, returns
 from tacit.errors import DataError, PlanError
 from tacit.methods.policy_gradient import OneHot, Plan, Policy
 from tacit.methods.policy_gradient.recipes import Recipe

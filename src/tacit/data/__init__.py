@@ -1,8 +1,18 @@
 """Records of people as trajectories, and what is publicly known about them."""
 
-from tacit.data.files import Fields, inspect
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
 from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION
+from tacit.data.sources.files import Fields
 from tacit.data.spec import Box, Discrete, PublicSpec, Space
+from tacit.data.store import layout, read_spec
 from tacit.data.trajectories import Trajectories
 
 __all__ = [
@@ -16,3 +26,37 @@ __all__ = [
     "Trajectories",
     "inspect",
 ]
+
+
+def inspect(data: Trajectories | str | os.PathLike[str]) -> dict[str, Any]:
+    """Public summary of a set, or of the folder of one: its spec and fields; counts only when it is simulated.
+
+    Args:
+        data: trajectories, or a folder that `Trajectories.save` wrote.
+
+    Returns:
+        JSON values: `simulated`, `spec`, `fields` (name -> kind, dtype, width) and, for a simulated set, `counts`
+        (transitions, episodes, units).
+
+    Raises:
+        FileError: the folder holds no trajectories, or they are damaged.
+    """
+    counted: Trajectories | None = None
+    if isinstance(data, Trajectories):
+        spec, simulated = data.spec, data.simulated
+        counted = data
+    else:
+        spec, simulated, _ = read_spec(Path(data))
+        if simulated:
+            counted = Trajectories.open(data)
+    spaces: Mapping[str, Space] = {"observations": spec.observation, "next_observations": spec.observation}
+    spaces = {**spaces, "actions": spec.action, "rewards": spec.reward}
+    fields = {}
+    for name, (dtype, shape) in layout(spec).items():
+        space = spaces.get(name)
+        kind = "discrete" if isinstance(space, Discrete) else "flag" if dtype == np.bool_ else "continuous"
+        fields[name] = {"kind": kind, "dtype": dtype.name, "width": shape[0] if shape else 1}
+    summary: dict[str, Any] = {"simulated": simulated, "spec": spec.to_json(), "fields": fields}
+    if simulated and counted is not None:
+        summary["counts"] = counted.counts()
+    return summary

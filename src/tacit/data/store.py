@@ -16,7 +16,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BufferedRandom
 from pathlib import Path
@@ -29,6 +29,7 @@ from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.errors import DataError, FileError
 
 Array = NDArray[Any]
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 CHUNK = 65_536  # rows that are validated, converted or copied at a time
 FORMAT = {"format": "tacit.trajectories", "version": 1}
 INDEX = ("order", "offsets", "episodes")

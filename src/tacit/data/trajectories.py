@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -14,15 +14,13 @@ from numpy.typing import NDArray
 
 from tacit.data.ingest import Ingest
 from tacit.data.spec import PublicSpec
-from tacit.data.store import Records, UnitKind, read, write
+from tacit.data.store import Paths, Records, UnitKind, read, write
 from tacit.errors import DataError, SealedError
 
 if TYPE_CHECKING:
     from minari import MinariDataset
 
-    from tacit.data.files import Fields
-
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+    from tacit.data.sources.files import Fields
 
 
 class Trajectories:
@@ -136,7 +134,7 @@ class Trajectories:
             DataError: the records break a rule of the class.
             FileError: there is no such dataset, it is truncated, or its id leads out of the folder.
         """
-        from tacit.data import minari
+        from tacit.data.sources import minari
 
         found, records = minari.read(
             dataset,
@@ -178,7 +176,7 @@ class Trajectories:
             DataError: the records break a rule of the class, or a column is missing.
             FileError: a file is missing, truncated or of another kind.
         """
-        from tacit.data import files
+        from tacit.data.sources import files
 
         records = files.read_csv(
             paths, unit=unit, spec=spec, episode=episode, fields=fields, simulated=simulated, store=store
@@ -198,7 +196,7 @@ class Trajectories:
         store: str | os.PathLike[str] | None = None,
     ) -> Trajectories:
         """From Parquet files, one transition a row, read in chunks; arguments and errors as in `from_csv`."""
-        from tacit.data import files
+        from tacit.data.sources import files
 
         records = files.read_parquet(
             paths, unit=unit, spec=spec, episode=episode, fields=fields, simulated=simulated, store=store
@@ -228,7 +226,7 @@ class Trajectories:
             DataError: the records break a rule of the class, or an array is missing.
             FileError: a file is missing, truncated or of another kind.
         """
-        from tacit.data import files
+        from tacit.data.sources import files
 
         records = files.read_npz(paths, unit=unit, spec=spec, episode=episode, simulated=simulated, store=store)
         return cls(records, spec, simulated=simulated)
@@ -245,7 +243,7 @@ class Trajectories:
         simulated: bool = False,
         store: str | os.PathLike[str] | None = None,
     ) -> Trajectories:
-        """From an HDF5 file of D4RL's, read in chunks; `tacit.data.d4rl` says which rows become transitions.
+        """From an HDF5 file of D4RL's, read in chunks; `tacit.data.sources.d4rl` says which rows become transitions.
 
         Args:
             path: the file.
@@ -262,7 +260,7 @@ class Trajectories:
             DataError: the records break a rule of the class, or a column is missing.
             FileError: the file is missing, truncated or of another kind, or holds links to other files.
         """
-        from tacit.data import d4rl
+        from tacit.data.sources import d4rl
 
         records = d4rl.read(path, unit=unit, spec=spec, chunk=chunk, horizon=horizon, simulated=simulated, store=store)
         return cls(records, spec, simulated=simulated)
@@ -295,7 +293,8 @@ class Trajectories:
         description: str | None = None,
         root: str | os.PathLike[str] | None = None,
     ) -> Path:
-        """Writes a Minari dataset (HDF5) of a simulated or released set, see `tacit.data.minari_writer` for the layout.
+        """Writes a Minari dataset (HDF5) of a simulated or released set, see `tacit.data.sources.minari_writer` for the
+        layout.
 
         Args:
             dataset_id: `name-v0` or `namespace/name-v0`; nothing of this id may exist yet.
@@ -317,7 +316,7 @@ class Trajectories:
                 expected="a set that is simulated or came out of a door of a vault",
                 remedy="synthesize a dataset and write that, or use save(folder) for the private records",
             )
-        from tacit.data import minari_writer
+        from tacit.data.sources import minari_writer
 
         return minari_writer.write(
             self._records, self.spec, dataset_id, certificate=certificate, description=description, root=root

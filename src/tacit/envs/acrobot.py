@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs.physics import require
-from tacit.envs.rollouts import Array, FloatArray
+from tacit.envs.rollouts import Array, FloatArray, require_physical
 
 __all__ = ["ACTIONS", "HIGH", "HORIZON", "LOW", "Acrobot", "spec"]
 
@@ -57,7 +56,7 @@ class Acrobot:
 
     def __post_init__(self) -> None:
         named = {"lengths": self.lengths, "masses": self.masses}
-        require("Acrobot", {f"{name}[{i}]": pair[i] for name, pair in named.items() for i in (0, 1)})
+        require_physical("Acrobot", {f"{name}[{i}]": pair[i] for name, pair in named.items() for i in (0, 1)})
 
     def starts(self, units: int, generator: np.random.Generator) -> Array:
         """[N, 4], uniform in [-0.1, 0.1]."""

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs.physics import require
-from tacit.envs.rollouts import Array, FloatArray
+from tacit.envs.rollouts import Array, FloatArray, require_physical
 
 __all__ = ["ACTIONS", "HIGH", "HORIZON", "LOW", "CartPole", "spec"]
 
@@ -60,7 +59,7 @@ class CartPole:
     half_length: float = 0.5
 
     def __post_init__(self) -> None:
-        require("CartPole", asdict(self))
+        require_physical("CartPole", asdict(self))
 
     def starts(self, units: int, generator: np.random.Generator) -> Array:
         """[N, 4], uniform in [-0.05, 0.05]."""

@@ -28,11 +28,9 @@ from typing import Final, cast
 import numpy as np
 import numpy.typing as npt
 
-from tacit.agents.fitted_q_iteration import fit
-from tacit.agents.q_learning import LinearQ, epsilon_greedy, softmax
+from tacit.agents.q_learning import LinearQ, epsilon_greedy, fit, softmax
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs.physics import require
-from tacit.envs.rollouts import Array, FloatArray, Policy, uniform
+from tacit.envs.rollouts import Array, FloatArray, Policy, require_physical, uniform
 from tacit.envs.rollouts import collect as _collect
 from tacit.envs.rollouts import truth as _truth
 
@@ -156,7 +154,7 @@ class Hiv:
 
     def __post_init__(self) -> None:
         costs = {f"penalties[{i}]": self.penalties[i] for i in (0, 1)}
-        require("Hiv", {"days": self.days}, costs | {"efficacy_noise": self.efficacy_noise})
+        require_physical("Hiv", {"days": self.days}, costs | {"efficacy_noise": self.efficacy_noise})
 
     def starts(self, units: int, generator: np.random.Generator) -> Array:
         """[N, 6] around the unhealthy steady state."""

@@ -14,7 +14,7 @@ import warnings
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.gym_domain import GymDomain
-from tacit.envs.physics import require
+from tacit.envs.rollouts import require_physical
 from tacit.errors import DataError
 
 __all__ = ["ACTIONS", "FEATURE_HIGH", "FEATURE_LOW", "HIGH", "HORIZON", "LOW", "REWARD", "LunarLander", "spec"]
@@ -55,7 +55,7 @@ class LunarLander(GymDomain):
     """
 
     def __init__(self, gravity: float = 10.0, wind: float = 0.0, turbulence: float = 0.0) -> None:
-        require("LunarLander", {"gravity": gravity}, {"wind": wind, "turbulence": turbulence})
+        require_physical("LunarLander", {"gravity": gravity}, {"wind": wind, "turbulence": turbulence})
         if gravity >= STRONGEST:
             raise DataError(
                 f"gravity is {gravity!r}",

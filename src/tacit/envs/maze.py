@@ -12,6 +12,7 @@ terminates; a truncation marks the end of the way to a goal (in data) or of the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import gymnasium
@@ -19,28 +20,39 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.spec import Box, PublicSpec
-from tacit.envs.maze_controller import WaypointController
+from tacit.data.trajectories import Trajectories
 from tacit.envs.maze_layouts import (
     CELL_ORIGIN,
     LAYOUTS,
     RADIUS,
     Layout,
     blocked_zones,
+    distances,
     far_cells,
     free_cells,
+    walls,
     zone,
     zone_edge,
 )
 from tacit.errors import DataError
 
 __all__ = [
+    "D_GAIN",
+    "JITTER",
     "LAYOUTS",
+    "LONGEST",
+    "P_GAIN",
+    "REACHED",
+    "SHORTEST",
+    "FloatArray",
     "Layout",
     "MazeEnv",
     "MazeVector",
+    "WaypointController",
     "collect",
     "controller_policy",
     "far_cells",
+    "goal_episodes",
     "in_wall",
     "normalised",
     "random_start",
@@ -50,7 +62,90 @@ __all__ = [
     "step",
 ]
 
+
+# The waypoint controller that makes Maze2D data: shortest ways on the grid, followed by a PD law (D4RL).
+
+
 FloatArray = npt.NDArray[np.float64]
+
+P_GAIN, D_GAIN = 10.0, -1.0
+"""Gains of D4RL's `WaypointController`."""
+REACHED = 0.1
+"""Distance at which a waypoint, or the goal, counts as reached."""
+JITTER = 0.2
+"""A waypoint before the last one is its cell's point minus U(0, 0.2) on each axis."""
+
+
+@lru_cache
+def _next_cells(layout: Layout) -> npt.NDArray[np.int64]:
+    """[F, F] the free cell after i on a shortest way to j (j itself at the end).
+
+    The greedy policy of q-iteration with a reward at the goal only follows shortest ways, so counting steps gives the
+    same cells as D4RL's q-iteration does.
+    """
+    cells, steps = free_cells(layout), distances(layout)
+    adjacent = np.abs(cells[:, None] - cells[None, :]).sum(axis=2) == 1
+    closer = adjacent[:, :, None] & (steps[None, :, :] == steps[:, None, :] - 1)
+    following: npt.NDArray[np.int64] = closer.argmax(axis=1)
+    np.fill_diagonal(following, np.arange(len(cells)))
+    return following
+
+
+class WaypointController:
+    """Drives many balls, each to its own goal cell, by jittered waypoints and a PD law.
+
+    Args:
+        layout: the maze.
+        agents: how many balls (N).
+        generator: source of the jitter and of the goals.
+    """
+
+    def __init__(self, layout: Layout, agents: int, generator: np.random.Generator) -> None:
+        self._cells = free_cells(layout).astype(np.float64)
+        self._following = _next_cells(layout)
+        self._index = np.full(walls(layout).shape, -1, dtype=np.int64)
+        self._index[tuple(free_cells(layout).T)] = np.arange(len(self._cells))
+        self._generator = generator
+        self._target = np.zeros(agents, dtype=np.int64)
+        self._cell = np.zeros(agents, dtype=np.int64)
+        self._waypoint = np.zeros((agents, 2))
+
+    def cell_of(self, positions: FloatArray) -> npt.NDArray[np.int64]:
+        """Free-cell index [N] of positions [N, 2] (-1 inside a wall)."""
+        row, column = np.floor(positions + CELL_ORIGIN).astype(np.int64).T
+        index: npt.NDArray[np.int64] = self._index[row, column]
+        return index
+
+    def aim(self, positions: FloatArray, agents: npt.NDArray[np.int64], targets: npt.NDArray[np.int64]) -> None:
+        """Gives the `agents` [M], now at `positions` [M, 2], new goal cells `targets` [M] (free-cell indices)."""
+        self._target[agents] = targets
+        self._advance(agents, self.cell_of(positions))
+
+    def aim_anywhere(self, positions: FloatArray, agents: npt.NDArray[np.int64]) -> None:
+        """Gives the `agents` [M] new goal cells, uniform over the free cells other than their own."""
+        here = self.cell_of(positions)
+        step = self._generator.integers(1, len(self._cells), size=len(agents))
+        self.aim(positions, agents, (here + step) % len(self._cells))
+
+    def _advance(self, agents: npt.NDArray[np.int64], here: npt.NDArray[np.int64]) -> None:
+        target = self._target[agents]
+        following = self._following[here, target]
+        jitter = self._generator.random((len(agents), 2)) * JITTER
+        jitter[following == target] = 0.0
+        self._cell[agents] = following
+        self._waypoint[agents] = self._cells[following] - jitter
+
+    def act(self, state: FloatArray) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+        """Actions [N, 2] in [-1, 1] for states [N, 4], and the indices of the agents that stand at their goal."""
+        offset = self._waypoint - state[:, :2]
+        action = np.clip(P_GAIN * offset + D_GAIN * state[:, 2:], -1.0, 1.0)
+        reached = np.flatnonzero(np.einsum("nd,nd->n", offset, offset) < REACHED**2)
+        final = self._cell[reached] == self._target[reached]
+        passing = reached[~final]
+        self._advance(passing, self._cell[passing])
+        return action, reached[final]
+
+
 Act = Callable[[FloatArray], npt.NDArray[Any]]
 
 TIME_STEP = 0.01
@@ -319,3 +414,56 @@ def _named(layouts: Mapping[str, Layout], name: str) -> Layout:
             remedy="choose one of these or pass a Layout",
         )
     return layouts[name]
+
+
+# Whole episodes in a maze, each on its way to random cells: simulated records of which an episode, or a person with
+# several, is one protected unit.
+
+
+SHORTEST, LONGEST = 100, 300
+"""Steps: an episode ends at the first target that is reached after the former, or at the latter."""
+
+_AT_ONCE = 1_000
+
+
+def goal_episodes(layout: Layout, episodes: int, *, episodes_per_person: int = 1, seed: int) -> Trajectories:
+    """Episodes of the waypoint controller, which goes from a random start to one random cell after another.
+
+    An episode is truncated at the first target that is reached after `SHORTEST` steps or more, at the latest after
+    `LONGEST` (about 160 steps in the mean, by the maze); nothing terminates. Rows are those of `maze.collect`.
+
+    Args:
+        layout: the maze; its goal only sets the reward.
+        episodes: how many.
+        episodes_per_person: so many in a row belong to one person, whose number is the unit id; the last person may
+            own fewer.
+        seed: of everything; the same arguments give the same rows.
+
+    Raises:
+        DataError: a number is below 1.
+    """
+    if min(episodes, episodes_per_person) < 1:
+        raise DataError(
+            "there are no episodes",
+            where="goal_episodes",
+            expected="at least one episode, and one a person",
+            remedy="ask for more",
+        )
+    chunks = [_chunk(layout, min(_AT_ONCE, episodes - first), [seed, first]) for first in range(0, episodes, _AT_ONCE)]
+    columns: dict[str, Any] = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+    ends = columns["truncations"]
+    ids = np.concatenate([[0], np.cumsum(ends[:-1])])
+    return Trajectories.from_arrays(
+        **columns, unit_ids=ids // episodes_per_person, episode_ids=ids, spec=spec(layout), simulated=True
+    )
+
+
+def _chunk(layout: Layout, episodes: int, seed: list[int]) -> dict[str, npt.NDArray[Any]]:
+    """`LONGEST` steps of every agent, of which those up to its first late enough target are kept."""
+    mixed = int(np.random.SeedSequence(seed).generate_state(1)[0])
+    columns = collect(layout, episodes * LONGEST, agents=episodes, seed=mixed)
+    ends = columns["truncations"].reshape(episodes, LONGEST)
+    last = np.argmax(ends & (np.arange(LONGEST) >= SHORTEST - 1), axis=1)
+    kept = (np.arange(LONGEST) <= last[:, None]).ravel()
+    columns["truncations"] = (np.arange(LONGEST) == last[:, None]).ravel()
+    return {name: column[kept] for name, column in columns.items() if name != "episode_ids"}

@@ -1,8 +1,8 @@
 """Days of movement played from a policy: thousands at once, or one as a Gymnasium environment.
 
 The state is (slot, number of different cells so far, slots in the present cell, cell); the actions are those of
-`tacit.data.days`: stay, explore, home, return and last. What an action does is what the label of `days.actions` says,
-so that the label of a played day is the action that was taken:
+`tacit.data.mobility.days`: stay, explore, home, return and last. What an action does is what the label of
+`days.actions` says, so that the label of a played day is the action that was taken:
 
 - `EXPLORE` goes to a cell that the `Space` draws; one that was visited today is drawn again, up to `TRIES` times, and
   then it is a stay.
@@ -25,8 +25,8 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.days import ACTIONS, EXPLORE, HOME, LAST, RETURN, SLOTS, STAY, before, distinct, symbols
-from tacit.data.grids import Grid
+from tacit.data.mobility.days import ACTIONS, EXPLORE, HOME, LAST, RETURN, SLOTS, STAY, before, distinct, symbols
+from tacit.data.mobility.grids import Grid
 from tacit.envs.spaces import JumpLaw, RankLaw
 from tacit.errors import DataError
 

@@ -2,13 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Domain", "Policy", "collect", "projected_bellman_error", "truth", "uniform"]
+from tacit.data.spec import Discrete, PublicSpec
+from tacit.errors import DataError
+
+__all__ = [
+    "Domain",
+    "Policies",
+    "Policy",
+    "Timed",
+    "collect",
+    "projected_bellman_error",
+    "require_physical",
+    "truth",
+    "uniform",
+]
+
+
+# What the simulators with physical parameters share: the check of these parameters.
+
+
+def require_physical(where: str, positive: Mapping[str, float], nonnegative: Mapping[str, float] | None = None) -> None:
+    """Refuse physical parameters that are out of range.
+
+    Args:
+        where: the simulator's name.
+        positive: names and values that must be finite and above 0.
+        nonnegative: those that may be 0, too.
+
+    Raises:
+        DataError: one of them is out of range.
+    """
+    for values, least, words in ((positive, 0.0, "> 0"), (nonnegative or {}, -math.ulp(0.0), ">= 0")):
+        for name, value in values.items():
+            if not (math.isfinite(value) and value > least):
+                raise DataError(
+                    f"{name} is {value!r}",
+                    where=where,
+                    expected=f"a finite number {words}",
+                    remedy=f"choose another {name}, or leave it out for the usual one",
+                )
+
+
+# What evaluation asks of trained policies.
+
+
+class Policies(Protocol):
+    """K deterministic policies that act together, as the agents of `tacit.agents` that learn from tables do."""
+
+    @property
+    def members(self) -> int:
+        """K."""
+
+    def act(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """Actions [K, N, d_a] for observations [K, N, d]."""
+
 
 Array = npt.NDArray[Any]
 FloatArray = npt.NDArray[np.float64]
@@ -133,3 +188,53 @@ def _draw(probabilities: Array, generator: np.random.Generator) -> npt.NDArray[n
     below = np.cumsum(probabilities, axis=1)
     point = generator.random(len(below)) * below[:, -1]
     return np.asarray((below <= point[:, None]).sum(axis=1), dtype=np.int64)
+
+
+# A finite domain that shows how many steps have gone by, for policies that plan to a horizon.
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A domain whose states are 0 .. S - 1, with state and observation t S + s after t steps.
+
+    Args:
+        domain: the simulator; its states are what it shows.
+        states: S.
+        horizon: H, after which t stays.
+
+    Raises:
+        DataError: there are no states or no steps.
+    """
+
+    domain: Domain
+    states: int
+    horizon: int
+
+    def __post_init__(self) -> None:
+        if self.states < 1 or self.horizon < 1:
+            raise DataError(
+                f"there are {self.states} states and {self.horizon} steps",
+                where="Timed",
+                expected="at least one of each",
+                remedy="give the domain's own numbers",
+            )
+
+    def spec(self, spec: PublicSpec) -> PublicSpec:
+        """The public spec with the (H + 1) S observations of this domain."""
+        return replace(spec, observation=Discrete((self.horizon + 1) * self.states))
+
+    def starts(self, units: int, generator: np.random.Generator) -> Array:
+        """Those of the domain, at time 0."""
+        return self.domain.starts(units, generator)
+
+    def step(
+        self, state: Array, action: npt.NDArray[np.int64], generator: np.random.Generator
+    ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
+        """Next states, rewards and ends [N] of the domain, one step later."""
+        time, place = np.divmod(state, self.states)
+        after, paid, ended = self.domain.step(place, action, generator)
+        return np.minimum(time + 1, self.horizon) * self.states + after, paid, ended
+
+    def observe(self, state: Array) -> Array:
+        """The states themselves."""
+        return state

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.grids import EARTH_KM, Grid, grid_from_json
+from tacit.data.mobility.grids import EARTH_KM, Grid, grid_from_json, unreadable
 from tacit.errors import DataError
 
-__all__ = ["JumpLaw", "RankLaw"]
+__all__ = ["Anywhere", "JumpLaw", "RankLaw"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -75,6 +75,15 @@ class RankLaw:
         rank = np.searchsorted(weights, rng.random(len(cells)) * weights[-1], side="right")
         found: IntArray = self.places[self._near[at, np.minimum(rank, len(weights) - 1)]]
         return found
+
+
+@dataclass(frozen=True)
+class Anywhere:
+    """A space where every exploration finds a new cell: for what does not depend on where places lie."""
+
+    def explore(self, cells: IntArray, rng: np.random.Generator) -> IntArray:
+        """See `movement.Space`."""
+        return rng.integers(1, 2**56, len(cells))
 
 
 @dataclass(frozen=True)
@@ -143,12 +152,7 @@ class JumpLaw:
         numbers = [fields.get(name) for name in ("edges", "probabilities")]
         whole = all(isinstance(v, list) and all(isinstance(n, (int, float)) for n in v) for v in numbers)
         if not whole or set(fields) != {"kind", "grid", "edges", "probabilities"} or fields["kind"] != "jumps":
-            raise DataError(
-                "the values are not those of a law of jumps",
-                where="JumpLaw.from_json",
-                expected="kind (jumps), grid, edges and probabilities",
-                remedy="use the JSON that to_json of the law wrote",
-            )
+            raise unreadable("law of jumps", "JumpLaw.from_json", "kind (jumps), grid, edges and probabilities")
         return cls(grid_from_json(fields["grid"]), tuple(fields["edges"]), tuple(fields["probabilities"]))
 
 

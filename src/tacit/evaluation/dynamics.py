@@ -101,3 +101,63 @@ def _relative(sampled: Array, true: Array, start: Array) -> float:
             remedy="check that the states and the step function use the same units",
         )
     return float(np.mean(np.linalg.norm(sampled - true, axis=1))) / displacement
+
+
+# Whether synthetic transitions obey a public simulator of any kind: the error of one step, column by column.
+
+
+Simulate = Callable[
+    [NDArray[np.generic], NDArray[np.generic]], tuple[NDArray[np.generic], NDArray[np.generic]]
+]  # states [N, d], actions [N, a] -> next states [N, d], rewards [N]
+
+
+@dataclass(frozen=True)
+class OneStep:
+    """How far synthetic transitions are from the simulator's.
+
+    Attributes:
+        next_state: mean of `of_columns`. 0 is exact; 1 is as bad as a table whose states never change.
+        reward: mean |r - r*|, in units of reward.
+        of_columns: of each column of the state, mean |s' - s*| / mean |s* - s|; columns that the simulator never moves
+            are left out.
+    """
+
+    next_state: float
+    reward: float
+    of_columns: tuple[float, ...]
+
+
+def one_step(columns: Mapping[str, NDArray[np.generic]], simulate: Simulate) -> OneStep:
+    """Errors of sampled transitions (s, a, r, s') against the simulator's (s*, r*) from the same s and a.
+
+    Args:
+        columns: a sampled table: `observations` and `next_observations` [T, d], `actions` [T, a] or [T], `rewards` [T].
+        simulate: (states [T, d], actions) -> (next states [T, d], rewards [T]); pure.
+
+    Raises:
+        DataError: the shapes are others, the simulator moves nothing, or gives a value that is not finite.
+    """
+    states, following, rewards = (
+        np.asarray(columns[name], np.float64) for name in ("observations", "next_observations", "rewards")
+    )
+    if states.ndim != 2 or not len(states) or following.shape != states.shape or rewards.shape != states.shape[:1]:
+        raise _bad("the table has other shapes", "observations and next_observations [T, d], rewards [T], T >= 1")
+    simulated = simulate(np.asarray(columns["observations"]), np.asarray(columns["actions"]))
+    true, true_rewards = (np.asarray(values, np.float64) for values in simulated)
+    if true.shape != states.shape or true_rewards.shape != rewards.shape or not np.isfinite(true).all():
+        raise _bad("the simulator gives other shapes, or values that are not finite", "one finite next state a row")
+    moved = np.abs(true - states).mean(axis=0)
+    if not moved.any():
+        raise _bad("the simulator moves no row at all", "a mean true displacement above zero in some column")
+    errors = np.abs(following - true).mean(axis=0)[moved > 0] / moved[moved > 0]
+    return OneStep(
+        next_state=float(errors.mean()),
+        reward=float(np.abs(rewards - true_rewards).mean()),
+        of_columns=tuple(errors.tolist()),
+    )
+
+
+def _bad(what: str, expected: str) -> DataError:
+    return DataError(
+        what, where="one_step", expected=expected, remedy="pass a sampled table and the simulator of its own spec"
+    )

@@ -29,9 +29,9 @@ from scipy.spatial.distance import cdist
 from torch import Tensor, nn
 
 from tacit.errors import DataError
-from tacit.evaluation.features import Features, Flat, perceptron
 from tacit.evaluation.fidelity import flatten
 from tacit.evaluation.sequences import Floats, Sequences
+from tacit.evaluation.two_samples import Features, Flat, perceptron
 
 BATCH = 256
 

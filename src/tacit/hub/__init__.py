@@ -58,14 +58,16 @@ _KINDS = {
         "tacit.methods.synthesis.baselines.pate_gan.GanSynthesizer",
         "tacit.methods.synthesis.baselines.raking_alone.RakedColumns",
     ),
-    "policy": ("tacit.methods.policy_gradient.learned.Learned",),
+    "policy": ("tacit.methods.policy_gradient.state.Learned",),
     "experts": ("tacit.methods.experts.learned.Learned",),
     "imitation": (
         "tacit.methods.mobility.simulator.Simulator",
-        "tacit.methods.mobility.baselines.markov.BlockChain",
+        "tacit.methods.mobility.baselines.models.BlockChain",
     ),
 }
-"""Kind, which is also a module of this package -> the classes of its values."""
+"""Kind -> the classes of its values."""
+_MODULES = {"imitation": "mobility"}
+"""Kind -> the module of this package that knows it, where that has another name."""
 _POLICIES = ("policy", "experts")
 
 
@@ -199,7 +201,7 @@ def to_onnx(release: Release[Any], path: str | os.PathLike[str], *, average: boo
             "the value is no policy, or there are policies of several replicates",
             where="hub.to_onnx",
             expected="the release of one policy",
-            remedy="pass what a method's `learn` or `hub.load` returned, with `.replicate(r)` of its value",
+            remedy="pass what a method's `fit` or `hub.load` returned, with `.replicate(r)` of its value",
         )
     if average and kind != "policy":
         raise PlanError(
@@ -266,7 +268,7 @@ def load_experts(
     """
     from tacit.hub import expert_files
 
-    return expert_files.load(Path(folder), spec, activation=activation, floor=floor, least=least)
+    return expert_files.load(Path(folder), spec, read, activation=activation, floor=floor, least=least)
 
 
 def _name(value: object) -> str:
@@ -283,7 +285,7 @@ def _name(value: object) -> str:
 
 
 def _kind(name: str) -> _Kind:
-    return cast(_Kind, import_module(f"tacit.hub.{name}"))
+    return cast(_Kind, import_module(f"tacit.hub.{_MODULES.get(name, name)}"))
 
 
 def _require_inside(folder: Path, names: tuple[str, ...]) -> None:

@@ -48,7 +48,7 @@ def pack(value: Learned) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
                 "the prefixes have columns that are not released",
                 where="hub.save",
                 expected=f"{', '.join(sorted(_COLUMNS))}",
-                remedy="save what `experts.learn` returned",
+                remedy="save what `experts.fit` returned",
             )
         named = {**prefixes.columns, _LENGTHS: prefixes.lengths}
         arrays |= {f"prefixes.{r}.{name}": np.asarray(column) for name, column in named.items()}

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tacit.agents.policies import Policy
-from tacit.methods.policy_gradient.learned import Learned
 from tacit.methods.policy_gradient.plan import Plan
+from tacit.methods.policy_gradient.state import Learned
 from tacit.privacy.certificate.release import Release
 
 FIELDS = frozenset({"policy"})

@@ -18,6 +18,7 @@ from tacit.envs.river_swim import spec as river
 from tacit.errors import PlanError
 from tacit.methods.experts import anchors
 from tacit.methods.experts.anchors import Given, Uniform, points, visited
+from tacit.serialization import read
 
 POINTS = np.array([[0.1, 0.2, 0.0, 0.0], [1.0, -1.0, 0.1, 0.2]], np.float32)
 
@@ -111,4 +112,4 @@ def test_visited_states_of_a_table_stay_whole_numbers() -> None:
 
 @pytest.mark.parametrize("made", [Uniform(low=LOW, high=HIGH, count=3, seed=4), Given.of(POINTS)])
 def test_anchors_come_back_from_json(made: anchors.Anchors) -> None:
-    assert anchors.from_json(json.loads(json.dumps(dataclasses.asdict(made)))) == made
+    assert read(Uniform | Given, json.loads(json.dumps(dataclasses.asdict(made)))) == made

@@ -12,8 +12,8 @@ from pole_experts import FEATURES, HIGH, LOW
 
 from tacit.agents.features import OneHot, Quadratic, Scaled
 from tacit.errors import PlanError
-from tacit.methods.experts import clones
 from tacit.methods.experts.clones import Clone, LinearClone, MlpClone, spread
+from tacit.serialization import read
 
 LINE = Scaled((-1.0,), (1.0,))
 SMALL = MlpClone(features=FEATURES, actions=3, hidden=(8,), rows=40, steps=20)
@@ -141,4 +141,4 @@ def test_settings_out_of_range_are_refused(kind: Any, fields: dict[str, Any]) ->
 
 @pytest.mark.parametrize("clone", KINDS)
 def test_clones_come_back_from_json(clone: Clone) -> None:
-    assert clones.from_json(json.loads(json.dumps(dataclasses.asdict(clone)))) == clone
+    assert read(LinearClone | MlpClone, json.loads(json.dumps(dataclasses.asdict(clone)))) == clone

@@ -25,7 +25,7 @@ from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.experts import training
 from tacit.methods.experts.clones import LinearClone
 from tacit.methods.experts.consensus import TRAINING, Consensus
-from tacit.methods.experts.objectives import ExpertLoss
+from tacit.methods.experts.training import ExpertLoss
 from tacit.privacy.gradients.clipping import SLACK
 from tacit.privacy.gradients.per_unit import clipped_sum
 from tacit.privacy.ledger.ledger import Ledger
@@ -107,7 +107,7 @@ def plan(**fields: Any) -> Consensus:
 def test_consensus_and_noisy_steps_learn_together(tmp_path: Path) -> None:
     ready = plan(stable_fraction=0.4).calibrate(unit=UNIT, epsilon=10.0, delta=DELTA)
     place = vault(tmp_path, replicates=2)
-    release = training.learn(ready, place)
+    release = training.fit(ready, place)
     learned = release.value
     assert learned.theta.shape == (2, POLICY.parameters)
     assert learned.prefixes is not None
@@ -121,14 +121,14 @@ def test_consensus_and_noisy_steps_learn_together(tmp_path: Path) -> None:
     assert release.certificate.covered[1] == "which policy each expert follows, and whether it is one of them"
     assert any("published as they were recorded" in line for line in release.certificate.not_protected)
     with pytest.raises(PlanExhausted):
-        training.learn(ready, place)
+        training.fit(ready, place)
 
 
 def test_dp_sgd_alone(tmp_path: Path) -> None:
     wide = Policy(FEATURES, Mlp((4, 16, 2)), Categorical(2))
     fields = {"policy": wide, "learner": CQL(reward_scale=0.01), "stable_fraction": 0.0, "rate": 0.01}
     ready = plan(**fields).calibrate(unit=UNIT, epsilon=20.0, delta=DELTA)
-    release = training.learn(ready, vault(tmp_path, asked=False))
+    release = training.fit(ready, vault(tmp_path, asked=False))
     assert release.value.prefixes is None
     assert balanced(release.value.actor())[0] > UNTAUGHT
     assert not any("published as they were recorded" in line for line in release.certificate.not_protected)
@@ -140,7 +140,7 @@ def test_clones_in_a_public_world_alone(tmp_path: Path) -> None:
     clone = LinearClone(features=FEATURES, actions=2, floor=FLOOR)
     ready = plan(clone=clone, rows=200, stable_fraction=1.0).calibrate(unit=UNIT, epsilon=10.0, delta=DELTA)
     place = vault(tmp_path, asked=False)
-    release = training.learn(ready, place, CartPole())
+    release = training.fit(ready, place, CartPole())
     assert release.value.prefixes is not None
     assert int(release.value.prefixes[0].lengths.sum()) > 0
     assert balanced(release.value.actor())[0] > UNTAUGHT
@@ -156,7 +156,7 @@ def test_clones_in_a_public_world_alone(tmp_path: Path) -> None:
 def test_without_a_released_step_the_noisy_ones_are_taken(tmp_path: Path) -> None:
     """Nearly every prefix stops at once (and with this seed every one does)."""
     ready = plan(floor=KappaStop(0.999), trajectories=2).calibrate(unit=UNIT, epsilon=10.0, delta=DELTA)
-    release = training.learn(ready, vault(tmp_path))
+    release = training.fit(ready, vault(tmp_path))
     assert release.value.prefixes is not None
     assert release.value.prefixes[0].lengths.tolist() == [0, 0]
     assert balanced(release.value.actor())[0] > 20  # few noisy steps, on a pool that is drawn anew: 40 to 500
@@ -166,8 +166,8 @@ def test_a_world_goes_with_clones_only(tmp_path: Path) -> None:
     ready = plan().calibrate(unit=UNIT, epsilon=10.0, delta=DELTA)
     place = vault(tmp_path)
     with pytest.raises(PlanError, match="plays no clones"):
-        training.learn(ready, place, CartPole())
+        training.fit(ready, place, CartPole())
     clone = LinearClone(features=FEATURES, actions=2, floor=FLOOR)
     with pytest.raises(PlanError, match="in no world"):
-        training.learn(plan(clone=clone, rows=200).calibrate(unit=UNIT, epsilon=10.0, delta=DELTA), place)
+        training.fit(plan(clone=clone, rows=200).calibrate(unit=UNIT, epsilon=10.0, delta=DELTA), place)
     assert place.ledger.plans() == []

@@ -14,7 +14,7 @@ from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.errors import PlanError
-from tacit.methods.experts.fitting import Fit, fit, shares
+from tacit.methods.experts.fitting import Fit, fit_votes, shares
 
 RNG = np.random.default_rng(0)
 STATES = RNG.uniform(LOW, HIGH, (2, 60, 4)).astype(np.float32)
@@ -28,7 +28,7 @@ def centred(values: Any) -> Any:
 def test_squares_of_a_linear_policy_are_solved_exactly() -> None:
     votes = centred(RNG.normal(size=(2, 60, 2)))
     for policy in (POLICY, Policy(Quadratic(LOW, HIGH), Mlp((14, 2)), Categorical(2))):
-        theta = fit(Fit(ridge=1e-9), policy, STATES, votes)
+        theta = fit_votes(Fit(ridge=1e-9), policy, STATES, votes)
         for r in range(2):
             x = np.concatenate([policy.features(STATES[r]), np.ones((60, 1))], axis=1)
             oracle = np.linalg.lstsq(x, votes[r], rcond=None)[0]
@@ -39,7 +39,7 @@ def test_cross_entropy_of_a_policy_that_sees_nothing_gives_the_shares() -> None:
     still, votes = np.zeros((1, 10, 4), np.float32), np.full((1, 10, 3), [2 / 3, -1 / 3, -1 / 3])
     votes[0, 9] = [-1 / 3, 1 / 3, 0.0]  # nine are unanimous, one is shared as 0 : 2/3 : 1/3
     policy = Policy(Scaled(LOW, HIGH), Mlp((4, 3), gain=0.0), Categorical(3))
-    theta = fit(Fit(loss="softmax", steps=3_000), policy, still, votes)
+    theta = fit_votes(Fit(loss="softmax", steps=3_000), policy, still, votes)
     bias = np.exp(theta.reshape(5, 3)[-1])
     assert bias / bias.sum() == pytest.approx([0.9, 2 / 30, 1 / 30], abs=1e-3)
 
@@ -55,11 +55,11 @@ def test_votes_are_scaled_to_the_clearest_anchors() -> None:
 def test_a_network_fits_votes_that_no_line_separates_and_each_replicate_by_itself(loss: Any) -> None:
     choice = (np.abs(STATES[..., 2]) < 0.1).astype(int)
     votes = centred(np.eye(2)[choice])
-    both = fit(Fit(loss=loss), NETWORK, STATES, votes)
+    both = fit_votes(Fit(loss=loss), NETWORK, STATES, votes)
     outputs, _ = NETWORK.network.forward(both, NETWORK.features(STATES))
     assert (outputs.argmax(axis=2) == choice).mean() > 0.95
-    np.testing.assert_array_equal(fit(Fit(loss=loss), NETWORK, STATES[1:], votes[1:])[0], both[1])
-    assert (fit(Fit(loss=loss, seed=1), NETWORK, STATES, votes) != both).any()
+    np.testing.assert_array_equal(fit_votes(Fit(loss=loss), NETWORK, STATES[1:], votes[1:])[0], both[1])
+    assert (fit_votes(Fit(loss=loss, seed=1), NETWORK, STATES, votes) != both).any()
 
 
 def test_shares_are_the_nearest_probabilities() -> None:

@@ -16,9 +16,9 @@ from tacit.agents.heads import Categorical, Gaussian
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.errors import PlanError, PlanExhausted
-from tacit.methods.experts.algorithm import learn
+from tacit.methods.experts.algorithm import fit
 from tacit.methods.experts.imitation import Gradient, Kept, ReturnWeighted
-from tacit.methods.experts.returns import ReturnWeight
+from tacit.methods.experts.learned import ReturnWeight
 from tacit.privacy.vault import plan as plans
 
 WEIGHT = ReturnWeight(low=0.0, high=40.0)
@@ -81,7 +81,7 @@ def test_what_an_expert_adds_is_the_same_bits_whoever_the_others_are(policy: Pol
 
 def test_private_imitation_of_perturbed_controllers_holds_the_pole_up(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, columns(gains(200)), replicates=2)
-    release = learn(plan().calibrate(unit=UNIT, epsilon=8.0, delta=DELTA), vault)
+    release = fit(plan().calibrate(unit=UNIT, epsilon=8.0, delta=DELTA), vault)
     assert min(balanced(release.value.actor(), 2)) > 300
     release.certificate.verify()
     assert release.value.agreement is None
@@ -95,7 +95,7 @@ def test_weights_make_the_few_good_experts_count(tmp_path: Path) -> None:
         folder.mkdir()
         vault = open_vault(folder, columns(controllers), noise=Silent())
         held[weight] = balanced(
-            learn(plan(weight=weight).calibrate(unit=UNIT, epsilon=8.0, delta=DELTA), vault).value.actor()
+            fit(plan(weight=weight).calibrate(unit=UNIT, epsilon=8.0, delta=DELTA), vault).value.actor()
         )[0]
     assert held[WEIGHT] > 300
     assert held[None] < 50
@@ -106,9 +106,9 @@ def test_a_plan_is_run_once(tmp_path: Path) -> None:
         open_vault(tmp_path, columns(gains(20))),
         plan(steps=2).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA),
     )
-    learn(calibrated, vault)
+    fit(calibrated, vault)
     with pytest.raises(PlanExhausted):
-        learn(calibrated, vault)
+        fit(calibrated, vault)
 
 
 def test_all_steps_cost_one_gaussian() -> None:

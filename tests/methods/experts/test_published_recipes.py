@@ -18,8 +18,7 @@ from tacit.envs.cart_pole import spec
 from tacit.errors import PlanError
 from tacit.methods import experts
 from tacit.methods.experts.consensus import Consensus
-from tacit.methods.experts.published import MixedTraining
-from tacit.methods.experts.published_recipes import NOISELESS_STEPS, SETTINGS
+from tacit.methods.experts.published import NOISELESS_STEPS, SETTINGS, MixedTraining
 from tacit.privacy.accounting import checks as accounting_checks
 from tacit.privacy.accounting.events import flatten
 from tacit.privacy.ledger.ledger import Ledger
@@ -137,7 +136,7 @@ def test_one_runs_and_its_certificate_states_the_honest_epsilon(tmp_path: Path) 
     asked = Stacked.from_mlp(FEATURES, Mlp((4, 2)), theta.reshape(200, -1), 0.05)
     data = Trajectories.from_arrays(**columns(controllers, 6), spec=spec(), simulated=True)
     ledger = Ledger(tmp_path / "one.ledger", UNIT, epsilon=100.0, delta=DELTA)
-    release = experts.learn(ready, Vault(data, ledger, experts=asked, noise=SecretNoise.for_tests(0)))
+    release = experts.fit(ready, Vault(data, ledger, experts=asked, noise=SecretNoise.for_tests(0)))
     claim = experts.claimed(ready)
     assert claim.published != pytest.approx(claim.honest, rel=0.05)
     assert release.certificate.epsilon == pytest.approx(claim.honest, rel=1e-3)

@@ -12,7 +12,7 @@ from tacit.agents.features import OneHot, Scaled
 from tacit.agents.stacked import Stacked
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import DataError
-from tacit.methods.experts.queried import require_policies
+from tacit.methods.experts.anchors import require_policies
 
 SPEC = PublicSpec(Box((-1.0,), (1.0,)), Discrete(2), Box((0.0,), (1.0,)), "declared")
 

@@ -31,12 +31,12 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.envs.cart_pole import CartPole
 from tacit.errors import PlanError, PlanExhausted
-from tacit.methods.experts.algorithm import learn
+from tacit.methods.experts.algorithm import fit
 from tacit.methods.experts.anchors import Given, Uniform
 from tacit.methods.experts.clones import LinearClone, MlpClone
 from tacit.methods.experts.fitting import Fit
 from tacit.methods.experts.imitation import ReturnWeighted
-from tacit.methods.experts.returns import ReturnWeight
+from tacit.methods.experts.learned import ReturnWeight
 from tacit.methods.experts.votes import Ballot, Vote, Votes
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault import plan as plans
@@ -124,7 +124,7 @@ def test_a_vote_is_the_same_bits_whoever_the_others_are_and_at_own_anchors(clone
 def test_votes_are_counted_over_the_public_population(tmp_path: Path) -> None:
     vault = on_a_line(tmp_path, [[0, 1], [0, 2], [0, 1], [2, 2]], noise=Silent())
     anchors = np.array([[0.0], [0.1]])
-    agreement = learn(line_plan(), vault, anchors=anchors).value.agreement
+    agreement = fit(line_plan(), vault, anchors=anchors).value.agreement
     assert agreement is not None
     np.testing.assert_array_equal(agreement.states[0], anchors.astype(np.float32))
     counts = np.array([[3, 0, 1], [0, 2, 2]])  # of 200 experts that there could be, whose votes are spread evenly
@@ -135,7 +135,7 @@ def test_duplicated_experts_are_as_many_votes_and_one_with_all_rows_is_one(tmp_p
     (tmp_path / "one").mkdir()
     for folder, choices, expected in ((tmp_path, [[0, 0]] * 3, 3), (tmp_path / "one", [[0, 0] * 50], 1)):
         vault = on_a_line(folder, choices, noise=Silent())
-        agreement = learn(line_plan(), vault, anchors=np.array([[0.0], [0.1]])).value.agreement
+        agreement = fit(line_plan(), vault, anchors=np.array([[0.0], [0.1]])).value.agreement
         assert agreement is not None
         np.testing.assert_allclose(agreement.shares[0, :, 0], (expected + (200 - expected) / 3) / 200, atol=1e-4)
 
@@ -143,7 +143,7 @@ def test_duplicated_experts_are_as_many_votes_and_one_with_all_rows_is_one(tmp_p
 def test_a_weight_spreads_the_rest_of_a_vote_evenly(tmp_path: Path) -> None:
     vault = on_a_line(tmp_path, [[1, 1]], noise=Silent())  # one episode of 40 rewards of 1
     weight = ReturnWeight(low=0.0, high=80.0, sharpness=2.0)
-    agreement = learn(line_plan(weight=weight), vault, anchors=np.array([[0.0], [0.1]])).value.agreement
+    agreement = fit(line_plan(weight=weight), vault, anchors=np.array([[0.0], [0.1]])).value.agreement
     assert agreement is not None
     w = math.exp(-1.0)
     np.testing.assert_allclose(agreement.shares[0, :, 1], (w + (200 - w) / 3) / 200, atol=1e-4)
@@ -151,21 +151,21 @@ def test_a_weight_spreads_the_rest_of_a_vote_evenly(tmp_path: Path) -> None:
 
 def test_private_votes_of_perturbed_controllers_hold_the_pole_up(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, columns(gains(200)), replicates=2)
-    release = learn(votes().calibrate(unit=UNIT, epsilon=2.0, delta=DELTA), vault)
+    release = fit(votes().calibrate(unit=UNIT, epsilon=2.0, delta=DELTA), vault)
     assert min(balanced(release.value.actor(), 2)) > 480
     release.certificate.verify()
     assert release.certificate.epsilon <= 2.0
-    assert tacit.experts.learn is learn
+    assert tacit.experts.fit is fit
     second = release.value.replicate(-1)
     assert second.replicates == 1
     np.testing.assert_array_equal(second.theta, release.value.theta[1:])
     with pytest.raises(PlanExhausted):
-        learn(votes().calibrate(unit=UNIT, epsilon=2.0, delta=DELTA), vault)
+        fit(votes().calibrate(unit=UNIT, epsilon=2.0, delta=DELTA), vault)
 
 
 def test_the_noise_is_that_of_the_plan(tmp_path: Path) -> None:
     plan = votes().calibrate(unit=UNIT, epsilon=2.0, delta=DELTA)
-    release = learn(plan, open_vault(tmp_path, columns(gains(3)), replicates=12))
+    release = fit(plan, open_vault(tmp_path, columns(gains(3)), replicates=12))
     assert release.value.agreement is not None
     shares = release.value.agreement.shares[..., 0]
     assert plan.noise_multiplier is not None
@@ -179,8 +179,8 @@ def test_further_rounds_ask_where_the_policy_comes(tmp_path: Path) -> None:
     calibrated = plan.calibrate(unit=UNIT, epsilon=5.0, delta=DELTA)
     vault = open_vault(tmp_path, columns(gains(50)), replicates=2)
     with pytest.raises(PlanError, match="no world"):
-        learn(calibrated, vault)
-    release = learn(calibrated, vault, CartPole())
+        fit(calibrated, vault)
+    release = fit(calibrated, vault, CartPole())
     assert release.value.agreement is not None
     states = release.value.agreement.states
     assert states.shape == (2, 120, 4)
@@ -216,12 +216,12 @@ def test_continuous_actions_are_refused(tmp_path: Path) -> None:
         unit_ids=np.arange(4), spec=spec, simulated=True,
     )  # fmt: skip
     with pytest.raises(PlanError, match="continuous actions"):
-        learn(line_plan(), Vault(data, Ledger(tmp_path / "a.ledger", UNIT, epsilon=2.0, delta=DELTA)))
+        fit(line_plan(), Vault(data, Ledger(tmp_path / "a.ledger", UNIT, epsilon=2.0, delta=DELTA)))
 
 
 def test_a_policy_for_other_records_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="not for these"):
-        learn(votes().calibrate(unit=UNIT, epsilon=1.0, delta=DELTA), on_a_line(tmp_path, [[0, 1]]))
+        fit(votes().calibrate(unit=UNIT, epsilon=1.0, delta=DELTA), on_a_line(tmp_path, [[0, 1]]))
 
 
 @pytest.mark.parametrize(
@@ -247,11 +247,11 @@ def test_clones_of_other_records_and_worlds_that_are_none_are_refused_before_the
         heads = Policy(FEATURES, Mlp((4, clone.actions), gain=0.0), Categorical(clone.actions))
         plan = votes(clone=clone, policy=heads).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
         with pytest.raises(PlanError, match="not for these experts"):
-            learn(plan, vault)
+            fit(plan, vault)
     plan = votes(rounds=2).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
     with pytest.raises(PlanError, match="no simulator"):
-        learn(plan, vault, world="cart_pole")  # type: ignore[arg-type]
+        fit(plan, vault, world="cart_pole")  # type: ignore[arg-type]
     alike = ReturnWeighted(policy=heads).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
     with pytest.raises(PlanError, match="imitation, which needs none"):
-        learn(alike, vault, CartPole())
+        fit(alike, vault, CartPole())
     assert vault.ledger.plans() == []

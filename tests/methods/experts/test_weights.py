@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import PlanError
-from tacit.methods.experts.returns import ReturnWeight, mean_returns
+from tacit.methods.experts.learned import ReturnWeight, mean_returns
 
 
 def rows(rewards: list[list[float]], starts: list[list[int]], ended: list[list[int]], held: list[int]) -> Any:

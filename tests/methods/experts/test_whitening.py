@@ -8,8 +8,7 @@ from pole_experts import FEATURES, HIGH, LOW
 
 from tacit.agents.features import Quadratic
 from tacit.agents.networks import Mlp
-from tacit.methods.experts.imitation import Kept
-from tacit.methods.experts.whitening import Moments, through, whitener
+from tacit.methods.experts.imitation import Kept, Moments, through, whitener
 
 RNG = np.random.default_rng(0)
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tacit.methods.mobility import Plan, baselines, pategail
-from tacit.methods.mobility.baselines.label import label as of_baseline
-from tacit.methods.mobility.cautions import few
-from tacit.methods.mobility.label import label as of_default
-from tacit.methods.mobility.pategail.label import label as of_critics
+from tacit.methods.mobility.common import few
 from tacit.units import Unit
 
 
@@ -34,9 +31,9 @@ def test_nothing_is_said_before_calibration_and_without_noise() -> None:
 def test_every_method_says_it() -> None:
     terms = {"unit": Unit("person", "add_or_remove", 83), "epsilon": 2.0, "delta": 1e-5}
     labels = (
-        of_default(Plan().calibrate(**terms)),
-        of_baseline(baselines.Plan(model="epr").calibrate(**terms)),
-        of_critics(pategail.recipe("linear", 83).calibrate(**terms)),
+        Plan().calibrate(**terms).label(),
+        baselines.Plan(model="epr").calibrate(**terms).label(),
+        pategail.recipe("linear", 83).calibrate(**terms).label(),
     )
     for one in labels:
         assert sum(line.startswith("NOT TO BE USED: maps") for line in one.not_protected) == 1

@@ -5,12 +5,12 @@ import pytest
 from tests.geolife import GRID as CHINA
 from tests.geolife import PEOPLE, geolife
 
-from tacit.data.days import Days, actions, spec_of
-from tacit.data.grids import RegularGrid, haversine_km
+from tacit.data.mobility.days import Days, actions, spec_of
+from tacit.data.mobility.grids import RegularGrid, haversine_km
 from tacit.envs.movement import FixedPolicy, play
 from tacit.envs.spaces import JumpLaw
-from tacit.evaluation.movement.counts import jensen_shannon
-from tacit.methods.mobility.jumps import Distances, JumpSums, smoothed
+from tacit.evaluation.movement.measures import jensen_shannon
+from tacit.methods.mobility.places import Distances, JumpSums, smoothed
 from tacit.privacy.vault.decoys import decoy_rows
 
 GRID = RegularGrid(0.0, 0.0, 2.0, 2.0, 0.1)  # cells of 11.1 km

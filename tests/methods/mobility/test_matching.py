@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.data.days import Days, symbols
-from tacit.data.grids import RegularGrid
+from tacit.data.mobility.days import Days, symbols
+from tacit.data.mobility.grids import RegularGrid
 from tacit.envs import movement
 from tacit.envs.city import city
+from tacit.envs.spaces import Anywhere
 from tacit.errors import PlanError
 from tacit.evaluation.movement import divergences
 from tacit.methods.mobility import shrinkage
-from tacit.methods.mobility.matching import Fresh, Matched, Matching, match
+from tacit.methods.mobility.matching import Matched, Matching, match
 from tacit.methods.mobility.moves import Weights, histograms
-from tacit.methods.mobility.policy import Layout, TablePolicy
+from tacit.methods.mobility.simulator import Layout, TablePolicy
 
 GRID = RegularGrid(0, 0, 1, 1, 0.1)
 WEIGHTS = Weights()
@@ -39,7 +40,7 @@ def release(layout: Layout, noise: float, seed: int = 0) -> np.ndarray:
 
 
 def scores(policy: movement.Policy) -> dict[str, float]:
-    cells = movement.play(policy, Fresh(), np.zeros(4_000, np.int64), np.random.default_rng(9))
+    cells = movement.play(policy, Anywhere(), np.zeros(4_000, np.int64), np.random.default_rng(9))
     return divergences.sequence(people(), Days(symbols(cells), np.arange(4_000), GRID))
 
 
@@ -87,7 +88,7 @@ def test_the_fit_is_a_function_of_the_release_and_the_seed() -> None:
 
 def test_a_space_of_new_places_never_comes_back() -> None:
     cells = movement.play(
-        movement.FixedPolicy((0.0, 1.0, 0.0, 0.0, 0.0)), Fresh(), np.zeros(50), np.random.default_rng(0)
+        movement.FixedPolicy((0.0, 1.0, 0.0, 0.0, 0.0)), Anywhere(), np.zeros(50), np.random.default_rng(0)
     )
     assert (symbols(cells)[:, -1] == 47).all()
 

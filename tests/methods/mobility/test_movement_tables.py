@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import DataError, PlanError
-from tacit.methods.mobility.policy import Layout, TablePolicy
+from tacit.methods.mobility.simulator import Layout, TablePolicy
 
 LAYOUT = Layout(times=8, counts=(1, 3), stays=(1, 2, 4))
 

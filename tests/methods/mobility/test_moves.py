@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.data.days import EXPLORE, HOME, STAY
+from tacit.data.mobility.days import EXPLORE, HOME, STAY
 from tacit.envs.city import city
 from tacit.errors import PlanError
 from tacit.methods.mobility.moves import DAY_SIZE, DAY_SIZES, Moves, Vector, Weights, day_bins, histograms, states
-from tacit.methods.mobility.policy import Layout
+from tacit.methods.mobility.simulator import Layout
 
 COARSE = Layout(times=1, stays=(1,))
 AWAY, AT_HOME = 0, 1

@@ -12,7 +12,7 @@ import pytest
 from tests.geolife import PEOPLE as GEOLIFE_PEOPLE
 from tests.geolife import geolife
 
-from tacit.data.days import Days
+from tacit.data.mobility.days import Days
 from tacit.envs.city import city
 from tacit.errors import PlanError, PlanExhausted
 from tacit.evaluation.movement.divergences import reference, sequence
@@ -20,7 +20,6 @@ from tacit.methods import mobility
 from tacit.methods.mobility import Layout, Matching, Plan, Shares, Weights, layout_for
 from tacit.methods.mobility.baselines import Plan as Baseline
 from tacit.methods.mobility.baselines import replicates as baseline_replicates
-from tacit.methods.mobility.label import label
 from tacit.methods.mobility.moves import MOVES_PART
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.ledger.ledger import Ledger
@@ -151,15 +150,15 @@ def test_starts_may_be_left_out(tmp_path: Path) -> None:
     lat, lon = CITY.grid.centres(release.value.generate(500).cells[:, 0]).T
     assert south - 0.01 < lat.min() <= lat.max() < north + 0.01
     assert west - 0.01 < lon.min() <= lon.max() < east + 0.01
-    assert any("uniform" in words for words in label(plan).not_covered)
+    assert any("uniform" in words for words in plan.label().not_covered)
 
 
 def test_a_small_population_is_told_what_it_cannot_have() -> None:
     unit = Unit("person", "add_or_remove", 83)
     few = Plan().calibrate(unit=unit, epsilon=2.0, delta=1e-5)
     many = Plan().calibrate(unit=dataclasses.replace(unit, population=9_481), epsilon=2.0, delta=1e-5)
-    assert any("origin-destination" in words for words in label(few).not_protected)
-    assert not any("origin-destination" in words for words in label(many).not_protected)
+    assert any("origin-destination" in words for words in few.label().not_protected)
+    assert not any("origin-destination" in words for words in many.label().not_protected)
 
 
 @pytest.mark.parametrize("plan", [SIX_DAYS, calibrated(), calibrated(Plan(box=(39.0, 116.0, 41.0, 117.0)))])

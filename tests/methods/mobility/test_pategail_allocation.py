@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from tacit.errors import PlanError
-from tacit.methods.mobility.pategail.allocation import MOST_RATIO, weights
+from tacit.methods.mobility.pategail.asking import MOST_RATIO, SPREAD, Smoothed, weights
 from tacit.methods.mobility.pategail.embedding import ACTIONS, Embedding
-from tacit.methods.mobility.pategail.smoothing import SPREAD, Smoothed
 
 SIZE = 9
 

@@ -31,7 +31,7 @@ def rows(seed: int = 1) -> Array:
 def network(critic: Critic, theta: Any, x: Any) -> Any:
     """One person's critic in torch, of a flat vector."""
     start = 0
-    for i, (n, m) in enumerate(itertools.pairwise(critic.sizes(INPUTS))):
+    for i, (n, m) in enumerate(itertools.pairwise((INPUTS, *critic.hidden, 1))):
         layer = theta[start : start + (n + 1) * m].view(n + 1, m)
         start += (n + 1) * m
         x = torch.nn.functional.leaky_relu(x, 0.2) if i else x
@@ -80,7 +80,7 @@ def test_slopes_are_those_of_double_differentiation(critic: Critic) -> None:
 def test_a_penalty_by_hand() -> None:
     """One layer without a hidden kink in the way: D(x) = 3 x_1 + 4 x_2 has gradient norm 5, penalty 10 (5 - 1)^2."""
     critic = Critic(hidden=(2,), penalty=10.0)
-    theta = np.zeros((1, critic.parameters(2)), np.float32)
+    theta = np.zeros_like(critic.initial(2, 1))
     first, last = critic.layers(theta)
     first[0, :2], first[0, 2] = np.eye(2), 100.0  # both hidden units far on the linear side
     last[0, :2, 0] = 3.0, 4.0

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.data.days import SLOTS, Days
-from tacit.data.grids import RegularGrid
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import RegularGrid
 from tacit.envs.spaces import JumpLaw
 from tacit.errors import PlanError
 from tacit.methods.mobility.pategail import Critic, Embedding, Plan, Ppo, fit, recipe, works
 from tacit.methods.mobility.pategail.plan import CRITICS, Kind
+from tacit.methods.mobility.places import Starts
 from tacit.methods.mobility.simulator import Simulator
-from tacit.methods.mobility.starts import Starts
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.ledger.ledger import Ledger

@@ -11,16 +11,15 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
-from tacit.data.days import SLOTS, Days
-from tacit.data.grids import RegularGrid
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import RegularGrid
 from tacit.envs.spaces import JumpLaw
 from tacit.errors import FileError, LedgerError, PlanError, PlanExhausted, TacitError
-from tacit.methods.mobility.jumps import JUMPS
 from tacit.methods.mobility.pategail import Critic, Plan, Ppo, fit
+from tacit.methods.mobility.pategail.algorithm import State
 from tacit.methods.mobility.pategail.plan import CRITICS
-from tacit.methods.mobility.pategail.state import State
+from tacit.methods.mobility.places import JUMPS, STARTS, Starts
 from tacit.methods.mobility.simulator import Simulator
-from tacit.methods.mobility.starts import STARTS, Starts
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise

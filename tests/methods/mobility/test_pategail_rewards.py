@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from tacit.data import days
-from tacit.data.days import Days, spec_of
-from tacit.data.grids import RegularGrid
+from tacit.data.mobility import days
+from tacit.data.mobility.days import Days, spec_of
+from tacit.data.mobility.grids import RegularGrid
 from tacit.errors import PlanError
 from tacit.methods.mobility.pategail.critics import Critic
 from tacit.methods.mobility.pategail.embedding import ACTIONS, DECISIONS, Embedding, cells_of
@@ -27,7 +27,7 @@ from tacit.methods.mobility.pategail.rewards import (
     own_codes,
     with_square,
 )
-from tacit.methods.mobility.policy import Layout
+from tacit.methods.mobility.simulator import Layout
 from tacit.privacy.vault.decoys import decoy_rows
 
 GRID = RegularGrid(0.0, 0.0, 0.9, 0.9, 0.1)

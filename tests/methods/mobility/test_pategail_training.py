@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tacit.data import days
+from tacit.data.mobility import days
 from tacit.envs import movement
+from tacit.envs.spaces import Anywhere
 from tacit.errors import PlanError
 from tacit.methods.mobility.pategail.embedding import ACTIONS, DECISIONS, Embedding
-from tacit.methods.mobility.pategail.training import Anywhere, Learner, Ppo
+from tacit.methods.mobility.pategail.training import Learner, Ppo
 
 EMBEDDING = Embedding()
 

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.data.days import actions
-from tacit.data.grids import RegularGrid
+from tacit.data.mobility.days import actions
+from tacit.data.mobility.grids import RegularGrid
 from tacit.envs import movement
 from tacit.envs.spaces import JumpLaw
 from tacit.errors import DataError
-from tacit.methods.mobility.policy import Layout, TablePolicy
-from tacit.methods.mobility.simulator import Simulator
-from tacit.methods.mobility.starts import Starts
+from tacit.methods.mobility.places import Starts
+from tacit.methods.mobility.simulator import Layout, Simulator, TablePolicy
 
 GRID = RegularGrid(0, 0, 0.3, 0.3, 0.01)
 LAYOUT = Layout(times=2)

@@ -8,15 +8,14 @@ import pytest
 from tests.geolife import GRID as CHINA
 from tests.geolife import PEOPLE, geolife
 
-from tacit.data.days import Days, spec_of
-from tacit.data.grids import RegularGrid
-from tacit.data.h3_grid import H3Grid
+from tacit.data.mobility.days import Days, spec_of
+from tacit.data.mobility.grids import H3Grid, RegularGrid
 from tacit.envs import city
 from tacit.errors import DataError
-from tacit.evaluation.movement.counts import jensen_shannon
+from tacit.evaluation.movement.measures import jensen_shannon
 from tacit.methods.mobility import blocks
-from tacit.methods.mobility.sparse import Level, spread
-from tacit.methods.mobility.starts import CLIP, STARTS, Homes, HomeSums, Starts
+from tacit.methods.mobility.blocks import Level, spread
+from tacit.methods.mobility.places import CLIP, STARTS, Homes, HomeSums, Starts
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.device_sums import sum_over_all
 from tacit.privacy.vault import plan as plans

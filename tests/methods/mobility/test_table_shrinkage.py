@@ -8,7 +8,7 @@ import pytest
 from tacit.envs.city import city
 from tacit.methods.mobility import shrinkage
 from tacit.methods.mobility.moves import Weights, histograms
-from tacit.methods.mobility.policy import Layout
+from tacit.methods.mobility.simulator import Layout
 
 LAYOUT = Layout(times=4)
 WEIGHTS = Weights()

@@ -17,7 +17,7 @@ from small_mdp import (
 )
 
 from tacit.errors import PlanError, PlanExhausted
-from tacit.methods.off_policy_evaluation import doubly_robust
+from tacit.methods.off_policy_evaluation.algorithm import fit
 from tacit.methods.off_policy_evaluation.doubly_robust import DoublyRobust, DoublyRobustScore
 from tacit.methods.off_policy_evaluation.features import OneHot
 from tacit.methods.off_policy_evaluation.logged import logged
@@ -74,7 +74,7 @@ def test_the_halves_cost_as_one(tmp_path):
 def test_the_evaluation_is_near_the_truth_and_certified(tmp_path):
     vault = open_vault(tmp_path, units=4000, seed=5, noise=SecretNoise.for_tests(1), distinct=True)
     plan = DoublyRobust(problem=PROBLEM, features=OneHot(2)).calibrate(unit=vault.unit, epsilon=2.0, delta=1e-5)
-    released = doubly_robust.evaluate(plan, vault, TARGET)
+    released = fit(plan, vault, TARGET)
     evaluation = released.value
     assert evaluation.interval.low <= evaluation.value <= evaluation.interval.high
     assert evaluation.interval.high - evaluation.interval.low < 2
@@ -82,13 +82,13 @@ def test_the_evaluation_is_near_the_truth_and_certified(tmp_path):
     assert released.certificate.epsilon <= 2.0
     released.certificate.verify()
     with pytest.raises(PlanExhausted):
-        doubly_robust.evaluate(plan, vault, TARGET)
+        fit(plan, vault, TARGET)
 
 
 def test_the_behaviour_itself_and_bad_values_are_refused(tmp_path):
     plan = DoublyRobust(problem=PROBLEM, features=OneHot(2)).calibrate(unit=unit_of(500), epsilon=1.0, delta=1e-5)
     with pytest.raises(PlanError, match="probabilities"):
-        doubly_robust.evaluate(plan, open_vault(tmp_path), Behaviour())
+        fit(plan, open_vault(tmp_path), Behaviour())
     for wrong in ({"width": 0.0}, {"clip": 0.0}, {"level": 0.1}):
         with pytest.raises(PlanError):
             DoublyRobust(problem=PROBLEM, features=OneHot(2), **wrong)

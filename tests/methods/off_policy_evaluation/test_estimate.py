@@ -1,4 +1,4 @@
-"""`estimate` runs the method that the plan is of."""
+"""`fit` runs the method that the plan is of."""
 
 import pytest
 from small_mdp import PROBLEM, TARGET, open_vault
@@ -20,7 +20,7 @@ OFF_POLICY = [
 def test_each_plan_is_run_by_its_own_method(tmp_path, plan):
     vault = open_vault(tmp_path)
     plan = plan.calibrate(unit=vault.unit, epsilon=1.0, delta=1e-4)
-    released = tacit.off_policy_evaluation.estimate(plan, vault, TARGET)
+    released = tacit.off_policy_evaluation.fit(plan, vault, TARGET)
     assert released.value.method == plan.method == released.certificate.method
     released.certificate.verify()
 
@@ -29,10 +29,10 @@ def test_behaviour_reaches_the_method(tmp_path):
     vault = open_vault(tmp_path)
     plan = OFF_POLICY[2].calibrate(unit=vault.unit, epsilon=1.0, delta=1e-4)
     with pytest.raises(PlanError, match="source is missing"):
-        ope.estimate(plan, vault, TARGET, behaviour=ope.BehaviourPolicy(TARGET))
+        ope.fit(plan, vault, TARGET, behaviour=ope.BehaviourPolicy(TARGET))
 
 
 def test_plans_of_other_methods_are_refused(tmp_path):
     vault = open_vault(tmp_path)
     with pytest.raises(PlanError, match="no plan of off-policy evaluation"):
-        ope.estimate(tacit.synthesis.Plan(), vault, Behaviour())
+        ope.fit(tacit.synthesis.Plan(), vault, Behaviour())

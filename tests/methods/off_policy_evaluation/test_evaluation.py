@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tacit.errors import PlanError
-from tacit.methods.off_policy_evaluation.evaluation import Evaluation, Interval
 from tacit.methods.off_policy_evaluation.features import OneHot
+from tacit.methods.off_policy_evaluation.problem import Evaluation, Interval
 
 INTERVAL = Interval(low=0.1, high=0.4, level=0.95, kind="two_sided", words="both ends")
 

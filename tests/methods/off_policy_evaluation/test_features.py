@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import PlanError
-from tacit.methods.off_policy_evaluation import features as maps
+from tacit.methods.off_policy_evaluation import FittedQ, Problem
 from tacit.methods.off_policy_evaluation.features import Custom, Fourier, OneHot
 from tacit.privacy.vault.plan import public_fields
 
@@ -92,8 +92,8 @@ def test_parameters_out_of_range_are_refused(make):
 
 def test_maps_come_back_from_json():
     for one in (OneHot(3), Fourier(2, (0.0, 1.0), (2.0, 3.0), coupled=False), Custom(f"{HERE}:squares", 2)):
-        assert maps.from_json(json.loads(json.dumps(public_fields(one)))) == one
-    with pytest.raises(PlanError, match="unknown kind"):
-        maps.from_json({"kind": "tiles", "n": 3})
-    with pytest.raises(PlanError, match="unknown kind"):
-        maps.from_json({"kind": "one_hot", "size": 3})
+        plan = FittedQ(problem=Problem(gamma=0.9, horizon=3), features=one)
+        assert FittedQ.from_json(json.loads(json.dumps(public_fields(plan)))) == plan
+    for wrong in ({"kind": "tiles", "n": 3}, {"kind": "one_hot", "size": 3}):
+        with pytest.raises(PlanError, match="FittedQ"):
+            FittedQ.from_json(public_fields(plan) | {"features": wrong})

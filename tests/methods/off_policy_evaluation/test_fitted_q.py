@@ -22,15 +22,15 @@ from small_mdp import (
 )
 
 from tacit.errors import PlanError, PlanExhausted
-from tacit.methods.off_policy_evaluation import fitted_q, q_function
+from tacit.methods.off_policy_evaluation import q_function
+from tacit.methods.off_policy_evaluation.algorithm import fit
 from tacit.methods.off_policy_evaluation.doubly_robust import DoublyRobustScore
 from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
 from tacit.methods.off_policy_evaluation.fitted_q import FittedQ, StartValue
 from tacit.methods.off_policy_evaluation.logged import logged
 from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.methods.off_policy_evaluation.q_function import Fit, QFunction
-from tacit.methods.off_policy_evaluation.q_sums import Centre, GramVector, Residuals, Transitions
+from tacit.methods.off_policy_evaluation.q_function import Centre, Fit, GramVector, QFunction, Residuals, Transitions
 from tacit.methods.off_policy_evaluation.scores import FIT, ScoreVector
 from tacit.privacy.noise.secret import SecretNoise
 
@@ -126,10 +126,10 @@ def test_without_noise_it_finds_the_exact_action_values(tmp_path, monkeypatch, t
     """What is left with the usual clip is the bias of the clip."""
     monkeypatch.setattr(q_function, "CLIP_FACTOR", factor)
     vault = open_vault(tmp_path, units=4000, seed=3, noise=Silent())
-    fit = Fit(rounds=60, trace=trace)
-    plan = FittedQ(problem=PROBLEM, features=OneHot(2), regression=fit, noise_multiplier=0.5)
+    regression = Fit(rounds=60, trace=trace)
+    plan = FittedQ(problem=PROBLEM, features=OneHot(2), regression=regression, noise_multiplier=0.5)
     run = vault.reserve(plan.price(unit=vault.unit, delta=1e-5))
-    q = q_function.fit(vault, run, fit, PROBLEM, OneHot(2), TARGET)
+    q = regression.fit(vault, run, PROBLEM, OneHot(2), TARGET)
     np.testing.assert_allclose(q.weights, exact_q(TARGET), atol=error)
     assert q.q(np.array([0, 1])) == pytest.approx(q.weights)
     assert q.v(np.array([1])) == pytest.approx((TARGET.table[1] * q.weights[1]).sum())
@@ -148,14 +148,14 @@ def test_start_values_are_means_over_episodes():
 def test_the_evaluation_is_near_the_truth_and_certified(tmp_path):
     vault = open_vault(tmp_path, units=3000, seed=1, noise=SecretNoise.for_tests(1))
     plan = FittedQ(problem=PROBLEM, features=OneHot(2)).calibrate(unit=vault.unit, epsilon=2.0, delta=1e-5)
-    released = fitted_q.evaluate(plan, vault, TARGET)
+    released = fit(plan, vault, TARGET)
     evaluation = released.value
     assert evaluation.interval.low <= exact_value(TARGET) <= evaluation.interval.high
     assert evaluation.value == pytest.approx(start_value(), abs=0.4)
     assert released.certificate.epsilon <= 2.0
     released.certificate.verify()
     with pytest.raises(PlanExhausted):
-        fitted_q.evaluate(plan, vault, TARGET)
+        fit(plan, vault, TARGET)
 
 
 def start_value():
@@ -173,7 +173,7 @@ def test_the_parts_cost_one_gaussian():
 def test_the_behaviour_itself_and_bad_values_are_refused(tmp_path):
     plan = FittedQ(problem=PROBLEM, features=OneHot(2)).calibrate(unit=unit_of(500), epsilon=1.0, delta=1e-5)
     with pytest.raises(PlanError, match="probabilities"):
-        fitted_q.evaluate(plan, open_vault(tmp_path), Behaviour())
+        fit(plan, open_vault(tmp_path), Behaviour())
     for wrong in ({"rounds": 0}, {"trace": 1.5}, {"prior": 0.0}):
         with pytest.raises(PlanError):
             Fit(**wrong)

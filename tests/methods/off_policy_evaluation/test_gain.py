@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from tacit.methods.off_policy_evaluation.gain import Gram, nonnegative, read_gram, symmetric, update
-from tacit.methods.off_policy_evaluation.statistics import upper
+from tacit.methods.off_policy_evaluation.statistics import Gram, nonnegative, read_gram, symmetric, update, upper
 
 
 @pytest.mark.parametrize("seen", [-3.0, -0.5, 0.0, 0.7, 4.0])

@@ -12,8 +12,9 @@ from gpope_cases import BASE, DELTA, FEATURES, PROBLEM, TARGET, open_vault, simu
 
 from tacit.envs import chain
 from tacit.errors import AccountingError, PlanError, PlanExhausted
+from tacit.methods.off_policy_evaluation.algorithm import fit
 from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
-from tacit.methods.off_policy_evaluation.gpope import Gpope, Iterates, direction, evaluate
+from tacit.methods.off_policy_evaluation.gpope import Gpope, Iterates, direction
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Uniform
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics
@@ -153,7 +154,7 @@ def test_public_defaults() -> None:
 def test_every_mode_runs_off_policy_once(tmp_path: Path, mode: Any) -> None:
     vault = open_vault(tmp_path, 60)
     plan = Gpope(**BASE, mode=mode, steps=4, batch=5).calibrate(unit=vault.unit, epsilon=1.0, delta=DELTA)
-    release = evaluate(plan, vault, TARGET)
+    release = fit(plan, vault, TARGET)
     values = release.value.values(np.arange(39))
     assert values.shape == (39,)
     assert (values >= 0).all()
@@ -161,13 +162,13 @@ def test_every_mode_runs_off_policy_once(tmp_path: Path, mode: Any) -> None:
     assert (release.value.interval is not None) == (mode == "full_batch")
     assert release.certificate.epsilon <= 1.0
     with pytest.raises(PlanExhausted):
-        evaluate(plan, vault, TARGET)
+        fit(plan, vault, TARGET)
 
 
 def test_a_diverging_step_size_gives_numbers(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, 20)
     plan = Gpope(**BASE, steps=40, step_size=1e6, clip=1e6).calibrate(unit=vault.unit, epsilon=1.0, delta=0.01)
-    assert np.isfinite(evaluate(plan, vault, Uniform(2)).value.values(np.arange(39))).all()
+    assert np.isfinite(fit(plan, vault, Uniform(2)).value.values(np.arange(39))).all()
 
 
 @pytest.mark.parametrize(

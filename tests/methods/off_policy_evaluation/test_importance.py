@@ -4,7 +4,7 @@ import pytest
 from small_mdp import BEHAVIOUR, PROBLEM, TARGET, Silent, exact_value, open_vault, unit_of
 
 from tacit.errors import PlanError, PlanExhausted
-from tacit.methods.off_policy_evaluation import importance
+from tacit.methods.off_policy_evaluation.algorithm import fit
 from tacit.methods.off_policy_evaluation.importance import ImportanceSampling
 from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
@@ -19,7 +19,7 @@ def calibrated(vault, epsilon=1.0, **fields):
 @pytest.mark.parametrize("weighting", ["pdis", "wpdis"])
 def test_the_value_lies_in_an_interval_that_holds_the_truth(tmp_path, policy, weighting):
     vault = open_vault(tmp_path, units=2000, seed=1, noise=SecretNoise.for_tests(1))
-    released = importance.evaluate(calibrated(vault, weighting=weighting, clip=2.0), vault, policy)
+    released = fit(calibrated(vault, weighting=weighting, clip=2.0), vault, policy)
     evaluation = released.value
     truth = exact_value(TARGET if policy is TARGET else BEHAVIOUR)
     assert evaluation.interval.low <= evaluation.value <= evaluation.interval.high
@@ -33,7 +33,7 @@ def test_a_lower_bound_alone_is_higher(tmp_path):
     lows = {}
     for sides in ("both", "lower"):
         vault = open_vault(tmp_path, noise=Silent(), name=sides)
-        interval = importance.evaluate(calibrated(vault, sides=sides), vault, TARGET).value.interval
+        interval = fit(calibrated(vault, sides=sides), vault, TARGET).value.interval
         lows[sides] = interval.low
         assert interval.kind == {"both": "two_sided", "lower": "lower"}[sides]
     assert lows["both"] < lows["lower"] < exact_value(TARGET)
@@ -43,7 +43,7 @@ def test_a_known_behaviour_policy_replaces_the_logged_propensities(tmp_path):
     values = []
     for name, behaviour in (("a", None), ("b", BehaviourPolicy(BEHAVIOUR, source="declared"))):
         vault = open_vault(tmp_path, seed=2, noise=Silent(), name=name)
-        values.append(importance.evaluate(calibrated(vault), vault, TARGET, behaviour).value.value)
+        values.append(fit(calibrated(vault), vault, TARGET, behaviour=behaviour).value.value)
     assert values[0] == pytest.approx(values[1], abs=1e-6)
 
 
@@ -59,9 +59,9 @@ def test_one_noisy_sum_is_the_whole_plan(tmp_path):
 def test_the_same_plan_does_not_run_twice(tmp_path):
     vault = open_vault(tmp_path)
     plan = calibrated(vault)
-    importance.evaluate(plan, vault, TARGET)
+    fit(plan, vault, TARGET)
     with pytest.raises(PlanExhausted):
-        importance.evaluate(plan, vault, TARGET)
+        fit(plan, vault, TARGET)
 
 
 @pytest.mark.parametrize(

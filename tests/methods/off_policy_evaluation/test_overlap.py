@@ -8,7 +8,7 @@ import pytest
 from small_mdp import BEHAVIOUR, PROBLEM, TARGET, enumerate_episodes, open_vault, padded, unit_of
 
 from tacit.errors import PlanError, PlanExhausted
-from tacit.methods.off_policy_evaluation import overlap
+from tacit.methods.off_policy_evaluation.algorithm import fit
 from tacit.methods.off_policy_evaluation.overlap import Overlap, WeightVector, read
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Tabular
 from tacit.methods.off_policy_evaluation.scores import FIT
@@ -88,7 +88,7 @@ def test_wrong_propensities_are_found_out():
 def test_intervals_contain_the_truth_under_noise(tmp_path):
     vault = open_vault(tmp_path, units=4000, seed=1, noise=SecretNoise.for_tests(1))
     plan = Overlap(problem=PROBLEM, largest_weight=20.0).calibrate(unit=vault.unit, epsilon=1.0, delta=1e-5)
-    released = overlap.evaluate(plan, vault, TARGET)
+    released = fit(plan, vault, TARGET)
     found, weight = released.value.diagnostics, final_weights(TARGET)
     size = 4000 * (CHANCES @ weight) ** 2 / (CHANCES @ weight**2)
     assert found["effective_sample_size"]["low"] <= size <= found["effective_sample_size"]["high"]
@@ -96,7 +96,7 @@ def test_intervals_contain_the_truth_under_noise(tmp_path):
     assert released.value.value is None
     released.certificate.verify()
     with pytest.raises(PlanExhausted):
-        overlap.evaluate(plan, vault, TARGET)
+        fit(plan, vault, TARGET)
 
 
 def test_all_noise_gives_finite_numbers_in_range():
@@ -113,9 +113,9 @@ def test_all_noise_gives_finite_numbers_in_range():
 def test_what_has_no_probabilities_and_bad_values_are_refused(tmp_path):
     plan = Overlap(problem=PROBLEM).calibrate(unit=unit_of(500), epsilon=1.0, delta=1e-5)
     with pytest.raises(PlanError, match="probabilities"):
-        overlap.evaluate(plan, open_vault(tmp_path), Behaviour())
+        fit(plan, open_vault(tmp_path), Behaviour())
     known = BehaviourPolicy(BEHAVIOUR, source="declared")
-    assert overlap.evaluate(plan, open_vault(tmp_path, name="b"), TARGET, known).value.diagnostics["words"]
+    assert fit(plan, open_vault(tmp_path, name="b"), TARGET, behaviour=known).value.diagnostics["words"]
     for wrong in ({"edges": (1.0,)}, {"edges": (1.0, 0.0)}, {"largest_weight": 0.5}, {"largest_ratio": math.inf}):
         with pytest.raises(PlanError):
             Overlap(problem=PROBLEM, **wrong)

@@ -7,8 +7,7 @@ import pytest
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
-from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
-from tacit.methods.off_policy_evaluation.prior import Smoothness, covariance
+from tacit.methods.off_policy_evaluation.features import Fourier, OneHot, Smoothness, covariance
 
 SPEC = PublicSpec(observation=Box((0.0, 0.0), (1.0, 2.0)), action=Discrete(2), reward=Box((0,), (1,)), source="physics")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import PlanError
-from tacit.methods.off_policy_evaluation.published import published_epsilon, published_sigma
+from tacit.methods.off_policy_evaluation.gpope import published_epsilon, published_sigma
 
 # m, N, sigma, epsilon at delta = 1e-5.
 TABLE = [

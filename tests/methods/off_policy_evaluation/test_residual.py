@@ -25,14 +25,21 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.envs import chain
 from tacit.errors import PlanError, PlanExhausted
-from tacit.methods.off_policy_evaluation import residual
-from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
+from tacit.methods.off_policy_evaluation.algorithm import fit
+from tacit.methods.off_policy_evaluation.features import Fourier, OneHot, Smoothness
 from tacit.methods.off_policy_evaluation.logged import logged
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Uniform
-from tacit.methods.off_policy_evaluation.prior import Smoothness
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.methods.off_policy_evaluation.residual import ResidualRegression, Shares
-from tacit.methods.off_policy_evaluation.residual_sums import Centre, Ranges, Residual, Size, StartValue, Statistics
+from tacit.methods.off_policy_evaluation.residual import (
+    Centre,
+    Ranges,
+    Residual,
+    ResidualRegression,
+    Shares,
+    Size,
+    StartValue,
+    Statistics,
+)
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, apply, constant
 from tacit.methods.off_policy_evaluation.step_sizes import unit_rows
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
@@ -165,7 +172,7 @@ def test_without_noise_and_clip_the_rounds_solve_the_mean_equation(tmp_path, pol
     plan = ON if policy == Behaviour() else OFF
     plan = dataclasses.replace(plan, rounds=60, multiplier=100.0, problem=WIDE)
     plan = plan.calibrate(unit=vault.unit, epsilon=50.0, delta=1e-4)
-    evaluation = residual.evaluate(plan, vault, policy).value
+    evaluation = fit(plan, vault, policy).value
     data = Trajectories.from_arrays(**simulate(300, seed=0), spec=SPEC, simulated=True)
     stats = BellmanStatistics(WIDE, policy, None, OneHot(2))(unit_rows(data, WIDE))
     solved = np.linalg.solve(stats["A"].mean(0, dtype=float), stats["b"].mean(0, dtype=float))
@@ -178,7 +185,7 @@ def test_values_come_close_and_the_interval_holds_the_truth(tmp_path, policy, fe
     vault = open_vault(tmp_path, units=4_000, seed=3)
     plan = dataclasses.replace(OFF if policy is TARGET else ON, features=features)
     plan = plan.calibrate(unit=vault.unit, epsilon=2.0, delta=1e-5)
-    released = residual.evaluate(plan, vault, policy)
+    released = fit(plan, vault, policy)
     evaluation, table = released.value, TARGET if policy is TARGET else BEHAVIOUR
     truth = values_of(table)  # states bootstrapped at the horizon: V without an end
     assert evaluation.values(np.array([0, 1])) == pytest.approx(truth, abs=0.35)
@@ -195,7 +202,7 @@ def test_the_chain_at_epsilon_one(tmp_path):
     vault = open_chain(tmp_path, 1_000, relation="add_or_remove", seed=17)
     plan = ResidualRegression(problem=CHAIN, features=OneHot(39), on_policy=True)
     plan = plan.calibrate(unit=vault.unit, epsilon=1.0, delta=1e-5)
-    values = residual.evaluate(plan, vault, Behaviour()).value.values(np.arange(39))
+    values = fit(plan, vault, Behaviour()).value.values(np.arange(39))
     assert np.sqrt(np.mean((values - chain.values()) ** 2)) < 0.035
     assert chain.mspbe(values) < 3e-5
 
@@ -212,7 +219,7 @@ def test_smoothness_tells_states_that_nobody_visits_about_their_neighbours(tmp_p
         ledger = Ledger(tmp_path / name, unit, epsilon=1e6, delta=1e-4)
         plan = ResidualRegression(problem=CHAIN, features=OneHot(39), on_policy=True, prior=prior)
         plan = plan.calibrate(unit=unit, epsilon=5.0, delta=1e-4)
-        evaluation = residual.evaluate(plan, Vault(data, ledger, noise=Silent()), Behaviour()).value
+        evaluation = fit(plan, Vault(data, ledger, noise=Silent()), Behaviour()).value
         found.append((evaluation.values(np.arange(39)), evaluation.diagnostics["centre"]))
     (rough, centre), (smooth, _) = found
     assert rough[:20] == pytest.approx(np.full(20, centre), abs=0.02)
@@ -226,7 +233,7 @@ def test_the_range_is_found(tmp_path):
     wide = Problem(gamma=chain.GAMMA, horizon=60)  # the reward's bounds allow 45
     plan = ResidualRegression(problem=wide, features=OneHot(39), on_policy=True, range_finder=True)
     plan = plan.calibrate(unit=vault.unit, epsilon=1.0, delta=1e-5)
-    evaluation = residual.evaluate(plan, vault, Behaviour()).value
+    evaluation = fit(plan, vault, Behaviour()).value
     assert evaluation.limits == (0.0, wide.discounted_length / 32)  # 1.41: the first halving that holds 1
     assert evaluation.value == pytest.approx(chain.values().mean(), abs=0.15)
     assert np.sqrt(np.mean((evaluation.values(np.arange(39)) - chain.values()) ** 2)) < 0.1
@@ -237,7 +244,7 @@ def test_a_range_that_noise_hides_stays_wide(tmp_path):
     plan = ResidualRegression(
         problem=Problem(gamma=0.9, horizon=60), features=OneHot(39), on_policy=True, range_finder=True
     ).calibrate(unit=vault.unit, epsilon=1e-3, delta=1e-4)
-    evaluation = residual.evaluate(plan, vault, Behaviour()).value
+    evaluation = fit(plan, vault, Behaviour()).value
     assert np.isfinite(evaluation.theta).all()
     assert np.isfinite([evaluation.value, evaluation.interval.low, evaluation.interval.high]).all()
 
@@ -247,7 +254,7 @@ def test_a_known_behaviour_policy_replaces_the_logged_propensities(tmp_path):
     for name, behaviour in (("a", None), ("b", BehaviourPolicy(BEHAVIOUR, source="declared"))):
         vault = open_vault(tmp_path, seed=2, noise=Silent(), name=name)
         plan = OFF.calibrate(unit=vault.unit, epsilon=1.0, delta=1e-4)
-        found.append(residual.evaluate(plan, vault, TARGET, behaviour).value.theta)
+        found.append(fit(plan, vault, TARGET, behaviour=behaviour).value.theta)
     assert found[0] == pytest.approx(found[1], abs=1e-5)
 
 
@@ -255,12 +262,12 @@ def test_a_plan_is_for_one_kind_of_policy_and_one_run(tmp_path):
     vault = open_vault(tmp_path)
     on, off = (plan.calibrate(unit=vault.unit, epsilon=1.0, delta=1e-4) for plan in (ON, OFF))
     with pytest.raises(PlanError, match="on_policy"):
-        residual.evaluate(on, vault, TARGET)
+        fit(on, vault, TARGET)
     with pytest.raises(PlanError, match="on_policy"):
-        residual.evaluate(off, vault, Behaviour())
-    residual.evaluate(on, vault, Behaviour())
+        fit(off, vault, Behaviour())
+    fit(on, vault, Behaviour())
     with pytest.raises(PlanExhausted):
-        residual.evaluate(on, vault, Behaviour())
+        fit(on, vault, Behaviour())
 
 
 def test_bounds_follow_the_sign_of_the_rewards():
@@ -296,4 +303,4 @@ def test_units_of_many_episodes_with_features_of_numbers_pass_the_trial(tmp_path
             features = Fourier(order, (0.0, 0.0), (1.0, 1.0))
             plan = ResidualRegression(problem=problem, features=features, on_policy=False, rounds=2)
             plan = plan.calibrate(unit=unit, epsilon=5.0, delta=1e-3)
-            assert np.isfinite(residual.evaluate(plan, vault, Uniform(3)).value.value)
+            assert np.isfinite(fit(plan, vault, Uniform(3)).value.value)

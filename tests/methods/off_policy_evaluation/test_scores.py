@@ -177,7 +177,7 @@ def test_the_same_numbers_come_through_the_door(tmp_path):
     plan = ImportanceSampling(problem=PROBLEM, noise_multiplier=1.0).price(unit=vault.unit, delta=1e-4)
     run = vault.reserve(plan)
     vector = vector_of(TARGET)
-    (found,) = scores.release(vault, run, vector)
+    found = scores.release(vault, run, vector)
     columns = simulate(unit_count, 4)
     episodes = [
         list(zip(*(columns[n][columns["unit_ids"] == i] for n in NAMES), strict=True)) for i in range(unit_count)

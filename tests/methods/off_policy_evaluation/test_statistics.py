@@ -5,17 +5,10 @@ import pytest
 from small_mdp import BEHAVIOUR, ENDS, MOVES, PROBLEM, REWARDS, TARGET, enumerate_episodes, padded
 
 from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
+from tacit.methods.off_policy_evaluation.gpope import direction
 from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.methods.off_policy_evaluation.statistics import (
-    BellmanStatistics,
-    apply,
-    apply_transposed,
-    constant,
-    gram_norm,
-    second_moment,
-    upper,
-)
+from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, apply, constant, gram_norm, upper
 
 FOURIER = Fourier(order=2, low=(0.0,), high=(1.0,))
 TWO = Problem(gamma=0.9, horizon=4, episodes_per_unit=2)
@@ -108,6 +101,10 @@ def test_gtd_statistics_are_the_means_over_each_episodes_own_steps(features):
     stats = BellmanStatistics(TWO, TARGET, None, features, "gtd")(rows)
     generator = np.random.default_rng(1)
     theta, w = generator.normal(size=features.size), generator.normal(size=(6, features.size))
+    both = np.concatenate([np.broadcast_to(theta, w.shape), w], axis=1).astype(np.float32)
+    back, forward = np.split(direction(stats, both[:, None])[:, 0], 2, axis=1)
+    both[:, : features.size] = 0
+    moment = direction(stats, both[:, None])[:, 0, features.size :]
     for unit in range(6):
         n = features.size
         A, b, C = np.zeros((n, n)), np.zeros(n), np.zeros((n, n))
@@ -120,9 +117,9 @@ def test_gtd_statistics_are_the_means_over_each_episodes_own_steps(features):
                 b += share * ratio * reward * phi
                 C += share * np.outer(phi, phi)
         assert apply(stats, theta)[unit] == pytest.approx(A @ theta, abs=1e-5)
-        assert apply_transposed(stats, w)[unit] == pytest.approx(A.T @ w[unit], abs=1e-5)
-        assert second_moment(stats, w)[unit] == pytest.approx(C @ w[unit], abs=1e-5)
-        assert second_moment(stats, theta)[unit] == pytest.approx(C @ theta, abs=1e-5)
+        assert back[unit] == pytest.approx(-A.T @ w[unit], abs=1e-5)
+        assert forward[unit] == pytest.approx(A @ theta + C @ w[unit] - b, abs=1e-5)
+        assert moment[unit] == pytest.approx(C @ w[unit] - b, abs=1e-5)
         assert constant(stats)[unit] == pytest.approx(b, abs=1e-5)
 
 

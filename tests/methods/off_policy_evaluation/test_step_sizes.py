@@ -12,7 +12,8 @@ from gpope_cases import BASE, DELTA, PROBLEM, TARGET, Chosen, open_vault, simula
 from tacit.data.trajectories import Trajectories
 from tacit.envs import chain
 from tacit.errors import DataError, PlanError
-from tacit.methods.off_policy_evaluation.gpope import Gpope, evaluate
+from tacit.methods.off_policy_evaluation.algorithm import fit
+from tacit.methods.off_policy_evaluation.gpope import Gpope
 from tacit.methods.off_policy_evaluation.policies import Behaviour
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics
 from tacit.methods.off_policy_evaluation.step_sizes import iterate, mspbe, summarise, tune, unit_rows
@@ -29,7 +30,7 @@ def test_the_study_and_the_private_path_agree(tmp_path: Path, mode: Any, step_si
     fields: dict[str, Any] = {"mode": mode, "steps": STEPS, "clip": 0.01, "value_share": 0.0, "noise_multiplier": 0.6}
     plan = Gpope(**BASE, step_size=step_size, **fields).price(unit=unit_of(UNITS), delta=DELTA)
     vault = open_vault(tmp_path, UNITS, noise=Chosen(iter(noise), iter(places)))
-    private = evaluate(plan, vault, TARGET).value.theta
+    private = fit(plan, vault, TARGET).value.theta
     stats = summarise(
         BellmanStatistics(PROBLEM, TARGET, None, plan.features, "gtd"), unit_rows(simulated(UNITS), PROBLEM)
     )

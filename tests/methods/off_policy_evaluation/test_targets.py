@@ -6,11 +6,11 @@ import pytest
 from small_mdp import BEHAVIOUR, TARGET, open_vault
 
 from tacit.errors import CertificateError, PlanError, PlanExhausted
-from tacit.methods.off_policy_evaluation import importance
+from tacit.methods.off_policy_evaluation.algorithm import fit
 from tacit.methods.off_policy_evaluation.importance import ImportanceSampling
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, Tabular, Uniform
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, addressed, resolve, resolve_behaviour, words
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, resolve, resolve_behaviour, words
 from tacit.privacy.certificate.release import Release
 
 
@@ -18,7 +18,7 @@ def released(vault, policy, dataset_id):
     """A release as it would come out of this vault, but for the ledger that it names."""
     plan = ImportanceSampling(problem=Problem(gamma=0.9, horizon=3))
     plan = plan.calibrate(unit=vault.unit, epsilon=1.0, delta=1e-4)
-    certificate = importance.evaluate(plan, vault, Behaviour()).certificate
+    certificate = fit(plan, vault, Behaviour()).certificate
     return Release(policy, dataclasses.replace(certificate, dataset_id=dataset_id))
 
 
@@ -77,10 +77,10 @@ def test_certificates_name_the_policy():
 
 def test_a_plan_is_about_one_policy():
     plan = ImportanceSampling(problem=Problem(gamma=0.9, horizon=3))
-    about = {addressed(plan, policy).target for policy in (Behaviour(), Uniform(2), TARGET, BEHAVIOUR)}
+    about = {plan.about(policy).target for policy in (Behaviour(), Uniform(2), TARGET, BEHAVIOUR)}
     assert len(about) == 4
-    assert addressed(plan, Tabular(TARGET.table.copy())).target == addressed(plan, TARGET).target
-    assert addressed(plan, TARGET, BEHAVIOUR).target != addressed(plan, TARGET).target
+    assert plan.about(Tabular(TARGET.table.copy())).target == plan.about(TARGET).target
+    assert plan.about(TARGET, BEHAVIOUR).target != plan.about(TARGET).target
 
 
 def test_a_second_policy_may_be_evaluated_by_the_same_plan_and_each_is_charged(tmp_path):
@@ -89,7 +89,7 @@ def test_a_second_policy_may_be_evaluated_by_the_same_plan_and_each_is_charged(t
     plan = plan.calibrate(unit=vault.unit, epsilon=0.5, delta=1e-5)
     for policy in (TARGET, Uniform(2)):
         before = vault.ledger.spent()[0]
-        importance.evaluate(plan, vault, policy)
+        fit(plan, vault, policy)
         assert vault.ledger.spent()[0] - before == pytest.approx(0.5, rel=1e-3)
         with pytest.raises(PlanExhausted):
-            importance.evaluate(plan, vault, policy)
+            fit(plan, vault, policy)

@@ -17,13 +17,12 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy, Value
 from tacit.envs.river_swim import RiverSwim, policy_values
 from tacit.envs.river_swim import spec as river
-from tacit.envs.users import SimulatedUsers
+from tacit.envs.serving import SimulatedUsers
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.policy_gradient import recipes
-from tacit.methods.policy_gradient.algorithm import learn
+from tacit.methods.policy_gradient.algorithm import fit
 from tacit.methods.policy_gradient.fisher import PrivateFisher, PublicFisher
-from tacit.methods.policy_gradient.plan import Plan
-from tacit.methods.policy_gradient.settings import Local
+from tacit.methods.policy_gradient.plan import Local, Plan
 from tacit.methods.policy_gradient.state import State
 from tacit.methods.policy_gradient.trust_region import KL, L2
 from tacit.privacy.noise.secret import SecretNoise
@@ -59,7 +58,7 @@ def test_the_recipe_finds_the_far_bank_in_private(tmp_path: Path) -> None:
     recipe = recipes.river_swim()
     users = SimulatedUsers(RiverSwim(), river(), horizon=20, repeat=recipe.repeat, replicates=4, seed=11)
     opened = open_user_vault(tmp_path, users, unit=UNIT)  # type: ignore[arg-type]
-    release = learn(recipe.plan.calibrate(unit=UNIT, epsilon=1.0, delta=1e-5), opened, recipe.policy)
+    release = fit(recipe.plan.calibrate(unit=UNIT, epsilon=1.0, delta=1e-5), opened, recipe.policy)
     greedy = release.value.actor(greedy=True)(
         np.tile(np.arange(6), 4), np.repeat(np.arange(4), 6), np.random.default_rng(0)
     )
@@ -71,7 +70,7 @@ def test_the_recipe_finds_the_far_bank_in_private(tmp_path: Path) -> None:
 
 def test_an_update_is_the_clipped_mean_times_the_step(tmp_path: Path) -> None:
     opened = vault(tmp_path, replicates=3, noise=Silent())
-    value = learn(
+    value = fit(
         plan(rounds=2, clip=0.3, step=2.0, average=1.0, standardised=False, return_scale=1e6), opened, SOFTMAX
     ).value
     first, second = np.diff(value.iterates, axis=0)
@@ -87,7 +86,7 @@ def test_an_update_is_the_clipped_mean_times_the_step(tmp_path: Path) -> None:
 
 
 def test_the_average_is_of_the_last_rounds(tmp_path: Path) -> None:
-    value = learn(plan(average=0.5), vault(tmp_path), SOFTMAX).value
+    value = fit(plan(average=0.5), vault(tmp_path), SOFTMAX).value
     assert value.average == pytest.approx(value.iterates[3:].mean(axis=0), abs=1e-6)
     assert np.array_equal(value.replicate(0).last, value.last)
     assert value.replicate(-1).norms.shape == (4, 1)
@@ -95,10 +94,10 @@ def test_the_average_is_of_the_last_rounds(tmp_path: Path) -> None:
 
 
 def test_noise_alone_moves_a_policy_that_learns_nothing(tmp_path: Path) -> None:
-    still = learn(plan(return_scale=0.0, standardised=False), vault(tmp_path, noise=Silent()), SOFTMAX).value
+    still = fit(plan(return_scale=0.0, standardised=False), vault(tmp_path, noise=Silent()), SOFTMAX).value
     assert not still.last.any()
     (tmp_path / "other").mkdir()
-    moved = learn(plan(return_scale=0.0, standardised=False), vault(tmp_path / "other"), SOFTMAX).value
+    moved = fit(plan(return_scale=0.0, standardised=False), vault(tmp_path / "other"), SOFTMAX).value
     assert moved.last.all()
 
 
@@ -107,9 +106,9 @@ def test_given_starts_are_used_for_all_replicates_or_each(tmp_path: Path) -> Non
     opened = vault(tmp_path, replicates=2)
     for wrong in (alike[:-1], np.stack([alike] * 3), alike * np.nan):
         with pytest.raises(PlanError, match="start has shape"):
-            learn(plan(rounds=1), opened, SOFTMAX, start=wrong)
+            fit(plan(rounds=1), opened, SOFTMAX, start=wrong)
     assert opened.ledger.spent() == (0.0, 0.0)
-    value = learn(plan(rounds=1), opened, SOFTMAX, start=alike).value
+    value = fit(plan(rounds=1), opened, SOFTMAX, start=alike).value
     assert value.iterates[0] == pytest.approx(np.stack([alike, alike]))
 
 
@@ -138,24 +137,24 @@ def test_a_resumed_run_goes_on_as_if_it_had_not_been_stopped(tmp_path: Path, fie
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()
     priced = plan(clip=0.3, standardised=False, return_scale=10.0, **fields)
-    whole = learn(priced, vault(tmp_path / "whole", noise=Silent()), SOFTMAX).value
+    whole = fit(priced, vault(tmp_path / "whole", noise=Silent()), SOFTMAX).value
     folder = tmp_path / "checkpoints"
     opened = vault(tmp_path / "parts", noise=Silent())
     with pytest.raises(Stopped):
-        learn(priced, opened, SOFTMAX, folder=folder, progress=stop_after(2))
+        fit(priced, opened, SOFTMAX, folder=folder, progress=stop_after(2))
     close(opened)
     opened = vault(tmp_path / "parts", noise=Silent(), meetings=2)
     with pytest.raises(PlanExhausted):
-        learn(priced, opened, SOFTMAX, folder=folder)
+        fit(priced, opened, SOFTMAX, folder=folder)
     with pytest.raises(PlanError, match="another policy"):
-        learn(priced, opened, dataclasses.replace(SOFTMAX, network=Mlp((6, 3, 2))), folder=folder, resume=True)
-    rest = learn(priced, opened, SOFTMAX, folder=folder, resume=True).value
+        fit(priced, opened, dataclasses.replace(SOFTMAX, network=Mlp((6, 3, 2))), folder=folder, resume=True)
+    rest = fit(priced, opened, SOFTMAX, folder=folder, resume=True).value
     assert rest.last == pytest.approx(whole.last, abs=1e-6)
     assert rest.average == pytest.approx(whole.average, abs=1e-6)
     assert rest.iterates == pytest.approx(whole.iterates, abs=1e-6)
     assert rest.norms == pytest.approx(whole.norms)
     with pytest.raises(PlanExhausted):
-        learn(priced, opened, SOFTMAX)
+        fit(priced, opened, SOFTMAX)
 
 
 def test_a_run_that_was_stopped_in_its_first_round_starts_again_with_what_is_left(
@@ -169,7 +168,7 @@ def test_a_run_that_was_stopped_in_its_first_round_starts_again_with_what_is_lef
     with monkeypatch.context() as patch:
         patch.setattr(opened, "meet", stop)
         with pytest.raises(KeyboardInterrupt):
-            learn(priced, opened, SOFTMAX, folder=folder)
+            fit(priced, opened, SOFTMAX, folder=folder)
     begun = State(priced, SOFTMAX, None, 1, None, None, seed=0)
     begun.load(tmp_path / "checkpoints" / "checkpoint.safetensors", opened)
     assert begun.previous is None  # nothing was released yet: Adam has no moments to begin with
@@ -177,10 +176,10 @@ def test_a_run_that_was_stopped_in_its_first_round_starts_again_with_what_is_lef
     opened.meet(run, lambda seen, replicate, generator: np.zeros(len(seen), np.int64))
     opened.noisy_sum(run, "policy", Zeros())  # claimed and lost
     with pytest.raises(PlanError, match="without the folder"):
-        learn(priced, opened, SOFTMAX, resume=True)
+        fit(priced, opened, SOFTMAX, resume=True)
     with pytest.raises(PlanExhausted):  # somebody lost the checkpoint: nothing starts from the beginning unasked
-        learn(priced, opened, SOFTMAX, folder=tmp_path / "elsewhere", resume=True)
-    value = learn(priced, opened, SOFTMAX, folder=folder, resume=True).value
+        fit(priced, opened, SOFTMAX, folder=tmp_path / "elsewhere", resume=True)
+    value = fit(priced, opened, SOFTMAX, folder=folder, resume=True).value
     assert not value.norms[0].any()
     assert value.norms[1:].all()
     assert repr(value) == "Learned(14 parameters, from 24 people, 1 replicate(s))"
@@ -189,7 +188,7 @@ def test_a_run_that_was_stopped_in_its_first_round_starts_again_with_what_is_lef
 def test_a_policy_that_is_none_is_refused_with_what_to_do(tmp_path: Path) -> None:
     module: Any = object()
     with pytest.raises(PlanError, match="TorchNetwork"):
-        learn(plan(), vault(tmp_path), module)
+        fit(plan(), vault(tmp_path), module)
     with pytest.raises(PlanError, match="wrap it"):
         dataclasses.replace(SOFTMAX, network=module)
 
@@ -203,7 +202,7 @@ class Zeros:
 def test_a_trust_region_sets_the_clip_of_every_round(tmp_path: Path) -> None:
     region = L2(radius=0.02, confidence=0.6)
     priced = plan(trust_region=region, step=2.0, users=1, standardised=False, return_scale=1e6, noise_multiplier=0.0)
-    value = learn(priced, vault(tmp_path), SOFTMAX).value
+    value = fit(priced, vault(tmp_path), SOFTMAX).value
     clips = [region.clip(learning_rate=priced.step_at(k), noise=0.0, dimension=14, users=1) for k in range(4)]
     assert clips[0] < clips[3]
     assert value.norms[:, 0] == pytest.approx(clips, rel=1e-3)
@@ -217,19 +216,19 @@ def test_a_region_in_the_policy_needs_public_or_private_information(tmp_path: Pa
     public = PublicFisher(tuple(range(6)))
     for priced, information in ((plan(trust_region=region), None), (plan(), public)):
         with pytest.raises(PlanError, match="information="):
-            learn(priced, opened, SOFTMAX, information=information)
-    value = learn(plan(trust_region=region), opened, SOFTMAX, information=public).value
+            fit(priced, opened, SOFTMAX, information=information)
+    value = fit(plan(trust_region=region), opened, SOFTMAX, information=public).value
     assert np.isfinite(value.last).all()
     private = plan(trust_region=region, fisher=PrivateFisher(share=0.2))
     assert [part.name for part in private.parts()] == ["policy", "fisher"]
     assert private.epsilon == pytest.approx(plan().epsilon, rel=1e-6)
-    assert np.isfinite(learn(private, opened, SOFTMAX).value.last).all()
+    assert np.isfinite(fit(private, opened, SOFTMAX).value.last).all()
 
 
 @pytest.mark.parametrize("critic", ["none", "local", "private", "public"])
 def test_critics_that_keep_the_promise(tmp_path: Path, critic: Any) -> None:
     given = {"critic": CRITIC, "critic_start": np.full(7, 0.1)} if critic == "public" else {}
-    release = learn(plan(critic=critic), vault(tmp_path), SOFTMAX, **given)  # type: ignore[arg-type]
+    release = fit(plan(critic=critic), vault(tmp_path), SOFTMAX, **given)  # type: ignore[arg-type]
     assert release.certificate.epsilon == pytest.approx(1.993, rel=1e-3)
     joint = [text for text in release.certificate.to_json()["covered"] if "joint privacy" in text]
     assert len(joint) == 1
@@ -239,12 +238,12 @@ def test_critics_are_given_where_they_are_used(tmp_path: Path) -> None:
     opened = vault(tmp_path)
     for name, given in (("none", {"critic": CRITIC}), ("public", {}), ("public", {"critic": CRITIC})):
         with pytest.raises(PlanError, match="critic"):
-            learn(plan(critic=name), opened, SOFTMAX, **given)
+            fit(plan(critic=name), opened, SOFTMAX, **given)
 
 
 def test_the_papers_critic_is_certified_as_no_privacy_at_all(tmp_path: Path) -> None:
     paper = dataclasses.replace(Plan.paper(rounds=2, noise_multiplier=4.0), horizon=20).price(unit=UNIT, delta=1e-5)
-    release = learn(paper, vault(tmp_path), SOFTMAX)
+    release = fit(paper, vault(tmp_path), SOFTMAX)
     record = release.certificate.to_json()
     assert release.certificate.epsilon == math.inf
     assert any("taught by everybody without noise" in text for text in record["not_covered"])
@@ -253,4 +252,4 @@ def test_the_papers_critic_is_certified_as_no_privacy_at_all(tmp_path: Path) -> 
 
 def test_policies_of_other_people_are_refused(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="these people's observations"):
-        learn(plan(), vault(tmp_path), Policy(OneHot(5), Mlp((5, 2)), Categorical(2)))
+        fit(plan(), vault(tmp_path), Policy(OneHot(5), Mlp((5, 2)), Categorical(2)))

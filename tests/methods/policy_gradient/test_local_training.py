@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import PlanError
-from tacit.methods.policy_gradient.local_training import Training
+from tacit.methods.policy_gradient.local_updates import Training
 
 
 def _towards(phi, batch):

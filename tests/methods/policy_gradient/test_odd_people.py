@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tacit.envs import cart_pole
-from tacit.envs.users import SimulatedUsers
-from tacit.methods.policy_gradient import Learned, Plan, Policy, learn
+from tacit.envs.serving import SimulatedUsers
+from tacit.methods.policy_gradient import Learned, Plan, Policy, fit
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
@@ -53,7 +53,7 @@ def learned(folder: Path, users: Tampered) -> Learned:
         Ledger(folder / "ledger", UNIT, epsilon=1.0, delta=1e-4) as ledger,
         Register(folder / "register", key=folder.with_name(f"{folder.name}.key")) as register,
     ):
-        return learn(PLAN, UserVault(users, ledger, register), Policy.default(users.spec, (4,))).value
+        return fit(PLAN, UserVault(users, ledger, register), Policy.default(users.spec, (4,))).value
 
 
 def away(rows: Rows) -> None:

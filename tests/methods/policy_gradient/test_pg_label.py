@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tacit.methods.policy_gradient.label import label
 from tacit.methods.policy_gradient.plan import Plan
+from tacit.methods.policy_gradient.state import label
 from tacit.units import Unit
 
 UNIT = Unit("patient", "add_or_remove", 10_000)

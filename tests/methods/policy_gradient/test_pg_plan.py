@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from tacit.errors import PlanError
-from tacit.methods.policy_gradient.plan import Plan
-from tacit.methods.policy_gradient.settings import Local, Staircase
+from tacit.methods.policy_gradient.plan import Local, Plan, Staircase
 from tacit.methods.policy_gradient.trust_region import KL, L2
 from tacit.privacy.noise import correlated
 from tacit.privacy.vault.plan import plan_id, public_fields
@@ -175,6 +174,6 @@ def test_other_json_is_refused() -> None:
 
 def test_the_plan_loads_no_torch() -> None:
     code = (
-        "import sys, tacit; tacit.policy_gradient.learn, tacit.policy_gradient.Plan(); sys.exit('torch' in sys.modules)"
+        "import sys, tacit; tacit.policy_gradient.fit, tacit.policy_gradient.Plan(); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0

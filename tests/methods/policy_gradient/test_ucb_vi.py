@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from tacit.envs import river_swim
-from tacit.envs.timed import Timed
-from tacit.envs.users import SimulatedUsers
+from tacit.envs.rollouts import Timed
+from tacit.envs.serving import SimulatedUsers
 from tacit.errors import PlanError, PlanExhausted
-from tacit.methods.policy_gradient.baselines.ucb_vi import Tabular, UcbVi, Visits, learn, plan_policy
+from tacit.methods.policy_gradient.baselines.ucb_vi import Tabular, UcbVi, Visits, fit, plan_policy
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
@@ -104,10 +104,10 @@ def test_a_table_acts_by_replicate_step_and_place() -> None:
 def test_without_noise_it_learns_to_swim_right(ram_path: Path) -> None:
     plan = replace(PLAN, noise_multiplier=0.0).price(unit=Unit("person", "add_or_remove", 1_000), delta=1e-5)
     with met(ram_path, plan) as vault:
-        release = learn(plan, vault)
+        release = fit(plan, vault)
         assert release.certificate.epsilon == np.inf
         with pytest.raises(PlanExhausted):
-            learn(plan, vault)
+            fit(plan, vault)
     found = release.value
     assert [value(table) > 3.2 for table in found.table] == [True, True]
     counts = found.counters[:, :72].reshape(2, 6, 2, 6)
@@ -123,7 +123,7 @@ def test_the_counters_carry_the_noise_of_the_plan(ram_path: Path, correlation: s
         unit=Unit("person", "add_or_remove", 1_000), epsilon=2.0, delta=1e-5
     )
     with met(ram_path, plan, replicates=12) as vault:
-        release = learn(plan, vault)
+        release = fit(plan, vault)
     assert release.certificate.epsilon == pytest.approx(2.0, rel=1e-3)
     counts = release.value.counters[:, :72].reshape(12, 6, 2, 6)
     moves, _ = RIVER.model()
@@ -138,7 +138,7 @@ def test_the_counters_carry_the_noise_of_the_plan(ram_path: Path, correlation: s
 def test_people_of_another_kind_are_refused(ram_path: Path) -> None:
     plan = PLAN.calibrate(unit=Unit("person", "add_or_remove", 1_000), epsilon=1.0, delta=1e-5)
     with met(ram_path, plan, river=Timed(RIVER, 6, 19)) as vault, pytest.raises(PlanError, match="126 observations"):
-        learn(plan, vault)
+        fit(plan, vault)
 
 
 @pytest.mark.parametrize("wrong", [{"states": 0}, {"rounds": 1.5}, {"most": 0.0}, {"bonus": -1.0}, {"clip": 0.0}])

@@ -74,17 +74,17 @@ def test_every_run_has_the_noise_with_which_the_whole_keeps_the_promise() -> Non
 
 def test_the_best_synthesizer_is_released_saved_and_read_again(tmp_path: Path) -> None:
     plan, vault = CALIBRATED(), vault_of(tmp_path)
-    release, choice = selection.select(plan, vault, attempt=synthesis.fit, judge=synthesis.Closeness(rows=2_000))
+    release = selection.fit(plan, vault, attempt=synthesis.fit, judge=synthesis.Closeness(rows=2_000))
     release.certificate.verify()
     assert release.certificate.epsilon == pytest.approx(8.0, rel=2e-3)
-    assert release.value.plan == plan.candidates[choice.candidate]
+    assert release.value.plan == plan.candidates[release.choice.candidate]
     hub.save(release, tmp_path / "model")
     again = hub.load(tmp_path / "model")
     assert again.certificate == release.certificate
     drawn, same = (one.value.sample_columns(50, seed=1) for one in (release, again))
     assert all(np.array_equal(drawn[name], same[name]) for name in drawn)
     with pytest.raises(PlanExhausted):
-        selection.select(plan, vault, attempt=synthesis.fit, judge=synthesis.Closeness())
+        selection.fit(plan, vault, attempt=synthesis.fit, judge=synthesis.Closeness())
 
 
 def test_a_model_that_was_not_among_the_candidates_is_refused(tmp_path: Path) -> None:

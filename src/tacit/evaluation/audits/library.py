@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from tacit.agents.features import Scaled
 from tacit.agents.policies import Policy
-from tacit.data.days import SLOTS, Days
-from tacit.data.grids import RegularGrid
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import RegularGrid
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.evaluation.audits.cases import Case, Columns, Floats, Present, with_devices, with_records, with_visitors
 from tacit.evaluation.audits.vaults import WitnessedDevices, WitnessedUsers, WitnessedVault
-from tacit.evaluation.unit_attacks import leaping
+from tacit.evaluation.canaries import leaping
 from tacit.methods import experts, mobility, off_policy_evaluation, policy_gradient, synthesis
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.trajectories.plan import STARTS
@@ -111,7 +111,7 @@ def online() -> Case:
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
     def go(plan: policy_gradient.Plan, vault: WitnessedUsers) -> Floats:
-        return np.asarray(policy_gradient.learn(plan, vault, policy).value.last, np.float64)
+        return np.asarray(policy_gradient.fit(plan, vault, policy).value.last, np.float64)
 
     words = "policy gradient with people met once: correlated noisy sums"
     run = with_visitors(unit, PLACES, _decisions, go)
@@ -129,7 +129,7 @@ def gpope() -> Case:
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
     def go(plan: off_policy_evaluation.Gpope, vault: WitnessedVault) -> Floats:
-        off_policy_evaluation.estimate(plan, vault, off_policy_evaluation.Behaviour())
+        off_policy_evaluation.fit(plan, vault, off_policy_evaluation.Behaviour())
         return np.zeros((len(vault.ledgers), 0))
 
     words = "off-policy evaluation (GPOPE): noisy sums of GTD2 directions"
@@ -150,7 +150,7 @@ def evaluation() -> Case:
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
     def go(plan: off_policy_evaluation.ResidualRegression, vault: WitnessedVault) -> Floats:
-        value = off_policy_evaluation.estimate(plan, vault, off_policy_evaluation.Behaviour()).value
+        value = off_policy_evaluation.fit(plan, vault, off_policy_evaluation.Behaviour()).value
         assert value.theta is not None
         assert value.value is not None
         return np.append(value.theta, value.value)[None]
@@ -200,7 +200,7 @@ def votes() -> Case:
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
     def go(plan: experts.Votes, vault: WitnessedVault) -> Floats:
-        return np.asarray(experts.learn(plan, vault).value.theta, np.float64)
+        return np.asarray(experts.fit(plan, vault).value.theta, np.float64)
 
     words = "learning from experts (votes of clones): one noisy sum"
     return Case("experts", words, unit, plan, with_records(unit, _logs, go), together=100, crowd=64)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from tacit.data.trajectories import Trajectories
-from tacit.evaluation.unit_attacks import COIN, LEAST, Drawn
+from tacit.evaluation.canaries import COIN, LEAST, Drawn
 from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.base import Sum, calibrated
 from tacit.privacy.mechanisms.callbacks import Contribution, Objective

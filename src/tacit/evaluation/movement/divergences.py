@@ -7,34 +7,43 @@ Three sets: `reference` (the papers' five figures, bin for bin), `sequence` (the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 
-from tacit.data.days import Days
+from tacit.data.mobility.days import Days
 from tacit.errors import DataError
-from tacit.evaluation.movement.counts import Counted, Floats, Measure, View, counted
-from tacit.evaluation.movement.measures import REFERENCE, ROBUST, SEQUENCE
+from tacit.evaluation.movement.measures import REFERENCE, ROBUST, SEQUENCE, Counted, Floats, Measure, View, counted
 
-Set = Literal["reference", "sequence", "robust"]
-SETS: Mapping[str, tuple[Measure, ...]] = {"reference": REFERENCE, "sequence": SEQUENCE, "robust": ROBUST}
 __all__ = [
+    "CONTROL",
     "FLOOR",
+    "READABLE",
     "SEQ",
     "SETS",
+    "SIMULATED",
+    "Line",
+    "MapAdvice",
     "Row",
     "Set",
     "Table",
     "Value",
+    "Verdict",
     "View",
     "divergences",
+    "lines",
+    "map_advice",
     "reference",
     "robust",
     "sequence",
     "table",
 ]
+
+Set = Literal["reference", "sequence", "robust"]
+SETS: Mapping[str, tuple[Measure, ...]] = {"reference": REFERENCE, "sequence": SEQUENCE, "robust": ROBUST}
 
 SEQ = "SEQ"
 FLOOR = "floor"
@@ -87,16 +96,11 @@ class Table:
         for row in self.rows:
             if row.name == name:
                 return row
-        raise DataError(
-            f"no row {name!r}",
-            where="Table.row",
-            expected=", ".join(row.name for row in self.rows),
-            remedy="ask for one of these",
-        )
+        raise _refused(f"no row {name!r}", ", ".join(row.name for row in self.rows), "ask for one of these")
 
 
 def reference(real: Days | View, synthetic: Days) -> dict[str, float]:
-    """The papers' Radius, DailyLoc, Distance, G-rank and I-rank (see `mobility_reference`)."""
+    """The papers' Radius, DailyLoc, Distance, G-rank and I-rank."""
     return divergences(real, synthetic, metrics="reference")
 
 
@@ -106,7 +110,7 @@ def sequence(real: Days | View, synthetic: Days) -> dict[str, float]:
 
 
 def robust(real: Days | View, synthetic: Days) -> dict[str, float]:
-    """Distance km, Radius km, Visits, Slot visits and OD (see `mobility_robust`)."""
+    """Distance km, Radius km, Visits, Slot visits and OD."""
     return divergences(real, synthetic, metrics="robust")
 
 
@@ -154,30 +158,27 @@ def table(
         DataError: a table holds no day, the grids differ, there is no such set, or a floor or an interval is asked of
             fewer than two people.
     """
-    measures = _measures(metrics)
+    if metrics not in SETS:
+        raise _refused(f"no set of measures {metrics!r}", " or ".join(get_args(Set)), "choose one of these")
+    measures = SETS[metrics]
     seen = real if isinstance(real, View) else View(real)
     if any(days.grid != seen.days.grid for days in rows.values()):
-        raise DataError(
+        raise _refused(
             "the tables of days lie on different grids",
-            where="measures of movement",
-            expected="one public grid for all",
-            remedy="put the days on the grid of the real ones first",
+            "one public grid for all",
+            "put the days on the grid of the real ones first",
         )
     if not 0 < confidence < 1 or min(floors, bootstrap) < 0:
-        raise DataError(
+        raise _refused(
             f"confidence {confidence!r}, floors {floors!r}, bootstrap {bootstrap!r}",
-            where="measures of movement",
-            expected="a confidence inside (0, 1) and numbers >= 0",
-            remedy="choose another value",
+            "a confidence inside (0, 1) and numbers >= 0",
+            "choose another value",
         )
     people, owner = np.unique(seen.days.person, return_inverse=True)
     owner = owner.reshape(-1).astype(np.int64)
     if (floors or bootstrap) and len(people) < 2:
-        raise DataError(
-            "fewer than two people",
-            where="measures of movement",
-            expected="at least two for a floor or an interval",
-            remedy="leave out floors and bootstrap",
+        raise _refused(
+            "fewer than two people", "at least two for a floor or an interval", "leave out floors and bootstrap"
         )
     views = [seen, *(View(days) for days in rows.values())]
     counts = [counted(measure, views, owner if floors or bootstrap else None) for measure in measures]
@@ -196,17 +197,6 @@ def table(
         drawn = values[None, i] if again is None else _with_mean(again[:, :, i], metrics)
         found.append(_row(name, names, values[i], drawn, confidence))
     return Table(metrics, names, tuple(found), confidence)
-
-
-def _measures(metrics: str) -> Sequence[Measure]:
-    if metrics not in SETS:
-        raise DataError(
-            f"no set of measures {metrics!r}",
-            where="measures of movement",
-            expected=" or ".join(get_args(Set)),
-            remedy="choose one of these",
-        )
-    return SETS[metrics]
 
 
 def _against(count: Counted, weights: Floats | None) -> Floats:
@@ -229,3 +219,132 @@ def _row(name: str, names: tuple[str, ...], values: Floats, drawn: Floats, confi
     tails = np.quantile(drawn - drawn.mean(axis=0), [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
     low, high = np.maximum(values + tails, 0.0)
     return Row(name, {n: Value(float(values[i]), float(low[i]), float(high[i])) for i, n in enumerate(names)})
+
+
+Verdict = Literal["as close as other people", "farther than other people", "no better than noise"]
+SIMULATED, CONTROL = "simulated", "noise only"
+READABLE = 0.5
+"""Largest relative error of a square that a reader can use."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One measure of a report.
+
+    Attributes:
+        measure: its name.
+        value: of the simulated days, with its interval over the real people.
+        floor: real people against other real people, with the spread over splits.
+        control: of days that are made without any record, or None.
+        verdict: "no better than noise" where the value's upper end reaches the control's lower end; else whether its
+            lower end lies below the floor's upper end.
+    """
+
+    measure: str
+    value: Value
+    floor: Value
+    control: Value | None
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class MapAdvice:
+    """Whether a kind of map can be read, by a public rule.
+
+    Attributes:
+        map: its name.
+        cells: how many squares (or pairs of them) it has.
+        relative_error: the noise of one cell as a multiple of what a mean cell holds.
+        usable: whether that is at most `READABLE`.
+        most_cells: of how many cells a map would be readable.
+    """
+
+    map: str
+    cells: int
+    relative_error: float
+    usable: bool
+    most_cells: int
+
+    def words(self) -> str:
+        """The advice as a sentence."""
+        what = (
+            f"{self.map} ({self.cells:,} cells): the noise is {self.relative_error:,.2g} times what a mean cell holds"
+        )
+        if self.usable:
+            return f"{what}; it can be read."
+        return f"{what}; do not read single cells. A map of at most {self.most_cells:,} cells can be read."
+
+
+def lines(
+    real: Days,
+    simulated: Days,
+    *,
+    metrics: Set,
+    control: Days | None = None,
+    floors: int = 20,
+    bootstrap: int = 200,
+    seed: int = 0,
+) -> tuple[Line, ...]:
+    """Every measure of a set beside its floor and its control.
+
+    Args:
+        real: real days, of at least two people. They are looked at without noise: a curator's report, not a release.
+        simulated: the simulator's.
+        metrics: the set.
+        control: days of a simulator that knows the noise alone, or that are made without any record.
+        floors, bootstrap, seed: as for `table`.
+
+    Raises:
+        DataError: as `table`; `floors` is 0.
+    """
+    if floors < 1:
+        raise _refused(f"floors is {floors}", "at least one split of the people", "leave it at 20")
+    days = {SIMULATED: simulated} | ({} if control is None else {CONTROL: control})
+    found = table(real, days, metrics=metrics, floors=floors, bootstrap=bootstrap, seed=seed)
+    rows = {row.name: row.values for row in found.rows}
+    return tuple(
+        _line(name, rows[SIMULATED][name], rows[FLOOR][name], rows.get(CONTROL, {}).get(name))
+        for name in found.measures
+    )
+
+
+def map_advice(noise: float, squares: int) -> tuple[MapAdvice, ...]:
+    """Which maps can be read, from the known noise alone.
+
+    A mean square holds 1 / squares of the people; a mean pair of squares 1 / squares^2 of the trips. Nothing that was
+    released says more of a square than the noisy share of people who start there, and nothing says more of a pair.
+
+    Args:
+        noise: standard deviation of the noise in the released share of one block of starts.
+        squares: public number of squares of the map.
+
+    Returns:
+        Advice for maps of visits by half-hour and of trips.
+
+    Raises:
+        DataError: the noise is negative, or there is no square.
+    """
+    if not (math.isfinite(noise) and noise >= 0 and squares >= 1):
+        raise _refused(
+            f"noise {noise!r}, squares {squares!r}",
+            "a finite noise >= 0 and at least one square",
+            "take both from the plan and the public grid",
+        )
+    most = int(min(READABLE / noise, 1e12)) if noise > 0 else 10**12
+    return tuple(
+        MapAdvice(name, cells, noise * cells, noise * cells <= READABLE, most)
+        for name, cells in (("visits by half-hour", squares), ("origins and destinations", squares**2))
+    )
+
+
+def _line(measure: str, value: Value, floor: Value, control: Value | None) -> Line:
+    verdict: Verdict
+    if control is not None and value.high >= control.low:
+        verdict = "no better than noise"
+    else:
+        verdict = "as close as other people" if value.low <= floor.high else "farther than other people"
+    return Line(measure, value, floor, control, verdict)
+
+
+def _refused(what: str, expected: str, remedy: str) -> DataError:
+    return DataError(what, where="measures of movement", expected=expected, remedy=remedy)

@@ -4,15 +4,6 @@
 inputs; `render` turns any of them into the page.
 """
 
-from tacit.evaluation.report.content import (
-    Correlation,
-    Curve,
-    Map,
-    Points,
-    Report,
-    Return,
-    Score,
-)
 from tacit.evaluation.report.courses import (
     Courses,
     Drawing,
@@ -23,12 +14,22 @@ from tacit.evaluation.report.courses import (
     lengths_and_returns,
 )
 from tacit.evaluation.report.evaluation import EvaluationReport
-from tacit.evaluation.report.evidence import Attack, Audit, Caught, Cost, Nearest
+from tacit.evaluation.report.evidence import (
+    Attack,
+    Audit,
+    Caught,
+    Cost,
+    Histogram,
+    Nearest,
+    Points,
+    Score,
+    histogram,
+)
 from tacit.evaluation.report.experts import Consensus, ExpertsReport, Played, Votes
-from tacit.evaluation.report.histograms import Histogram, histogram
 from tacit.evaluation.report.learning import Learning, Outcome, PolicyReport
 from tacit.evaluation.report.movement import MovementReport, Picture, picture
 from tacit.evaluation.report.page import render
+from tacit.evaluation.report.synthesis import Correlation, Curve, Map, Report, Return
 
 __all__ = [
     "Attack",

@@ -1,33 +1,234 @@
-"""Small inline SVG charts: pure functions from numbers to markup, without scripts, fonts or requests.
+"""Inline SVG charts: pure functions from numbers to markup, without scripts, fonts or requests.
 
-Colours come from the page's style sheet through the classes `reference`, `synthetic` and `control-0` to `control-3`,
-which differ in lightness and dash as well as in hue. Every chart has role="img" and a <title> that says in words what
-it shows.
+Elements are built as an XML tree, so that no text can become markup. Colours come from the page's style sheet through
+the classes `reference`, `synthetic` and `control-0` to `control-3`, which differ in lightness and dash as well as in
+hue. Every chart has role="img" and a <title> that says in words what it shows.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from xml.etree.ElementTree import SubElement
+from decimal import ROUND_CEILING, Decimal
+from typing import Literal
+from xml.etree.ElementTree import Element, SubElement, tostring
 
 import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from tacit.evaluation.report.svg import WIDTH, Array, Axis, Plot, canvas, fmt, frame, markup, number, shorten, write
-
+Array = NDArray[np.float64]
+Kind = Literal["reference", "synthetic", "control"]
+WIDTH = 360.0
+"""Width of a chart in its own units; the page shows it at about one CSS pixel each, on a phone too."""
 _LEVELS = 16
 """Shades of a surface."""
 _STRENGTHS = 5
 """Shades of a vote."""
 _MARKS = ("h0", "m-3 0h6m-3-3v6", "m-3 2.5h6l-3-5.2Z", "m-2.5-2.5h5v5h-5Z")
 _MARK_STYLES = ("synthetic", "control-0", "control-2", "control-1")
-
-
 _BARS = 8
 """Bars that a chart has room for at least, and up to which each has its number."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis: its label with the unit, its range, whether it is logarithmic (base 10), or has whole numbers only.
+
+    `marks` are ticks in place of round values; infinity, the last of them, is a place of its own near the end.
+    """
+
+    label: str
+    low: float
+    high: float
+    log: bool = False
+    whole: bool = False
+    marks: tuple[float, ...] = ()
+
+    def fraction(self, values: Array | float) -> Array:
+        """Position of values between the ends of the axis, 0 to 1, clipped."""
+        low, high, v = self.low, self.high, np.asarray(values, dtype=np.float64)
+        if self.log:
+            low, high, v = math.log10(low), math.log10(high), np.log10(np.maximum(v, low))
+        position = np.clip((v - low) / (high - low), 0.0, 1.0)
+        if self.marks and math.isinf(self.marks[-1]):
+            far = 0.2 / len(self.marks)
+            position = np.where(np.isposinf(v), 1.0 - far, position * (1.0 - 6 * far))
+        return position
+
+    def ticks(self) -> list[float]:
+        """The marks, or about four round values inside the axis."""
+        if self.marks:
+            return list(self.marks)
+        if self.log:
+            first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
+            stride = max(1, math.ceil((last - first + 1) / 5))
+            return [10.0**power for power in range(last, first - 1, -stride)]
+        step = nice((self.high - self.low) / 4)
+        step = max(1.0, round(step)) if self.whole else step
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [k * step for k in range(first, last + 1)]
+
+
+def nice(value: float) -> float:
+    """The smallest of 1, 2, 2.5, 5 or 10 times a power of ten that is at least `value` (> 0)."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(m * power for m in (1.0, 2.0, 2.5, 5.0, 10.0) if m * power >= value * (1 - 1e-9))
+
+
+def span(label: str, *values: Array) -> Axis:
+    """A linear axis that holds all values, with a little room; a single value gets a range of one around it."""
+    joined = np.concatenate([np.ravel(v) for v in values])
+    low, high = float(joined.min()), float(joined.max())
+    room = 0.04 * (high - low) if high > low else 0.5
+    return Axis(label, low - room, high + room)
+
+
+def number(value: float, digits: int | None = None) -> str:
+    """A number for people: at most four significant digits, a true minus sign, powers of ten as 10⁻⁶.
+
+    Args:
+        value: what is written.
+        digits: significant ones to which it is rounded first; None rounds thousands to whole numbers alone.
+    """
+    value = value if digits is None else float(f"{value:.{digits}g}")
+    if not math.isfinite(value):
+        return "∞" if value > 0 else "−∞" if value < 0 else "–"
+    if value != 0 and not 1e-3 <= abs(value) < 1e6:
+        mantissa, exponent = f"{value:.2e}".split("e")
+        power = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+        mantissa = mantissa.rstrip("0").rstrip(".").replace("-", "−")
+        return f"10{power}" if mantissa == "1" else f"{mantissa} × 10{power}"
+    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return text.replace("-", "−")
+
+
+def upward(value: float) -> str:
+    """A bound for people: four significant digits, rounded up, so that the printed bound holds too."""
+    if not math.isfinite(value):
+        return "∞"
+    exact = Decimal(repr(value))
+    if exact == 0:
+        return "0"
+    rounded = exact.quantize(Decimal(1).scaleb(exact.adjusted() - 3), rounding=ROUND_CEILING)
+    return number(float(rounded))
+
+
+@dataclass(frozen=True)
+class Plot:
+    """The rectangle of a chart in which values are drawn."""
+
+    x: Axis
+    y: Axis
+    left: float
+    top: float
+    width: float
+    height: float
+
+    def x_of(self, value: float) -> float:
+        """The coordinate of a value on the x axis."""
+        return self.left + self.width * float(self.x.fraction(value))
+
+    def y_of(self, value: float) -> float:
+        """The coordinate of a value on the y axis."""
+        return self.top + self.height * (1.0 - float(self.y.fraction(value)))
+
+    def path(self, x: Array, y: Array) -> str:
+        """Straight lines through the points (x, y), as the `d` of a path."""
+        return "M" + "L".join(f"{fmt(a)} {fmt(b)}" for a, b in self.places(x, y))
+
+    def places(self, x: Array, y: Array) -> list[tuple[float, float]]:
+        """The coordinates of the points (x, y)."""
+        xs = self.left + self.width * self.x.fraction(x)
+        ys = self.top + self.height * (1.0 - self.y.fraction(y))
+        return list(zip(xs.tolist(), ys.tolist(), strict=True))
+
+
+def frame(title: str, x: Axis, y: Axis, *, height: float) -> tuple[Element, Plot]:
+    """An empty chart with grid lines, tick labels and axis labels."""
+    svg = canvas(title, height)
+    y_ticks = [(tick, number(tick)) for tick in y.ticks()]
+    left = 14.0 + 6.4 * max(len(text) for _, text in y_ticks)
+    plot = Plot(x, y, left, 26.0, WIDTH - left - 20.0, height - 70.0)
+    bottom = plot.top + plot.height
+    write(svg, 0.0, 12.0, shorten(y.label, 42), kind="axis-label")
+    for tick, text in y_ticks:
+        at = plot.y_of(tick)
+        SubElement(svg, "path", {"class": "grid", "d": f"M{fmt(left)} {fmt(at)}H{fmt(left + plot.width)}"})
+        write(svg, left - 7.0, at + 4.0, text, anchor="end")
+    ruler(svg, plot)
+    SubElement(svg, "path", {"class": "axis", "d": f"M{fmt(left)} {fmt(bottom)}h{fmt(plot.width)}"})
+    return svg, plot
+
+
+def ruler(svg: Element, plot: Plot, *, grid: bool = False) -> None:
+    """The x axis of a plot: marks below it, or grid lines across it, with their numbers and the label."""
+    bottom = plot.top + plot.height
+    for tick in plot.x.ticks():
+        at = plot.x_of(tick)
+        line = f"M{fmt(at)} {fmt(plot.top)}V{fmt(bottom)}" if grid else f"M{fmt(at)} {fmt(bottom)}v4"
+        SubElement(svg, "path", {"class": "grid" if grid else "axis", "d": line})
+        write(svg, min(max(at, 14.0), WIDTH - 14.0), bottom + 17.0, number(tick), anchor="middle")
+    middle = plot.left + plot.width / 2
+    write(svg, middle, bottom + 35.0, shorten(plot.x.label, 42), anchor="middle", kind="axis-label")
+
+
+def canvas(title: str, height: float, *, floor: bool = False) -> Element:
+    """An empty image with its text alternative; with a floor, the ground of a map."""
+    svg = Element("svg", {"viewBox": f"0 0 {fmt(WIDTH)} {fmt(height)}", "role": "img", "aria-label": title})
+    SubElement(svg, "title").text = title
+    if floor:
+        SubElement(svg, "rect", {"class": "floor", "width": fmt(WIDTH), "height": fmt(height), "rx": "8"})
+    return svg
+
+
+def dots(svg: Element, plot: Plot, points: Array, style: str) -> None:
+    """A dot at each of the points [N, 2]."""
+    d = "".join(f"M{fmt(x)} {fmt(y)}h0" for x, y in plot.places(points[:, 0], points[:, 1]))
+    SubElement(svg, "path", {"class": f"dots {style}", "d": d})
+
+
+def write(
+    parent: Element,
+    x: float,
+    y: float,
+    text: str,
+    *,
+    anchor: str = "start",
+    kind: str = "tick",
+    transform: str | None = None,
+) -> None:
+    """Add one text at (x, y)."""
+    attributes = {"x": fmt(x), "y": fmt(y), "class": kind, "text-anchor": anchor}
+    SubElement(parent, "text", attributes | ({"transform": transform} if transform else {})).text = text
+
+
+def shorten(text: str, length: int, *, ending: int = 0) -> str:
+    """The text, cut with an ellipsis to at most `length` characters, of which its last ones are `ending`."""
+    return text if len(text) <= length else f"{text[: length - 1 - ending]}…{text[len(text) - ending :]}"
+
+
+def fmt(value: float) -> str:
+    """A coordinate with at most two decimals."""
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def markup(svg: Element) -> Markup:
+    """The image as markup that the template includes as it is."""
+    return Markup(tostring(svg, encoding="unicode"))
+
+
+def styles(series: Iterable[tuple[str, Kind]]) -> dict[str, str]:
+    """A style for each label: the kind itself, or the next of the four styles of controls."""
+    found: dict[str, str] = {}
+    for label, kind in series:
+        if label not in found:
+            controls = sum(style.startswith("control") for style in found.values())
+            found[label] = kind if kind != "control" else f"control-{controls % 4}"
+    return found
 
 
 @dataclass(frozen=True)
@@ -41,7 +242,7 @@ class Line:
     high: Array | None = None
 
 
-def line_chart(lines: Sequence[Line], *, title: str, x: Axis, y: Axis) -> Markup:
+def lines(lines: Sequence[Line], *, title: str, x: Axis, y: Axis) -> Markup:
     """Curves with optional confidence bands over shared axes; drawn in order, the last on top."""
     svg, plot = frame(title, x, y, height=230.0)
     for line in lines:
@@ -53,7 +254,7 @@ def line_chart(lines: Sequence[Line], *, title: str, x: Axis, y: Axis) -> Markup
     return markup(svg)
 
 
-def bar_chart(values: Array, *, title: str, x_label: str, y: Axis, first: int = 0) -> Markup:
+def bars(values: Array, *, title: str, x_label: str, y: Axis, first: int = 0) -> Markup:
     """One bar from 0 for each of the values [n] of the numbers first .. first + n - 1; a few do not fill the chart."""
     count = len(values)
     room = max(0.0, (_BARS - count) / 2)
@@ -68,7 +269,7 @@ def bar_chart(values: Array, *, title: str, x_label: str, y: Axis, first: int = 
     return markup(svg)
 
 
-def surface_chart(values: Array, *, title: str, x: Axis, y: Axis, scale: Axis) -> Markup:
+def surface(values: Array, *, title: str, x: Axis, y: Axis, scale: Axis) -> Markup:
     """A surface over a rectangle: one hue, stronger for larger values, with its scale above.
 
     Args:
@@ -104,7 +305,7 @@ def vote_mark(action: int) -> tuple[str, str]:
     return f"vote {style}", _MARKS[(action + action // len(_MARKS)) % len(_MARKS)]
 
 
-def vote_chart(
+def votes(
     positions: Array, choice: NDArray[np.int64], share: Array, *, lowest: float, title: str, x: Axis, y: Axis
 ) -> Markup:
     """One mark for each of N states: its form and colour are the chosen action, its strength the share that chose it.
@@ -117,22 +318,44 @@ def vote_chart(
         title, x, y: the text alternative, and the two dimensions.
     """
     svg, plot = frame(title, x, y, height=330.0)
-    xs = plot.left + plot.width * x.fraction(positions[:, 0])
-    ys = plot.top + plot.height * (1.0 - y.fraction(positions[:, 1]))
+    places = np.array(plot.places(positions[:, 0], positions[:, 1]))
     strength = np.clip((share - lowest) / (1.0 - lowest), 0.0, 1.0)
     levels = np.minimum((strength * _STRENGTHS).astype(int), _STRENGTHS - 1)
     for level in range(_STRENGTHS):
         for action in np.unique(choice).tolist():
             style, form = vote_mark(action)
-            here = (levels == level) & (choice == action)
-            marks = "".join(f"M{fmt(a)} {fmt(b)}{form}" for a, b in zip(xs[here], ys[here], strict=True))
-            if marks:
-                opacity = fmt(0.14 + 0.76 * level / (_STRENGTHS - 1))
+            here = places[(levels == level) & (choice == action)].tolist()
+            opacity = fmt(0.14 + 0.76 * level / (_STRENGTHS - 1))
+            if here:
+                marks = "".join(f"M{fmt(a)} {fmt(b)}{form}" for a, b in here)
                 SubElement(svg, "path", {"class": style, "stroke-opacity": opacity, "d": marks})
     return markup(svg)
 
 
-def histogram_chart(
+def estimate(value: float, ends: tuple[float, float], written: Sequence[str], *, title: str, x: Axis) -> Markup:
+    """A value and its interval on a public range: the range as a track, the interval as a bar, the value as a mark.
+
+    Args:
+        value, ends: what is drawn.
+        written: how value, low and high end are written.
+        title, x: the text alternative, and the range.
+    """
+    left, track = 10.0, 46.0
+    svg = canvas(title, 116.0)
+    plot = Plot(x, Axis("", 0.0, 1.0), left, track - 6.0, WIDTH - 2 * left, 24.0)
+    bar = {"y": fmt(track), "height": "14", "rx": "3"}
+    SubElement(svg, "rect", {"class": "track", "x": fmt(left), "width": fmt(plot.width), **bar})
+    start, stop = plot.x_of(ends[0]), plot.x_of(ends[1])
+    SubElement(svg, "rect", {"class": "span", "x": fmt(start), "width": fmt(max(2.0, stop - start)), **bar})
+    SubElement(svg, "path", {"class": "mark", "d": f"M{fmt(plot.x_of(value))} {fmt(track - 6)}v26"})
+    middle = min(max(plot.x_of(value), 60.0), WIDTH - 60.0)
+    write(svg, middle, 15.0, written[0], anchor="middle", kind="told")
+    write(svg, middle, 32.0, f"{written[1]} to {written[2]}", anchor="middle")
+    ruler(svg, plot)
+    return markup(svg)
+
+
+def histogram(
     edges: Array, reference: Array | None, synthetic: Array, *, title: str, x_label: str, y_label: str = "rows, %"
 ) -> Markup:
     """Histograms over shared bins: the reference as a filled shape, the synthetic as an outline above it.
@@ -166,13 +389,8 @@ def heat_map(matrix: Array, labels: Sequence[str], *, title: str) -> Markup:
         place = f"rotate(-90 {fmt(x + 4)} {fmt(top + side * count + 8)})"
         write(svg, x + 4, top + side * count + 8, labels[i], anchor="end", transform=place)
         for j, value in enumerate(row):
-            box = {
-                "x": fmt(left + side * j),
-                "y": fmt(y),
-                "width": fmt(0.95 * side),
-                "height": fmt(0.95 * side),
-                "rx": "2",
-            }
+            size = fmt(0.95 * side)
+            box = {"x": fmt(left + side * j), "y": fmt(y), "width": size, "height": size, "rx": "2"}
             SubElement(svg, "rect", {"class": "cell-empty", **box})
             if abs(value) >= 0.005:
                 sign = "cell-positive" if value > 0 else "cell-negative"
@@ -180,91 +398,52 @@ def heat_map(matrix: Array, labels: Sequence[str], *, title: str) -> Markup:
     return markup(svg)
 
 
-def map_chart(
-    points: Array, style: str, *, title: str, cells: Sequence[str], origin: float, goal: Array | None
-) -> Markup:
-    """Positions over a maze: x grows to the right with the row of `cells`, y upwards with the column.
-
-    Args:
-        points: [N, 2] positions in cells; cell 0 covers [-origin, 1 - origin].
-        cells: rows of the maze, '#' for a wall.
-        goal: [2] position, or None.
-    """
-    across, up = len(cells), len(cells[0])
-    unit = WIDTH / across
-    height = unit * up
-    svg = canvas(title, height)
-    SubElement(svg, "rect", {"class": "floor", "width": fmt(WIDTH), "height": fmt(height), "rx": "6"})
-    blocks = "".join(
-        f"M{fmt(unit * i)} {fmt(height - unit * (j + 1))}h{fmt(unit)}v{fmt(unit)}h{fmt(-unit)}Z"
-        for i, row in enumerate(cells)
-        for j, cell in enumerate(row)
-        if cell == "#"
-    )
-    SubElement(svg, "path", {"class": "wall", "d": blocks})
-    x, y = (points[:, 0] + origin) * unit, height - (points[:, 1] + origin) * unit
-    dots = "".join(f"M{fmt(a)} {fmt(b)}h0" for a, b in zip(x.tolist(), y.tolist(), strict=True))
-    SubElement(svg, "path", {"class": f"dots {style}", "d": dots})
-    if goal is not None:
-        centre = {"cx": fmt((float(goal[0]) + origin) * unit), "cy": fmt(height - (float(goal[1]) + origin) * unit)}
-        SubElement(svg, "circle", {"class": "goal", "r": "7", **centre})
-    return markup(svg)
-
-
-def scatter_chart(panels: Sequence[tuple[str, Array]], *, title: str) -> Markup:
-    """Points [N, 2] of each (style, points) in one picture whose axes mean nothing; the last are drawn on top."""
-    svg = canvas(title, 300.0)
-    SubElement(svg, "rect", {"class": "floor", "width": fmt(WIDTH), "height": "300", "rx": "8"})
+def scatter(panels: Sequence[tuple[str, Array]], *, title: str) -> Markup:
+    """Points [N, 2] in [0, 1] of each (style, points) in one picture whose axes mean nothing; the last lie on top."""
+    svg, unit = canvas(title, 300.0, floor=True), Axis("", 0.0, 1.0)
+    plot = Plot(unit, unit, 10.0, 10.0, WIDTH - 20.0, 280.0)
     for style, points in panels:
-        x, y = 10.0 + (WIDTH - 20.0) * points[:, 0], 290.0 - 280.0 * points[:, 1]
-        dots = "".join(f"M{fmt(a)} {fmt(b)}h0" for a, b in zip(x.tolist(), y.tolist(), strict=True))
-        SubElement(svg, "path", {"class": f"dots large {style}", "d": dots})
+        dots(svg, plot, points, f"large {style}")
     return markup(svg)
 
 
-def interval_chart(rows: Sequence[tuple[str, str, float, float, float]], *, title: str, x: Axis) -> Markup:
-    """Points with intervals, one labelled row each: (label, style, value, low, high)."""
-    pitch, top, left, right = 44.0, 6.0, 10.0, 10.0
-    bottom = top + pitch * len(rows)
-    svg = canvas(title, bottom + 42.0)
-    plot = Plot(x, Axis("", 0.0, 1.0), left, top, WIDTH - left - right, bottom - top)
-    for tick in x.ticks():
-        at = plot.x_of(tick)
-        SubElement(svg, "path", {"class": "grid", "d": f"M{fmt(at)} {fmt(top)}V{fmt(bottom)}"})
-        write(svg, at, bottom + 15, number(tick), anchor="middle")
-    write(svg, left + plot.width / 2, bottom + 34, shorten(x.label, 42), anchor="middle", kind="axis-label")
-    for index, (label, style, value, low, high) in enumerate(rows):
+Interval = tuple[str, float, float, float]
+"""Style, value, low and high end."""
+
+
+def intervals(rows: Sequence[tuple[str, Sequence[Interval]]], *, title: str, x: Axis) -> Markup:
+    """Points with intervals, one labelled row each, or several in a row of which the last lies on top."""
+    pitch, top, left = 44.0, 6.0, 10.0
+    height = pitch * len(rows)
+    svg = canvas(title, top + height + 42.0)
+    plot = Plot(x, Axis("", 0.0, 1.0), left, top, WIDTH - 2 * left, height)
+    ruler(svg, plot, grid=True)
+    for index, (label, intervals) in enumerate(rows):
         y = top + pitch * index + 30.0
         write(svg, left, y - 13, shorten(label, 38), kind="row-label")
-        SubElement(
-            svg, "path", {"class": f"interval {style}", "d": f"M{fmt(plot.x_of(low))} {fmt(y)}H{fmt(plot.x_of(high))}"}
-        )
-        SubElement(svg, "circle", {"class": f"point {style}", "cx": fmt(plot.x_of(value)), "cy": fmt(y), "r": "5"})
+        for style, value, low, high in intervals:
+            bar = f"M{fmt(plot.x_of(low))} {fmt(y)}H{fmt(plot.x_of(high))}"
+            SubElement(svg, "path", {"class": f"interval {style}", "d": bar})
+            SubElement(svg, "circle", {"class": f"point {style}", "cx": fmt(plot.x_of(value)), "cy": fmt(y), "r": "5"})
     return markup(svg)
 
 
-def estimate_chart(value: float, low: float, high: float, told: tuple[str, str, str], *, title: str, x: Axis) -> Markup:
-    """A value and its interval on a public range: the range as a track, the interval as a bar, the value as a mark.
+def bounds(label: str, lower: float, epsilon: float, *, by: str, style: str, vain: bool = False) -> Markup:
+    """What epsilon can be: at most what is promised, if the promise holds, and at least what is shown.
 
     Args:
-        value, low, high: what is drawn.
-        told: how these three are written.
-        title, x: the text alternative, and the range.
+        label: of what was audited.
+        lower: bound that was shown.
+        epsilon: bound that was promised.
+        by: what showed it.
+        style: of the lower bound.
+        vain: whether the promise was broken on purpose.
     """
-    left, track = 10.0, 46.0
-    svg = canvas(title, 112.0)
-    plot = Plot(x, Axis("", 0.0, 1.0), left, 0.0, WIDTH - 2 * left, 1.0)
-    bar = {"y": fmt(track), "height": "14", "rx": "3"}
-    SubElement(svg, "rect", {"class": "track", "x": fmt(left), "width": fmt(plot.width), **bar})
-    start, stop = plot.x_of(low), plot.x_of(high)
-    SubElement(svg, "rect", {"class": "span", "x": fmt(start), "width": fmt(max(2.0, stop - start)), **bar})
-    SubElement(svg, "path", {"class": "mark", "d": f"M{fmt(plot.x_of(value))} {fmt(track - 6)}v26"})
-    middle = min(max(plot.x_of(value), 60.0), WIDTH - 60.0)
-    write(svg, middle, 15.0, told[0], anchor="middle", kind="told")
-    write(svg, middle, 32.0, f"{told[1]} to {told[2]}", anchor="middle")
-    for tick in x.ticks():
-        at = plot.x_of(tick)
-        SubElement(svg, "path", {"class": "axis", "d": f"M{fmt(at)} {fmt(track + 18)}v4"})
-        write(svg, min(max(at, 14.0), WIDTH - 14.0), track + 36.0, number(tick), anchor="middle")
-    write(svg, WIDTH / 2, 108.0, shorten(x.label, 42), anchor="middle", kind="axis-label")
-    return markup(svg)
+    top = 1.15 * max(lower, epsilon)
+    promised = f"Promised{' in vain' if vain else ''}: at most {upward(epsilon)}"
+    shown = f"Shown by the {by}: at least {number(lower)}"
+    return intervals(
+        [(promised, [("reference", epsilon, 0.0, epsilon)]), (shown, [(style, lower, lower, top)])],
+        title=f"Privacy loss of {label}: {promised}. {shown}",
+        x=Axis("privacy loss ε", 0.0, top),
+    )

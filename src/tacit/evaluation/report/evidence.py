@@ -1,17 +1,97 @@
-"""What a report says beyond likeness: whether rows are copies, what attacks found, and what synthesizers take."""
+"""What a report says of synthetic rows beside any others: columns, closeness, copies, attacks, and what they took."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.errors import DataError
+from tacit.evaluation.fidelity import kolmogorov_smirnov
+from tacit.evaluation.report import charts
+from tacit.evaluation.report.blocks import Chart, Key, Row, Section, Text, grid, tabled
+from tacit.evaluation.report.charts import Array, Axis, Kind, Line, number, upward
 
-Array = NDArray[np.float64]
 Attacked = Literal["synthetic", "control"]
+_CLOSEST = 1e-3
+"""Distances below this share of the largest are drawn at the near end of the scale."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Positions of one table in a picture, [N, 2]: over a maze in cells; a few thousand are enough."""
+
+    label: str
+    kind: Kind
+    positions: Array
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """One column's distribution.
+
+    Attributes:
+        column: its name ("x velocity").
+        unit: its unit ("m/s"), or "" if it has none.
+        edges: [B + 1] bin edges, from public bounds.
+        synthetic: [B] shares of the synthetic rows.
+        reference: [B] shares of the reference rows, or None.
+        similarity: 1 - KS of the column, or None.
+    """
+
+    column: str
+    unit: str
+    edges: Array
+    synthetic: Array
+    reference: Array | None = None
+    similarity: float | None = None
+
+
+def histogram(
+    column: str,
+    unit: str,
+    bounds: tuple[float, float],
+    synthetic: Array,
+    reference: Array | None = None,
+    *,
+    bins: int = 40,
+) -> Histogram:
+    """A `Histogram` of rows [T] (and reference rows [R]) over equal bins inside public bounds."""
+    edges = np.linspace(*bounds, bins + 1)
+
+    def shares(values: Array) -> Array:
+        counts, _ = np.histogram(np.clip(values, *bounds), bins=edges)
+        return counts / max(1, len(values))
+
+    if reference is None:
+        return Histogram(column, unit, edges, shares(synthetic))
+    similarity = 1.0 - kolmogorov_smirnov(np.asarray(reference, np.float32), np.asarray(synthetic, np.float32))
+    return Histogram(column, unit, edges, shares(synthetic), shares(reference), similarity)
+
+
+@dataclass(frozen=True)
+class Score:
+    """One measure of closeness.
+
+    Attributes:
+        measure: its name ("Marginal").
+        meaning: one phrase on what it is and which direction is better.
+        synthetic: the synthetic table's value.
+        public: computed from synthetic rows and public facts alone (a public simulator, say), without reference rows.
+        ceiling: the value of one half of the reference rows against the other half, or None if that makes no sense.
+        controls: (name, value) of each control table.
+        rivals: (name, value) of other synthesizers' tables.
+    """
+
+    measure: str
+    meaning: str
+    synthetic: float
+    public: bool
+    ceiling: float | None = None
+    controls: tuple[tuple[str, float], ...] = ()
+    rivals: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,3 +175,175 @@ class Cost:
     kind: Attacked
     seconds: tuple[tuple[str, float], ...]
     memory: float | None = None
+
+
+def distributions(items: Sequence[Histogram], reference: str, counted: str = "rows") -> tuple[list[Chart], list[Key]]:
+    """Charts of distributions, and what their colours stand for.
+
+    Args:
+        items: what is drawn.
+        reference: what reference rows are called.
+        counted: what is counted in a bin.
+    """
+    legend: list[Key] = [(f"Synthetic {counted}", "synthetic")]
+    if any(item.reference is not None for item in items):
+        legend.insert(0, (reference, "filled reference"))
+    return [_distribution(item, counted) for item in items], legend
+
+
+def _distribution(item: Histogram, counted: str) -> Chart:
+    similarity = "" if item.similarity is None else f"1 − KS = {item.similarity:.3f}"
+    drawn = charts.histogram(
+        item.edges,
+        item.reference,
+        item.synthetic,
+        title=f"Distribution of {item.column}" + (f", {similarity}" if similarity else ""),
+        x_label=f"{item.column}, {item.unit}" if item.unit else item.column,
+        y_label=f"{counted}, %",
+    )
+    return Chart(item.column, similarity, drawn)
+
+
+def measured(scores: Sequence[Score], *, title: str, lead: str, id: str) -> Section:
+    """A table of measures, with ceiling, controls and other synthesizers where there are any."""
+    rivals, controls = (
+        dict.fromkeys(name for score in scores for name, _ in getattr(score, kind)) for kind in ("rivals", "controls")
+    )
+    columns = ["Synthetic", "Real against real", *rivals, *controls]
+    if any(score.ceiling is not None for score in scores):
+        lead += " Real against real compares two halves of the reference rows: no table can be expected to do better."
+    if rivals:
+        lead += f" {', '.join(rivals)}: other synthesizers, on the same rows under the same promise."
+    if controls:
+        lead += " Controls know less than the synthetic table and must score worse on at least one measure."
+    rows = []
+    for score in scores:
+        values = dict((*score.rivals, *score.controls)) | {
+            "Synthetic": score.synthetic,
+            "Real against real": score.ceiling,
+        }
+        cells = {
+            name: f"{v:.4f}" if 0 <= v < 10 else number(v) for name in columns if (v := values.get(name)) is not None
+        }
+        rows.append(Row(score.measure, cells, score.meaning))
+    return Section(title, tabled("Measure", rows), lead, id)
+
+
+def pictured(panels: Sequence[Points]) -> Section:
+    """All tables in one picture, and each on its own at the same scale."""
+    drawings, legend = [], [(points.label, f"filled {points.kind}") for points in panels]
+    if panels:
+        joined = np.concatenate([points.positions for points in panels])
+        low, high = joined.min(axis=0), joined.max(axis=0)
+        placed = [(points.kind, (points.positions - low) / np.maximum(high - low, 1e-12)) for points in panels]
+        counts = "; ".join(f"{points.label}, {len(points.positions):,} rows" for points in panels)
+        together = charts.scatter(placed, title=f"t-SNE picture of {counts}")
+        drawings.append(Chart("Together", "one point a row", together))
+        for points, place in zip(panels, placed, strict=True):
+            alone = charts.scatter([place], title=f"The same picture, {points.label} alone")
+            drawings.append(Chart(points.label, f"{len(points.positions):,} rows", alone))
+    return Section(
+        "All columns in one picture",
+        grid(drawings, legend=legend),
+        "t-SNE puts rows that are alike next to each other; the axes and the sizes of gaps mean nothing. In a good "
+        "synthetic table both kinds of rows lie in the same places.",
+        "picture",
+    )
+
+
+def copied(found: Nearest | None) -> Section:
+    """Distances to single records."""
+    return Section(
+        "Whether anybody was copied",
+        () if found is None else grid(_distances(found)),
+        "Distances from synthetic rows to the nearest single record: to those that were learned from, and to as many "
+        "others of the same world. Where the two lines are one, nothing was learned by heart. This is a look, not a "
+        "proof; the promise above is proved.",
+        "copies",
+    )
+
+
+def _distances(found: Nearest) -> tuple[Chart, Text]:
+    share, low, high = map(_percent, found.nearer)
+    top = max(float(found.protected.max()), float(found.others.max()), 1e-12)
+    levels = np.linspace(0.0, 100.0, len(found.protected))
+    ends = ", ".join(
+        f"half of the rows have a {name} within {number(float(distances[len(levels) // 2]))}"
+        for name, distances in (("protected one", found.protected), ("different one", found.others))
+    )
+    lines = [  # the dashed one on top, so that both are seen where they are one
+        Line("synthetic", np.maximum(found.protected, _CLOSEST * top), levels),
+        Line("control-0", np.maximum(found.others, _CLOSEST * top), levels),
+    ]
+    drawn = charts.lines(
+        lines,
+        title=f"Distance to the nearest record: {ends}",
+        x=Axis(f"distance, {found.unit}", _CLOSEST * top, top, log=True),
+        y=Axis("synthetic rows within it, %", 0.0, 100.0),
+    )
+    legend = [("to a record that was learned from", "synthetic"), ("to one that was not", "control-0")]
+    words = (
+        f"{share} of the rows are nearer to a record that was learned from.",
+        f"The 95 % interval is {low} to {high}; 50 % is what rows have that copy nobody.",
+        f"Rows that equal a record: {found.copies or 'none'} of {found.rows:,}.",
+    )
+    chart = Chart("Distance to the nearest record", "share of synthetic rows within it", drawn, legend)
+    return chart, Text(words, "prose")
+
+
+def attacked(audits: Sequence[Audit], attacks: Sequence[Attack]) -> Section:
+    """What planted records and attacks showed, beside what is promised."""
+    drawings, planted = [], []
+    for audit in audits:
+        own, refuted = audit.kind == "synthetic", audit.lower > audit.certified
+        style = "synthetic" if own else "control-0"
+        drawn = charts.bounds(audit.label, audit.lower, audit.certified, by="attack", style=style, vain=not own)
+        drawings.append(Chart(audit.label, f"at {100 * audit.confidence:g} % confidence", drawn))
+        cells = {
+            "Right guesses": f"{audit.correct:,} of {audit.guesses:,}",
+            "ε at least": number(audit.lower),
+            "Most it could show": number(audit.reach),
+            "ε promised": upward(audit.certified),
+        }
+        note = "the promise is refuted" if refuted else "the promise stands"
+        planted.append(Row(audit.label, cells, note, audit.kind))
+    guessed = [Row(attack.name, dict(map(_caught, attack.caught)), attack.meaning) for attack in attacks]
+    return Section(
+        "Attacked, to see whether the promise stands",
+        (*grid(drawings), *tabled("Planted records", planted), *tabled("Attack", guessed)),
+        "Attacks that know everything that is released, and the training besides. An attack can refute a promise, and "
+        "never prove one: what ε really is lies between what is shown and what is promised. Blind guessing catches as "
+        "many as it raises false alarms.",
+        "attacks",
+    )
+
+
+def _caught(one: Caught) -> tuple[str, str]:
+    column = f"Caught at {100 * one.false_alarms:g} % false alarms"
+    return column, f"{_percent(one.share)} ({_percent(one.low)} to {_percent(one.high)})"
+
+
+def taken(costs: Sequence[Cost]) -> Section:
+    """What synthesizers took."""
+    rows = []
+    for cost in costs:
+        memory = {} if cost.memory is None else {"Peak memory": _memory(cost.memory)}
+        cells = {name: _seconds(seconds) for name, seconds in cost.seconds} | memory
+        rows.append(Row(cost.label, cells, kind=cost.kind))
+    lead = "Processor time and memory on this machine, for the same simulated rows."
+    return Section("What synthesizers take", tabled("Synthesizer", rows), lead, "synthesizers")
+
+
+def _percent(share: float) -> str:
+    percent = 100.0 * share
+    return f"{percent:.1f} %" if percent >= 1 else f"{percent:.2g} %"
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 10:
+        return "< 0.1 s" if seconds < 0.1 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds >= 600 else f"{seconds:.0f} s"
+
+
+def _memory(size: float) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"

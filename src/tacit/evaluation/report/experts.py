@@ -1,4 +1,4 @@
-"""What the report of a policy learned from experts says: where they agree, what was released, what it returns."""
+"""The report of a policy learned from experts: where they agree, what was released, what it returns."""
 
 from __future__ import annotations
 
@@ -7,15 +7,78 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from markupsafe import Markup
 
 from tacit.errors import DataError
+from tacit.evaluation.report import blocks, charts
+from tacit.evaluation.report.blocks import Block, Chart, Facts, PublicReport, Row, Section, Text, grid, tabled
+from tacit.evaluation.report.charts import Array, Axis, number, span
 
-Array = NDArray[np.float64]
 Level = Literal["logs", "policies"]
 """What of an expert the promise covers: every record that they contributed, or only how they decide."""
 Role = Literal["released", "ceiling", "floor", "experts"]
 """The release; the same without noise; what experts who act at random would have taught; the experts themselves."""
+_NAMES = {
+    "anchors": "public states",
+    "anchors: count": "how many public states",
+    "anchors: low": "lows of their box",
+    "anchors: high": "highs of their box",
+    "anchors: seed": "seed of their draw",
+    "clone": "clone of an expert",
+    "clone: floor": "least chance of an action of a clone",
+    "clone: ridge": "penalty of the clone's regression",
+    "clone: rows": "rows that a clone is fitted to",
+    "fit: loss": "how votes become a policy",
+    "rounds": "rounds of votes",
+    "rows": "rows of an expert that are read",
+    "kept": "rows of an expert in a gradient",
+    "rows_per_expert": "rows of an expert in a gradient",
+    "clip": "largest norm of a contribution",
+    "noise_multiplier": "noise multiplier",
+    "weight: low": "return of an episode of no use",
+    "weight: high": "return of a very good episode",
+    "weight: sharpness": "how much good experts count, as an exponent",
+    "trajectories": "trajectories drawn for prefixes",
+    "trajectory_epsilon": "ε of one trajectory",
+    "trajectory_delta": "δ of one trajectory",
+    "experts": "experts there are at least",
+    "floor": "what hides an unreleased action",
+    "share": "share of ε for the prefixes",
+    "stable_fraction": "share of steps on the consensus",
+    "batch": "experts in a noisy step, on average",
+}
+"""Settings that their names alone do not explain."""
+_KINDS = {
+    "uniform": "drawn uniformly",
+    "given": "given",
+    "mlp": "network",
+    "kappa_stop": "stops at random",
+    "p_min": "a least chance of each",
+    "cql": "conservative Q-learning",
+    "dqn": "Q-learning",
+    "bc": "imitation",
+}
+_CLOSED = frozenset({"fit: steps", "fit: rate", "fit: seed"})
+"""Of a descent; without effect where there is a closed form."""
+_BINS = 20
+_NEARLY_ALL = 0.9
+"""Of the experts: a share from which on the page speaks of agreement."""
+_MUCH = 0.05
+"""Noise of a share from which on the picture needs a word of caution."""
+_ROLES = {"released": "synthetic", "ceiling": "reference", "floor": "control-0", "experts": "control-1"}
+_LEVELS = {
+    "logs": (
+        "the experts' logs",
+        "The promise covers everything that one expert contributed: every decision, and whatever else stands in that "
+        "expert's log, were it the worst case. It says nothing of a person who is in the logs of several experts.",
+    ),
+    "policies": (
+        "only the experts' policies",
+        "The promise covers how one expert decides, and nothing else. States, rewards and transitions of released "
+        "prefixes are published as they are, and whoever appears in them, a patient for instance, is not protected. "
+        "It holds if all experts meet the same environment and the logs themselves stay secret.",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -76,14 +139,11 @@ class Consensus:
     experts: int
 
 
-@dataclass(frozen=True)
-class ExpertsReport:
+@dataclass(frozen=True, kw_only=True)
+class ExpertsReport(PublicReport):
     """Everything that the report of a policy learned from experts shows.
 
     Attributes:
-        title: of the release.
-        certificate: the release's certificate as `Certificate.to_json()` gives it, verified by the caller.
-        verify: the shell commands with which a reader recomputes the promise.
         level: what of an expert the promise covers.
         method: how the policy was learned, in a few words ("votes of clones").
         world: the public simulator in which returns are measured, or None.
@@ -91,16 +151,12 @@ class ExpertsReport:
         returns: what the policy returns there, beside others; () without a simulator.
         votes: where experts agree, or None.
         consensus: the released prefixes, or None.
-        costs: (name, value) pairs on run time and memory.
 
     Raises:
         DataError: a policy that is not private is shown and the certificate does not say that the experts are
             simulated, or returns are shown and not exactly one of them is the release's.
     """
 
-    title: str
-    certificate: Mapping[str, Any]
-    verify: tuple[str, ...]
     level: Level
     method: str
     world: str | None = None
@@ -108,11 +164,10 @@ class ExpertsReport:
     returns: tuple[Played, ...] = ()
     votes: Votes | None = None
     consensus: Consensus | None = None
-    costs: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         roles = [row.role for row in self.returns]
-        if self.certificate.get("simulated") is not True and set(roles) - {"released"}:
+        if not self.simulated and set(roles) - {"released"}:
             raise DataError(
                 "policies without privacy are shown and the certificate does not say that the experts are simulated",
                 where="ExpertsReport",
@@ -131,3 +186,189 @@ class ExpertsReport:
     def released(self) -> Played | None:
         """What the release returns, if that was measured."""
         return next((row for row in self.returns if row.role == "released"), None)
+
+    def sections(self) -> tuple[Section, ...]:
+        """What the page says besides the promise."""
+        heading, reading = _LEVELS[self.level]
+        return (
+            _answer(self),
+            *([] if self.votes is None else [_agreement(self.votes, self.certificate)]),
+            *([] if self.consensus is None else [_prefixes(self.consensus, self.level)]),
+            _compared(self),
+            blocks.limits(self.certificate, title=f"Protected: {heading}", lead=reading, id="level"),
+            blocks.settings(settings(self.certificate["plan"])),
+        )
+
+
+def _answer(report: ExpertsReport) -> Section:
+    row, votes, figures = report.released, report.votes, []
+    headline = "One policy, learned from what many experts do."
+    if votes is not None and votes.error <= _MUCH:
+        share = number(round(100 * float(np.median(votes.share))))
+        headline = f"At half of the public states, at least {share} % of the experts choose alike."
+    if row is not None:
+        headline = f"In {report.world}, an episode under this policy returns about {number(row.mean, 3)}."
+        spread = number((row.high - row.low) / 2, 2)
+        figures.append(("Return", number(row.mean, 4), f"± {spread} (95 % interval of the mean)"))
+    if votes is not None and votes.error > _MUCH:
+        note = "in each share of the votes: too much to say at how many of the public states experts agree"
+        figures.append(("Noise", f"± {100 * votes.error:.2g} %", note))
+    elif votes is not None:
+        nearly = float(np.mean(votes.share >= _NEARLY_ALL))
+        note = f"of the public states, at least, have {100 * _NEARLY_ALL:g} % of the experts on one action"
+        figures.append(("Agreement", f"{100 * nearly:.0f} %", note))
+    if report.consensus is not None:
+        kept = int(np.sum(report.consensus.lengths > 0))
+        figures.append(("Prefixes", f"{kept} of {len(report.consensus.lengths)}", "trajectories let something out"))
+    lines = [f"Learned by {report.method}; it takes the best action each time."]
+    if report.returns:
+        lines.append(
+            f"Measured over {report.episodes:,} episodes in the public simulator. That costs no privacy, and nothing "
+            "was chosen by it."
+        )
+    found: list[Block] = [Text(lines), *([Facts(figures)] if figures else [])]
+    return blocks.opening(headline, found, eyebrow="What was learned", hero="The policy")
+
+
+def _compared(report: ExpertsReport) -> Section:
+    """What the release returns beside others; () without others."""
+    found: list[Block] = []
+    rows = report.returns
+    if len(rows) > 1:
+        drawn = charts.intervals(
+            [(row.label, [(_ROLES[row.role], row.mean, row.low, row.high)]) for row in rows],
+            title=f"Return of an episode: {'; '.join(f'{row.label} {number(row.mean, 4)}' for row in rows)}",
+            x=span("return of an episode", *(np.array([row.low, row.high]) for row in rows)),
+        )
+        table = tabled("Policy", [_row(row) for row in rows])
+        found = [Chart("Returns", f"mean of an episode in {report.world}", drawn), *table]
+    lead = _returns_lead({row.role for row in rows}, cut=report.consensus is not None)
+    return Section("What it returns, and what privacy cost", grid(found, wide=True), lead, "returns", before=True)
+
+
+def _returns_lead(roles: set[Role], *, cut: bool) -> str:
+    """What the rows beside the release are."""
+    told: dict[Role, str] = {
+        "ceiling": "The same without noise learned from the same experts, with nothing added to any sum"
+        + ("; its prefixes were drawn and cut anew, so that it is no upper bound." if cut else "."),
+        "floor": "Actions at random: learned, with the same noise, from logs whose actions were drawn at random.",
+        "experts": "Of the experts themselves, the bar holds nine in ten.",
+    }
+    return " ".join(
+        ["What the policy returns in the public simulator."] + [told[role] for role in told if role in roles]
+    )
+
+
+def _row(row: Played) -> Row:
+    mean, low, high = (number(value, 4) for value in (row.mean, row.low, row.high))
+    kind = "synthetic" if row.role == "released" else "control"
+    return Row(row.label, {"Return": mean, "Range": f"{low} to {high}"}, kind=kind)
+
+
+def _agreement(votes: Votes, certificate: Mapping[str, Any]) -> Section:
+    marks = [(f"action {action}", *charts.vote_mark(action)) for action in range(votes.actions)]
+    drawings = [
+        Chart("What they choose", "at public states, over two of their dimensions", _choices(votes), marks),
+        Chart("How many choose alike", "blind choices would be at the left end", _shares(votes)),
+    ]
+    lead = _votes_lead(votes, certificate)
+    return Section("Where the experts agree", grid(drawings, wide=True), lead, "agreement", before=True)
+
+
+def _votes_lead(votes: Votes, certificate: Mapping[str, Any]) -> str:
+    count, error, population = len(votes.share), 100 * votes.error, int(certificate["unit"]["population"])
+    noise = f"Noise moves a share by about ± {error:.2g} percentage points." if error > 0 else "There is no noise."
+    if votes.error > _MUCH:
+        noise += " With so much of it, single marks say little, and agreement looks larger than it is: look at regions."
+    weighed = certificate["plan"].get("weight") is not None
+    undecided = (
+        "whoever is not there, and what returns take from an expert's weight," if weighed else "whoever is not there"
+    )
+    return (
+        f"What the experts would do at {count:,} public states, as released: noisy counts and nothing else. "
+        "A mark's form is the action that most of them choose, its strength how many do. Shares are of the public "
+        f"population of {population:,}, of whom {undecided} counts as undecided: without noise, those who are there "
+        f"agree at least as much. {noise}"
+    )
+
+
+def _choices(votes: Votes) -> Markup:
+    choice = votes.choice.astype(int)
+    shares = 100 * np.bincount(choice, minlength=votes.actions) / len(choice)
+    split = "; ".join(f"action {action} at {share:.0f} %" for action, share in enumerate(shares))
+    return charts.votes(
+        votes.positions,
+        choice,
+        votes.share,
+        lowest=1 / votes.actions,
+        title=f"The experts' choice over {votes.x} and {votes.y}: {split}",
+        x=span(votes.x, votes.positions[:, 0]),
+        y=span(votes.y, votes.positions[:, 1]),
+    )
+
+
+def _shares(votes: Votes) -> Markup:
+    edges = np.linspace(1 / votes.actions, 1.0, _BINS + 1)
+    counts, _ = np.histogram(np.clip(votes.share, edges[0], edges[-1]), bins=edges)
+    middle = 100 * float(np.median(votes.share))
+    return charts.histogram(
+        100 * edges,
+        None,
+        counts / len(votes.share),
+        title=f"Share of the public population on the leading action; half of the states have at least {middle:.0f} %",
+        x_label="of the population on the leading action, %",
+        y_label="public states, %",
+    )
+
+
+def _prefixes(consensus: Consensus, level: Level) -> Section:
+    lengths = np.sort(consensus.lengths)[::-1]
+    count, steps, longest = len(lengths), int(lengths.sum()), float(lengths[0])
+    drawn = charts.bars(
+        lengths,
+        title=f"Lengths of {count} released prefixes, from {int(lengths[-1])} to {int(longest)} steps",
+        x_label="trajectory, the longest prefix first",
+        first=1,
+        y=Axis("steps of the prefix", 0.0, 1.05 * max(1.0, longest), whole=True),
+    )
+    share = 100 * consensus.threshold / consensus.experts
+    figures = [
+        ("Threshold", f"{consensus.threshold:,.0f}", f"{share:.0f} % of at least {consensus.experts:,} experts"),
+        ("Steps released", f"{steps:,}", f"of at most {count * consensus.horizon:,}"),
+        ("Mean prefix", f"{float(lengths.mean()):.3g}", f"steps; the longest has {int(longest):,}"),
+    ]
+    chart = Chart("Released prefixes", "one bar for each trajectory that was drawn", drawn)
+    found, lead = grid((chart, Facts(figures)), wide=True), _prefixes_lead(consensus, level)
+    return Section("What went out word for word", found, lead, "consensus", before=True)
+
+
+def _prefixes_lead(consensus: Consensus, level: Level) -> str:
+    whose = {
+        "logs": "Beginnings of trajectories that clones of the experts played in a public simulator, released",
+        "policies": "Beginnings of trajectories out of the experts' own logs, published as they are",
+    }
+    return (
+        f"{whose[level]} for as long as enough experts would have acted like that. A step counts as consensus while "
+        f"about {consensus.threshold:,.0f} of the experts agree with everything up to it; threshold and count are both "
+        "noisy."
+    )
+
+
+def settings(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The plan's settings that have an effect: what is of a kind is named by it, a network by its widths."""
+    flat: dict[str, Any] = {}
+    for name, value in plan.items():
+        if name == "policy" and isinstance(value, Mapping):
+            flat |= {"policy": "-".join(str(size) for size in value["network"]["sizes"])}
+            flat |= {"features": value["features"]["kind"]}
+        elif name == "unit" or value is None:
+            continue
+        elif isinstance(value, Mapping):
+            flat |= {name: _KINDS.get(value["kind"], value["kind"])} if "kind" in value else {}
+            plain = {key: part for key, part in value.items() if not isinstance(part, Mapping)}
+            flat |= {f"{name}: {key}": part for key, part in plain.items() if key not in ("kind", "actions", "digest")}
+        else:
+            flat[name] = value
+    unused = set(_CLOSED) if flat.get("fit: loss") == "squares" and flat.get("policy", "").count("-") == 1 else set()
+    unused |= {"horizon", "explore"} if flat.get("rounds") == 1 else set()
+    return blocks.pairs({name: value for name, value in flat.items() if name not in unused}, _NAMES)

@@ -1,19 +1,42 @@
-"""What the report of a learned policy says: returns on simulated people whom no training met."""
+"""The report of a learned policy: returns on simulated people whom no training met."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.errors import DataError
+from tacit.evaluation.report import blocks, charts
+from tacit.evaluation.report.blocks import Block, Chart, Facts, PublicReport, Row, Section, Text, grid, tabled
+from tacit.evaluation.report.charts import Array, Kind, Line, number, span, styles
 
-Array = NDArray[np.float64]
 Role = Literal["released", "compared", "ceiling", "floor"]
 """The run that is released; one at another epsilon; one without noise; one that learned from noise alone."""
+_KINDS: dict[str, Kind] = {"released": "synthetic", "ceiling": "reference"}
+_NAMES = {
+    "users": "people in a round",
+    "rounds": "rounds, each with other people",
+    "clip": "largest norm of a contribution",
+    "gamma": "discount",
+    "trace": "trace: 1 for whole returns",
+    "horizon": "longest episode, in decisions",
+    "participations": "rounds in which one person may take part",
+    "noise_multiplier": "noise multiplier, of the whole run",
+    "correlation": "noise from round to round",
+    "decay": "workload that the noise is matched to",
+    "reward_rate": "reward of the public baseline",
+    "ridge": "penalty of the local critic",
+    "standardised": "advantages standardised for each person",
+    "return_scale": "public factor of rewards",
+    "kappa": "weight of the critic under the clip",
+    "critic_step": "step size of the critic",
+    "step": "first step size",
+    "average": "share of the rounds that is averaged",
+}
+"""Settings that their names alone do not explain."""
 
 
 @dataclass(frozen=True)
@@ -60,38 +83,30 @@ class Outcome:
     runs: int
 
 
-@dataclass(frozen=True)
-class PolicyReport:
+@dataclass(frozen=True, kw_only=True)
+class PolicyReport(PublicReport):
     """Everything that the report of a learned policy shows. Returns are measured on simulated people alone.
 
     Attributes:
-        title: of the release.
-        certificate: the release's certificate as `Certificate.to_json()` gives it, verified by the caller.
-        verify: the shell commands with which a reader recomputes the promise.
         environment: its id.
         people, evaluated: how many people the training met at most, and how many others each return is measured on.
         error: standard error of the released policy's return over those people.
         outcomes: what every setting came to; exactly one has the role "released".
         curves: how they learned.
-        costs: (name, value) pairs on run time and memory.
 
     Raises:
         DataError: the certificate is not one of simulated people, or there is not exactly one released outcome.
     """
 
-    title: str
-    certificate: Mapping[str, Any]
-    verify: tuple[str, ...]
     environment: str
     people: int
     evaluated: int
     error: float
     outcomes: tuple[Outcome, ...]
     curves: tuple[Learning, ...] = ()
-    costs: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.certificate.get("simulated") is not True:
+        if not self.simulated:
             raise DataError(
                 "returns are shown and the certificate does not say that the people are simulated",
                 where="PolicyReport",
@@ -110,3 +125,102 @@ class PolicyReport:
     def released(self) -> Outcome:
         """What the release came to."""
         return next(row for row in self.outcomes if row.role == "released")
+
+    def sections(self) -> tuple[Section, ...]:
+        """What the page says besides the promise."""
+        return (
+            _answer(self),
+            _learned(self),
+            blocks.settings(settings(self.certificate["plan"]), before="anybody was met"),
+            blocks.limits(self.certificate),
+        )
+
+
+def settings(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The plan's settings for people, with the clip that bounds contributions: a smaller one where there is much noise.
+
+    Settings without effect, and those that stand elsewhere on the page, are left out.
+    """
+    most, sigma = plan.get("most_noise"), plan.get("noise_multiplier")
+    used = {**plan, "clip": min(plan["clip"], most / sigma)} if most and sigma else plan
+    unused = {name for name, value in plan.items() if value is None} | blocks.STATED | {"most_noise"}
+    unused |= set() if plan["critic"] == "local" else {"ridge"}
+    unused |= set() if plan["critic"] in ("private", "shared") else {"kappa", "critic_step"}
+    return blocks.pairs(used, _NAMES, unused | ({"decay"} if plan["correlation"] != "toeplitz" else set()))
+
+
+def _answer(report: PolicyReport) -> Section:
+    row, certificate = report.released, report.certificate
+    lines = [
+        f"Measured on {report.evaluated:,} simulated people whom the training never met. Their returns are not part "
+        "of the release, and nothing was chosen by them."
+    ]
+    if certificate["private"] is True:
+        name, often = certificate["unit"]["name"], certificate["plan"]["participations"]
+        left = "once, in one bounded contribution" if often == 1 else f"at most {often} times, bounded each time"
+        lines.append(
+            f"Each {name} counts {left}; what one of them did changes this policy no more than is promised below."
+        )
+    figures = [
+        ("Return", number(row.mean, 4), f"± {number(report.error, 2)} standard error"),
+        ("Greedy", number(row.greedy, 4), "the best action each time, instead of a drawn one"),
+        ("Averaged policy", number(row.averaged, 4), "mean of the later parameters, at no further cost"),
+        ("People met", f"at most {report.people:,}", "as the plan fixed it beforehand"),
+    ]
+    headline = f"In {report.environment}, an episode under this policy returns about {number(row.mean, 3)}."
+    return blocks.opening(headline, (Text(lines), Facts(figures)), eyebrow="What was learned", hero="The return")
+
+
+def _learned(report: PolicyReport) -> Section:
+    """Learning curves and what every setting came to; () without curves."""
+    lead = "Policies that were released on the way, on simulated people whom no training met."
+    if any(row.role in ("ceiling", "floor") for row in report.outcomes):
+        lead += (
+            " The ceiling learned without noise, with the same clip; the floor from noise alone; neither is released."
+        )
+    if any(row.runs > 1 for row in report.outcomes):
+        lead += " Lines and points are means over runs, bands and bars go from the worst run to the best."
+    drawings = [_curves(report.curves), *_outcomes(report.outcomes)] if report.curves else []
+    table = tabled("Learned with", [_row(row) for row in report.outcomes])
+    shown: tuple[Block, ...] = (*grid(drawings, wide=True), *table) if drawings else ()
+    return Section("How it learned, and what privacy cost", shown, lead, "learning", before=True)
+
+
+def _curves(curves: Sequence[Learning]) -> Chart:
+    style = styles((curve.label, _KINDS.get(curve.role, "control")) for curve in curves)
+    lines = [
+        Line(
+            style[curve.label],
+            curve.people,
+            curve.mean,
+            *((curve.low, curve.high) if np.any(curve.low < curve.high) else ()),
+        )
+        for curve in curves
+    ]
+    told = "; ".join(f"{curve.label} ends at {number(float(curve.mean[-1]))}" for curve in curves)
+    drawn = charts.lines(
+        lines[::-1],
+        title=f"Return by the number of people met: {told}",
+        x=span("people met", np.zeros(1), *(curve.people for curve in curves)),
+        y=span("return of an episode", *(part for curve in curves for part in (curve.low, curve.high))),
+    )
+    return Chart("While learning", "return by the number of people met", drawn, list(style.items()))
+
+
+def _outcomes(rows: Sequence[Outcome]) -> list[Chart]:
+    if len(rows) < 2:
+        return []
+    style = styles((row.label, _KINDS.get(row.role, "control")) for row in rows)
+    drawn = charts.intervals(
+        [(row.label, [(style[row.label], row.mean, row.low, row.high)]) for row in rows],
+        title=f"Return against epsilon: {'; '.join(f'{row.label} {number(row.mean)}' for row in rows)}",
+        x=span("return of an episode", *(np.array([row.low, row.high]) for row in rows)),
+    )
+    return [Chart("Against epsilon", "return of the last policy", drawn)]
+
+
+def _row(row: Outcome) -> Row:
+    spread = f" ({number(row.low)} to {number(row.high)})" if row.runs > 1 else ""
+    returns = {"Return": f"{number(row.mean)}{spread}", "Greedy": number(row.greedy)}
+    cells = returns | {"Averaged policy": number(row.averaged), "Runs": str(row.runs)}
+    return Row(row.label, cells, kind=_KINDS.get(row.role, "control"))

@@ -1,26 +1,75 @@
-"""What the report of a simulator of movement says: what its days look like, how close they are, what not to read."""
+"""The report of a simulator of movement: what its days look like, how close they are, and what not to read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from xml.etree.ElementTree import Element, SubElement
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
-from tacit.data.days import SLOTS, Days, distinct, moves
-from tacit.data.grids import Grid
+from tacit.data.mobility.days import SLOTS, Days, distinct, moves
+from tacit.data.mobility.grids import Grid
+from tacit.data.mobility.trips import clock
 from tacit.errors import DataError
-from tacit.evaluation.maps.panel import Levels, blocks, blocks_at, corners, largest_flows
-from tacit.evaluation.movement.advice import Line, MapAdvice
+from tacit.evaluation.movement.divergences import SEQ, Line, MapAdvice
+from tacit.evaluation.movement.maps import Levels, blocks_at, corners, largest_flows
+from tacit.evaluation.movement.maps import blocks as levels_of
+from tacit.evaluation.report import blocks, charts
+from tacit.evaluation.report.blocks import Banner, Block, Chart, Facts, PublicReport, Row, Section, Text, grid, tabled
+from tacit.evaluation.report.charts import WIDTH, Array, Axis, canvas, fmt, markup, number
 
-Array = NDArray[np.float64]
 TIMES = (8, 17, 26, 38)
 """Slots that the picture shows: 04:00, 08:30, 13:00 and 19:00."""
 MOST_BLOCKS = 1_200
 """Of the picture: a page is no place for more."""
 FLOWS = 120
+_LEVELS = 10
+_HEIGHT = 300.0
+_LEAST = 1e-4
+"""Divergences below are drawn at this end of the scale."""
+_NAMES = {
+    "days": "days of a person that are read",
+    "people": "people",
+    "noise": "who adds the noise",
+    "noise_multiplier": "noise multiplier",
+    "clip": "largest norm of an answer",
+    "floor": "fewest answers",
+    "rounds": "rounds",
+    "box": "declared to hold nearly all homes",
+    "layout: times": "blocks of a day",
+    "layout: counts": "bins of places so far, from",
+    "layout: stays": "bins of half-hours in a stay, from",
+    "weights: stay": "weight of staying",
+    "weights: day": "weight of whole days",
+    "shares": "shares of the budget",
+    "shares: starts": "share of the budget for where days begin",
+    "shares: jumps": "share of the budget for how far people explore",
+    "matching: rounds": "rounds of imitation, without the records",
+    "matching: kinds": "latent kinds of days",
+    "rows_per_unit": "rows of a person that are read",
+}
+_MEASURES = {
+    SEQ: ("All seven of the order of a day", "their mean"),
+    "DailyLoc": ("Places a day", "how many different cells"),
+    "StayLen": ("Length of stays", "in half-hours"),
+    "HomeArr": ("Coming home", "at what time of day"),
+    "ActSlot": ("What is done when", "stay, explore, home, back, by half-hour"),
+    "NMove": ("Moves a day", "changes of cell"),
+    "Bigram": ("What follows what", "two actions in a row"),
+    "Motif": ("Shape of the day", "sequence of stops of an hour and more"),
+    "Distance km": ("Length of moves", "kilometres, logarithmic bins"),
+    "Radius km": ("Radius of a day", "kilometres, logarithmic bins"),
+    "Visits": ("Popularity of places", "sorted, without their names"),
+    "Slot visits": ("Who is where, when", "squares by half-hour"),
+    "OD": ("From where to where", "pairs of squares"),
+}
+_UNUSABLE = "NOT TO BE USED: "
+PAIRS = "origins and destinations"
+"""The map whose cells are pairs of cells."""
 
 
 @dataclass(frozen=True)
@@ -46,40 +95,32 @@ class Picture:
     still: float
 
 
-@dataclass(frozen=True)
-class MovementReport:
+@dataclass(frozen=True, kw_only=True)
+class MovementReport(PublicReport):
     """Everything that the report of a simulator of movement shows.
 
     Attributes:
-        title: of the release.
-        certificate: the release's certificate as `Certificate.to_json()` gives it, verified by the caller.
-        verify: the shell commands with which a reader recomputes the promise.
         method: how the simulator was made, in a few words ("one noisy release of what people do").
         days: on how many generated days the figures rest.
         advice: which maps can be read, from the known noise.
         lines: how close generated days are to simulated people's; () for real people.
         picture: of generated days, or None.
         map: name of the map's file beside the report, or None.
-        costs: (name, value) pairs on run time and memory.
 
     Raises:
         DataError: days are compared and the certificate does not say that the people are simulated, or the map is no
             plain file name.
     """
 
-    title: str
-    certificate: Mapping[str, Any]
-    verify: tuple[str, ...]
     method: str
     days: int
     advice: tuple[MapAdvice, ...] = ()
     lines: tuple[Line, ...] = ()
     picture: Picture | None = None
     map: str | None = None
-    costs: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.lines and self.certificate.get("simulated") is not True:
+        if self.lines and not self.simulated:
             raise DataError(
                 "generated days are compared with people's and the certificate does not say that these are simulated",
                 where="MovementReport",
@@ -93,6 +134,18 @@ class MovementReport:
                 expected="a file name",
                 remedy="write the map into the folder of the report",
             )
+
+    def sections(self) -> tuple[Section, ...]:
+        """What the page says besides the promise."""
+        plan = self.certificate["plan"]
+        undeclared = {name for name, value in plan.items() if value is None}
+        return (
+            _answer(self),
+            _where(self.picture, self.map),
+            _close(self.lines, "the simulated people" if self.simulated else "people"),
+            blocks.settings(blocks.pairs(plan, _NAMES, blocks.STATED | undeclared)),
+            blocks.limits(self.certificate),
+        )
 
 
 def picture(days: Days) -> Picture:
@@ -134,8 +187,198 @@ def _within(days: Days) -> tuple[Grid, NDArray[np.int64]]:
         low, high = (values[order][np.searchsorted(reached, part)] for part in (0.05, 0.95))
         room = 0.15 * (high - low)
         inside &= (values >= low - room) & (values <= high + room)
-    levels = blocks(days.grid, cells)
+    levels = levels_of(days.grid, cells)
     grid, joined = next(levels)
     while len(np.unique(joined[inside])) > MOST_BLOCKS:
         grid, joined = next(levels)
     return grid, np.where(inside, joined, -1)[index].reshape(seen.shape)
+
+
+def _answer(report: MovementReport) -> Section:
+    drawn, headline = report.picture, "A simulator of people's days, from which any number of days can be drawn."
+    lines = [
+        f"Made by {report.method}.",
+        f"What this page shows of movement was counted on {report.days:,} generated days. Drawing days, however many, "
+        "costs no privacy; nobody lived them.",
+        *(_advised(advice) for advice in report.advice if advice.usable),
+    ]
+    found: list[Block] = [Text(lines)]
+    if forbidden := unusable(report):
+        found.append(Banner("What must not be read from it.", " ".join(forbidden), "simulated"))
+    if drawn is not None:
+        headline = (
+            f"A generated day goes to {number(drawn.places, 2)} different places in {number(drawn.moves, 2)} moves."
+        )
+        peak = int(drawn.moving.argmax())
+        figures = [
+            ("Places a day", number(drawn.places, 3), "different cells, on average"),
+            ("Moves a day", number(drawn.moves, 3), "changes of cell, on average"),
+            ("Busiest", clock(peak + 1), f"when {100 * drawn.moving[peak]:.0f} of 100 change their place"),
+            ("Staying put", f"{100 * drawn.still:.0f} %", f"of {report.days:,} days are spent in one cell"),
+        ]
+        found.append(Facts(figures))
+    return blocks.opening(headline, found, eyebrow="What was made", hero="The simulator")
+
+
+def unusable(report: MovementReport) -> list[str]:
+    """What the noise forbids: the certificate's own words first, then the advice on maps."""
+    told = [
+        line.removeprefix(_UNUSABLE)
+        for line in map(str, report.certificate.get("not_protected", ()))
+        if line.startswith(_UNUSABLE)
+    ]
+    lines = [line[:1].upper() + line[1:] + ("" if line.endswith(".") else ".") for line in told]
+    return lines + [_advised(advice) for advice in report.advice if not advice.usable]
+
+
+def _advised(advice: MapAdvice) -> str:
+    """The advice on one kind of map in a sentence."""
+    name = advice.map[:1].upper() + advice.map[1:]
+    error = number(advice.relative_error, 2)
+    one, where, most = "cell", "on maps", f"{advice.most_cells:,} cells"
+    if advice.map == PAIRS:
+        one, where = "pair", "in tables"
+        most = f"{advice.most_cells:,} pairs ({math.isqrt(advice.most_cells):,} cells)"
+    of = "pairs of cells" if advice.map == PAIRS else "cells"
+    told = f"{name}: over {number(advice.cells)} {of} the noise is {error} times what a mean {one} holds"
+    if advice.usable:
+        return f"{told}; they can be read."
+    if advice.most_cells < 2:
+        return f"{told}; single {one}s can be read on no map."
+    return f"{told}; read single {one}s {where} of at most {most} alone."
+
+
+def _where(drawn: Picture | None, map_file: str | None) -> Section:
+    """Maps of generated days by the time of day, their flows, and their rhythm."""
+    lead, drawings = "Made-up people on the public grid, none of them real.", list[Chart]()
+    if drawn is not None:
+        drawings = [*_maps(drawn), *_flows(drawn.flows, drawn.outlines), _rhythm(drawn.moving)]
+        outside = round(100 * (1 - float(drawn.shares.sum(axis=1).mean())), 6)
+        lead += f" About {outside:.2g} % of the days are outside these pictures." if outside >= 0.1 else ""
+    if map_file is not None:
+        lead += Markup(' <a href="{}">The map</a> shows their trips by the time of day.').format(map_file)
+    return Section("Where generated days are", grid(drawings), lead, "where", before=True)
+
+
+def _maps(drawn: Picture) -> list[Chart]:
+    frame, top = frame_of(drawn.outlines), max(1e-12, float(np.quantile(drawn.shares[drawn.shares > 0], 0.998)))
+    drawings = []
+    for slot, shares in zip(TIMES, drawn.shares, strict=True):
+        busiest = float(shares.max())
+        title = f"Where generated days are at {clock(slot)}; at most {100 * busiest:.2g} % of them in one block"
+        chart = density_map(drawn.outlines, shares, top=top, frame=frame, title=title)
+        drawings.append(Chart(clock(slot), f"darkest: {100 * top:.2g} % of the days or more", chart))
+    return drawings
+
+
+def _flows(flows: Array, outlines: Array) -> list[Chart]:
+    if not len(flows):
+        return []
+    largest, count = 1000 * float(flows[0, 4]), len(flows)
+    title = f"The {count} largest flows between blocks; the widest is {largest:.3g} moves per 1,000 days"
+    note = f"the {count} largest flows; the widest is {largest:.3g} per 1,000 days"
+    return [Chart("All day", note, flow_map(flows, frame=frame_of(outlines), title=title))]
+
+
+def _rhythm(moving: Array) -> Chart:
+    hours, share = np.arange(1, len(moving) + 1) / 2, 100 * moving
+    peak = int(share.argmax())
+    most = f"most at {clock(peak + 1)}, {share[peak]:.3g} %"
+    drawn = charts.lines(
+        [charts.Line("synthetic", hours, share)],
+        title=f"Share of generated days that change their cell, by time; {most}",
+        x=Axis("hour of the day", 0.0, 24.0, marks=(0.0, 6.0, 12.0, 18.0, 24.0)),
+        y=Axis("change their place, %", 0.0, max(1.0, 1.1 * float(share.max()))),
+    )
+    return Chart("Rhythm", "share of the days that change their place", drawn)
+
+
+def _close(lines: Sequence[Line], whose: str) -> Section:
+    """Divergences on one logarithmic scale, and in a table: other people, generated days, noise alone."""
+    lead = (
+        f"Jensen-Shannon divergences between generated days and those of {whose}; less is closer. The floor is what "
+        "these people differ from one another, half against half."
+    )
+    legend = [("generated days", "synthetic"), ("floor: other people", "reference")]
+    controlled = any(line.control is not None for line in lines)
+    if controlled:
+        lead += " Noise alone is a simulator of the same noise to which nobody added anything."
+        legend.append(("noise alone", "control-0"))
+    told, drawn, rows = [], [], []
+    for line in lines:
+        name, meaning = _MEASURES.get(line.measure, (line.measure, ""))
+        told.append(f"{name} {number(line.value.value)}, floor {number(line.floor.value)}")
+        order = ("reference", line.floor), ("control-0", line.control), ("synthetic", line.value)
+        drawn.append((name, [(style, one.value, one.low, one.high) for style, one in order if one is not None]))
+        cells = {"Generated": f"{line.value.value:.4f}", "Floor": f"{line.floor.value:.4f}"}
+        if controlled:
+            cells["Noise alone"] = "–" if line.control is None else f"{line.control.value:.4f}"
+        rows.append(Row(name, cells | {"Verdict": line.verdict}, f"{line.measure}: {meaning}"))
+    x = Axis("divergence in nats, 0.69 at most", _LEAST, 1.0, log=True)
+    title = f"Divergences from the simulated people: {'; '.join(told)}"
+    chart = Chart("", "", charts.intervals(drawn, title=title, x=x), legend)
+    found: tuple[Block, ...] = (chart, *tabled("Measure", rows)) if lines else ()
+    return Section("How close they are", found, lead, "close", before=True)
+
+
+def density_map(outlines: Array, shares: Array, *, top: float, frame: Array, title: str) -> Markup:
+    """Blocks as strong as the share of days in them.
+
+    Args:
+        outlines: [n, k, 2] latitude and longitude.
+        shares: [n].
+        top: the share that is drawn strongest.
+        frame: [2, 2] south-west and north-east of the map.
+        title: the text alternative.
+    """
+    svg, place = _ground(frame, title)
+    levels = np.minimum((_LEVELS * np.cbrt(shares / top)).astype(int), _LEVELS - 1)
+    for level in range(_LEVELS):
+        here = np.flatnonzero((levels == level) & (shares > 0))
+        corners = place(outlines[here])
+        path = "".join("M" + "L".join(f"{fmt(x)} {fmt(y)}" for x, y in one) + "Z" for one in corners.tolist())
+        if path:
+            strength = {"class": "level", "fill-opacity": fmt(0.12 + 0.83 * level / (_LEVELS - 1))}
+            SubElement(svg, "path", {**strength, "d": path})
+    return markup(svg)
+
+
+def flow_map(flows: Array, *, frame: Array, title: str) -> Markup:
+    """Arcs from origins to destinations, bent to the right, as wide as there are moves; a dot is where they end.
+
+    Args:
+        flows: [m, 5] latitude and longitude of origin and destination, moves; the largest first.
+        frame, title: as for `density_map`.
+    """
+    svg, place = _ground(frame, title)
+    most = float(flows[:, 4].max(initial=1e-12))
+    starts, ends = place(flows[:, None, :2])[:, 0], place(flows[:, None, 2:4])[:, 0]
+    for (ax, ay), (bx, by), size in reversed(list(zip(starts, ends, flows[:, 4] / most, strict=True))):
+        bend = (ax + bx) / 2 - 0.2 * (by - ay), (ay + by) / 2 + 0.2 * (bx - ax)
+        arc = f"M{fmt(ax)} {fmt(ay)}Q{fmt(bend[0])} {fmt(bend[1])} {fmt(bx)} {fmt(by)}"
+        root = math.sqrt(size)
+        width = {"stroke-width": fmt(0.5 + 4.5 * root), "stroke-opacity": fmt(0.2 + 0.6 * root)}
+        SubElement(svg, "path", {"class": "flow", "d": arc, **width})
+        SubElement(svg, "circle", {"class": "flow-end", "cx": fmt(bx), "cy": fmt(by), "r": fmt(0.8 + 1.6 * root)})
+    return markup(svg)
+
+
+def frame_of(outlines: Array) -> Array:
+    """South-west and north-east [2, 2] of a map on which all outlines [n, k, 2] lie, in the shape of the chart."""
+    low, high = outlines.min(axis=(0, 1)), outlines.max(axis=(0, 1))
+    wide = math.cos(math.radians((low[0] + high[0]) / 2))
+    up, across = high[0] - low[0], (high[1] - low[1]) * wide
+    sides = 1.04 * np.array([max(up, across * _HEIGHT / WIDTH), max(across, up * WIDTH / _HEIGHT)])
+    middle, half = (low + high) / 2, sides / np.array([2.0, 2.0 * wide])
+    return np.stack([middle - half, middle + half])
+
+
+def _ground(frame: Array, title: str) -> tuple[Element, Callable[[Array], Array]]:
+    """An empty map, and the coordinates [n, k, 2] of points [n, k, 2] (latitude, longitude) on it."""
+    svg = canvas(title, _HEIGHT, floor=True)
+
+    def place(points: Array) -> Array:
+        part: Array = (points - frame[0]) / (frame[1] - frame[0])
+        return np.stack([WIDTH * part[..., 1], _HEIGHT * (1.0 - part[..., 0])], axis=-1)
+
+    return svg, place

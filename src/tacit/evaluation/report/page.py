@@ -1,4 +1,4 @@
-"""From a report of any kind to one self-contained HTML page."""
+"""From a report of any kind to one self-contained HTML page: the promise, what the report says, and how to check it."""
 
 from __future__ import annotations
 
@@ -9,41 +9,37 @@ from importlib import resources
 from typing import Any
 
 import numpy as np
-from dp_accounting.dp_event import DpEvent
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tacit.errors import CertificateError
-from tacit.evaluation.audits.findings import Audited
-from tacit.evaluation.report import audit_sections
-from tacit.evaluation.report.charts import Line, line_chart
-from tacit.evaluation.report.content import Report
-from tacit.evaluation.report.courses_sections import courses
-from tacit.evaluation.report.evaluation import EvaluationReport
-from tacit.evaluation.report.evaluation_sections import answer
-from tacit.evaluation.report.evidence_sections import tried
-from tacit.evaluation.report.experts import ExpertsReport
-from tacit.evaluation.report.experts_sections import taught
-from tacit.evaluation.report.learning import PolicyReport
-from tacit.evaluation.report.learning_sections import learned
-from tacit.evaluation.report.movement import MovementReport
-from tacit.evaluation.report.movement_sections import moved
-from tacit.evaluation.report.sections import NAMES, likeness, usefulness
-from tacit.evaluation.report.svg import Axis, number, upward
+from tacit.evaluation.audits.findings import WAYS, Audited
+from tacit.evaluation.report import charts
+from tacit.evaluation.report.blocks import (
+    Banner,
+    Block,
+    Chart,
+    Facts,
+    Notes,
+    PublicReport,
+    Row,
+    Section,
+    Text,
+    grid,
+    tabled,
+)
+from tacit.evaluation.report.charts import Axis, Line, number, upward
 from tacit.privacy.accounting import power
 from tacit.privacy.accounting.event_json import event_from_json
 from tacit.privacy.certificate import consensus as certificate_consensus
 from tacit.privacy.certificate import selection as certificate_selection
-from tacit.units import Relation
 
 WEAK = 90.0
 """A best attack that catches so many per cent of true cases is called out as a weak promise."""
+_FOLDER = "tacit.evaluation.report"
 
 
-def render(
-    report: Report | EvaluationReport | PolicyReport | ExpertsReport | MovementReport,
-    audits: Sequence[Audited] = (),
-) -> str:
+def render(report: PublicReport, audits: Sequence[Audited] = ()) -> str:
     """The report as one HTML page: no script, no request, the same bytes for the same report.
 
     Args:
@@ -53,62 +49,51 @@ def render(
     Raises:
         CertificateError: the certificate lacks a field that the page must show.
     """
-    folder = "tacit.evaluation.report"
     environment = Environment(
-        loader=PackageLoader(folder, ""),
+        loader=PackageLoader(_FOLDER, ""),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"exact": _exact, "compact": _compact}
-    # The style sheet is a file of this package, not input.
-    style = Markup(resources.files(folder).joinpath("style.css").read_text(encoding="utf-8"))
-    shown = isinstance(report, Report) and report.reference == "simulated"
-    promise = _promise(report.certificate, shown=shown)
-    if isinstance(report, EvaluationReport):
-        template, own = "evaluation.html", {"heading": "h2", **answer(report)}
-    elif isinstance(report, PolicyReport):
-        template, own = "learning.html", {"heading": "h2", **learned(report)}
-    elif isinstance(report, ExpertsReport):
-        template, own = "experts.html", {"heading": "h2", **taught(report)}
-    elif isinstance(report, MovementReport):
-        template, own = "movement.html", {"heading": "h2", **moved(report)}
-    else:
-        template, own = "report.html", {"heading": "h1", **likeness(report), **usefulness(report), **tried(report)}
-        own |= {"reference": report.reference, **courses(report.courses, NAMES[report.reference])}
-    return environment.get_template(template).render(
-        **promise,
-        **own,
-        style=style,
+    environment.filters.update(kind=lambda block: type(block).__name__, exact=_exact, compact=_compact)
+    certificate, own = report.certificate, report.sections()
+    private = _field(certificate, "private") is True
+    sections = [
+        *(section for section in own if section.before),
+        *(_promise(certificate) if private else _broken(certificate)),
+        *(section for section in own if not section.before),
+        _audited(audits),
+    ]
+    return environment.get_template("page.html").render(
         title=report.title,
+        # The style sheet is a file of this package, not input.
+        style=Markup(resources.files(_FOLDER).joinpath("style.css").read_text(encoding="utf-8")),
+        banners=_banners(report, private),
+        sections=[section for section in sections if section.blocks or section.hero],
         verify=report.verify,
-        method=report.certificate.get("method", ""),
-        costs=(*_steps(report.certificate), *report.costs) if report.costs else (),
-        audited=audit_sections.audited(audits),
-        timeless=report.certificate.get("simulated") is not True,
-        certificate=report.certificate,
+        costs=[*_steps(certificate), *report.costs] if report.costs else [],
+        simulated=report.simulated,
+        certificate=certificate,
     )
 
 
-def _promise(certificate: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
-    """The hero and the meaning for the template; a broken promise has neither figures nor charts.
+def _banners(report: PublicReport, private: bool) -> list[Banner]:
+    banners = []
+    if not private:
+        reasons = "; ".join(str(reason) for reason in _field(report.certificate, "reasons"))
+        banners.append(Banner("Not private.", f"Do not publish this release: {reasons}.", "broken"))
+    if report.simulated:
+        text = "The protected rows come from a simulator and no person is in them"
+        text += ", so this report may show them." if report.shows_records else "."
+        banners.append(Banner("Simulated data.", text, "simulated"))
+    return banners
 
-    `shown` says whether the page shows protected rows.
-    """
-    private = _field(certificate, "private") is True
+
+def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
+    """The promise in one sentence and its figures, and what it means."""
     unit = _field(certificate, "unit")
     name, words, population = str(unit["name"]), str(unit["words"]), int(unit["population"])
-    context = {
-        "private": private,
-        "banners": _banners(certificate, private, shown=shown),
-        "headline": f"This release limits how well anyone can tell {words}.",
-        "details": [],
-        "not_protected": list(_field(certificate, "not_protected")),
-    }
-    if not private:
-        broken = "Nothing can be promised: a condition of the proof was broken, and the certificate below says which."
-        return context | {"figures": [], "meaning": [broken], "power_chart": None, "profile_chart": None}
     epsilon, delta, total = (_field(certificate, name) for name in ("epsilon", "delta", "total"))
     epsilon, delta = float(epsilon), float(delta)
     mechanism = event_from_json(_field(certificate, "event")), unit["relation"], epsilon, delta
@@ -122,26 +107,98 @@ def _promise(certificate: Mapping[str, Any], *, shown: bool) -> dict[str, Any]:
         f"test, the computer or the side knowledge. Blind guessing gets {alarms}."
     ]
     if share >= WEAK:
-        context["headline"] = f"This release limits, but only weakly, how well anyone can tell {words}."
         meaning.append(
             f"So close to 100, the promise hardly bounds the worst case. Ask for a smaller ε where being found out "
             f"could harm the one behind a {name}."
         )
     known = f"However much else somebody knows{apart}, {power.words(*mechanism)}."
     spent = f"{upward(float(total['epsilon']))} of {number(float(total['budget_epsilon']))}"
-    return context | {
-        "details": [known, _field(certificate, "sentence")],
-        "figures": [
-            ("Privacy loss ε", upward(epsilon), "at most, for all of this release"),
-            ("Slack δ", number(delta), f"{number(1 / (delta * population))} times below 1 / population"),
-            ("Best attack", f"{caught} %", f"of true cases caught, with {alarms} % false alarms"),
-            ("Protected", f"every {name}{whose}", f"of a public population of {population:,}"),
-            ("Budget used", spent, "ε of everything released from these records so far"),
-        ],
-        "meaning": meaning,
-        "power_chart": _power_chart(mechanism, caught, alarms),
-        "profile_chart": _profile_chart(certificate),
-    }
+    figures = [
+        ("Privacy loss ε", upward(epsilon), "at most, for all of this release"),
+        ("Slack δ", number(delta), f"{number(1 / (delta * population))} times below 1 / population"),
+        ("Best attack", f"{caught} %", f"of true cases caught, with {alarms} % false alarms"),
+        ("Protected", f"every {name}{whose}", f"of a public population of {population:,}"),
+        ("Budget used", spent, "ε of everything released from these records so far"),
+    ]
+    rates = np.unique(np.concatenate([np.linspace(0.0, 1.0, 101), np.linspace(0.0, 0.1, 41)]))
+    curves = ("control-1", rates), ("synthetic", power.power(*mechanism, rates))
+    trade = charts.lines(
+        [Line(style, 100 * rates, 100 * y) for style, y in curves],
+        title=f"Trade-off of any attack: with {alarms} % false alarms at most {caught} % of true cases are caught.",
+        x=Axis("false alarms, %", 0.0, 100.0),
+        y=Axis("true cases caught, %", 0.0, 100.0),
+    )
+    gain = Chart("What an attacker can gain", "the most that any test catches; dotted: blind guessing", trade)
+    method, weakly = certificate.get("method", ""), ", but only weakly," if share >= WEAK else ""
+    hero: list[Block] = [Text([method], "method")] if method else []
+    hero += [Text([known, _field(certificate, "sentence")], "details"), Facts(figures)]
+    title = f"This release limits{weakly} how well anyone can tell {words}."
+    return (
+        Section(title, hero, hero="The promise", eyebrow="The promise"),
+        _meaning(certificate, meaning, [gain, *_profile(certificate)]),
+    )
+
+
+def _broken(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
+    """A promise that does not hold has neither figures nor charts."""
+    title = f"This release limits how well anyone can tell {_field(certificate, 'unit')['words']}."
+    method, eyebrow = certificate.get("method", ""), "What was claimed, and does not hold"
+    hero = [Text([method], "method")] if method else []
+    words = "Nothing can be promised: a condition of the proof was broken, and the certificate below says which."
+    return (
+        Section(title, hero, hero="The promise", eyebrow=eyebrow, broken=True),
+        _meaning(certificate, [words], []),
+    )
+
+
+def _meaning(certificate: Mapping[str, Any], words: Sequence[str], drawings: Sequence[Block]) -> Section:
+    unprotected = _field(certificate, "not_protected")
+    limits = [Notes("Not protected", unprotected)] if unprotected else []
+    return Section("What that means", (Text(words), *grid([*drawings, *limits])), id="meaning")
+
+
+def _profile(certificate: Mapping[str, Any]) -> tuple[Chart, ...]:
+    """The stated profile; none with fewer than two finite points."""
+    rows = [(float(row["epsilon"]), float(row["delta"])) for row in _field(certificate, "profile")]
+    rows = sorted(row for row in rows if math.isfinite(row[0]))
+    if len(rows) < 2:
+        return ()
+    epsilons, deltas = (np.array(part) for part in zip(*rows, strict=True))
+    drawn = charts.lines(
+        [Line("synthetic", epsilons, deltas)],
+        title="Privacy profile: " + "; ".join(f"ε {upward(e)} at δ {number(d)}" for e, d in rows),
+        x=Axis("privacy loss ε", 0.0, max(float(epsilons.max()), 1e-6)),
+        y=Axis("slack δ", float(deltas.min()), float(deltas.max()), log=True),
+    )
+    return (Chart("One promise, many readings", "every pair on the line holds at once", drawn),)
+
+
+def _audited(audits: Sequence[Audited]) -> Section:
+    """What audits found of the certificate's promise."""
+    drawings, rows, left = [], [], []
+    for one in audits:
+        verdict = f"{'the promise stands' if one.stands else 'the promise is refuted'}, at {100 * one.confidence:g} %"
+        style = "synthetic" if one.stands else "control-0"
+        drawn = charts.bounds(one.words, one.lower, one.epsilon, by="audit", style=style)
+        drawings.append(Chart("Between what is shown and what is promised", verdict, drawn))
+        left += [f"Not audited: {', '.join(one.left_out)}."] if one.left_out else []
+        for finding in one.findings:
+            cells = {
+                "ε at least, whatever the mechanism": number(finding.epsilon),
+                "ε at least, if the noise is Gaussian": number(
+                    math.nan if finding.gaussian is None else finding.gaussian
+                ),
+                "ε promised": upward(one.epsilon),
+            }
+            rows.append(Row(WAYS[finding.way], cells, finding.shape, "synthetic"))
+    return Section(
+        "Audited, to see whether the promise stands",
+        (*grid(drawings), *tabled("Told by", rows), Text(left)) if audits else (),
+        "Canaries that are as loud as the plan lets anybody be went through the same doors, with the same noise; no "
+        "record was read for it. An audit can refute a promise, and never prove one: what ε really is lies between "
+        "what is shown and what is promised.",
+        "audited",
+    )
 
 
 def _steps(certificate: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -153,39 +210,6 @@ def _steps(certificate: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         (f"Private steps, {part['name']}" if len(parts) > 1 else "Private steps", f"{part['steps']:,}")
         for part in parts
     )
-
-
-def _banners(certificate: Mapping[str, Any], private: bool, *, shown: bool) -> list[dict[str, str]]:
-    banners = []
-    if not private:
-        text = "Do not publish this release: " + "; ".join(str(reason) for reason in _field(certificate, "reasons"))
-        banners.append({"kind": "broken", "heading": "Not private.", "text": text + "."})
-    if certificate.get("simulated") is True:
-        text = "The protected rows come from a simulator and no person is in them"
-        text += ", so this report may show them." if shown else "."
-        banners.append({"kind": "simulated", "heading": "Simulated data.", "text": text})
-    return banners
-
-
-def _power_chart(mechanism: tuple[DpEvent, Relation, float, float], caught: str, alarms: str) -> Markup:
-    grid = np.unique(np.concatenate([np.linspace(0.0, 1.0, 101), np.linspace(0.0, 0.1, 41)]))
-    lines = [Line("control-1", grid, grid), Line("synthetic", grid, power.power(*mechanism, grid))]
-    title = f"Trade-off of any attack: with {alarms} % false alarms at most {caught} % of true cases are caught."
-    x, y = Axis("false alarms, %", 0.0, 100.0), Axis("true cases caught, %", 0.0, 100.0)
-    return line_chart([Line(line.style, 100 * line.x, 100 * line.y) for line in lines], title=title, x=x, y=y)
-
-
-def _profile_chart(certificate: Mapping[str, Any]) -> Markup | None:
-    """The stated profile; None with fewer than two finite points."""
-    rows = [(float(row["epsilon"]), float(row["delta"])) for row in _field(certificate, "profile")]
-    rows = sorted(row for row in rows if math.isfinite(row[0]))
-    if len(rows) < 2:
-        return None
-    epsilons, deltas = (np.array(part) for part in zip(*rows, strict=True))
-    told = "; ".join(f"ε {upward(e)} at δ {number(d)}" for e, d in rows)
-    x = Axis("privacy loss ε", 0.0, max(float(epsilons.max()), 1e-6))
-    y = Axis("slack δ", float(deltas.min()), float(deltas.max()), log=True)
-    return line_chart([Line("synthetic", epsilons, deltas)], title=f"Privacy profile: {told}", x=x, y=y)
 
 
 def _field(certificate: Mapping[str, Any], name: str) -> Any:

@@ -1,28 +1,52 @@
-"""From tables of transitions to a report's sections on columns, closeness and mazes."""
+"""From rows and sampled trajectories to what a report says of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.spec import Box, PublicSpec
-from tacit.envs.evaluation import Policies
-from tacit.evaluation.controls import independent_columns, uniform_table
+from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.envs.rollouts import Policies
 from tacit.evaluation.dynamics import Dynamics, dynamics
-from tacit.evaluation.fidelity import ceiling, correlations, fidelity, flatten
-from tacit.evaluation.report.content import Correlation, Curve, Kind, Map, Points, Return, Score
-from tacit.evaluation.report.histograms import Histogram, histogram
-from tacit.evaluation.utility import Starts, evaluate, interval
+from tacit.evaluation.fidelity import ceiling, correlations, fidelity, flatten, independent_columns, uniform_table
+from tacit.evaluation.neighbours import nearest_records
+from tacit.evaluation.one_run import OneRun, most_that_can_be_found
+from tacit.evaluation.report.charts import Axis, Kind
+from tacit.evaluation.report.courses import (
+    Courses,
+    Drawing,
+    course_scores,
+    drawn_lines,
+    drawn_ways,
+    lengths_and_returns,
+    maze_plane,
+)
+from tacit.evaluation.report.evidence import (
+    Attack,
+    Attacked,
+    Audit,
+    Caught,
+    Histogram,
+    Nearest,
+    Points,
+    Score,
+    histogram,
+)
+from tacit.evaluation.report.synthesis import Correlation, Curve, Map, Return
+from tacit.evaluation.sequences import SequenceDynamics, Sequences, sequence_dynamics, ways
+from tacit.evaluation.statistics import Starts, evaluate, interval
+from tacit.evaluation.trajscore import TrajScore, train_encoder, traj_score
 
 if TYPE_CHECKING:
     from tacit.envs.maze import Layout
+    from tacit.evaluation.membership import LossAttack
 
-Table = Mapping[str, NDArray[np.generic]]
+Table = Mapping[str, NDArray[Any]]
 Named = Sequence[tuple[str, Table]]
-
 MAZE_COLUMNS = (
     ("x", "cells"),
     ("y", "cells"),
@@ -39,6 +63,14 @@ MAZE_COLUMNS = (
 """Name and unit of each scalar column of a maze table, in the order of `fidelity.flatten`."""
 
 _POINTS = 2_500
+_LEVELS = np.linspace(0.0, 1.0, 101)
+_FEWEST = 16
+"""Rows of each table that make a picture."""
+SYNTHETIC, PROTECTED = "Synthetic trajectories", "Protected trajectories"
+SEEN = 64
+"""Steps of a trajectory that TrajScore sees, evenly spread over the longest."""
+FEWEST = 8
+"""Trajectories of which a set for TrajScore has more than neighbours."""
 
 
 def sections(
@@ -130,24 +162,15 @@ def closeness(
         controls, rivals: (label, table) each.
         seed: of the split for the ceiling.
     """
-    own, best = fidelity(reference, synthetic), ceiling(reference, seed=seed)
-    worse, others = ([(name, fidelity(reference, table)) for name, table in some] for some in (controls, rivals))
     words = {
-        "marginal": "each column on its own: mean of 1 - KS distance; 1 is equal",
-        "correlation": "pairs of columns: mean of 1 - |difference of correlations| / 2; 1 is equal",
+        "marginal": ("Marginal", "each column on its own: mean of 1 - KS distance; 1 is equal"),
+        "correlation": (
+            "Correlation",
+            "pairs of columns: mean of 1 - |difference of correlations| / 2; 1 is equal",
+        ),
     }
-    return tuple(
-        Score(
-            measure.capitalize(),
-            meaning,
-            getattr(own, measure),
-            public=False,
-            ceiling=getattr(best, measure),
-            controls=tuple((label, getattr(other, measure)) for label, other in worse),
-            rivals=tuple((label, getattr(other, measure)) for label, other in others),
-        )
-        for measure, meaning in words.items()
-    )
+    best = ceiling(reference, seed=seed)
+    return _scores(words, lambda table: fidelity(reference, table), synthetic, controls, rivals, best)
 
 
 def physics(layout: Layout, synthetic: Table, controls: Named, rivals: Named = ()) -> tuple[Score, ...]:
@@ -158,24 +181,37 @@ def physics(layout: Layout, synthetic: Table, controls: Named, rivals: Named = (
         synthetic: the released rows.
         controls, rivals: (label, table) each.
     """
-    own = maze_dynamics(layout, synthetic)
-    worse, others = ([(name, maze_dynamics(layout, table)) for name, table in some] for some in (controls, rivals))
     words = {
         "next_position": ("Next position", "error in steps of the true displacement; 0 is exact, 1 is no movement"),
         "next_velocity": ("Next velocity", "error in mean true changes of velocity; 0 is exact"),
         "reward": ("Reward", "mean error; 0 is exact"),
         "in_wall": ("Inside walls", "share of rows; 0 is best"),
     }
+    return _scores(words, lambda table: maze_dynamics(layout, table), synthetic, controls, rivals)
+
+
+def _scores(
+    words: Mapping[str, tuple[str, str]],
+    measure: Callable[[Table], Any],
+    synthetic: Table,
+    controls: Named,
+    rivals: Named,
+    best: Any = None,
+) -> tuple[Score, ...]:
+    """A score for each measure that has a name and a meaning; with a ceiling they need reference rows."""
+    own = measure(synthetic)
+    worse, others = ([(label, measure(table)) for label, table in some] for some in (controls, rivals))
     return tuple(
         Score(
-            measure,
+            name,
             meaning,
-            getattr(own, name),
-            public=True,
-            controls=tuple((label, getattr(other, name)) for label, other in worse),
-            rivals=tuple((label, getattr(other, name)) for label, other in others),
+            getattr(own, key),
+            public=best is None,
+            ceiling=None if best is None else getattr(best, key),
+            controls=tuple((label, getattr(other, key)) for label, other in worse),
+            rivals=tuple((label, getattr(other, key)) for label, other in others),
         )
-        for name, (measure, meaning) in words.items()
+        for key, (name, meaning) in words.items()
     )
 
 
@@ -250,7 +286,7 @@ def maze_map(layout: Layout, panels: Sequence[tuple[str, Kind, Table]], *, seed:
 
 
 def _words(field: str) -> str:
-    """A column as files call it (`tacit.data.files.Fields`): observation_0, action, reward."""
+    """A column as files call it (`tacit.data.sources.files.Fields`): observation_0, action, reward."""
     name, _, index = field.partition("[")
     stem = name.removesuffix("s")
     return f"{stem}_{index[:-1]}" if index else stem
@@ -264,3 +300,152 @@ def _bins(spec: PublicSpec) -> list[tuple[tuple[float, float], int]]:
         else:
             found.append(((-0.5, space.n - 0.5), min(space.n, 40)))
     return found
+
+
+def picture(reference: Table, synthetic: Table, *, seed: int, rows: int = 500) -> tuple[Points, ...]:
+    """Some rows of both tables in one t-SNE picture; none of a handful, or without scikit-learn (the extra "tsne").
+
+    Args:
+        reference: simulated or public rows.
+        synthetic: released rows.
+        seed: of the choice and of the picture.
+        rows: how many of each.
+    """
+    if find_spec("sklearn") is None:
+        return ()
+    from tacit.evaluation.neighbours import tsne
+
+    tables = {"Protected rows": reference, "Synthetic rows": synthetic}
+    count = min(rows, *(len(table["rewards"]) for table in tables.values()))
+    if count < _FEWEST:
+        return ()
+    (real, drawn) = tsne(tables, rows=count, seed=seed).values()
+    return (
+        Points("Protected rows", "reference", real.round(2)),
+        Points("Synthetic rows", "synthetic", drawn.round(2)),
+    )
+
+
+def nearest(synthetic: Table, train: Table, holdout: Table, *, seed: int) -> Nearest:
+    """How near synthetic rows come to rows that were learned from, and to others.
+
+    Args:
+        synthetic: released rows.
+        train, holdout: simulated or public rows; behind `vault.nonprivate` private ones.
+        seed: of the choice of rows.
+    """
+    found = nearest_records(synthetic, train, holdout, seed=seed)
+    to_train, to_holdout = (np.quantile(part, _LEVELS).round(6) for part in (found.to_train, found.to_holdout))
+    share = found.nearer.value, found.nearer.low, found.nearer.high
+    return Nearest(to_train, to_holdout, share, found.copies, len(found.to_train), "in standard deviations")
+
+
+def curators(synthetic: Table, real: Table, holdout: Table | None, *, seed: int) -> dict[str, float]:
+    """Figures for the curator: likeness of the columns, and the share of rows nearer to a record than to another.
+
+    Args:
+        synthetic: released rows.
+        real: the records, as they are behind `vault.nonprivate`.
+        holdout: records that nothing was learned from.
+        seed: of the choice of rows.
+    """
+    close = fidelity(real, synthetic)
+    found = {"marginal": close.marginal, "correlation": close.correlation}
+    if holdout is not None:
+        low, high = nearest(synthetic, real, holdout, seed=seed).nearer[1:]
+        found |= {"nearer to a record that was learned from, from": low, "to": high}
+    return found
+
+
+def audited(found: OneRun, label: str, kind: Attacked, *, certified: float) -> Audit:
+    """An audit by planted records beside what the attacked run promises."""
+    reach = most_that_can_be_found(found.canaries, confidence=found.confidence)
+    return Audit(label, kind, found.epsilon, found.confidence, certified, found.guesses, found.right, reach)
+
+
+def attacked(found: LossAttack) -> Attack:
+    """What the denoising-loss attack caught."""
+    caught = tuple(Caught(hits.fpr, hits.tpr.value, hits.tpr.low, hits.tpr.high) for hits in found.hits)
+    return Attack("Denoising loss", "guesses who was learned from by how well the network denoises a row", caught)
+
+
+def courses(
+    spec: PublicSpec,
+    synthetic: Sequences,
+    reference: Sequences | None,
+    public: Sequences | None = None,
+    *,
+    longest: int,
+    seed: int,
+    layout: Layout | None = None,
+    state: tuple[int, str] = (0, "observation_0"),
+) -> dict[str, Any]:
+    """A report's fields on trajectories as wholes: `courses` and `scores`.
+
+    Args:
+        spec: the public bounds.
+        synthetic: released trajectories, with their seams.
+        reference: simulated ones to compare with, or None (private ones are never compared with).
+        public: of nobody who is among the reference, from which TrajScore learns what trajectories are like.
+        longest: public number of steps of the longest trajectory.
+        seed: of what is chosen to be drawn, and of TrajScore.
+        layout: the maze that they are ways through; without one, trajectories with discrete actions are time lines.
+        state: column of the observation in time lines, and its name.
+    """
+    from tacit.envs.maze_layouts import CELL_ORIGIN
+
+    errors = None if layout is None else maze_errors(layout, synthetic)
+    close = None
+    if reference is not None and public is not None:
+        close = _trajectory_score(synthetic, reference, public, longest, seed)
+    total = ways(synthetic).returns
+    room = 0.05 * float(np.ptp(total)) or 1.0
+    returns = float(total.min()) - room, float(total.max()) + room  # of released trajectories, and so public
+    box, column = spec.observation, state[0]
+    lines = layout is None and isinstance(spec.action, Discrete) and isinstance(box, Box)
+    found = Courses(
+        drawings=_drawn(synthetic, reference, seed, ways=layout is not None, column=column if lines else None),
+        plane=None if layout is None else maze_plane(layout.cells, CELL_ORIGIN, layout.goal_position),
+        state=Axis(state[1], box.low[column], box.high[column]) if lines and isinstance(box, Box) else None,
+        figures=lengths_and_returns(synthetic, reference, longest=longest, returns=returns),
+        errors=() if errors is None else ((SYNTHETIC, "synthetic", errors.along),),
+    )
+    return {"courses": found, "scores": course_scores(errors, close)}
+
+
+def maze_errors(layout: Layout, sequences: Sequences) -> SequenceDynamics | None:
+    """Errors against the maze's own simulator; None where every row starts inside a wall."""
+    from tacit.envs import maze
+
+    states = np.asarray(sequences.columns["observations"])
+    if maze.in_wall(layout, states[:, :2]).all():
+        return None
+    return sequence_dynamics(
+        sequences,
+        lambda state, action: maze.step(state, action, layout),
+        known=lambda state: ~maze.in_wall(layout, state[:, :2]),
+    )
+
+
+def _drawn(
+    synthetic: Sequences, reference: Sequences | None, seed: int, *, ways: bool, column: int | None
+) -> tuple[Drawing, ...]:
+    drawings, sources = [], list[tuple[Sequences, str, Kind]]()
+    if reference is not None:
+        sources.append((reference, PROTECTED, "reference"))
+    for sequences, label, kind in (*sources, (synthetic, SYNTHETIC, "synthetic")):
+        if ways:
+            drawings.append(drawn_ways(sequences, label, kind, seed=seed))
+        elif column is not None:
+            drawings.append(drawn_lines(sequences, label, kind, column=column, whose=label.split()[0], seed=seed))
+    return tuple(drawings)
+
+
+def _trajectory_score(
+    synthetic: Sequences, reference: Sequences, public: Sequences, longest: int, seed: int
+) -> TrajScore | None:
+    """TrajScore; None of a handful."""
+    if min(len(synthetic), len(reference) // 2, len(public)) < FEWEST:
+        return None
+    encoder = train_encoder(public, horizon=longest, stride=-(-longest // SEEN), seed=seed)
+    return traj_score(encoder, reference, synthetic, seed=seed)

@@ -1,17 +1,16 @@
-"""Learning from experts without giving any of them away: `Votes(...).calibrate(...)`, `learn`, `Learned` policies.
+"""Learning from experts without giving any of them away: `Votes(...).calibrate(...)`, `fit`, `Learned` policies.
 
 See the README of this folder for the algorithms and their guarantees.
 """
 
-from tacit.methods.experts.algorithm import learn
+from tacit.methods.experts.algorithm import fit
 from tacit.methods.experts.anchors import Given, Uniform
 from tacit.methods.experts.clones import LinearClone, MlpClone
 from tacit.methods.experts.consensus import Consensus
 from tacit.methods.experts.fitting import Fit
 from tacit.methods.experts.imitation import ReturnWeighted
-from tacit.methods.experts.learned import Agreement, Learned
-from tacit.methods.experts.published_recipes import Claim, Setting, claimed, paper, published_setting
-from tacit.methods.experts.returns import ReturnWeight
+from tacit.methods.experts.learned import Agreement, Learned, ReturnWeight
+from tacit.methods.experts.published import Claim, Setting, claimed, paper, published_setting
 from tacit.methods.experts.votes import Votes
 
 __all__ = [
@@ -29,7 +28,7 @@ __all__ = [
     "Uniform",
     "Votes",
     "claimed",
-    "learn",
+    "fit",
     "paper",
     "published_setting",
 ]

@@ -1,4 +1,4 @@
-"""Learning from experts: one `learn` for every kind of plan."""
+"""Learning from experts: one `fit` for every kind of plan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tacit.privacy.vault.vault import Vault
 AnyPlan = Votes | ReturnWeighted | Consensus
 
 
-def learn(
+def fit(
     plan: AnyPlan, vault: Vault, world: World | None = None, *, anchors: NDArray[Any] | None = None
 ) -> Release[Learned]:
     """Learn a policy from experts under a plan's promise.
@@ -40,7 +40,7 @@ def learn(
     if not isinstance(vault.spec.action, Discrete):
         raise PlanError(
             "the records have continuous actions",
-            where="experts.learn",
+            where="experts.fit",
             expected="discrete actions, which experts can agree on",
             remedy="cut the actions into a few public ranges and log their numbers",
         )
@@ -48,17 +48,17 @@ def learn(
     if isinstance(plan, Consensus):
         from tacit.methods.experts import training
 
-        return training.learn(plan, vault, world)
+        return training.fit(plan, vault, world)
     if isinstance(plan, ReturnWeighted):
         if world is not None:
             raise PlanError(
                 "a world was passed to imitation, which needs none",
-                where="experts.learn",
+                where="experts.fit",
                 expected="world= with a plan that plays in it",
                 remedy="leave world= out",
             )
-        return imitation.learn(plan, vault)
-    return votes.learn(plan, vault, world, anchors=anchors)
+        return imitation.fit(plan, vault)
+    return votes.fit(plan, vault, world, anchors=anchors)
 
 
 def _require_fit(plan: AnyPlan, spec: PublicSpec, world: object) -> None:
@@ -69,14 +69,14 @@ def _require_fit(plan: AnyPlan, spec: PublicSpec, world: object) -> None:
     ):
         raise PlanError(
             "the clones are not for these experts' observations and actions",
-            where="experts.learn",
+            where="experts.fit",
             expected="features of the records' observations, and as many actions as the records have",
             remedy="build the clone for the spec of the vault",
         )
     if world is not None and not all(hasattr(world, name) for name in ("starts", "step", "observe")):
         raise PlanError(
             f"a {type(world).__name__} is no simulator",
-            where="experts.learn",
+            where="experts.fit",
             expected="world= with the methods starts, step and observe, such as tacit.envs.cart_pole.CartPole()",
             remedy='pass that, or populations.world("...").domain',
         )

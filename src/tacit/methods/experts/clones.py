@@ -15,7 +15,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.agents import features as maps
 from tacit.agents.features import Features, OneHot, Quadratic, Scaled
 from tacit.agents.networks import Mlp
 from tacit.agents.stacked import Stacked
@@ -159,17 +158,6 @@ def spread(rows: Mapping[str, Array], most: int, names: tuple[str, ...]) -> dict
     where = np.where(count > len(place), place * count // len(place), np.minimum(place, np.maximum(count - 1, 0)))
     units = np.arange(len(where))[:, None]
     return {name: rows[name][units, where] for name in names} | {"mask": place < count}
-
-
-def from_json(values: Mapping[str, Any]) -> Clone:
-    """The clone whose fields these are.
-
-    Raises:
-        KeyError, TypeError, PlanError: the kind is unknown, or a field is missing, unknown or out of range.
-    """
-    kinds: dict[str, type[Clone]] = {"linear": LinearClone, "mlp": MlpClone}
-    fields = dict(values) | {"features": maps.from_json(values["features"])}
-    return kinds[fields.pop("kind")](**fields)
 
 
 def _check_clone(features: object, actions: object, floor: float) -> None:

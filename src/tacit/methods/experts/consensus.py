@@ -9,28 +9,25 @@ noisy step pays for its own sample of experts. `training.py` runs it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Annotated, ClassVar
 
 from dp_accounting import ComposedDpEvent, SelfComposedDpEvent
 from scipy.optimize import brentq
 
-from tacit.agents import learners
 from tacit.agents.heads import Categorical
-from tacit.agents.learners import CQL, Learner
+from tacit.agents.learners import BC, CQL, DQN, Learner
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.errors import PlanError
-from tacit.methods.experts import clones
-from tacit.methods.experts.clones import Clone
-from tacit.methods.experts.plan_fields import restored, unreadable
+from tacit.methods.experts.clones import Clone, LinearClone, MlpClone
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.mechanisms.thresholds import Floor, KappaStop, PMin
 from tacit.privacy.vault import plan as plans
+from tacit.serialization import Kinds
 from tacit.units import Unit
 from tacit.validation import check
 
@@ -88,12 +85,12 @@ class Consensus(plans.Promising):
     source: ClassVar[str] = "Preserving Expert-Level Privacy in Offline Reinforcement Learning (arXiv:2411.13598)"
 
     policy: Policy
-    learner: Learner = field(default_factory=lambda: CQL(reward_scale=0.1))
+    learner: Annotated[Learner, Kinds(CQL, DQN, BC)] = field(default_factory=lambda: CQL(reward_scale=0.1))
     trajectories: int = 25
     horizon: int = 200
     experts: int | None = None
     floor: Floor = field(default_factory=lambda: KappaStop(0.02))
-    clone: Clone | None = None
+    clone: Annotated[Clone, Kinds(LinearClone, MlpClone)] | None = None
     rows: int = 4_000
     share: float = 0.5
     stable_fraction: float = 0.8
@@ -239,24 +236,6 @@ class Consensus(plans.Promising):
             PlanError: one of them is missing.
         """
         return plans.price(replace(self, unit=unit), unit=unit, delta=delta)
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Consensus:
-        """The plan that `plan.public_fields` wrote, if its learner is one of `tacit.agents.learners`.
-
-        Raises:
-            PlanError: a field is missing, unknown or out of range.
-        """
-        try:
-            values = restored(fields)
-            floor = dict(fields["floor"])
-            values["floor"] = {"p_min": PMin, "kappa_stop": KappaStop}[floor.pop("kind")](**floor)
-            values["policy"] = Policy.from_json(fields["policy"])
-            values["learner"] = learners.from_json(fields["learner"])
-            values["clone"] = None if fields["clone"] is None else clones.from_json(fields["clone"])
-            return cls(**values)
-        except (KeyError, TypeError, ValueError) as error:
-            raise unreadable("experts.Consensus") from error
 
 
 def _each(trajectories: int, own: float, *, epsilon: float, delta: float, unit: Unit) -> float:

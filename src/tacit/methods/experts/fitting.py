@@ -12,8 +12,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.agents.networks import Mlp, Network
-from tacit.agents.optimizers import Adam
+from tacit.agents.networks import Adam, Mlp, Network
 from tacit.agents.policies import Policy
 from tacit.validation import check
 
@@ -57,7 +56,7 @@ class Fit:
         check("fit.steps", self.steps, type(self.steps) is int and self.steps >= 1, "a whole number >= 1")
 
 
-def fit(how: Fit, policy: Policy, states: Array, votes: Float64) -> Float32:
+def fit_votes(how: Fit, policy: Policy, states: Array, votes: Float64) -> Float32:
     """The policy's parameters [R, P], for states [R, N, ...] and centred votes [R, N, A]."""
     x = policy.features(states)
     if how.loss == "squares" and isinstance(policy.network, Mlp) and len(policy.network.sizes) == 2:

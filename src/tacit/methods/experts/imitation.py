@@ -24,17 +24,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.agents.features import Features
 from tacit.agents.heads import Categorical
 from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.methods.experts.clones import spread
-from tacit.methods.experts.label import label
-from tacit.methods.experts.learned import Learned
-from tacit.methods.experts.plan_fields import restored, unreadable
-from tacit.methods.experts.returns import ReturnWeight
-from tacit.methods.experts.whitening import Moments, through, whitener
+from tacit.methods.experts.learned import Learned, ReturnWeight, label
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.gradients import clipping
+from tacit.privacy.mechanisms.callbacks import Summary
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.run import exhausted
@@ -42,9 +40,88 @@ from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit.validation import check
 
+# Inputs of one size in every direction, from noisy second moments of what experts see.
+
+
 Array = NDArray[Any]
-Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
+
+_LEAST = 1e-4
+"""Smallest eigenvalue that is believed, of a Gram matrix of Frobenius norm 1."""
+
+_CHUNK = 65_536
+"""Rows whose inputs are multiplied at a time."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """An expert's contribution: how large its inputs are, and in which directions.
+
+    Args:
+        summary: gives "observations" [U, k, ...] and "mask" [U, k].
+        features: public map from observations to F inputs in [-1, 1].
+    """
+
+    summary: Summary
+    features: Features
+
+    def __call__(self, rows: Mapping[str, Array], state: Any) -> Array:
+        """[U, 1 + F (F + 1) / 2]."""
+        mask, size = rows["mask"], self.features.size
+        upper, factors = _upper(size)
+        vectors = np.zeros((len(mask), 1 + len(factors)))
+        step = max(1, _CHUNK // mask.shape[1])
+        for start in range(0, len(mask), step):
+            some = slice(start, start + step)
+            x = self.features(rows["observations"][some]) * mask[some][..., None].astype(np.float64)
+            gram = x.swapaxes(1, 2) @ x / np.maximum(mask[some].sum(axis=1), 1)[:, None, None]
+            vectors[some, 0] = np.sqrt(np.trace(gram, axis1=1, axis2=2) / size)
+            direction = gram[:, upper[0], upper[1]] * factors
+            length = np.sqrt(np.square(direction).sum(axis=1, keepdims=True))
+            vectors[some, 1:] = direction / np.maximum(length, np.finfo(np.float64).tiny)
+        return vectors / math.sqrt(2)
+
+
+def whitener(released: Float64, noise: float, size: int) -> Float64:
+    """Matrices T [R, F, F], symmetric, so that the inputs T x have second moments of about 1 in every direction.
+
+    Args:
+        released: noisy means of `Moments` [R, 1 + F (F + 1) / 2].
+        noise: standard deviation of their noise; directions that drown in it are taken to be of its size.
+        size: F.
+    """
+    upper, factors = _upper(size)
+    noise *= math.sqrt(2)
+    found = np.empty((len(released), size, size))
+    for one, vector in zip(found, math.sqrt(2) * released, strict=True):
+        gram = np.zeros((size, size))
+        gram[upper] = gram.T[upper] = vector[1:] / factors
+        values, vectors = np.linalg.eigh(gram)
+        values = np.maximum(values, max(2 * noise * math.sqrt(size), _LEAST))
+        mean_square = max(vector[0], 3 * noise, 1e-3) ** 2
+        values *= size * mean_square / values.sum()
+        one[:] = vectors / np.sqrt(values) @ vectors.T
+    return found
+
+
+def through(matrices: Array, network: Mlp, parameters: Array) -> Array:
+    """The parameters [G, P] with the weights of their first layer W [F, H] replaced by T W, for T [G, F, F].
+
+    It takes parameters for whitened inputs to those for plain ones, and gradients the other way (T is symmetric).
+    """
+    result = parameters.copy()
+    first = network.layers(result)[0][:, :-1]
+    first[:] = matrices @ first
+    return result
+
+
+def _upper(size: int) -> tuple[tuple[Array, Array], Float64]:
+    """The upper triangle, and factors that make its vector as long as the matrix."""
+    upper = np.triu_indices(size)
+    return upper, np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
+
+
+Float32 = NDArray[np.float32]
 
 POLICY, INPUTS = "policy", "inputs"
 """The names of the plan's parts."""
@@ -125,18 +202,6 @@ class ReturnWeighted(plans.Promising):
         steps = part(POLICY, self.steps, self.clip, 1 - self.share)
         return (part(INPUTS, 1, 1.0, self.share), steps) if self.share else (steps,)
 
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> ReturnWeighted:
-        """The plan that `plan.public_fields` wrote.
-
-        Raises:
-            PlanError: a field is missing, unknown or out of range.
-        """
-        try:
-            return cls(**restored(dict(fields) | {"policy": Policy.from_json(fields["policy"])}))
-        except (KeyError, TypeError, ValueError) as error:
-            raise unreadable("experts.ReturnWeighted") from error
-
 
 @dataclass(frozen=True)
 class Kept:
@@ -180,8 +245,8 @@ class Gradient:
         return clipping.clip_rows(gradients, self.clip) * rows["weight"][:, None]
 
 
-def learn(plan: ReturnWeighted, vault: Vault) -> Release[Learned]:
-    """Run a calibrated plan (see `algorithm.learn`)."""
+def fit(plan: ReturnWeighted, vault: Vault) -> Release[Learned]:
+    """Run a calibrated plan (see `algorithm.fit`)."""
     plan.policy.require_fit(vault.spec)
     assert isinstance(plan.policy.network, Mlp)
     run = vault.reserve(plan)

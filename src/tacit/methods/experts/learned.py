@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,9 +13,94 @@ from numpy.typing import NDArray
 
 from tacit.agents.policies import Acting, Float32, Policy
 from tacit.privacy.mechanisms.base import Plan
+from tacit.privacy.vault.certify import Label
+from tacit.validation import check
 
 if TYPE_CHECKING:
     from tacit.privacy.mechanisms.above_threshold import Prefixes
+
+
+# The words of the certificate.
+
+
+SUMS = "what is read of its rows enters each noisy sum as one bounded contribution"
+"""How one expert counts where noisy sums are all that is released."""
+
+
+def label(plan: Plan, covered: str, *, counts: str = SUMS, public: tuple[str, ...] = ()) -> Label:
+    """The label of a release that reads experts' own logs.
+
+    Args:
+        plan: calibrated or priced.
+        covered: what was released, and so everything computed from it.
+        counts: how the rows of one expert count for it.
+        public: what the caller declared to be public, one phrase each.
+    """
+    name = "expert" if plan.unit is None else plan.unit.name
+    return Label(
+        covered=(
+            f"{covered}, and everything computed from it",
+            f"everything of one {name}: {counts}, so that its decisions, what it met with and its returns are all "
+            "covered",
+        ),
+        not_covered=(
+            "the choice of hyper-parameters: it must have been made without looking at these records",
+            "whatever the curator computes from the records outside the door (see the ledger's notes)",
+            *(f"{what} (declared public by the user, not checked here)" for what in public),
+        ),
+        not_protected=(
+            f"what most {name}s have in common: it is what is released",
+            f"others who are in the rows of many {name}s, such as a patient who saw several of them",
+            f"several {name}s who are one person, where ids do not show it",
+            "every public parameter of the plan",
+        ),
+    )
+
+
+# How much an expert's say counts: a bounded weight from the expert's own returns, within public bounds.
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReturnWeight:
+    """w = exp(sharpness (z - 1)) in (0, 1], z = the expert's mean return, from `low` = 0 to `high` = 1, clipped there.
+
+    Args:
+        low, high: public returns of an episode of no use and of a very good one; never taken from the records.
+        sharpness: beta; an expert at `low` counts exp(-beta) times as much as one at `high`. 0 weighs all alike.
+
+    Raises:
+        PlanError: a bound is not finite, low >= high, or the sharpness is negative or above 30.
+    """
+
+    low: float
+    high: float
+    sharpness: float = 6.0
+
+    def __post_init__(self) -> None:
+        sane = -math.inf < self.low < self.high < math.inf
+        check("weight.low, high", (self.low, self.high), sane, "finite public returns, the lower first")
+        check("weight.sharpness", self.sharpness, 0 <= self.sharpness <= 30, "a number from 0 to 30")
+
+    def __call__(self, rows: Mapping[str, NDArray[np.generic]]) -> NDArray[np.float64]:
+        """Rows of U experts in order of time (a `Summary`'s) -> weights [U]."""
+        z = (mean_returns(rows) - self.low) / (self.high - self.low)
+        return np.asarray(np.exp(self.sharpness * (np.clip(z, 0.0, 1.0) - 1.0)))
+
+
+def mean_returns(rows: Mapping[str, NDArray[np.generic]]) -> NDArray[np.float64]:
+    """Each expert's mean undiscounted return, [U], over the episodes that end within the rows.
+
+    The last episode is left out where the rows break it off, unless it is the only one.
+    """
+    mask, rewards = np.asarray(rows["mask"], bool), np.asarray(rows["rewards"], np.float64)
+    starts = np.asarray(rows["starts"], bool) & mask
+    episodes, units = starts.sum(axis=1), np.arange(len(mask))
+    last_row = np.maximum(mask.sum(axis=1) - 1, 0)
+    ended = np.asarray(rows["terminations"], bool) | np.asarray(rows["truncations"], bool)
+    broken = mask.all(axis=1) & ~ended[units, last_row] & (episodes > 1)
+    place = np.cumsum(starts, axis=1)
+    counted = mask & (place <= (episodes - broken)[:, None])
+    return np.asarray(np.where(counted, rewards, 0.0).sum(axis=1) / np.maximum(episodes - broken, 1))
 
 
 @dataclass(frozen=True, eq=False)

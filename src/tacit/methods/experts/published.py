@@ -24,8 +24,14 @@ from dataclasses import dataclass
 from dp_accounting.dp_event import DpEvent, GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 from scipy.optimize import brentq
 
+from tacit.agents.learners import CQL
+from tacit.agents.policies import Policy
+from tacit.errors import PlanError
+from tacit.methods.experts.consensus import Consensus
 from tacit.privacy.accounting import accountants
 from tacit.privacy.accounting import checks as accounting_checks
+from tacit.privacy.mechanisms.thresholds import PMin
+from tacit.units import Unit
 from tacit.validation import check
 
 MOST_STEPS = 10**9
@@ -141,3 +147,235 @@ def _steps(rate: float, sigma: float, epsilon: float, delta: float) -> int:
     while _estimate(rate, sigma, steps, delta) > epsilon:
         steps -= 1
     return steps
+
+
+# The settings with which the paper on expert-level privacy ran best, and plans of them (arXiv:2411.13598, B.3).
+
+
+FLOOR = 0.02
+"""p_min, our choice: no value of it is left in the paper's text. Experts of `tacit.envs.populations` keep this one."""
+
+NOISELESS_STEPS = 10_000
+"""Steps of a setting of which none is noisy, our choice: the paper trains "as long as possible", which has no end."""
+
+_ROOM = 1.02
+"""A little more than the delta of the prefixes: what overflow may add to it (`AboveThreshold.reserve`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What the paper reports for one task and one epsilon.
+
+    Args:
+        task: a world of `tacit.envs.populations`.
+        epsilon: what the published accounting says of it.
+        trajectories: n_r; 0 is DP-SGD alone.
+        stable_fraction: the probability of a noiseless step; 1 is training on prefixes alone.
+        noise_multiplier: sigma of a noisy step; None where there is none.
+        rate: learning rate.
+        batch: of experts in a noisy step, of rows in a noiseless one.
+        hidden: widths of the network's hidden layers.
+        floor: p_min.
+    """
+
+    task: str
+    epsilon: float
+    trajectories: int
+    stable_fraction: float
+    noise_multiplier: float | None
+    rate: float
+    batch: int = 256
+    hidden: tuple[int, ...] = (256, 256)
+    floor: float = FLOOR
+
+    @property
+    def noisy_share(self) -> float:
+        """p, the probability of a noisy step."""
+        return round(1 - self.stable_fraction, 12)
+
+
+def _stable(task: str, rate: float, batch: int = 256, hidden: tuple[int, ...] = (256, 256)) -> tuple[Setting, ...]:
+    """Settings of a task that is learnt from prefixes alone."""
+    return tuple(
+        Setting(
+            task=task,
+            epsilon=epsilon,
+            trajectories=trajectories,
+            stable_fraction=1.0,
+            noise_multiplier=None,
+            rate=rate,
+            batch=batch,
+            hidden=hidden,
+        )
+        for epsilon, trajectories in ((10.0, 25), (7.5, 20), (5.0, 20))
+    )
+
+
+def _mixed(task: str, epsilon: float, trajectories: int, stable: float, sigma: float, rate: float) -> Setting:
+    return Setting(
+        task=task,
+        epsilon=epsilon,
+        trajectories=trajectories,
+        stable_fraction=stable,
+        noise_multiplier=sigma,
+        rate=rate,
+    )
+
+
+SETTINGS: tuple[Setting, ...] = (
+    *_stable("acrobot", rate=0.005),
+    _mixed("lunar_lander", 10.0, 100, 0.8, 60.0, 0.005),
+    _mixed("lunar_lander", 7.5, 62, 0.5, 80.0, 0.005),
+    _mixed("lunar_lander", 5.0, 0, 0.0, 80.0, 0.005),
+    _mixed("cart_pole", 10.0, 25, 0.9, 50.0, 0.001),
+    _mixed("cart_pole", 7.5, 20, 0.8, 60.0, 0.001),
+    _mixed("cart_pole", 5.0, 0, 0.0, 60.0, 0.001),
+    *_stable("hiv", rate=0.0001, batch=64, hidden=(512,)),
+)
+"""All of them. Ours, since the text does not have them: `floor`; n_r for hiv, which is acrobot's; and rate and sigma of
+DP-SGD alone (lunar_lander and cart_pole at 5), which are those at 7.5."""
+
+
+def published_setting(task: str, epsilon: float) -> Setting:
+    """The setting of this task at this epsilon.
+
+    Raises:
+        PlanError: there is none.
+    """
+    for setting in SETTINGS:
+        if (setting.task, setting.epsilon) == (task, epsilon):
+            return setting
+    tasks = ", ".join(dict.fromkeys(setting.task for setting in SETTINGS))
+    raise PlanError(
+        f"the paper has no setting for {task!r} at epsilon {epsilon:g}",
+        where="experts.published_setting",
+        expected=f"one of {tasks}, at epsilon 10, 7.5 or 5",
+        remedy="choose one of these, or calibrate experts.Consensus(...) to your own epsilon",
+    )
+
+
+def paper(
+    setting: Setting, *, policy: Policy, unit: Unit, experts: int, horizon: int, delta: float, steps: int | None = None
+) -> Consensus:
+    """The published recipe as a plan that runs, priced at what it honestly costs (`plan.epsilon`).
+
+    As published: n_r trajectories at an epsilon of (epsilon of the prefixes) / n_r each, from experts with the floor
+    p_min; CQL with one row an expert, gradients clipped to 1, the given sigma; training until the published accounting
+    says that epsilon is spent, half of it in each stage (all of it where there is only one).
+
+    What differs, of necessity:
+    - Noisy steps are drawn from a pool of each expert's trajectories; a reserve was set apart beforehand for the
+      prefixes. The paper goes on with the tails of the trajectories whose heads were released, of which no bound of
+      this form holds.
+    - A noisy step takes a Poisson sample of experts, which is what the paper's accountant assumes, not a batch of fixed
+      size.
+    - Which steps are noisy is fixed beforehand, K = p times all of them, and public, where the paper tosses a coin and
+      counts it as secret.
+    - Thresholds are the lowest that a trajectory's epsilon and delta allow, and delta does not grow with the horizon.
+
+    For lunar_lander at 10, even these are out of reach of fewer than about 3,000 experts, or at a delta much below 1 /
+    3,000: half of 10 is little for 100 trajectories. What else the text leaves open (CQL's alpha, the target's period)
+    is as in `CQL` and `Consensus`; a learning rate that falls to 0 at the end is ours, too.
+
+    Pricing millions of noisy steps takes a minute or so.
+
+    Args:
+        setting: of `SETTINGS`, or another one.
+        policy: what is learnt; the paper's has `setting.hidden` between its inputs and outputs.
+        unit: the protected expert, with the public population m.
+        experts: M, a public lower bound on how many there are.
+        horizon: T, steps of a trajectory that are looked at.
+        delta: of the whole; half of it for each stage where there are two.
+        steps: all steps, noisy or not. None: as many as the published accounting allows, which are millions wherever
+            some are noisy; else `NOISELESS_STEPS`.
+
+    Raises:
+        PlanError: a value is out of range, the threshold is out of reach, or the published accounting allows no step.
+    """
+    alone = setting.trajectories == 0 or setting.noisy_share == 0
+    plan = Consensus(
+        policy=policy,
+        learner=CQL(),
+        trajectories=setting.trajectories,
+        horizon=horizon,
+        experts=experts,
+        floor=PMin(setting.floor),
+        stable_fraction=setting.stable_fraction,
+        steps=_allowed_steps(setting, unit, delta, alone) if steps is None else steps,
+        batch=setting.batch,
+        rows_per_expert=1,
+        clip=1.0,
+        rate=setting.rate,
+        stable_rate=setting.rate,
+        stable_batch=setting.batch,
+        average=0.0,
+        trajectory_epsilon=_each(setting.epsilon if alone else setting.epsilon / 2, setting.trajectories),
+        trajectory_delta=_each((delta if alone else delta / 2) / _ROOM, setting.trajectories),
+        noise_multiplier=setting.noise_multiplier,
+    )
+    return plan.price(unit=unit, delta=delta)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the published accounting says of a plan, beside what holds.
+
+    Args:
+        published: epsilon of both stages added up, with the coin as secret sampling.
+        honest: the plan's own epsilon, which its certificate states.
+        delta: of both.
+    """
+
+    published: float
+    honest: float
+    delta: float
+
+    def __str__(self) -> str:
+        """Both figures in a sentence."""
+        return (
+            f"The published accounting claims epsilon {self.published:.4g}; what holds, and what the certificate "
+            f"states, is {self.honest:.4g} (delta {self.delta:.3g})."
+        )
+
+
+def claimed(plan: Consensus) -> Claim:
+    """Both figures of a plan that was priced or calibrated.
+
+    Raises:
+        PlanError: it was not.
+    """
+    ready = plan.unit is not None and plan.epsilon is not None and plan.delta is not None
+    check("plan", plan.epsilon, ready, "one that is priced or calibrated")
+    assert plan.unit is not None
+    assert plan.epsilon is not None
+    assert plan.delta is not None
+    release = plan.trajectories * (plan.trajectory_epsilon or 0.0) if plan.asks else 0.0
+    if not plan.private_steps:
+        return Claim(release, plan.epsilon, plan.delta)
+    training = MixedTraining(
+        experts=plan.unit.size,
+        batch=plan.batch,
+        noisy_share=round(1 - plan.stable_fraction, 12) if plan.asks else 1.0,
+        noise_multiplier=plan.noise_multiplier or 0.0,
+    )
+    own = training.published_epsilon(plan.steps, plan.delta / 2 if plan.asks else plan.delta)
+    return Claim(release + own, plan.epsilon, plan.delta)
+
+
+def _each(whole: float, trajectories: int) -> float | None:
+    """The share of one trajectory; None where there is none."""
+    return whole / trajectories if trajectories else None
+
+
+def _allowed_steps(setting: Setting, unit: Unit, delta: float, alone: bool) -> int:
+    """How many the published accounting allows."""
+    if setting.noisy_share == 0:
+        return NOISELESS_STEPS
+    training = MixedTraining(
+        experts=unit.size,
+        batch=setting.batch,
+        noisy_share=setting.noisy_share,
+        noise_multiplier=setting.noise_multiplier or 0.0,
+    )
+    share = 1.0 if alone else 0.5
+    return training.published_steps(share * setting.epsilon, share * delta)

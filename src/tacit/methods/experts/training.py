@@ -16,19 +16,20 @@ noisy steps pay for themselves. Proof page: `proofs/experts.md`.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tacit.agents.discrete_offline import Agent, Descent, encoded, gradient, tensors
+from tacit.agents.features import Features
+from tacit.agents.learners import Learner
 from tacit.agents.networks import Mlp
 from tacit.errors import PlanError
 from tacit.methods.experts.consensus import CONSENSUS, TRAINING, Consensus
-from tacit.methods.experts.label import label
-from tacit.methods.experts.learned import Learned
-from tacit.methods.experts.objectives import ExpertLoss
+from tacit.methods.experts.learned import Learned, label
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.mechanisms.above_threshold import Prefixes
 from tacit.privacy.mechanisms.callbacks import World
@@ -36,11 +37,40 @@ from tacit.privacy.vault.certify import Label
 from tacit.privacy.vault.run import exhausted
 from tacit.privacy.vault.vault import Vault
 
-__all__ = ["learn"]
+__all__ = ["ExpertLoss", "fit"]
 
 
-def learn(plan: Consensus, vault: Vault, world: World | None = None) -> Release[Learned]:
-    """Run a calibrated plan (see `algorithm.learn`).
+# What one expert adds to a noisy gradient: the mean loss of the rows that were drawn of that expert.
+
+
+@dataclass(frozen=True)
+class ExpertLoss:
+    """An `Objective`: the learner's loss, averaged over the k rows of each expert before the clip.
+
+    The mean of k rows costs nothing: the clip bounds the expert, whatever k is, and the mean varies less than one row.
+
+    Args:
+        learner: a loss for each row.
+        features: public map of observations to the network's inputs.
+    """
+
+    learner: Learner
+    features: Features
+
+    def draw(self, generator: torch.Generator, units: int, rows_per_unit: int) -> dict[str, Tensor]:
+        """Nothing is random here."""
+        return {}
+
+    def loss(self, model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
+        """Rows [U, k, ...] with `mask` [U, k] -> one loss an expert, [U]; 0 for an expert without rows."""
+        assert isinstance(model, Agent)
+        mask = rows["mask"]
+        losses = self.learner.losses(model, encoded(self.features, rows))
+        return torch.where(mask, losses, 0.0).sum(1) / mask.sum(1).clamp(min=1)
+
+
+def fit(plan: Consensus, vault: Vault, world: World | None = None) -> Release[Learned]:
+    """Run a calibrated plan (see `algorithm.fit`).
 
     A replicate of which no step was released takes the noisy steps only.
 
@@ -52,7 +82,7 @@ def learn(plan: Consensus, vault: Vault, world: World | None = None) -> Release[
     if (world is not None) != (plan.asks and plan.clone is not None):
         raise PlanError(
             "a world was passed to a plan that plays no clones" if world else "the plan plays clones in no world",
-            where="experts.learn",
+            where="experts.fit",
             expected="a public world with a plan that has a clone and trajectories, and with no other",
             remedy="pass world=, or choose another clone=",
         )

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,20 +25,17 @@ from tacit.agents.heads import Categorical
 from tacit.agents.policies import Acting, Policy
 from tacit.errors import PlanError
 from tacit.methods.experts import anchors as places
-from tacit.methods.experts import clones
-from tacit.methods.experts.anchors import Anchors, Uniform
-from tacit.methods.experts.clones import Clone
-from tacit.methods.experts.fitting import Fit, fit
-from tacit.methods.experts.label import label
-from tacit.methods.experts.learned import Agreement, Learned
-from tacit.methods.experts.plan_fields import restored, unreadable
-from tacit.methods.experts.returns import ReturnWeight
+from tacit.methods.experts.anchors import Anchors, Given, Uniform
+from tacit.methods.experts.clones import Clone, LinearClone, MlpClone
+from tacit.methods.experts.fitting import Fit, fit_votes
+from tacit.methods.experts.learned import Agreement, Learned, ReturnWeight, label
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.mechanisms.callbacks import World
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.run import exhausted
 from tacit.privacy.vault.vault import Vault
+from tacit.serialization import Kinds
 from tacit.units import Unit
 from tacit.validation import check
 
@@ -71,8 +68,8 @@ class Votes(plans.Promising):
     method: ClassVar[str] = "learning from experts (clone votes)"
     source: ClassVar[str] = "tacit; the problem is that of Sharma et al. (arXiv:2411.13598)"
 
-    anchors: Anchors
-    clone: Clone
+    anchors: Annotated[Anchors, Kinds(Uniform, Given)]
+    clone: Annotated[Clone, Kinds(LinearClone, MlpClone)]
     policy: Policy
     fit: Fit = field(default_factory=Fit)
     weight: ReturnWeight | None = None
@@ -107,24 +104,6 @@ class Votes(plans.Promising):
             rows="first",
         )
         return (part,)
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Votes:
-        """The plan that `privacy.plan.public_fields` wrote.
-
-        Raises:
-            PlanError: a field is missing, unknown or out of range.
-        """
-        try:
-            values = dict(fields) | {
-                "anchors": places.from_json(fields["anchors"]),
-                "clone": clones.from_json(fields["clone"]),
-                "policy": Policy.from_json(fields["policy"]),
-                "fit": Fit(**fields["fit"]),
-            }
-            return cls(**restored(values))
-        except (KeyError, TypeError, ValueError) as error:
-            raise unreadable("experts.Votes") from error
 
 
 @dataclass(frozen=True)
@@ -162,13 +141,13 @@ class Vote:
         return votes.reshape(len(votes), -1)
 
 
-def learn(plan: Votes, vault: Vault, world: World | None = None, *, anchors: Array | None = None) -> Release[Learned]:
-    """Run a calibrated plan (see `algorithm.learn`)."""
+def fit(plan: Votes, vault: Vault, world: World | None = None, *, anchors: Array | None = None) -> Release[Learned]:
+    """Run a calibrated plan (see `algorithm.fit`)."""
     plan.policy.require_fit(vault.spec)
     if plan.rounds > 1 and world is None:
         raise PlanError(
             f"the plan has {plan.rounds} rounds, and there is no world to find the anchors of the later ones in",
-            where="experts.learn",
+            where="experts.fit",
             expected="world= with more than one round",
             remedy="pass a public simulator, or choose rounds=1",
         )
@@ -191,7 +170,7 @@ def learn(plan: Votes, vault: Vault, world: World | None = None, *, anchors: Arr
         released = vault.noisy_sum(run, PART, vote, asked[:, -plan.anchors.count :])
         released = released.reshape(replicates, plan.anchors.count, plan.clone.actions)
         votes = np.concatenate([votes, released - released.mean(axis=2, keepdims=True)], axis=1)
-        theta = fit(plan.fit, plan.policy, asked, votes)
+        theta = fit_votes(plan.fit, plan.policy, asked, votes)
     learned = Learned(
         plan=plan,
         policy=plan.policy,

@@ -1,16 +1,15 @@
 """Private simulators of movement by one-shot imitation: `Plan().calibrate(...)`, `fit`, and `Simulator`s.
 
-See the README of this folder for the algorithm and its guarantee; `imitation.pategail` is the papers' method,
-`imitation.baselines` the honest ones.
+See the README of this folder for the algorithm and its guarantee; `mobility.pategail` is the papers' method,
+`mobility.baselines` the honest ones.
 """
 
 from tacit.methods.mobility.algorithm import fit, replicates, works
 from tacit.methods.mobility.matching import Matching
 from tacit.methods.mobility.moves import Weights
+from tacit.methods.mobility.places import Starts
 from tacit.methods.mobility.plan import Plan, Shares, layout_for
-from tacit.methods.mobility.policy import Layout, TablePolicy
-from tacit.methods.mobility.simulator import Simulator
-from tacit.methods.mobility.starts import Starts
+from tacit.methods.mobility.simulator import Layout, Simulator, TablePolicy
 
 __all__ = [
     "Layout",

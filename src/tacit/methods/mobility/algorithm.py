@@ -20,17 +20,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.grids import Grid
+from tacit.data.mobility.grids import Grid
 from tacit.errors import PlanError
-from tacit.methods.mobility.jumps import JUMPS, JumpSums
-from tacit.methods.mobility.label import label
+from tacit.methods.mobility.common import Silent, reserved
 from tacit.methods.mobility.matching import match
 from tacit.methods.mobility.moves import MOVES_PART, Moves, Vector
+from tacit.methods.mobility.places import JUMPS, STARTS, HomeSums, JumpSums, Starts
 from tacit.methods.mobility.plan import Plan
-from tacit.methods.mobility.running import reserved
-from tacit.methods.mobility.silent import Silent
 from tacit.methods.mobility.simulator import Simulator
-from tacit.methods.mobility.starts import STARTS, HomeSums, Starts
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.run import Run
@@ -59,13 +56,13 @@ def fit(plan: Plan, vault: Vault | FederatedVault, *, grid: Grid, seed: int = 0)
     if len(vault.ledgers) > 1:
         raise PlanError(
             f"{len(vault.ledgers)} ledgers, and one simulator is released",
-            where="imitation.fit",
+            where="mobility.fit",
             expected="a vault with one ledger",
-            remedy="use imitation.replicates for simulated records",
+            remedy="use mobility.replicates for simulated records",
         )
     run = reserved(plan, vault, grid, MOVES_PART)
     (simulator,) = _simulators(plan, vault, run, grid, seed)
-    return vault.release(run, simulator, label=label(plan))
+    return vault.release(run, simulator, label=plan.label())
 
 
 def replicates(plan: Plan, vault: Vault, *, grid: Grid, seed: int = 0) -> list[Simulator]:

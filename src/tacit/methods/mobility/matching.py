@@ -17,11 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.days import STAY
+from tacit.data.mobility.days import STAY
 from tacit.envs import movement
+from tacit.envs.spaces import Anywhere
 from tacit.methods.mobility import shrinkage
 from tacit.methods.mobility.moves import ACTIONS_COUNT, DAY_SIZE, Weights, day_bins, states
-from tacit.methods.mobility.policy import Layout, TablePolicy
+from tacit.methods.mobility.simulator import Layout, TablePolicy
 from tacit.validation import check
 
 FloatArray = npt.NDArray[np.float64]
@@ -78,15 +79,6 @@ class Matched:
     policy: TablePolicy
     before: float
     after: float
-
-
-@dataclass(frozen=True)
-class Fresh:
-    """A space where every explore finds a new place: for the order of a day, where it lies does not matter."""
-
-    def explore(self, cells: IntArray, rng: np.random.Generator) -> IntArray:
-        """See `movement.Space`."""
-        return rng.integers(1, 2**40, len(cells))
 
 
 def match(
@@ -174,7 +166,7 @@ class _Fit:
     def played(self, effects: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Days of the policy: their vectors [n, M] and scores [n, P], the gradients of their log-likelihoods."""
         table, n = self.table(effects), self._plan.days
-        days = movement.rollout(TablePolicy(self._layout, table), Fresh(), np.zeros(n, np.int64), rng)
+        days = movement.rollout(TablePolicy(self._layout, table), Anywhere(), np.zeros(n, np.int64), rng)
         where = states(days.cells, self._layout)
         chances = table[days.kinds[:, None], where] * movement.possible(days.cells)
         surprise = -chances / chances.sum(axis=2, keepdims=True)

@@ -8,15 +8,15 @@ and work does not enter: places have names by the order of their first visit in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.days import ACTIONS, SLOTS, STAY, actions, days_of, distinct, motif, moves, stays
-from tacit.methods.mobility.policy import Layout
+from tacit.data.mobility.days import ACTIONS, SLOTS, STAY, actions, days_of, distinct, motif, moves, stays
+from tacit.methods.mobility.simulator import Layout
 from tacit.validation import check
 
 FloatArray = npt.NDArray[np.float64]
@@ -123,9 +123,13 @@ class Vector:
 
 @dataclass(frozen=True)
 class Moves:
-    """A person's vector, as a contribution to a noisy sum."""
+    """A person's vector, as a contribution to a noisy sum.
 
-    summary: Vector
+    Args:
+        summary: what is kept of each person, from rows of U people to "vector" [U, d]: a `Vector`, for example.
+    """
+
+    summary: Callable[[Mapping[str, npt.NDArray[Any]]], dict[str, FloatArray]]
 
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]], state: object = None) -> FloatArray:
         """[U, d]."""

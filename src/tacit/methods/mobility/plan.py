@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, get_args
 
-from tacit.data.days import SLOTS
-from tacit.errors import PlanError
-from tacit.methods.mobility import jumps, moves, starts
-from tacit.methods.mobility.jumps import JUMPS
+from tacit.data.mobility.days import SLOTS
+from tacit.methods.mobility import moves, places
+from tacit.methods.mobility.common import few, label
 from tacit.methods.mobility.matching import FINE, Matching
 from tacit.methods.mobility.moves import MOVES_PART, Weights
-from tacit.methods.mobility.policy import Layout, layout_from_json
-from tacit.methods.mobility.starts import STARTS
+from tacit.methods.mobility.places import JUMPS, STARTS
+from tacit.methods.mobility.simulator import Layout
 from tacit.privacy.mechanisms.device_sums import DeviceSum, sum_over_all
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.certify import Label
 from tacit.units import Unit
 from tacit.validation import check
 
@@ -34,7 +33,8 @@ LAYOUTS = (
 STATES, STATES_CORRECTED = 1.5, 0.25
 """The K rule: most buckets over the signal-to-noise ratio of the release, which is clip over the noise of the mean; the
 second for layouts of more than `matching.FINE` buckets, whose table is corrected along coarse groups alone."""
-_CLIPS = {MOVES_PART: moves.CLIP, STARTS: starts.CLIP, JUMPS: jumps.CLIP}
+_UNIFORM = "where days begin: uniform in the declared box or grid, nothing of it is released"
+_CLIPS = {MOVES_PART: moves.CLIP, STARTS: places.CLIP, JUMPS: places.CLIP}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,33 +168,28 @@ class Plan(plans.Promising):
         """The plan at the noise multiplier it has, with the epsilon that this honestly costs (infinite without)."""
         return plans.price(replace(self, unit=unit), unit=unit, delta=delta)._with_layout()
 
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Plan:
-        """The plan that `privacy.plan.public_fields` wrote.
-
-        Raises:
-            PlanError: a field is missing, unknown or out of range.
-        """
-        try:
-            values = dict(fields) | {
-                "layout": None if fields["layout"] is None else layout_from_json(fields["layout"]),
-                "weights": Weights(**fields["weights"]),
-                "matching": Matching(**fields["matching"]),
-                "shares": Shares(**fields["shares"]),
-                "box": None if fields["box"] is None else tuple(fields["box"]),
-            }
-            if values["epsilon"] is not None:
-                values["epsilon"] = float(values["epsilon"])  # certificates write "inf" for infinity
-            if values["unit"] is not None:
-                values["unit"] = Unit(**values["unit"])
-            return cls(**values)
-        except (KeyError, TypeError, ValueError) as error:
-            raise PlanError(
-                "a field is missing or unknown",
-                where="imitation.Plan.from_json",
-                expected="the fields of this version's plan",
-                remedy="use the version of tacit that wrote it",
-            ) from error
+    def label(self) -> Label:
+        """The words of the certificate of a calibrated or priced plan."""
+        name = "person" if self.unit is None else self.unit.name
+        sums = ", ".join(part.name for part in self.parts())
+        declared = f"the box {self.box}, which is declared to hold nearly all homes"
+        return label(
+            name,
+            (
+                f"one noisy sum each over every {name} ({sums}), the simulator that is fitted to them, and every day "
+                "that is generated with it",
+                f"everything of one {name}: the first {self.days:,} days, homes and first cells of days included, "
+                "enter each sum as one bounded contribution",
+            ),
+            not_covered=(
+                "the public grid, and the rules by which days were made of points",
+                *((f"{declared} (declared public by the user, not checked here)",) if self.box else ()),
+                *(() if self.shares.starts else (_UNIFORM,)),
+            ),
+            others=(f"others who are in the days of many {name}s, such as a place that all of them visit",),
+            public="every public parameter of the plan",
+            cautions=few(self.unit, self.noise_multiplier, self.noise, self.floor),
+        )
 
     def _with_layout(self) -> Plan:
         if self.layout is not None:

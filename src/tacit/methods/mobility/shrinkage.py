@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.days import STAY
+from tacit.data.mobility.days import STAY
 from tacit.methods.mobility.moves import ACTIONS_COUNT, DAY_SIZES, Weights
-from tacit.methods.mobility.policy import Layout
+from tacit.methods.mobility.simulator import Layout
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -1,41 +1,107 @@
-"""One function for every method: the plan says which."""
+"""Off-policy evaluation: what every method does alike. A plan brings the mathematics of its method.
+
+Input: records behind a vault, a calibrated plan, the evaluated policy, the behaviour policy or logged propensities
+1. both policies must be public, or releases of the same ledger                       (targets.py)
+2. refuse what the method cannot evaluate, before anything is charged                 (plan.require)
+3. reserve the plan for this very policy: the ledger pays for all of its parts
+4. noisy sums over the units, and what follows from them: V, the value, its interval  (plan.estimate)
+5. move the value into its interval, and release it with a certificate                (label)
+"""
 
 from __future__ import annotations
 
+import dataclasses
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
-from tacit.methods.off_policy_evaluation import doubly_robust, fitted_q, gpope, importance, overlap, residual
-from tacit.methods.off_policy_evaluation.baselines import lsl, lsw, ssp
-from tacit.methods.off_policy_evaluation.baselines.lsl import Lsl
-from tacit.methods.off_policy_evaluation.baselines.lsw import Lsw
-from tacit.methods.off_policy_evaluation.baselines.ssp import SufficientStatistics
-from tacit.methods.off_policy_evaluation.doubly_robust import DoublyRobust
-from tacit.methods.off_policy_evaluation.evaluation import Evaluation
-from tacit.methods.off_policy_evaluation.features import Custom, ends
-from tacit.methods.off_policy_evaluation.fitted_q import FittedQ
-from tacit.methods.off_policy_evaluation.gpope import Gpope
-from tacit.methods.off_policy_evaluation.importance import ImportanceSampling
-from tacit.methods.off_policy_evaluation.overlap import Overlap
-from tacit.methods.off_policy_evaluation.policies import Policy, Target
-from tacit.methods.off_policy_evaluation.residual import ResidualRegression
-from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
+from tacit.methods.off_policy_evaluation.features import Custom, Features, try_features
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
+from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, digest, resolve, resolve_behaviour, words
 from tacit.privacy.certificate.release import Release
+from tacit.privacy.mechanisms.base import Part
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.run import Run, exhausted
 from tacit.privacy.vault.vault import Vault
-
-Plan = (
-    ResidualRegression
-    | ImportanceSampling
-    | FittedQ
-    | DoublyRobust
-    | Overlap
-    | Gpope
-    | SufficientStatistics
-    | Lsw
-    | Lsl
-)
+from tacit.units import Unit
+from tacit.validation import check
 
 
-def estimate(
-    plan: Plan, vault: Vault, policy: Target | Release[Policy], *, behaviour: BehaviourPolicy | None = None
+@dataclass(frozen=True, kw_only=True)
+class Estimator(plans.Promising, ABC):
+    """A method of off-policy evaluation: its public parameters, what it releases, and how it estimates.
+
+    Args:
+        problem: discount, horizon, episodes, public range.
+        unit, epsilon, delta: the promise; None until calibrated.
+    """
+
+    method: ClassVar[str]
+    source: ClassVar[str]
+
+    problem: Problem
+    unit: Unit | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+    @property
+    @abstractmethod
+    def covered(self) -> str:
+        """What the plan releases, in the certificate's words."""
+
+    @abstractmethod
+    def parts(self) -> tuple[Part, ...]:
+        """Every touch of records that the plan allows."""
+
+    @abstractmethod
+    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
+        """Evaluate the target through the run's parts; `behaviour` is None where logged propensities are used."""
+
+    def require(self, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
+        """Refuse what the method cannot evaluate.
+
+        Raises:
+            PlanError: the target, the behaviour or the bounds of the records do not fit the plan.
+        """
+
+    def about(self, target: Target, behaviour: Policy | None = None) -> Self:
+        """The plan for this very policy: by default the same for all of them."""
+        return self
+
+    @property
+    def basis(self) -> Features | None:
+        """The features of V or Q; None where the method has none."""
+        return getattr(self, "features", None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianEstimator(Estimator, ABC):
+    """A method of noisy sums. Its plan may be run once for each of several policies; each run is charged.
+
+    Args:
+        level: nominal coverage of the interval.
+        target: a digest of the evaluated policy and the known behaviour, filled in by `fit`.
+        noise_multiplier: of the whole plan, seen as one Gaussian; None until calibrated.
+    """
+
+    level: float = 0.95
+    target: str | None = None
+    noise_multiplier: float | None = None
+
+    def __post_init__(self) -> None:
+        check("level", self.level, 0.5 <= self.level <= 0.99, "a number from 0.5 to 0.99")
+
+    def about(self, target: Target, behaviour: Policy | None = None) -> Self:
+        """The plan for this very policy, with its digest."""
+        return dataclasses.replace(self, target=digest(target, behaviour))
+
+
+def fit(
+    plan: Estimator, vault: Vault, policy: Target | Release[Policy], *, behaviour: BehaviourPolicy | None = None
 ) -> Release[Evaluation]:
     """Evaluate a policy as the plan says.
 
@@ -50,32 +116,63 @@ def estimate(
         PlanExhausted: the plan was run before under this ledger.
         BudgetExceeded: the ledger cannot pay.
     """
-    if isinstance(plan, Plan) and not isinstance(plan, ImportanceSampling | Overlap):
-        tried = ends(vault.spec.observation)  # features that do not fit are refused before anything is charged
-        plan.features.require_finite(tried) if isinstance(plan.features, Custom) else plan.features(tried)
-    match plan:
-        case ResidualRegression():
-            return residual.evaluate(plan, vault, policy, behaviour)
-        case Gpope():
-            return gpope.evaluate(plan, vault, policy, behaviour)
-        case ImportanceSampling():
-            return importance.evaluate(plan, vault, policy, behaviour)
-        case Overlap():
-            return overlap.evaluate(plan, vault, policy, behaviour)
-        case FittedQ():
-            return fitted_q.evaluate(plan, vault, policy, behaviour)
-        case DoublyRobust():
-            return doubly_robust.evaluate(plan, vault, policy, behaviour)
-        case SufficientStatistics():
-            return ssp.evaluate(plan, vault, policy, behaviour)
-        case Lsw():
-            return lsw.evaluate(plan, vault, policy, behaviour)
-        case Lsl():
-            return lsl.evaluate(plan, vault, policy, behaviour)
-        case _:
-            raise PlanError(
-                f"{type(plan).__name__} is no plan of off-policy evaluation",
-                where="off_policy_evaluation.estimate",
-                expected="a plan of tacit.off_policy_evaluation",
-                remedy="use ResidualRegression, the default",
-            )
+    if not isinstance(plan, Estimator):
+        raise PlanError(
+            f"{type(plan).__name__} is no plan of off-policy evaluation",
+            where="off_policy_evaluation.fit",
+            expected="a plan of tacit.off_policy_evaluation",
+            remedy="use ResidualRegression, the default",
+        )
+    if plan.basis is not None:
+        try_features(plan.basis, vault.spec.observation)
+    target = resolve(policy, vault)
+    plan.require(target, behaviour, vault.spec)
+    known = resolve_behaviour(target, behaviour, vault)
+    plan = plan.about(target, known)
+    run = vault.reserve(plan)
+    if vault.touched(run):
+        raise exhausted(run, plan.parts()[0].name)
+    found = plan.estimate(vault, run, target, known)
+    if found.value is not None and found.interval is not None:
+        found = dataclasses.replace(found, value=found.interval.nearest(found.value))
+    released = isinstance(policy, Release)
+    return vault.release(run, found, label=label(plan.covered, target, known, released=released, features=plan.basis))
+
+
+def label(
+    covered: str, target: Target, behaviour: Policy | None, *, released: bool = False, features: Features | None = None
+) -> Label:
+    """The words of an evaluation's certificate.
+
+    Args:
+        covered: what the plan releases.
+        target: the evaluated policy.
+        behaviour: the known behaviour policy, or None.
+        released: whether the evaluated policy is a release of the same ledger.
+        features: the features that the method uses, or None.
+    """
+    ratios = ["the logged propensities are the true probabilities of the logged actions"]
+    if isinstance(target, Behaviour):
+        ratios = []
+    elif behaviour is not None:
+        ratios = [f"the behaviour policy is {words(behaviour)}, and made the records"]
+    own = [f"the features {features.function} were fixed without these records"] if isinstance(features, Custom) else []
+    return Label(
+        covered=(covered, "everything computed from the evaluation: its value, interval, value function and report"),
+        not_covered=(
+            "the choice of hyper-parameters: it must have been made without looking at the private records",
+            "whatever the curator computes from the records outside the doors (see the ledger's notes)",
+        ),
+        not_protected=(
+            "what is true of the population rather than of one unit, such as how good the policy is",
+            "the evaluated policy, that these records were used at all, and every public parameter of the plan",
+            "several units that belong to one person, where the declared unit is less than a person",
+        ),
+        assumptions=(
+            "evaluated: " + ("a policy released under this ledger" if released else words(target)),
+            *ratios,
+            "no episode's discounted return lies outside the public range (for the value and the interval, not for "
+            "the promise of privacy)",
+            *own,
+        ),
+    )

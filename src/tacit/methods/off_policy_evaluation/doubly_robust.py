@@ -13,48 +13,31 @@ interval is that of the plain scores, of the second half.
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from tacit.data.spec import PublicSpec
 from tacit.methods.off_policy_evaluation import scores
-from tacit.methods.off_policy_evaluation.evaluation import Evaluation
-from tacit.methods.off_policy_evaluation.features import Features
-from tacit.methods.off_policy_evaluation.fitted_q import with_probabilities
-from tacit.methods.off_policy_evaluation.label import label
+from tacit.methods.off_policy_evaluation.fitted_q import QEstimator
 from tacit.methods.off_policy_evaluation.logged import Logged
-from tacit.methods.off_policy_evaluation.policies import Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.methods.off_policy_evaluation.q_function import Fit, QFunction, fit
-from tacit.methods.off_policy_evaluation.scores import ScoreVector
-from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, addressed, resolve, resolve_behaviour
-from tacit.privacy.certificate.release import Release
+from tacit.methods.off_policy_evaluation.q_function import QFunction
+from tacit.methods.off_policy_evaluation.scores import Scores
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.run import exhausted
-from tacit.privacy.vault.vault import Vault
-from tacit.units import Unit
 from tacit.validation import check
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoublyRobust(plans.Promising):
-    """Doubly robust evaluation over two fixed halves of the units.
+class DoublyRobust(QEstimator):
+    """Doubly robust evaluation over two fixed halves of the units: the first fits Q, the second corrects it.
 
     Args:
-        problem: discount, horizon, episodes, public range.
-        features: phi of Q.
-        regression: rounds, trace, prior (`q_function.Fit`), on the first half.
+        problem, features, regression, clip, level, target, noise_multiplier, unit, epsilon, delta: see `QEstimator`
+            and its bases; the noise multiplier is that of each half.
         width: the doubly robust scores are clipped so far to either side of the mean return, in multiples of the
             public range.
-        clip: of the plain scores, as in `ImportanceSampling`.
-        level: nominal coverage of the interval.
-        target: which policy it is about, filled in by `evaluate` (`targets.addressed`).
-        noise_multiplier: of each half as one Gaussian; None until calibrated.
-        unit, epsilon, delta: the promise; None until calibrated.
 
     Raises:
         PlanError: a value is out of range.
@@ -63,42 +46,34 @@ class DoublyRobust(plans.Promising):
     method: ClassVar[str] = "off-policy evaluation (doubly robust)"
     source: ClassVar[str] = "Jiang and Li, arXiv:1511.03722, with the Gaussian mechanism"
 
-    problem: Problem
-    features: Features
-    regression: Fit = field(default_factory=Fit)
     width: float = 0.5
-    clip: float | None = None
-    level: float = 0.95
-    target: str | None = None
-    noise_multiplier: float | None = None
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
 
     def __post_init__(self) -> None:
         check("width", self.width, 1e-6 <= self.width <= 1e6, "a number from 1e-6 to 1e6")
-        check("clip", self.clip, self.clip is None or 1e-6 <= self.clip <= 1e6, "None or a number from 1e-6 to 1e6")
-        check("level", self.level, 0.5 <= self.level <= 0.99, "a number from 0.5 to 0.99")
-        self.parts()
+        super().__post_init__()
+
+    @property
+    def covered(self) -> str:
+        """The noisy sums of both halves."""
+        return f"{self.regression.rounds + 2} noisy sums over one fixed half of the units and one over the other"
 
     def parts(self) -> tuple[PoissonSum, ...]:
         """The Gram matrix and the rounds of residuals on the first half, the scores on the second."""
         first = self.regression.parts(self.problem, self.noise_multiplier, 0)
-        return (*first, scores.part(self.problem, self.noise_multiplier, fold=1))
+        return (*first, self.problem.part(scores.NAME, self.noise_multiplier, fold=1))
 
-    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> DoublyRobust:
-        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`)."""
-        return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)._clipped(unit)
+    def half_width(self, spec: PublicSpec) -> float:
+        """The width in multiples of the public range."""
+        low, high = self.problem.range(spec)
+        return self.width * (high - low)
 
-    def price(self, *, unit: Unit, delta: float) -> DoublyRobust:
-        """The plan at the noise multiplier it has, with the epsilon that this honestly costs."""
-        return plans.price(self, unit=unit, delta=delta)._clipped(unit)
+    def point(self, spec: PublicSpec) -> DoublyRobustScore:
+        """The doubly robust score."""
+        return DoublyRobustScore(self.problem, self.half_width(spec))
 
-    def _clipped(self, unit: Unit) -> DoublyRobust:
-        sigma = self.parts()[-1].noise_multiplier
-        if self.clip or not sigma:
-            return self
-        return dataclasses.replace(self, clip=scores.clip_for(unit.size / 2, sigma / math.sqrt(1 - scores.POINT_SHARE)))
+    def further(self, found: Scores) -> dict[str, float]:
+        """The estimate from the plain scores."""
+        return {"importance_sampling": found.value()}
 
 
 @dataclass(frozen=True)
@@ -123,53 +98,3 @@ class DoublyRobustScore:
         starts = log.alive & (log.step == 0)
         each = corrections * log.alive + starts * state.over("v", log.observations, shape)
         return np.asarray((each.sum(axis=1) / log.episodes - state.centre) / self.width)
-
-
-def evaluate(
-    plan: DoublyRobust,
-    vault: Vault,
-    policy: Target | Release[Policy],
-    behaviour: BehaviourPolicy | None = None,
-) -> Release[Evaluation]:
-    """Run a calibrated plan: the value of a policy and an interval for it.
-
-    Args:
-        plan: calibrated for the vault's unit.
-        vault: the records and their ledger.
-        policy: a public policy over discrete actions, or a release of the same ledger.
-        behaviour: the known behaviour policy; None takes the logged propensities.
-
-    Returns:
-        The evaluation; its diagnostics hold "q_weights" [n][A], "centre" and "importance_sampling", the estimate from
-        the plain scores.
-
-    Raises:
-        PlanError: the policy or the behaviour is not public, has no probabilities, or the plan is not calibrated.
-        PlanExhausted: the plan was run before under this ledger.
-        BudgetExceeded: the ledger cannot pay.
-    """
-    target = with_probabilities(resolve(policy, vault))
-    known = resolve_behaviour(target, behaviour, vault)
-    low, high = plan.problem.range(vault.spec)
-    width = plan.width * (high - low)
-    vector = ScoreVector(
-        plan.problem, target, known, vault.spec, plan.clip or 1.0, DoublyRobustScore(plan.problem, width)
-    )
-    vector.units()
-    plan = addressed(plan, target, known)
-    run = vault.reserve(plan)
-    if vault.touched(run):
-        raise exhausted(run, "centre")
-    q = fit(vault, run, plan.regression, plan.problem, plan.features, target)
-    found = scores.release(vault, run, vector, state=q)[0]
-    interval = found.interval(plan.level)
-    assert found.point is not None
-    evaluation = Evaluation(
-        method=plan.method,
-        value=min(max(q.centre + width * found.point, interval.low), interval.high),
-        interval=interval,
-        limits=found.limits,
-        diagnostics={"q_weights": q.weights.tolist(), "centre": q.centre, "importance_sampling": found.value()},
-    )
-    covered = f"{plan.regression.rounds + 2} noisy sums over one fixed half of the units and one over the other"
-    return vault.release(run, evaluation, label=label(covered, policy, target, known, features=plan.features))

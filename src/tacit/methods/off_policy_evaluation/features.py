@@ -1,18 +1,20 @@
-"""Public feature maps: a value function is linear in them, V(s) = phi(s) . theta."""
+"""Public feature maps: V(s) = phi(s) . theta, and what is believed of V before any record is read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.agents.fourier import fourier, frequencies
-from tacit.data.spec import Discrete, Space
+from tacit.agents.features import fourier, frequencies
+from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.policies import imported
+from tacit.privacy.vault.decoys import decoy_rows
+from tacit.serialization import Kinds
 from tacit.validation import check
 
 Float32 = NDArray[np.float32]
@@ -196,6 +198,10 @@ class Custom:
         return np.asarray(value * np.eye(1, self.size)[0])
 
 
+AnyFeatures = Annotated[Features, Kinds(OneHot, Fourier, Custom)]
+"""The type of a plan's features: any, and these are read back from JSON."""
+
+
 def ends(space: Space) -> np.ndarray:
     """Observations [2, d], or [2] of a discrete space, at both ends of the public bounds: to try features on."""
     if isinstance(space, Discrete):
@@ -203,23 +209,51 @@ def ends(space: Space) -> np.ndarray:
     return np.array([space.low, space.high], np.float32)
 
 
-def from_json(values: Mapping[str, Any]) -> Features:
-    """The feature map whose fields these are.
+def try_features(features: Features, space: Space) -> None:
+    """Try features at the ends of the public bounds, before any record is read.
 
     Raises:
-        PlanError: the kind or a field is unknown.
+        PlanError: they do not fit the observations, or the user's own are not finite there.
     """
-    fields = dict(values)
-    kinds: dict[Any, type[OneHot | Fourier | Custom]] = {"one_hot": OneHot, "fourier": Fourier, "custom": Custom}
-    try:
-        return kinds[fields.pop("kind")](**fields)
-    except (KeyError, TypeError) as error:
-        raise PlanError(
-            "the features are of an unknown kind or have other fields",
-            where="features.from_json",
-            expected=f"the fields of one of {', '.join(kinds)}",
-            remedy="use the version of tacit that wrote them",
-        ) from error
+    features.require_finite(ends(space)) if isinstance(features, Custom) else features(ends(space))
+
+
+@dataclass(frozen=True)
+class Smoothness:
+    """A public prior for tabular features: values of states whose numbers are close are close, exp(-|i - j| / length).
+
+    Args:
+        length: over how many states values stay alike.
+
+    Raises:
+        PlanError: the length is not positive.
+    """
+
+    length: float
+
+    def __post_init__(self) -> None:
+        check("length", self.length, 0 < self.length < math.inf, "a finite number > 0")
+
+    def correlation(self, n: int) -> NDArray[np.float64]:
+        """[n, n]."""
+        states = np.arange(n)
+        return np.asarray(np.exp(-np.abs(states[:, None] - states) / self.length))
+
+
+def covariance(
+    features: Features, deviation: float, spec: PublicSpec, smoothness: Smoothness | None
+) -> NDArray[np.float64]:
+    """The prior covariance [n, n] under which V at a typical state has this standard deviation.
+
+    Tabular: of each state, with the smoothness' correlation. Otherwise all parameters are alike and independent, and
+    typical states are uniform in the public bounds of observations.
+    """
+    n = features.size
+    if features.tabular:
+        return deviation**2 * (np.eye(n) if smoothness is None else smoothness.correlation(n))
+    observations = decoy_rows(spec, 256, 1, seed=0)["observations"][:, 0]
+    typical = float(np.square(features(observations), dtype=np.float64).sum(axis=1).mean())
+    return np.asarray(deviation**2 / max(typical, 1e-12) * np.eye(n))
 
 
 def _unsuited(name: str, expected: str, remedy: str) -> PlanError:

@@ -18,27 +18,23 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.spec import PublicSpec
+from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation import scores
-from tacit.methods.off_policy_evaluation.evaluation import Evaluation
-from tacit.methods.off_policy_evaluation.features import Features
-from tacit.methods.off_policy_evaluation.label import label
+from tacit.methods.off_policy_evaluation.algorithm import GaussianEstimator
+from tacit.methods.off_policy_evaluation.features import AnyFeatures, Features
 from tacit.methods.off_policy_evaluation.policies import Policy, Target
-from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.methods.off_policy_evaluation.published import published_sigma
-from tacit.methods.off_policy_evaluation.scores import ScoreVector
+from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, Stats
-from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, addressed, resolve, resolve_behaviour
-from tacit.privacy.certificate.release import Release
 from tacit.privacy.mechanisms.base import Part
-from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
+from tacit.privacy.mechanisms.sums import FixedSizeSum
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.run import exhausted
+from tacit.privacy.vault.run import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit.validation import check
@@ -51,14 +47,15 @@ places without replacement (the paper's sampler with batch 1), for the relation 
 
 Schedule = Literal["constant", "diminishing"]
 """beta_i = beta, or beta / i."""
+_LEAST_SIGMA = 0.04  # below it e^(1/s^2) overflows
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gpope(plans.Promising):
+class Gpope(GaussianEstimator):
     """GPOPE's public parameters.
 
     Args:
-        problem: what is evaluated.
+        problem, level, target, unit, epsilon, delta: see `GaussianEstimator`.
         features: phi, n numbers a state.
         mode: see `Mode`.
         steps: N, iterations.
@@ -70,11 +67,8 @@ class Gpope(plans.Promising):
         tail: the share of the last iterates whose mean is released, in (0, 1].
         value_share: of the precision (1 / noise^2), what the policy's scalar value and its interval get; the full batch
             only, the sampled modes give a value function alone.
-        level: nominal coverage of that interval.
-        target: which policy it is about, filled in by `evaluate` (`targets.addressed`).
         noise_multiplier: sigma of one step in the sampled modes; of all of the plan's noise together in the full batch
             (`sigma` is that of one step). None until calibrated.
-        unit, epsilon, delta: the promise, set by `calibrate` or `price`.
 
     Raises:
         PlanError: a parameter is out of range.
@@ -83,8 +77,7 @@ class Gpope(plans.Promising):
     method: ClassVar[str] = "GPOPE"
     source: ClassVar[str] = "Xie, Thomas, Miklau, arXiv:1902.00174, algorithm 1, accounted as its sampler runs"
 
-    problem: Problem
-    features: Features
+    features: AnyFeatures
     mode: Mode = "full_batch"
     steps: int = 100
     batch: int = 1
@@ -93,12 +86,6 @@ class Gpope(plans.Promising):
     schedule: Schedule = "constant"
     tail: float = 0.5
     value_share: float = 0.2
-    level: float = 0.95
-    target: str | None = None
-    noise_multiplier: float | None = None
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
 
     def __post_init__(self) -> None:
         check("mode", self.mode, self.mode in ("full_batch", "poisson", "paper"), "full_batch, poisson or paper")
@@ -106,7 +93,7 @@ class Gpope(plans.Promising):
         check("batch", self.batch, type(self.batch) is int and self.batch >= 1, "a whole number >= 1")
         check("tail", self.tail, 0 < self.tail <= 1, "a number in (0, 1]")
         check("value_share", self.value_share, 0 <= self.value_share < 1, "a number in [0, 1)")
-        check("level", self.level, 0.5 <= self.level <= 0.99, "a number from 0.5 to 0.99")
+        super().__post_init__()
         for name in ("clip", "step_size"):
             value = getattr(self, name)
             known = value is None or (math.isfinite(value) and 0 < value <= 1e6)
@@ -131,19 +118,54 @@ class Gpope(plans.Promising):
             PlanError: a sampled mode has no unit yet, whose population the sampler needs.
         """
         sigma = None if self.noise_multiplier is None else self.sigma
-        common: dict[str, Any] = {"name": PART, "steps": self.steps, "clip": 1.0, "noise_multiplier": sigma}
-        common |= {"rows_per_unit": self.problem.rows_per_unit, "rows": "first"}
+        every = self.problem.part(PART, sigma, steps=self.steps)
         if self.mode == "full_batch":
-            gradients = PoissonSum(rate=1.0, **common)
             if not self.value_share:
-                return (gradients,)
-            noise = None if self.noise_multiplier is None else self.noise_multiplier / math.sqrt(self.value_share)
-            return gradients, scores.part(self.problem, noise)
+                return (every,)
+            noise = self.noise_multiplier and self.noise_multiplier / math.sqrt(self.value_share)
+            return every, self.problem.part(scores.NAME, noise)
         check("unit", self.unit, self.unit is not None, "a unit, as calibrate and price set it")
         assert self.unit is not None
         if self.mode == "poisson":
-            return (PoissonSum(rate=self.batch / self.unit.size, **common),)
-        return (FixedSizeSum(batch=self.batch, population=self.unit.size, **common),)
+            return (dataclasses.replace(every, rate=self.batch / self.unit.size),)
+        return (
+            FixedSizeSum(
+                name=PART,
+                steps=self.steps,
+                batch=self.batch,
+                population=self.unit.size,
+                clip=1.0,
+                noise_multiplier=sigma,
+                rows_per_unit=self.problem.rows_per_unit,
+                rows="first",
+            ),
+        )
+
+    @property
+    def covered(self) -> str:
+        """The gradients, and the scores if there are any."""
+        steps = f"{self.steps:,} noisy sums of clipped GTD2 directions"
+        return f"{steps}, and one of {scores.COVERED}" if len(self.parts()) > 1 else steps
+
+    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
+        """V and, in the full batch, the value with an interval; the diagnostics hold "step_size" and "clip"."""
+        clip, beta = self.clip_of(vault.spec), self.step_size_of(vault.spec)
+        summary = BellmanStatistics(self.problem, target, behaviour, self.features, "gtd")
+        iterates = Iterates(self, np.zeros((len(vault.ledgers), 2 * self.features.size)))
+        for _ in range(self.steps):
+            iterates.update(clip * vault.noisy_sum(run, PART, Direction(summary, clip), iterates.x), beta)
+        found = None
+        if len(self.parts()) > 1:
+            found = scores.value_of(vault, run, self.problem, target, behaviour)
+        return Evaluation(
+            method=self.method,
+            value=None if found is None else found.value(),
+            interval=None if found is None else found.interval(self.level),
+            theta=iterates.mean[0],
+            features=self.features,
+            limits=self.problem.range(vault.spec),
+            diagnostics={"step_size": beta, "clip": clip},
+        )
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Gpope:
         """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
@@ -286,50 +308,66 @@ class Iterates:
         return self.x[..., : self.x.shape[-1] // 2]
 
 
-def evaluate(
-    plan: Gpope, vault: Vault, policy: Target | Release[Policy], behaviour: BehaviourPolicy | None = None
-) -> Release[Evaluation]:
-    """Run a calibrated plan: the policy's value function and, in the full batch, its value with an interval.
-
-    Args:
-        plan: calibrated for the vault's unit.
-        vault: the records and their ledger.
-        policy: `Behaviour()` for the policy that made the records, a public policy, or a release of the same ledger.
-        behaviour: the known behaviour policy; None takes the logged propensities.
-
-    Raises:
-        PlanError: the policy or the behaviour is not public, or the plan is not calibrated.
-        PlanExhausted: the plan was run before under this ledger.
-        BudgetExceeded: the ledger cannot pay.
-    """
-    target = resolve(policy, vault)
-    known = resolve_behaviour(target, behaviour, vault)
-    plan = addressed(plan, target, known)
-    run = vault.reserve(plan)
-    if vault.touched(run):
-        raise exhausted(run, PART)
-    clip, beta = plan.clip_of(vault.spec), plan.step_size_of(vault.spec)
-    contribution = Direction(BellmanStatistics(plan.problem, target, known, plan.features, "gtd"), clip)
-    iterates = Iterates(plan, np.zeros((len(vault.ledgers), 2 * plan.features.size)))
-    for _ in range(plan.steps):
-        iterates.update(clip * vault.noisy_sum(run, PART, contribution, iterates.x), beta)
-    value = Evaluation(
-        method=plan.method,
-        theta=iterates.mean[0],
-        features=plan.features,
-        limits=plan.problem.range(vault.spec),
-        diagnostics={"step_size": beta, "clip": clip},
-    )
-    covered = f"{plan.steps:,} noisy sums of clipped GTD2 directions"
-    if len(run.plan.parts()) > 1:
-        covered += ", and one of clipped returns, of their squares and of the number of units"
-        widest = scores.clip_for(vault.unit.size, run.sum_part(scores.NAME).noise_multiplier or 0.0)
-        found = scores.release(vault, run, ScoreVector(plan.problem, target, known, vault.spec, widest))[0]
-        interval = found.interval(plan.level)
-        point = min(max(found.value(), interval.low), interval.high)
-        value = dataclasses.replace(value, value=point, interval=interval)
-    return vault.release(run, value, label=label(covered, policy, target, known, features=plan.features))
-
-
 def _transposed(matrices: np.ndarray) -> np.ndarray:
     return np.swapaxes(matrices, -1, -2)
+
+
+def published_epsilon(trajectories: int, iterations: int, sigma: float, delta: float) -> float:
+    """epsilon at delta as Lemma 1 and the tail bound of arXiv 1902.00174 give it: no bound, never used for a price.
+
+        epsilon = min over lambda > 0 of [N lambda (lambda + 1) / (2 m^2) c + ln(1 / delta)] / lambda
+                = a + 2 sqrt(a ln(1 / delta)),    a = N c / (2 m^2),    c = min(4 (e^(1/s^2) - 1), 2 e^(1/s^2))
+
+    The paper was first to bring gradient perturbation to off-policy evaluation, and two steps of its proof were later
+    found not to carry the formula. Lemma 1 keeps the term of order 1/m^2 of the sampling bound of arXiv 1808.00087,
+    Theorem 9, as m is large; but the terms left out grow as m^-j e^(j(j-1)/(2 s^2)), and the best lambda (65 at
+    m = N = 1,000, s = 1) lies far beyond s^2 log m, where they are small. And with m fixed and one trajectory
+    exchanged, the clipped step moves by up to 2h, from +h to -h, where the proof has h. For s = 1, m = N = 1,000 and
+    delta = 1e-5 it gives 0.357; the mechanism's epsilon lies between 3.20 and 3.29. From s = 2 on it happens to be
+    above the truth for m = N = 1,000. `tacit.privacy.accounting.bounds` has the bound.
+
+    Args:
+        trajectories: m >= 1.
+        iterations: N >= 1, each on one trajectory drawn uniformly.
+        sigma: s > 0, the noise's standard deviation over the clip h.
+        delta: in (0, 1).
+
+    Raises:
+        PlanError: an argument is out of range.
+    """
+    if not (trajectories >= 1 and iterations >= 1 and 0 < sigma < math.inf and 0 < delta < 1):
+        raise _bad("trajectories >= 1, iterations >= 1, a finite sigma > 0 and 0 < delta < 1")
+    if sigma < _LEAST_SIGMA:
+        return math.inf
+    c = min(4 * math.expm1(sigma**-2), 2 * math.exp(sigma**-2))
+    a = iterations * c / (2 * trajectories**2)
+    return a + 2 * math.sqrt(a * math.log(1 / delta))
+
+
+def published_sigma(trajectories: int, iterations: int, epsilon: float, delta: float) -> float:
+    """The sigma at which `published_epsilon` is epsilon: what a reader of the paper would have run.
+
+    Args:
+        trajectories: m >= 1.
+        iterations: N >= 1.
+        epsilon: the target, > 0.
+        delta: in (0, 1).
+
+    Raises:
+        PlanError: an argument is out of range.
+    """
+    if not (trajectories >= 1 and iterations >= 1 and 0 < epsilon < math.inf and 0 < delta < 1):
+        raise _bad("trajectories >= 1, iterations >= 1, a finite epsilon > 0 and 0 < delta < 1")
+    log = math.log(1 / delta)
+    a = (epsilon / (math.sqrt(log) + math.sqrt(log + epsilon))) ** 2
+    c = 2 * trajectories**2 * a / iterations
+    return 1 / math.sqrt(math.log1p(c / 4) if c <= 4 else math.log(c / 2))
+
+
+def _bad(expected: str) -> PlanError:
+    return PlanError(
+        "an argument is out of range",
+        where="off_policy_evaluation.published",
+        expected=expected,
+        remedy="correct the arguments",
+    )

@@ -3,41 +3,76 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from abc import ABC
 from dataclasses import dataclass
-from typing import ClassVar, get_args
+from typing import ClassVar, Self, get_args
 
+from tacit.data.spec import PublicSpec
 from tacit.methods.off_policy_evaluation import scores
-from tacit.methods.off_policy_evaluation.evaluation import Evaluation
+from tacit.methods.off_policy_evaluation.algorithm import GaussianEstimator
 from tacit.methods.off_policy_evaluation.intervals import Sides
-from tacit.methods.off_policy_evaluation.label import label
 from tacit.methods.off_policy_evaluation.policies import Policy, Target
-from tacit.methods.off_policy_evaluation.problem import Problem
+from tacit.methods.off_policy_evaluation.problem import Evaluation
 from tacit.methods.off_policy_evaluation.scores import ScoreVector, Weighting
-from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, addressed, resolve, resolve_behaviour
-from tacit.privacy.certificate.release import Release
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.run import exhausted
+from tacit.privacy.vault.run import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit.validation import check
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImportanceSampling(plans.Promising):
+class ScoreEstimator(GaussianEstimator, ABC):
+    """A method whose interval, at least, is that of the scores: the last of its parts.
+
+    Args:
+        clip: the largest weighted return, in multiples of the largest return: more means less bias and more noise. None
+            chooses by the calibrated noise (`scores.clip_for`).
+    """
+
+    with_point: ClassVar[bool] = False
+    """Whether the scores share their vector with a further number (`scores.Point`)."""
+
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        check("clip", self.clip, self.clip is None or 1e-6 <= self.clip <= 1e6, "None or a number from 1e-6 to 1e6")
+        super().__post_init__()
+        self.parts()
+
+    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Self:
+        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`)."""
+        return super().calibrate(unit=unit, epsilon=epsilon, delta=delta)._clipped(unit)
+
+    def price(self, *, unit: Unit, delta: float) -> Self:
+        """The plan at the noise multiplier it has, with the epsilon that this honestly costs."""
+        return super().price(unit=unit, delta=delta)._clipped(unit)
+
+    def require(self, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
+        """Refuse a range that the rewards cannot reach."""
+        scores.limits(self.problem, spec)
+
+    def _clipped(self, unit: Unit) -> Self:
+        part = self.parts()[-1]
+        assert isinstance(part, PoissonSum)
+        if self.clip or not part.noise_multiplier:
+            return self
+        units = unit.size if part.fold is None else unit.size / 2
+        noise = part.noise_multiplier / math.sqrt(1 - scores.POINT_SHARE if self.with_point else 1)
+        return dataclasses.replace(self, clip=scores.clip_for(units, noise))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportanceSampling(ScoreEstimator):
     """One noisy vector of clipped, weighted returns; for the behaviour policy itself, of plain returns.
 
     Args:
-        problem: discount, horizon, episodes, public range.
+        problem, clip, level, target, noise_multiplier, unit, epsilon, delta: see `ScoreEstimator` and its bases.
         weighting: the off-policy estimate, per-decision importance sampling (`pdis`) or self-normalised (`wpdis`: far
             less biased by the clip). The interval is the same.
-        clip: the largest weighted return, in multiples of the largest return: more means less bias and more noise. None
-            chooses by the calibrated noise (`scores.clip_for`).
         sides: `both` ends of an interval, or the `lower` one alone, which is then higher.
-        level: nominal coverage of the interval.
-        target: which policy it is about, filled in by `evaluate` (`targets.addressed`).
-        noise_multiplier: standard deviation of the noise over the vector's norm; None until calibrated.
-        unit, epsilon, delta: the promise; None until calibrated.
 
     Raises:
         PlanError: a value is out of range.
@@ -45,76 +80,27 @@ class ImportanceSampling(plans.Promising):
 
     method: ClassVar[str] = "off-policy evaluation (importance sampling)"
     source: ClassVar[str] = "Precup, Sutton and Singh (ICML 2000), with the Gaussian mechanism"
+    covered: ClassVar[str] = f"one noisy sum of {scores.COVERED}"
 
-    problem: Problem
     weighting: Weighting = "wpdis"
-    clip: float | None = None
     sides: Sides = "both"
-    level: float = 0.95
-    target: str | None = None
-    noise_multiplier: float | None = None
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
 
     def __post_init__(self) -> None:
         check("weighting", self.weighting, self.weighting in get_args(Weighting), "pdis or wpdis")
-        check("clip", self.clip, self.clip is None or 1e-6 <= self.clip <= 1e6, "None or a number from 1e-6 to 1e6")
         check("sides", self.sides, self.sides in get_args(Sides), "both or lower")
-        check("level", self.level, 0.5 <= self.level <= 0.99, "a number from 0.5 to 0.99")
-        self.parts()
+        super().__post_init__()
 
     def parts(self) -> tuple[PoissonSum, ...]:
         """One noisy sum."""
-        return (scores.part(self.problem, self.noise_multiplier),)
+        return (self.problem.part(scores.NAME, self.noise_multiplier),)
 
-    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> ImportanceSampling:
-        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`)."""
-        return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)._clipped(unit)
-
-    def price(self, *, unit: Unit, delta: float) -> ImportanceSampling:
-        """The plan at the noise multiplier it has, with the epsilon that this honestly costs."""
-        return plans.price(self, unit=unit, delta=delta)._clipped(unit)
-
-    def _clipped(self, unit: Unit) -> ImportanceSampling:
-        sigma = self.parts()[-1].noise_multiplier
-        return self if self.clip or not sigma else dataclasses.replace(self, clip=scores.clip_for(unit.size, sigma))
-
-
-def evaluate(
-    plan: ImportanceSampling,
-    vault: Vault,
-    policy: Target | Release[Policy],
-    behaviour: BehaviourPolicy | None = None,
-) -> Release[Evaluation]:
-    """Run a calibrated plan: the value of a policy and its interval.
-
-    Args:
-        plan: calibrated for the vault's unit.
-        vault: the records and their ledger.
-        policy: `Behaviour()` for the policy that made the records, a public policy, or a release of the same ledger.
-        behaviour: the known behaviour policy; None takes the logged propensities.
-
-    Raises:
-        PlanError: the policy or the behaviour is not public, or the plan is not calibrated.
-        PlanExhausted: the plan was run before under this ledger.
-        BudgetExceeded: the ledger cannot pay.
-    """
-    target = resolve(policy, vault)
-    known = resolve_behaviour(target, behaviour, vault)
-    vector = ScoreVector(plan.problem, target, known, vault.spec, plan.clip or 1.0)
-    vector.units()
-    plan = addressed(plan, target, known)
-    run = vault.reserve(plan)
-    if vault.touched(run):
-        raise exhausted(run, scores.NAME)
-    found = scores.release(vault, run, vector)[0]
-    interval = found.interval(plan.level) if plan.sides == "both" else found.lower_bound(plan.level)
-    evaluation = Evaluation(
-        method=plan.method,
-        value=min(max(found.value(plan.weighting), interval.low), interval.high),
-        interval=interval,
-        limits=found.limits,
-    )
-    covered = "one noisy sum of clipped returns, of their squares and of the number of units"
-    return vault.release(run, evaluation, label=label(covered, policy, target, known))
+    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
+        """The value and its interval."""
+        vector = ScoreVector(self.problem, target, behaviour, vault.spec, self.clip or 1.0)
+        found = scores.release(vault, run, vector)
+        return Evaluation(
+            method=self.method,
+            value=found.value(self.weighting),
+            interval=found.interval(self.level) if self.sides == "both" else found.lower_bound(self.level),
+            limits=found.limits,
+        )

@@ -17,21 +17,17 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.stats import norm
 
-from tacit.methods.off_policy_evaluation.evaluation import Evaluation
-from tacit.methods.off_policy_evaluation.fitted_q import with_probabilities
+from tacit.data.spec import PublicSpec
+from tacit.methods.off_policy_evaluation.algorithm import GaussianEstimator
 from tacit.methods.off_policy_evaluation.intervals import unit_count
-from tacit.methods.off_policy_evaluation.label import label
 from tacit.methods.off_policy_evaluation.logged import logged
 from tacit.methods.off_policy_evaluation.policies import Policy, Target
-from tacit.methods.off_policy_evaluation.problem import Problem
+from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.scores import FIT, weights
-from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, addressed, resolve, resolve_behaviour
-from tacit.privacy.certificate.release import Release
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, with_probabilities
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.run import exhausted
+from tacit.privacy.vault.run import Run
 from tacit.privacy.vault.vault import Vault
-from tacit.units import Unit
 from tacit.validation import check
 
 PART = "overlap"
@@ -41,18 +37,15 @@ FAR_BELOW_ONE = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
-class Overlap(plans.Promising):
+class Overlap(GaussianEstimator):
     """A histogram of weights, the effective sample size and the mean ratio, by one noisy sum.
 
     Args:
-        problem: discount, horizon, episodes.
+        problem, target, noise_multiplier, unit, epsilon, delta: see `GaussianEstimator`.
         edges: increasing bin edges of log10 of the weights; weights beyond fall into the outermost bins.
         largest_weight: weights above it count as it in the effective sample size, which then is too large.
         largest_ratio: ratios above it count as it in the mean ratio, which then is too small.
         level: nominal coverage of the intervals, which count the noise alone.
-        target: which policy it is about, filled in by `evaluate` (`targets.addressed`).
-        noise_multiplier: standard deviation of the noise over the vector's norm; None until calibrated.
-        unit, epsilon, delta: the promise; None until calibrated.
 
     Raises:
         PlanError: a value is out of range.
@@ -60,39 +53,34 @@ class Overlap(plans.Promising):
 
     method: ClassVar[str] = "overlap with the behaviour policy"
     source: ClassVar[str] = "Kish 1965 and importance ratios, with the Gaussian mechanism"
+    covered: ClassVar[str] = "one noisy sum of binned and clipped weights"
 
-    problem: Problem
     edges: tuple[float, ...] = (-4.0, -3.0, -2.0, -1.0, -0.5, -0.1, 0.1, 0.5, 1.0, 2.0, 3.0, 4.0)
     largest_weight: float = 100.0
     largest_ratio: float = 20.0
-    level: float = 0.95
-    target: str | None = None
-    noise_multiplier: float | None = None
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
 
     def __post_init__(self) -> None:
         rising = len(self.edges) >= 2 and all(a < b for a, b in itertools.pairwise(self.edges))
         check("edges", self.edges, rising and bool(np.isfinite(self.edges).all()), "at least two increasing numbers")
         for name in ("largest_weight", "largest_ratio"):
             check(name, getattr(self, name), 1 <= getattr(self, name) <= 1e9, "a number from 1 to 1e9")
-        check("level", self.level, 0.5 <= self.level <= 0.99, "a number from 0.5 to 0.99")
+        super().__post_init__()
         self.parts()
 
     def parts(self) -> tuple[PoissonSum, ...]:
         """One noisy sum."""
-        return (
-            PoissonSum(
-                name=PART,
-                steps=1,
-                rate=1.0,
-                clip=1.0,
-                noise_multiplier=self.noise_multiplier,
-                rows_per_unit=self.problem.rows_per_unit,
-                rows="first",
-            ),
-        )
+        return (self.problem.part(PART, self.noise_multiplier),)
+
+    def require(self, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
+        """Refuse a policy without probabilities."""
+        with_probabilities(target)
+
+    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
+        """No value, but the diagnostics that `read` describes."""
+        policy = with_probabilities(target)
+        vector = WeightVector(self.problem, policy, behaviour, self.edges, self.largest_weight, self.largest_ratio)
+        sums = vault.noisy_sum(run, PART, vector)[0] * vault.unit.size
+        return Evaluation(method=self.method, diagnostics=read(sums, self, vault.unit.size))
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,42 +113,6 @@ class WeightVector:
             "present": np.ones((len(bounded), 1)),
         }
         return np.asarray(FIT * np.concatenate([math.sqrt(SHARES[k]) * columns[k] for k in SHARES], axis=1))
-
-
-def evaluate(
-    plan: Overlap,
-    vault: Vault,
-    policy: Target | Release[Policy],
-    behaviour: BehaviourPolicy | None = None,
-) -> Release[Evaluation]:
-    """Run a calibrated plan: no value, but diagnostics.
-
-    Args:
-        plan: calibrated for the vault's unit.
-        vault: the records and their ledger.
-        policy: a public policy over discrete actions, or a release of the same ledger.
-        behaviour: the known behaviour policy; None takes the logged propensities.
-
-    Returns:
-        An evaluation without a value; its diagnostics are described by `read`.
-
-    Raises:
-        PlanError: the policy or the behaviour is not public, has no probabilities, or the plan is not calibrated.
-        PlanExhausted: the plan was run before under this ledger.
-        BudgetExceeded: the ledger cannot pay.
-    """
-    target = with_probabilities(resolve(policy, vault))
-    known = resolve_behaviour(target, behaviour, vault)
-    vector = WeightVector(plan.problem, target, known, plan.edges, plan.largest_weight, plan.largest_ratio)
-    plan = addressed(plan, target, known)
-    run = vault.reserve(plan)
-    if vault.touched(run):
-        raise exhausted(run, PART)
-    sums = vault.noisy_sum(run, PART, vector)[0] * vault.unit.size
-    evaluation = Evaluation(method=plan.method, diagnostics=read(sums, plan, vault.unit.size))
-    return vault.release(
-        run, evaluation, label=label("one noisy sum of binned and clipped weights", policy, target, known)
-    )
 
 
 def read(sums: np.ndarray, plan: Overlap, population: int) -> dict[str, Any]:

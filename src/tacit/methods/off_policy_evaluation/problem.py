@@ -1,15 +1,25 @@
-"""What is evaluated: discounted value over a public horizon, with a public range."""
+"""The question and the answer: a discounted value over a public horizon; its estimate and interval. All is public."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
 
 from tacit.data.spec import PublicSpec
+from tacit.errors import PlanError
+from tacit.methods.off_policy_evaluation.features import AnyFeatures
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.serialization import Json
 from tacit.validation import check
 
 MOST_ROWS = 100_000
 """Rows of one unit that may be read: they are held side by side in memory."""
+
+Kind = Literal["two_sided", "lower", "upper"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,3 +76,86 @@ class Problem:
             return self.return_range
         length = self.discounted_length
         return min(0.0, spec.reward.low[0] * length), max(0.0, spec.reward.high[0] * length)
+
+    def part(
+        self, name: str, noise_multiplier: float | None, *, steps: int = 1, fold: Literal[0, 1] | None = None
+    ) -> PoissonSum:
+        """The part of a plan for noisy sums over every unit (or every one of a fold), of vectors of norm at most 1."""
+        return PoissonSum(
+            name=name,
+            steps=steps,
+            rate=1.0,
+            clip=1.0,
+            noise_multiplier=noise_multiplier,
+            rows_per_unit=self.rows_per_unit,
+            rows="first",
+            fold=fold,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A confidence interval for the policy's value that counts the sampling of units and the privacy noise.
+
+    Args:
+        low, high: its ends; an end that nothing is known about is the public range's.
+        level: the nominal coverage, such as 0.95.
+        kind: `two_sided`, or the one side that is a bound.
+        words: what it says and rests on, in a sentence.
+
+    Raises:
+        PlanError: low > high, or the level is not in (0, 1).
+    """
+
+    low: float
+    high: float
+    level: float
+    kind: Kind
+    words: str
+
+    def __post_init__(self) -> None:
+        check("interval", (self.low, self.high), self.low <= self.high, "low <= high")
+        check("level", self.level, 0 < self.level < 1, "a number in (0, 1)")
+
+    def nearest(self, value: float) -> float:
+        """The value, moved into the interval."""
+        return min(max(value, self.low), self.high)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Evaluation(Json):
+    """The result of off-policy evaluation.
+
+    Args:
+        method: the plan's method.
+        value: the policy's value from the start of an episode, or None where the method gives a value function only.
+        interval: about `value`.
+        theta: parameters of the value function, [n], or None.
+        features: its features.
+        limits: the public range that values are clipped to.
+        diagnostics: further public numbers by name (post-processing of what the doors gave).
+    """
+
+    method: str
+    value: float | None = None
+    interval: Interval | None = None
+    theta: np.ndarray | None = None
+    features: AnyFeatures | None = None
+    limits: tuple[float, float] | None = None
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+
+    def values(self, observations: np.ndarray) -> np.ndarray:
+        """V at observations [N, d], or [N] of a discrete space -> [N], within the limits.
+
+        Raises:
+            PlanError: the method gives no value function.
+        """
+        if self.theta is None or self.features is None:
+            raise PlanError(
+                "there is no value function",
+                where=f"Evaluation of {self.method}",
+                expected="a method that estimates V(s)",
+                remedy="use a ResidualRegression plan, say",
+            )
+        values = np.asarray(self.features(np.asarray(observations)), np.float64) @ self.theta
+        return np.asarray(values if self.limits is None else np.clip(values, *self.limits))

@@ -9,40 +9,35 @@ x_t = phi(s_t) in the block of a_t, G_i = sum_t x_t x_t^T and w_i = 1 / max(|G_i
                delta_t = r_t + gamma V(s_{t+1}) - Q(s_t, a_t),   V(s) = sum_a pi(a|s) Q(s, a) within the public range
 
 theta is fixed within a round and then moved by a gain that knows the size of all noise (a Kalman gain for each action's
-Gram matrix, `gain.py`): no step size. lambda > 0 carries rewards over several steps in a round; with the expectation V
-in every delta it needs no ratios and has the same fixed point (Harutyunyan et al., "Q(lambda) with off-policy
-corrections", arXiv:1602.04951, whose convergence is proved for policies that are close). w_i is the same for all units
-but the largest: a weight that follows the length of an episode would favour the ends that make it short. Fitted Q
+Gram matrix, `statistics.update`): no step size. lambda > 0 carries rewards over several steps in a round; with the
+expectation V in every delta it needs no ratios and has the same fixed point (Harutyunyan et al., "Q(lambda) with off-
+policy corrections", arXiv:1602.04951, whose convergence is proved for policies that are close). w_i is the same for all
+units but the largest: a weight that follows the length of an episode would favour the ends that make it short. Fitted Q
 evaluation: Le, Voloshin and Yue (arXiv:1903.08738). Proof page: `proofs/off_policy_evaluation.md`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from tacit.methods.off_policy_evaluation.features import Features
-from tacit.methods.off_policy_evaluation.gain import Gram, read_gram, update
+from tacit.methods.off_policy_evaluation.features import Features, covariance
 from tacit.methods.off_policy_evaluation.intervals import unit_count
-from tacit.methods.off_policy_evaluation.policies import Policy
-from tacit.methods.off_policy_evaluation.prior import covariance
+from tacit.methods.off_policy_evaluation.logged import Logged, logged
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy
 from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.methods.off_policy_evaluation.q_sums import (
-    CENTRE_SHARES,
-    LENGTH_SHARE,
-    Centre,
-    GramVector,
-    Residuals,
-    Transitions,
-)
-from tacit.methods.off_policy_evaluation.scores import FIT
+from tacit.methods.off_policy_evaluation.scores import FIT, noise, returns
+from tacit.methods.off_policy_evaluation.statistics import Gram, encoded, read_gram, update, upper
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.run import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.validation import check
+
+Arrays = Mapping[str, np.ndarray]
 
 SHARES = {"centre": 0.2, "gram": 0.2, "residuals": 0.6}
 """Of the fit's budget."""
@@ -52,6 +47,10 @@ CLIP_FACTOR, CLIP_FALL = 2.0, 0.5
 """The next clip: so many mean lengths, but at least this part of the last clip."""
 REFRESH = 0.25
 """Part of the prior covariance that is added back after each round, since the residuals move with theta."""
+CENTRE_SHARES = (0.5, 0.2, 0.3)
+"""Of the squared norm of a unit's first vector: its return, its presence, the logarithm of its Gram matrix's norm."""
+LENGTH_SHARE = 0.1
+"""Of the squared norm of a unit's residual vector: its length, which the next round's clip is made from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,19 +80,39 @@ class Fit:
     ) -> tuple[PoissonSum, ...]:
         """The three parts; together they cost one Gaussian with this noise multiplier."""
         steps = {name: self.rounds if name == "residuals" else 1 for name in SHARES}
+        factors = {name: math.sqrt(steps[name] / share) for name, share in SHARES.items()}
         return tuple(
-            PoissonSum(
-                name=name,
-                steps=steps[name],
-                rate=1.0,
-                clip=1.0,
-                noise_multiplier=noise_multiplier and noise_multiplier * math.sqrt(steps[name] / share),
-                rows_per_unit=problem.rows_per_unit,
-                rows="first",
-                fold=fold,
-            )
-            for name, share in SHARES.items()
+            problem.part(name, noise_multiplier and noise_multiplier * factors[name], steps=steps[name], fold=fold)
+            for name in SHARES
         )
+
+    def fit(self, vault: Vault, run: Run, problem: Problem, features: Features, policy: Policy) -> QFunction:
+        """Fit Q through the run's parts "centre", "gram" and "residuals".
+
+        Raises:
+            PlanError: the plan has no such parts.
+            PlanExhausted: they were run before.
+        """
+        limits = problem.range(vault.spec)
+        transitions = Transitions(problem, policy, features)
+        centre, scale = _centre(vault, run, Centre(transitions, limits))
+        grams = _grams(vault, run, transitions, scale)
+        weights = np.repeat(features.constant(centre)[:, None], policy.actions, axis=1)
+        residuals = Residuals(transitions, limits, self.trace)
+        prior = covariance(features, self.prior * (limits[1] - limits[0]), vault.spec, None)
+        covariances, clip, kept = [prior] * policy.actions, (limits[1] - limits[0]) / 2, []
+        root = math.sqrt(1 - LENGTH_SHARE)
+        deviation = noise(vault, run, "residuals") / (FIT * root)
+        for _ in range(self.rounds):
+            noisy = vault.noisy_sum(run, "residuals", residuals, (weights, clip, scale))[0] / FIT
+            moves = noisy[:-1].reshape(features.size, policy.actions) / root * clip
+            changes = [update(g, s, x, deviation * clip) for g, s, x in zip(grams, covariances, moves.T, strict=True)]
+            weights = weights + np.stack([change for change, _ in changes], axis=1)
+            covariances = [after + REFRESH * prior for _, after in changes]
+            kept.append(weights)
+            clip *= min(1.0, max(CLIP_FALL, CLIP_FACTOR * float(noisy[-1]) / math.sqrt(LENGTH_SHARE)))
+        last = np.mean(kept[-max(1, self.rounds // 10) :], axis=0)
+        return QFunction(features, last, policy, limits, centre)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,40 +149,128 @@ class QFunction:
         return np.asarray(values.reshape(*shape, *values.shape[1:]))
 
 
-def fit(vault: Vault, run: Run, plan: Fit, problem: Problem, features: Features, policy: Policy) -> QFunction:
-    """Fit Q through the run's parts "centre", "gram" and "residuals".
+@dataclass(frozen=True, eq=False)
+class Transitions:
+    """What is kept of each unit, a summary.
 
-    Raises:
-        PlanError: the plan has no such parts.
-        PlanExhausted: they were run before.
+    Args:
+        problem: discount, horizon, episodes.
+        policy: the evaluated policy.
+        features: phi.
     """
-    limits = problem.range(vault.spec)
-    transitions = Transitions(problem, policy, features)
-    centre, scale = _centre(vault, run, Centre(transitions, limits))
-    grams = _grams(vault, run, transitions, scale)
-    weights = np.repeat(features.constant(centre)[:, None], policy.actions, axis=1)
-    residuals = Residuals(transitions, limits, plan.trace)
-    prior = covariance(features, plan.prior * (limits[1] - limits[0]), vault.spec, None)
-    covariances, clip, kept = [prior] * policy.actions, (limits[1] - limits[0]) / 2, []
-    root = math.sqrt(1 - LENGTH_SHARE)
-    noise = _noise(vault, run, "residuals") / root
-    for _ in range(plan.rounds):
-        noisy = vault.noisy_sum(run, "residuals", residuals, (weights, clip, scale))[0] / FIT
-        moves = noisy[:-1].reshape(features.size, policy.actions) / root * clip
-        changes = [update(g, s, x, noise * clip) for g, s, x in zip(grams, covariances, moves.T, strict=True)]
-        weights = weights + np.stack([change for change, _ in changes], axis=1)
-        covariances = [after + REFRESH * prior for _, after in changes]
-        kept.append(weights)
-        clip *= min(1.0, max(CLIP_FALL, CLIP_FACTOR * float(noisy[-1]) / math.sqrt(LENGTH_SHARE)))
-    last = np.mean(kept[-max(1, plan.rounds // 10) :], axis=0)
-    return QFunction(features, last, policy, limits, centre)
+
+    problem: Problem
+    policy: Policy
+    features: Features
+
+    @property
+    def octaves(self) -> float:
+        """log2 of the largest norm of a Gram matrix that is told from others; the least is 1."""
+        return max(1.0, math.log2(self.problem.rows_per_unit * (1 if self.features.tabular else self.features.size)))
+
+    def __call__(self, rows: Arrays) -> dict[str, np.ndarray]:
+        """Rows [U, L, ...] -> "phi" and "after" [U, L, n], "then" [U, L, A], "gram" [U, g] of norm 1, "norm" and
+        "returns" [U], and masks, actions and rewards [U, L].
+        """
+        log = logged(rows, self.problem, Behaviour())
+        phi, after = encoded(log, self.features)
+        gram = _gram(log, phi, self.policy.actions, self.features.tabular)
+        norm = np.linalg.norm(gram, axis=1)
+        following = log.next_observations
+        then = self.policy.probabilities(following.reshape(-1, *following.shape[2:]))
+        return {
+            "phi": phi,
+            "after": after,
+            "then": then.reshape(*log.alive.shape, self.policy.actions).astype(np.float32),
+            "bootstraps": log.alive & ~log.terminations,
+            "actions": np.where(log.alive, log.actions, 0).astype(np.int64),
+            "rewards": log.rewards,
+            "alive": log.alive,
+            "follows": log.follows,
+            "gram": (gram / np.maximum(norm, 1e-12)[:, None]).astype(np.float32),
+            "norm": norm,
+            "returns": returns(log, self.problem.gamma),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Centre:
+    """Each unit's mean return, presence and log2 of its Gram matrix's norm, scaled, [U, 3], of norm at most 1."""
+
+    summary: Transitions
+    limits: tuple[float, float]
+
+    def __call__(self, rows: Arrays, state: object) -> np.ndarray:
+        """The summary's arrays -> [U, 3]."""
+        low, high = self.limits
+        u = np.clip((2 * rows["returns"] - low - high) / (high - low), -1, 1)
+        size = np.clip(np.log2(np.maximum(rows["norm"], 1.0)) / self.summary.octaves, 0, 1)
+        return np.asarray(FIT * np.sqrt(CENTRE_SHARES) * np.stack([u, np.ones(len(u)), size], axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class GramVector:
+    """Each unit's Gram matrix over the scale, cut to norm 1, [U, g]; the state is the scale.
+
+    It has a block an action: its diagonal for tabular features, else its upper triangle (`statistics.upper`).
+    """
+
+    summary: Transitions
+
+    def __call__(self, rows: Arrays, state: float) -> np.ndarray:
+        """The summary's arrays -> [U, g]."""
+        return np.asarray(FIT * np.minimum(1.0, rows["norm"] / state)[:, None] * rows["gram"].astype(np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """Each unit's residuals over the clip, cut to norm 1, and their length, [U, n A + 1], of norm at most 1.
+
+    The state is (weights [n, A], the clip, the scale of the Gram matrices), all public.
+    """
+
+    summary: Transitions
+    limits: tuple[float, float]
+    trace: float
+
+    def __call__(self, rows: Arrays, state: tuple[np.ndarray, float, float]) -> np.ndarray:
+        """The summary's arrays -> [U, n A + 1]."""
+        weights, clip, scale = state
+        weights = weights.astype(np.float32)
+        gamma = self.summary.problem.gamma
+        v = np.clip(((rows["after"] @ weights) * rows["then"]).sum(axis=2), *self.limits)
+        q = np.take_along_axis(rows["phi"] @ weights, rows["actions"][..., None], axis=2)[..., 0]
+        error = np.where(rows["alive"], rows["rewards"] + gamma * rows["bootstraps"] * v - q, 0.0)
+        total = np.zeros(len(error))
+        for t in reversed(range(error.shape[1])):
+            total = error[:, t] + gamma * self.trace * rows["follows"][:, t] * total
+            error[:, t] = total
+        chosen = (rows["actions"][..., None] == np.arange(weights.shape[1])) * error[..., None]
+        moves = np.matmul(rows["phi"].transpose(0, 2, 1), chosen)
+        x = moves.reshape(len(moves), weights.size) / (clip * np.maximum(rows["norm"], scale)[:, None])
+        length = np.linalg.norm(x, axis=1, keepdims=True)
+        shares = math.sqrt(1 - LENGTH_SHARE), math.sqrt(LENGTH_SHARE)
+        parts = [shares[0] * x / np.maximum(1, length), shares[1] * np.minimum(1, length)]
+        return np.asarray(FIT * np.concatenate(parts, axis=1))
+
+
+def _gram(log: Logged, phi: np.ndarray, actions: int, tabular: bool) -> np.ndarray:
+    """[U, g]: for each action, the sum of phi phi^T where it is taken, its diagonal (tabular) or upper triangle."""
+    blocks = []
+    for action in range(actions):
+        taken = phi * (log.alive & (log.actions == action))[..., None]
+        if tabular:
+            blocks.append(taken.sum(axis=1, dtype=np.float64))
+        else:
+            blocks.append(upper(np.matmul(taken.transpose(0, 2, 1), phi).astype(np.float64)))
+    return np.concatenate(blocks, axis=1)
 
 
 def _centre(vault: Vault, run: Run, centre: Centre) -> tuple[float, float]:
     """The noisy mean return and the scale of the Gram matrices."""
     size, roots = vault.unit.size, np.sqrt(CENTRE_SHARES)
     total, count, octaves = vault.noisy_sum(run, "centre", centre)[0] * size / (FIT * roots)
-    present = unit_count(count, _noise(vault, run, "centre") * size / float(roots[1]), size)
+    present = unit_count(count, noise(vault, run, "centre") * size / (FIT * float(roots[1])), size)
     low, high = centre.limits
     mean = (low + high) / 2 + (high - low) / 2 * np.clip(total / present, -1, 1)
     return float(mean), SCALE_FACTOR * 2.0 ** float(np.clip(octaves / present, 0, 1) * centre.summary.octaves)
@@ -172,13 +279,6 @@ def _centre(vault: Vault, run: Run, centre: Centre) -> tuple[float, float]:
 def _grams(vault: Vault, run: Run, transitions: Transitions, scale: float) -> list[Gram]:
     """The Gram matrix of each action: a mean over the population, in multiples of the scale."""
     noisy = vault.noisy_sum(run, "gram", GramVector(transitions), scale)[0] / FIT
-    noise, features = _noise(vault, run, "gram"), transitions.features
+    deviation, features = noise(vault, run, "gram") / FIT, transitions.features
     blocks = noisy.reshape(transitions.policy.actions, -1)
-    return [read_gram(block, noise, tabular=features.tabular, n=features.size) for block in blocks]
-
-
-def _noise(vault: Vault, run: Run, part: str) -> float:
-    """Standard deviation of the noise in each number of a part, as a mean over the population."""
-    sigma = run.sum_part(part).noise_multiplier
-    assert sigma is not None
-    return sigma / (FIT * vault.unit.size)
+    return [read_gram(block, deviation, tabular=features.tabular, n=features.size) for block in blocks]

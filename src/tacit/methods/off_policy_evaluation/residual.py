@@ -6,7 +6,7 @@ Input: units behind a vault, a calibrated plan (K rounds, the shares of the budg
 3. for k = 1 .. K:
 4.     h     <- min(h, multiplier * noisy mean of min(|x_i|, h)),  x_i = b_i - A_i theta
 5.     x     <- noisy mean of clip(x_i, h)
-6.     theta <- theta + gain x       (the Kalman gain of the known noise; see gain.py)
+6.     theta <- theta + gain x       (the Kalman gain of the known noise; see `statistics.update`)
 7. value     on-policy the noisy mean return of step 1, else what V says of the return over the horizon; with its
              interval (scores.py)
 
@@ -20,36 +20,33 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from tacit.data.spec import PublicSpec
 from tacit.methods.off_policy_evaluation import scores
-from tacit.methods.off_policy_evaluation.evaluation import Evaluation
-from tacit.methods.off_policy_evaluation.features import Features
-from tacit.methods.off_policy_evaluation.gain import read_gram, update
-from tacit.methods.off_policy_evaluation.label import label
+from tacit.methods.off_policy_evaluation.algorithm import GaussianEstimator
+from tacit.methods.off_policy_evaluation.features import AnyFeatures, Features, Smoothness, covariance
+from tacit.methods.off_policy_evaluation.logged import Logged, logged, within_horizon
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
-from tacit.methods.off_policy_evaluation.prior import Smoothness, covariance
-from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.methods.off_policy_evaluation.residual_sums import (
-    RANGES,
-    Centre,
-    GramVector,
-    Ranges,
-    Residual,
-    Size,
-    StartValue,
-    Statistics,
-)
+from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.scores import ScoreVector
-from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, gram_norm
-from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, addressed, resolve, resolve_behaviour
-from tacit.privacy.certificate.release import Release
+from tacit.methods.off_policy_evaluation.statistics import (
+    BellmanStatistics,
+    Stats,
+    apply,
+    constant,
+    gram_norm,
+    read_gram,
+    update,
+)
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.run import Run, exhausted
+from tacit.privacy.vault.run import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit.validation import check
@@ -60,6 +57,8 @@ INFLATION = 0.1
 """Share of the prior covariance that is added after every round: a clipped round is not as sure as it looks."""
 LEAST_SHRINKAGE = 0.02
 """A round divides the clip by 50 at most, or by as much as the noise can tell."""
+RANGES = 24
+"""Candidates of the range finder: the widest range, its half, and so on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +81,12 @@ class Shares:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResidualRegression(plans.Promising):
+class ResidualRegression(GaussianEstimator):
     """Residual return regression, the default method: a value function, the value and its interval.
 
     Args:
-        problem: what is evaluated. A public return range that is far too wide is costly; see `range_finder`.
+        problem, level, target, noise_multiplier, unit, epsilon, delta: see `GaussianEstimator`. A public return range
+            that is far too wide is costly; see `range_finder`.
         features: phi.
         on_policy: whether the policy that made the records is evaluated (`Behaviour()`).
         trace: lambda of the residual returns, 1 for full returns (with the full products of ratios off-policy).
@@ -98,10 +98,6 @@ class ResidualRegression(plans.Promising):
         shares: of the budget; None chooses by the calibrated budget.
         prior: public smoothness over tabular states, or None.
         range_finder: find the range of returns privately where `problem.return_range` is None.
-        level: nominal coverage of the interval.
-        target: which policy it is about, filled in by `evaluate` (`targets.addressed`).
-        noise_multiplier: of the whole plan, seen as one Gaussian; None until calibrated.
-        unit, epsilon, delta: the promise; None until calibrated.
 
     Raises:
         PlanError: a value is out of range, or the shares leave nothing for the rounds.
@@ -110,8 +106,7 @@ class ResidualRegression(plans.Promising):
     method: ClassVar[str] = "off-policy evaluation (residual return regression)"
     source: ClassVar[str] = "tacit; the problem is that of Xie, Thomas and Miklau (arXiv:1902.00174)"
 
-    problem: Problem
-    features: Features
+    features: AnyFeatures
     on_policy: bool
     trace: float = 1.0
     rounds: int = 12
@@ -120,12 +115,6 @@ class ResidualRegression(plans.Promising):
     shares: Shares | None = None
     prior: Smoothness | None = None
     range_finder: bool = False
-    level: float = 0.95
-    target: str | None = None
-    noise_multiplier: float | None = None
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
 
     def __post_init__(self) -> None:
         check("trace", self.trace, 0 <= self.trace <= 1, "a number in [0, 1]")
@@ -134,7 +123,7 @@ class ResidualRegression(plans.Promising):
             value = getattr(self, name)
             check(name, value, value is None or 0 < value < math.inf, "None or a finite number > 0")
         check("prior", self.prior, self.prior is None or self.features.tabular, "None unless features are tabular")
-        check("level", self.level, 0.5 <= self.level <= 0.99, "a number from 0.5 to 0.99")
+        super().__post_init__()
         fields = self._split()
         positive = all(share > 0 for share in fields.values())
         check("shares", self.shares, positive, "positive shares that leave something for the rounds")
@@ -148,10 +137,9 @@ class ResidualRegression(plans.Promising):
     def parts(self) -> tuple[PoissonSum, ...]:
         """Noisy sums over all units, whose precisions add up to 1 / noise_multiplier^2."""
         fields = self._split()
-        steps = {name: self.rounds if name in ("scale", "round") else 1 for name in fields}
         return tuple(
-            dataclasses.replace(scores.part(self.problem, self._sigma(fields[name] / steps[name])), name=name, steps=n)
-            for name, n in steps.items()
+            self.problem.part(name, self._sigma(fields[name] / steps), steps=steps)
+            for name, steps in ((name, self.rounds if name in ("scale", "round") else 1) for name in fields)
         )
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> ResidualRegression:
@@ -171,12 +159,43 @@ class ResidualRegression(plans.Promising):
             dataclasses.replace(self, shares=shares, tau=tau), unit=unit, epsilon=epsilon, delta=delta
         )
 
-    def noise(self, part: str) -> float:
-        """Standard deviation of the noise in a released mean of vectors of norm at most 1."""
-        assert self.unit is not None
-        (sigma,) = (one.noise_multiplier for one in self.parts() if one.name == part)
-        assert sigma is not None
-        return sigma / self.unit.size
+    @property
+    def covered(self) -> str:
+        """All of its noisy sums."""
+        return f"noisy sums over all units: the returns, one Gram matrix and {self.rounds} rounds of residual returns"
+
+    def require(self, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
+        """Refuse a policy that is not of the kind that the plan is for."""
+        expected = "the policy that made the records" if self.on_policy else "another policy than that of the records"
+        check("on_policy", self.on_policy, self.on_policy == isinstance(target, Behaviour), f"a plan for {expected}")
+
+    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
+        """V, the value and its interval; the diagnostics hold "centre" and "clips"."""
+        summary = Statistics(BellmanStatistics(self.problem, target, behaviour, self.features, self.trace))
+        limits = _limits(self, vault, run, summary)
+        middle, half = (limits[0] + limits[1]) / 2, (limits[1] - limits[0]) / 2
+        vector = ScoreVector(self.problem, target, behaviour, vault.spec, 1.0)
+        if self.shared_centre:
+            found = scores.release(vault, run, vector)
+            value = centre = found.value()
+            theta, clips = _rounds(self, vault, run, summary, limits, centre)
+        else:
+            noisy = float(vault.noisy_sum(run, "centre", Centre(summary), limits)[0, 0])
+            centre = middle + half * min(max(noisy, -1.0), 1.0)
+            theta, clips = _rounds(self, vault, run, summary, limits, centre)
+            vector = dataclasses.replace(vector, point=StartValue(self.problem, self.features, limits))
+            found = scores.release(vault, run, vector, state=theta)
+            assert found.point is not None
+            value = middle + half * found.point
+        return Evaluation(
+            method=self.method,
+            value=value,
+            interval=found.interval(self.level),
+            theta=theta,
+            features=self.features,
+            limits=limits,
+            diagnostics={"centre": centre, "clips": clips},
+        )
 
     def _split(self) -> dict[str, float]:
         shares = self.shares or Shares()
@@ -196,64 +215,6 @@ class ResidualRegression(plans.Promising):
         return None if self.noise_multiplier is None else self.noise_multiplier / math.sqrt(share)
 
 
-def evaluate(
-    plan: ResidualRegression,
-    vault: Vault,
-    policy: Target | Release[Policy],
-    behaviour: BehaviourPolicy | None = None,
-) -> Release[Evaluation]:
-    """Run a calibrated plan: V(s), the value and its interval.
-
-    Args:
-        plan: calibrated for the vault's unit.
-        vault: the records and their ledger.
-        policy: `Behaviour()` for the policy that made the records, a public policy, or a release of the same ledger.
-        behaviour: the known behaviour policy; None takes the logged propensities.
-
-    Raises:
-        PlanError: the policy is not the kind that the plan is for, it or the behaviour is not public, or the plan is
-            not calibrated.
-        PlanExhausted: the plan was run before under this ledger.
-        BudgetExceeded: the ledger cannot pay.
-    """
-    target = resolve(policy, vault)
-    known = resolve_behaviour(target, behaviour, vault)
-    expected = "the policy that made the records" if plan.on_policy else "another policy than that of the records"
-    check("on_policy", plan.on_policy, plan.on_policy == isinstance(target, Behaviour), f"a plan for {expected}")
-    summary = Statistics(BellmanStatistics(plan.problem, target, known, plan.features, plan.trace))
-    plan = addressed(plan, target, known)
-    run = vault.reserve(plan)
-    if vault.touched(run):
-        raise exhausted(run, "gram")
-    limits = _limits(plan, vault, run, summary)
-    middle, half = (limits[0] + limits[1]) / 2, (limits[1] - limits[0]) / 2
-    vector = ScoreVector(plan.problem, target, known, vault.spec, 1.0)
-    if plan.shared_centre:
-        found = scores.release(vault, run, vector)[0]
-        value = centre = min(max(found.value(), limits[0]), limits[1])
-        theta, clips = _rounds(plan, vault, run, summary, limits, centre)
-    else:
-        noisy = float(vault.noisy_sum(run, "centre", Centre(summary), limits)[0, 0])
-        centre = middle + half * min(max(noisy, -1.0), 1.0)
-        theta, clips = _rounds(plan, vault, run, summary, limits, centre)
-        vector = dataclasses.replace(vector, point=StartValue(plan.problem, plan.features, limits))
-        found = scores.release(vault, run, vector, state=theta)[0]
-        assert found.point is not None
-        value = middle + half * found.point
-    interval = found.interval(plan.level)
-    evaluation = Evaluation(
-        method=plan.method,
-        value=min(max(value, interval.low), interval.high),
-        interval=interval,
-        theta=theta,
-        features=plan.features,
-        limits=limits,
-        diagnostics={"centre": centre, "clips": clips},
-    )
-    covered = f"noisy sums over all units: the returns, one Gram matrix and {plan.rounds} rounds of residual returns"
-    return vault.release(run, evaluation, label=label(covered, policy, target, known, features=plan.features))
-
-
 def _limits(plan: ResidualRegression, vault: Vault, run: Run, summary: Statistics) -> tuple[float, float]:
     """The range of values: the public one, or the smallest halving of it that the noisy histogram says is enough."""
     low, high = plan.problem.range(vault.spec)
@@ -262,7 +223,7 @@ def _limits(plan: ResidualRegression, vault: Vault, run: Run, summary: Statistic
     widest = max(-low, high)
     counts = vault.noisy_sum(run, "range", Ranges(summary, widest))[0]
     above = np.cumsum(counts)  # the share of units whose largest return is beyond each next halving
-    noise = plan.noise("range") * np.sqrt(np.arange(1, RANGES + 1))
+    noise = scores.noise(vault, run, "range") * np.sqrt(np.arange(1, RANGES + 1))
     found = above > np.maximum(0.02, np.minimum(3 * noise, 0.5))
     enough = int(np.argmax(found)) if found.any() else 0
     width = widest * 2.0**-enough * (1 if plan.on_policy else 2)
@@ -275,20 +236,127 @@ def _rounds(
     n, tabular, width = plan.features.size, plan.features.tabular, limits[1] - limits[0]
     norm = gram_norm(plan.problem, plan.features)
     released = norm * vault.noisy_sum(run, "gram", GramVector(summary))[0]
-    gram = read_gram(released, norm * plan.noise("gram"), tabular=tabular, n=n)
+    gram = read_gram(released, norm * scores.noise(vault, run, "gram"), tabular=tabular, n=n)
     multiplier = plan.multiplier or (1.2 if plan.on_policy and tabular else 2.0)
     prior = covariance(plan.features, (plan.tau or 0.25) * width, vault.spec, plan.prior)
     size, residual = Size(summary), Residual(summary)
     theta, spread, clip, clips = plan.features.constant(centre), prior, width / 2, []
+    scale_noise, noise = scores.noise(vault, run, "scale"), scores.noise(vault, run, "round")
     for _ in range(plan.rounds):
         mean = float(vault.noisy_sum(run, "scale", size, (theta, clip))[0, 0])
-        least = max(LEAST_SHRINKAGE, min(plan.noise("scale"), 1.0))
-        clip *= min(max(multiplier * mean, least), 1.0)
+        clip *= min(max(multiplier * mean, LEAST_SHRINKAGE, min(scale_noise, 1.0)), 1.0)
         clips.append(clip)
         x = clip * vault.noisy_sum(run, "round", residual, (theta, clip))[0]
-        change, spread = update(gram, spread, x, clip * plan.noise("round"))
+        change, spread = update(gram, spread, x, clip * noise)
         spread = spread + INFLATION * prior
         theta = theta + change
         if tabular:
             theta = np.clip(theta, *limits)
     return theta, clips
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """What is kept of each unit: `BellmanStatistics`, its plain mean return and its largest one from any step."""
+
+    bellman: BellmanStatistics
+
+    def __call__(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Rows [U, L, ...] -> the Bellman statistics, "returns" [U] and "largest" [U]."""
+        problem = self.bellman.problem
+        log = logged(rows, problem, Behaviour())
+        rest, largest = np.zeros(len(log.alive)), np.zeros(len(log.alive))
+        for t in reversed(range(log.alive.shape[1])):
+            rest = log.rewards[:, t] + problem.gamma * rest * log.follows[:, t]
+            largest = np.maximum(largest, np.abs(rest))
+        return {**self.bellman(rows), "returns": scores.returns(log, problem.gamma), "largest": largest}
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """The range finder: which halving of the widest range holds a unit's largest return, as an indicator."""
+
+    summary: Statistics
+    widest: float
+
+    def __call__(self, rows: Stats, state: object) -> np.ndarray:
+        """[U, RANGES]; the first is for the widest range itself."""
+        with np.errstate(divide="ignore"):
+            halvings = np.floor(-np.log2(np.minimum(rows["largest"] / self.widest, 1.0)))
+        return np.eye(RANGES)[np.minimum(halvings, RANGES - 1).astype(np.int64)]
+
+
+@dataclass(frozen=True, eq=False)
+class Centre:
+    """The plain return, scaled from the state's range (low, high) to [-1, 1]."""
+
+    summary: Statistics
+
+    def __call__(self, rows: Stats, state: tuple[float, float]) -> np.ndarray:
+        """[U, 1]."""
+        low, high = state
+        return np.asarray(np.clip((2 * rows["returns"] - low - high) / (high - low), -1, 1)[:, None])
+
+
+@dataclass(frozen=True, eq=False)
+class GramVector:
+    """The Gram matrix in multiples of `statistics.gram_norm`."""
+
+    summary: Statistics
+
+    def __call__(self, rows: Stats, state: object) -> np.ndarray:
+        """[U, n] or [U, n (n + 1) / 2]."""
+        bellman = self.summary.bellman
+        return np.asarray(rows["gram"] / gram_norm(bellman.problem, bellman.features))
+
+
+@dataclass(frozen=True, eq=False)
+class Residual:
+    """x_i(theta) / h, for the state (theta, h)."""
+
+    summary: Statistics
+
+    def __call__(self, rows: Stats, state: tuple[np.ndarray, float]) -> np.ndarray:
+        """[U, n]."""
+        theta, clip = state
+        return np.asarray((constant(rows).astype(np.float64) - apply(rows, theta)) / clip)
+
+
+@dataclass(frozen=True, eq=False)
+class Size:
+    """min(|x_i(theta)| / h, 1), for the state (theta, h)."""
+
+    summary: Statistics
+
+    def __call__(self, rows: Stats, state: tuple[np.ndarray, float]) -> np.ndarray:
+        """[U, 1]."""
+        sizes = np.linalg.norm(Residual(self.summary)(rows, state), axis=1, keepdims=True)
+        return np.asarray(np.minimum(sizes, 1.0))
+
+
+@dataclass(frozen=True)
+class StartValue:
+    """What V says of the return over the horizon (`logged.within_horizon`), scaled from the limits to [-1, 1].
+
+    The state is theta.
+    """
+
+    problem: Problem
+    features: Features
+    limits: tuple[float, float]
+
+    def __call__(self, log: Logged, state: np.ndarray) -> np.ndarray:
+        """[U], the mean over the unit's episodes."""
+        low, high = self.limits
+        first = log.alive & (log.step == 0)
+        last = log.alive & (log.step == self.problem.horizon - 1)
+
+        def values(observations: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+            result = np.zeros(wanted.shape)
+            phi = self.features(observations[wanted])
+            result[wanted] = np.clip(np.einsum("ni,i->n", phi, state, dtype=np.float64), low, high)
+            return result
+
+        here, after = values(log.observations, first), values(log.next_observations, last)
+        mean = np.clip(within_horizon(log, self.problem, here, after), low, high)
+        return np.asarray((2 * mean - low - high) / (high - low))

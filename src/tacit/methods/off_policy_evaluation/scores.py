@@ -24,12 +24,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from tacit.data.spec import PublicSpec
-from tacit.methods.off_policy_evaluation.evaluation import Interval
 from tacit.methods.off_policy_evaluation.intervals import NoisySums, bounds, unit_count
 from tacit.methods.off_policy_evaluation.logged import Logged, logged
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
-from tacit.methods.off_policy_evaluation.problem import Problem
-from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.methods.off_policy_evaluation.problem import Interval, Problem
 from tacit.privacy.vault.run import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.validation import check
@@ -44,6 +42,8 @@ FIT = 1 - 2e-4
 """Vectors are made this much shorter than the clip, so that it never touches them."""
 LARGEST_WEIGHT = 1e15
 NAME = "scores"
+COVERED = "clipped returns, of their squares and of the number of units"
+"""What the scores' noisy sum is of, in the certificate's words."""
 
 
 class Point(Protocol):
@@ -90,7 +90,7 @@ class ScoreVector:
         vector = np.concatenate([a * u, np.full((len(u), 1), b), d * u**2], axis=1)
         if self.point is not None:
             number = np.clip(self.point(log, state), -1, 1)[:, None]
-            vector = np.concatenate([_root(POINT_SHARE) * number, _root(1 - POINT_SHARE) * vector], axis=1)
+            vector = np.concatenate([math.sqrt(POINT_SHARE) * number, math.sqrt(1 - POINT_SHARE) * vector], axis=1)
         return np.asarray(FIT * vector, np.float64)
 
     def units(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -174,20 +174,6 @@ class Scores:
         )
 
 
-def part(problem: Problem, noise_multiplier: float | None, *, fold: Literal[0, 1] | None = None) -> PoissonSum:
-    """The part of a plan that releases the scores: one noisy sum over every unit (or every one of a fold)."""
-    return PoissonSum(
-        name=NAME,
-        steps=1,
-        rate=1.0,
-        clip=1.0,
-        noise_multiplier=noise_multiplier,
-        rows_per_unit=problem.rows_per_unit,
-        rows="first",
-        fold=fold,
-    )
-
-
 def clip_for(units: float, noise_multiplier: float) -> float:
     """A clip for so many units under this noise (both public): wider where the noise is small, from 1 to 10.
 
@@ -197,8 +183,8 @@ def clip_for(units: float, noise_multiplier: float) -> float:
     return round(min(10.0, max(1.0, units / (100 * max(noise_multiplier, 1e-9)))), 1)
 
 
-def release(vault: Vault, run: Run, vector: ScoreVector, *, state: Any = None) -> tuple[Scores, ...]:
-    """Release the scores through the run's part "scores": one `Scores` for each of the vault's ledgers.
+def release(vault: Vault, run: Run, vector: ScoreVector, *, state: Any = None) -> Scores:
+    """Release the scores through the run's part "scores".
 
     Args:
         state: what the vector's point gets.
@@ -207,11 +193,23 @@ def release(vault: Vault, run: Run, vector: ScoreVector, *, state: Any = None) -
         PlanError: the plan has no such part.
         PlanExhausted: the scores were released before.
     """
-    spec = run.sum_part(NAME)
-    sigma = spec.noise_multiplier
+    sigma = run.sum_part(NAME).noise_multiplier
     assert sigma is not None
-    released = vault.noisy_sum(run, NAME, vector, state) * vault.unit.size
-    return tuple(read(row, vector, sigma, vault.unit.size) for row in released)
+    released = vault.noisy_sum(run, NAME, vector, state)[0] * vault.unit.size
+    return read(released, vector, sigma, vault.unit.size)
+
+
+def value_of(vault: Vault, run: Run, problem: Problem, target: Target, behaviour: Policy | None) -> Scores:
+    """Release the scores alone, at the clip that suits the run's noise: for methods that estimate V by other parts."""
+    clip = clip_for(vault.unit.size, run.sum_part(NAME).noise_multiplier or 0.0)
+    return release(vault, run, ScoreVector(problem, target, behaviour, vault.spec, clip))
+
+
+def noise(vault: Vault, run: Run, part: str) -> float:
+    """Standard deviation of the noise in each number of a part, as a mean over the population."""
+    sigma = run.sum_part(part).noise_multiplier
+    assert sigma is not None
+    return sigma / vault.unit.size
 
 
 def read(noisy: np.ndarray, vector: ScoreVector, noise_multiplier: float, population: int) -> Scores:
@@ -220,24 +218,24 @@ def read(noisy: np.ndarray, vector: ScoreVector, noise_multiplier: float, popula
     offsets, scales = vector.units()
     scale, number = FIT, None
     if vector.point is not None:
-        number, noisy, scale = noisy[0] / (FIT * _root(POINT_SHARE)), noisy[1:], FIT * _root(1 - POINT_SHARE)
+        number, noisy, scale = noisy[0] / (FIT * math.sqrt(POINT_SHARE)), noisy[1:], FIT * math.sqrt(1 - POINT_SHARE)
     weights = scale * np.sqrt(SHARES)
     k = len(offsets)
     totals, count, squares = noisy[:k] / weights[0], noisy[k] / weights[1], noisy[k + 1 :] / weights[2]
-    noise = tuple(float(noise_multiplier / weight) for weight in weights)
+    deviations = tuple(float(noise_multiplier / weight) for weight in weights)
     sums = tuple(
         NoisySums(
             total=float(total),
             count=float(count),
             squares=float(square),
-            noise=(noise[0], noise[1], noise[2]),
+            noise=(deviations[0], deviations[1], deviations[2]),
             population=population,
             floor=-1.0 if on_policy else 0.0,
         )
         for total, square in zip(totals, squares, strict=True)
     )
     if number is not None:
-        number = min(1.0, max(-1.0, float(number) / unit_count(float(count), noise[1], population)))
+        number = min(1.0, max(-1.0, float(number) / unit_count(float(count), deviations[1], population)))
     return Scores(sums=sums, offsets=offsets, scales=scales, limits=limits(vector.problem, vector.spec), point=number)
 
 
@@ -290,7 +288,3 @@ def _rest(log: Logged, problem: Problem) -> np.ndarray:
     """sum of gamma^k over the steps k after each row's and before the horizon, [U, L]."""
     lengths = np.concatenate([[0.0], np.cumsum(problem.gamma ** np.arange(problem.horizon))])
     return np.asarray(lengths[-1] - lengths[np.minimum(log.step + 1, problem.horizon)])
-
-
-def _root(share: float) -> float:
-    return math.sqrt(share)

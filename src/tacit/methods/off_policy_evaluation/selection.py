@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
-from tacit.methods.off_policy_evaluation.label import label
+from tacit.methods.off_policy_evaluation.algorithm import label
 from tacit.methods.off_policy_evaluation.logged import logged
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
@@ -217,7 +217,7 @@ def select(plan: Selection, vault: Vault) -> Release[Choice]:
     ]
     weighted = next((i for i, target in enumerate(targets) if not isinstance(target, Behaviour)), 0)
     covered = f"one choice among {len(names)} candidates by their summed clipped returns"
-    common = label(covered, targets[weighted], targets[weighted], known[weighted])
+    common = label(covered, targets[weighted], known[weighted])
     return vault.release(
         run,
         Choice(index=index, name=names[index], candidates=names),

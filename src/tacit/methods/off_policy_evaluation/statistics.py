@@ -7,21 +7,31 @@ A summary turns into x_i(theta) = b_i - A_i theta for any theta. With the eligib
 
 it is A_i = sum_t Z_t D_t^T and b_i = sum_t Z_t r_t, which is sum_t v_t phi_t e_t for the residual returns
 e_t = rho_t (delta_t + gamma lambda e_{t+1}), delta_t = r_t - D_t . theta.
+
+Residual return regression and fitted Q move theta by the gain of a Kalman filter whose noise variances are the privacy
+noise's. The doors give a noisy Gram matrix G + E and, round by round, noisy x = G d + noise, d the error of the
+parameters. All noise is known, so the filter needs no step size. The Gram matrix is noisy itself: what its eigenvalues
+can be is narrowed by their sign (the mean of the posterior under a flat prior on [0, inf)), and its noise times the
+uncertainty of d is added to the noise of x. It all is post-processing.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
 
 from tacit.methods.off_policy_evaluation.features import Features
 from tacit.methods.off_policy_evaluation.logged import Logged, logged
 from tacit.methods.off_policy_evaluation.policies import Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
 
+Float64 = NDArray[np.float64]
 Stats = Mapping[str, np.ndarray]
 Trace = float | Literal["gtd"]
 LARGEST = 1e15
@@ -88,24 +98,10 @@ class BellmanStatistics:
 
 
 def apply(stats: Stats, theta: np.ndarray) -> np.ndarray:
-    """A_i theta, [U, n]; theta is [n], or [U, n] with one vector a unit."""
+    """A_i theta, [U, n], for theta [n]."""
     if "A" in stats:
-        return _times(stats["A"], theta)
-    return _sum(_times(stats["D"], theta), stats["Z"])
-
-
-def apply_transposed(stats: Stats, w: np.ndarray) -> np.ndarray:
-    """A_i^T w, [U, n]; w is [n] or [U, n]."""
-    if "A" in stats:
-        return _times(stats["A"].transpose(0, 2, 1), w)
-    return _sum(_times(stats["Z"], w), stats["D"])
-
-
-def second_moment(stats: Stats, w: np.ndarray) -> np.ndarray:
-    """C_i w, [U, n], of statistics made with trace "gtd"; w is [n] or [U, n]."""
-    if "C" in stats:
-        return _times(stats["C"], w)
-    return _sum(_times(stats["phi"], w), stats["phi"])
+        return np.asarray(stats["A"] @ theta.astype(np.float32))
+    return _sum(stats["D"] @ theta.astype(np.float32), stats["Z"])
 
 
 def constant(stats: Stats) -> np.ndarray:
@@ -182,13 +178,85 @@ def _gram(weight: np.ndarray, phi: np.ndarray, features: Features) -> np.ndarray
     return upper(np.matmul((phi * weight[..., None]).transpose(0, 2, 1), phi.astype(np.float64)))
 
 
-def _times(matrices: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    """[U, a, b] times [b] or [U, b] -> [U, a]."""
-    if vectors.ndim == 1:
-        return np.asarray(matrices @ vectors.astype(matrices.dtype))
-    return np.asarray(np.matmul(matrices, vectors.astype(matrices.dtype)[..., None])[..., 0])
-
-
 def _sum(weights: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     """sum_t weights [U, L] times vectors [U, L, n] -> [U, n]."""
     return np.asarray(np.matmul(weights[:, None, :], vectors)[:, 0])
+
+
+@dataclass(frozen=True, eq=False)
+class Gram:
+    """A Gram matrix as far as a noisy release of it tells.
+
+    Args:
+        matrix: its estimate, [n, n], positive semi-definite.
+        variances: tabular: the variances left in its diagonal, [n].
+        noise: standard deviation of the noise in each released number.
+        tabular: whether the matrix is diagonal.
+    """
+
+    matrix: Float64
+    variances: Float64
+    noise: float
+    tabular: bool
+
+    def spread(self, covariance: Float64) -> Float64:
+        """Covariance [n, n] of E d, for an error E of the matrix and d of this covariance.
+
+        Tabular: diagonal. Otherwise the released upper triangle has off-diagonal entries times sqrt 2, so E is a
+        Gaussian orthogonal ensemble, E[E d d^T E] = noise^2 / 2 (tr(S) I + S).
+        """
+        if self.tabular:
+            return np.diag(self.variances * np.diag(covariance))
+        identity = np.eye(len(covariance))
+        return np.asarray(self.noise**2 / 2 * (np.trace(covariance) * identity + covariance))
+
+
+def read_gram(released: np.ndarray, noise: float, *, tabular: bool, n: int) -> Gram:
+    """The Gram matrix in a noisy release (`BellmanStatistics` says in which form).
+
+    Args:
+        released: [n] or [n (n + 1) / 2].
+        noise: standard deviation of the noise in each of these numbers.
+        tabular: whether the first form is meant.
+        n: number of features.
+    """
+    noise = max(noise, 1e-12)
+    if tabular:
+        values, variances = nonnegative(np.asarray(released, np.float64), noise)
+        return Gram(np.diag(values), variances, noise, True)
+    eigenvalues, vectors = np.linalg.eigh(symmetric(released, n))
+    values, variances = nonnegative(eigenvalues, noise * math.sqrt(n / 2))
+    return Gram((vectors * values) @ vectors.T, variances, noise, False)
+
+
+def nonnegative(values: Float64, noise: float) -> tuple[Float64, Float64]:
+    """Mean and variance of numbers >= 0 (flat prior) that were seen with Gaussian noise: a truncated normal's."""
+    z = np.maximum(values / noise, -30.0)  # below, the mean would be noise / |z|, lost in rounding
+    hazard = np.exp(norm.logpdf(z) - norm.logcdf(z))
+    return noise * np.maximum(z + hazard, 0.0), noise**2 * np.clip(1 - hazard * (hazard + z), 0.0, 1.0)
+
+
+def update(gram: Gram, covariance: Float64, x: np.ndarray, noise: float) -> tuple[Float64, Float64]:
+    """One round: the change of the parameters [n] and their covariance [n, n] after it.
+
+    Args:
+        gram: G.
+        covariance: of the parameters' error before.
+        x: [n], noisy G d.
+        noise: standard deviation of the noise in each entry of x.
+    """
+    matrix = gram.matrix
+    floor = 1e-12 * max(float(np.trace(matrix @ covariance @ matrix)), 1e-300)
+    scatter = gram.spread(covariance) + (noise**2 + floor) * np.eye(len(x))
+    gain = np.linalg.solve(matrix @ covariance @ matrix + scatter, matrix @ covariance).T
+    after = covariance - gain @ matrix @ covariance
+    return np.asarray(gain @ x), np.asarray((after + after.T) / 2)
+
+
+def symmetric(vector: np.ndarray, n: int) -> Float64:
+    """[n (n + 1) / 2] of `statistics.upper` -> [n, n]."""
+    i, j = np.triu_indices(n)
+    matrix = np.zeros((n, n))
+    matrix[i, j] = vector / np.where(i == j, 1.0, np.sqrt(2.0))
+    matrix[j, i] = matrix[i, j]
+    return matrix

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -101,20 +101,20 @@ def resolve_behaviour(policy: Target, behaviour: BehaviourPolicy | None, vault: 
     return known
 
 
-AnyPlan = TypeVar("AnyPlan", bound="Addressed")
+def with_probabilities(target: Target) -> Policy:
+    """The policy, unless it is `Behaviour()`.
 
-
-class Addressed(Protocol):
-    """A plan with a place for the policy that it is about."""
-
-    @property
-    def target(self) -> str | None:
-        """A digest of the evaluated policy (and of the known behaviour), filled in when the plan is run."""
-
-
-def addressed(plan: AnyPlan, target: Target, behaviour: Policy | None = None) -> AnyPlan:
-    """The plan about this very policy: a plan may be run once for each of several policies; each run is charged."""
-    return dataclasses.replace(plan, target=digest(target, behaviour))  # type: ignore[type-var]
+    Raises:
+        PlanError: it is.
+    """
+    if isinstance(target, Behaviour):
+        raise PlanError(
+            "Behaviour() has no probabilities",
+            where="off_policy_evaluation",
+            expected="a policy that can be asked for probabilities",
+            remedy="use ImportanceSampling or ResidualRegression for the behaviour policy itself",
+        )
+    return target
 
 
 def digest(target: Target, behaviour: Policy | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Private policy gradient (DPPG): `Plan(...).calibrate(...)`, `learn` from a `UserVault`, `Learned` policies.
+"""Private policy gradient (DPPG): `Plan(...).calibrate(...)`, `fit` from a `UserVault`, `Learned` policies.
 
 `recipes` has the settings of known tasks. See the README of this folder for the algorithm and its guarantee.
 """
@@ -11,11 +11,10 @@ from tacit.agents.features import OneHot, Quadratic, Scaled
 from tacit.agents.heads import Categorical, Gaussian
 from tacit.agents.policies import Acting, Policy, Value
 from tacit.methods.policy_gradient import recipes
-from tacit.methods.policy_gradient.algorithm import learn
+from tacit.methods.policy_gradient.algorithm import fit
 from tacit.methods.policy_gradient.fisher import PrivateFisher, PublicFisher
-from tacit.methods.policy_gradient.learned import Learned
-from tacit.methods.policy_gradient.plan import Plan
-from tacit.methods.policy_gradient.settings import Local, Staircase
+from tacit.methods.policy_gradient.plan import Local, Plan, Staircase
+from tacit.methods.policy_gradient.state import Learned
 from tacit.methods.policy_gradient.trust_region import KL, L2
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ __all__ = [
     "Staircase",
     "TorchNetwork",
     "Value",
-    "learn",
+    "fit",
     "recipes",
 ]
 

@@ -22,11 +22,9 @@ from numpy.typing import NDArray
 from tacit.agents.policies import Acting, Float32, Policy, Value
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
-from tacit.methods.policy_gradient import building
-from tacit.methods.policy_gradient.label import label
-from tacit.methods.policy_gradient.learned import Learned
+from tacit.methods.policy_gradient import local_updates
 from tacit.methods.policy_gradient.plan import POLICY, Plan
-from tacit.methods.policy_gradient.state import State
+from tacit.methods.policy_gradient.state import Learned, State, label
 from tacit.methods.policy_gradient.trust_region import KL
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.vault.run import exhausted
@@ -41,7 +39,7 @@ Information = Callable[[Policy, Float32], Sequence[float]]
 """Eigenvalues of the Fisher information of the policy at parameters [P], from public records, for a KL trust region."""
 
 
-def learn(
+def fit(
     plan: Plan,
     vault: UserVault,
     policy: Policy | None = None,
@@ -78,9 +76,9 @@ def learn(
         BudgetExceeded: the ledger cannot pay for the plan.
     """
     policy = _policy(policy, vault.spec)
-    critic = building.critic_of(plan, policy, vault.spec, critic, given=critic_start is not None)
+    critic = local_updates.critic_of(plan, policy, vault.spec, critic, given=critic_start is not None)
     state = State(plan, policy, critic, vault.replicates, start, critic_start, seed)
-    contributions = building.contributions(plan, policy, critic)
+    contributions = local_updates.contributions(plan, policy, critic)
     _require_information(plan, information)
     path = Path(folder) / "checkpoint.safetensors" if folder is not None else None
     kept = resume and _kept(path)
@@ -115,7 +113,7 @@ def _policy(policy: Policy | None, spec: PublicSpec) -> Policy:
     if not isinstance(policy, Policy | None):
         raise PlanError(
             f"the policy is a {type(policy).__name__}",
-            where="policy_gradient.learn",
+            where="policy_gradient.fit",
             expected="a policy_gradient.Policy: features, a network and a distribution over actions",
             remedy="for a torch module: Policy(features, TorchNetwork(module, inputs=features.size), head)",
         )
@@ -129,7 +127,7 @@ def _kept(path: Path | None) -> bool:
     if path is None:
         raise PlanError(
             "a run cannot be resumed without the folder of its checkpoints",
-            where="policy_gradient.learn",
+            where="policy_gradient.fit",
             expected="folder= with resume=True, both times",
             remedy="pass the folder that the run was begun with",
         )
@@ -140,7 +138,7 @@ def _require_information(plan: Plan, information: Information | None) -> None:
     if (isinstance(plan.trust_region, KL) and plan.fisher is None) != (information is not None):
         raise PlanError(
             "the plan and information= do not fit each other",
-            where="policy_gradient.learn",
+            where="policy_gradient.fit",
             expected="information= with a KL trust region that does not ask people for it, and with nothing else",
             remedy="pass the eigenvalues of the Fisher information of public records, such as PublicFisher(...)",
         )

@@ -57,7 +57,7 @@ def spectrum(scores: Float64) -> Float64:
 
 @dataclass(frozen=True)
 class PublicFisher:
-    """Eigenvalues of the information over public states: `information=` of `learn`.
+    """Eigenvalues of the information over public states: `information=` of `fit`.
 
     Args:
         observations: public or simulated ones, [m] whole numbers or [m, d]; a state that is met more often is there

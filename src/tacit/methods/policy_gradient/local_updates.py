@@ -8,20 +8,164 @@ follows from the public number of the round and the person's own number of rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.agents import features as maps
+from tacit.agents.features import Quadratic, Scaled
+from tacit.agents.networks import Mlp
 from tacit.agents.policies import Float32, Policy, Value
+from tacit.data.spec import PublicSpec
+from tacit.errors import PlanError
+from tacit.methods.policy_gradient import fisher
 from tacit.methods.policy_gradient.advantages import Advantages, Float64, Rows
-from tacit.methods.policy_gradient.contributions import Released, blocks, critic_values
-from tacit.methods.policy_gradient.local_training import Training
+from tacit.methods.policy_gradient.contributions import CriticGradient, EpisodeGradient, Released, blocks, critic_values
+from tacit.methods.policy_gradient.plan import CRITIC, POLICY, Plan
+from tacit.privacy.mechanisms.callbacks import Contribution
 from tacit.validation import check
 
+# Adam on many people's own rows at once, each person's parameters by themselves.
+
+
 Array = NDArray[Any]
+Gradient = Callable[[Float32, Mapping[str, Array]], Float32]
+"""(parameters [G, P], columns [G, n, ...]) -> the direction of ascent [G, P], which is overwritten afterwards.
+
+The column "share" is 1 / (how many rows of the minibatch the person has), and 0 where there is no row.
+"""
+
+_TOGETHER = 512
+"""Rows of a minibatch, of all people that are trained side by side: more would leave the processor's caches."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """Adam over minibatches of own rows; a person with n rows makes min(minibatches, n) steps an epoch.
+
+    Args:
+        learning_rate: of Adam.
+        epochs: how often a person's rows are passed through.
+        minibatches: into how many equal parts a pass is cut, after shuffling.
+        beta1, beta2, epsilon: Adam's.
+
+    Raises:
+        PlanError: a parameter is outside its range.
+    """
+
+    learning_rate: float = 2.5e-4
+    epochs: int = 8
+    minibatches: int = 2
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-5
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "minibatches"):
+            count = getattr(self, name)
+            check(name, count, type(count) is int and count >= 1, "a whole number >= 1")
+        for name in ("learning_rate", "epsilon"):
+            check(name, getattr(self, name), 0 < getattr(self, name) < math.inf, "a finite number > 0")
+        for name in ("beta1", "beta2"):
+            check(name, getattr(self, name), 0 <= getattr(self, name) < 1, "a number in [0, 1)")
+
+    def __call__(
+        self,
+        theta: Float32,
+        columns: Mapping[str, Array],
+        counts: Array,
+        gradient: Gradient,
+        seed: int,
+        moments: Float32 | None = None,
+    ) -> Float32:
+        """Train U people.
+
+        Args:
+            theta: [U, P], where each begins.
+            columns: [U, L, ...], each person's rows first.
+            counts: [U], how many rows each person has, at least 1.
+            gradient: what is ascended, of the people and rows that it is given.
+            seed: a public number that decides on the shuffling, the same for everybody.
+            moments: [U, P], Adam's first moments to begin with, as after very many steps, their squares being the
+                second ones; None begins from 0 with the usual correction.
+
+        Returns:
+            phi - theta [U, P].
+        """
+        (length,) = {column.shape[1] for column in columns.values()}
+        keys = np.random.default_rng(seed).random((self.epochs, length))
+        result = np.empty_like(theta)
+        cuts = np.minimum(self.minibatches, counts)
+        # To the next power of two of the person's own width, never to the longest person's.
+        widths = np.minimum(2 ** np.ceil(np.log2(-(-counts // cuts))).astype(np.int64), -(-length // self.minibatches))
+        for cut, width in np.unique(np.stack([cuts, widths], axis=1), axis=0).tolist():
+            alike = np.flatnonzero((cuts == cut) & (widths == width))
+            together = max(1, _TOGETHER // width)
+            for first in range(0, len(alike), together):
+                people = alike[first : first + together]
+                phi = theta[people]
+                adam = _Adam(self, phi, None if moments is None else moments[people])
+                own = {name: column[people] for name, column in columns.items()}
+                shuffle = _Shuffle(counts[people], length, cut, width)
+                for key in keys:
+                    shuffled = shuffle(own, key)
+                    for j in range(cut):
+                        adam.ascend(phi, gradient(phi, {name: column[:, j] for name, column in shuffled.items()}))
+                result[people] = phi
+        result -= theta
+        return result
+
+
+class _Shuffle:
+    """Cuts the shuffled rows of G people into minibatches: columns [G, L, ...] into [G, cut, width, ...]."""
+
+    def __init__(self, counts: Array, length: int, cut: int, width: int) -> None:
+        edges = np.arange(cut + 1) * counts[:, None] // cut
+        place = edges[:, :-1, None] + np.arange(width)
+        share = (place < edges[:, 1:, None]) / np.diff(edges)[..., None]
+        self._counts, self._length, self._share = counts, length, share.astype(np.float32)
+        before = np.cumsum(counts) - counts
+        self._place = before[:, None, None] + np.minimum(place, counts[:, None, None] - 1)
+
+    def __call__(self, columns: Mapping[str, Array], keys: Array) -> dict[str, Array]:
+        """Everybody's rows in the order of the keys [L] of these rows, with their "share"."""
+        order = np.argsort(keys)
+        person, at = np.nonzero(order < self._counts[:, None])
+        which = (person * self._length + order[at])[self._place]
+        cut = {name: column.reshape(-1, *column.shape[2:])[which] for name, column in columns.items()}
+        return cut | {"share": self._share}
+
+
+class _Adam:
+    """Adam of G people on moments that are divided by 1 - beta, which saves two passes over memory."""
+
+    def __init__(self, training: Training, theta: Float32, moments: Float32 | None) -> None:
+        self._training = training
+        self._taken = 0.0 if moments is None else math.inf
+        start = np.zeros_like(theta) if moments is None else moments
+        self._first, self._second = start / (1.0 - training.beta1), start * start / (1.0 - training.beta2)
+        self._step = np.empty_like(theta)
+
+    def ascend(self, phi: Float32, gradient: Float32) -> None:
+        """One step along the gradient [G, P], whose memory is used."""
+        training, step = self._training, self._step
+        self._taken += 1.0
+        root = math.sqrt((1.0 - training.beta2**self._taken) / (1.0 - training.beta2))
+        scale = training.learning_rate * (1.0 - training.beta1) / (1.0 - training.beta1**self._taken) * root
+        self._first *= training.beta1
+        self._first += gradient
+        np.multiply(gradient, gradient, out=gradient)
+        self._second *= training.beta2
+        self._second += gradient
+        np.sqrt(self._second, out=step)
+        step += training.epsilon * root
+        np.divide(self._first, step, out=step)
+        step *= scale
+        phi += step
 
 
 @dataclass(frozen=True)
@@ -143,3 +287,68 @@ class CriticUpdates:
         values, cache = network.forward(phi, batch["inputs"])
         error = (batch["returns"] - values[..., 0]) * batch["share"]
         return network.backward(phi, cache, error[..., None])[:, 0]
+
+
+# From a plan to what people add to its parts.
+
+
+def advantages(plan: Plan, policy: Policy) -> Advantages:
+    """How a plan makes advantages; a local critic is quadratic in the policy's features of a continuous observation."""
+    own = None
+    if plan.critic == "local":
+        own = Quadratic(*_box(policy.features)) if isinstance(policy.features, Scaled) else policy.features
+    return Advantages(
+        gamma=plan.gamma,
+        trace=plan.trace,
+        reward_rate=plan.reward_rate,
+        scale=plan.return_scale,
+        own=own,
+        ridge=plan.ridge,
+        standardised=plan.standardised,
+    )
+
+
+def contributions(plan: Plan, policy: Policy, critic: Value | None) -> dict[str, Contribution]:
+    """For each part of the plan what a person adds to it."""
+    how = advantages(plan, policy)
+    kappa, local = plan.kappa if plan.critic == "private" else 0.0, plan.local
+    if local is None:
+        one: Contribution = EpisodeGradient(policy, how, plan.entropy, critic, kappa)
+        taught: Contribution | None = CriticGradient(critic, how) if critic is not None else None
+    else:
+        training = Training(learning_rate=local.learning_rate, epochs=local.epochs, minibatches=local.minibatches)
+        one = LocalUpdates(policy, how, training, local.entropy, "ratio", local.seeded, critic, kappa)
+        taught = CriticUpdates(critic, how, training) if critic is not None else None
+    found = {POLICY: one}
+    if plan.critic == "shared" and taught is not None:
+        found[CRITIC] = taught
+    if plan.fisher is not None:
+        found[fisher.PART] = plan.fisher.contribution(policy)
+    return found
+
+
+def critic_of(plan: Plan, policy: Policy, spec: PublicSpec, critic: Value | None, *, given: bool) -> Value | None:
+    """The plan's critic, or None where it has none.
+
+    Raises:
+        PlanError: a public critic is missing, or a critic is given that the plan does not use.
+    """
+    uses = plan.critic in ("private", "public", "shared")
+    if (critic is not None and not uses) or (plan.critic == "public" and (critic is None or not given)):
+        raise PlanError(
+            "a public critic is missing" if uses else f"a critic is given, and the plan's is {plan.critic!r}",
+            where="policy_gradient.fit",
+            expected="critic= and critic_start= with a public critic, no critic= with a local one or none",
+            remedy="pass what the plan uses",
+        )
+    if critic is not None or not uses:
+        return critic
+    scaled = policy.features if isinstance(policy.features, Scaled) else maps.default(spec.observation)
+    if plan.critic == "shared":
+        return Value(scaled, Mlp((scaled.size, 64, 64, 1), gain=1.0))
+    wide = Quadratic(*_box(scaled)) if isinstance(scaled, Scaled) else scaled
+    return Value(wide, Mlp((wide.size, 1), gain=0.0))
+
+
+def _box(features: Scaled) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    return features.low, features.high

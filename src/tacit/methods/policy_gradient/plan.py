@@ -3,20 +3,91 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient.fisher import PrivateFisher
-from tacit.methods.policy_gradient.settings import Critic, Local, Schedule, Staircase, positive, whole
-from tacit.methods.policy_gradient.trust_region import KL, L2, TrustRegion
+from tacit.methods.policy_gradient.trust_region import KL, TrustRegion
 from tacit.privacy.mechanisms.sums import UserSum
 from tacit.privacy.noise import correlated
 from tacit.privacy.noise.correlated import Correlation
 from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
 from tacit.validation import check
+
+# The pieces of a plan of policy gradients.
+
+
+Critic = Literal["none", "local", "private", "public", "shared"]
+"""Where advantages take values from: from nowhere; from each person's own rows alone; from a critic that is released
+with the policy under one clip; from a public critic; or, without any privacy, from a critic that everybody teaches."""
+
+Schedule = Literal["linear", "constant"]
+"""How the step size goes on: in a straight line to 0 after the last round, or not at all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Local:
+    """What a person computes from own rows: the paper's local PPO updates (its algorithm 3) instead of one gradient.
+
+    Args:
+        epochs: passes over own rows.
+        minibatches: parts of a pass, one Adam step each.
+        learning_rate: of the person's Adam.
+        entropy: coefficient of the policy's entropy.
+        seeded: whether Adam begins with the moments of the update that was released last, instead of with none.
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    epochs: int = 8
+    minibatches: int = 2
+    learning_rate: float = 2.5e-4
+    entropy: float = 0.0
+    seeded: bool = True
+
+    def __post_init__(self) -> None:
+        whole(epochs=self.epochs, minibatches=self.minibatches)
+        positive(learning_rate=self.learning_rate)
+        check("entropy", self.entropy, 0 <= self.entropy < math.inf, "a finite number >= 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staircase:
+    """A step size that is divided by `factor` after every so many rounds, down to a least one (the paper's RiverSwim).
+
+    Args:
+        factor: > 1.
+        every: rounds a stair.
+        least: the smallest step size.
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    factor: float
+    every: int
+    least: float
+
+    def __post_init__(self) -> None:
+        whole(every=self.every)
+        positive(least=self.least)
+        check("factor", self.factor, 1 < self.factor < math.inf, "a finite number > 1")
+
+
+def whole(**values: int) -> None:
+    """Raise a PlanError unless all are whole numbers of at least 1."""
+    for name, value in values.items():
+        check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
+
+
+def positive(**values: float) -> None:
+    """Raise a PlanError unless all are finite and above 0."""
+    for name, value in values.items():
+        check(name, value, math.isfinite(value) and value > 0, "a finite number > 0")
+
 
 Setting = Literal["control", "mujoco", "dosing"]
 
@@ -61,7 +132,7 @@ class Plan(plans.Promising):
         entropy: coefficient of the policy's entropy in one gradient.
         trust_region: a public rule for the clip of each round, instead of `clip`.
         fisher: for a KL trust region, a second part that asks the same people for the policy's Fisher information and
-            shares the plan's noise; None takes the information of public records (`learn`).
+            shares the plan's noise; None takes the information of public records (`fit`).
         unit, epsilon, delta: the promise; None until the plan is calibrated.
 
     Raises:
@@ -229,37 +300,6 @@ class Plan(plans.Promising):
                 remedy="leave noise_multiplier out, or state the infinite epsilon with plan.price(...)",
             )
         return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Plan:
-        """The plan that `privacy.plan.public_fields` wrote.
-
-        Raises:
-            PlanError: a field is missing, unknown or out of range.
-        """
-        try:
-            values = dict(fields) | {"decay": tuple(fields["decay"])}
-            if values["epsilon"] is not None:
-                values["epsilon"] = float(values["epsilon"])  # certificates write "inf" for infinity
-            if values["local"] is not None:
-                values["local"] = Local(**values["local"])
-            if not isinstance(values["schedule"], str):
-                values["schedule"] = Staircase(**values["schedule"])
-            if values["trust_region"] is not None:
-                region = values["trust_region"]
-                values["trust_region"] = (KL if "ridge" in region else L2)(**region)
-            if values["fisher"] is not None:
-                values["fisher"] = PrivateFisher(**values["fisher"])
-            if values["unit"] is not None:
-                values["unit"] = Unit(**values["unit"])
-            return cls(**values)
-        except (KeyError, TypeError, ValueError) as error:
-            raise PlanError(
-                "a field is missing or unknown",
-                where="policy_gradient.Plan.from_json",
-                expected="the fields of this version's plan",
-                remedy="use the version of tacit that wrote it",
-            ) from error
 
     @property
     def policy_noise(self) -> float | None:

@@ -5,7 +5,7 @@ Each function gives a plan that is not calibrated yet, a policy, and how its peo
     recipe = recipes.cart_pole()
     plan = recipe.plan.calibrate(unit=unit, epsilon=1.0, delta=1e-5)
     users = SimulatedUsers(CartPole(), cart_pole.spec(), horizon=recipe.horizon, repeat=recipe.repeat, seed=1)
-    release = policy_gradient.learn(plan, UserVault(users, ledger, register), recipe.policy)
+    release = policy_gradient.fit(plan, UserVault(users, ledger, register), recipe.policy)
 
 What they have in common: a person's whole episode is one slot; few people a round and many rounds; and a clip C that
 grows as 1 / sigma where there is less noise, up to a public most (`Plan.clip`, `Plan.most_noise`), since almost
@@ -24,8 +24,8 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
-from tacit.methods.policy_gradient.plan import Plan
-from tacit.methods.policy_gradient.settings import Critic
+from tacit.methods.policy_gradient.plan import Critic, Plan
+from tacit.validation import check
 
 Hidden = tuple[int, ...]
 Clips = tuple[float, float]
@@ -244,3 +244,43 @@ def _by_size(hidden: Hidden, scale: float = 1.0) -> Clips:
 
 def _around_zero(high: tuple[float, ...]) -> Features:
     return Scaled(tuple(-v for v in high), high)
+
+
+# The privacy formulas that the paper on private policy gradients uses (arXiv:2501.19080, section B.1), to compare.
+
+
+def classical_epsilon(sigma: float, delta: float) -> float:
+    """sqrt(2 ln(1.25 / delta)) / sigma (Dwork & Roth 2014, Theorem A.1), a guarantee only where it is below 1.
+
+    Args:
+        sigma: noise multiplier, > 0.
+        delta: in (0, 1).
+    """
+    _check(sigma, delta)
+    return math.sqrt(2 * math.log(1.25 / delta)) / sigma
+
+
+def zhao_epsilon(sigma: float, delta: float) -> float:
+    """sqrt(2) c / sigma + 1 / (2 sigma^2), c^2 = ln(2 / (sqrt(16 delta + 1) - 1)), for every epsilon.
+
+    Source: Zhao et al., "Reviewing and improving the Gaussian mechanism" (arXiv:1911.12060), Theorem 5, solved for
+    epsilon.
+
+    Args:
+        sigma: noise multiplier, > 0.
+        delta: in (0, 1).
+    """
+    _check(sigma, delta)
+    c = math.sqrt(math.log(2 / (math.sqrt(16 * delta + 1) - 1)))
+    return math.sqrt(2) * c / sigma + 1 / (2 * sigma**2)
+
+
+def published_epsilon(sigma: float, delta: float) -> float:
+    """The paper's rule: the classical formula where it gives less than 1, else that of Zhao et al."""
+    classical = classical_epsilon(sigma, delta)
+    return classical if classical < 1 else zhao_epsilon(sigma, delta)
+
+
+def _check(sigma: float, delta: float) -> None:
+    check("sigma", sigma, 0 < sigma < math.inf, "a finite number > 0")
+    check("delta", delta, 0 < delta < 1, "a number in (0, 1)")

@@ -2,24 +2,132 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.agents.policies import Float32, Policy, Value
+from tacit.agents.policies import Acting, Float32, Policy, Value
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient.contributions import Released
 from tacit.methods.policy_gradient.fisher import PART as FISHER
-from tacit.methods.policy_gradient.learned import Learned
 from tacit.methods.policy_gradient.plan import CRITIC, POLICY, Plan
+from tacit.privacy.vault.certify import Label
 from tacit.privacy.vault.plan import plan_id
 from tacit.privacy.vault.run import Run
 from tacit.privacy.vault.user_vault import UserVault
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+# What learning hands out: policies, all of them public.
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Learned:
+    """The released policies of R replicates (R = 1 but for simulated people).
+
+    Args:
+        plan: under which they were learnt.
+        policy: what the parameters are of.
+        last: parameters after the last round, [R, P].
+        average: mean of the parameters after each of the last `plan.average` of the rounds, [R, P].
+        norms: length of each round's released mean, [T, R].
+        iterates: parameters at the start and after some of the rounds, evenly spaced, [K, R, P].
+        people: how many people had been met at each of these iterates, [K].
+    """
+
+    plan: Plan
+    policy: Policy
+    last: Float32
+    average: Float32
+    norms: NDArray[np.float64]
+    iterates: Float32
+    people: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        size = f"{self.policy.parameters:,} parameters"
+        return f"Learned({size}, from {self.people[-1]:,} people, {self.replicates} replicate(s))"
+
+    @cached_property
+    def replicates(self) -> int:
+        """R."""
+        return len(self.last)
+
+    def actor(self, *, greedy: bool = False, average: bool = False) -> Acting:
+        """Serve people with the last parameters, or with the averaged ones.
+
+        Args:
+            greedy: the most probable action instead of a random one.
+            average: the averaged parameters.
+        """
+        return Acting(self.policy, self.average if average else self.last, greedy)
+
+    def replicate(self, r: int) -> Learned:
+        """The policies of one replicate, with R = 1."""
+        one = slice(r, r + 1) if r >= 0 else slice(r, None)
+        return replace(
+            self,
+            last=self.last[one],
+            average=self.average[one],
+            norms=self.norms[:, one],
+            iterates=self.iterates[:, one],
+        )
+
+
+# The words of the certificate.
+
+
+def label(plan: Plan, *, start: str, critic: str | None = None, information: str | None = None) -> Label:
+    """The label of a plan's release.
+
+    Args:
+        plan: calibrated or priced.
+        start: what the first parameters were.
+        critic, information: where a public critic and the Fisher information of public records come from, if used.
+    """
+    name = "person" if plan.unit is None else plan.unit.name
+    often = "once" if plan.participations == 1 else f"at most {plan.participations:,} times"
+    covered = (
+        f"all {plan.rounds:,} policies, whether or not the run was interrupted, and everything computed from them",
+        f"everything of one {name}: all rows of a meeting, at most {plan.horizon:,} decisions, enter as one "
+        f"contribution, and a {name} contributes {often}",
+        f"joint privacy: what all other people were served with, taken together, tells no more of a {name} than the "
+        "released policies do, because it is a function of these and of their own records (the billboard lemma)",
+    )
+    not_covered = (
+        f"the first parameters: {start}",
+        "the choice of hyper-parameters: it must have been made without looking at these people's records",
+        f"what a {name} is served with: it is a function of own records, and seen by whoever sees their actions",
+        "whatever the curator computes from the records outside the door (see the ledger's notes)",
+        *(
+            f"{what}: {source} (declared public by the user, not checked here)"
+            for what, source in (("the critic", critic), ("the Fisher information of the trust region", information))
+            if source
+        ),
+    )
+    not_protected = (
+        "what is true of the population rather than of one person",
+        "who came when, to whoever serves or watches them, and every public parameter of the plan",
+        f"several {name}s that belong to one person, where ids do not show it; somebody without an id adds nothing",
+    )
+    assumptions = (
+        "a meeting's people do not act on each other, and the actor knows nothing of a person but what was released "
+        "and their own observations",
+    )
+    if plan.critic != "shared":
+        return Label(covered, not_covered, not_protected, assumptions)
+    broken = (
+        "anything: epsilon is infinite. The critic is taught by everybody without noise, and every later person's "
+        "contribution depends on it, so that one person's records reach all later policies"
+    )
+    nothing = ("nothing: the parts below are stated, and no part of them is a guarantee",)
+    return Label(nothing, (broken, *not_covered), not_protected, assumptions)
+
 
 Float64 = NDArray[np.float64]
 
@@ -156,7 +264,7 @@ def _start(name: str, drawn: Float32, given: Float32 | None) -> Float64:
     if value.shape not in (drawn.shape, drawn.shape[1:]) or not np.isfinite(value).all():
         raise PlanError(
             f"{name} has shape {value.shape}, or holds numbers that are not finite",
-            where="policy_gradient.learn",
+            where="policy_gradient.fit",
             expected=f"{drawn.shape[1]} finite parameters, for all replicates or for each of {drawn.shape[0]}",
             remedy="pass parameters of this policy (or critic)",
         )

@@ -2,10 +2,9 @@
 
 judge = synthesis.RakingPlan(raking=synthesis.Raking.of(spec))
 plan = Plan(candidates=(synthesis.Plan(...), ...), judge=judge).calibrate(unit=unit, epsilon=10.0, delta=1e-6)
-release, choice = select(plan, vault, attempt=synthesis.fit, judge=synthesis.Closeness())
+release = fit(plan, vault, attempt=synthesis.fit, judge=synthesis.Closeness())
 """
 
-from tacit.methods.selection.algorithm import Choice, select
-from tacit.methods.selection.plan import Plan
+from tacit.methods.selection.algorithm import Choice, Plan, Selected, fit
 
-__all__ = ["Choice", "Plan", "select"]
+__all__ = ["Choice", "Plan", "Selected", "fit"]

@@ -10,15 +10,129 @@ Input: candidates P_1 .. P_m, a judge, a law of K; private records behind a vaul
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
-from tacit.methods.selection.plan import PART, Plan
+from dp_accounting import DpEvent
+
+from tacit.errors import PlanError
+from tacit.privacy.accounting import bounds as accounting
+from tacit.privacy.accounting.events import Law
 from tacit.privacy.certificate.release import Release
+from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.certify import Label
 from tacit.privacy.vault.run import exhausted
-from tacit.privacy.vault.selection import Attempt, Judge
+from tacit.privacy.vault.selection import Attempt, Judge, Selection
 from tacit.privacy.vault.vault import Vault
+from tacit.units import Unit
+from tacit.validation import check
+
+# The public parameters of private selection: which plans may be run, how they are judged, and how often.
+
+
+PART = "selection"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Which of several plans is best for these records, found and released under one promise.
+
+    Every candidate is a whole plan of a method (`synthesis.Plan`, ...). A secret number of times one of them is drawn,
+    run and judged; the best run alone is released. `calibrate` gives each run the noise with which the whole keeps the
+    promise: about that of half the epsilon, however many candidates there are.
+
+    Args:
+        candidates: the plans that may be run. Before `calibrate` they need not be calibrated; afterwards they are what
+            is run.
+        judge: the plan under which a run is judged on the records, for instance a `RakingPlan`; None where it is judged
+            without them, for instance in a public simulator.
+        judge_share: epsilon of the judge alone over that of a candidate alone, both before their noise is raised
+            together.
+        stop: 1 / gamma of the law of the number of runs; with the default law there are
+            (stop - 1) / log(stop) of them on average, 12.5 for 50.
+        law: "logarithmic", which is the cheapest, or "geometric", with which few runs are rarer (`stop` on average).
+        unit, epsilon, delta: the promise; None until the plan is calibrated.
+
+    Raises:
+        PlanError: a value is out of range, or a candidate has parts that cannot be run in a selection.
+    """
+
+    method: ClassVar[str] = "private selection"
+    source: ClassVar[str] = "Papernot & Steinke 2022, arXiv:2110.03620"
+
+    candidates: tuple[Any, ...]
+    judge: Any = None
+    judge_share: float = 0.1
+    stop: int = 50
+    law: Law = "logarithmic"
+    unit: Unit | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        require_plans(self.candidates if self.judge is None else (*self.candidates, self.judge))
+        check("judge_share", self.judge_share, 0 < self.judge_share <= 1, "a share in (0, 1]")
+        (part,) = self.parts()
+        if self.unit is not None:
+            alike = all(plan.unit == self.unit for plan in part.runs())
+            check("unit", self.unit, alike, "that of every candidate and of the judge")
+
+    def parts(self) -> tuple[Selection]:
+        """The only touch of private records."""
+        candidates = tuple(self.candidates)
+        return (Selection(name=PART, candidates=candidates, judge=self.judge, stop=self.stop, law=self.law),)
+
+    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Self:
+        """The plan whose runs have the least noise that keeps (epsilon, delta) for the whole.
+
+        Each candidate is calibrated alone for epsilon, the judge for its share; then the noise of all is raised by one
+        factor.
+
+        Raises:
+            PlanError: epsilon or delta is out of range, or a candidate cannot be calibrated for them.
+            AccountingError: no Renyi curve is known for a candidate's event under the unit's relation.
+        """
+        assert unit.relation is not None
+        shares = [1.0] * len(self.candidates) + [self.judge_share]
+        alone = [
+            plans.calibrate(one, unit=unit, epsilon=share * epsilon, delta=delta)
+            for one, share in zip(self.parts()[0].runs(), shares, strict=False)
+        ]
+
+        def at(factor: float) -> DpEvent:
+            return plans.event(self._of([_noisier(one, factor) for one in alone]))
+
+        factor = accounting.calibrate(at, epsilon=epsilon, delta=delta, relation=unit.relation)
+        raised = [plans.price(_noisier(one, factor), unit=unit, delta=delta) for one in alone]
+        return dataclasses.replace(self._of(raised), unit=unit, epsilon=epsilon, delta=delta)
+
+    def _of(self, runs: Sequence[Any]) -> Self:
+        """The plan with these candidates, and the judge after them if there is one."""
+        count = len(self.candidates)
+        judge = None if self.judge is None else runs[count]
+        return dataclasses.replace(self, candidates=tuple(runs[:count]), judge=judge)
+
+    def __str__(self) -> str:
+        """The promise in plain words."""
+        return plans.promise(self)
+
+
+def require_plans(candidates: Sequence[Any]) -> None:
+    """Raise a PlanError unless these are plans that can be calibrated."""
+    if not candidates or not all(hasattr(one, "noise_multiplier") and hasattr(one, "parts") for one in candidates):
+        raise PlanError(
+            "a candidate is no plan that a noise multiplier calibrates",
+            where="private_selection.Plan",
+            expected="plans such as synthesis.Plan, at least one",
+            remedy="pass a tuple of plans",
+        )
+
+
+def _noisier(plan: Any, factor: float) -> Any:
+    sigma = accounting.round_up(factor * plan.noise_multiplier, 6)
+    return dataclasses.replace(plan, noise_multiplier=sigma, unit=None, epsilon=None, delta=None)
 
 
 @dataclass(frozen=True)
@@ -34,7 +148,18 @@ class Choice:
     score: float
 
 
-def select(plan: Plan, vault: Vault, *, attempt: Attempt, judge: Judge) -> tuple[Release[Any], Choice]:
+@dataclass(frozen=True, repr=False)
+class Selected(Release[Any]):
+    """The best run's value, under the certificate of the whole selection.
+
+    Args:
+        choice: which candidate it was.
+    """
+
+    choice: Choice
+
+
+def fit(plan: Plan, vault: Vault, *, attempt: Attempt, judge: Judge) -> Selected:
     """Run candidates a secret number of times, and release the best run.
 
     Args:
@@ -42,9 +167,6 @@ def select(plan: Plan, vault: Vault, *, attempt: Attempt, judge: Judge) -> tuple
         vault: the private records and their ledger.
         attempt: makes a run, such as `synthesis.fit` or `functools.partial(synthesis.fit, pretrained=start)`.
         judge: a frozen dataclass that scores a run, such as `synthesis.Closeness()`.
-
-    Returns:
-        What the best run would have released, under the certificate of the whole selection; and which one it was.
 
     Raises:
         PlanExhausted: the plan was begun before. It cannot be resumed: how far it came would tell how often it ran.
@@ -55,7 +177,8 @@ def select(plan: Plan, vault: Vault, *, attempt: Attempt, judge: Judge) -> tuple
     if vault.touched(run):
         raise exhausted(run, PART)
     best = vault.select(run, PART, attempt, judge)
-    return vault.release(run, best.value, label=_label(plan)), Choice(best.candidate, best.score)
+    release = vault.release(run, best.value, label=_label(plan))
+    return Selected(release.value, release.certificate, Choice(best.candidate, best.score))
 
 
 def _label(plan: Plan) -> Label:

@@ -169,15 +169,6 @@ class Cut:
             return ()
         return (f"public rows that shaped the bins: {self.provenance} (declared by the user, not checked here)",)
 
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Cut:
-        """The cut whose nested fields `privacy.plan.public_fields` wrote."""
-        spaces = ("observation", "action", "reward")
-        kinds = {name: "discrete" if "n" in fields["spec"][name] else "box" for name in spaces}
-        spec = {**fields["spec"], **{name: {"kind": kinds[name], **fields["spec"][name]} for name in spaces}}
-        edges = tuple(tuple(float(edge) for edge in column) for column in fields["edges"])
-        return cls(**{**fields, "spec": PublicSpec.from_json(spec), "edges": edges})
-
     def _with_ends(self, edges: tuple[float, ...], low: np.float32, high: np.float32) -> tuple[float, ...]:
         """Edges with a bin of their own for values on either bound, if bins stand for ranges."""
         if self.decoding == "center":

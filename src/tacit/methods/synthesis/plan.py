@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from tacit.methods.synthesis.plan_fields import reading, restored
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import (
     Curiosity,
@@ -21,6 +19,7 @@ from tacit.methods.synthesis.settings import (
 )
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
+from tacit.serialization import LATER
 from tacit.units import Unit
 from tacit.validation import check
 
@@ -86,7 +85,7 @@ class Plan(plans.Promising):
     sampler: Sampler = field(default_factory=Sampler)
     pretraining: Pretraining | None = None
     curiosity: Curiosity | None = None
-    raking: Raking | None = field(default=None, metadata=plans.LATER)
+    raking: Raking | None = field(default=None, metadata=LATER)
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
@@ -211,22 +210,6 @@ class Plan(plans.Promising):
             rows_per_unit=self.rows_per_unit,
         )
         return (gradients,) if self.raking is None else (gradients, self.raking.beside(gradients))
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Plan:
-        """The plan that `privacy.plan.public_fields` wrote.
-
-        Raises:
-            PlanError: a field is unknown or out of range.
-        """
-        with reading("synthesis.Plan"):
-            values = restored(fields) | {"betas": tuple(fields["betas"]), "sampler": Sampler(**fields["sampler"])}
-            if fields["pretraining"] is not None:
-                values["pretraining"] = Pretraining.from_json(fields["pretraining"])
-            for name, kind in (("curiosity", lambda given: Curiosity(**given)), ("raking", Raking.from_json)):
-                if fields.get(name) is not None:
-                    values[name] = kind(fields[name])
-            return cls(**values)
 
     def learning_rate_at(self, step: int) -> float:
         """The learning rate of step `step` (0 .. steps-1): linear warm-up, then cosine to zero or constant."""

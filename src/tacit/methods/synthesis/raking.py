@@ -7,7 +7,7 @@ by one noisy sum (`histograms.py`). What follows is post-processing of what was 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any
@@ -248,20 +248,6 @@ class Raking:
         total = float(np.average([table.sum() for table in tables], weights=1 / np.array(self.sizes)))
         total = max(total, deviation, np.finfo(np.float64).tiny)
         return [table / total for table in tables], deviation / total
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Raking:
-        """The settings whose nested fields `privacy.plan.public_fields` wrote.
-
-        Raises:
-            KeyError, TypeError: a field is missing or unknown.
-            PlanError: a field is out of range.
-        """
-        joint = tuple(
-            tuple(Axis(axis["column"], axis["index"], tuple(axis["edges"])) for axis in table)
-            for table in fields["joint"]
-        )
-        return cls(**{**fields, "cut": Cut.from_json(fields["cut"]), "joint": joint})
 
     def _known(self, axis: Axis) -> bool:
         return any((axis.column, axis.index) == (one.column, one.index) for one in self.cut.axes)

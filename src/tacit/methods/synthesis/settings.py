@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from tacit.validation import check
 
@@ -166,16 +165,3 @@ class Pretraining:
         positive(learning_rate=self.learning_rate, clip=self.clip)
         check("weight_decay", self.weight_decay, self.weight_decay >= 0, "a number >= 0")
         optimiser(self.steps, self.warmup, self.schedule, self.betas, self.ema)
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Pretraining:
-        """The settings that `privacy.plan.public_fields` wrote inside a plan's.
-
-        Raises:
-            KeyError, TypeError: a field is missing or unknown.
-            PlanError: a field is out of range.
-        """
-        values = dict(fields) | {"betas": tuple(fields["betas"])}
-        if values["curiosity"] is not None:
-            values["curiosity"] = Curiosity(**values["curiosity"])
-        return cls(**values)

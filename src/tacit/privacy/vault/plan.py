@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Mapping
 from typing import Any, Self, TypeVar, cast
 
 from dp_accounting import DpEvent
@@ -26,12 +27,9 @@ from tacit.privacy.mechanisms.marginals import Marginals
 from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, PoissonSum, UserSum
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.vault.selection import Selection
+from tacit.serialization import LATER, from_json
 from tacit.units import Unit
 from tacit.validation import check
-
-LATER = {"later": True}
-"""Metadata of a plan's field that came with a later version: while it is None, the plan's public fields and id are as
-they were without it."""
 
 SUMS: tuple[type[Sum], ...] = (PoissonSum, FixedSizeSum, UserSum, DeviceSum, LaplaceSum)
 KINDS: tuple[type[Part], ...] = (*SUMS, Once, AboveThreshold, Marginals, TeacherVotes, Selection)
@@ -44,6 +42,15 @@ AnyPlan = TypeVar("AnyPlan", bound=Plan)
 
 class Promising:
     """What methods' plans do alike: frozen dataclasses with the fields of `Plan` and a `noise_multiplier`."""
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """The plan that `public_fields` wrote.
+
+        Raises:
+            PlanError: a field is missing, unknown or of another type, or a value is out of range.
+        """
+        return from_json(cls, fields)
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Self:
         """The plan with the least noise that keeps (epsilon, delta) for this unit (see `calibrate`).

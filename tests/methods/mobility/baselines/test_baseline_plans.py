@@ -9,15 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.data.days import Days
+from tacit.data.mobility.days import Days
 from tacit.envs.city import city
 from tacit.errors import PlanError, TacitError
 from tacit.evaluation.movement.divergences import sequence
 from tacit.methods.mobility import baselines
 from tacit.methods.mobility.baselines import Plan, fit, replicates
-from tacit.methods.mobility.jumps import JUMPS
 from tacit.methods.mobility.moves import MOVES_PART
-from tacit.methods.mobility.starts import STARTS
+from tacit.methods.mobility.places import JUMPS, STARTS
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.data.days import SLOTS, actions
-from tacit.data.grids import RegularGrid
+from tacit.data.mobility.days import SLOTS, actions
+from tacit.data.mobility.grids import RegularGrid
 from tacit.envs.movement import play
 from tacit.envs.spaces import JumpLaw
-from tacit.methods.mobility.baselines import epr, markov, timegeo
-from tacit.methods.mobility.baselines.people import Averages, Mean
-from tacit.methods.mobility.silent import Silent
+from tacit.methods.mobility.baselines import models
+from tacit.methods.mobility.baselines.models import Averages
+from tacit.methods.mobility.common import Silent
+from tacit.methods.mobility.moves import Moves
 
 GRID = RegularGrid(30.0, 100.0, 30.99, 100.99, 0.01)
 SPACE = JumpLaw(GRID, (1.0, 5.0, 20.0), (0.7, 0.3))
@@ -20,7 +21,7 @@ HERE, THERE, ELSEWHERE = 5050, 5054, 1010
 
 def days(count: int = 400, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
-    rhythm = timegeo.Rhythm((0.02, 0.05, 0.3, 0.1, 0.1, 0.1, 0.3, 0.2), burst=1.5, onward=3.0, rho=0.6, gamma=0.5)
+    rhythm = models.Rhythm((0.02, 0.05, 0.3, 0.1, 0.1, 0.1, 0.3, 0.2), burst=1.5, onward=3.0, rho=0.6, gamma=0.5)
     return play(rhythm.policy(), SPACE, rng.integers(GRID.size, size=count), rng)
 
 
@@ -30,21 +31,21 @@ def day(*stays: tuple[int, int]) -> np.ndarray:
 
 def test_fractions_of_a_day_by_hand() -> None:
     one = day((HERE, 10), (THERE, 10), (ELSEWHERE, 10), (THERE, 10), (HERE, 8))
-    assert epr.Fractions()(one)[0] * 47 == pytest.approx([43, 2, 1, 1])
+    assert models.Fractions()(one)[0] * 47 == pytest.approx([43, 2, 1, 1])
 
 
 def test_four_numbers_are_played_back_as_they_were_released() -> None:
     """In the papers' meaning of actions, where all are possible often enough: many places, seldom at home."""
     released = np.array([0.5, 0.3, 0.05, 0.15])
     rng = np.random.default_rng(1)
-    played = play(epr.policy(released), SPACE, rng.integers(GRID.size, size=2_000), rng)
-    assert epr.Fractions()(played).mean(axis=0) == pytest.approx(released, abs=0.03)
-    assert epr.policy(np.array([0.5, -0.2, 0.3, 0.1])).table.min() > 0
+    played = play(models.epr_policy(released), SPACE, rng.integers(GRID.size, size=2_000), rng)
+    assert models.Fractions()(played).mean(axis=0) == pytest.approx(released, abs=0.03)
+    assert models.epr_policy(np.array([0.5, -0.2, 0.3, 0.1])).table.min() > 0
 
 
 def test_moments_of_a_day_by_hand() -> None:
     one = day((HERE, 12), (THERE, 6), (ELSEWHERE, 6), (THERE, 12), (HERE, 12))
-    found = (timegeo.Moments()(one)[0] * 47).round(9)
+    found = (models.Moments()(one)[0] * 47).round(9)
     staying, leaving, away = found[:24].reshape(3, 8)
     assert leaving.sum() == 1
     assert staying.sum() == 22
@@ -55,7 +56,7 @@ def test_moments_of_a_day_by_hand() -> None:
 
 
 def test_the_rhythm_that_was_played_is_found_again() -> None:
-    found = timegeo.rhythm(timegeo.Moments()(days(20_000)).mean(axis=0), noise=0.0)
+    found = models.rhythm(models.Moments()(days(20_000)).mean(axis=0), noise=0.0)
     assert found.leave == pytest.approx((0.02, 0.05, 0.3, 0.1, 0.1, 0.1, 0.3, 0.2), abs=0.01)
     assert found.burst == pytest.approx(1.5, abs=0.1)
     assert found.onward == pytest.approx(3.0, abs=0.2)
@@ -64,32 +65,32 @@ def test_the_rhythm_that_was_played_is_found_again() -> None:
 
 
 def test_noise_flattens_the_rhythm_and_cannot_break_it() -> None:
-    moments, rng = timegeo.Moments()(days()).mean(axis=0), np.random.default_rng(2)
-    loud = [timegeo.rhythm(moments + rng.normal(0, 0.05, 34), noise=0.05) for _ in range(30)]
-    calm = timegeo.rhythm(moments, noise=0.0)
+    moments, rng = models.Moments()(days()).mean(axis=0), np.random.default_rng(2)
+    loud = [models.rhythm(moments + rng.normal(0, 0.05, 34), noise=0.05) for _ in range(30)]
+    calm = models.rhythm(moments, noise=0.0)
     assert np.mean([np.std(policy.leave) for policy in loud]) < np.std(calm.leave)
     for policy in loud:
         play(policy.policy(), SPACE, np.full(5, HERE), rng)
-    timegeo.rhythm(-np.ones(34), noise=1.0)
+    models.rhythm(-np.ones(34), noise=1.0)
 
 
 def test_transitions_of_a_day_by_hand() -> None:
     blocks = GRID.coarsen(np.array([HERE, ELSEWHERE]), 20)
-    statistic = markov.Transitions(GRID, 20, tuple(int(b) for b in blocks))
+    statistic = models.Transitions(GRID, 20, tuple(int(b) for b in blocks))
     one = day((HERE, 10), (THERE, 10), (ELSEWHERE, 10), (THERE, 10), (9_999, 8))
     found = (statistic(one)[0] * 47).round(9)
     assert found.size == statistic.size == 5
     assert found[0] == 2
-    assert found[1:] == pytest.approx([(19 + 9) * markov.STAY, 1, 1, 9 * markov.STAY])
+    assert found[1:] == pytest.approx([(19 + 9) * models.STAYING, 1, 1, 9 * models.STAYING])
 
 
 def test_the_chain_that_was_played_is_found_again() -> None:
     vocabulary = (0, 1, 2)
     matrix = np.array([[0.9, 0.1, 0.0], [0.2, 0.7, 0.1], [0.3, 0.0, 0.7]])
-    chain = markov.BlockChain(GRID, 20, vocabulary, np.array([0.6, 0.3, 0.1]), matrix)
+    chain = models.BlockChain(GRID, 20, vocabulary, np.array([0.6, 0.3, 0.1]), matrix)
     played = chain.generate(20_000)
-    statistic = markov.Transitions(GRID, 20, vocabulary)
-    found = markov.simulator(statistic, chain.starts, statistic(played.cells).mean(axis=0), 0.0)
+    statistic = models.Transitions(GRID, 20, vocabulary)
+    found = models.block_chain(statistic, chain.starts, statistic(played.cells).mean(axis=0), 0.0)
     assert found.matrix == pytest.approx(matrix, abs=0.01)
     first = GRID.coarsen(played.cells[:, 0], 20)
     assert np.bincount(first, minlength=3)[:3] / len(first) == pytest.approx(chain.starts, abs=0.02)
@@ -99,9 +100,9 @@ def test_the_chain_that_was_played_is_found_again() -> None:
 
 
 def test_a_block_without_a_share_follows_the_common_law() -> None:
-    statistic = markov.Transitions(GRID, 20, (0, 1, 2))
+    statistic = models.Transitions(GRID, 20, (0, 1, 2))
     noisy = np.array([0.1, 0.27, 0.05, 0.05, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
-    chain = markov.simulator(statistic, np.array([0.5, 0.25, 0.25]), noisy, noise=0.01)
+    chain = models.block_chain(statistic, np.array([0.5, 0.25, 0.25]), noisy, noise=0.01)
     assert chain.matrix.sum(axis=1) == pytest.approx(np.ones(3))
     assert chain.matrix[1] == pytest.approx([0.05, 0.9 + 0.025, 0.025])
     assert chain.matrix[0, 0] > 0.8
@@ -127,7 +128,7 @@ def rows(cells: np.ndarray, owner: np.ndarray, people: int) -> dict[str, np.ndar
 def test_people_count_by_their_own_mean() -> None:
     cells = days(6)
     owner = np.array([0, 0, 0, 1, 1, 3])
-    contribution = Mean(Averages(epr.Fractions()))
+    contribution = Moves(Averages(models.Fractions()))
     found = contribution(contribution.summary(rows(cells, owner, 4)))
     each = np.stack([(actions(cells, last=False) == a).mean(axis=1) for a in range(4)], axis=1)
     assert found == pytest.approx(np.stack([each[:3].mean(0), each[3:5].mean(0), np.zeros(4), each[5]]))

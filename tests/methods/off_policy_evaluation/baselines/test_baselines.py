@@ -13,12 +13,9 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.envs import chain
 from tacit.errors import PlanError, PlanExhausted
-from tacit.methods.off_policy_evaluation.baselines import lsl, lsw, ssp
-from tacit.methods.off_policy_evaluation.baselines.first_visits import cells, middles
-from tacit.methods.off_policy_evaluation.baselines.lsl import Lsl
-from tacit.methods.off_policy_evaluation.baselines.lstd import lstd
-from tacit.methods.off_policy_evaluation.baselines.lsw import Lsw
-from tacit.methods.off_policy_evaluation.baselines.ssp import SufficientStatistics, solve
+from tacit.methods.off_policy_evaluation import baselines
+from tacit.methods.off_policy_evaluation.algorithm import fit
+from tacit.methods.off_policy_evaluation.baselines import Lsl, Lsw, SufficientStatistics, cells, middles, solve
 from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Tabular
 from tacit.methods.off_policy_evaluation.problem import Problem
@@ -52,8 +49,8 @@ def open_vault(folder: Path, units: int = 200, noise: SecretNoise | None = None,
 
 def test_lstd_finds_the_values_on_and_off_policy() -> None:
     rows = unit_rows(simulated(3000), PROBLEM)
-    on = lstd(rows, PROBLEM, FEATURES, Behaviour())
-    off = lstd(rows, PROBLEM, FEATURES, Tabular(np.tile([0.7, 0.3], (40, 1))))
+    on = baselines(rows, PROBLEM, FEATURES, Behaviour())
+    off = baselines(rows, PROBLEM, FEATURES, Tabular(np.tile([0.7, 0.3], (40, 1))))
     assert np.sqrt(np.mean((on - chain.values()) ** 2)) < 0.02
     assert np.sqrt(np.mean((off - chain.values()) ** 2)) < 0.03
     assert not np.allclose(on, off)
@@ -76,7 +73,9 @@ def test_lstd_of_two_transitions_by_hand() -> None:
         simulated=True,
     )
     problem = Problem(gamma=0.5, horizon=2)
-    theta = lstd(unit_rows(data, problem), problem, OneHot(3), Tabular(np.array([[1.0, 0.0], [0.5, 0.5], [0.5, 0.5]])))
+    theta = baselines(
+        unit_rows(data, problem), problem, OneHot(3), Tabular(np.array([[1.0, 0.0], [0.5, 0.5], [0.5, 0.5]]))
+    )
     np.testing.assert_allclose(theta, [2.5, 3.0, 0.0], atol=1e-9)
 
 
@@ -88,7 +87,7 @@ def test_sufficient_statistics_are_lstd_with_a_ridge(tmp_path: Path, share: floa
     unit = vault.unit
     priced = SufficientStatistics(**BASE, clip=2.0, value_share=share).calibrate(unit=unit, epsilon=100.0, delta=1e-4)
     assert priced.noise_multiplier is not None
-    found = ssp.evaluate(priced, vault, Behaviour()).value
+    found = fit(priced, vault, Behaviour()).value
     error = np.sqrt(np.mean((found.values(STATES) - chain.values()) ** 2))
     assert error < bound
     assert (found.interval is None) == (share == 0.0)
@@ -109,7 +108,7 @@ def test_factored_statistics_are_stacked_alike() -> None:
     short = Problem(gamma=0.9, horizon=4)
     features = Fourier(order=20, low=(0.0,), high=(39.0,))
     rows = unit_rows(simulated(3), short)
-    stacked = ssp.Stacked(ssp.BellmanStatistics(short, Behaviour(), None, features, "gtd"), 0.5)
+    stacked = baselines.Stacked(baselines.BellmanStatistics(short, Behaviour(), None, features, "gtd"), 0.5)
     stats = stacked.summary(rows)
     assert "Z" in stats
     A = np.einsum("uln,ulk->unk", stats["Z"], stats["D"])
@@ -132,7 +131,7 @@ def test_least_squares_without_noise_are_first_visit_monte_carlo(tmp_path: Path)
             counts[s] += 1
     means = sums / np.maximum(counts, 1)
     one = Lsw(**BASE).calibrate(unit=vault.unit, epsilon=1.0, delta=1e-4)
-    np.testing.assert_allclose(lsw.evaluate(one, vault, Behaviour()).value.values(STATES), means, atol=0.01)
+    np.testing.assert_allclose(fit(one, vault, Behaviour()).value.values(STATES), means, atol=0.01)
     (part,) = Lsl(**BASE, ridge=1e-6).calibrate(unit=vault.unit, epsilon=1.0, delta=1e-4).parts()
     mechanism: Any = part.mechanism
     totals = mechanism.contributions(rows).sum(axis=0)
@@ -145,14 +144,14 @@ def test_more_than_epsilon_one_is_neither_used_nor_paid(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, epsilon=3.0)
     plan = Lsl(**BASE).calibrate(unit=vault.unit, epsilon=2.5, delta=1e-4)
     assert plan.epsilon == 1.0
-    release = lsl.evaluate(plan, vault, Behaviour())
+    release = fit(plan, vault, Behaviour())
     assert release.certificate.epsilon == pytest.approx(1.0)
     assert vault.ledger.plans()[0].epsilon == pytest.approx(1.0)
     assert np.isfinite(release.value.values(STATES)).all()
     (part,) = release.certificate.parts
     assert (part["kind"], part["regression"]) == ("smooth_sensitivity", "DP-LSL")
     with pytest.raises(PlanExhausted):
-        lsl.evaluate(plan, vault, Behaviour())
+        fit(plan, vault, Behaviour())
 
 
 def test_public_cells_of_a_continuous_observation(tmp_path: Path) -> None:
@@ -176,7 +175,7 @@ def test_public_cells_of_a_continuous_observation(tmp_path: Path) -> None:
     )
     unit = Unit("patient", "add_or_remove", 30)
     vault = Vault(data, Ledger(tmp_path / "a.ledger", unit, epsilon=2, delta=0.02))
-    release = lsw.evaluate(plan.calibrate(unit=unit, epsilon=0.5, delta=0.01), vault, Behaviour())
+    release = fit(plan.calibrate(unit=unit, epsilon=0.5, delta=0.01), vault, Behaviour())
     assert release.value.values(observations[:7]).shape == (7,)
     assert release.certificate.epsilon == pytest.approx(0.5)
 
@@ -184,9 +183,7 @@ def test_public_cells_of_a_continuous_observation(tmp_path: Path) -> None:
 def test_refusals(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, 30)
     with pytest.raises(PlanError, match="only the policy that made the records"):
-        lsw.evaluate(
-            Lsw(**BASE).calibrate(unit=vault.unit, epsilon=1, delta=0.01), vault, Tabular(np.full((40, 2), 0.5))
-        )
+        fit(Lsw(**BASE).calibrate(unit=vault.unit, epsilon=1, delta=0.01), vault, Tabular(np.full((40, 2), 0.5)))
     with pytest.raises(PlanError, match="return_range"):
         Lsw(problem=Problem(gamma=0.9, horizon=3), features=FEATURES)
     with pytest.raises(PlanError, match="cells"):

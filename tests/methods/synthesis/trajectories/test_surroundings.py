@@ -12,7 +12,7 @@ import torch
 from trajectory_cases import PEOPLE, clinic_courses, maze_episodes, small, vault_of
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.envs.goal_episodes import goal_episodes
+from tacit.envs.maze import goal_episodes
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.synthesis import trajectories

@@ -12,7 +12,7 @@ import torch
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.envs import clinic
-from tacit.envs.goal_episodes import goal_episodes
+from tacit.envs.maze import goal_episodes
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.settings import Sampler

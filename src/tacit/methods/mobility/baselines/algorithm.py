@@ -7,20 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from tacit.data.grids import Grid
+from tacit.data.mobility.grids import Grid
 from tacit.errors import PlanError
-from tacit.methods.mobility.baselines import epr, markov, table, timegeo
-from tacit.methods.mobility.baselines.label import label
-from tacit.methods.mobility.baselines.markov import BlockChain, Transitions
-from tacit.methods.mobility.baselines.people import Averages, Floats, Mean
+from tacit.methods.mobility.baselines.models import (
+    Averages,
+    BlockChain,
+    Floats,
+    Fractions,
+    Moments,
+    Transitions,
+    block_chain,
+    epr_policy,
+    rhythm,
+    table_policy,
+)
 from tacit.methods.mobility.baselines.plan import Plan
-from tacit.methods.mobility.jumps import JUMPS, JumpSums
+from tacit.methods.mobility.common import Silent, reserved
 from tacit.methods.mobility.moves import MOVES_PART, Moves, Vector
-from tacit.methods.mobility.policy import TablePolicy
-from tacit.methods.mobility.running import reserved
-from tacit.methods.mobility.silent import Silent
-from tacit.methods.mobility.simulator import Simulator
-from tacit.methods.mobility.starts import STARTS, HomeSums, Starts
+from tacit.methods.mobility.places import JUMPS, STARTS, HomeSums, JumpSums, Starts
+from tacit.methods.mobility.simulator import Simulator, TablePolicy
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.run import Run
@@ -46,7 +51,7 @@ def fit(plan: Plan, vault: Vault | FederatedVault, *, grid: Grid) -> Release[Sim
     """
     run = reserved(plan, vault, grid, MOVES_PART)
     (first, *_) = _simulators(plan, vault, run, grid)
-    return vault.release(run, first, label=label(plan))
+    return vault.release(run, first, label=plan.label())
 
 
 def replicates(plan: Plan, vault: Vault, *, grid: Grid) -> list[Simulator | BlockChain]:
@@ -78,7 +83,7 @@ def _simulators(plan: Plan, vault: Vault | FederatedVault, run: Run, grid: Grid)
     if plan.model == "markov" and len(vault.ledgers) > 1:
         raise PlanError(
             "the blocks of a chain are each ledger's own",
-            where="imitation.baselines",
+            where="mobility.baselines",
             expected="a vault with one ledger",
             remedy="run replicates of this model one after another",
         )
@@ -89,10 +94,10 @@ def _simulators(plan: Plan, vault: Vault | FederatedVault, run: Run, grid: Grid)
     homes = HomeSums.sized(grid, people, noise[STARTS])
     starts = [homes.read(mean, noise[STARTS]) for mean in released(STARTS, homes)]
     if plan.model == "markov":
-        blocks, weights = vocabulary(starts[0], vocabulary_size(people, plan.noise_of(MOVES_PART) or 0.0))
+        blocks, weights = vocabulary(starts[0], vocabulary_size(people, plan.noise_multiplier_of(MOVES_PART) or 0.0))
         statistic = Transitions(grid, starts[0].factor, blocks)
-        (mean,) = released(MOVES_PART, Mean(Averages(statistic)))
-        return [markov.simulator(statistic, weights, mean, noise[MOVES_PART])]
+        (mean,) = released(MOVES_PART, Moves(Averages(statistic)))
+        return [block_chain(statistic, weights, mean, noise[MOVES_PART])]
     jumps = JumpSums.sized(grid)
     laws = [jumps.read(mean, noise[JUMPS]) for mean in released(JUMPS, jumps)]
     policies = [policy(plan, mean, noise[MOVES_PART]) for mean in released(MOVES_PART, contribution(plan))]
@@ -101,15 +106,15 @@ def _simulators(plan: Plan, vault: Vault | FederatedVault, run: Run, grid: Grid)
     ]
 
 
-def contribution(plan: Plan) -> Moves | Mean:
+def contribution(plan: Plan) -> Moves:
     """What one person adds to the moves of a model other than "markov"."""
     if plan.model == "table":
         return Moves(Vector(plan.layout, plan.weights))
-    return Mean(Averages(epr.Fractions() if plan.model == "epr" else timegeo.Moments()))
+    return Moves(Averages(Fractions() if plan.model == "epr" else Moments()))
 
 
 def policy(plan: Plan, mean: Floats, noise: float) -> TablePolicy:
     """The policy of a model other than "markov", of the released mean [d] with this much noise."""
     if plan.model == "table":
-        return table.policy(mean, noise, plan.layout, plan.weights)
-    return epr.policy(mean) if plan.model == "epr" else timegeo.rhythm(mean, noise).policy()
+        return table_policy(mean, noise, plan.layout, plan.weights)
+    return epr_policy(mean) if plan.model == "epr" else rhythm(mean, noise).policy()

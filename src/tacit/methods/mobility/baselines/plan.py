@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
-from tacit.data.days import SLOTS
+from tacit.data.mobility.days import SLOTS
 from tacit.envs.movement import Invalid
-from tacit.errors import PlanError
-from tacit.methods.mobility import jumps, moves, starts
-from tacit.methods.mobility.baselines import epr, markov, timegeo
-from tacit.methods.mobility.jumps import JUMPS
+from tacit.methods.mobility import moves, places
+from tacit.methods.mobility.baselines.models import EPR_CLIP, MARKOV_CLIP, TIMEGEO_CLIP
+from tacit.methods.mobility.common import few, label
 from tacit.methods.mobility.moves import MOVES_PART, Weights
-from tacit.methods.mobility.policy import Layout, layout_from_json
-from tacit.methods.mobility.starts import STARTS
+from tacit.methods.mobility.places import JUMPS, STARTS
+from tacit.methods.mobility.simulator import Layout
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.certify import Label
 from tacit.units import Unit
 from tacit.validation import check
 
@@ -25,7 +24,7 @@ Model = Literal["table", "epr", "markov", "timegeo"]
 
 SHARES = {MOVES_PART: 0.55, STARTS: 0.30, JUMPS: 0.15}
 """Of rho; a chain of blocks needs no jumps, and gets their share."""
-CLIPS = {"table": moves.CLIP, "epr": epr.CLIP, "markov": markov.CLIP, "timegeo": timegeo.CLIP}
+CLIPS = {"table": moves.CLIP, "epr": EPR_CLIP, "markov": MARKOV_CLIP, "timegeo": TIMEGEO_CLIP}
 """The largest norm of what one person adds to the moves: public constants, never taken from records."""
 
 
@@ -81,46 +80,36 @@ class Plan(plans.Promising):
 
     def parts(self) -> tuple[PoissonSum, ...]:
         """The sums that are released, each once and over everybody."""
-        clips = {MOVES_PART: CLIPS[self.model], STARTS: starts.CLIP}
+        clips = {MOVES_PART: CLIPS[self.model], STARTS: places.CLIP}
         if self.model != "markov":
-            clips[JUMPS] = jumps.CLIP
+            clips[JUMPS] = places.CLIP
         return tuple(
             PoissonSum(
                 name=name,
                 steps=1,
                 rate=1.0,
                 clip=clip,
-                noise_multiplier=self.noise_of(name),
+                noise_multiplier=self.noise_multiplier_of(name),
                 rows_per_unit=self.days * (SLOTS - 1),
                 rows="first",
             )
             for name, clip in clips.items()
         )
 
-    def noise_of(self, part: str) -> float | None:
+    def noise_multiplier_of(self, part: str) -> float | None:
         """Noise multiplier of a part: with its share of rho, sigma / sqrt(share)."""
         share = SHARES[part] + (SHARES[JUMPS] if (self.model, part) == ("markov", MOVES_PART) else 0.0)
         return None if self.noise_multiplier is None else self.noise_multiplier / math.sqrt(share)
 
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Plan:
-        """The plan that `privacy.plan.public_fields` wrote.
-
-        Raises:
-            PlanError: a field is missing, unknown or out of range.
-        """
-        try:
-            values = dict(fields) | {"layout": layout_from_json(fields["layout"])}
-            values["weights"] = Weights(**fields["weights"])
-            if values["epsilon"] is not None:
-                values["epsilon"] = float(values["epsilon"])  # certificates write "inf" for infinity
-            if values["unit"] is not None:
-                values["unit"] = Unit(**values["unit"])
-            return cls(**values)
-        except (KeyError, TypeError, ValueError) as error:
-            raise PlanError(
-                "a field is missing or unknown",
-                where="imitation.baselines.Plan.from_json",
-                expected="the fields of this version's plan",
-                remedy="use the version of tacit that wrote it",
-            ) from error
+    def label(self) -> Label:
+        """The words of the certificate of a calibrated or priced plan."""
+        name = "person" if self.unit is None else self.unit.name
+        sums = ", ".join(part.name for part in self.parts())
+        return label(
+            name,
+            (
+                f"one noisy sum each over every {name} ({sums}), the simulator, and everything generated with it",
+                f"everything of one {name}: all days that are read enter each sum as one bounded contribution",
+            ),
+            cautions=few(self.unit, self.noise_multiplier),
+        )

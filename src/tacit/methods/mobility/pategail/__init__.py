@@ -8,11 +8,9 @@ Its default rival, one release and imitation on the server, is `tacit.methods.mo
 """
 
 from tacit.methods.mobility.pategail.algorithm import fit, works
-from tacit.methods.mobility.pategail.allocation import Allocate, Allocation
 from tacit.methods.mobility.pategail.critics import Critic
 from tacit.methods.mobility.pategail.embedding import Embedding
-from tacit.methods.mobility.pategail.plan import Kind, Plan
-from tacit.methods.mobility.pategail.recipes import recipe
+from tacit.methods.mobility.pategail.plan import Allocate, Allocation, Kind, Plan, recipe
 from tacit.methods.mobility.pategail.rewards import Calibration
 from tacit.methods.mobility.pategail.training import Ppo
 

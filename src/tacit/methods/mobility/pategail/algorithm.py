@@ -1,7 +1,7 @@
 """PateGAIL++: a policy of movement from the noisy rewards of critics that never leave their people's devices.
 
 Input: devices behind a vault; a calibrated plan (T, N, kind, critics, PPO, sigma)
-1. release where days begin and how far people go                                  (imitation.starts, imitation.jumps)
+1. release where days begin and how far people go                                  (mobility.places)
 2. for k = 1 .. T:
 3.     play public days with the policy; states hold no places                     (training.Learner.play)
 4.     every device trains its critic against them on its own days, and answers:
@@ -13,29 +13,32 @@ Input: devices behind a vault; a calibrated plan (T, N, kind, critics, PPO, sigm
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tacit.data.grids import Grid
+from tacit.data.mobility.grids import Grid
 from tacit.envs import movement
 from tacit.errors import PlanError
-from tacit.methods.mobility.jumps import JUMPS, JumpSums
-from tacit.methods.mobility.pategail.allocation import Allocate
 from tacit.methods.mobility.pategail.asking import Asking
 from tacit.methods.mobility.pategail.embedding import ACTIONS, DECISIONS
-from tacit.methods.mobility.pategail.label import label
-from tacit.methods.mobility.pategail.plan import CRITICS, Plan
-from tacit.methods.mobility.pategail.state import State
+from tacit.methods.mobility.pategail.plan import CRITICS, Allocate, Plan
 from tacit.methods.mobility.pategail.training import Learner
+from tacit.methods.mobility.places import JUMPS, STARTS, HomeSums, JumpSums
 from tacit.methods.mobility.simulator import Simulator
-from tacit.methods.mobility.starts import STARTS, HomeSums
 from tacit.privacy.certificate.release import Release
 from tacit.privacy.mechanisms.callbacks import Contribution, Work
 from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.plan import plan_id
 from tacit.privacy.vault.run import Run, exhausted
+
+Array = NDArray[Any]
 
 Progress = Callable[[int, int], None]
 """Called after each round with (rounds done, rounds in all): both are public."""
@@ -106,7 +109,7 @@ def fit(
         if progress is not None:
             progress(k + 1, plan.rounds)
     simulator = Simulator(grid=grid, policy=learner.table(averaged=True), starts=starts, space=space)
-    return vault.release(run, simulator, label=label(plan))
+    return vault.release(run, simulator, label=plan.label())
 
 
 def works(plan: Plan, grid: Grid) -> dict[str, Work | Contribution]:
@@ -163,3 +166,81 @@ def _require_left(plan: Plan, vault: FederatedVault, run: Run, state: State, res
 
 def _refused(what: str, expected: str) -> PlanError:
     return PlanError(what, where="pategail.fit", expected=expected, remedy="change the plan or the arguments")
+
+
+_MEAN = "mean."
+"""What the names of released sums begin with."""
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Everything a run carries from round to round.
+
+    Args:
+        plan, grid: what is run.
+        learner: the policy.
+        asking: what was heard.
+        rng: the public generator of both.
+        means: released sums, by part.
+    """
+
+    plan: Plan
+    grid: Grid
+    learner: Learner
+    asking: Asking
+    rng: np.random.Generator
+    means: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+
+    def save(self, path: Path | None, run: Run, vault: FederatedVault) -> None:
+        """Write a checkpoint, if there is a place for it."""
+        if path is None:
+            return
+        import torch
+
+        from tacit.privacy.ledger import checkpoint
+
+        tensors = {name: torch.from_numpy(np.array(value, order="C")) for name, value in self._arrays().items()}
+        checkpoint.save(path, tensors, plan_id=run.plan_id, ledger=vault.ledger)
+
+    def load(self, path: Path, vault: FederatedVault) -> None:
+        """Take up what `save` wrote.
+
+        Raises:
+            FileError, LedgerError: the checkpoint is damaged or not this plan's.
+            PlanError: it is of another grid, or of another version of the method.
+        """
+        from tacit.privacy.ledger import checkpoint
+
+        kept = checkpoint.load(path, plan_id=plan_id(self.plan), ledger=vault.ledger)
+        arrays: dict[str, Array] = {name: tensor.numpy().copy() for name, tensor in kept.items()}
+        try:
+            self._restore(arrays)
+        except (KeyError, TypeError, ValueError):
+            raise PlanError(
+                "the checkpoint is of another grid, or of another version of the method",
+                where=str(path),
+                expected="what the run was begun with",
+                remedy="resume with the same grid and version of tacit",
+            ) from None
+
+    def _arrays(self) -> dict[str, Array]:
+        return {
+            **self.learner.arrays(),
+            **self.asking.arrays(),
+            **{_MEAN + name: mean for name, mean in self.means.items()},
+            "grid": _bytes(self.grid.to_json()),
+            "generator": _bytes(self.rng.bit_generator.state),
+        }
+
+    def _restore(self, arrays: Mapping[str, Array]) -> None:
+        same = np.array_equal(arrays["grid"], _bytes(self.grid.to_json()))
+        if not same or any(arrays[name].shape != own.shape for name, own in self.learner.arrays().items()):
+            raise ValueError("another grid, or other networks")
+        self.learner.restore(arrays)
+        self.asking.restore(arrays)
+        self.means.update({name.removeprefix(_MEAN): value for name, value in arrays.items() if name.startswith(_MEAN)})
+        self.rng.bit_generator.state = json.loads(arrays["generator"].tobytes())
+
+
+def _bytes(values: Mapping[str, Any]) -> NDArray[np.uint8]:
+    return np.frombuffer(json.dumps(values, sort_keys=True).encode(), np.uint8)

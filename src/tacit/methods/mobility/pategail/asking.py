@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,12 +10,97 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.methods.mobility.pategail.allocation import Allocate, weights
-from tacit.methods.mobility.pategail.embedding import ACTIONS, cells_of
-from tacit.methods.mobility.pategail.plan import CRITICS, Plan
+from tacit.errors import PlanError
+from tacit.methods.mobility.pategail.embedding import ACTIONS, Embedding, cells_of
+from tacit.methods.mobility.pategail.plan import CRITICS, LEAST, Allocate, Allocation, Plan
 from tacit.methods.mobility.pategail.rewards import moments
-from tacit.methods.mobility.pategail.smoothing import Smoothed
 from tacit.methods.mobility.pategail.training import Learner, Rollouts
+
+MOST_RATIO = 10.0
+"""The largest weight over the smallest."""
+
+
+def weights(allocation: Allocation, pilot: Float64, share: Float64, allocate: Allocate | None = None) -> Float64:
+    """How a round's budget is split among what is asked in it: positive weights [B] with sum of squares B.
+
+    Everybody's answer is multiplied by w before it is clipped, and the server divides the noisy mean by w: coordinate i
+    gets noise of scale 1 / w_i. With sum w^2 = B the norm of B rewards in [-1/2, 1/2] stays at most sqrt(B) / 2, so
+    every split of a round's budget costs the same, however it was chosen: the guarantee does not depend on this
+    function. No two weights are further apart than `MOST_RATIO`.
+
+    Args:
+        allocation: which rule. "paper" takes 1 - R + delta' with R = pilot + 1/2 in [0, 1]. "utility" is the best split
+            of Gaussian noise, sum of (share_i sigma_i)^2 least: sigma_i^2 ~ 1 / share_i.
+        pilot: rewards [B] in [-1/2, 1/2] that were released before: of the round before, at no cost.
+        share: how much of the rollouts what is asked makes up, [B].
+        allocate: the caller's rule, for "own".
+
+    Raises:
+        PlanError: the caller's rule gave something else than positive finite numbers [B].
+    """
+    if allocation == "own":
+        assert allocate is not None
+        found = np.asarray(allocate(pilot.copy(), share.copy()), np.float64)
+        if found.shape != pilot.shape or not np.isfinite(found).all() or not (found > 0).all():
+            raise PlanError(
+                "the allocation is not positive numbers, one for each thing that is asked",
+                where="pategail.fit",
+                expected=f"an array of shape {pilot.shape}, finite and above 0",
+                remedy="return such an array from allocate=",
+            )
+    elif allocation == "paper":
+        found = 1.0 - np.clip(pilot + 0.5, 0.0, 1.0) + LEAST
+    elif allocation == "utility":
+        found = np.sqrt(share)
+    else:
+        found = np.ones(len(pilot))
+    most = float(found.max(initial=0.0))
+    found = np.maximum(found / most, 1.0 / MOST_RATIO) if most > 0 else np.ones(len(found))
+    return np.asarray(found * math.sqrt(len(found)) / np.linalg.norm(found))
+
+
+WIDTH = 1.0
+"""Distance in the embedding space at which two rewards still have correlation exp(-1/2)."""
+SPREAD = 0.15
+"""Standard deviation of a calibrated reward before anything is released."""
+JITTER = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Smoothed:
+    """From noisy rewards of some state-action pairs to rewards of all: the mean of a Gaussian process.
+
+    Post-processing of released values: it costs nothing. The process with the known variance of the noise weighs what
+    was released against rewards near 0, so that noise of the size of the rewards does not drive the policy.
+
+    Args:
+        embedding: of the pairs.
+        centres: embedded pairs [B, d] that were asked.
+        coefficients: [B].
+    """
+
+    embedding: Embedding
+    centres: Float64
+    coefficients: Float64
+
+    @classmethod
+    def of(cls, embedding: Embedding, codes: Array, rewards: Float64, variance: Float64) -> Smoothed:
+        """Of released rewards [B] of pairs `codes` [B] whose noise has this variance [B]."""
+        centres = embedding.embedded(codes).astype(np.float64)
+        noise = np.maximum(variance, (JITTER * SPREAD) ** 2)
+        gram = SPREAD**2 * _kernel(centres, centres) + np.diag(noise)
+        return cls(embedding, centres, SPREAD**2 * np.linalg.solve(gram, rewards))
+
+    def __call__(self, codes: Array) -> Float64:
+        """Rewards [T] of pairs [T]."""
+        x = self.embedding.embedded(codes).astype(np.float64)
+        return np.asarray(_kernel(x, self.centres) @ self.coefficients)
+
+
+def _kernel(a: Float64, b: Float64) -> Float64:
+    square = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2 * a @ b.T
+    return np.asarray(np.exp(np.maximum(square, 0.0) / (-2 * WIDTH**2)))
+
 
 Array = NDArray[Any]
 Float64 = NDArray[np.float64]
@@ -34,6 +120,9 @@ class Asking:
         learner: the policy.
         allocate: the caller's allocation.
         rng: of the order of public rows.
+
+    Attributes:
+        heard: how many rounds were answered.
     """
 
     plan: Plan
@@ -47,16 +136,11 @@ class Asking:
     _table: Float64 | None = None
     _sum: Float64 | None = None
     _gradient: Float64 | None = None
-    _heard: int = 0
-
-    @property
-    def heard(self) -> int:
-        """How many rounds were answered."""
-        return self._heard
+    heard: int = field(default=0, init=False)
 
     def arrays(self) -> dict[str, Array]:
         """What is remembered from one round to the next, by name."""
-        found: dict[str, Array] = {"heard": np.array([self._heard])}
+        found: dict[str, Array] = {"heard": np.array([self.heard])}
         found |= {name: value for name, value in (("table", self._table), ("sum", self._sum)) if value is not None}
         for i, price in enumerate(self._prices):
             found |= {f"price.{i}.{name}": getattr(price, name) for name in self._names}
@@ -64,7 +148,7 @@ class Asking:
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
         """Take up what `arrays` gave."""
-        self._heard, self._table, self._sum = int(arrays["heard"][0]), arrays.get("table"), arrays.get("sum")
+        self.heard, self._table, self._sum = int(arrays["heard"][0]), arrays.get("table"), arrays.get("sum")
         self._prices = []
         while (name := f"price.{len(self._prices)}.") + self._names[0] in arrays:
             x, y = (arrays[name + of] for of in self._names)
@@ -103,7 +187,7 @@ class Asking:
     def hear(self, answer: Float64, played: Rollouts) -> None:
         """Take up a released mean."""
         plan = self.plan
-        self._heard += 1
+        self.heard += 1
         if plan.kind == "gradient":
             self._gradient = answer
             return
@@ -120,7 +204,7 @@ class Asking:
             self._hear_pairs(rewards)
         elif plan.kind == "linear":
             known = rewards + self._shares(played)  # of all people, in every cell: the same in all rounds
-            self._table = known if self._table is None else self._table + (known - self._table) / self._heard
+            self._table = known if self._table is None else self._table + (known - self._table) / self.heard
         else:
             self._table = self._averaged(np.clip(rewards, -0.5, 0.5))
 
@@ -176,7 +260,7 @@ class Asking:
         decay = self.plan.memory
         before = np.zeros(len(released)) if self._sum is None else self._sum
         self._sum = decay * before + (1 - decay) * released
-        return self._sum / (1 - decay**self._heard)
+        return self._sum / (1 - decay**self.heard)
 
     def _shares(self, played: Rollouts) -> Float64:
         cells = cells_of(self.plan.layout, self.plan.embedding, played.codes.ravel())

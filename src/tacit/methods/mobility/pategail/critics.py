@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.agents.networks import Mlp
 from tacit.validation import check
 
 Array = NDArray[Any]
@@ -74,18 +75,10 @@ class Critic:
             value = getattr(self, name)
             check(f"critic.{name}", value, type(value) is int and value >= 1, "a whole number >= 1")
 
-    def sizes(self, inputs: int) -> tuple[int, ...]:
-        """Widths from the inputs to the one output."""
-        return (inputs, *self.hidden, 1)
-
-    def parameters(self, inputs: int) -> int:
-        """P of one person's critic."""
-        return sum((n + 1) * m for n, m in itertools.pairwise(self.sizes(inputs)))
-
     def initial(self, inputs: int, people: int) -> Float32:
         """The public first parameters [U, P], of every person the same."""
         generator, pieces = np.random.default_rng(self.seed), []
-        for n, m in itertools.pairwise(self.sizes(inputs)):
+        for n, m in itertools.pairwise((inputs, *self.hidden, 1)):
             layer = generator.normal(scale=math.sqrt(2.0 / n), size=(n + 1, m))
             layer[-1] = 0.0
             pieces.append(layer.ravel())
@@ -93,13 +86,9 @@ class Critic:
 
     def layers(self, theta: Float32) -> list[Float32]:
         """Views [U, in + 1, out] of parameters [U, P], the bias in the last row."""
-        found, start = [], 0
-        inputs = self._inputs(theta.shape[1])
-        for n, m in itertools.pairwise(self.sizes(inputs)):
-            end = start + (n + 1) * m
-            found.append(theta[:, start:end].reshape(len(theta), n + 1, m))
-            start = end
-        return found
+        after_first = Mlp((*self.hidden, 1)).parameters
+        inputs = (theta.shape[1] - after_first) // self.hidden[0] - 1
+        return Mlp((inputs, *self.hidden, 1)).layers(theta)
 
     def values(self, theta: Float32, x: Float32) -> Float32:
         """What critics with parameters [U, P] say of the same embedded rows [T, d]: [U, T]."""
@@ -186,10 +175,6 @@ class Critic:
         for into, gradient, out in zip(entering, back, self.layers(result), strict=True):
             np.matmul(into.swapaxes(1, 2), gradient, out=out)
         return result
-
-    def _inputs(self, parameters: int) -> int:
-        rest = sum((n + 1) * m for n, m in itertools.pairwise((*self.hidden, 1)))
-        return (parameters - rest) // self.hidden[0] - 1
 
     def _weights(self, layers: list[Float32], entering: list[Float32], count: int) -> Float32:
         """Slope of the loss by the output of each row [U, 3 B, 1]; of mixed rows 1, to get their inputs' gradients."""

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.days import SLOTS
-from tacit.methods.mobility.policy import Layout
+from tacit.data.mobility.days import SLOTS
+from tacit.methods.mobility.simulator import Layout
 from tacit.validation import check
 
 Array = NDArray[Any]
@@ -77,16 +77,11 @@ class Embedding:
 
     def state(self, slot: Array, distinct: Array, stay: Array, home: Array) -> NDArray[np.int64]:
         """Codes of states; all arguments whole numbers of one shape, distinct and stay >= 1."""
-        places = np.clip(distinct, 1, self.places) - 1
-        stays = np.clip(stay, 1, self.longest) - 1
-        code = (np.asarray(slot, np.int64) * self.places + places) * self.longest + stays
-        return np.asarray(code * 2 + np.asarray(home, np.int64))
+        return self.layout.buckets(slot, distinct, stay, home)
 
     def parts(self, states: Array) -> tuple[Array, Array, Array, Array]:
         """Slot, distinct, stay and home of codes of states."""
-        rest, home = np.divmod(np.asarray(states, np.int64), 2)
-        rest, stay = np.divmod(rest, self.longest)
-        slot, places = np.divmod(rest, self.places)
+        slot, places, stay, home = np.unravel_index(np.asarray(states, np.int64), self.layout.shape)
         return slot, places + 1, stay + 1, home
 
     def embedded_states(self, states: Array) -> Float32:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tacit.errors import PlanError
-from tacit.methods.mobility.jumps import JUMPS
-from tacit.methods.mobility.pategail.allocation import Allocation
+from tacit.methods.mobility.common import few, label
 from tacit.methods.mobility.pategail.critics import Critic
 from tacit.methods.mobility.pategail.embedding import ACTIONS, DECISIONS, Embedding
 from tacit.methods.mobility.pategail.rewards import Calibration, LinearCritic, LocalCritics
 from tacit.methods.mobility.pategail.training import Ppo
-from tacit.methods.mobility.policy import Layout, layout_from_json
-from tacit.methods.mobility.starts import CLIP, STARTS
+from tacit.methods.mobility.places import CLIP, JUMPS, STARTS
+from tacit.methods.mobility.simulator import Layout
 from tacit.privacy.mechanisms.device_sums import FederatedSum, LaplaceSum, sum_over_all
 from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.certify import Label
 from tacit.units import Unit
 from tacit.validation import check
+
+Array = NDArray[Any]
+Float64 = NDArray[np.float64]
 
 Kind = Literal["samples", "table", "linear", "gradient"]
 """What is asked in a round: rewards of B state-action pairs, of the cells of a table, the cells' linear critic, or the
@@ -28,6 +34,14 @@ policy gradient that a person's critic wants."""
 Starts = Literal["private", "given", "copied"]
 """Where days begin and how far people go: released under the same budget, public and given, or copied (the paper)."""
 
+Allocation = Literal["uniform", "paper", "utility", "own"]
+"""Equal; less budget for what looked real in the round before; by what a reward moves the policy; the caller's."""
+
+Allocate = Callable[[Float64, Float64], Array]
+"""The caller's own: (pilot [B], share [B]) of public values -> positive numbers [B]."""
+
+LEAST = 0.05
+"""delta' of the paper's weight 1 - R + delta'."""
 CRITICS = "rewards"
 """The name of the part that asks critics; those of starts and jumps are `STARTS` and `JUMPS`."""
 PAPER_DAYS = 3
@@ -181,12 +195,12 @@ class Plan(plans.Promising):
         """The clip that is used."""
         return math.sqrt(self.asked) / 2 if self.clip is None else self.clip
 
-    def sigma(self, name: str) -> float | None:
+    def noise_multiplier_of(self, part: str) -> float | None:
         """The noise multiplier of a part: that of the whole over the root of the part's share of the budget."""
         if self.noise_multiplier is None:
             return None
         shares = dict(zip((STARTS, JUMPS), self.shares, strict=True)) if self.starts == "private" else {}
-        share = (1.0 - sum(shares.values())) / self.rounds if name == CRITICS else shares[name]
+        share = (1.0 - sum(shares.values())) / self.rounds if part == CRITICS else shares[part]
         return self.noise_multiplier / math.sqrt(share)
 
     def parts(self) -> tuple[FederatedSum, ...]:
@@ -205,11 +219,20 @@ class Plan(plans.Promising):
             )
 
         if self.laplace is None:
-            found = [one(CRITICS, self.bound, self.sigma(CRITICS), self.rounds)]
+            found = [one(CRITICS, self.bound, self.noise_multiplier_of(CRITICS), self.rounds)]
         else:
-            found = [self._laplace_part(self.laplace)]
+            found = [
+                LaplaceSum(
+                    name=CRITICS,
+                    steps=self.rounds,
+                    size=self.queries,
+                    bound=0.5,
+                    noise_multiplier=self.laplace * self.people / 0.5,
+                    rows_per_unit=self.rows_per_unit,
+                )
+            ]
         if self.starts == "private":
-            found += [one(name, CLIP, self.sigma(name)) for name in (STARTS, JUMPS)]
+            found += [one(name, CLIP, self.noise_multiplier_of(name)) for name in (STARTS, JUMPS)]
         elif self.starts == "copied":
             found += [one(name, CLIP, 0.0) for name in (STARTS, JUMPS)]
         return tuple(found)
@@ -251,51 +274,77 @@ class Plan(plans.Promising):
         self._require_people(unit)
         return plans.price(self, unit=unit, delta=delta)
 
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Plan:
-        """The plan that `privacy.plan.public_fields` wrote.
-
-        Raises:
-            PlanError: a field is missing, unknown or out of range.
-        """
-        try:
-            values = dict(fields)
-            nested = {"critic": Critic, "embedding": Embedding, "calibration": Calibration, "ppo": Ppo, "unit": Unit}
-            for name, kind in nested.items():
-                if values[name] is not None:
-                    values[name] = kind(**values[name])
-            values["layout"] = layout_from_json(values["layout"])
-            if values["epsilon"] is not None:
-                values["epsilon"] = float(values["epsilon"])  # certificates write "inf" for infinity
-            return cls(**values)
-        except (KeyError, TypeError, ValueError) as error:
-            raise PlanError(
-                "a field is missing or unknown",
-                where="pategail.Plan.from_json",
-                expected="the fields of this version's plan",
-                remedy="use the version of tacit that wrote it",
-            ) from error
-
     def noise_of(self, name: str) -> float:
         """Standard deviation of the noise in each number of a released mean."""
         if name == CRITICS and self.laplace is not None:
             return math.sqrt(2) * self.laplace
         if self.starts == "copied" and name != CRITICS:
             return 0.0
-        sigma = self.sigma(name) or 0.0
+        sigma = self.noise_multiplier_of(name) or 0.0
         clip = self.bound if name == CRITICS else CLIP
         return sigma * clip / (math.sqrt(self.people) if self.noise == "device" else self.people)
 
-    def _laplace_part(self, scale: float) -> LaplaceSum:
-        return LaplaceSum(
-            name=CRITICS,
-            steps=self.rounds,
-            size=self.queries,
-            bound=0.5,
-            noise_multiplier=scale * self.people / 0.5,
-            rows_per_unit=self.rows_per_unit,
+    def label(self) -> Label:
+        """The words of the certificate of a calibrated or priced plan."""
+        name = "person" if self.unit is None else self.unit.name
+        given = "where days begin and exploring leads (declared public by the user, not checked here)"
+        split = "the split of a round's budget (the user's function of released values, at no cost)"
+        cautions = few(self.unit, self.noise_multiplier, self.noise, self.floor) if self.starts == "private" else ()
+        found = label(
+            name,
+            (
+                f"all {self.rounds:,} noisy rewards, the policy, and everything generated with it",
+                f"everything of one {name}: all days that are read enter each sum as one bounded answer, and the "
+                "critic, which is trained on them, is seen by nobody",
+            ),
+            not_covered=((given,) if self.starts == "given" else ()) + ((split,) if self.allocation == "own" else ()),
+            cautions=cautions,
+            assumptions=(f"a {name}'s critic is trained on that {name}'s own days and on public values alone",),
         )
+        if self.starts != "copied":
+            return found
+        broken = "anything: epsilon is infinite. Where days begin and how far people go is taken without noise"
+        nothing = ("nothing: the parts below are stated, and no part of them is a guarantee",)
+        return replace(found, covered=nothing, not_covered=(broken, *found.not_covered))
 
     def _require_people(self, unit: Unit) -> None:
         known = self.people == unit.size
         check("people", self.people, known, f"the unit's public population, {unit.size:,}")
+
+
+FINE, MANY = 1_000, 5_000
+"""Below N epsilon = FINE neither critics nor the policy see the time of day, whose rewards the noise would drown; from
+FINE and from MANY people on there are fewer rounds, and at last fewer public days, for time's sake."""
+
+
+def recipe(kind: Kind, people: int, epsilon: float = 2.0) -> Plan:
+    """The plan of a kind for N people; `dataclasses.replace` changes it.
+
+    Args:
+        kind: what a round asks.
+        people: N, public.
+        epsilon: what the plan is going to be calibrated to, about; infinity for a plan without noise.
+    """
+    fine, many, free = people * epsilon >= FINE, people >= MANY, math.isinf(epsilon)
+    common: dict[str, Any] = {"people": people, "kind": kind, "updates": 1, "days": 150 if many else 300}
+    if kind == "linear":
+        layout = Layout(times=8, stays=(1, 2, 4, 8), counts=(1, 2, 3, 5)) if fine else Layout(times=8)
+        return Plan(**common | {"rounds": 30, "updates": 2}, layout=layout, clip=0.1)
+    if many:
+        rounds, steps, average = 10, 10, 0.8
+    elif people >= FINE:
+        rounds, steps, average = 25, 5, 0.85
+    elif fine:
+        rounds, steps, average = (100 if free else 40), 10, 0.9
+    else:
+        rounds, steps, average = 60, 5, 0.95
+    common |= {"rounds": rounds, "critic": Critic(rate=0.003, steps=steps)}
+    common |= {"embedding": Embedding(harmonics=3 if fine else 0)}
+    if kind == "gradient":
+        return Plan(**common, ppo=Ppo(hidden=(), rate=0.03, average=min(average, 0.9)), clip=0.2)
+    common |= {"ppo": Ppo(average=average)}
+    if kind == "table":
+        layout = Layout(times=8, counts=(1, 2, 4)) if fine else Layout(counts=(1, 2, 4))
+        return Plan(**common, layout=layout, clip=None if free else 2.0 if fine else 0.5)
+    clip = None if free else 4.0 if fine else 1.0
+    return Plan(**common, queries=512 if fine else 128, clip=clip, allocation="utility")

@@ -21,10 +21,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data import days
+from tacit.data.mobility import days
 from tacit.methods.mobility.pategail.critics import Critic, Work, adam
 from tacit.methods.mobility.pategail.embedding import ACTIONS, DECISIONS, Embedding, cells_of
-from tacit.methods.mobility.policy import Layout
+from tacit.methods.mobility.simulator import Layout
 from tacit.validation import check
 
 Array = NDArray[Any]

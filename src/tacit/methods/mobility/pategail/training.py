@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.agents.networks import Mlp
-from tacit.agents.optimizers import Adam, bounded
+from tacit.agents.networks import Adam, Mlp, bounded
 from tacit.envs import movement
+from tacit.envs.spaces import Anywhere
 from tacit.methods.mobility.pategail.embedding import ACTIONS, DECISIONS, Embedding
 from tacit.methods.mobility.pategail.rewards import codes_of
-from tacit.methods.mobility.policy import TablePolicy
+from tacit.methods.mobility.simulator import TablePolicy
 from tacit.validation import check
 
 Array = NDArray[Any]
@@ -75,15 +75,6 @@ class Ppo:
         for name in ("epochs", "value_steps"):
             value = getattr(self, name)
             check(f"ppo.{name}", value, type(value) is int and value >= 1, "a whole number >= 1")
-
-
-@dataclass(frozen=True)
-class Anywhere:
-    """A space where every exploration finds a new cell: states hold no places, so none are needed."""
-
-    def explore(self, cells: IntArray, rng: np.random.Generator) -> IntArray:
-        """See `tacit.envs.movement.Space`."""
-        return rng.integers(1, 2**56, len(cells))
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,12 +178,13 @@ class Learner:
         for _ in range(config.epochs):
             outputs, cache = self.policy.forward(self.theta, x)
             new = _softmax(outputs[0].astype(np.float64), days.possible)
-            if (share * _divergence(days.old, new)).sum() > config.most_kl:
+            logs = np.log(np.maximum(new, 1e-12))
+            moved = (days.old * (np.log(np.maximum(days.old, 1e-12)) - logs)).sum(axis=1)
+            if (share * moved).sum() > config.most_kl:
                 break
             ratio = new / np.maximum(days.old, 1e-12)
             weight = ratio * (up * (ratio < 1 + config.ratio_clip) + down * (ratio > 1 - config.ratio_clip))
             slope = weight - new * weight.sum(axis=1, keepdims=True)
-            logs = np.log(np.maximum(new, 1e-12))
             slope -= config.entropy * share[:, None] * new * (logs - (new * logs).sum(axis=1, keepdims=True))
             self._climb(self.policy.backward(self.theta, cache, slope.astype(np.float32)[None])[:, 0])
         for _ in range(config.value_steps):
@@ -246,10 +238,6 @@ def _softmax(logits: Float64, possible: Array) -> Float64:
     masked = np.where(possible, logits, -np.inf)
     weight = np.exp(masked - masked.max(axis=1, keepdims=True))
     return np.asarray(weight / weight.sum(axis=1, keepdims=True))
-
-
-def _divergence(old: Float64, new: Float64) -> Float64:
-    return np.asarray((old * (np.log(np.maximum(old, 1e-12)) - np.log(np.maximum(new, 1e-12)))).sum(axis=1))
 
 
 def _adam(theta: Float32) -> Adam:

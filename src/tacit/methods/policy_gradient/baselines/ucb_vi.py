@@ -49,7 +49,7 @@ KEPT = 40
 
 @dataclass(frozen=True, kw_only=True)
 class UcbVi(plans.Promising):
-    """UCB-VI's public parameters. Observations are t S + s after t steps (`tacit.envs.timed`).
+    """UCB-VI's public parameters. Observations are t S + s after t steps (`tacit.envs.rollouts`).
 
     Args:
         states, actions, horizon: S, A and H.
@@ -188,7 +188,7 @@ def plan_policy(plan: UcbVi, counters: Float64, bonus: float) -> Table:
     return table
 
 
-def learn(plan: UcbVi, vault: UserVault, *, progress: Callable[[int, int], None] | None = None) -> Release[Counted]:
+def fit(plan: UcbVi, vault: UserVault, *, progress: Callable[[int, int], None] | None = None) -> Release[Counted]:
     """Run a calibrated (or priced) plan.
 
     Args:
@@ -230,7 +230,7 @@ def _require_fit(plan: UcbVi, vault: UserVault) -> None:
             "the people's observations, actions or rewards are not those of the plan",
             where=f"{plan.method} plan",
             expected=f"{size} observations (t S + s), {plan.actions} actions, rewards in [0, {plan.most:g}]",
-            remedy="serve people through tacit.envs.timed.Timed, or change the plan",
+            remedy="serve people through tacit.envs.rollouts.Timed, or change the plan",
         )
 
 

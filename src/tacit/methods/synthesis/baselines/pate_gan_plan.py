@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
-from tacit.methods.synthesis.plan_fields import reading, restored
 from tacit.methods.synthesis.settings import fraction, positive, scheduled, whole
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.vault import plan as plans
@@ -184,16 +182,3 @@ class PateGanPlan(plans.Promising):
             learning_rate=self.teacher_rate,
         )
         return (part,)
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> PateGanPlan:
-        """The plan that `privacy.plan.public_fields` wrote.
-
-        Raises:
-            PlanError: a field is missing, unknown or out of range.
-        """
-        with reading("PateGanPlan"):
-            values = restored(fields)
-            if fields["pretraining"] is not None:
-                values["pretraining"] = GanPretraining(**fields["pretraining"])
-            return cls(**values)

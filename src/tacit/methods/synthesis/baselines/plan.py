@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,6 @@ from tacit.methods.synthesis.baselines.counts import Measured
 from tacit.methods.synthesis.baselines.tree import Clique
 from tacit.methods.synthesis.cut import Cut
 from tacit.methods.synthesis.label import BINS, synthesizer_label
-from tacit.methods.synthesis.plan_fields import reading, restored
 from tacit.privacy.mechanisms.marginals import Marginal, Marginals, Query
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.certify import Label
@@ -75,16 +74,6 @@ class TablePlan(plans.Promising):
             rows_per_unit=self.rows_per_unit,
         )
         return (part,)
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """The plan that `privacy.plan.public_fields` wrote.
-
-        Raises:
-            PlanError: a field is missing or unknown.
-        """
-        with reading(cls.__name__):
-            return cls(**restored(fields) | {"cut": Cut.from_json(fields["cut"])})
 
 
 class Measurements:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from tacit.data.trajectories import Trajectories
 from tacit.methods.synthesis.histograms import asked, resampled, simplex
 from tacit.methods.synthesis.label import BINS, synthesizer_label
-from tacit.methods.synthesis.plan_fields import reading, restored
 from tacit.methods.synthesis.raking import PART, Raking
 from tacit.methods.synthesis.rows import as_trajectories
 from tacit.privacy.certificate.release import Release
@@ -60,16 +59,6 @@ class RakingPlan(plans.Promising):
     def parts(self) -> tuple[PoissonSum]:
         """The only touch of private rows."""
         return (self.raking.part(self.noise_multiplier),)
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """The plan that `privacy.plan.public_fields` wrote.
-
-        Raises:
-            PlanError: a field is missing or unknown.
-        """
-        with reading(cls.__name__):
-            return cls(**restored(fields) | {"raking": Raking.from_json(fields["raking"])})
 
 
 @dataclass(frozen=True, eq=False)

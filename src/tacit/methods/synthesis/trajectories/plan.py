@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
 from tacit.data.spec import Box
 from tacit.methods.synthesis.plan import PEOPLE_A_STEP
-from tacit.methods.synthesis.plan_fields import reading, restored
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import (
     Curiosity,
@@ -346,21 +344,6 @@ class Plan(plans.Promising):
             return promise
         padded = f"Fragments of {self.horizon:,} rows are longer than every trajectory ({self.longest:,} steps):"
         return f"{promise}\n{padded} the rest is padding, which costs time; choose a shorter horizon."
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> Plan:
-        """The plan that `privacy.plan.public_fields` wrote.
-
-        Raises:
-            PlanError: a field is unknown or out of range.
-        """
-        with reading("trajectories.Plan"):
-            values = restored(fields) | {"betas": tuple(fields["betas"]), "sampler": Sampler(**fields["sampler"])}
-            if fields["pretraining"] is not None:
-                values["pretraining"] = Pretraining.from_json(fields["pretraining"])
-            if fields["raking"] is not None:
-                values["raking"] = Raking.from_json(fields["raking"])
-            return cls(**values)
 
     def learning_rate_at(self, part: str, step: int) -> float:
         """The learning rate of a part's step: linear warm-up, then cosine to zero or constant."""

@@ -1,0 +1,322 @@
+"""Days of movement and what they mean: actions, places seen so far, stays, motifs; the same for people and simulators.
+
+A day is 48 half-hour slots, each with a cell of a public grid: int64 [D, 48]. Its home is the cell of its first slot.
+Every function here treats each day alone, whatever else is in the array.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.mobility.grids import Grid
+from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.data.trajectories import Trajectories
+from tacit.errors import DataError
+
+__all__ = [
+    "ACTIONS",
+    "EXPLORE",
+    "HOME",
+    "LAST",
+    "MOTIFS",
+    "RETURN",
+    "SLOTS",
+    "STAY",
+    "Days",
+    "actions",
+    "before",
+    "days_of",
+    "distinct",
+    "motif",
+    "motif_sequences",
+    "moves",
+    "stays",
+    "symbols",
+]
+
+SLOTS = 48
+"""Half-hours of a day."""
+STAY, EXPLORE, HOME, RETURN, LAST = range(5)
+ACTIONS = ("stay", "explore", "home", "return", "last")
+"""Names of the actions 0 .. 4."""
+MOTIFS = 60
+"""Number of named motifs; the class of all others is the next one."""
+STOP = 2
+"""Slots of the shortest stop that a motif counts (1 h)."""
+
+_LONGEST = 6  # stops of the longest named motif: the first 60 need no more
+
+IntArray = npt.NDArray[np.int64]
+
+
+def symbols(days: npt.ArrayLike) -> IntArray:
+    """Cells renamed in order of their first visit in the day, [D, 48]: home = 0, the next new cell 1, and so on."""
+    first = _first_visits(_checked(days))
+    new = first == np.arange(SLOTS)
+    names = np.cumsum(new, axis=1) - 1
+    return np.take_along_axis(names, first, axis=1)
+
+
+def actions(days: npt.ArrayLike, *, last: bool = True) -> IntArray:
+    """Actions [D, 47] of the steps from slot t to t + 1.
+
+    The first that fits: `STAY` in the same cell; `HOME` to the day's first cell; `LAST` to the place visited just
+    before the present stay; `RETURN` to any other cell visited before; else `EXPLORE`.
+
+    Args:
+        days: cells [D, 48].
+        last: False counts `LAST` as `RETURN`: the four actions of the papers.
+    """
+    named = symbols(days)
+    here, there = named[:, :-1], named[:, 1:]
+    known = np.maximum.accumulate(here, axis=1)
+    found = np.where(there > known, EXPLORE, RETURN)
+    if last:
+        found = np.where(there == before(days)[:, :-1], LAST, found)
+    found = np.where(there == 0, HOME, found)
+    return np.where(there == here, STAY, found).astype(np.int64)
+
+
+def before(days: npt.ArrayLike) -> IntArray:
+    """Symbol [D, 48] of the place visited just before the present stay, -1 in the day's first stay."""
+    named = symbols(days)
+    start = _stay_starts(named)
+    return np.where(start > 0, np.take_along_axis(named, np.maximum(start - 1, 0), axis=1), -1)
+
+
+def distinct(days: npt.ArrayLike) -> IntArray:
+    """Number of different cells in slots 0 .. t, [D, 48]."""
+    first = _first_visits(_checked(days))
+    return np.cumsum(first == np.arange(SLOTS), axis=1)
+
+
+def stays(days: npt.ArrayLike) -> IntArray:
+    """Number of slots in a row, up to and with t, in the cell of slot t, [D, 48], at least 1."""
+    lengths: IntArray = np.arange(1, SLOTS + 1) - _stay_starts(_checked(days))
+    return lengths
+
+
+def moves(days: npt.ArrayLike) -> IntArray:
+    """Number of changes of cell in each day, [D]."""
+    cells = _checked(days)
+    changes: IntArray = np.sum(cells[:, 1:] != cells[:, :-1], axis=1, dtype=np.int64)
+    return changes
+
+
+def motif(days: npt.ArrayLike, *, classes: int = MOTIFS) -> IntArray:
+    """Class [D] of each day's sequence of stops, by a public list that knows no record.
+
+    A stop is a run of at least two slots (1 h) in one cell; shorter runs are left out and stops that then follow one
+    another in one cell are one. The cells are renamed in order of the first stop there, so that a day at home is `0`
+    and home - work - home is `010`. The list of all such sequences (`motif_sequences`) goes by length, then by names:
+    none, 0, 01, 010, 012, 0101, 0102, 0120, 0121, 0123, 01010 ... The first 25 are all with up to five stops.
+
+    Args:
+        days: cells [D, 48].
+        classes: how many of the list have a class of their own, 1 .. 77; every other day has class `classes`.
+
+    Raises:
+        DataError: `classes` is out of range.
+    """
+    sequences = motif_sequences(classes)
+    cells = _checked(days)
+    stops = np.full((len(cells), _LONGEST), -1, dtype=np.int64)
+    number = np.zeros(len(cells), dtype=np.int64)
+    latest, present = np.zeros(len(cells), dtype=np.int64), np.zeros(len(cells), dtype=bool)
+    lengths = stays(cells)
+    for t in range(STOP - 1, SLOTS):
+        here = np.flatnonzero(lengths[:, t] == STOP)
+        here = here[~present[here] | (latest[here] != cells[here, t])]
+        latest[here], present[here] = cells[here, t], True
+        kept = here[number[here] < _LONGEST]
+        stops[kept, number[kept]] = cells[kept, t]
+        number[here] += 1
+    names = np.zeros((len(cells), _LONGEST), dtype=np.int64)
+    used = np.zeros(len(cells), dtype=np.int64)
+    for i in range(_LONGEST):
+        same = stops[:, :i] == stops[:, i, None]
+        seen = same.any(axis=1)
+        earlier = np.take_along_axis(names, same.argmax(axis=1)[:, None], axis=1)[:, 0] if i else used
+        names[:, i] = np.where(seen, earlier, used)
+        used += ~seen
+    places = 10 ** np.arange(_LONGEST)
+    filled = np.arange(_LONGEST) < number[:, None]
+    codes = ((names + 1) * filled * places).sum(axis=1)
+    known = np.array([sum((name + 1) * 10**i for i, name in enumerate(s)) for s in sequences])
+    order = np.argsort(known)
+    at = np.minimum(np.searchsorted(known[order], codes), len(known) - 1)
+    hit = (known[order][at] == codes) & (number <= _LONGEST)
+    return np.where(hit, order[at], classes).astype(np.int64)
+
+
+@functools.cache
+def motif_sequences(classes: int = MOTIFS) -> tuple[tuple[int, ...], ...]:
+    """The first sequences of stops of the public list that `motif` follows.
+
+    Raises:
+        DataError: `classes` is not from 1 to 77, the number of sequences of up to six stops.
+    """
+    listed = tuple(islice(_sequences(), classes)) if 0 < classes <= 1 + 76 else ()
+    if not listed:
+        raise DataError(
+            "the number of motif classes is out of range",
+            where="motif",
+            expected="classes from 1 to 77",
+            remedy=f"leave it at {MOTIFS}",
+        )
+    return listed
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Days:
+    """Days of people on a public grid.
+
+    Args:
+        cells: [D, 48] cells of `grid`.
+        person: [D] codes of the people, whole numbers >= 0; which code is whose is not kept.
+        grid: the public grid.
+
+    Raises:
+        DataError: a shape is wrong, a cell is outside the grid, or a code is negative.
+    """
+
+    cells: IntArray
+    person: IntArray
+    grid: Grid
+
+    def __post_init__(self) -> None:
+        cells, person = _checked(self.cells), np.asarray(self.person)
+        if person.shape != cells.shape[:1] or person.dtype.kind not in "iu":
+            raise _invalid("person is not one code for each day")
+        if len(cells) and (cells.min() < 0 or cells.max() >= self.grid.size):
+            raise _invalid("a cell is outside the grid")
+        if len(person) and person.min() < 0:
+            raise _invalid("a code of a person is negative")
+        object.__setattr__(self, "cells", cells)
+        object.__setattr__(self, "person", person.astype(np.int64))
+
+    def trajectories(self, *, simulated: bool = False) -> Trajectories:
+        """The days as records: an episode a day of 47 rows, truncated at its end; the unit is the person.
+
+        The observation is the cell, the action the label of `actions`, the reward 0.
+
+        Args:
+            simulated: True when no day is a real person's.
+
+        Raises:
+            DataError: there are no days.
+        """
+        order = np.argsort(self.person, kind="stable")
+        cells, steps = self.cells[order], SLOTS - 1
+        ends = np.zeros((len(cells), steps), dtype=np.bool_)
+        ends[:, -1] = True
+        return Trajectories.from_arrays(
+            observations=cells[:, :-1].ravel(),
+            actions=actions(cells).ravel(),
+            rewards=np.zeros(cells.shape[0] * steps, dtype=np.float32),
+            next_observations=cells[:, 1:].ravel(),
+            terminations=np.zeros(cells.shape[0] * steps, dtype=np.bool_),
+            truncations=ends.ravel(),
+            unit_ids=np.repeat(self.person[order], steps),
+            episode_ids=np.repeat(np.arange(len(cells)), steps),
+            spec=spec_of(self.grid),
+            simulated=simulated,
+        )
+
+    def __repr__(self) -> str:
+        return f"Days(grid={self.grid!r})"
+
+
+def spec_of(grid: Grid) -> PublicSpec:
+    """Public bounds of the records of days on a grid: the cell, the five actions, no reward."""
+    return PublicSpec(
+        observation=Discrete(grid.size),
+        action=Discrete(len(ACTIONS)),
+        reward=Box((0.0,), (1.0,)),
+        source="declared",
+        terminals=False,
+    )
+
+
+def days_of(rows: Mapping[str, npt.NDArray[Any]]) -> tuple[IntArray, IntArray]:
+    """The whole days among the rows that a door gives, and whose they are.
+
+    A whole day is 47 rows in a row from a start up to the next start or the end of the person's rows. Everything else
+    (days that were cut, rows that are of no day) is left out without an error: a person may have anything.
+
+    Args:
+        rows: `observations` and `next_observations` [U, L] of whole numbers, `starts` and `mask` [U, L] of booleans.
+
+    Returns:
+        Cells [n, 48] in order of the people and of their days, and the index 0 .. U - 1 of each day's person [n].
+    """
+    steps = SLOTS - 1
+    seen, after = np.asarray(rows["observations"]), np.asarray(rows["next_observations"])
+    mask = np.asarray(rows["mask"], dtype=np.bool_)
+    begins = np.asarray(rows["starts"], dtype=np.bool_) & mask
+    people, length = mask.shape
+    if length < steps:
+        return np.zeros((0, SLOTS), dtype=np.int64), np.zeros(0, dtype=np.int64)
+    edge = np.concatenate([begins | ~mask, np.ones((people, 1), dtype=np.bool_)], axis=1)
+    edges = np.cumsum(edge, axis=1)
+    whole = begins[:, : length - steps + 1] & edge[:, steps:]
+    whole &= edges[:, steps - 1 : -1] == edges[:, : length - steps + 1]
+    person, at = np.nonzero(whole)
+    window = at[:, None] + np.arange(steps)
+    cells = np.concatenate([seen[person[:, None], window], after[person, at + steps - 1][:, None]], axis=1)
+    return cells.astype(np.int64), person.astype(np.int64)
+
+
+def _sequences() -> Iterator[tuple[int, ...]]:
+    def of(length: int, prefix: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        if len(prefix) == length:
+            yield prefix
+            return
+        for name in range(max(prefix, default=-1) + 2):
+            if not prefix or name != prefix[-1]:
+                yield from of(length, (*prefix, name))
+
+    for length in count():
+        yield from of(length, ())
+
+
+def _first_visits(cells: IntArray) -> IntArray:
+    """Slot [D, 48] in which the cell of each slot was first visited in the day."""
+    keyed = np.sort(cells * SLOTS + np.arange(SLOTS), axis=1)
+    cell, slot = np.divmod(keyed, SLOTS)
+    head = np.ones(cells.shape, dtype=np.bool_)
+    head[:, 1:] = cell[:, 1:] != cell[:, :-1]
+    group = np.maximum.accumulate(np.where(head, np.arange(SLOTS), 0), axis=1)
+    first = np.empty_like(slot)
+    np.put_along_axis(first, slot, np.take_along_axis(slot, group, axis=1), axis=1)
+    return first
+
+
+def _stay_starts(cells: IntArray) -> IntArray:
+    """Slot [D, 48] in which the stay of each slot began."""
+    begins = np.zeros(cells.shape, dtype=np.int64)
+    begins[:, 1:] = np.where(cells[:, 1:] != cells[:, :-1], np.arange(1, SLOTS), 0)
+    return np.maximum.accumulate(begins, axis=1)
+
+
+def _checked(days: npt.ArrayLike) -> IntArray:
+    cells = np.asarray(days)
+    if cells.ndim != 2 or cells.shape[1] != SLOTS or cells.dtype.kind not in "iu":
+        raise _invalid("the days are not whole numbers [D, 48]")
+    return cells.astype(np.int64, copy=False)
+
+
+def _invalid(what: str) -> DataError:
+    return DataError(
+        what,
+        where="Days",
+        expected=f"cells [D, {SLOTS}] of the grid as whole numbers, and one code >= 0 of a person for each day",
+        remedy="read the records with tacit.data.mobility, which makes whole days",
+    )

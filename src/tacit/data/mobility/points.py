@@ -1,0 +1,414 @@
+"""From recorded positions to whole days: 48 half-hours of local time, the cell of most dwell in each, gaps carried.
+
+Errors name a file and a row (counted from 1), never a cell, a time, a position or an id.
+"""
+
+from __future__ import annotations
+
+import zoneinfo
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.ingest import MISSING
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import Grid
+from tacit.errors import DataError
+
+OUTSIDE = -1
+"""In place of the cell of a point outside the grid."""
+_UNKNOWN = -2
+_SLOT = 1_800_000  # milliseconds
+
+Outside = Literal["error", "drop"]
+Untidy = Literal["error", "mend"]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How positions become days. All of it is public, chosen without the records.
+
+    Args:
+        zone: time zone of the region (IANA, such as "Asia/Shanghai"), whose midnights cut the days. No default.
+        carry: slots for which the last cell goes on where nothing is recorded, 0 .. 48. The day's first cell is carried
+            back as far where the day before leaves a gap.
+        observed: slots with a record that a day needs, 1 .. 48; and every slot must be filled after the carrying.
+        days: whole days that a person needs. Who has fewer contributes nothing and stays in the population, which is
+            declared in `Unit(population=...)` and never counted.
+        outside: what a point outside the grid is: an `error`, or `drop` the days with a slot spent mostly out there.
+        untidy: what unsorted or repeated times of a person are: an `error`, or `mend` them (sort; the later row of a
+            repeated time counts).
+
+    Raises:
+        DataError: the zone is missing or unknown, or a number is out of range.
+    """
+
+    zone: str = ""
+    carry: int = 16
+    observed: int = 8
+    days: int = 1
+    outside: Outside = "error"
+    untidy: Untidy = "error"
+
+    def __post_init__(self) -> None:
+        require_zone(self.zone, "zone")
+        numbers = (self.carry, self.observed, self.days)
+        whole = all(isinstance(v, int) and not isinstance(v, bool) for v in numbers)
+        if not whole or not 0 <= self.carry <= SLOTS or not 1 <= self.observed <= SLOTS or self.days < 1:
+            raise DataError(
+                "a number is out of range",
+                where="mobility.Rules",
+                expected=f"carry in 0 .. {SLOTS}, observed in 1 .. {SLOTS} and days >= 1",
+                remedy="correct the rules",
+            )
+        if self.outside not in get_args(Outside) or self.untidy not in get_args(Untidy):
+            raise DataError(
+                "a policy is unknown",
+                where="mobility.Rules",
+                expected="outside= error or drop, untidy= error or mend",
+                remedy="correct the rules",
+            )
+
+
+def require_zone(zone: Any, name: str) -> None:
+    """Refuses what is not the name of a time zone.
+
+    Raises:
+        DataError: the zone is missing or unknown.
+    """
+    if isinstance(zone, str) and zone:
+        try:
+            zoneinfo.ZoneInfo(zone)
+            return
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+            pass
+    raise DataError(
+        f"the time zone {name} is missing or unknown",
+        where="mobility",
+        expected="an IANA name such as Asia/Shanghai or UTC",
+        remedy=f"say {name}=; days cannot be cut without it",
+    )
+
+
+def whole_days(
+    person: IntArray, start: IntArray, end: IntArray, offset: IntArray, cell: IntArray, rules: Rules
+) -> tuple[IntArray, IntArray]:
+    """The whole days of people's records.
+
+    A record is in its cell from `start` until the next record of the person, at most until `rules.carry` slots after
+    the slot of `end`. A slot's cell is the one with most time in it, of equal ones the lowest. A change of the
+    offset (summer time) counts from the next record on.
+
+    Args:
+        person: codes [n], rising.
+        start, end: [n] milliseconds since 1970 UTC between which the person was recorded in the cell, equal for a
+            point; `start` rises strictly within a person.
+        offset: [n] milliseconds that local time is ahead of UTC.
+        cell: [n] cells, or `OUTSIDE`.
+        rules: see `Rules`.
+
+    Returns:
+        Cells [D, 48] and codes [D], dense from 0 in the order of `person`.
+    """
+    following = np.append(start[1:], np.iinfo(np.int64).max // 2)
+    following[:-1][person[1:] != person[:-1]] = np.iinfo(np.int64).max // 2
+    local, seen = start + offset, np.minimum(end, following - 1) + offset
+    until = np.minimum(following + offset, (seen // _SLOT + 1 + rules.carry) * _SLOT)
+    first = local // _SLOT
+    pieces = (until - 1) // _SLOT - first + 1
+    row = np.repeat(np.arange(len(start)), pieces)
+    slot = first[row] + np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    length = np.minimum(until[row], (slot + 1) * _SLOT) - np.maximum(local[row], slot * _SLOT)
+    recorded = (slot <= seen[row] // _SLOT) & (cell[row] != OUTSIDE)
+    who, slot, where, recorded = _winners(person[row], slot, cell[row], length, recorded)
+    day = np.stack([who, slot // SLOTS], axis=1)
+    new = np.ones(len(day), dtype=np.bool_)
+    new[1:] = (day[1:] != day[:-1]).any(axis=1)
+    index = np.cumsum(new) - 1
+    cells = np.full((int(new.sum()), SLOTS), _UNKNOWN, dtype=np.int64)
+    cells[index, slot % SLOTS] = where
+    count = np.bincount(index, weights=recorded, minlength=len(cells))
+    leading = np.argmax(cells != _UNKNOWN, axis=1)
+    back = (np.arange(SLOTS) < leading[:, None]) & (leading[:, None] <= rules.carry)
+    cells = np.where(back, np.take_along_axis(cells, leading[:, None], axis=1), cells)
+    kept = (cells >= 0).all(axis=1) & (count >= rules.observed)
+    owner = who[new]
+    kept &= np.bincount(owner[kept], minlength=int(owner.max(initial=0)) + 1)[owner] >= rules.days
+    _, codes = np.unique(owner[kept], return_inverse=True)
+    return cells[kept], codes.astype(np.int64)
+
+
+def _winners(
+    who: IntArray, slot: IntArray, cell: IntArray, length: IntArray, recorded: npt.NDArray[np.bool_]
+) -> tuple[IntArray, IntArray, IntArray, npt.NDArray[np.bool_]]:
+    """For each slot of each person the cell with most time, and whether anything was recorded in the slot."""
+    order = np.lexsort((cell, slot, who))
+    who, slot, cell, length, recorded = who[order], slot[order], cell[order], length[order], recorded[order]
+    slots = np.ones(len(who), dtype=np.bool_)
+    slots[1:] = (who[1:] != who[:-1]) | (slot[1:] != slot[:-1])
+    cells = slots.copy()
+    cells[1:] |= cell[1:] != cell[:-1]
+    at = np.flatnonzero(cells)
+    if not len(at):
+        return who, slot, cell, recorded
+    total = np.add.reduceat(length, at)
+    group = np.cumsum(slots)[at] - 1
+    best = np.lexsort((cell[at], -total, group))
+    heads = np.ones(len(best), dtype=np.bool_)
+    heads[1:] = group[best][1:] != group[best][:-1]
+    chosen = at[best[heads]]
+    return who[chosen], slot[chosen], cell[chosen], np.logical_or.reduceat(recorded, np.flatnonzero(slots))
+
+
+UNIX = "unix"
+"""In place of the zone of recorded times: they are seconds since 1970 UTC."""
+
+_LAST = 4_102_444_800  # seconds: the year 2100
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Part:
+    """The rows of one file or frame.
+
+    Args:
+        where: its name in errors.
+        user: ids [n] as recorded.
+        start: [n] milliseconds since 1970 UTC.
+        lat, lon: [n] degrees.
+        end: [n] as `start`, for stays; None for points.
+        offset: [n] milliseconds that local time is ahead of UTC, if recorded; None takes the zone of the rules.
+    """
+
+    where: str
+    user: Sequence[Any]
+    start: IntArray
+    lat: FloatArray
+    lon: FloatArray
+    end: IntArray | None = None
+    offset: IntArray | None = None
+
+
+def days_from(parts: Sequence[Part], grid: Grid, rules: Rules) -> Days:
+    """The whole days of all parts; a person's rows are in one of them.
+
+    Raises:
+        DataError: a row breaks a rule of `tacit.data.mobility`, or no day is whole.
+    """
+    known: dict[str, int] = {}
+    columns: list[list[IntArray]] = [[], [], [], [], []]
+    for part in parts:
+        person = _persons(part, known)
+        end = part.start if part.end is None else part.end
+        if (end < part.start).any():
+            raise _error("a stay ends before it starts", part, "start <= end", "correct the rows", end < part.start)
+        offset = _offsets(part.start, rules.zone) if part.offset is None else part.offset
+        cell = _cells(part, grid, rules)
+        order = _order(part, person, rules)
+        for column, values in zip(columns, (person, part.start, end, offset, cell), strict=True):
+            column.append(values[order])
+    none = np.zeros(0, dtype=np.int64)
+    person, start, end, offset, cell = (np.concatenate([none, *column]) for column in columns)
+    if len(cell) and (cell == OUTSIDE).all():
+        raise DataError(
+            "all points are outside the grid",
+            where="mobility",
+            expected="points of the region of the grid",
+            remedy="check the grid and the columns",
+        )
+    cells, owner = whole_days(person, start, end, offset, cell, rules)
+    if not len(cells):
+        raise DataError(
+            "no day is whole",
+            where="mobility",
+            expected="days whose slots are recorded or carried, of people with enough of them",
+            remedy="check the grid and the time zone, or loosen the public rules (carry, observed, days)",
+        )
+    return Days(cells, owner, grid)
+
+
+def times_of(values: Any, where: str, recorded: str | None, pattern: str | None = None) -> IntArray:
+    """Milliseconds [n] since 1970 UTC of recorded times.
+
+    Args:
+        values: column of datetimes or texts, with a zone or without, or of numbers (seconds since 1970).
+        where: name in errors.
+        recorded: zone of times that carry none, or `UNIX` for numbers; None where all carry one.
+        pattern: `strptime` pattern of the texts; None takes ISO 8601.
+
+    Raises:
+        DataError: a time is missing or not a time, or has no zone and `recorded` says none.
+    """
+    import pandas as pd
+
+    column = pd.Series(values).reset_index(drop=True)
+    if recorded is not None and recorded != UNIX:
+        require_zone(recorded, "recorded")
+    if column.dtype.kind in "iuf":
+        if recorded != UNIX:
+            raise _no_zone(where, "the times are numbers")
+        numbers = column.to_numpy(dtype=np.float64)
+        _refuse(~np.isfinite(numbers), "a time is missing", where)
+        return _sane(np.floor(np.clip(numbers, -_LAST, _LAST) * 1_000).astype(np.int64), where)
+    if recorded == UNIX:
+        raise DataError(
+            "the times are not numbers",
+            where=where,
+            expected=f"seconds since 1970 with recorded={UNIX!r}",
+            remedy="name the zone of the times in recorded=",
+        )
+    aware: Any
+    if isinstance(column.dtype, pd.DatetimeTZDtype):
+        times, aware = column, np.ones(len(column), dtype=np.bool_)
+    elif column.dtype.kind == "M":
+        times, aware = column.dt.tz_localize("UTC"), np.zeros(len(column), dtype=np.bool_)
+    else:
+        text = column.astype(str)
+        times = pd.to_datetime(text, utc=True, errors="coerce", format=pattern or "ISO8601")
+        zoned = text.str.contains(r"\d:\d\d\S*?\s?(?:Z|UTC|[+-]\d\d(?::?\d\d)?)(?:\s|$)", regex=True)
+        aware = zoned.to_numpy(dtype=np.bool_)
+    _refuse(times.isna().to_numpy(), "a time is missing or not a time", where)
+    if not aware.all() and recorded is None:
+        raise _no_zone(where, "a time has no zone")
+    if not aware.all():
+        plain = times.dt.tz_localize(None)
+        no_summer = np.zeros(len(plain), dtype=np.bool_)
+        shifted = plain.dt.tz_localize(recorded, ambiguous=no_summer, nonexistent="shift_forward").dt.tz_convert("UTC")
+        times = times.dt.tz_convert("UTC").where(pd.Series(aware), shifted)
+    return _sane(_epoch(times.dt.tz_convert("UTC").dt.tz_localize(None)), where)
+
+
+def _epoch(times: Any) -> IntArray:
+    whole: IntArray = times.to_numpy(dtype="datetime64[ms]").astype(np.int64)
+    return whole
+
+
+def _sane(times: IntArray, where: str) -> IntArray:
+    _refuse((times < 0) | (times >= _LAST * 1_000), "a time is before 1970 or after 2099", where)
+    return times
+
+
+def _offsets(start: IntArray, zone: str) -> IntArray:
+    """Milliseconds [n] that local time in the zone is ahead of UTC."""
+    import pandas as pd
+
+    quarters, index = np.unique(start // 900_000, return_inverse=True)  # offsets change on quarters of an hour
+    times = pd.Series(pd.to_datetime(quarters * 900, unit="s", utc=True))
+    offset = _epoch(times.dt.tz_convert(zone).dt.tz_localize(None)) - quarters * 900_000
+    return np.asarray(offset[index], dtype=np.int64)
+
+
+def _persons(part: Part, known: dict[str, int]) -> IntArray:
+    """Codes [n] of the ids as text; `known` learns the new ones."""
+    import pandas as pd
+
+    index, ids = pd.factorize(pd.Series(list(part.user), dtype=object), use_na_sentinel=True)
+    keys: list[str | None] = []
+    for value in ids.tolist():
+        key = int(value) if isinstance(value, float) and value.is_integer() else value
+        key = key.decode("utf-8", "replace") if isinstance(key, bytes) else key
+        whole = isinstance(key, (int, np.integer)) and not isinstance(key, bool)
+        text = str(key).strip() if whole or isinstance(key, str) else ""
+        keys.append(None if text in MISSING else text)
+    wrong = np.array([key is None for key in keys] + [True], dtype=np.bool_)  # the last is that of index -1
+    _refuse(wrong[index], "a user id is missing, or is neither text nor a whole number", part.where)
+    again = np.array([key in known for key in keys] + [False], dtype=np.bool_)
+    if again.any():
+        raise _error(
+            "a user also occurs in an earlier file",
+            part,
+            "all rows of a user in one file",
+            "if it is the same user, concatenate the files first; if not, make the ids distinct",
+            again[index],
+        )
+    codes = [known.setdefault(str(key), len(known)) for key in keys]
+    found: IntArray = np.array([*codes, -1], dtype=np.int64)[index]
+    return found
+
+
+def _cells(part: Part, grid: Grid, rules: Rules) -> IntArray:
+    lat, lon = np.asarray(part.lat, dtype=np.float64), np.asarray(part.lon, dtype=np.float64)
+    _refuse(~(np.isfinite(lat) & np.isfinite(lon)), "a latitude or longitude is missing, NaN or infinite", part.where)
+    if not len(lat):
+        return np.zeros(0, dtype=np.int64)
+    cell = grid.cells(lat, lon)
+    strange = (np.abs(lat) > 90) | (np.abs(lon) > 180)
+    cell[strange] = OUTSIDE
+    out = cell == OUTSIDE
+    if out.all() and (grid.cells(lon, lat) >= 0).any():
+        raise _error(
+            "all points are outside the grid, and they are inside with latitude and longitude swapped",
+            part,
+            "latitudes in lat and longitudes in lon",
+            "swap the names of the two columns, or the sides of the grid if its box is the one that is swapped",
+        )
+    if not out.any() or rules.outside == "drop":
+        return cell
+    if strange.any():
+        raise _error(
+            "a latitude is outside [-90, 90] or a longitude outside [-180, 180]",
+            part,
+            "degrees, latitudes in lat and longitudes in lon",
+            "check whether the two are swapped, correct the rows, or declare Rules(outside='drop')",
+            strange,
+        )
+    raise _error(
+        "a point is outside the grid",
+        part,
+        "points inside the public grid",
+        "take a wider public grid, or declare Rules(outside='drop')",
+        out,
+    )
+
+
+def _order(part: Part, person: IntArray, rules: Rules) -> IntArray:
+    """Rows by person and time; of repeated times the last row."""
+    grouped = np.argsort(person, kind="stable")
+    same = person[grouped][1:] == person[grouped][:-1]
+    step = np.diff(part.start[grouped])
+    if rules.untidy == "error":
+        for wrong, what in ((same & (step < 0), "are not in order"), (same & (step == 0), "are repeated")):
+            if wrong.any():
+                rows = np.zeros(len(person), dtype=np.bool_)
+                rows[grouped[1:][wrong]] = True
+                raise _error(
+                    f"the times of a user {what}",
+                    part,
+                    "rising times of each user",
+                    "sort the rows and leave repeated ones out, or declare Rules(untidy='mend')",
+                    rows,
+                )
+        return grouped
+    order = np.lexsort((np.arange(len(person)), part.start, person))
+    last = np.ones(len(order), dtype=np.bool_)
+    last[:-1] = (person[order][1:] != person[order][:-1]) | (part.start[order][1:] != part.start[order][:-1])
+    return order[last]
+
+
+def _refuse(wrong: npt.NDArray[np.bool_], what: str, where: str) -> None:
+    if wrong.any():
+        raise DataError(
+            what,
+            where=f"{where}, row {int(np.argmax(wrong)) + 1}",
+            expected="a user, a time, a latitude and a longitude in every row",
+            remedy="correct the row or leave it out",
+        )
+
+
+def _no_zone(where: str, what: str) -> DataError:
+    return DataError(
+        f"the time zone is missing: {what}",
+        where=where,
+        expected=f"times with a zone, or recorded= the zone in which they were written ({UNIX!r} for seconds)",
+        remedy="say recorded='UTC' for GPS times in UTC, or the local zone's IANA name",
+    )
+
+
+def _error(what: str, part: Part, expected: str, remedy: str, rows: npt.NDArray[np.bool_] | None = None) -> DataError:
+    where = part.where if rows is None else f"{part.where}, row {int(np.argmax(rows)) + 1}"
+    return DataError(what, where=where, expected=expected, remedy=remedy)

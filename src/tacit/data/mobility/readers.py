@@ -1,0 +1,291 @@
+"""Records of where people were, as whole days on a public grid: the readers.
+
+Every reader gives `Days`, whose `trajectories()` go into a vault. Each takes a public grid and `Rules` (time zone,
+gaps, what a whole day is; see `tacit.data.mobility.points`). The protected unit is the person. Someone without enough
+whole days has none here and stays in the population, which is declared (`Unit(population=...)`) and never counted.
+
+A reader raises a `DataError`, never with a cell, an id, a time or a position in it, when a user, time, latitude or
+longitude is missing or NaN; a time has no zone and `recorded` says none; the times of a user are not in order or
+repeated; a user is in two files; a point is outside the grid; latitude and longitude are swapped; or no day is whole.
+Frames are pandas frames; CSV files may be compressed (.gz).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import Grid
+from tacit.data.mobility.points import UNIX, Part, Rules, days_from, times_of
+from tacit.data.sources.files import csv_chunks
+from tacit.data.sources.tables import npz_arrays, numbers_of
+from tacit.errors import DataError, FileError
+
+__all__ = [
+    "UNIX",
+    "Rules",
+    "from_cells",
+    "from_checkins",
+    "from_plt",
+    "from_points",
+    "from_skmob",
+    "from_trackintel",
+]
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+def from_points(
+    source: Any,
+    grid: Grid,
+    rules: Rules,
+    *,
+    recorded: str | None = None,
+    user: str = "user",
+    time: str = "time",
+    lat: str = "lat",
+    lon: str = "lon",
+    pattern: str | None = None,
+    offset: str | None = None,
+) -> Days:
+    """From positions: one row a point, the rows of each user in order of time (users may be mixed).
+
+    Args:
+        source: a frame, or one or several CSV files; all rows of a user in one of them.
+        grid: public grid.
+        rules: how points become days.
+        recorded: zone of times that carry none (IANA), or `UNIX` for seconds since 1970.
+        user, time, lat, lon: names of the columns.
+        pattern: `strptime` pattern of the times; None takes ISO 8601.
+        offset: column with the minutes that local time is ahead of UTC; None takes the zone of the rules.
+
+    Raises:
+        DataError: see the module.
+        FileError: a file is missing, damaged or of another kind.
+    """
+    names = (user, time, lat, lon, *(() if offset is None else (offset,)))
+    parts = []
+    for where, columns in _tables(source, names, texts=(user, time)):
+        ahead = None
+        if offset is not None:
+            minutes = numbers_of(columns[offset])
+            if not np.isfinite(minutes).all() or (np.abs(minutes) > 16 * 60).any():
+                raise _bad_column(where, offset, "minutes between -960 and 960 in every row")
+            ahead = (minutes * 60_000).astype(np.int64)
+        start = times_of(_times(columns[time], recorded), where, recorded, pattern)
+        point = (numbers_of(columns[lat]), numbers_of(columns[lon]))
+        parts.append(Part(where, columns[user], start, *point, offset=ahead))
+    return days_from(parts, grid, rules)
+
+
+def from_checkins(source: Any, grid: Grid, rules: Rules, **names: Any) -> Days:
+    """From check-ins, by default in the columns of the Foursquare files of New York and Tokyo with a header.
+
+    That is `userId`, `latitude`, `longitude`, `timezoneOffset` (minutes) and `utcTimestamp`
+    (`Tue Apr 03 18:00:09 +0000 2012`). A check-in is a point: someone is there until the next one, at most
+    `rules.carry` slots, so give a long carry and a low `observed`, such as Rules(carry=48, observed=3).
+
+    Args:
+        source, grid, rules: as `from_points`.
+        names: arguments of `from_points` in place of these defaults.
+
+    Raises:
+        DataError, FileError: as `from_points`.
+    """
+    defaults: dict[str, Any] = {"user": "userId", "lat": "latitude", "lon": "longitude", "time": "utcTimestamp"}
+    defaults |= {"offset": "timezoneOffset", "pattern": "%a %b %d %H:%M:%S %z %Y"}
+    return from_points(source, grid, rules, **{**defaults, **names})
+
+
+def from_skmob(frame: Any, grid: Grid, rules: Rules, *, recorded: str | None = None) -> Days:
+    """From a scikit-mobility `TrajDataFrame`, or any frame with its columns: uid, datetime, lat, lng.
+
+    Its datetimes carry no zone, so `recorded` is needed.
+
+    Raises:
+        DataError: see the module.
+    """
+    return from_points(frame, grid, rules, recorded=recorded, user="uid", time="datetime", lat="lat", lon="lng")
+
+
+def from_trackintel(
+    frame: Any, grid: Grid, rules: Rules, *, recorded: str | None = None, geometry: str = "geom"
+) -> Days:
+    """From trackintel positionfixes (user_id, tracked_at) or staypoints (user_id, started_at, finished_at).
+
+    Args:
+        frame: a frame with these columns and points (`.x` longitude, `.y` latitude, WGS 84) in `geometry`.
+        grid, rules, recorded: as `from_points`.
+        geometry: name of the column of the points.
+
+    Raises:
+        DataError: see the module.
+    """
+    where, columns_of = "mobility.from_trackintel", getattr(frame, "columns", ())
+    stays = "started_at" in columns_of
+    times = ("started_at", "finished_at") if stays else ("tracked_at",)
+    (_, columns), *_ = _tables(frame, ("user_id", geometry, *times), texts=(), where=where)
+    start, *end = (times_of(columns[name], where, recorded) for name in times)
+    points = columns[geometry]
+    if hasattr(points, "x") and hasattr(points, "y"):
+        lon, lat = numbers_of(points.x), numbers_of(points.y)
+    else:
+        lon, lat = (np.array([getattr(p, axis, np.nan) for p in points], dtype=np.float64) for axis in "xy")
+    return days_from([Part(where, columns["user_id"], start, lat, lon, end=end[0] if end else None)], grid, rules)
+
+
+def from_plt(folders: Paths, grid: Grid, rules: Rules) -> Days:
+    """From GeoLife folders: `USER/Trajectory/*.plt` below each of `folders` (latitude, longitude, 0, altitude, day
+    number, date, time in UTC, behind six lines of header). The user is the name of the folder above `Trajectory`.
+
+    Raises:
+        DataError: see the module; the same user in two folders too.
+        FileError: there is no such file, or one is damaged.
+    """
+    parts = []
+    for folder in _paths(folders):
+        found: dict[Path, list[Path]] = {}
+        for path in sorted(folder.rglob("Trajectory/*.plt")):
+            found.setdefault(path.parent.parent, []).append(path)
+        if not found:
+            raise FileError(
+                "there is no PLT file",
+                where=folder.name,
+                expected="files USER/Trajectory/*.plt below the folder",
+                remedy="give the folder that holds the folders of the users",
+            )
+        for number, (owner, files) in enumerate(found.items()):
+            tables = [_plt(path) for path in files]
+            lat, lon = (np.concatenate([numbers_of(t[i]) for t in tables]) for i in (0, 1))
+            written = [f"{day} {clock}" for t in tables for day, clock in zip(t[5], t[6], strict=True)]
+            where = f"{folder.name}, folder {number + 1}"  # the name of the user's folder is an id
+            start = times_of(written, where, "UTC", "%Y-%m-%d %H:%M:%S")
+            parts.append(Part(where, [owner.name] * len(start), start, lat, lon))
+    return days_from(parts, grid, rules)
+
+
+def from_cells(
+    source: str | os.PathLike[str] | Mapping[str, npt.ArrayLike],
+    grid: Grid,
+    *,
+    days: str = "days",
+    user: str = "user",
+    places: str | None = "cell_latlon",
+    fewest: int = 1,
+) -> Days:
+    """From days that are cut already: arrays of an .npz file or a mapping.
+
+    Args:
+        source: the file, or name -> array.
+        grid: public grid.
+        days: name of the array [D, 48] of places.
+        user: name of the array [D] of users.
+        places: name of the array [V, 2] of latitude and longitude of each place; None when the days hold cells of
+            `grid`.
+        fewest: days that a person needs, as `Rules.days`.
+
+    Raises:
+        DataError: an array is missing or has another shape, or a place is outside the grid.
+        FileError: the file is missing or damaged.
+    """
+    where = "mobility.from_cells"
+    arrays = npz_arrays(Path(source)) if isinstance(source, (str, os.PathLike)) else dict(source)
+    missing = [name for name in (days, user, places) if name is not None and name not in arrays]
+    if missing:
+        raise _bad_column(where, missing[0], "an array of that name")
+    cells, owner = np.asarray(arrays[days]), np.asarray(arrays[user])
+    if cells.ndim != 2 or cells.shape[1] != SLOTS or cells.dtype.kind not in "iu" or owner.shape != cells.shape[:1]:
+        raise _bad_column(where, days, f"whole numbers [D, {SLOTS}] and one user for each day")
+    if places is not None:
+        points = np.asarray(arrays[places], dtype=np.float64)
+        if (
+            points.ndim != 2
+            or points.shape[1] != 2
+            or (len(cells) and not 0 <= cells.min() <= cells.max() < len(points))
+        ):
+            raise _bad_column(where, places, "latitude and longitude [V, 2] of every place of the days")
+        cell_of = grid.cells(points[:, 0], points[:, 1])
+        if (cell_of < 0).any():
+            raise _bad_column(where, places, "places inside the grid, latitude first")
+        cells = cell_of[cells]
+    if owner.dtype.kind not in "iuUS":
+        raise _bad_column(where, user, "whole numbers or texts")
+    _, codes, number = np.unique(owner, return_inverse=True, return_counts=True)
+    kept = number[codes] >= fewest
+    return Days(cells[kept], np.unique(codes[kept], return_inverse=True)[1].astype(np.int64), grid)
+
+
+def _tables(
+    source: Any, names: Sequence[str], *, texts: Sequence[str], where: str = "mobility.from_points"
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(where, name -> column) of the frame, or of each file."""
+    if isinstance(source, (str, os.PathLike)) or (isinstance(source, Sequence) and source):
+        for path in _paths(source):
+            chunks = list(csv_chunks(path, [name for name in names if name not in texts], texts))
+            absent = [name for name in names if not chunks or name not in chunks[0]]
+            if absent:
+                raise _bad_column(path.name, absent[0], "a header with that column, and rows")
+            yield path.name, {name: np.concatenate([chunk[name] for chunk in chunks]) for name in names}
+        return
+    if not hasattr(source, "columns"):
+        raise DataError(
+            "the source is neither a frame nor a file",
+            where=where,
+            expected="a pandas frame, or the path of a CSV file",
+            remedy="pass one of these",
+        )
+    absent = [name for name in names if name not in source.columns]
+    if absent:
+        raise _bad_column(where, absent[0], "a column of that name")
+    yield where, {name: source[name] for name in names}
+
+
+def _times(column: Any, recorded: str | None) -> Any:
+    """The column; where a file has seconds since 1970 as text, as numbers."""
+    if recorded != UNIX or np.asarray(column).dtype.kind not in "OU":
+        return column
+    numbers = numbers_of(column)
+    return numbers if np.isfinite(numbers).any() else column
+
+
+def _plt(path: Path) -> Any:
+    import pandas as pd
+
+    try:
+        table = pd.read_csv(path, skiprows=6, header=None, usecols=[0, 1, 5, 6], dtype={5: str, 6: str})
+        return table[[0, 1, 5, 6]]
+    except Exception:  # no list of what the parser raises would be whole, and it may quote a cell
+        pass
+    raise FileError(
+        "the file is missing, truncated or of another kind",
+        where="a PLT file",
+        expected="a readable file",
+        remedy="check the path, or write the file again",
+    )
+
+
+def _paths(paths: Any) -> list[Path]:
+    found = [Path(paths)] if isinstance(paths, (str, os.PathLike)) else [Path(path) for path in paths]
+    if not found or len({path.resolve() for path in found}) != len(found):
+        raise FileError(
+            "there is no file or folder, or the same one twice",
+            where="mobility",
+            expected="different files or folders, at least one",
+            remedy="correct the list",
+        )
+    return found
+
+
+def _bad_column(where: str, name: str, expected: str) -> DataError:
+    return DataError(
+        f"{name!r} is missing or invalid",
+        where=where,
+        expected=expected,
+        remedy="correct the data, or name the column that holds it",
+    )

@@ -1,0 +1,357 @@
+"""Days as files for other tools: trips (GeoJSON, deck.gl, GeoParquet), flows, visits and plain rows.
+
+A slot says in which cell somebody was in its middle. A trip stays at a cell's centre from the middle of the first to
+the middle of the last slot there, and takes the half-hour between two middles for each move; the day begins and ends
+where its first and last slot are. Centres are joined by straight lines, which are no roads.
+
+Days have a time of day and no date: every file puts them on one declared date, and counts seconds as if local time
+were UTC, so that tools show the local hour.
+
+GeoParquet 1.1 (extra `data`) is written with pyarrow alone: a row a day, with a LineString in well-known binary. The
+standard has no measured coordinates, so the seconds of the vertices are a list in a column of their own.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.mobility.days import SLOTS, Days
+from tacit.data.mobility.grids import Grid
+from tacit.errors import DataError, FileError
+
+SECONDS = 24 * 3600 // SLOTS
+"""Of a slot."""
+DATE = datetime.date(2024, 1, 1)
+"""On which days are put unless told otherwise."""
+
+Path_ = str | os.PathLike[str]
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Trips:
+    """The ways of D days, one after the other.
+
+    Attributes:
+        starts: [D + 1]; the vertices of day i are starts[i] .. starts[i + 1] - 1.
+        lon, lat: of the vertices, degrees.
+        seconds: of the vertices, since midnight; they rise within a day.
+        person: [D] codes.
+    """
+
+    starts: IntArray
+    lon: FloatArray
+    lat: FloatArray
+    seconds: IntArray
+    person: IntArray
+
+
+def trips(days: Days) -> Trips:
+    """The ways of days: for each stay, where and when it begins and ends.
+
+    Args:
+        days: of D days; every day has at least two vertices.
+    """
+    cells = days.cells
+    change = cells[:, 1:] != cells[:, :-1]
+    edge = np.ones((len(cells), 1), dtype=np.bool_)
+    begins, ends = np.concatenate([edge, change], axis=1), np.concatenate([change, edge], axis=1)
+    # One vertex where a stay begins and one where it ends; only one where both are in the middle of the same slot,
+    # except at midnight, where a day begins or ends.
+    middle = np.arange(SLOTS) * SECONDS + SECONDS // 2
+    first, last = np.broadcast_to(middle, cells.shape).copy(), np.broadcast_to(middle, cells.shape).copy()
+    first[:, 0], last[:, -1] = 0, SLOTS * SECONDS
+    kept = np.stack([begins, ends & ~(begins & (first == last))], axis=2)
+    seconds, where = np.stack([first, last], axis=2)[kept], np.stack([cells, cells], axis=2)[kept]
+    places, index = np.unique(where, return_inverse=True)
+    centres = days.grid.centres(places)[index.ravel()] if len(places) else np.zeros((0, 2))
+    starts = np.concatenate([[0], np.cumsum(kept.sum(axis=(1, 2)))])
+    return Trips(starts, centres[:, 1], centres[:, 0], seconds, days.person)
+
+
+def to_geojson(days: Days, path: Path_, *, date: datetime.date = DATE) -> None:
+    """A FeatureCollection of one LineString [lon, lat, 0, unix time] for each day, as kepler.gl animates trips.
+
+    Raises:
+        FileError: the file exists already or cannot be written.
+    """
+    found, midnight = trips(days), _midnight(date)
+    with _new(path) as file:
+        file.write('{"type":"FeatureCollection","features":[\n')
+        for day, (rows, person) in enumerate(_each(found)):
+            points = np.stack([found.lon[rows], found.lat[rows], found.seconds[rows] + midnight], axis=1)
+            line = [[round(lon, 6), round(lat, 6), 0, int(t)] for lon, lat, t in points.tolist()]
+            feature = {
+                "type": "Feature",
+                "properties": {"day": day, "person": person},
+                "geometry": {"type": "LineString", "coordinates": line},
+            }
+            file.write((",\n" if day else "") + json.dumps(feature, separators=(",", ":")))
+        file.write("\n]}\n")
+
+
+def to_trips_json(days: Days, path: Path_) -> None:
+    """A list of {path, timestamps, person} for the TripsLayer of deck.gl; timestamps are seconds since midnight.
+
+    Raises:
+        FileError: the file exists already or cannot be written.
+    """
+    found = trips(days)
+    with _new(path) as file:
+        file.write("[\n")
+        for day, (rows, person) in enumerate(_each(found)):
+            line = np.round(np.stack([found.lon[rows], found.lat[rows]], axis=1), 6).tolist()
+            one = {"path": line, "timestamps": found.seconds[rows].tolist(), "person": person}
+            file.write((",\n" if day else "") + json.dumps(one, separators=(",", ":")))
+        file.write("\n]\n")
+
+
+def to_flows_csv(days: Days, path: Path_, *, factor: int | None = None, by_slot: bool = False) -> None:
+    """How often somebody goes from one cell to another one: the matrix of origins and destinations, row by row.
+
+    Args:
+        days: all are counted.
+        path: a name that is still free.
+        factor: blocks of the grid's `coarse(factor)` in place of its cells.
+        by_slot: count each half-hour apart; its time is that of the slot in which the move ends.
+
+    Raises:
+        FileError: the file exists already or cannot be written.
+    """
+    grid, cells = _blocks(days, factor)
+    day, slot = np.nonzero(cells[:, 1:] != cells[:, :-1])
+    keys = np.stack([slot + 1 if by_slot else np.zeros_like(slot), cells[day, slot], cells[day, slot + 1]], axis=1)
+    rows, counts = np.unique(keys, axis=0, return_counts=True)
+    ends = [grid.centres(rows[:, k]).reshape(-1, 2) for k in (1, 2)]
+    names = ["origin", "origin_lat", "origin_lon", "destination", "destination_lat", "destination_lon", "trips"]
+    lines = (
+        [*([clock(slot)] if by_slot else []), origin, *start, destination, *end, count]
+        for (slot, origin, destination), start, end, count in zip(
+            rows.tolist(), ends[0].tolist(), ends[1].tolist(), counts.tolist(), strict=True
+        )
+    )
+    _table(path, [*(["time"] if by_slot else []), *names], lines)
+
+
+def to_visits_csv(days: Days, path: Path_, *, factor: int | None = None) -> None:
+    """How many days are in which cell, half-hour by half-hour.
+
+    Args:
+        days: all are counted.
+        path: a name that is still free.
+        factor: as for `to_flows_csv`.
+
+    Raises:
+        FileError: the file exists already or cannot be written.
+    """
+    grid, cells = _blocks(days, factor)
+    keys = np.stack([np.broadcast_to(np.arange(SLOTS), cells.shape).ravel(), cells.ravel()], axis=1)
+    rows, counts = np.unique(keys, axis=0, return_counts=True)
+    centres = grid.centres(rows[:, 1]).reshape(-1, 2).tolist()
+    lines = (
+        [clock(slot), cell, *centre, count]
+        for (slot, cell), centre, count in zip(rows.tolist(), centres, counts.tolist(), strict=True)
+    )
+    _table(path, ["time", "cell", "lat", "lon", "days"], lines)
+
+
+def to_days_csv(days: Days, path: Path_) -> None:
+    """One row for each slot of each day: day, person, time, cell and its centre.
+
+    Raises:
+        FileError: the file exists already or cannot be written.
+    """
+    places, index = np.unique(days.cells, return_inverse=True)
+    centres = days.grid.centres(places).reshape(-1, 2).tolist()
+    where, times = index.reshape(days.cells.shape), [clock(slot) for slot in range(SLOTS)]
+    lines = (
+        [day, person, times[slot], int(places[k]), *centres[k]]
+        for day, (person, row) in enumerate(zip(days.person.tolist(), where, strict=True))
+        for slot, k in enumerate(row.tolist())
+    )
+    _table(path, ["day", "person", "time", "cell", "lat", "lon"], lines)
+
+
+def _blocks(days: Days, factor: int | None) -> tuple[Grid, IntArray]:
+    """The grid and its cells [D, 48], or their blocks of a factor."""
+    if factor is None:
+        return days.grid, days.cells
+    return days.grid.coarse(factor), days.grid.coarsen(days.cells.ravel(), factor).reshape(-1, SLOTS)
+
+
+def clock(slot: int) -> str:
+    """When a slot begins, HH:MM."""
+    return f"{slot // 2:02d}:{30 * (slot % 2):02d}"
+
+
+def _midnight(date: datetime.date) -> int:
+    """Unix time of the date's midnight, as if it were UTC."""
+    return int(datetime.datetime(date.year, date.month, date.day, tzinfo=datetime.UTC).timestamp())
+
+
+def _each(found: Trips) -> Iterator[tuple[slice, int]]:
+    ends = found.starts.tolist()
+    for first, last, person in zip(ends, ends[1:], found.person.tolist(), strict=False):
+        yield slice(first, last), person
+
+
+def _table(path: Path_, names: Sequence[str], lines: Iterable[Sequence[Any]]) -> None:
+    with _new(path) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows(lines)
+
+
+@contextmanager
+def _new(path: Path_) -> Iterator[IO[str]]:
+    """A text file that is there when it is whole, or not at all.
+
+    Raises:
+        FileError: the file exists already or cannot be written.
+    """
+    path = Path(path)
+    partial = path.with_name(f".{path.name}.partial")
+    require_free(path)
+    try:
+        with partial.open("w", encoding="utf-8", newline="") as file:
+            yield file
+        os.link(partial, path)
+    except OSError as error:
+        raise unwritable(path) from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def require_free(path: Path) -> None:
+    """Refuse to write over a file.
+
+    Raises:
+        FileError: there is one.
+    """
+    if os.path.lexists(path):
+        raise FileError(
+            "the file exists already",
+            where=str(path),
+            expected="a name that is still free",
+            remedy="choose another name or remove this one",
+        )
+
+
+def unwritable(path: Path) -> FileError:
+    """The error of a file that cannot be written."""
+    return FileError(
+        "the file could not be written",
+        where=str(path),
+        expected="a writable folder with free space",
+        remedy="free some space or choose another folder",
+    )
+
+
+def parse_date(text: str) -> datetime.date:
+    """A date as YYYY-MM-DD.
+
+    Raises:
+        DataError: it is none, or not after 1970.
+    """
+    try:
+        found = datetime.date.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.year < 1970:
+        raise DataError(
+            f"the date is {text!r}", where="trips", expected="YYYY-MM-DD, from 1970 on", remedy="write it so"
+        )
+    return found
+
+
+_HEADER = np.dtype([("order", "u1"), ("kind", "<u4"), ("points", "<u4")])
+"""Of a LineString: 1 for little-endian, 2 for the kind, and how many points follow."""
+
+
+def to_geoparquet(days: Days, path: str | os.PathLike[str], *, date: datetime.date = DATE) -> None:
+    """Columns day, person, geometry (LineString, lon and lat, WGS 84), times (timestamps, local) and bbox.
+
+    Args:
+        days: one row each.
+        path: a name that is still free.
+        date: on which the days are put; times are local and carry no zone.
+
+    Raises:
+        FileError: the file exists already or cannot be written.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path = Path(path)
+    require_free(path)
+    found = trips(days)
+    offsets = pa.array(found.starts.astype(np.int32))
+    midnight = np.datetime64(date, "ms")
+    times = pa.array(midnight + found.seconds.astype("timedelta64[s]").astype("timedelta64[ms]"))
+    boxes = _boxes(found)
+    table = pa.table(
+        {
+            "day": pa.array(np.arange(len(found.person))),
+            "person": pa.array(found.person),
+            "geometry": pa.array(well_known_binary(found), type=pa.binary()),
+            "times": pa.ListArray.from_arrays(offsets, times),
+            "bbox": pa.StructArray.from_arrays([pa.array(column) for column in boxes.values()], names=list(boxes)),
+        }
+    )
+    table = table.replace_schema_metadata({"geo": json.dumps(_metadata(boxes))})
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        parquet.write_table(table, partial, compression="zstd")
+        os.link(partial, path)
+    except OSError as error:
+        raise unwritable(path) from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def well_known_binary(found: Trips) -> list[bytes]:
+    """A LineString of each way, as well-known binary."""
+    header = np.zeros(len(found.person), dtype=_HEADER)
+    header["order"], header["kind"], header["points"] = 1, 2, np.diff(found.starts)
+    points = np.stack([found.lon, found.lat], axis=1).astype("<f8")
+    ends = found.starts.tolist()
+    return [
+        head.tobytes() + points[first:last].tobytes() for head, first, last in zip(header, ends, ends[1:], strict=False)
+    ]
+
+
+def _boxes(found: Trips) -> dict[str, npt.NDArray[np.float64]]:
+    at = found.starts[:-1]
+    if not len(at):
+        return {name: np.zeros(0) for name in ("xmin", "ymin", "xmax", "ymax")}
+    return {
+        "xmin": np.minimum.reduceat(found.lon, at),
+        "ymin": np.minimum.reduceat(found.lat, at),
+        "xmax": np.maximum.reduceat(found.lon, at),
+        "ymax": np.maximum.reduceat(found.lat, at),
+    }
+
+
+def _metadata(boxes: dict[str, npt.NDArray[np.float64]]) -> dict[str, Any]:
+    """The `geo` metadata; without `crs` the standard means longitude and latitude on WGS 84."""
+    geometry: dict[str, Any] = {
+        "encoding": "WKB",
+        "geometry_types": ["LineString"],
+        "covering": {"bbox": {name: ["bbox", name] for name in boxes}},
+    }
+    if len(boxes["xmin"]):
+        low, high = (boxes["xmin"].min(), boxes["ymin"].min()), (boxes["xmax"].max(), boxes["ymax"].max())
+        geometry["bbox"] = [float(value) for value in (*low, *high)]
+    return {"version": "1.1.0", "primary_column": "geometry", "columns": {"geometry": geometry}}

@@ -1,0 +1,221 @@
+"""Reads D4RL's HDF5 files, which the user has; what counts as a transition is what D4RL's `qlearning_dataset` says.
+
+D4RL (Fu et al. 2020, arXiv:2004.07219) stores one long recording: observations, actions, rewards, terminals and
+timeouts, all [N, ...], newer files next_observations too. Row t becomes a transition to next_observations[t], or to
+observations[t + 1] where the file has none, except
+
+- rows with a timeout: what is behind them is another episode;
+- terminal rows of a file without next_observations, for the same reason;
+- the last row.
+
+Nobody's id is in these files. So the unit is named: a column of ids that the user added, every transition, every
+episode, or pieces of the recording of a fixed number of rows. A piece is no trajectory and nobody's, and its name says
+so ("chunk of 500 rows"). The last row of a piece is left out: what it leads to belongs to the next piece.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+
+from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
+from tacit.data.sources.hdf5 import opened
+from tacit.data.sources.tables import unreadable
+from tacit.data.spec import PublicSpec
+from tacit.data.store import CHUNK, Array, Records
+from tacit.errors import DataError
+
+EACH_CHUNK = ":chunk"
+"""In place of a unit id: pieces of the recording of a fixed number of rows are the units."""
+
+KIND = "an HDF5 file of D4RL's"
+_NEXT = "next_observations"
+
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    unit: str,
+    spec: PublicSpec,
+    chunk: int | None,
+    horizon: int | None,
+    simulated: bool,
+    store: str | os.PathLike[str] | None,
+) -> Records:
+    """See `Trajectories.from_d4rl`."""
+    if not isinstance(unit, str) or not unit or (unit == EACH_CHUNK) != (chunk is not None) or (chunk or 2) < 2:
+        raise DataError(
+            "the unit is missing, or it and chunk= do not fit",
+            where="Trajectories.from_d4rl",
+            expected=f"a column of ids, {EACH_TRANSITION!r}, {EACH_EPISODE!r}, or {EACH_CHUNK!r} with chunk= 2 or more",
+            remedy="name what is protected; there is no default",
+        )
+    name = unit if chunk is None else f"chunk of {chunk} rows"
+    with Ingest(spec, simulated=simulated, store=store, unit=name) as ingest:
+        ingest.start(f"Trajectories.from_d4rl({Path(path).name!r})")
+        ids = None if unit in (EACH_TRANSITION, EACH_EPISODE, EACH_CHUNK) else unit
+        for columns, at in _rows(Path(path), ids, horizon, chunk, terminals=spec.terminals):
+            episodes = columns.pop("episode_ids")
+            owner = unit if ids is None else columns.pop("ids")
+            ingest.add(columns, owner if chunk is None else at // chunk, episodes)
+        return ingest.finish()
+
+
+def read_columns(path: str | os.PathLike[str], *, horizon: int | None = None) -> dict[str, npt.NDArray[Any]]:
+    """The transitions of a file of *public* records as plain columns, without units or bounds.
+
+    Args:
+        path: an HDF5 file of D4RL's.
+        horizon: as in `Trajectories.from_d4rl`.
+
+    Returns:
+        observations, actions, rewards, next_observations as they are stored, terminations and truncations [T] bool,
+        episode_ids [T] int64.
+
+    Raises:
+        DataError: a field is missing or has another length, a flag is neither 0 nor 1, or there is no transition.
+        FileError: the file is missing, truncated or of another kind, or leads to another one.
+    """
+    parts = [columns for columns, _ in _rows(Path(path), None, horizon, None)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+@dataclass(frozen=True, eq=False)
+class _Ends:
+    """Which rows [N] become transitions, which terminate, and the episode of each."""
+
+    kept: npt.NDArray[np.bool_]
+    terminal: npt.NDArray[np.bool_]
+    episode: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls, terminal: npt.NDArray[np.bool_], timeout: npt.NDArray[np.bool_], *, following: bool, chunk: int | None
+    ) -> _Ends:
+        at = np.arange(len(terminal))
+        cut = timeout.copy()
+        if chunk is not None:
+            cut |= at % chunk == chunk - 1
+        over = terminal | cut
+        kept = ~cut & (following | ~terminal) & (at < len(at) - 1)
+        return cls(kept, terminal, np.concatenate([[0], np.cumsum(over[:-1])]))
+
+    def truncated(self) -> npt.NDArray[np.bool_]:
+        """The last kept row of every episode that does not terminate there."""
+        at = np.flatnonzero(self.kept)
+        last = np.ones(len(at), dtype=bool)
+        last[:-1] = np.diff(self.episode[at]) > 0
+        flags = np.zeros(len(self.kept), dtype=bool)
+        flags[at[last]] = ~self.terminal[at[last]]
+        return flags
+
+
+def _rows(
+    path: Path, ids: str | None, horizon: int | None, chunk: int | None, *, terminals: bool = True
+) -> Iterator[tuple[dict[str, Array], Array]]:
+    """Transitions with their places [n] in the recording, a piece of the file at a time."""
+    with opened(path, unreadable(path, KIND)) as file:
+        names = ["observations", "actions", "rewards", *([] if ids is None else [ids])]
+        fields = {name: _field(file, name, path) for name in (*names, "terminals")}
+        fields |= {name: _field(file, name, path) for name in ("timeouts", _NEXT) if name in file}
+        rows = len(fields["rewards"])
+        if rows < 2 or any(len(field) != rows for field in fields.values()):
+            raise DataError(
+                "the columns are ragged or hold no transition",
+                where=path.name,
+                expected="two rows at least, and one entry of every field for each",
+                remedy="correct the file",
+            )
+        terminal = _flags(fields["terminals"], path, "terminals")
+        if not terminals and terminal.any():
+            raise DataError(
+                "an episode terminates, but the spec declares terminals=False",
+                where=f"{path.name}, row {int(np.argmax(terminal)) + 1}",
+                expected="no terminal in the file",
+                remedy="declare terminals=True, or correct the data",
+            )
+        timeout = _timeouts(fields, terminal, horizon, path)
+        following = _NEXT in fields
+        ends = _Ends.of(terminal, timeout, following=following, chunk=chunk)
+        truncated = ends.truncated()
+        if not ends.kept.any():
+            raise DataError(
+                "no row is a transition",
+                where=path.name,
+                expected="episodes of two rows at least",
+                remedy="check the terminals and timeouts of the file",
+            )
+        for start in range(0, rows, CHUNK):
+            inside = np.flatnonzero(ends.kept[start : start + CHUNK])
+            if not len(inside):
+                continue
+            at = start + inside
+            columns = {name: _piece(fields[name], start, CHUNK, path)[inside] for name in names}
+            seen = _piece(fields[_NEXT], start, CHUNK, path) if following else None
+            seen = _piece(fields["observations"], start + 1, CHUNK, path) if seen is None else seen
+            columns |= {_NEXT: seen[inside], "terminations": terminal[at], "truncations": truncated[at]}
+            if ids is not None:
+                columns["ids"] = columns.pop(ids)
+            yield columns | {"episode_ids": ends.episode[at]}, at
+
+
+def _timeouts(
+    fields: dict[str, Any], terminal: npt.NDArray[np.bool_], horizon: int | None, path: Path
+) -> npt.NDArray[np.bool_]:
+    if "timeouts" in fields:
+        return _flags(fields["timeouts"], path, "timeouts")
+    if horizon is None or horizon < 2:
+        raise DataError(
+            "the file does not say where episodes time out",
+            where=path.name,
+            expected="a field timeouts, or horizon= 2 or more",
+            remedy="say with horizon= after how many steps the task cuts an episode",
+        )
+    at = np.arange(len(terminal))
+    first = np.concatenate([[0], np.where(terminal[:-1], at[1:], 0)])
+    return np.asarray((at - np.maximum.accumulate(first)) % horizon == horizon - 1)
+
+
+def _flags(field: Any, path: Path, name: str) -> npt.NDArray[np.bool_]:
+    values = _piece(field, 0, len(field), path)
+    numbers = values.reshape(len(values), -1) if values.dtype.kind in "biuf" else np.full((len(values), 1), 2)
+    wrong = (numbers != 0) & (numbers != 1)
+    if numbers.shape[1] != 1 or wrong.any():
+        raise DataError(
+            f"{name} is not boolean",
+            where=f"{path.name}, row {int(np.argmax(wrong.any(axis=1))) + 1}",
+            expected="one of True, False, 0 and 1 for each row",
+            remedy="correct the file",
+        )
+    return np.asarray(numbers[:, 0] == 1)
+
+
+def _field(file: Any, name: str, path: Path) -> Any:
+    field = None
+    with contextlib.suppress(KeyError, OSError, RuntimeError, ValueError):
+        field = file[name]
+    if not isinstance(field, h5py.Dataset) or not field.shape:
+        raise DataError(
+            f"there is no column {name!r}",
+            where=path.name,
+            expected="observations, actions, rewards, terminals, and the ids if unit= names some",
+            remedy="name a column of the file, or take a file of D4RL's",
+        )
+    return field
+
+
+def _piece(field: Any, start: int, length: int, path: Path) -> Array:
+    values = None
+    with contextlib.suppress(Exception):  # whatever the library says of damaged records
+        values = np.asarray(field[start : start + length])
+    if values is None:
+        raise unreadable(path, KIND)
+    return values

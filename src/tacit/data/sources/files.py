@@ -1,0 +1,214 @@
+"""Readers of .npz, CSV and Parquet files, by the public bounds of their columns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
+from tacit.data.sources.tables import csv_chunks as csv_chunks
+from tacit.data.sources.tables import csv_header, npz_arrays, parquet_chunks, parquet_header
+from tacit.data.spec import Discrete, PublicSpec, Space
+from tacit.data.store import Array, Paths, Records, layout
+from tacit.errors import DataError, FileError
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Names of the columns of a table.
+
+    Args:
+        observations, next_observations, actions: one name for each dimension; one name in all for a discrete space.
+        rewards, terminations, truncations: one name each; a table without truncations has none, and one whose spec
+            says `terminals=False` needs no terminations.
+        propensity: one name; it is read, and needed, when the spec declares propensities.
+    """
+
+    observations: tuple[str, ...]
+    next_observations: tuple[str, ...]
+    actions: tuple[str, ...]
+    rewards: str = "reward"
+    terminations: str = "termination"
+    truncations: str = "truncation"
+    propensity: str = "propensity"
+
+    @classmethod
+    def of(cls, spec: PublicSpec) -> Fields:
+        """`observation_0 ... observation_{d-1}`, or `observation` when it is discrete, and so on."""
+
+        def names(stem: str, space: Space) -> tuple[str, ...]:
+            return (stem,) if isinstance(space, Discrete) else tuple(f"{stem}_{i}" for i in range(space.size))
+
+        observation, action = spec.observation, spec.action
+        return cls(names("observation", observation), names("next_observation", observation), names("action", action))
+
+    @classmethod
+    def named(cls, spec: PublicSpec, pairs: Sequence[str]) -> Fields:
+        """`of`, but for the fields of which `pairs` says the columns: "observations=pulse,pressure", "rewards=effect".
+
+        Raises:
+            DataError: there is no such field, it is named twice, or has another number of columns.
+        """
+        usual = cls.of(spec)
+        found: dict[str, Any] = {}
+        for pair in pairs:
+            field, _, told = pair.partition("=")
+            names = tuple(name.strip() for name in told.split(","))
+            here = getattr(usual, field) if field in usual.__dataclass_fields__ else ()
+            count = 1 if isinstance(here, str) else len(here)
+            what = f"{pair!r} does not name the columns of a field"
+            if here and field not in found and all(names):
+                what = "" if len(names) == count else f"{field} takes {count} name(s), and there are {len(names)}"
+            if what:
+                raise DataError(
+                    what,
+                    where="fields",
+                    expected=f"FIELD=NAME,NAME once a field, of {', '.join(usual.__dataclass_fields__)}",
+                    remedy="name one column for each dimension of the public bounds, in their order",
+                )
+            found[field] = names[0] if isinstance(here, str) else names
+        return replace(usual, **found)
+
+    def columns(self) -> dict[str, tuple[str, ...]]:
+        """Field of `Trajectories` -> names of its columns."""
+        return {
+            "observations": tuple(self.observations),
+            "actions": tuple(self.actions),
+            "rewards": (self.rewards,),
+            "next_observations": tuple(self.next_observations),
+            "terminations": (self.terminations,),
+            "truncations": (self.truncations,),
+            "propensities": (self.propensity,),
+        }
+
+
+def read_csv(paths: Paths, **options: Any) -> Records:
+    """See `Trajectories.from_csv`."""
+    return _read_tables(paths, csv_chunks, csv_header, "Trajectories.from_csv", **options)
+
+
+def read_parquet(paths: Paths, **options: Any) -> Records:
+    """See `Trajectories.from_parquet`."""
+    return _read_tables(paths, parquet_chunks, parquet_header, "Trajectories.from_parquet", **options)
+
+
+def read_npz(
+    paths: Paths,
+    *,
+    unit: str,
+    spec: PublicSpec,
+    episode: str | None,
+    simulated: bool,
+    store: str | os.PathLike[str] | None,
+) -> Records:
+    """See `Trajectories.from_npz`."""
+    with Ingest(spec, simulated=simulated, store=store, unit=unit) as ingest:
+        for path in _files(paths, "Trajectories.from_npz"):
+            ingest.start(f"Trajectories.from_npz({path.name!r})")
+            fields = list(dict.fromkeys((*layout(spec), "propensities")))
+            arrays = npz_arrays(path, [*fields, *_keys(unit, episode)])
+            columns = {name: arrays.get(name) for name in fields}
+            if not spec.terminals and columns["terminations"] is None and columns["rewards"] is not None:
+                columns["terminations"] = np.zeros(columns["rewards"].shape[:1], dtype=np.bool_)
+            for name in _keys(unit, episode):
+                if name not in arrays:
+                    raise _no_column(path, name, "unit" if name == unit else "episode")
+            ingest.add(columns, arrays.get(unit, unit), None if episode is None else arrays[episode])
+        return ingest.finish()
+
+
+def _read_tables(
+    paths: Paths,
+    chunks: Any,
+    header: Any,
+    where: str,
+    *,
+    unit: str,
+    spec: PublicSpec,
+    episode: str | None,
+    fields: Fields | None,
+    simulated: bool,
+    store: str | os.PathLike[str] | None,
+) -> Records:
+    with Ingest(spec, simulated=simulated, store=store, unit=unit) as ingest:
+        own = fields or Fields.of(spec)
+        columns = own.columns()
+        ids = _keys(unit, episode)
+        for path in _files(paths, where):
+            ingest.start(f"{where}({path.name!r})")
+            _refuse_overlooked(path, header(path), own, spec)
+            table: Mapping[str, Array]
+            for table in chunks(path, [name for names in columns.values() for name in names], ids):
+                part = {}
+                for field, names in columns.items():
+                    absent = [name for name in names if name not in table]
+                    if not absent:
+                        part[field] = np.stack([table[name] for name in names], axis=1)
+                    elif field == "terminations" and not spec.terminals:
+                        part[field] = np.zeros(len(next(iter(table.values()))), dtype=np.bool_)
+                    elif field != "truncations" and (field != "propensities" or spec.propensities):
+                        raise _no_column(path, absent[0], field)
+                for name in ids:
+                    if name not in table:
+                        raise _no_column(path, name, "unit" if name == unit else "episode")
+                ingest.add(part, table.get(unit, unit), None if episode is None else table[episode])
+        return ingest.finish()
+
+
+def _refuse_overlooked(path: Path, header: Sequence[str], fields: Fields, spec: PublicSpec) -> None:
+    """Refuse a column observation_2, say, where the bounds name fewer; columns of chosen names are a choice."""
+    usual = Fields.of(spec)
+    for field in ("observations", "next_observations", "actions"):
+        read = getattr(usual, field)
+        for name in header if read == getattr(fields, field) else ():
+            stem, _, number = name.rpartition("_")
+            if stem == field[:-1] and number.isdigit() and name not in read:
+                raise DataError(
+                    f"the column {name!r} has no public bounds, and would be left out",
+                    where=path.name,
+                    expected=f"{_listed(read)} alone, as the bounds have it",
+                    remedy="declare bounds for this column too, or rename it if it is no part of the records",
+                )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+
+
+def _keys(unit: str, episode: str | None) -> list[str]:
+    if not isinstance(unit, str) or not unit:
+        raise DataError(
+            "there is no unit id",
+            where="Trajectories",
+            expected="unit= the name of the column with the protected unit",
+            remedy=f"name it, or say {EACH_TRANSITION!r} or {EACH_EPISODE!r}; there is no default",
+        )
+    return [name for name in (unit, episode) if name is not None and name not in (EACH_TRANSITION, EACH_EPISODE)]
+
+
+def _files(paths: Paths, where: str) -> list[Path]:
+    found = [Path(paths)] if isinstance(paths, (str, os.PathLike)) else [Path(path) for path in paths]
+    real = [path.resolve() for path in found]
+    if not found or len(set(real)) != len(real):
+        raise FileError(
+            "there is no file, or the same file twice",
+            where=where,
+            expected="different files, at least one",
+            remedy="correct the list of files",
+        )
+    return found
+
+
+def _no_column(path: Path, name: str, field: str) -> DataError:
+    return DataError(
+        f"there is no unit id: no column {name!r}" if field == "unit" else f"there is no column {name!r} for {field}",
+        where=path.name,
+        expected="a column of that name",
+        remedy="rename the columns of the file, or name those that it has with unit=, episode= and fields= "
+        "(in a command with --unit, --episode and --fields)",
+    )

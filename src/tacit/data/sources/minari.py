@@ -1,0 +1,311 @@
+"""Reads local Minari datasets; the unit id comes from the metadata of an episode or from its infos."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import minari
+import numpy as np
+
+from tacit.data.ingest import EACH_EPISODE, EACH_TRANSITION, Ingest
+from tacit.data.sources.hdf5 import opened
+from tacit.data.spec import PublicSpec
+from tacit.data.store import CHUNK, Array, Records
+from tacit.errors import DataError, FileError
+
+NEXT, PROPENSITY = "next_observation", "propensity"
+_ID = re.compile(r"(?:[-\w]{2,}/)*[-\w]+-v\d+")
+
+
+def read(
+    dataset: str | minari.MinariDataset,
+    *,
+    unit: str,
+    spec: PublicSpec | None,
+    reward: tuple[float, float] | None,
+    propensity: str | None,
+    observation: str | None,
+    simulated: bool,
+    root: str | os.PathLike[str] | None,
+    store: str | os.PathLike[str] | None,
+) -> tuple[PublicSpec, Records]:
+    """See `Trajectories.from_minari`."""
+    if not isinstance(unit, str) or not unit:
+        raise DataError(
+            "there is no unit id",
+            where="Trajectories.from_minari",
+            expected="unit= a key of the episode metadata or the infos",
+            remedy=f"name it, or say {EACH_TRANSITION!r} or {EACH_EPISODE!r}; there is no default",
+        )
+    found = _load(dataset, root) if isinstance(dataset, str) else dataset
+    where = f"Trajectories.from_minari({found.spec.dataset_id!r})"
+    own = found.storage.metadata.get("tacit")
+    own = own if isinstance(own, Mapping) else {}
+    if spec is None and "spec" in own:
+        spec = PublicSpec.from_json(own["spec"])
+    elif spec is None:
+        spaces = (_observations(found.observation_space, observation, where), found.action_space)
+        spec = PublicSpec.from_spaces(*spaces, reward=reward, propensities=propensity is not None)
+    if propensity is None and spec.propensities and "spec" in own:
+        propensity = PROPENSITY
+    with Ingest(spec, simulated=simulated, store=store, unit=unit) as ingest:
+        ingest.start(where)
+        waiting: list[dict[str, Array]] = []
+        rows = done = 0
+        for index, (metadata, episode) in enumerate(_episodes(found, where)):
+            place = f"{where}, episode {index + 1}"
+            part = _transitions(episode, metadata, found, own, unit, observation, place)
+            length = len(part["rewards"])
+            if propensity is not None:
+                part["propensities"] = _propensities(episode["infos"] or {}, propensity, length, place)
+            packed = bool(own.get("packed"))
+            part["episode"] = done + np.arange(length) if packed else np.full(length, done)
+            done += length if packed else 1
+            waiting.append(part)
+            rows += length
+            if rows >= CHUNK:
+                _flush(ingest, waiting, unit)
+                waiting, rows = [], 0
+        if waiting:
+            _flush(ingest, waiting, unit)
+        return spec, ingest.finish()
+
+
+def overlooked(dataset_id: str, root: str | os.PathLike[str] | None) -> str | None:
+    """A key of the first episode's infos that is called like propensities, or None; no value is looked at."""
+    infos = next(iter(_episodes(_load(dataset_id, root), dataset_id)))[1]["infos"] or {}
+    return next((key for key in infos if "propens" in key.lower()), None)
+
+
+def _episodes(dataset: minari.MinariDataset, where: str) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    pairs = None
+    while True:
+        pair, damaged = None, False
+        try:
+            pairs = pairs or _pairs(dataset)
+            pair = next(pairs, None)
+        except Exception:
+            damaged = True
+        if damaged:
+            raise _unreadable(where)
+        if pair is None:
+            return
+        yield pair
+
+
+def _pairs(dataset: minari.MinariDataset) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    indices = dataset.episode_indices
+    return zip(dataset.storage.get_episode_metadata(indices), dataset.storage.get_episodes(indices), strict=True)
+
+
+def _transitions(
+    episode: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    dataset: minari.MinariDataset,
+    own: Mapping[str, Any],
+    unit: str,
+    observation: str | None,
+    where: str,
+) -> dict[str, Array]:
+    with contextlib.suppress(AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return _columns(episode, metadata, dataset, own, unit, observation, where)
+    raise DataError(
+        "the arrays of the episode are not those of the dataset's spaces",
+        where=where,
+        expected="observations and actions of the declared spaces, and one reward and two flags for each action",
+        remedy="leave the episode out (MinariDataset.filter_episodes) or write it again",
+    )
+
+
+def _columns(
+    episode: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    dataset: minari.MinariDataset,
+    own: Mapping[str, Any],
+    unit: str,
+    observation: str | None,
+    where: str,
+) -> dict[str, Array]:
+    length = len(episode["rewards"])
+    space, seen = _observations(dataset.observation_space, observation, where), episode["observations"]
+    observations = _flat(seen if observation is None else seen[observation], space, where)
+    part = {name: np.asarray(episode[name]) for name in ("rewards", "terminations", "truncations")}
+    part["actions"] = _flat(episode["actions"], dataset.action_space, where)
+    sizes = {len(part["actions"]), len(part["terminations"]), len(part["truncations"]), length}
+    if length == 0 or sizes != {length} or len(observations) != length + 1:
+        raise DataError(
+            "the episode is empty" if length == 0 else "the episode is ragged",
+            where=where,
+            expected="T >= 1 actions, rewards and flags and T + 1 observations",
+            remedy="leave the episode out (MinariDataset.filter_episodes) or write it again",
+        )
+    part["observations"], part["next_observations"] = observations[:-1], observations[1:]
+    infos = episode["infos"] or {}
+    if own.get("chained") is False:
+        part["next_observations"] = _info(infos, NEXT, length, where)
+    if unit not in (EACH_TRANSITION, EACH_EPISODE):
+        part["unit"] = _unit(infos, metadata, unit, length, bool(own.get("packed")), where)
+    return part
+
+
+def _unit(
+    infos: Mapping[str, Any], metadata: Mapping[str, Any], unit: str, length: int, packed: bool, where: str
+) -> Array:
+    value = _lookup(metadata, unit)
+    if value is None and packed:
+        return _info(infos, unit, length, where)
+    if value is None:
+        value = _lookup(infos, unit)
+    if value is None or isinstance(value, Mapping):
+        raise DataError(
+            f"there is no unit id {unit!r}",
+            where=where,
+            expected="the key in the metadata or the infos of every episode",
+            remedy="name the key of the protected unit with unit=, or add it to the dataset",
+        )
+    values = np.atleast_1d(np.asarray(value))
+    if values.ndim != 1 or len(values) == 0 or not bool(np.all(values == values[0])):
+        raise DataError(
+            "the unit id is not constant within an episode",
+            where=where,
+            expected="one unit for each episode",
+            remedy="split the episode where the unit changes, or protect the unit that owns all of it",
+        )
+    return np.repeat(values[:1], length)
+
+
+def _info(infos: Mapping[str, Any], key: str, length: int, where: str) -> Array:
+    value = _lookup(infos, key)
+    if value is None or isinstance(value, Mapping) or np.asarray(value).shape[:1] != (length + 1,):
+        raise DataError(
+            f"infos[{key!r}] is missing or has another length",
+            where=where,
+            expected="T + 1 entries, as to_minari wrote them",
+            remedy="write the dataset again",
+        )
+    rows: Array = np.asarray(value)[1:]
+    return rows
+
+
+def _propensities(infos: Mapping[str, Any], key: str, length: int, where: str) -> Array:
+    value = _lookup(infos, key)
+    if value is None or isinstance(value, Mapping) or np.asarray(value).shape[:1] not in ((length,), (length + 1,)):
+        raise DataError(
+            f"infos[{key!r}] is missing or has another length",
+            where=where,
+            expected="T propensities, or T + 1 of which the first belongs to the reset",
+            remedy="name the key with propensity=, or add it to the dataset",
+        )
+    rows: Array = np.asarray(value)[len(value) - length :]
+    return rows
+
+
+def _lookup(tree: Mapping[str, Any], path: str) -> Any:
+    node: Any = tree
+    for key in path.split("/"):
+        if not isinstance(node, Mapping) or key not in node:
+            return None
+        node = node[key]
+    return node
+
+
+def _observations(space: gymnasium.Space[Any], key: str | None, where: str) -> gymnasium.Space[Any]:
+    """The space of the observations that are read: all of it, or one entry of a dictionary."""
+    if key is None:
+        return space
+    if not isinstance(space, gymnasium.spaces.Dict) or key not in space.spaces:
+        raise DataError(
+            f"there is no observation {key!r}",
+            where=where,
+            expected="a dictionary of observations with that key",
+            remedy="name another key with observation=, or leave it out",
+        )
+    return space.spaces[key]
+
+
+def _flat(values: Any, space: gymnasium.Space[Any], where: str) -> Array:
+    """`(n, d)` of a box or a `Dict` of boxes (in its own order), `(n,)` of a discrete space."""
+    if isinstance(space, gymnasium.spaces.Dict):
+        return np.concatenate([_flat(values[key], part, where) for key, part in space.spaces.items()], axis=-1)
+    if not isinstance(space, (gymnasium.spaces.Box, gymnasium.spaces.Discrete)):
+        raise DataError(
+            "the space is of a kind that is not supported",
+            where=where,
+            expected="a Box, a Discrete or a Dict of boxes",
+            remedy="flatten it first and write the dataset again",
+        )
+    array = np.asarray(values)
+    return array if isinstance(space, gymnasium.spaces.Discrete) else array.reshape(len(array), math.prod(space.shape))
+
+
+def _flush(ingest: Ingest, waiting: list[dict[str, Array]], unit: str) -> None:
+    joined = {name: np.concatenate([part[name] for part in waiting]) for name in waiting[0]}
+    episodes = joined.pop("episode")
+    ingest.add(joined, joined.pop("unit", unit), episodes)
+
+
+def _load(dataset_id: str, root: str | os.PathLike[str] | None) -> minari.MinariDataset:
+    check_id(dataset_id)
+    found: minari.MinariDataset | None = None
+    with datasets_folder(root) as folder:
+        records = folder / dataset_id / "data" / "main_data.hdf5"
+        if records.is_file():
+            with opened(records, _unreadable(f"Trajectories.from_minari({dataset_id!r})")):
+                pass  # looked through before anything is read: nothing in it leads elsewhere
+        with contextlib.suppress(Exception):
+            loaded = minari.load_dataset(dataset_id, download=False)
+            found = loaded if loaded.spec.dataset_id else None  # made of the metadata when it is asked for
+    if found is None:
+        raise _unreadable(dataset_id)
+    return found
+
+
+def check_id(dataset_id: str) -> None:
+    suffix = Path(dataset_id).suffix
+    if suffix and not _ID.fullmatch(dataset_id):
+        raise FileError(
+            f"files of the kind {suffix} are not read",
+            where=Path(dataset_id).name,
+            expected="a .csv, .parquet, .npz or .hdf5 file, or the id of a Minari dataset",
+            remedy="save a table as CSV or Parquet",
+        )
+    if not _ID.fullmatch(dataset_id):
+        raise FileError(
+            "the id is malformed or leads out of the folder of the datasets",
+            where="Minari",
+            expected="name-v0 or namespace/name-v0, of letters, digits, - and _",
+            remedy="choose such an id",
+        )
+
+
+@contextlib.contextmanager
+def datasets_folder(root: str | os.PathLike[str] | None) -> Iterator[Path]:
+    """Points Minari to another folder of datasets meanwhile; yields the folder."""
+    before = os.environ.get("MINARI_DATASETS_PATH")
+    try:
+        if root is not None:
+            os.environ["MINARI_DATASETS_PATH"] = os.path.abspath(root)
+        from minari.storage.datasets_root_dir import get_dataset_path
+
+        yield get_dataset_path()
+    finally:
+        if before is None:
+            os.environ.pop("MINARI_DATASETS_PATH", None)
+        else:
+            os.environ["MINARI_DATASETS_PATH"] = before
+
+
+def _unreadable(where: str) -> FileError:
+    return FileError(
+        "the dataset is missing, truncated or of another kind",
+        where=where,
+        expected="a local Minari dataset in HDF5",
+        remedy="download or write it again, or say where it is with root= or MINARI_DATASETS_PATH",
+    )

@@ -1,0 +1,365 @@
+"""Attacks on people rather than rows: what a model, or a run's noisy gradients, tell of a unit's whole history.
+
+For any method that is trained by `vault.noisy_gradient` over a `PoissonSum` of any unit: the attacker draws a unit's
+rows or fragments as the door does, with random numbers of its own, and uses the method's own objective.
+
+`unit_losses` are scores for `measure.membership.attack`; `UnitScores` for `measure.audit` or `measure.one_run`. Looks
+at whole histories and is not differentially private: outside `vault.nonprivate` only for simulated data. What an attack
+finds bounds privacy from below and proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from tacit.data.spec import Box, PublicSpec
+from tacit.data.trajectories import Trajectories
+from tacit.errors import DataError
+from tacit.evaluation.fidelity import uniform_table
+from tacit.methods.synthesis.diffusion import Denoiser, draw, row_losses
+from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.plan import Plan
+from tacit.privacy.gradients.per_unit import clipped_sum
+from tacit.privacy.mechanisms.base import calibrated
+from tacit.privacy.mechanisms.callbacks import Objective
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.reader import Reader
+
+# White-box scores of canaries from the noisy gradients of a run, which are public as soon as they leave the door.
+
+
+Columns = Mapping[str, NDArray[Any]]
+Floats = NDArray[np.float64]
+RIDGE = 0.03
+"""Share of a direction's own length that is added to keep the least squares of nearly equal directions tame."""
+PICKS = 3
+"""How many canaries are picked a step: of a hundred, hardly ever more are drawn at once."""
+
+
+def leaps(spec: PublicSpec, count: int, *, seed: int, size: float = 30.0) -> dict[str, NDArray[np.generic]]:
+    """Canaries inside the public bounds that no world produces: single steps as long as many.
+
+    Their gradients are far above any sensible clip, depend little on the noise draw, and nobody else's look alike.
+
+    Args:
+        spec: public bounds, and typical differences of a step.
+        count: how many rows, uniform but for the next observation.
+        seed: of the rows.
+        size: standard deviation of a leap in typical differences; ends are clipped to the bounds.
+
+    Raises:
+        DataError: the spec declares no typical difference.
+    """
+    if not isinstance(spec.observation, Box) or spec.difference is None:
+        raise DataError(
+            "the typical size of a step is not declared",
+            where="gradient_canaries.leaps",
+            expected="observations in a Box, and spec.difference",
+            remedy="declare PublicSpec(difference=...), or pass canaries of your own",
+        )
+    rows = uniform_table(spec, rows=count, seed=seed)
+    steps = np.random.default_rng([seed, 1]).standard_normal((count, spec.observation.size))
+    low, high = spec.observation.single()
+    following = rows["observations"] + (size * np.array(spec.difference) * steps).astype(np.float32)
+    return {**rows, "next_observations": np.clip(following, low, high)}
+
+
+class GradientScores:
+    """Sees every noisy gradient of `synthesis.fit(observe=...)` and scores canaries by it.
+
+    Args:
+        plan: whose noise law the auditor draws from; it does not know the draws of the run.
+        canaries: the m rows in question, in or out.
+        public: rows that owe nothing to private ones and look like most of them; a few hundred.
+        seed: of the auditor's own draws.
+        draws: gradients a canary and step. A few (4) span most of what the run's own draw of the noise can have made of
+            it, at up to the square of their number in time.
+    """
+
+    def __init__(self, plan: Plan, canaries: Columns, public: Columns, *, seed: int, draws: int = 1) -> None:
+        self._plan, self.canaries, self.draws = plan, len(canaries["rewards"]), draws
+        names = ("observations", "actions", "rewards", "next_observations", "terminations")
+        self._rows = {
+            name: torch.from_numpy(
+                np.concatenate([canaries[name].repeat(draws, 0), np.asarray(public[name]).astype(canaries[name].dtype)])
+            )
+            for name in names
+        }
+        self._generator = torch.Generator().manual_seed(seed)
+        self._shares: list[NDArray[np.float32]] = []
+        self._picked: list[NDArray[np.float32]] = []
+
+    def __call__(self, step: int, model: nn.Module, gradient: Tensor) -> None:
+        """One step: the noisy gradient [P] that was taken at the weights of `model`."""
+        assert isinstance(model, Denoiser)
+        encoder, own = model.encoder, self.canaries * self.draws
+        draws = [
+            self._draw(encoder, self.canaries, self.draws),
+            self._draw(encoder, len(self._rows["rewards"]) - own, 1),
+        ]
+        sigma, noise, spread = (torch.cat(pair).to(gradient.device) for pair in zip(*draws, strict=True))
+        clean = encoder.encode({name: tensor.to(gradient.device) for name, tensor in self._rows.items()}, spread)
+        products, kernel = inner_products(model, clean, sigma, noise, gradient)
+        lengths = kernel.diagonal().sqrt().clamp(min=torch.finfo(kernel.dtype).tiny)
+        products, kernel = products / lengths, kernel / lengths / lengths[:, None]
+        shares = _solve(kernel, products[:, None])[:own, 0].view(-1, self.draws).sum(1)
+        self._shares.append(shares.cpu().numpy())
+        rest = _without(slice(own, None), products, kernel)
+        picked = pursued(rest[0][:own], rest[1][:own, :own], self.draws)
+        self._picked.append((picked / gradient.square().sum()).cpu().numpy())
+
+    def _draw(self, encoder: Encoder, rows: int, draws: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Noise levels [rows draws, 1], noises and spreads, spread evenly over the levels within a row."""
+        law = {"P_mean": self._plan.P_mean, "P_std": self._plan.P_std}
+        found = draw(self._generator, rows, 1, encoder=encoder, noise_draws=draws, **law)
+        sigma, noise = found["sigma"].view(-1, 1), found["noise"].view(-1, 1, encoder.size)
+        return sigma, noise, found["spread"][:, 0].repeat_interleave(draws, 0)
+
+    def sums(self) -> Floats:
+        """[m], each canary's least-squares coefficients summed over draws and steps: the best for many small traces."""
+        total: Floats = np.array(self._shares, np.float64).sum(axis=0)
+        return total
+
+    def pursuit(self) -> Floats:
+        """[m], the share of the squared gradient for which a canary was picked (`pursued`), summed over the steps.
+
+        The best for few large traces, as where nothing clips them: each is put down to one canary alone, of whatever
+        sign it is, and however much the gradients of others resemble it.
+        """
+        total: Floats = np.array(self._picked, np.float64).sum(axis=0)
+        return total
+
+
+def pursued(products: Tensor, kernel: Tensor, draws: int) -> Tensor:
+    """Which canaries a vector is made of, one after the other: matching pursuit in blocks.
+
+    Source: S. Mallat & Z. Zhang, IEEE Transactions on Signal Processing 41 (1993) 3397, with the orthogonal steps of
+    Y. Pati et al. (1993) and a block of directions for each canary.
+
+    Args:
+        products: [m draws], inner products of the vector with every direction.
+        kernel: [m draws, m draws], of the directions with one another, each about as long as 1.
+        draws: directions of each canary, next to one another.
+
+    Returns:
+        [m], the squared length of what a canary's directions explained when it was picked; 0 for those that never were.
+    """
+    found = products.new_zeros(len(products) // draws)
+    for _ in range(PICKS):
+        blocks = kernel.view(len(found), draws, len(found), draws).diagonal(dim1=0, dim2=2).permute(2, 0, 1)
+        of_block = products.view(-1, draws, 1)
+        explained = (of_block * _solve(blocks, of_block)).sum((1, 2))
+        best = int(explained.argmax())
+        found[best] = torch.maximum(found[best], explained[best])
+        products, kernel = _without(slice(best * draws, (best + 1) * draws), products, kernel)
+    return found
+
+
+def _without(some: slice, products: Tensor, kernel: Tensor) -> tuple[Tensor, Tensor]:
+    """Inner products of what is left when the span of some directions is taken out of the vector and of all others."""
+    weights = _solve(kernel[some, some], kernel[some])
+    return products - products[some] @ weights, kernel - kernel[:, some] @ weights
+
+
+def _solve(kernel: Tensor, right: Tensor) -> Tensor:
+    """Least squares of directions with these inner products, held tame by `RIDGE`."""
+    solution: Tensor = torch.linalg.solve(kernel + RIDGE * torch.eye(kernel.shape[-1], device=kernel.device), right)
+    return solution
+
+
+def inner_products(
+    model: Denoiser, clean: Tensor, sigma: Tensor, noise: Tensor, gradient: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Inner products of per-row gradients of the denoising loss with a vector of parameters, and with one another.
+
+    Args:
+        model: whose parameters all belong to `nn.Linear` layers, each called once.
+        clean, sigma, noise: N rows as of `row_losses`: [N, D], [N, K], [N, K, D] with K = 1.
+        gradient: [P], in the order of `model.parameters()`.
+
+    Returns:
+        [N] and [N, N].
+    """
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    inputs: dict[nn.Module, Tensor] = {}
+    outputs: dict[nn.Module, Tensor] = {}
+
+    def keep(module: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
+        inputs[module], outputs[module] = arguments[0].detach(), output
+
+    hooks = [layer.register_forward_hook(keep) for layer in layers]
+    try:
+        with torch.enable_grad():
+            losses = row_losses(model, clean, sigma, noise)
+            slopes = torch.autograd.grad(losses.sum(), [outputs[layer] for layer in layers])
+    finally:
+        for hook in hooks:
+            hook.remove()
+    pieces = torch.split(gradient, [p.numel() for p in model.parameters()])
+    own = {id(p): piece.view(p.shape) for p, piece in zip(model.parameters(), pieces, strict=True)}
+    products, kernel = torch.zeros_like(losses), losses.new_zeros(len(losses), len(losses))
+    for layer, slope in zip(layers, slopes, strict=True):
+        given = inputs[layer]
+        products = products + ((given @ own[id(layer.weight)].T + own[id(layer.bias)]) * slope).sum(1)
+        kernel = kernel + (given @ given.T + 1) * (slope @ slope.T)
+    return products.detach(), kernel.detach()
+
+
+COIN = 0.25
+"""Variance of whether a canary is in."""
+LEAST = 0.01
+"""Squared noise, in clips, that is reckoned with where there is less."""
+
+
+class Drawn:
+    """Units of known records, whose rows are drawn as a part says.
+
+    Args:
+        part: which of a unit's rows or fragments one contribution is made from.
+        objective: of the method.
+        known: the attacker's knowledge; simulated or public.
+        seed: of the rows and of the objective's draws.
+    """
+
+    def __init__(self, part: PoissonSum, objective: Objective, known: Trajectories, *, seed: int) -> None:
+        noise = SecretNoise.for_tests(seed)
+        self._part, self._objective, self._reader = part, objective, Reader(known, noise)
+        self._generator = torch.Generator().manual_seed(noise.seed64() >> 1)
+        self.shares = getattr(objective, "shares", None)
+
+    @property
+    def units(self) -> int:
+        """How many there are."""
+        return self._reader.units
+
+    def rows(self, units: NDArray[np.int64]) -> dict[str, Tensor]:
+        """One draw of what the objective's loss gets, [U, L, ...] by name, its own draws and shares among it."""
+        part = self._part
+        found = self._reader.rows(units, part.rows_per_unit, part.rows, part.horizon)
+        rows = {name: torch.from_numpy(column) for name, column in found.items()}
+        rows |= self._objective.draw(self._generator, len(units), part.rows_per_unit)
+        return rows if self.shares is None else {**rows, **self.shares(rows)}
+
+    def gradients(self, model: nn.Module) -> Iterator[Tensor]:
+        """Of each unit the clipped gradient [P] that it would add to a step, with rows and draws of the attacker's."""
+        for unit in range(self.units):
+            rows = self.rows(np.array([unit]))
+            yield clipped_sum(model, self._objective.loss, rows, self._part.clip, shares=self.shares)
+
+
+@torch.no_grad()
+def unit_losses(
+    model: nn.Module,
+    objective: Objective,
+    part: PoissonSum,
+    known: Trajectories,
+    *,
+    draws: int = 16,
+    seed: int = 0,
+    batch: int = 256,
+) -> Floats:
+    """Each unit's loss under a released model: the mean over all its fragments, again and again.
+
+    Args:
+        model: released, or the public starting point.
+        objective: that the model was trained by.
+        part: a step's; more rows a unit than a step had make the attack stronger.
+        known: the units in question.
+        draws: over how many draws of rows and noise a loss is averaged.
+        seed: of the draws, the same for every call with as many units.
+        batch: units at a time.
+
+    Returns:
+        [1, U], as `membership.attack` takes scores (with a minus sign, or as a fall).
+    """
+    drawn = Drawn(part, objective, known, seed=seed)
+    total = np.zeros(drawn.units)
+    for _ in range(draws):
+        for first in range(0, drawn.units, batch):
+            some = np.arange(first, min(first + batch, drawn.units))
+            total[some] += objective.loss(model, drawn.rows(some)).double().numpy()
+    return total[None] / draws
+
+
+class UnitScores:
+    """Sees every noisy gradient of `fit(observe=...)` and scores canary units by it.
+
+    Each canary's direction is the mean of the clipped gradients that it would have added with draws of the auditor's.
+    Its score is how much of that direction a step's gradient seems to hold, given the noise, that each canary is in
+    with probability 1/2, and that everybody else adds something along the directions of public units: the posterior
+    mean of a linear Gaussian model, summed over the steps.
+
+    Args:
+        part: whose noisy gradients are seen, with its clip and noise.
+        objective: the method's.
+        canaries: simulated units, in or out by coins of their own.
+        public: a few units that owe nothing to private ones and look like most of them; None if there are no others.
+        expected: what the door divides its sums by (`PoissonSum.expected`).
+        seed: of the auditor's own draws.
+        draws: gradients a canary and step; their mean is nearer to what the run's own draw gave.
+    """
+
+    def __init__(
+        self,
+        part: PoissonSum,
+        objective: Objective,
+        canaries: Trajectories,
+        public: Trajectories | None,
+        *,
+        expected: float,
+        seed: int,
+        draws: int = 4,
+    ) -> None:
+        self._canaries = Drawn(part, objective, canaries, seed=seed)
+        self._public = None if public is None else Drawn(part, objective, public, seed=seed + 1)
+        self._expected, self._draws, self._total = expected, draws, np.zeros(self._canaries.units)
+        self._clip, self._variance = part.clip, max(LEAST, calibrated(part.noise_multiplier, part.name) ** 2)
+
+    def __call__(self, step: int, model: nn.Module, gradient: Tensor) -> None:
+        """One step: the noisy mean gradient [P] that was taken at the weights of `model`."""
+        own = torch.stack([torch.stack(list(self._canaries.gradients(model))) for _ in range(self._draws)]).mean(0)
+        others = [] if self._public is None else list(self._public.gradients(model))
+        directions = torch.stack([*own, *others]) / self._clip
+        seen = gradient * (self._expected / self._clip) - directions[: len(own)].sum(0) / 2
+        variance = torch.full((len(directions),), self._variance)
+        variance[: len(own)] *= 1 / COIN
+        posterior = torch.linalg.solve(directions @ directions.T + variance.diag(), directions @ seen)
+        self._total += posterior[: len(own)].double().numpy()
+
+    def sums(self) -> Floats:
+        """[m], each canary's score, higher where it seems to be in: about 0 in the middle between the two."""
+        return self._total.copy()
+
+
+def leaping(spec: PublicSpec, count: int, *, rows: int, seed: int) -> Columns:
+    """Canary people: each repeats one leap of its own (`gradient_canaries.leaps`) for a whole history, then is cut off.
+
+    Whatever fragments and draws are taken, the gradient of such a history points nearly the same way.
+
+    Args:
+        spec: public bounds, and typical differences of a step.
+        count: of people.
+        rows: of a history.
+        seed: of the leaps.
+
+    Returns:
+        Columns [count rows, ...] with `truncations`, and `unit_ids` [count rows] from 0.
+
+    Raises:
+        DataError: the spec declares no typical difference.
+    """
+    single = leaps(spec, count, seed=seed)
+    single["terminations"] = np.zeros(count, np.bool_)
+    columns: dict[str, NDArray[Any]] = {
+        name: np.repeat(np.asarray(column), rows, axis=0) for name, column in single.items()
+    }
+    columns["truncations"] = np.tile(np.arange(rows) == rows - 1, count)
+    columns["unit_ids"] = np.repeat(np.arange(count), rows)
+    return columns

@@ -1,0 +1,294 @@
+"""What each baseline counts of a day, and the simulator that is read out of people's noisy means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from tacit.data.mobility.days import EXPLORE, HOME, SLOTS, STAY, Days, actions, days_of, distinct
+from tacit.data.mobility.grids import Grid
+from tacit.methods.mobility import shrinkage
+from tacit.methods.mobility.moves import Weights
+from tacit.methods.mobility.simulator import Layout, TablePolicy
+
+Rows = Mapping[str, NDArray[Any]]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Statistic(Protocol):
+    """What is counted of a day: a frozen dataclass whose fields are public."""
+
+    @property
+    def size(self) -> int:
+        """d."""
+
+    def __call__(self, days: Ints) -> Floats:
+        """Cells [n, 48] -> [n, d], each day alone."""
+
+
+@dataclass(frozen=True)
+class Averages:
+    """Every person's mean of a statistic over her whole days, zero for whoever has none; kept in the vault."""
+
+    statistic: Statistic
+
+    def __call__(self, rows: Rows) -> dict[str, Floats]:
+        """Rows of U people -> "vector" [U, d]."""
+        days, owner = days_of(rows)
+        people = len(rows["mask"])
+        totals = np.zeros((people, self.statistic.size))
+        np.add.at(totals, owner, self.statistic(days))
+        return {"vector": totals / np.maximum(np.bincount(owner, minlength=people), 1)[:, None]}
+
+
+def table_policy(noisy: Floats, noise: float, layout: Layout, weights: Weights) -> TablePolicy:
+    """The policy of a noisy mean histogram [5 K] with this much noise."""
+    values, deviations = shrinkage.unscaled(noisy, noise, layout, weights)
+    return TablePolicy(layout, shrinkage.table(values, deviations, layout)[None])
+
+
+EPR_CLIP = 0.65
+"""The largest norm of one person's fractions: half a day of stays and the rest evenly spread has .6."""
+LEAST_SHARE = 1e-3
+"""The least probability of an action that a release is read as."""
+
+
+@dataclass(frozen=True)
+class Fractions:
+    """Of exploration and preferential return: fractions of the papers' four actions among a day's steps.
+
+    Song, Koren, Wang & Barabasi (doi:10.1038/nphys1760), with a constant distribution over actions, which is what the
+    published simulator of PATEGAIL plays when nothing is learnt.
+    """
+
+    size: ClassVar[int] = 4
+
+    def __call__(self, days: Ints) -> Floats:
+        """Cells [n, 48] -> [n, 4]."""
+        taken = actions(days, last=False)
+        return np.stack([(taken == action).mean(axis=1) for action in range(self.size)], axis=1)
+
+
+def epr_policy(noisy: Floats) -> TablePolicy:
+    """The policy of noisy mean fractions [4], the same in every state; none is read as less than `LEAST_SHARE`."""
+    shares = np.maximum(noisy, 0.0)
+    positive = np.maximum(shares / max(float(shares.sum()), 1e-12), LEAST_SHARE)
+    everywhere = Layout(stays=(1,))
+    return TablePolicy(everywhere, np.tile(positive / positive.sum(), (1, everywhere.size, 1)))
+
+
+TIMEGEO_CLIP = 0.35
+"""The largest norm of one person's shares of steps, which add up to about 2 in 34 numbers."""
+BLOCKS = 8
+"""Blocks of three hours in which the rhythm is constant."""
+PLACES = (2, 3, 4, 6)
+"""Numbers of places S, up to the next of them, by which explorations and returns are counted."""
+_LEAST, _MOST = 1e-4, 0.95
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Of the TimeGeo-like model: shares of a day's 47 steps, 34 numbers.
+
+    By block: at home and staying, leaving home, away (8 each); moving on from away to another place, and home; and, of
+    steps with a choice between a new place and one of the day's others, explorations and returns by places S (4 each).
+    """
+
+    size: ClassVar[int] = 3 * BLOCKS + 2 + 2 * len(PLACES)
+
+    def __call__(self, days: Ints) -> Floats:
+        """Cells [n, 48] -> [n, 34]."""
+        taken, places = actions(days, last=False), distinct(days)[:, :-1]
+        home, stays = days[:, :-1] == days[:, :1], taken == STAY
+        blocks = _by_block(np.stack([home & stays, home & ~stays, ~home]))
+        elsewhere = ~home & ~stays & (taken != HOME)
+        away = np.stack([elsewhere.sum(axis=1), (~home & (taken == HOME)).sum(axis=1)], axis=1)
+        choice = (places > np.where(home, 1, 2)) & ~stays & (taken != HOME)
+        group = np.searchsorted(PLACES, places, side="right") - 1
+        chosen = [
+            (choice & (group == g) & ((taken == EXPLORE) == new)).sum(axis=1)
+            for new in (True, False)
+            for g in range(len(PLACES))
+        ]
+        return np.concatenate([blocks, away, np.stack(chosen, axis=1)], axis=1) / (SLOTS - 1)
+
+
+@dataclass(frozen=True)
+class Rhythm:
+    """A model after TimeGeo: a daily rhythm, bursts away from home, preferential return.
+
+    Jiang, Yang, Gupta, Veneziano, Athavale & Gonzalez (PNAS 2016, doi:10.1073/pnas.1524261113): somebody at home leaves
+    with the probability n_w P(t) of the time of day, somebody away moves on with beta_1 times as much, and then to
+    another place, rather than home, with beta_2 times as much; another place is a new one with probability
+    rho S^-gamma after S places. TimeGeo fits these to each person; here they are the population's, from means of
+    people's own shares of steps, and places are remembered for a day.
+
+    Args:
+        leave: n_w P(t), the probability of leaving home in each block.
+        burst: beta_1; a person away moves with beta_1 n_w P(t).
+        onward: beta_2; and then to another place with beta_2 n_w P(t).
+        rho, gamma: a new place with probability rho S^-gamma after S places.
+    """
+
+    leave: tuple[float, ...]
+    burst: float
+    onward: float
+    rho: float
+    gamma: float
+
+    def policy(self) -> TablePolicy:
+        """The model as a policy of the four actions; a person without another place to return to explores."""
+        places = np.arange(1, SLOTS + 1)
+        layout = Layout(times=BLOCKS, counts=tuple(places.tolist()), stays=(1,))
+        home = np.array([False, True])
+        rate = np.asarray(self.leave)[:, None, None]
+        moving = np.where(home, rate, np.minimum(self.burst * rate, _MOST))
+        other = np.where(home, 1.0, np.minimum(self.onward * rate, _MOST))
+        new = np.minimum(self.rho * places[:, None] ** -self.gamma, 1.0)
+        new = np.where(places[:, None] > np.where(home, 1, 2), new, 1.0)
+        moved = moving * other
+        shape = (BLOCKS, SLOTS, 2)
+        columns = (1 - moving, moved * new, moving * (1 - other), moved * (1 - new))
+        table = np.stack([np.broadcast_to(column, shape) for column in columns], axis=-1)
+        return TablePolicy(layout, table.reshape(1, layout.size, 4))
+
+
+def rhythm(noisy: Floats, noise: float) -> Rhythm:
+    """The model of noisy mean moments [34] with this much noise, by the method of moments.
+
+    The rhythm is drawn to its mean as far as noise explains it (James and Stein). beta_1 makes the moves from away, and
+    beta_2 those of them that go to another place, as many as they are at the released times of being away; rho and
+    gamma have the largest binomial likelihood on a public grid. Negative shares are read as none.
+    """
+    staying, leaving, away = noisy[: 3 * BLOCKS].reshape(3, BLOCKS)
+    onward, homeward = np.maximum(noisy[3 * BLOCKS : 3 * BLOCKS + 2], 0.0)
+    new, old = np.maximum(noisy[3 * BLOCKS + 2 :], 0.0).reshape(2, len(PLACES))
+    leave, away = _rhythm(staying, leaving, noise), np.maximum(away, 0.0)
+    burst = (onward + homeward) / max(float(away @ leave), 1e-6)
+    beta = onward / max(burst * float(away @ leave**2), 1e-6)
+    rho, gamma = _exploration(new, old)
+    return Rhythm(tuple(float(p) for p in leave), float(burst), float(beta), rho, gamma)
+
+
+def _rhythm(staying: Floats, leaving: Floats, noise: float) -> Floats:
+    """Probabilities of leaving home [8] from shares of staying and leaving."""
+    home = staying + leaving
+    rate = float(np.clip(leaving.sum() / max(home.sum(), 1e-3), _LEAST, _MOST))
+    apart = leaving - rate * home
+    explained = BLOCKS * noise**2 * ((1 - rate) ** 2 + rate**2) / max(float(apart @ apart), 1e-12)
+    spread = max(0.0, 1.0 - explained) * apart / np.maximum(home, max(home.mean(), 1e-3) / 2)
+    return np.asarray(np.clip(rate + spread, _LEAST, _MOST))
+
+
+def _exploration(new: Floats, old: Floats) -> tuple[float, float]:
+    rho, gamma = (axis.ravel() for axis in np.meshgrid(np.linspace(0.05, 1.0, 20), np.linspace(0.0, 2.0, 41)))
+    chance = np.clip(rho[:, None] * np.asarray(PLACES, float) ** -gamma[:, None], 1e-3, 1 - 1e-3)
+    best = int(np.argmax((special.xlogy(new, chance) + special.xlogy(old, 1 - chance)).sum(axis=1)))
+    return float(rho[best]), float(gamma[best])
+
+
+def _by_block(flags: np.ndarray) -> Floats:
+    """Flags [k, n, 47] -> counts [n, k * 8]."""
+    block = np.arange(SLOTS - 1) * BLOCKS // SLOTS
+    counts = np.add.reduceat(flags.astype(np.float64), np.searchsorted(block, np.arange(BLOCKS)), axis=2)
+    return np.asarray(np.moveaxis(counts, 0, 1).reshape(flags.shape[1], len(flags) * BLOCKS))
+
+
+MARKOV_CLIP = 0.25
+"""The largest norm of one person's shares of transitions."""
+STAYING = 0.3
+"""What steps within a block count: they are by far the most, and one person's take up room for what else there is."""
+THRESHOLD = 3.0
+"""Shares below so many standard deviations of the noise may be noise."""
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """Shares of a day's 47 steps that lead from one block to another, of those within the vocabulary; those that stay
+    in a block count `STAYING` each. The first number is the share of all that lead to another block.
+
+    Args:
+        grid: the public grid.
+        factor: cells along the side of a block.
+        vocabulary: the K blocks, public: those of largest weight in the release of where days start, so that no list
+            of visited places is taken from records.
+    """
+
+    grid: Grid
+    factor: int
+    vocabulary: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """1 + K^2."""
+        return 1 + len(self.vocabulary) ** 2
+
+    def __call__(self, days: Ints) -> Floats:
+        """Cells [n, 48] -> [n, 1 + K^2], rows by where a step begins."""
+        blocks, size = self.grid.coarsen(days, self.factor), len(self.vocabulary)
+        order = np.argsort(self.vocabulary)
+        known = np.asarray(self.vocabulary)[order]
+        place = np.minimum(np.searchsorted(known, blocks), size - 1)
+        names = np.where(known[place] == blocks, order[place], -1)
+        here, there = names[:, :-1], names[:, 1:]
+        day, step = np.nonzero((here >= 0) & (there >= 0))
+        cell = day * size**2 + here[day, step] * size + there[day, step]
+        counts = np.bincount(cell, minlength=len(days) * size**2).reshape(len(days), size, size) / (SLOTS - 1)
+        moving = counts.sum(axis=(1, 2)) - np.trace(counts, axis1=1, axis2=2)
+        counts = counts * (1 - (1 - STAYING) * np.eye(size))
+        return np.concatenate([moving[:, None], counts.reshape(len(days), size**2)], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockChain:
+    """The simulator: days of blocks, each block a uniform cell of it that is drawn anew for every day.
+
+    Args:
+        grid, factor, vocabulary: as for `Transitions`.
+        starts: [K] probabilities of the first block.
+        matrix: [K, K] probabilities of the next block.
+    """
+
+    grid: Grid
+    factor: int
+    vocabulary: tuple[int, ...]
+    starts: Floats
+    matrix: Floats
+
+    def generate(self, days: int, *, seed: int = 0) -> Days:
+        """So many days, each of a person of its own."""
+        rng = np.random.default_rng(seed)
+        upto = np.cumsum(self.matrix, axis=1)
+        upto[:, -1] = 1.0
+        visited = np.empty((days, SLOTS), np.int64)
+        visited[:, 0] = rng.choice(len(self.starts), size=days, p=self.starts)
+        for slot in range(1, SLOTS):
+            visited[:, slot] = (rng.random(days)[:, None] >= upto[visited[:, slot - 1]]).sum(axis=1)
+        blocks = np.tile(np.asarray(self.vocabulary), days)
+        cells = self.grid.draw_within(blocks, self.factor, rng).reshape(days, -1)
+        return Days(np.take_along_axis(cells, visited, axis=1), np.arange(days), self.grid)
+
+
+def block_chain(statistic: Transitions, starts: Floats, noisy: Floats, noise: float) -> BlockChain:
+    """The chain of noisy mean shares [1 + K^2] with this much noise, and of the blocks' released weights [K].
+
+    Shares that may be noise are left out. As much weight as one of them could have goes to a common law instead: to
+    stay as often as everybody does, and else to go to a block by its weight.
+    """
+    size = len(statistic.vocabulary)
+    weights = np.maximum(starts, 0.0) + 1e-12
+    weights /= weights.sum()
+    scale, doubt = 1 - (1 - STAYING) * np.eye(size), max(THRESHOLD * noise, 1e-12)
+    released = noisy[1:].reshape(size, size)
+    staying = max(float(np.trace(released)) / STAYING, 1e-3)
+    common = staying * np.eye(size) + max(float(noisy[0]), 1e-3) * weights
+    common /= common.sum(axis=1, keepdims=True)
+    shares = np.where(released > doubt, released, 0.0) / scale
+    matrix = (shares + doubt * common) / (shares.sum(axis=1, keepdims=True) + doubt)
+    return BlockChain(statistic.grid, statistic.factor, statistic.vocabulary, weights, matrix)

@@ -1,0 +1,314 @@
+"""Earlier methods of off-policy evaluation, to compare with: private ones as published, and a non-private ceiling."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.spec import PublicSpec
+from tacit.errors import PlanError
+from tacit.methods.off_policy_evaluation import scores
+from tacit.methods.off_policy_evaluation.algorithm import Estimator, GaussianEstimator
+from tacit.methods.off_policy_evaluation.features import AnyFeatures, Features
+from tacit.methods.off_policy_evaluation.logged import logged
+from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
+from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
+from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, Stats, encoded
+from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
+from tacit.privacy.mechanisms.histogram import Axis
+from tacit.privacy.mechanisms.smooth_sensitivity import Constants, RegularisedLoss, Visits, WeightedStates
+from tacit.privacy.mechanisms.sums import Once, PoissonSum
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.vault import Vault
+from tacit.units import Unit
+from tacit.validation import check
+
+STATISTICS = "statistics"
+CHUNK = 256
+"""Units that LSTD encodes at a time."""
+LEAST_SQUARES = "least_squares"
+LARGEST_EPSILON = 1.0
+"""The constants of the Gaussian under smooth sensitivity are proved up to here; more epsilon buys nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstVisits(Estimator, ABC):
+    """Least squares over first-visit returns at finitely many public states, in one release (on-policy).
+
+    Balle, Gomrokchi and Precup (arXiv:1603.02010). The mechanisms are in `privacy/mechanisms/smooth_sensitivity.py`,
+    their proof in `proofs/smooth_sensitivity.md`.
+
+    Args:
+        problem: see `Estimator`; its public `return_range` is needed, and scales the noise.
+        features: phi.
+        cells: the public states: the observation cut at public edges, one axis a dimension. None takes one cell for
+            each state of one-hot features. A cell's features are those of its middle.
+        constants: the published noise, or the smaller one that the same proof gives.
+        unit, epsilon, delta: the promise, set by `calibrate`; epsilon is 1 at most.
+
+    Raises:
+        PlanError: a parameter is out of range, or the return range is missing.
+    """
+
+    source: ClassVar[str] = "Balle, Gomrokchi, Precup, arXiv:1603.02010"
+
+    features: AnyFeatures
+    cells: tuple[Axis, ...] | None = None
+    constants: Constants = "tight"
+
+    def __post_init__(self) -> None:
+        known = self.problem.return_range is not None
+        check("problem.return_range", self.problem.return_range, known, "a public range: it scales the noise")
+        cells = self.cells is not None or self.features.tabular
+        check("cells", self.cells, cells, "public edges of each dimension, as the features are not one-hot")
+        if self.unit is not None:
+            self.parts()
+
+    @abstractmethod
+    def mechanism(self) -> WeightedStates | RegularisedLoss:
+        """The release, for this plan's unit, epsilon and delta."""
+
+    def parts(self) -> tuple[Once, ...]:
+        """One release, which pays (epsilon, delta).
+
+        Raises:
+            PlanError: the plan is not calibrated.
+        """
+        ready = self.unit is not None and self.epsilon is not None and self.delta is not None
+        check("unit, epsilon, delta", None, ready, "a calibrated plan")
+        return (Once(mechanism=self.mechanism()),)
+
+    @property
+    def covered(self) -> str:
+        """The one release."""
+        return f"one release of {self.method} with noise of smooth sensitivity"
+
+    def require(self, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
+        """Refuse every policy but the one that made the records: there are no ratios."""
+        if not isinstance(target, Behaviour) or behaviour is not None:
+            raise PlanError(
+                f"{self.method} evaluates only the policy that made the records",
+                where="off_policy_evaluation",
+                expected="Behaviour()",
+                remedy="use ResidualRegression or Gpope for another policy",
+            )
+
+    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
+        """V alone: there is no scalar value."""
+        theta = vault.release_once(run, LEAST_SQUARES)[0]
+        limits = self.problem.range(vault.spec)
+        return Evaluation(method=self.method, theta=theta, features=self.features, limits=limits)
+
+    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Self:
+        """The plan for (epsilon, delta); of more than epsilon 1 it makes no use, and promises (and pays) 1.
+
+        Raises:
+            PlanError: epsilon or delta is out of range, or delta >= 1 / population.
+        """
+        check("epsilon", epsilon, 0 < epsilon < float("inf"), "a finite number > 0")
+        plans.check_delta(delta, unit)
+        return dataclasses.replace(self, unit=unit, epsilon=min(epsilon, LARGEST_EPSILON), delta=delta)
+
+    def price(self, *, unit: Unit, delta: float) -> Self:
+        """The plan for this unit at the epsilon it has: noise follows from epsilon here, not the other way round."""
+        check("epsilon", self.epsilon, self.epsilon is not None, "a number, as calibrate sets it")
+        assert self.epsilon is not None
+        return self.calibrate(unit=unit, epsilon=self.epsilon, delta=delta)
+
+    def _shared(self) -> dict[str, Any]:
+        """The mechanism's fields that both methods have."""
+        axes = self.cells
+        if axes is None:
+            axes = (Axis("observations", 0, tuple(k - 0.5 for k in range(self.features.size + 1))),)
+        assert self.problem.return_range is not None
+        low, high = self.problem.return_range
+        visits = Visits(axes, self.problem.gamma, self.problem.horizon, low, high)
+        phi = np.asarray(self.features(middles(axes)), np.float64)
+        return {
+            "name": LEAST_SQUARES,
+            "visits": visits,
+            "features": tuple(tuple(row) for row in phi.tolist()),
+            "weights": (1.0,) * len(phi),
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "rows_per_unit": self.problem.rows_per_unit,
+            "constants": self.constants,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lsw(FirstVisits):
+    """DP-LSW: a public weight a state, the same for all of them (see `FirstVisits`)."""
+
+    method: ClassVar[str] = "DP-LSW"
+
+    def mechanism(self) -> WeightedStates:
+        """The release."""
+        return WeightedStates(**self._shared())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lsl(FirstVisits):
+    """DP-LSL: least squares with a ridge (see `FirstVisits`).
+
+    Args:
+        ridge: lambda; None takes the population. The published constants need more than the squared norm of the matrix
+            of all states' features.
+    """
+
+    method: ClassVar[str] = "DP-LSL"
+
+    ridge: float | None = None
+
+    def mechanism(self) -> RegularisedLoss:
+        """The release."""
+        assert self.unit is not None
+        return RegularisedLoss(**self._shared(), ridge=float(self.unit.size) if self.ridge is None else self.ridge)
+
+
+def cells(low: tuple[float, ...], high: tuple[float, ...], bins: int) -> tuple[Axis, ...]:
+    """`bins` equal intervals of each dimension of the box from `low` to `high`."""
+    edges = np.linspace(low, high, bins + 1).T
+    return tuple(Axis("observations", i, tuple(row.tolist())) for i, row in enumerate(edges))
+
+
+def middles(axes: tuple[Axis, ...]) -> np.ndarray:
+    """The middles of the cells [S, d], the last axis fastest; [S] whole numbers for one axis of unit cells."""
+    points = [[(a + b) / 2 for a, b in itertools.pairwise(axis.edges)] for axis in axes]
+    grid = np.array(list(itertools.product(*points)))
+    if len(axes) == 1 and np.array_equal(grid, np.rint(grid)):
+        return grid[:, 0].astype(np.int64)
+    return grid
+
+
+@dataclass(frozen=True, kw_only=True)
+class SufficientStatistics(GaussianEstimator):
+    """DP-LSTD, sufficient-statistics perturbation: one noisy release of A and b, then LSTD with a ridge of the noise.
+
+    Perturbing the sufficient statistics of a regression: Vu and Slavkovic 2009; Wang (arXiv:1803.02596). The ridge that
+    the noise in A asks for is n s^2, the expectation of E^T E for noise E of standard deviation s.
+
+    Args:
+        problem, level, target, noise_multiplier, unit, epsilon, delta: see `GaussianEstimator`.
+        features: phi, n numbers a state.
+        clip: largest norm of one unit's stacked (A_i, b_i - A_i theta_0), n^2 + n numbers.
+        value_share: of the precision (1 / noise^2), what the value with its interval gets. It is released first, and
+            theta_0 gives every state that value (the start-centred variant). 0 is DP-LSTD as it is known: theta_0 = 0,
+            and no scalar value.
+
+    Raises:
+        PlanError: a parameter is out of range.
+    """
+
+    method: ClassVar[str] = "DP-LSTD"
+    source: ClassVar[str] = "sufficient-statistics perturbation (Wang, arXiv:1803.02596) of LSTD"
+
+    features: AnyFeatures
+    clip: float
+    value_share: float = 0.2
+
+    def __post_init__(self) -> None:
+        check("clip", self.clip, 1e-6 <= self.clip <= 1e6, "a number from 1e-6 to 1e6")
+        check("value_share", self.value_share, 0 <= self.value_share < 1, "a number in [0, 1)")
+        super().__post_init__()
+        self.parts()
+
+    def parts(self) -> tuple[PoissonSum, ...]:
+        """One noisy sum of the statistics, divided by the clip; and, before it, one of scores."""
+        sigma, share = self.noise_multiplier, self.value_share
+        statistics = self.problem.part(STATISTICS, sigma and sigma / math.sqrt(1 - share))
+        if not share:
+            return (statistics,)
+        return self.problem.part(scores.NAME, sigma and sigma / math.sqrt(share)), statistics
+
+    @property
+    def covered(self) -> str:
+        """The statistics, and the scores if there are any."""
+        statistics = "one noisy sum of clipped LSTD statistics"
+        return f"{statistics}, and one of {scores.COVERED}" if self.value_share else statistics
+
+    def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
+        """V and, with a share for it, the value with an interval."""
+        value, interval, centre = None, None, np.zeros(self.features.size)
+        if self.value_share:
+            found = scores.value_of(vault, run, self.problem, target, behaviour)
+            interval = found.interval(self.level)
+            value = interval.nearest(found.value())
+            centre = self.features.constant(value)
+        summary = BellmanStatistics(self.problem, target, behaviour, self.features, "gtd")
+        noisy = self.clip * vault.noisy_sum(run, STATISTICS, Stacked(summary, self.clip), centre)[0]
+        return Evaluation(
+            method=self.method,
+            value=value,
+            interval=interval,
+            theta=solve(noisy, self.clip * scores.noise(vault, run, STATISTICS), centre),
+            features=self.features,
+            limits=self.problem.range(vault.spec),
+        )
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """Each unit's (A, b - A theta_0) over the clip, [U, n^2 + n], for the state theta_0 [n]."""
+
+    summary: BellmanStatistics
+    clip: float
+
+    def __call__(self, rows: Stats, state: np.ndarray) -> np.ndarray:
+        """Statistics [U, ...] -> [U, n^2 + n]."""
+        if "A" in rows:
+            A, b = rows["A"].astype(np.float64), rows["b"].astype(np.float64)
+        else:
+            Z, D = rows["Z"].astype(np.float64), rows["D"].astype(np.float64)
+            A, b = np.swapaxes(Z, 1, 2) @ D, np.einsum("uln,ul->un", Z, rows["r"].astype(np.float64))
+        stacked = np.concatenate([A.reshape(len(A), -1), b - A @ state], axis=1)
+        return np.asarray(stacked / self.clip)
+
+
+def solve(noisy: np.ndarray, noise: float, centre: np.ndarray) -> np.ndarray:
+    """theta [n] from a noisy mean [n^2 + n] of (A, b - A theta_0), whose entries have this much noise."""
+    n = len(centre)
+    A, b = noisy[: n * n].reshape(n, n), noisy[n * n :]
+    ridge = max(n * noise**2, 1e-12)
+    return np.asarray(centre + np.linalg.solve(A.T @ A + ridge * np.eye(n), A.T @ b))
+
+
+def lstd(
+    rows: Stats, problem: Problem, features: Features, policy: Target, behaviour: Policy | None = None
+) -> NDArray[np.float64]:
+    """theta = (sum rho_t phi_t (phi_t - gamma phi_{t+1})^T)^+ sum rho_t phi_t r_t over all transitions of all units.
+
+    It is a plain function of rows, for simulated records (`step_sizes.unit_rows`) or inside `Vault.nonprivate`: what
+    the records would give if they could be used freely. Nothing that it returns may be published.
+
+    On-policy it is LSTD (Bradtke and Barto 1996). Off-policy the ratio is on the whole temporal-difference error, which
+    is WIS-LSTD at lambda 0 (Mahmood, van Hasselt and Sutton 2014) and the fixed point that GTD2 aims at, but for the
+    weights: GPOPE averages over each trajectory's own steps first, so that long and short ones weigh alike.
+
+    Args:
+        rows: columns [U, L, ...] with `mask` and `starts`.
+        problem: discount, horizon and episodes.
+        features: phi.
+        policy: the evaluated policy.
+        behaviour: the known behaviour policy; None takes the logged propensities.
+
+    Returns:
+        [n]; the least-norm solution where features are never seen or linearly dependent.
+    """
+    n = features.size
+    A, b = np.zeros((n, n)), np.zeros(n)
+    for start in range(0, len(rows["mask"]), CHUNK):
+        log = logged({name: column[start : start + CHUNK] for name, column in rows.items()}, problem, policy, behaviour)
+        phi, after = (array.reshape(-1, n).astype(np.float64) for array in encoded(log, features))
+        weighted = log.ratio.reshape(-1, 1) * phi
+        A += weighted.T @ (phi - problem.gamma * after)
+        b += weighted.T @ log.rewards.ravel()
+    return np.asarray(np.linalg.lstsq(A, b, rcond=1e-10)[0], np.float64)
