@@ -5,21 +5,38 @@ from __future__ import annotations
 import dataclasses
 import enum
 import hashlib
+import inspect
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 Json = Any
 LONGEST = 64
 """Numbers of an array that are written out; of a longer one its shape and a digest are."""
+CONSTANTS: dict[str, tuple[str, ...]] = {
+    "Acrobot": ("SECONDS", "GRAVITY", "FASTEST"),
+    "CartPole": ("SECONDS", "FARTHEST", "STEEPEST"),
+    "Cut": ("_INNER", "_EVEN"),
+    "Dosing": (
+        *("TARGET", "WIDTH", "LOWEST", "HIGHEST", "MINUTES", "SUBSTEPS"),
+        *("BASE", "PEAKS", "RISE", "BASES", "MEALS", "SPREAD"),
+    ),
+    "Hiv": ("DRUGS", "STEADY_STATE", "SPREAD", "SUBSTEP", "REWARD"),
+    "ResidualRegression": ("LOW_BUDGET", "INFLATION", "LEAST_SHRINKAGE", "RANGES"),
+    "RiverSwim": ("STATES", "LEFT_REWARD", "RIGHT_REWARD", "LEFT_BANK", "FORWARD", "BACK"),
+}
+"""For a class of tacit the constants of its module that shape its results: they stand beside its fields."""
 
 
 def describe(value: Any) -> Json:
-    """A value as JSON. A dataclass becomes its class's name (`type`) and all its fields, defaults included; an object
-    without any attribute becomes its class's name.
+    """A value as JSON. A dataclass becomes its class's name (`type`) and all its fields, defaults included, with the
+    `CONSTANTS` of its module; an object without any attribute becomes its class's name.
 
     Functions and classes become their names, sets are sorted, infinities and NaN become strings.
 
@@ -38,7 +55,7 @@ def describe(value: Any) -> Json:
         return describe(value.value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: describe(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return {"type": type(value).__name__, **fields}
+        return {"type": type(value).__name__, **fields, **constants(type(value))}
     if isinstance(value, Mapping):
         return {str(name): describe(one) for name, one in value.items()}
     if isinstance(value, Set):
@@ -50,6 +67,42 @@ def describe(value: Any) -> Json:
     if getattr(value, "__dict__", None) == {}:
         return {"type": type(value).__name__}
     raise TypeError(f"a {type(value).__name__} has no form in a configuration; give its settings instead")
+
+
+def constants(kind: type) -> dict[str, Json]:
+    """The `CONSTANTS` of a class of tacit, by their names."""
+    home = vars(sys.modules[kind.__module__])
+    names = CONSTANTS.get(kind.__name__, ()) if kind.__module__.startswith("tacit.") else ()
+    return {name: describe(home[name]) for name in names}
+
+
+def calls(home: ModuleType, function: str, *names: str) -> list[Json]:
+    """The literals inside a function, as settings: what it hands to these functions of its module, none of which runs.
+
+    Args:
+        home: the module.
+        function: without arguments; what it does besides calling `names` runs.
+        names: of functions in the module, each of which returns its name instead.
+
+    Returns:
+        For each call, in their order, the function's name (`type`) and its arguments, defaults included.
+    """
+    noted: list[Json] = []
+
+    def noting(name: str) -> Callable[..., str]:
+        shape = inspect.signature(getattr(home, name))
+
+        def note(*values: Any, **named: Any) -> str:
+            bound = shape.bind(*values, **named)
+            bound.apply_defaults()
+            noted.append({"type": name, **describe(bound.arguments)})
+            return name
+
+        return note
+
+    with mock.patch.multiple(home, **{name: noting(name) for name in names}):
+        inspect.unwrap(getattr(home, function))()
+    return noted
 
 
 def _array(value: np.ndarray) -> Json:

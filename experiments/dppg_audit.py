@@ -75,9 +75,9 @@ class Cell:
         """Its name."""
         return f"{self.critic}/{self.correlation}/sigma={self.sigma:g}"
 
-    def plan(self, rounds: int = ROUNDS) -> Plan:
-        """The plan, priced."""
-        plan = Plan(
+    def draft(self, rounds: int = ROUNDS) -> Plan:
+        """The plan before it has a price."""
+        return Plan(
             rounds=rounds,
             users=PEOPLE,
             horizon=PULLS,
@@ -89,11 +89,14 @@ class Cell:
             standardised=False,
             schedule="constant",
         )
-        return plan.price(unit=UNIT, delta=DELTA)
+
+    def plan(self, rounds: int = ROUNDS) -> Plan:
+        """The plan, priced."""
+        return self.draft(rounds).price(unit=UNIT, delta=DELTA)
 
     def claimed(self) -> float:
         """The epsilon of the policy's sums alone."""
-        return accounting.epsilon(self.plan().parts()[0].event, delta=DELTA, relation="add_or_remove").epsilon
+        return accounting.epsilon(self.plan().parts()[0].event, delta=DELTA, relation=UNIT.relation).epsilon
 
 
 CLEAN: tuple[Critic, ...] = ("none", "local", "private")
@@ -271,7 +274,8 @@ def configuration(key: str, *, runs: int = RUNS) -> Json:
     cell = _cell(key)
     return {
         "cell": describe(cell),
-        "plan": describe(cell.plan(ROUNDS)),
+        "plan": describe(cell.draft(ROUNDS)),
+        "delta": DELTA,
         "policy": describe(SMALL),
         "critic": describe(CRITIC) if _critic(cell) else None,
         "spec": describe(SPEC),

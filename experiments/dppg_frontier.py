@@ -29,14 +29,14 @@ import numpy as np
 
 from experiments.check import Figure
 from experiments.configuration import Json, describe
-from experiments.dppg_runs import DELTA, Task, calibrated, judged, learned
+from experiments.dppg_runs import Task, calibrated, guarantee, judged, learned
 from experiments.store import RESULTS, ROOT, Store
 from tacit import policy_gradient as pg
 from tacit.envs import acrobot, cart_pole
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.recipes import Recipe
 
-REPLICATES, FIRST_SEED, EPISODES = 16, 100, 50
+REPLICATES, FIRST_SEED, EPISODES, CURVE = 16, 100, 50, 10
 PEOPLE = 1_600
 EPSILONS = (8.0, 4.0, 2.0, 1.0, 0.5)
 LEAST = 0.43
@@ -122,10 +122,11 @@ def configuration(key: str, *, replicates: int = REPLICATES, people: int = PEOPL
         "noise_of": describe(RECIPES[cell.task]().plan) if cell.arm == "paper" else None,
         "restarts": cell.arm == "full_slot",
         "epsilon": cell.epsilon,
-        "delta": DELTA,
+        **guarantee(),
         "replicates": replicates,
         "people": people,
         "episodes": EPISODES,
+        "curve": CURVE,
     }
 
 
@@ -157,7 +158,7 @@ def run(cell: Cell, *, replicates: int, people: int, results: Store) -> None:
     curve = []
     for theta in value.iterates:
         actor = pg.Acting(value.policy, theta)
-        returns = judged(task, actor, replicates=replicates, episodes=10, repeat=found.repeat, seed=FIRST_SEED + 1)
+        returns = judged(task, actor, replicates=replicates, episodes=CURVE, repeat=found.repeat, seed=FIRST_SEED + 1)
         curve.append(float(np.mean(returns)))
     values |= {"curve": curve, "people": value.people.tolist()}
     results.put(cell.key, dataset=f"simulated people of {cell.task}", seed=FIRST_SEED, values=values)

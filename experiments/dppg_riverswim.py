@@ -45,7 +45,7 @@ import numpy as np
 
 from experiments.check import Figure
 from experiments.configuration import Json, describe
-from experiments.dppg_runs import DELTA, Task, calibrated, learned, vault
+from experiments.dppg_runs import Task, calibrated, guarantee, learned, vault
 from experiments.store import RESULTS, ROOT, Store
 from tacit import policy_gradient as pg
 from tacit.agents.networks import Mlp
@@ -75,7 +75,7 @@ def configuration(label: str, *, replicates: int = REPLICATES) -> Json:
         "states": river_swim.STATES,
         "horizon": river_swim.HORIZON,
         "epsilon": epsilon,
-        "delta": DELTA,
+        **guarantee(),
         "replicates": replicates,
     }
 

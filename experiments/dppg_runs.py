@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from experiments.configuration import Json
 from tacit import policy_gradient as pg
 from tacit.data.spec import PublicSpec
 from tacit.envs.rollouts import Domain
@@ -48,6 +49,12 @@ class Task:
 def unit(people: int) -> Unit:
     """One person, met once; the population is who is met in the whole run (delta stays below one in it)."""
     return Unit("person", "add_or_remove", people)
+
+
+def guarantee() -> dict[str, Json]:
+    """What every run promises, for configurations."""
+    one = unit(2)
+    return {"delta": DELTA, "unit": one.name, "relation": one.relation}
 
 
 def calibrated(plan: pg.Plan, epsilon: float | None) -> pg.Plan:

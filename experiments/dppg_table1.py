@@ -40,10 +40,11 @@ import numpy.typing as npt
 
 from experiments.check import Figure
 from experiments.configuration import Json, describe
-from experiments.dppg_runs import DELTA, Task, calibrated, judged, learned
+from experiments.dppg_runs import Task, calibrated, guarantee, judged, learned
 from experiments.store import RESULTS, ROOT, Store
 from tacit import policy_gradient as pg
 from tacit.agents import heads, ppo
+from tacit.agents.networks import Mlp
 from tacit.agents.ppo import Config
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs import acrobot, cart_pole, dosing, locomotion
@@ -52,6 +53,13 @@ from tacit.methods.policy_gradient.plan import Setting
 from tacit.methods.policy_gradient.recipes import Recipe
 
 SEED = 100
+CONTROLS: dict[str, dict[str, Any]] = {
+    "ceiling": {"plan": {"noise_multiplier": 0.0, "most_noise": None}, "clip_of": 1},
+    "no_noise": {"plan": {"noise_multiplier": 0.0}},
+    "noise_only": {"plan": {"return_scale": 0.0, "horizon": 1}, "noise_of": 0},
+    "paper": {"hidden": (64, 64), "gain": 0.01, "restarts": True},
+}
+"""What controls have instead of the recipe's own; `clip_of` and `noise_of` are a level's place in `Line.epsilons`."""
 Values = dict[str, list[float]]
 Seen = npt.NDArray[Any]
 
@@ -200,26 +208,37 @@ def paper(line: Line, level: float) -> Values:
     published = pg.Plan.paper(line.setting, noise_multiplier=calibrated(ours, level).noise_multiplier)
     people = ours.rounds * ours.users * min(1.0, ours.horizon * line.recipe.repeat / published.horizon)
     published = replace(published, rounds=math.ceil(people / published.users))
-    policy = replace(line.recipe.policy, network=pg.Policy.default(line.task.spec).network)
-    recipe = Recipe(published, policy, horizon=published.horizon, restarts=True)
+    other, own = CONTROLS["paper"], line.recipe.policy.network
+    assert isinstance(own, Mlp)
+    network = replace(own, sizes=(own.sizes[0], *other["hidden"], own.sizes[-1]), gain=other["gain"])
+    policy = replace(line.recipe.policy, network=network)
+    recipe = Recipe(published, policy, horizon=published.horizon, restarts=other["restarts"])
     return private(line, recipe, None)
+
+
+def control(line: Line, method: str) -> Recipe:
+    """Our recipe with the plan of a control."""
+    ours, changed = line.recipe, CONTROLS[method]
+    plan = replace(ours.plan, **changed["plan"])
+    if "clip_of" in changed:
+        plan = replace(plan, clip=calibrated(ours.plan, line.epsilons[changed["clip_of"]]).bound)
+    # nothing of people's rows enters noise alone, so one step of each of them is enough
+    horizon = plan.horizon * ours.repeat if method == "noise_only" else ours.horizon
+    return replace(ours, plan=plan, horizon=horizon)
 
 
 def measured(line: Line, method: str, level: float | None) -> Values:
     """The values of one cell."""
     ours = line.recipe
-    silent = replace(ours, plan=replace(ours.plan, noise_multiplier=0.0))
-    steps = calibrated(ours.plan, line.epsilons[1]).bound
-    still = replace(silent, plan=replace(silent.plan, clip=steps, most_noise=None))
-    # nothing of people's rows enters noise alone, so one step of each of them is enough
-    alone = replace(ours, plan=replace(ours.plan, return_scale=0.0, horizon=1), horizon=ours.repeat)
     methods: dict[str, Callable[[], Values]] = {
         "dppg": lambda: private(line, ours, level),
         "dppg_mlp": lambda: private(line, line.mlp or ours, level),
         "paper": lambda: paper(line, level or 0.0),
-        "ceiling": lambda: private(line, still, None),
-        "no_noise": lambda: private(line, silent, None),
-        "noise_only": lambda: private(line, alone, line.epsilons[0]),
+        "ceiling": lambda: private(line, control(line, "ceiling"), None),
+        "no_noise": lambda: private(line, control(line, "no_noise"), None),
+        "noise_only": lambda: private(
+            line, control(line, "noise_only"), line.epsilons[CONTROLS["noise_only"]["noise_of"]]
+        ),
         "ppo": lambda: peer(line, line.ppo),
         "a2c": lambda: peer(line, line.a2c),
         "start": lambda: start(line),
@@ -236,7 +255,8 @@ def configuration(key: str, *, quick: bool = False) -> Json:
         "method": method,
         "level": level,
         "paper": describe(pg.Plan.paper(line.setting, noise_multiplier=0.0)) if method == "paper" else None,
-        "delta": DELTA,
+        "control": describe(CONTROLS.get(method)),
+        **guarantee(),
     }
 
 

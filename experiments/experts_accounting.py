@@ -52,11 +52,16 @@ OVER_CLAIM = (1.38, 0.78, 2.27, 1.43)  # of TASKS; below 1 the joint composition
 SIGMAS, DELTAS = (2.0, 5.0, 10.0, 20.0, 60.0), (DELTA, 1e-6)
 FAKED = (0.2, 60.0, 7_300_000)  # p, sigma, steps at which a grid of 1e-3 makes 5 out of 2.7
 INTERVALS = (1e-3, 3e-4, 1e-4, 1.4e-5)
+TARGET = 5.0
+OWN = 0.5
+"""The prefixes' own part of the delta of their release."""
+JOINT = {"trajectories": 25, "epsilon": 0.264, "sigma": 10.0, "steps": 22_000}
+"""Prefixes that cost so much each, and the noisy steps that follow."""
 
 
 def jobs() -> dict[str, tuple[Json, Callable[[], dict[str, float]]]]:
     """For each key its settings, and what computes it."""
-    found: dict[str, tuple[Json, Callable[[], dict[str, float]]]] = {"joint": ("joint", joint)}
+    found: dict[str, tuple[Json, Callable[[], dict[str, float]]]] = {"joint": (dict(JOINT), joint)}
     for delta in DELTAS:
         for sigma in SIGMAS:
             job = functools.partial(allowed, sigma, delta)
@@ -65,7 +70,7 @@ def jobs() -> dict[str, tuple[Json, Callable[[], dict[str, float]]]]:
         settings = {"faked": list(FAKED), "training": describe(mixed(*FAKED[:2])), "interval": interval}
         found[f"interval/{interval:g}"] = settings, functools.partial(rounded, interval)
     for p, sigma in CLAIMS:
-        found[_claim(p, sigma)] = {"training": describe(mixed(p, sigma))}, functools.partial(claim, p, sigma)
+        found[_claim(p, sigma)] = {"training": describe(mixed(p, sigma))}, functools.partial(claim, p, sigma, TARGET)
     for name, row in TASKS.items():
         found[f"task/{name}"] = {"task": list(row)}, functools.partial(task, *row)
     return found
@@ -73,7 +78,8 @@ def jobs() -> dict[str, tuple[Json, Callable[[], dict[str, float]]]]:
 
 def configuration(key: str) -> Json:
     """Everything that decides a row."""
-    return {"settings": jobs()[key][0], "experts": EXPERTS, "batch": BATCH, "delta": DELTA}
+    public = {"experts": EXPERTS, "batch": BATCH, "delta": DELTA, "own": OWN, "target": TARGET}
+    return {"settings": jobs()[key][0], **public}
 
 
 def store(path: Path = RESULTS / "experts_accounting.json") -> Store:
@@ -100,7 +106,7 @@ def mixed(p: float, sigma: float) -> MixedTraining:
 
 def prefixes(trajectories: int, epsilon: float) -> DpEvent:
     """A release that is (epsilon, DELTA)-private by basic composition."""
-    one = EpsilonDeltaDpEvent(epsilon / trajectories, 0.5 * DELTA / trajectories)
+    one = EpsilonDeltaDpEvent(epsilon / trajectories, OWN * DELTA / trajectories)
     return SelfComposedDpEvent(one, trajectories)
 
 
@@ -109,7 +115,7 @@ def _certified(event: DpEvent, delta: float = DELTA) -> dict[str, float]:
     return {"honest": bound.epsilon, "check": bound.check_epsilon}
 
 
-def claim(p: float, sigma: float, epsilon: float = 5.0) -> dict[str, float]:
+def claim(p: float, sigma: float, epsilon: float) -> dict[str, float]:
     """Training until the published accountant says epsilon, and what it costs."""
     training = mixed(p, sigma)
     steps = training.published_steps(epsilon, DELTA)
@@ -141,7 +147,7 @@ def task(epsilon: float, trajectories: int, p: float, sigma: float) -> dict[str,
 def allowed(sigma: float, delta: float) -> dict[str, float]:
     """Noisy steps that epsilon 5 allows, with the certified epsilon of so many and the limit theorem's."""
     training = mixed(1.0, sigma)
-    steps = training.honest_steps(5.0, delta)
+    steps = training.honest_steps(TARGET, delta)
     return {
         "steps": steps,
         **_certified(training.event(steps), delta),
@@ -166,7 +172,8 @@ def rounded(interval: float) -> dict[str, float]:
 
 def joint() -> dict[str, float]:
     """25 releases and 22,000 steps at sigma 10: alone, added, composed."""
-    release, training = prefixes(25, 25 * 0.264), mixed(1.0, 10.0).event(22_000)
+    many, steps = int(JOINT["trajectories"]), int(JOINT["steps"])
+    release, training = prefixes(many, many * JOINT["epsilon"]), mixed(1.0, JOINT["sigma"]).event(steps)
     alone = [_certified(event)["honest"] for event in (release, training)]
     both = _certified(ComposedDpEvent([release, training]), 2 * DELTA)
     return {"release": alone[0], "training": alone[1], "sum": sum(alone), **both}

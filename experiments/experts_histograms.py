@@ -24,6 +24,7 @@ import numpy as np
 
 from experiments.check import Figure
 from experiments.configuration import Json
+from experiments.experts_runs import physics
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import RESULTS, ROOT, Store
 from tacit.envs.populations import Kind, Name, Playing, population, returns, world
@@ -49,7 +50,8 @@ def configuration(label: str, *, quick: bool = False) -> Json:
     """Everything that decides a row, but its seed."""
     name, kind = _cell(label)
     experts, episodes = size(name, quick)
-    return {"world": name, "kind": kind, "experts": experts, "episodes": episodes, "horizon": world(name).horizon}
+    public = {"world": name, "kind": kind, "experts": experts, "episodes": episodes, "horizon": world(name).horizon}
+    return public | {"physics": physics(name)}
 
 
 def size(name: Name, quick: bool) -> tuple[int, int]:

@@ -40,6 +40,8 @@ from tacit.privacy.mechanisms.thresholds import Floor, KappaStop, PMin
 EPSILONS, TRAJECTORIES, EXPERTS = (1.0, 2.0, 5.0, 7.5, 10.0), (5, 25, 100), (300, 1_000, 3_000, 10_000)
 PROBABILITIES, ACTIONS, HORIZON = (0.01, 0.02, 0.05, 0.1), (2, 4), 200
 AGREEMENTS = (1.0, 0.98, 0.9)
+SHARE, OWN, OVERFLOW = 0.5, 0.5, 0.01
+"""Delta times m, the prefixes' own part of delta, and how much of that the reserve may add."""
 
 
 def _setting(name: str) -> tuple[int, int, float]:
@@ -57,6 +59,7 @@ def configuration(name: str) -> Json:
         "actions": list(ACTIONS),
         "horizon": HORIZON,
         "agreements": list(AGREEMENTS),
+        "shares of delta": {"all": SHARE, "own": OWN, "overflow": OVERFLOW},
     }
 
 
@@ -99,10 +102,10 @@ def floors() -> dict[str, Floor]:
 
 def trajectory_epsilon(epsilon: float, trajectories: int, experts: int) -> float:
     """The largest epsilon of one prefix for which all of them cost epsilon at delta 1 / (2 m)."""
-    delta = 0.5 / experts
+    delta = SHARE / experts
 
     def excess(one: float) -> float:
-        event = SelfComposedDpEvent(EpsilonDeltaDpEvent(one, 0.5 * delta / trajectories), trajectories)
+        event = SelfComposedDpEvent(EpsilonDeltaDpEvent(one, OWN * delta / trajectories), trajectories)
         return accounting.epsilon(event, delta=delta, relation="add_or_remove").epsilon - epsilon
 
     return float(brentq(excess, epsilon / trajectories, 10 * epsilon / trajectories, xtol=1e-9))
@@ -110,8 +113,8 @@ def trajectory_epsilon(epsilon: float, trajectories: int, experts: int) -> float
 
 def cell(experts: int, trajectories: int, epsilon: float) -> dict[str, Any]:
     """The figures of one cell."""
-    one, delta = trajectory_epsilon(epsilon, trajectories, experts), 0.25 / experts / trajectories
-    reserve = thresholds.reserve(trajectories, experts, trajectories * one, 0.01 * trajectories * delta)
+    one, delta = trajectory_epsilon(epsilon, trajectories, experts), SHARE * OWN / experts / trajectories
+    reserve = thresholds.reserve(trajectories, experts, trajectories * one, OVERFLOW * trajectories * delta)
     found: dict[str, Any] = {
         "trajectory": one,
         "basic": epsilon / trajectories,
@@ -122,7 +125,7 @@ def cell(experts: int, trajectories: int, epsilon: float) -> dict[str, Any]:
         for actions in ACTIONS:
             row = lengths(floor, actions, experts, one, delta)
             if row is not None:
-                basic = lengths(floor, actions, experts, epsilon / trajectories, 2 * delta)
+                basic = lengths(floor, actions, experts, epsilon / trajectories, delta / OWN)
                 found[f"{name}/A={actions}"] = row | {"basic": None if basic is None else basic["threshold"]}
     return found
 

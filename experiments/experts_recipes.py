@@ -22,6 +22,7 @@ from tacit.envs.populations import Name
 from tacit.privacy.mechanisms.thresholds import PMin
 
 EPSILONS = (10.0, 7.5, 5.0, 2.0, 1.0)
+SILENT = learning.ReturnWeight(low=1e8, high=2e8, sharpness=30.0)
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class Recipes:
         ceiling: CQL without privacy.
         clone: of the experts whose clones are played in the simulator.
         linear: a clone that costs nothing, where it does not matter what clones are.
+        alone_steps, alone_rate: of CQL after prefixes alone.
+        silent, silent_epsilon: weights that are nothing for every expert, exp(-30), and the noise of `noise`.
     """
 
     votes: learning.Votes
@@ -59,6 +62,10 @@ class Recipes:
     linear: learning.LinearClone
     mixed: Mapping[float, int] = field(default_factory=lambda: {10.0: 25, 7.5: 20, 5.0: 12, 2.0: 5, 1.0: 3})
     alone: tuple[int, ...] = (25, 5)
+    alone_steps: int = 1_000
+    alone_rate: float = 1e-3
+    silent: learning.ReturnWeight = SILENT
+    silent_epsilon: float = 1.0
 
     def mixed_at(self, epsilon: float) -> learning.Consensus:
         """The paper's method at this epsilon."""
@@ -66,7 +73,8 @@ class Recipes:
 
     def alone_with(self, trajectories: int) -> learning.Consensus:
         """Consensus alone: no noisy step."""
-        return replace(self.consensus, trajectories=trajectories, stable_fraction=1.0, stable_rate=1e-3, steps=1_000)
+        how = {"stable_rate": self.alone_rate, "steps": self.alone_steps}
+        return replace(self.consensus, trajectories=trajectories, stable_fraction=1.0, **how)
 
 
 def policy(name: Name, hidden: tuple[int, ...], *, quadratic: bool = False) -> Policy:

@@ -19,11 +19,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from experiments.configuration import Json, describe
 from experiments.store import ROOT
 from tacit import experts as learning
 from tacit.agents.stacked import Stacked
 from tacit.data.trajectories import Trajectories
 from tacit.envs import populations
+from tacit.envs.gym_domain import GymDomain
 from tacit.envs.populations import Kind, Name, Playing, World
 from tacit.envs.serving import Actor
 from tacit.methods.experts.learned import Learned
@@ -64,6 +66,27 @@ SIZES: dict[Name, Size] = {
     "lunar_lander": Size(8, 300, episodes=50, judged=(100, 1), shared=True, kept=True),
     "hiv": Size(20, 50, episodes=500),
 }
+
+
+def physics(name: Name) -> Json:
+    """What decides what happens in a world, and what its experts are made of."""
+    here = populations.world(name)
+    domain: Any = here.domain
+    if isinstance(domain, GymDomain):
+        domain = {"type": type(domain).__name__, "name": domain.name, "options": domain._options}
+    regulators = {"costs": populations.CART_POLE_COSTS, "doublings": populations.DOUBLINGS}
+    carts = {**regulators, "variations": populations.GRIDS["cart_pole"]}
+    return describe(
+        {
+            "domain": domain,
+            "spec": here.spec,
+            "evaluation": here.evaluation,
+            "bounds": here.bounds,
+            "gains": carts if name == "cart_pole" else populations.tuned(name),
+            "noise": {"good": populations.GOOD, "worst": populations.WORST},
+            "floor": populations.FLOOR,
+        }
+    )
 
 
 @dataclass(frozen=True)

@@ -39,10 +39,11 @@ from typing import Any, get_args
 
 import numpy as np
 
+from experiments import experts_runs
 from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.experts_recipes import EPSILONS, Recipes, recipes
-from experiments.experts_runs import SIZES, Field, Plan
+from experiments.experts_runs import SIZES, Field, Plan, physics
 from experiments.store import RESULTS, ROOT, Store
 from tacit import experts as learning
 from tacit.agents.policies import Acting
@@ -165,10 +166,11 @@ class Run:
         return {"return": float(self.here.returns(Acting(how.policy, theta[None], greedy=True))[0])}
 
     def noise(self) -> Values:
-        """Every expert's weight is exp(-30), so that it does not matter what the clones are."""
-        silent = learning.ReturnWeight(low=1e8, high=2e8, sharpness=30.0)
-        plan = self.here.calibrated(replace(self.ways.votes, weight=silent, clone=self.ways.linear), 1.0)
-        world = self.here.world.domain if plan.rounds > 1 else None
+        """Nobody's weight counts, so that it does not matter what the clones are."""
+        ways = self.ways
+        raw = replace(ways.votes, weight=ways.silent, clone=ways.linear)
+        plan = self.here.calibrated(raw, ways.silent_epsilon)
+        world = self.here.world.domain if raw.rounds > 1 else None
         return {"returns": self.judged(self.here.learned(plan, self.logs, NOISES, world=world))}
 
     def experts(self) -> Values:
@@ -205,11 +207,12 @@ def configuration(label: str, *, small: bool = False) -> Json:
     """Everything that decides a row, but its seed."""
     name, kind, method, _ = label.split("/")
     run = run_of(name, kind, SEEDS[0], Path(), small)  # type: ignore[arg-type]
-    field = describe(run.here)
+    field = describe(run.here) | {"world": physics(run.here.name)}
     del field["seed"]
     return {
         "field": field,
         "unit": describe(run.here.unit),
+        "delta": experts_runs.DELTA,
         "method": method,
         "ways": describe(run.ways),
         "epsilons": list(run.epsilons),

@@ -23,7 +23,7 @@ import numpy as np
 
 from experiments import ope_baselines
 from experiments.check import Figure
-from experiments.configuration import Json, describe
+from experiments.configuration import Json, calls, describe
 from experiments.ope_baselines import NOT_PRIVATE, PRIVATE, REPLACE_ONE, RIVALS, Pool, ahead, mean
 from experiments.ope_methods import Columns, Domain, Setting, Yardstick, named
 from experiments.ope_plots import IMAGES, draw, over_units
@@ -80,6 +80,7 @@ def domain() -> Domain:
             "drugs": hiv.DRUGS,
             "start": {"state": hiv.STEADY_STATE, "spread": hiv.SPREAD},
             "substep": hiv.SUBSTEP,
+            "learned": calls(hiv, "learned_q", "uniform", "collect", "fit", "epsilon_greedy"),
             "target": {"greedy": hiv.GREEDY_SHARE},
             "judged": {"patients": VISITED, "states": STATES, "rollouts": ROLLOUTS},
         },

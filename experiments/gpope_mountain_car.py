@@ -22,7 +22,7 @@ import numpy as np
 
 from experiments import ope_baselines
 from experiments.check import Figure
-from experiments.configuration import Json
+from experiments.configuration import Json, calls
 from experiments.envs import mountain_car
 from experiments.ope_baselines import NOT_PRIVATE, ON_POLICY, PRIVATE, REPLACE_ONE, RIVALS, Pool, ahead, mean
 from experiments.ope_methods import Columns, Domain, Setting, Yardstick, named
@@ -70,7 +70,10 @@ def domain(name: str) -> Domain:
         collect=collect,
         simulator={
             "goal": mountain_car.GOAL,
-            "behaviour": {"exploration": mountain_car.EXPLORATION},
+            "behaviour": {
+                "exploration": mountain_car.EXPLORATION,
+                "learned": calls(mountain_car, "learned_q", "learn"),
+            },
             "judged": {"states": STATES, "rollouts": ROLLOUTS},
         },
         judge=yardstick,

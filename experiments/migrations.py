@@ -1,17 +1,18 @@
 """How configurations of stored rows read in today's names: stored rows are never rewritten.
 
 Add one entry to `MIGRATIONS` when a class or a field is renamed, or when a field is new. The entry of a new field gives
-the value that reproduces the behaviour before it existed. Where several classes share a name (`Plan`), `beside` names
-fields that only the one meant has.
+the value that reproduces the behaviour before it existed, as a literal: what the code of the rows' own commits had,
+never what today's has. Where several classes share a name (`Plan`), `beside` names fields that only the one meant has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from experiments.configuration import Json
+from experiments.literals import CAR, CONSTANTS, CONTROLS, JOINT, PATIENTS, SPECTRA, WORLDS
 
 UNTYPED = ""
 """The `type` of a mapping that is no dataclass, such as a whole configuration."""
@@ -55,17 +56,37 @@ class RenamedField:
 
 @dataclass(frozen=True)
 class NewField:
-    """A class has one more field; rows from before behave as if it had this value."""
+    """A class has one more field; rows from before behave as if it had this value, those alone whose other fields are
+    as in `where` if anything is there.
+    """
 
     type: str
     name: str
     value: Json
     beside: str = ""
+    where: Mapping[str, Json] = field(default_factory=dict)
 
     def apply(self, settings: dict[str, Json]) -> dict[str, Json]:
         """See `Migration`."""
         concerned = _concerns(settings, self.type, self.beside) and self.name not in settings
-        return settings | {self.name: self.value} if concerned else settings
+        meant = all(name in settings and settings[name] == value for name, value in self.where.items())
+        return settings | {self.name: self.value} if concerned and meant else settings
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A field of a class says the same in another way: `new` of what it said, which may be new already."""
+
+    type: str
+    name: str
+    new: Callable[[Json], Json]
+    beside: str = ""
+
+    def apply(self, settings: dict[str, Json]) -> dict[str, Json]:
+        """See `Migration`."""
+        if not _concerns(settings, self.type, self.beside) or self.name not in settings:
+            return settings
+        return settings | {self.name: self.new(settings[self.name])}
 
 
 def _concerns(settings: dict[str, Json], kind: str, beside: str) -> bool:
@@ -97,18 +118,75 @@ MIGRATIONS: tuple[Migration, ...] = (
     NewField("ResidualRegression", "target", None),
     NewField("Hiv", "penalties", [20_000.0, 2_000.0]),
     NewField("Hiv", "efficacy_noise", 0.0),
+    *(NewField(kind, name, value) for kind, constants in CONSTANTS.items() for name, value in constants.items()),
+    *(NewField("Raking", name, value, beside="decoding tables") for name, value in CONSTANTS["Cut"].items()),
+    # literals of experts_table: verified in e82bf10, the commit of all its rows
+    NewField("Recipes", "alone_steps", 1000),
+    NewField("Recipes", "alone_rate", 0.001),
+    NewField("Recipes", "silent", {"type": "ReturnWeight", "low": 1e8, "high": 2e8, "sharpness": 30.0}),
+    NewField("Recipes", "silent_epsilon", 1.0),
+    NewField("", "delta", 0.00016666666666666666, beside="field ways epsilons"),
+    *(NewField("Field", "world", world, where={"name": name}) for name, world in WORLDS.items()),
+    *(
+        NewField("", "physics", world, beside="kind experts episodes horizon", where={"world": name})
+        for name, world in WORLDS.items()
+    ),
+    # experts_prefixes: verified in 0f20cd2, the commit of all its rows
+    NewField(
+        "",
+        "shares of delta",
+        {"all": 0.5, "own": 0.5, "overflow": 0.01},
+        beside="experts trajectories floors agreements",
+    ),
+    # experts_accounting: verified in the nine commits whose sources made its rows
+    NewField("", "own", 0.5, beside="settings experts batch delta"),
+    NewField("", "target", 5.0, beside="settings experts batch delta"),
+    Rewritten("", "settings", lambda old: JOINT if old == "joint" else old, beside="experts batch delta"),
+    # DPPG: verified in all 22 commits of the rows of its table, frontier and river, ...
+    NewField("", "unit", "person", beside="line method level paper delta"),
+    NewField("", "relation", "add_or_remove", beside="line method level paper delta"),
+    NewField("", "unit", "person", beside="task recipe noise_of restarts delta"),
+    NewField("", "relation", "add_or_remove", beside="task recipe noise_of restarts delta"),
+    NewField("", "unit", "person", beside="method river states delta"),
+    NewField("", "relation", "add_or_remove", beside="method river states delta"),
+    NewField("", "curve", 10, beside="task recipe noise_of restarts delta"),
+    # ... the table's own literals in its three (da766ea, 434437a, 005c92c), ...
+    *(
+        NewField("", "control", control, beside="line level paper", where={"method": method})
+        for method, control in CONTROLS.items()
+    ),
+    NewField("", "control", None, beside="line method level paper"),
+    # ... and the plan of the canaries, whose price is not a setting, in its seven
+    NewField("", "delta", 1e-5, beside="cell plan people pulls canary"),
+    Rewritten(
+        "",
+        "plan",
+        lambda plan: plan | {"unit": None, "epsilon": None, "delta": None},
+        beside="cell people pulls canary",
+    ),
+    # spectra of trust_region_coverage: verified in its three commits (65ff956, b8ee8c1, e82bf10)
+    *(
+        NewField("", "spectrum", spectrum, beside="draws confidences", where={"case": case})
+        for case, spectrum in SPECTRA.items()
+    ),
+    NewField("", "spectrum", SPECTRA["decaying"], beside="correlated draws confidences"),
+    # Q of the simulators
+    NewField("", "learned", CAR, beside="exploration"),
+    NewField("", "learned", PATIENTS, beside="dynamics drugs substep target"),
 )
 """In the order in which the names changed."""
 
 
 def migrate(configuration: Json, migrations: Iterable[Migration] | None = None) -> Json:
-    """A stored configuration in today's names, at every depth."""
-    chosen = MIGRATIONS if migrations is None else tuple(migrations)
+    """A stored configuration in today's names: every change at every depth, one after another."""
+    for migration in MIGRATIONS if migrations is None else migrations:
+        configuration = _everywhere(configuration, migration)
+    return configuration
+
+
+def _everywhere(configuration: Json, migration: Migration) -> Json:
     if isinstance(configuration, list):
-        return [migrate(one, chosen) for one in configuration]
+        return [_everywhere(one, migration) for one in configuration]
     if not isinstance(configuration, dict):
         return configuration
-    settings = {name: migrate(value, chosen) for name, value in configuration.items()}
-    for migration in chosen:
-        settings = migration.apply(settings)
-    return settings
+    return migration.apply({name: _everywhere(value, migration) for name, value in configuration.items()})

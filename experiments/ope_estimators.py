@@ -42,7 +42,7 @@ import numpy as np
 from scipy.stats import beta
 
 from experiments.check import Figure
-from experiments.configuration import Json, describe
+from experiments.configuration import Json, calls, describe
 from experiments.envs import mountain_car, random_mdp
 from experiments.ope_random_mdp import PROCESS
 from experiments.store import RESULTS, ROOT, Store
@@ -186,7 +186,9 @@ def make_mountain_car() -> Domain:
     def value() -> float:
         return mean_return(mountain_car.collect(uniform.probabilities, POOL, seed=1), problem.gamma)
 
-    simulator = {"goal": mountain_car.GOAL, "behaviour": {"exploration": mountain_car.EXPLORATION}}
+    learned = calls(mountain_car, "learned_q", "learn")
+    behaviour = {"exploration": mountain_car.EXPLORATION, "learned": learned}
+    simulator = {"goal": mountain_car.GOAL, "behaviour": behaviour}
     features = ope.Fourier(5, mountain_car.LOW, mountain_car.HIGH)
     spec = mountain_car.spec()
     return Domain(spec, problem, features, 1_000, POOL, collect, (uniform, value), simulator, slow=True)
@@ -208,6 +210,7 @@ def make_hiv() -> Domain:
         "drugs": hiv.DRUGS,
         "start": {"state": hiv.STEADY_STATE, "spread": hiv.SPREAD},
         "substep": hiv.SUBSTEP,
+        "learned": calls(hiv, "learned_q", "uniform", "collect", "fit", "epsilon_greedy"),
         "target": {"greedy": hiv.GREEDY_SHARE},
     }
     features, target = ope.Fourier(5, hiv.FEATURE_LOW, hiv.FEATURE_HIGH, coupled=False), Linear("target")

@@ -66,6 +66,7 @@ class Store:
 
     def __post_init__(self) -> None:
         self._asked: dict[str, Json] = {}
+        self._migrated: dict[str, tuple[Json, Json]] = {}
         self._read()
 
     def _read(self) -> None:
@@ -82,7 +83,12 @@ class Store:
     def stored(self, key: str) -> Json:
         """The configuration that a row was made with, in today's names; None where nobody knows."""
         name = self.rows[key]["configuration"]
-        return None if name is None else migrate(self.configurations[name])
+        if name is None:
+            return None
+        found = self.configurations[name]
+        if name not in self._migrated or self._migrated[name][0] is not found:
+            self._migrated[name] = found, migrate(found)
+        return self._migrated[name][1]
 
     def changes(self, key: str) -> list[str]:
         """In which settings a row differs from what is asked for today."""

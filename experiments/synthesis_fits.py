@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import torch
 
-from experiments.configuration import Json, describe
+from experiments.configuration import Json, constants, describe
 from experiments.synthesis_cache import Columns, Notes, kept, metered, rows_of
 from experiments.synthesis_domains import Domain, unit
 from tacit.data.trajectories import Trajectories
@@ -188,7 +188,8 @@ def tables_of(tables: synthesis.Raking) -> dict[str, Json]:
     own = {
         one.name: getattr(tables, one.name) for one in dataclasses.fields(tables) if one.name not in ("cut", "joint")
     }
-    return {"type": type(tables).__name__, **describe(own), "decoding": tables.cut.decoding, "tables": named}
+    cut = {"decoding": tables.cut.decoding, **constants(type(tables.cut))}
+    return {"type": type(tables).__name__, **describe(own), **cut, "tables": named}
 
 
 def guarantee(promise: Unit, epsilon: float, delta: float) -> Json:

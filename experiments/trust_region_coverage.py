@@ -48,6 +48,11 @@ DRAWS, FIRST_SEED = 40_000, 6_100_000
 SIGMAS, CONFIDENCES = (0.5, 1.0, 4.0, 13.29), (0.6, 0.9, 0.95)
 RADIUS, RATE, GAP, GRADIENT = 0.01, 0.7, 0.2, 3.0
 CORRELATED = Plan(rounds=50, users=8, noise_multiplier=4.0)
+RIGHT = 1.5
+"""How much more the river's policy wants to swim right at the right bank than at the left one, in logits."""
+DECAY = {"first": 1.0, "last": 1e-4, "eigenvalues": 24}
+NETWORK, STATES, SPREAD = Mlp((4, 64, 64, 2)), 400, 0.25
+"""The network, its public states, and where they lie: within so much of the observations' bounds."""
 
 
 def _cell(name: str) -> tuple[str, int, float]:
@@ -57,10 +62,16 @@ def _cell(name: str) -> tuple[str, int, float]:
 def configuration(name: str) -> Json:
     """Everything that decides a row, but its seed."""
     common = {"draws": DRAWS, "confidences": CONFIDENCES, "radius": RADIUS, "rate": RATE}
+    spectra = {
+        "river": {"states": river_swim.STATES, "right": RIGHT},
+        "decaying": DECAY,
+        "network": {"network": NETWORK, "states": STATES, "spread": SPREAD, "bounds": cart_pole.HIGH},
+    }
     if name.startswith("correlated/"):
-        return describe({"correlated": name, "plan": CORRELATED, **common})
+        return describe({"correlated": name, "plan": CORRELATED, "spectrum": spectra["decaying"], **common})
     case, users, sigma = _cell(name)
-    return describe({"case": case, "users": users, "sigma": sigma, "gap": GAP, "gradient": GRADIENT, **common})
+    cell = {"case": case, "spectrum": spectra[case], "users": users, "sigma": sigma}
+    return describe({**cell, "gap": GAP, "gradient": GRADIENT, **common})
 
 
 def store(path: Path = RESULTS / "trust_region_coverage.json") -> Store:
@@ -94,20 +105,20 @@ def river() -> np.ndarray:
     """Eigenvalues for a policy that swims right rather than left, the more so the further right it is."""
     policy = Policy(OneHot(river_swim.STATES), Mlp((river_swim.STATES, 2), gain=0.0), Categorical(2))
     layer = np.zeros((river_swim.STATES + 1, 2), np.float32)
-    layer[:-1, 1] = np.linspace(0, 1.5, river_swim.STATES)
+    layer[:-1, 1] = np.linspace(0, RIGHT, river_swim.STATES)
     return _whole(PublicFisher(tuple(range(river_swim.STATES)))(policy, layer.ravel()), policy.parameters)
 
 
 def decaying() -> np.ndarray:
     """From 1 down to 1e-4."""
-    return np.geomspace(1.0, 1e-4, 24)
+    return np.geomspace(DECAY["first"], DECAY["last"], int(DECAY["eigenvalues"]))
 
 
 def network() -> np.ndarray:
     """Eigenvalues for a fresh network at public states."""
     generator = np.random.default_rng(FIRST_SEED)
-    policy = Policy(Scaled(cart_pole.LOW, cart_pole.HIGH), Mlp((4, 64, 64, 2)), Categorical(2))
-    seen = generator.uniform(-0.25, 0.25, (400, 4)) * np.asarray(cart_pole.HIGH)
+    policy = Policy(Scaled(cart_pole.LOW, cart_pole.HIGH), NETWORK, Categorical(2))
+    seen = generator.uniform(-SPREAD, SPREAD, (STATES, 4)) * np.asarray(cart_pole.HIGH)
     rows = tuple(tuple(row) for row in seen.tolist())
     return _whole(PublicFisher(rows)(policy, policy.initial(generator, 1)[0]), policy.parameters)
 

@@ -13,7 +13,7 @@ import pytest
 from experiments.check import EXPERIMENTS, Figure
 from experiments.configuration import describe, differences, digest
 from experiments.history import CHANGED_AFTER_EVALUATION
-from experiments.migrations import NewField, RenamedField, RenamedType, migrate
+from experiments.migrations import NewField, RenamedField, RenamedType, Rewritten, migrate
 from experiments.store import RESULTS, Store
 
 from experiments import check, migrations, replay
@@ -122,6 +122,18 @@ def test_a_migration_concerns_its_class_alone() -> None:
     steps = [{"type": "Plan", "steps": 1}, {"type": "Agent", "steps": 2}, {"steps": 3}]
     renamed = [RenamedField("Plan", "steps", "n"), NewField("", "m", 0)]
     assert migrate(steps, renamed) == [{"type": "Plan", "n": 1}, {"type": "Agent", "steps": 2}, {"steps": 3, "m": 0}]
+
+
+def test_a_new_field_may_depend_on_others_and_later_renames_reach_it() -> None:
+    changes = [
+        NewField("", "world", {"type": "Cart", "mass": 1.0}, where={"name": "cart"}),
+        RenamedField("Cart", "mass", "weight"),
+        Rewritten("", "plan", lambda plan: plan | {"epsilon": None}, beside="world"),
+    ]
+    old = {"name": "cart", "plan": {"type": "Plan", "epsilon": 4.4}}
+    new = {"name": "cart", "plan": {"type": "Plan", "epsilon": None}, "world": {"type": "Cart", "weight": 1.0}}
+    assert migrate(old, changes) == migrate(new, changes) == new
+    assert migrate(old | {"name": "hiv"}, changes) == old | {"name": "hiv"}
 
 
 def test_a_row_of_unknown_configuration_is_kept_and_never_compared(tmp_path: Path) -> None:
@@ -241,15 +253,44 @@ def test_replay_runs_a_row_again_and_compares_it(experiment: SimpleNamespace, tm
         return replay.replay(experiment, opened(tmp_path), "way/0")
 
     assert again(1.0) == "the same to the digit"
+    assert again(1.0 + 1e-7) == "the same to 1e-06"
     assert again(1.5) == "x is 1.5 and was 1.0; 2 rows are too few to know its spread"
 
 
 def test_replay_compares_secret_noise_with_the_spread_of_seeds() -> None:
     others = [{"x": value} for value in (0.9, 1.0, 1.1, 1.2)]
     assert replay.compare({"x": 1.0}, {"x": 1.3}, others) == "the same in distribution (4 rows)"
-    assert "outside the spread of 4 rows" in replay.compare({"x": 1.0}, {"x": 2.0}, others)
+    assert "outside the spread of 4 rows" in replay.compare({"x": 1.0}, {"x": 4.0}, others)
     assert "other values are reported" in replay.compare({"x": 1.0}, {"y": 1.0}, others)
     assert "outside" in replay.compare({"x": 1.0}, {"x": 1.001}, [{"x": 1.0}] * 3)
+    assert replay.compare({"x": "a"}, {"x": "b"}, [{"x": "a"}] * 3) == "x is b and was a"
+
+
+def test_a_replayed_list_is_compared_by_its_mean_and_ends_where_there_are_rows() -> None:
+    lists = [{"x": [float(i), 1.0 + i, 5.0]} for i in (0, 0.1, 0.2, 0.3)]
+    assert replay.compare(lists[0], {"x": [0.1, 1.2, 5.0]}, lists) == "the same in distribution (4 rows)"
+    assert "x.high is 6" in replay.compare(lists[0], {"x": [0.1, 1.2, 6.0]}, lists)
+
+
+def test_a_replayed_row_is_judged_by_the_trials_it_holds() -> None:
+    """Their order does not matter, a shift by one standard deviation of a hundred is found, and a few say nothing."""
+    first, second = np.random.default_rng(0).standard_normal((2, 100)).tolist()
+    row = {"rmse": first, "best": 3}
+    assert replay.compare(row, {"rmse": second, "best": 3}, [row]) == "the same in distribution (by its trials)"
+    found = replay.compare(row, {"rmse": second, "best": 4}, [row])
+    assert found == "the same in distribution (by its trials; not judged: best)"
+    shifted = {"rmse": [one + 1.0 for one in second], "best": 3}
+    assert replay.compare(row, shifted, [row]).startswith("rmse and the stored 100 trials are of one distribution with")
+    few = {"rmse": first[:3]}
+    assert "1 rows are too few to know its spread" in replay.compare(few, {"rmse": second[:3]}, [few])
+
+
+def test_false_alarms_of_a_replay_are_rare_for_skewed_values() -> None:
+    """Five rows of twenty log-normal numbers each: at most a few of 200 replays of the same code are refused."""
+    drawn = np.random.default_rng(1).lognormal(sigma=1.5, size=(200, 6, 20))
+    rows = [[{str(i): float(x) for i, x in enumerate(row)} for row in one] for one in drawn]
+    refused = sum(not replay.compare(one[0], one[5], one[:5]).startswith("the same") for one in rows)
+    assert refused <= 6
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
