@@ -48,7 +48,7 @@ from tacit.privacy.gradients.layers import Table
 from tacit.privacy.gradients.per_unit import assign_gradient, clipped_sum
 from tacit.privacy.noise.box_muller import box_muller_compiled
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.reader import Reader
+from tacit.privacy.vault.records import Reader
 
 Step = Callable[[], object]
 MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "-1"}

@@ -44,8 +44,8 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.device_sums import sum_over_all
 from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.stacked_devices import StackedDevices
 from tacit.units import Unit
 
 PEOPLE, STEPS = 83, 10

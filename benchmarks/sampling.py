@@ -14,8 +14,7 @@ import statistics
 import torch
 from torch import Tensor, nn
 
-from tacit.privacy.noise.sampling import poisson_sample
-from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.noise.secret import SecretNoise, poisson_sample
 
 POPULATION, BATCH, WIDTH, ROW = 1_000_000, 128, 1024, 11
 

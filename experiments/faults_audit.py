@@ -19,7 +19,7 @@ from tacit.errors import LedgerError
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.base import Paying
-from tacit.privacy.vault.device import Device
+from tacit.privacy.vault.devices import Device
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.privacy.vault.vault import Vault

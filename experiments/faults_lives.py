@@ -31,10 +31,8 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.mechanisms.device_sums import DeviceSum, zeros
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.device import Device
-from tacit.privacy.vault.devices import Answer, Query
+from tacit.privacy.vault.devices import Answer, Device, Query, StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.stacked_devices import StackedDevices
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit

@@ -25,7 +25,7 @@ from onnx import TensorProto
 from pyarrow import parquet
 
 from tacit.privacy.certificate import canonical as certificate_json
-from tacit.privacy.ledger.entries import GENESIS, canonical, link
+from tacit.privacy.ledger.state import GENESIS, canonical, link
 
 Mutation = Callable[[bytes, random.Random], bytes]
 

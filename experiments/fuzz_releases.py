@@ -16,7 +16,7 @@ from tacit import Box, Certificate, Ledger, Vault, hub
 from tacit.cli import bounds, data, day_files, movement_words
 from tacit.cli.folders import RunFolder
 from tacit.data.mobility import trips
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger import store as ledger_store
 from tacit.privacy.ledger.register import Register

@@ -41,13 +41,11 @@ from tacit.envs.city import Preset, city
 from tacit.federation import FlowerDevices, simulate
 from tacit.methods import mobility
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.mechanisms.callbacks import Contribution
+from tacit.privacy.mechanisms.base import Contribution
 from tacit.privacy.mechanisms.device_sums import FederatedSum
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.device import Device
-from tacit.privacy.vault.devices import Devices
+from tacit.privacy.vault.devices import Device, Devices, StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.stacked_devices import StackedDevices
 from tacit.units import Unit
 
 Engine = Literal["clear", "secure"]

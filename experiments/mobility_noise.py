@@ -41,7 +41,7 @@ from experiments.store import RESULTS, ROOT, Store
 from tacit.envs import movement
 from tacit.methods.mobility import pategail
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.accounting import concentrated, power
+from tacit.privacy.accounting import concentrated, tradeoff
 from tacit.privacy.accounting.events import flatten
 from tacit.units import Relation
 
@@ -110,7 +110,7 @@ def honest(people: int, scale: float) -> dict[str, Any]:
         "check_accountant": bound.check_accountant,
         "renyi": concentrated.epsilon(flatten(event), RELATION, DELTA),
         "mu": accounting.mu_gdp(event, RELATION, delta=DELTA),
-        "caught": power.caught(event, RELATION, bound.epsilon, DELTA),
+        "caught": tradeoff.caught(event, RELATION, bound.epsilon, DELTA),
         "with_variance": accounting.epsilon(both, delta=DELTA, relation=RELATION).epsilon,
     }
 

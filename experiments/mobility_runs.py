@@ -25,8 +25,8 @@ from tacit.data.mobility.grids import RegularGrid
 from tacit.envs.city import city
 from tacit.evaluation.movement import divergences
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.stacked_devices import StackedDevices
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Relation, Unit
 

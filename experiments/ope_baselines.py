@@ -31,7 +31,7 @@ from tacit.methods.off_policy_evaluation.scores import ScoreVector
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics
 from tacit.methods.off_policy_evaluation.step_sizes import CHUNK, compare, mspbe, summarise, unit_rows
 from tacit.privacy.gradients import clipping
-from tacit.privacy.mechanisms.histogram import Axis
+from tacit.privacy.mechanisms.releases import Axis
 from tacit.units import Unit
 
 SEED = 7_000_000

@@ -27,7 +27,7 @@ from tacit.methods.synthesis import Encoder, Raking, trajectories
 from tacit.methods.synthesis.cut import Cut
 from tacit.methods.synthesis.trajectories.plan import Network
 from tacit.methods.synthesis.trajectories.pretraining import Pretrained
-from tacit.privacy.mechanisms.histogram import Axis
+from tacit.privacy.mechanisms.releases import Axis
 
 QUICK_SAMPLES = 100
 """Synthetic trajectories where little is computed."""

@@ -19,7 +19,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import CertificateError, FileError
 from tacit.hub import synthesis
 from tacit.methods.synthesis import Plan, Raking, Synthesizer, fit
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.plan import public_fields
 from tacit.privacy.vault.vault import Vault

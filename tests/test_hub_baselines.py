@@ -17,7 +17,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import FileError
 from tacit.methods.synthesis.baselines import pate_gan, privsyn
 from tacit.methods.synthesis.cut import Cut
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit

@@ -26,7 +26,7 @@ from tacit.methods import experts
 from tacit.methods.experts import LinearClone, ReturnWeight, ReturnWeighted, Uniform, Votes
 from tacit.methods.experts.consensus import Consensus
 from tacit.methods.experts.learned import Learned
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.above_threshold import Prefixes
 from tacit.privacy.mechanisms.thresholds import KappaStop

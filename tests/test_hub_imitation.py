@@ -21,7 +21,7 @@ from tacit.hub.mobility import pack, unpack
 from tacit.methods import mobility
 from tacit.methods.mobility import Layout, Simulator, Starts, TablePolicy, baselines
 from tacit.methods.mobility.baselines.models import BlockChain
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit

@@ -16,7 +16,7 @@ from tacit.envs import cart_pole
 from tacit.envs.serving import SimulatedUsers
 from tacit.errors import FileError, PlanError
 from tacit.methods.policy_gradient import Learned, Plan, Policy, fit
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault

@@ -14,7 +14,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.hub import trajectories as kind
 from tacit.methods.synthesis import Raking, Sampler
 from tacit.methods.synthesis.trajectories import Plan, Synthesizer, fit
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.plan import public_fields
 from tacit.privacy.vault.vault import Vault

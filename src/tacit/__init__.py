@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tacit.methods import selection as selection
     from tacit.methods import synthesis as synthesis
     from tacit.privacy.certificate.certificate import Certificate as Certificate
-    from tacit.privacy.certificate.release import Release as Release
+    from tacit.privacy.certificate.certificate import Release as Release
     from tacit.privacy.ledger.ledger import Ledger as Ledger
     from tacit.privacy.ledger.ledger import RdpOrder as RdpOrder
     from tacit.privacy.ledger.register import Register as Register
@@ -38,7 +38,7 @@ _HOMES = {
     "PublicSpec": "data.spec",
     "RdpOrder": "privacy.ledger.ledger",
     "Register": "privacy.ledger.register",
-    "Release": "privacy.certificate.release",
+    "Release": "privacy.certificate.certificate",
     "TacitError": "errors",
     "Trajectories": "data.trajectories",
     "Unit": "units",

@@ -11,7 +11,7 @@ from torch import nn
 from tacit.agents.networks import Mlp
 from tacit.agents.torch_network import TorchNetwork
 from tacit.errors import PlanError
-from tacit.privacy.vault.decoys import require_pure_form
+from tacit.privacy.vault.isolation import require_pure_form
 
 
 def _pair(sizes):

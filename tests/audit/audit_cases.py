@@ -11,11 +11,11 @@ from door_cases import Rewards, open_vault, priced
 
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.gradients import clipping
-from tacit.privacy.mechanisms.histogram import Axis, NoisyHistogram
+from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram
 from tacit.privacy.mechanisms.sums import Once
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import vault
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.base import Label
 
 HISTOGRAM = Once(
     mechanism=NoisyHistogram(name="bins", axes=(Axis("rewards", 0, (-10.0, 0.0, 10.0)),), noise_multiplier=2.0)

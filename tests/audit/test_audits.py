@@ -17,13 +17,14 @@ from scipy.special import ndtri
 
 from tacit.errors import CertificateError, FileError, PlanError
 from tacit.evaluation import audits
-from tacit.evaluation.audits import doors, estimates, library
+from tacit.evaluation.audits import doors, library, running
 from tacit.evaluation.audits.cases import Asked
 from tacit.evaluation.audits.findings import Audited, Finding
 from tacit.evaluation.audits.running import Effort, audit, audit_certificate
 from tacit.privacy.accounting.accountants import gaussian_epsilon
 from tacit.privacy.mechanisms.base import Sum
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
+from tacit.privacy.mechanisms.kinds import part_of
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum, UserSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
@@ -87,10 +88,10 @@ def test_the_broken_twin_is_above_it(name: str, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("name", SUMS)
 def test_the_sums_of_a_certificate_are_rebuilt_and_tell_the_canary(name: str) -> None:
     part, unit, gaussian = SUMS[name]
-    assert doors._part(json.loads(json.dumps(part.certified()))) == part
+    assert part_of(json.loads(json.dumps(part.certified()))) == part
     case = doors.case((part,), unit, words=name)
     plan = case.plan(0.0, 1e-3, 1)
-    assert estimates.is_gaussian(plans.event(plan)) == gaussian
+    assert running.is_gaussian(plans.event(plan)) == gaussian
     worlds = []
     for present in (False, True):
         passes = range(2 if case.together > 1 else 25)
@@ -98,7 +99,7 @@ def test_the_sums_of_a_certificate_are_rebuilt_and_tell_the_canary(name: str) ->
         worlds.append(np.concatenate([case.run(plan, one).scores[:, 0] for one in asked]))
     told = (worlds[1][:, None] > worlds[0]).mean()
     assert told > 0.8
-    assert estimates.any_mechanism(*worlds, delta=1e-3, confidence=0.95) <= plan.epsilon
+    assert running.any_mechanism(*worlds, delta=1e-3, confidence=0.95) <= plan.epsilon
 
 
 def test_a_certificate_is_audited_on_canaries(ram_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,26 +132,26 @@ def test_the_bound_of_a_gaussian_is_that_of_its_curve() -> None:
     n, mu = 20_000, 1.5
     rng = np.random.default_rng(0)
     without, having = rng.normal(-(mu**2) / 2, mu, n), rng.normal(mu**2 / 2, mu, n)
-    found = estimates.if_gaussian(without, having, delta=1e-5, confidence=0.95)
+    found = running.if_gaussian(without, having, delta=1e-5, confidence=0.95)
     assert 0.9 * gaussian_epsilon(1e-5, mu) < found < gaussian_epsilon(1e-5, mu)
-    assert estimates.if_gaussian(-having, having, delta=1e-5, confidence=0.95) > 0
-    assert estimates.if_gaussian(without, without, delta=1e-5, confidence=0.95) == 0
+    assert running.if_gaussian(-having, having, delta=1e-5, confidence=0.95) > 0
+    assert running.if_gaussian(without, without, delta=1e-5, confidence=0.95) == 0
 
 
 def test_shadow_runs_teach_a_direction_and_are_not_scored() -> None:
     rng = np.random.default_rng(1)
     shift = np.array([0.0, 3.0, 0.0])
     without, having = rng.normal(size=(100, 3)), rng.normal(size=(101, 3)) + shift
-    found = estimates.shadowed(without, having)
+    found = running.shadowed(without, having)
     assert found is not None
     assert [len(world) for world in found] == [50, 51]
     assert found[1].mean() - found[0].mean() > 5
-    last = estimates.shadowed(np.vstack([without[:50], 0 * without[50:]]), having)
+    last = running.shadowed(np.vstack([without[:50], 0 * without[50:]]), having)
     assert last is not None
     assert np.all(last[0] == 0)
     assert np.array_equal(last[1].shape, found[1].shape)
-    assert estimates.shadowed(without[:, :0], having[:, :0]) is None
-    assert estimates.shadowed(without[:20], having[:20]) is None
+    assert running.shadowed(without[:, :0], having[:, :0]) is None
+    assert running.shadowed(without[:20], having[:20]) is None
 
 
 def _audited(**changes: Any) -> Audited:
@@ -207,7 +208,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, change: Any) -> None:
 def test_how_sure_a_bound_can_be() -> None:
     """Sixteen right answers of sixteen in both worlds bound mu by no more than the exact rates allow."""
     scores = np.ones(16)
-    found = estimates.if_gaussian(-scores, scores, delta=1e-5, confidence=0.95)
+    found = running.if_gaussian(-scores, scores, delta=1e-5, confidence=0.95)
     assert found == pytest.approx(gaussian_epsilon(1e-5, 2 * float(ndtri(0.025 ** (1 / 16)))), rel=1e-6)
 
 

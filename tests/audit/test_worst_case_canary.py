@@ -21,7 +21,7 @@ from tacit.evaluation.audit import Audit, audit
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 
 OTHERS, CANARY = [[0.0], [0.0, 0.0]], [10.0, 10.0]

@@ -13,7 +13,7 @@ from tacit.privacy.mechanisms import above_threshold, thresholds
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold, Prefixes
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import isolation as callbacks
-from tacit.privacy.vault.reader import Reader
+from tacit.privacy.vault.records import Reader
 
 
 class _Through:

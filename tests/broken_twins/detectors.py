@@ -32,7 +32,7 @@ from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 
 RARE = 1e-7  # p-values below this are no accident

@@ -15,10 +15,8 @@ from scipy import stats
 from tacit.errors import DoorError, LedgerError
 from tacit.privacy.mechanisms.device_sums import LaplaceSum
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.device import Device
-from tacit.privacy.vault.devices import Answer, Query
+from tacit.privacy.vault.devices import Answer, Device, Query, StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.stacked_devices import StackedDevices
 
 RARE = 1e-7  # p-values below this are no accident
 WIDE = 2_000

@@ -15,7 +15,7 @@ from tacit.errors import LedgerError, PlanError, PlanExhausted, TacitError
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.base import Label
 from tacit.privacy.vault.vault import Vault
 
 UNITS, POPULATION = [[0.5], [1.0, 2.0], [-0.5]], 10

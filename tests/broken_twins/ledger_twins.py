@@ -12,12 +12,12 @@ import pytest
 
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.gradients import clipping
-from tacit.privacy.ledger import lock as ledger_lock
 from tacit.privacy.ledger import state as ledger_state
+from tacit.privacy.ledger import store as ledger_lock
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.ledger.lock import WriterLock
+from tacit.privacy.ledger.store import WriterLock
 from tacit.privacy.vault.base import Paying
-from tacit.privacy.vault.device import Device
+from tacit.privacy.vault.devices import Device
 from tacit.privacy.vault.vault import Vault
 
 Plant = Callable[[pytest.MonkeyPatch], None]

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from tacit.privacy.mechanisms.base import composed
+from tacit.privacy.mechanisms.kinds import Selection, expected_runs
 from tacit.privacy.vault import selection
-from tacit.privacy.vault.selection import Selection
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def a_fixed_number_of_runs(patch: pytest.MonkeyPatch) -> None:
     """As many runs as the law has on average, every time."""
-    patch.setattr(selection, "number_of_runs", lambda stop, law, noise: round(selection.expected_runs(stop, law)))
+    patch.setattr(selection, "number_of_runs", lambda stop, law, noise: round(expected_runs(stop, law)))
 
 
 def the_price_of_one_run(patch: pytest.MonkeyPatch) -> None:

@@ -16,12 +16,12 @@ from scipy import stats
 from tacit.errors import PlanExhausted
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Part
-from tacit.privacy.mechanisms.histogram import Axis
 from tacit.privacy.mechanisms.marginals import Choice, Dependence, Marginal, Marginals
+from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 
 RARE = 1e-7

@@ -29,7 +29,7 @@ from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import isolation as callbacks
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault import records, vault
-from tacit.privacy.vault.reader import Reader
+from tacit.privacy.vault.records import Reader
 from tacit.privacy.vault.vault import Vault
 
 Plant = Callable[[pytest.MonkeyPatch], None]

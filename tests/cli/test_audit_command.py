@@ -14,7 +14,7 @@ from tacit.evaluation.audits import library
 from tacit.evaluation.audits.findings import Audited, Finding
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.vault import vault
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.base import Label
 
 FEW = ("--runs", "50", "--jobs", "1", "--quick")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tacit.privacy.accounting import power
+from tacit.privacy.accounting import tradeoff
 from tacit.privacy.accounting import tradeoff as trade_off
-from tacit.privacy.accounting.event_json import event_from_json
+from tacit.privacy.accounting.events import event_from_json
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.certificate.markdown import missed
 
@@ -45,7 +45,7 @@ def test_elsewhere_it_is_below_that_of_the_accountants_and_close(name: str) -> N
 def test_the_sentence_says_no_more_than_the_promise_itself(name: str) -> None:
     stated = record(name)
     event, relation = event_from_json(stated["event"]), stated["unit"]["relation"]
-    caught = power.caught(event, relation, float(stated["epsilon"]), stated["delta"])
+    caught = tradeoff.caught(event, relation, float(stated["epsilon"]), stated["delta"])
     shares = [word for word in Certificate.from_json(stated).to_markdown().split() if word.replace(".", "").isdigit()]
     told = float(shares[shares.index("5") + 1])
     assert 5 < told <= caught * 1.00011  # each is rounded up to four digits

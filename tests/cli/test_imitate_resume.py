@@ -19,7 +19,7 @@ from tacit.cli import main, movement_report, movement_runs
 from tacit.envs.city import city
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.vault.stacked_devices import StackedDevices
+from tacit.privacy.vault.devices import StackedDevices
 
 TOWN = ("imitate", "--city", "60", "--days", "3", "--epsilon", "4", "--delta", "1e-3", "--method", "pategail")
 BOX = ("--box", "39.76", "116.22", "40.04", "116.58", "--degrees", "0.01")

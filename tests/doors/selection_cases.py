@@ -13,10 +13,11 @@ from door_cases import Rewards, SumPlan, open_vault, unit_of
 from tacit.errors import DoorError
 from tacit.privacy.accounting.events import Law
 from tacit.privacy.mechanisms.base import Part
+from tacit.privacy.mechanisms.kinds import Selection
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.run import Run
-from tacit.privacy.vault.selection import Selected, Selection
+from tacit.privacy.vault.base import Run
+from tacit.privacy.vault.selection import Selected
 from tacit.privacy.vault.vault import Vault
 
 DELTA = 1e-4

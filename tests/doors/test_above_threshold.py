@@ -30,7 +30,7 @@ from tacit.errors import DataError, DoorError, PlanError, PlanExhausted
 from tacit.privacy.mechanisms.above_threshold import stable_lengths
 from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.reader import Reader
+from tacit.privacy.vault.records import Reader
 
 # -- what passes ------------------------------------------------------------------------------------------------------
 

@@ -15,9 +15,9 @@ from door_cases import SPEC, Silent, open_vault, priced
 
 from tacit.data.spec import Discrete
 from tacit.errors import DoorError
-from tacit.privacy.mechanisms.histogram import Axis
+from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.smooth_sensitivity import Visits
-from tacit.privacy.vault.decoys import edge_rows, foreign, try_on_decoys
+from tacit.privacy.vault.isolation import edge_rows, foreign, try_on_decoys
 from tacit.validation import check
 
 RARE = np.float32(9.8765)

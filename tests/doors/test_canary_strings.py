@@ -36,7 +36,7 @@ from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault import reader, records
+from tacit.privacy.vault import records
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
@@ -289,7 +289,7 @@ def test_a_failure_in_the_middle_of_training_is_not_heard(
     tmp_path: Path, nothing_leaks: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.set_printoptions(precision=8, threshold=200)
-    for owner, name in ((clipping, "coefficients"), (records, "poisson_sample"), (reader, "rows_within_units")):
+    for owner, name in ((clipping, "coefficients"), (records, "poisson_sample"), (records, "rows_within_units")):
         with monkeypatch.context() as patch, open_ledger(tmp_path) as ledger:
             vault = Vault(people(tmp_path), ledger)
             plan = dataclasses.replace(small_plan(), learning_rate=0.01 + 1e-3 * len(ledger.plans()))
@@ -360,7 +360,7 @@ def caller_outside_data(frame: FrameType | None) -> str:
 
 
 def test_after_sealing_only_the_vault_reads_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every access is poisoned unless the line that makes it is in the vault's `records.py` or `reader.py`."""
+    """Every access is poisoned unless the line that makes it is in the vault's `records.py` or `records.py`."""
     read = []
 
     def poisoned(name: str) -> property:

@@ -32,11 +32,9 @@ from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum, answers,
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.certify import Label
-from tacit.privacy.vault.device import Device
-from tacit.privacy.vault.devices import Answer, Query
+from tacit.privacy.vault.base import Label
+from tacit.privacy.vault.devices import Answer, Device, Query, StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.stacked_devices import StackedDevices
 from tacit.privacy.vault.vault import Vault
 
 KINDS = sorted(PARTS)

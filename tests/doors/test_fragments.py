@@ -19,7 +19,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault import records
-from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 
 LENGTHS = ((3,), (12, 1, 40), (7, 7, 7, 7), (1,), (5_000,), tuple([9] * 300))

@@ -11,7 +11,7 @@ from expert_cases import Steppers, everything, logs, part, plan_of, vault_of
 
 from tacit.data.trajectories import Trajectories
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.base import Label
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 

@@ -24,12 +24,11 @@ from tacit.privacy.accounting import concentrated
 from tacit.privacy.accounting.events import flatten
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.mechanisms.histogram import Axis
 from tacit.privacy.mechanisms.marginals import Choice, Cut, Dependence, Marginal, Marginals
+from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.certify import Label
-from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.base import Label, Run
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Relation
 

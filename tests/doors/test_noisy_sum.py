@@ -18,9 +18,8 @@ from scipy import stats
 from tacit.errors import BudgetExceeded, DataError, DoorError, LedgerError, PlanError, PlanExhausted
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.base import Label, Run
 from tacit.privacy.vault.plan import plan_id
-from tacit.privacy.vault.run import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 

@@ -17,7 +17,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.reader import Reader
+from tacit.privacy.vault.records import Reader
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Relation
 

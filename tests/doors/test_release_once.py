@@ -13,11 +13,10 @@ from dp_accounting import GaussianDpEvent
 from scipy import stats
 
 from tacit.errors import DoorError, PlanError, PlanExhausted
-from tacit.privacy.mechanisms.histogram import Axis, NoisyHistogram
-from tacit.privacy.mechanisms.noisy_max import NoisyMaximum
+from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram, NoisyMaximum
 from tacit.privacy.mechanisms.sums import Once
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.base import Label
 
 REWARD = Axis("rewards", 0, (-10.0, 0.0, 5.0, 10.0))
 

@@ -18,7 +18,7 @@ from tacit.errors import CertificateError, DoorError, PlanError, PlanExhausted
 from tacit.methods import synthesis
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.base import Label
 from tacit.privacy.vault.selection import require_closed
 from tacit.privacy.vault.vault import Vault
 

@@ -24,8 +24,7 @@ from tacit.privacy.mechanisms.teachers import Teachers
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.certify import Label
-from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.base import Label, Run
 from tacit.privacy.vault.vault import Vault
 
 FAKE = torch.linspace(-4, 4, 8)[:, None].repeat(1, 2)

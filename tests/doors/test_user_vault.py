@@ -17,7 +17,7 @@ from tacit.errors import DoorError, LedgerError, PlanError, PlanExhausted
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.base import Label
 from tacit.privacy.vault.user_vault import UserVault
 
 LABEL = Label(covered=("the sums",), not_covered=(), not_protected=())

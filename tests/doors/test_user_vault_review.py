@@ -29,7 +29,7 @@ from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.correlated import Correlation
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.base import Label
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
 

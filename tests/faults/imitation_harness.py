@@ -28,8 +28,8 @@ from tacit.methods.mobility.pategail.training import Learner
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.stacked_devices import StackedDevices
 from tacit.units import Unit
 
 UNIT, DELTA, ROUNDS = Unit("person", "add_or_remove", 12), 1e-3, 6

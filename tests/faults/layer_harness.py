@@ -14,9 +14,9 @@ from experiments.faults_lives import LIVES
 from experiments.faults_runs import warm
 
 from experiments import faults
-from tacit.privacy.ledger import lock as ledger_lock
+from tacit.privacy.ledger import store as ledger_lock
 from tacit.privacy.ledger import store as ledger_store
-from tacit.privacy.ledger.lock import WriterLock
+from tacit.privacy.ledger.store import WriterLock
 
 
 def _without_flushes() -> None:

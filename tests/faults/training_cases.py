@@ -15,7 +15,7 @@ from tacit.data import Box, Discrete, PublicSpec, Trajectories
 from tacit.methods.synthesis.algorithm import PART, fit
 from tacit.methods.synthesis.plan import Plan
 from tacit.methods.synthesis.synthesizer import Synthesizer
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit

@@ -16,7 +16,7 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.supercore.task_identity import TaskIdentity
 
-from tacit.privacy.vault.device import Device
+from tacit.privacy.vault.devices import Device
 
 Reply = Callable[[Message, Message], list[Message]]
 

@@ -17,10 +17,9 @@ from tacit.errors import DataError, DoorError
 from tacit.federation import FlowerDevices, client_app
 from tacit.federation.messages import QUERY, read_query, write_answer, write_query
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.vault.devices import Query
+from tacit.privacy.vault.devices import Query, StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.plan import plan_id
-from tacit.privacy.vault.stacked_devices import StackedDevices
 
 
 def federation(

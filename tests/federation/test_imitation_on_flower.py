@@ -18,7 +18,7 @@ from tacit.methods import mobility
 from tacit.methods.mobility import pategail
 from tacit.methods.mobility.pategail.plan import CRITICS as NAME
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.vault.device import Device
+from tacit.privacy.vault.devices import Device
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.units import Unit
 

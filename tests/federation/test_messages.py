@@ -13,15 +13,13 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from tacit.errors import DoorError
 from tacit.federation.messages import (
     Asked,
-    largest,
     read_answer,
     read_numbers,
     read_query,
-    within,
     write_answer,
     write_query,
 )
-from tacit.privacy.mechanisms.device_sums import DeviceSum
+from tacit.privacy.mechanisms.device_sums import DeviceSum, admissible, largest
 from tacit.privacy.vault.devices import Query
 
 SERVER, LAPLACE = cases.PARTS["server"], cases.PARTS["laplace"]
@@ -173,5 +171,5 @@ def test_shared_noise_is_within_the_clip_and_twelve_standard_deviations() -> Non
     part = replace(cases.PARTS["shared"], noise_multiplier=2.0)
     assert isinstance(part, DeviceSum)
     assert largest(part) == 2**16 + int(np.ceil(12 * np.sqrt(part.variance)))
-    assert within(part, 1, np.array([int(largest(part))]))
-    assert not within(part, 1, np.array([int(largest(part)) + 1]))
+    assert admissible(part, 1, np.array([int(largest(part))]))
+    assert not admissible(part, 1, np.array([int(largest(part)) + 1]))

@@ -18,10 +18,10 @@ from scipy import stats
 from tests.federation.loop_grid import LoopGrid, Opener, masked
 
 from tacit.errors import DoorError, PlanError
-from tacit.federation import FlowerDevices, client_app, secure
+from tacit.federation import FlowerDevices, client_app, server
 from tacit.federation.guard import threshold
-from tacit.federation.messages import largest, write_query
-from tacit.privacy.mechanisms.device_sums import DeviceSum
+from tacit.federation.messages import write_query
+from tacit.privacy.mechanisms.device_sums import DeviceSum, largest
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import Answer, Query
 from tacit.privacy.vault.federated_vault import FederatedVault
@@ -346,7 +346,7 @@ def test_a_train_message_outside_the_protocol_gets_no_answer(tmp_path: Path) -> 
 
 def test_a_sum_that_is_not_whole_is_not_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     federation = Round(tmp_path, shared_plan())
-    monkeypatch.setattr(secure, "parameters_to_ndarrays", lambda parameters: [np.full(WIDTH, 0.3)])
+    monkeypatch.setattr(server, "parameters_to_ndarrays", lambda parameters: [np.full(WIDTH, 0.3)])
     assert federation.sums().answered == 0
 
 

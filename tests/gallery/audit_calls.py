@@ -11,7 +11,7 @@ from tacit.cli import commands
 from tacit.cli.audit import audit as command
 from tacit.evaluation import audits
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.base import Label
 
 
 def nothing_to_audit(folder: Path) -> None:

@@ -21,9 +21,9 @@ from tacit.data.mobility.grids import RegularGrid, grid_from_json
 from tacit.methods import mobility
 from tacit.methods.mobility import Simulator, Starts, TablePolicy, pategail
 from tacit.methods.mobility.baselines import Plan as Baseline
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.stacked_devices import StackedDevices
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 

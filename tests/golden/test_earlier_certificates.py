@@ -12,9 +12,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from tacit.privacy.certificate.canonical import schema
 from tacit.privacy.certificate.certificate import Certificate
-from tacit.privacy.certificate.label import label
-from tacit.privacy.certificate.schema import schema
+from tacit.privacy.certificate.markdown import label
 
 FOLDER = Path(__file__).parent / "certificates"
 KEPT = sorted(FOLDER.rglob("*.json"))

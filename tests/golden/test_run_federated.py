@@ -16,9 +16,9 @@ from tacit import Box, Discrete, Ledger, PublicSpec, Trajectories, Unit
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.plan import calibrate, price
-from tacit.privacy.vault.stacked_devices import StackedDevices
 
 AREA = "federated"
 PEOPLE, STEPS = 20, 3

@@ -15,8 +15,8 @@ from tacit import Ledger, Unit, mobility
 from tacit.envs.city import city
 from tacit.methods.mobility import baselines, pategail
 from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.stacked_devices import StackedDevices
 
 AREA = "mobility"
 PEOPLE = 60

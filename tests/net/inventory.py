@@ -100,11 +100,11 @@ PUBLIC = (
     "tacit.methods.synthesis.cut.Cut",
     "tacit.methods.synthesis.trajectories",
     "tacit.privacy.accounting.bounds",
-    "tacit.privacy.certificate.label.label",
-    "tacit.privacy.certificate.schema.schema",
-    "tacit.privacy.vault.device.Device",
+    "tacit.privacy.certificate.markdown.label",
+    "tacit.privacy.certificate.canonical.schema",
+    "tacit.privacy.vault.devices.Device",
     "tacit.privacy.vault.federated_vault.FederatedVault",
-    "tacit.privacy.vault.stacked_devices.StackedDevices",
+    "tacit.privacy.vault.devices.StackedDevices",
     "tacit.units",
 )
 """What pages, READMEs and examples import: modules, all of whose public names count, and single names."""

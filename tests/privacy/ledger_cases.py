@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tacit.errors import LedgerError
-from tacit.privacy.ledger.entries import canonical, link
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.ledger.state import canonical, link
 from tacit.units import Unit
 
 UNIT = Unit("patient", "add_or_remove", 1000)

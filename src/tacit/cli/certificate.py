@@ -10,7 +10,7 @@ from tacit.cli.commands import CertificateLabel, CertificateShow, CertificateSig
 from tacit.cli.console import say
 from tacit.errors import CertificateError, FileError
 from tacit.evaluation import audits
-from tacit.privacy.certificate import label as certificate_label
+from tacit.privacy.certificate import markdown as certificate_label
 from tacit.privacy.certificate.certificate import Certificate
 
 

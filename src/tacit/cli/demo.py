@@ -19,7 +19,7 @@ from tacit.envs.maze import LAYOUTS, spec
 from tacit.evaluation.report import Cost, tables
 from tacit.evaluation.report.charts import Kind
 from tacit.methods.synthesis import Plan, Raking, Synthesizer, fit
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit

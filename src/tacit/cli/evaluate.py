@@ -25,7 +25,7 @@ from tacit.methods.off_policy_evaluation import BehaviourPolicy, Estimator, Eval
 from tacit.methods.off_policy_evaluation.overlap import Overlap
 from tacit.methods.off_policy_evaluation.policies import Target
 from tacit.methods.off_policy_evaluation.targets import resolve_behaviour, words
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 

@@ -18,8 +18,7 @@ from tacit.errors import DataError, FileError
 from tacit.evaluation.movement import maps
 from tacit.methods.mobility import Simulator
 from tacit.methods.mobility.baselines.models import BlockChain
-from tacit.privacy.certificate.certificate import Certificate
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Certificate, Release
 
 MOST = 1_000_000
 """Days of one call: more of them do not fit the memory of a small machine."""

@@ -23,7 +23,7 @@ from tacit.evaluation.report.experts import Role
 from tacit.hub.experts import level
 from tacit.methods import experts
 from tacit.methods.experts import Learned
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold, Prefixes
 from tacit.privacy.mechanisms.sums import PoissonSum

@@ -14,10 +14,10 @@ from tacit.data.mobility.grids import Grid
 from tacit.methods import mobility
 from tacit.methods.mobility import Simulator, baselines, pategail
 from tacit.methods.mobility.baselines.models import BlockChain
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.stacked_devices import StackedDevices
 from tacit.privacy.vault.vault import Vault
 
 Generator = Simulator | BlockChain

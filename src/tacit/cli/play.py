@@ -15,7 +15,7 @@ from tacit.envs.serving import Actor, returns
 from tacit.errors import DataError, FileError
 from tacit.methods.experts.learned import Learned as Taught
 from tacit.methods.policy_gradient import Learned
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 
 
 def play(command: Play) -> None:

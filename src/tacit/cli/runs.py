@@ -17,7 +17,7 @@ from tacit.evaluation.sequences import Sequences
 from tacit.methods import synthesis
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.trajectories.synthesizer import as_trajectories
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
 
 MODEL, DATASETS, CHECKPOINT = "model", "minari", "checkpoint"

@@ -8,7 +8,7 @@ import numpy as np
 
 from tacit.evaluation.report import PolicyReport
 from tacit.methods.policy_gradient import Learned
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 
 
 def write(folder: Path, release: Release[Learned], report: PolicyReport) -> None:

@@ -14,7 +14,7 @@ from tacit.cli.synthesis_commands import Synthesize
 from tacit.errors import PlanError
 from tacit.methods import selection, synthesis
 from tacit.methods.synthesis import Plan, Raking
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 

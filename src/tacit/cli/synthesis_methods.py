@@ -15,7 +15,7 @@ from tacit.data.store import read_spec
 from tacit.errors import DataError, HardwareError, PlanError
 from tacit.hardware import torch_device
 from tacit.methods import synthesis
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories

@@ -11,7 +11,7 @@ from tacit.cli.synthesis_sources import CLINIC, Sources
 from tacit.envs.maze_layouts import LAYOUTS, Layout
 from tacit.evaluation.report import Cost, tables
 from tacit.evaluation.sequences import Sequences
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 
 SYMPTOMS = (0, "symptoms")
 """What a time line of the clinic shows."""

@@ -18,7 +18,7 @@ from tacit.cli.synthesis_plans import DIFFUSED, planned
 from tacit.cli.synthesis_sections import sections
 from tacit.cli.synthesis_sources import Sources, opened, require_apart, require_there
 from tacit.evaluation.sequences import Sequences
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 

@@ -19,7 +19,7 @@ from tacit.evaluation.report import PolicyReport
 from tacit.evaluation.report.learning import Role
 from tacit.methods.policy_gradient import Learned, Plan, fit
 from tacit.methods.policy_gradient.plan import POLICY
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault import plan as plans

@@ -26,11 +26,10 @@ from tacit.methods.synthesis.diffusion import Denoiser, draw, row_losses
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import Plan
 from tacit.privacy.gradients.per_unit import clipped_sum
-from tacit.privacy.mechanisms.base import calibrated
-from tacit.privacy.mechanisms.callbacks import Objective
+from tacit.privacy.mechanisms.base import Objective, calibrated
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.reader import Reader
+from tacit.privacy.vault.records import Reader
 
 # White-box scores of canaries from the noisy gradients of a run, which are public as soon as they leave the door.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,9 @@ from flwr.compat.common.recorddict_compat import fitres_to_recorddict
 
 from tacit.errors import DoorError
 from tacit.federation.guard import guard, require_setup
-from tacit.federation.messages import QUERY, Asked, between, read_query, refusal, write_answer
-from tacit.privacy.mechanisms.device_sums import DeviceSum
-from tacit.privacy.vault.device import Device
+from tacit.federation.messages import QUERY, Asked, read_query, refusal, write_answer
+from tacit.privacy.mechanisms.device_sums import DeviceSum, between
+from tacit.privacy.vault.devices import Device
 
 State = Mapping[str, npt.NDArray[Any]]
 OpenDevice = Callable[[Context, State], Device]
@@ -55,9 +55,9 @@ class _Answering:
         device = self._open(context, {str(name): np.asarray(array.numpy()) for name, array in kept.items()})
         with device.ledger:
             part = device.part(asked.part)
-            if shared != (isinstance(part, DeviceSum) and part.noise == "shared"):
+            if shared != part.shared:
                 raise _wrong_way(asked.part)
-            most = require_setup(context, part) if isinstance(part, DeviceSum) and shared else None
+            most = require_setup(context, cast(DeviceSum, part)) if shared else None
             vector = device.answer(asked.plan_id, asked.part, asked.step, asked.public, asked.size)
             context.state.array_records[_STATE] = ArrayRecord(
                 {name: Array(np.asarray(array)) for name, array in device.state().items()}

@@ -13,10 +13,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDic
 from numpy.lib import format as npy
 
 from tacit.errors import DoorError, LedgerError, PlanError
-from tacit.privacy.mechanisms.base import calibrated
-from tacit.privacy.mechanisms.callbacks import Public
-from tacit.privacy.mechanisms.device_sums import GRID_BITS, DeviceSum, FederatedSum, LaplaceSum, zeros
-from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.mechanisms.base import Public
+from tacit.privacy.mechanisms.device_sums import admissible
 from tacit.privacy.vault.devices import MOST_PUBLIC, Query
 
 QUERY = "query.sum"
@@ -97,37 +95,7 @@ def read_answer(content: RecordDict, query: Query) -> npt.NDArray[Any] | None:
         vector = read_numbers(record["vector"].data)
     except (KeyError, TypeError, ValueError):
         return None
-    return vector if within(query.part, query.size, vector) else None
-
-
-def within(part: FederatedSum, size: int, vector: Any) -> bool:
-    """Whether a vector has the shape, the type and the range of what `device_parts.answers` gives for the part."""
-    whole = zeros(part, size).dtype
-    if not isinstance(vector, np.ndarray) or vector.shape != (size,) or vector.dtype != whole:
-        return False
-    if not np.isfinite(vector).all():
-        return False
-    if isinstance(part, LaplaceSum):
-        return between(vector, 2**GRID_BITS)
-    if isinstance(part, PoissonSum):
-        return bool(np.linalg.norm(vector) <= part.clip * (1 + 1e-9))
-    return between(vector, largest(part))
-
-
-def between(vector: npt.NDArray[Any], most: float) -> bool:
-    """Whether every number is from -most to most (the least whole number has no absolute value)."""
-    return bool(((vector >= -most) & (vector <= most)).all())
-
-
-def largest(part: DeviceSum) -> float:
-    """Largest absolute number in an honest device's answer: its clip and 12 standard deviations of its noise.
-
-    In steps of the grid, a whole number, for shared noise.
-    """
-    if part.noise == "shared":
-        return float(2**part.bits + np.ceil(12 * (part.share or 0.0)))
-    sigma: float = calibrated(part.noise_multiplier, part.name)
-    return float(part.clip * (1 + 12 * sigma) * (1 + 2.0**-10))
+    return vector if admissible(query.part, query.size, vector) else None
 
 
 def refusal(message: Message, error: Exception) -> Message:

@@ -24,9 +24,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from tacit.errors import CertificateError, FileError, PlanError
-from tacit.privacy.certificate.certificate import Certificate
-from tacit.privacy.certificate.release import Release
-from tacit.privacy.certificate.selection import KIND as SELECTION
+from tacit.privacy.certificate.certificate import Certificate, Release
+from tacit.privacy.mechanisms.kinds import Selection
 from tacit.privacy.vault.plan import public_fields
 
 if TYPE_CHECKING:
@@ -218,7 +217,7 @@ def to_onnx(release: Release[Any], path: str | os.PathLike[str], *, average: boo
 def _plans(certificate: Certificate) -> list[Any]:
     """The plans of which the certificate's release may be a run: its own, or one of those that it selected from."""
     told = certificate.to_json()
-    selected = any(part["kind"] == SELECTION for part in told["parts"])
+    selected = any(part["kind"] == Selection.kind for part in told["parts"])
     return [told["plan"], *(one["plan"] for one in told["plan"]["candidates"])] if selected else [told["plan"]]
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 
 FIELDS = frozenset({"synthesizer"})
 _HOME = "tacit.methods.synthesis.baselines"

@@ -11,7 +11,7 @@ from tacit.agents.policies import Policy
 from tacit.errors import PlanError
 from tacit.methods import experts
 from tacit.methods.experts.learned import Agreement, Learned
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.above_threshold import Prefixes
 from tacit.privacy.mechanisms.base import Plan
 

@@ -17,7 +17,7 @@ from tacit.envs.spaces import JumpLaw
 from tacit.methods.mobility.baselines.models import BlockChain
 from tacit.methods.mobility.places import Starts
 from tacit.methods.mobility.simulator import Layout, Simulator, TablePolicy
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.serialization import from_json
 
 FIELDS = frozenset({"simulator"})

@@ -10,7 +10,7 @@ import numpy as np
 from tacit.agents.policies import Policy
 from tacit.methods.policy_gradient.plan import Plan
 from tacit.methods.policy_gradient.state import Learned
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 
 FIELDS = frozenset({"policy"})
 _WEIGHTS = {"last": np.float32, "average": np.float32, "norms": np.float64, "iterates": np.float32, "people": np.int64}

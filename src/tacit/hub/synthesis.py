@@ -13,7 +13,7 @@ from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import Plan
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.synthesizer import Synthesizer
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 
 FIELDS = frozenset({"encoder"})
 HISTOGRAMS, SUMS = "raking.histograms", "raking.sums"

@@ -12,7 +12,7 @@ from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.trajectories.objective import fragment_model, start_model
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, STARTS, Plan
 from tacit.methods.synthesis.trajectories.synthesizer import Synthesizer
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 
 FIELDS = frozenset({"encoder"})
 _PARTS = (f"{STARTS}.", f"{FRAGMENTS}.")

@@ -19,7 +19,7 @@ from tacit.errors import PlanError
 from tacit.methods import experts
 from tacit.methods.experts.consensus import Consensus
 from tacit.methods.experts.published import NOISELESS_STEPS, SETTINGS, MixedTraining
-from tacit.privacy.accounting import checks as accounting_checks
+from tacit.privacy.accounting import table as accounting_checks
 from tacit.privacy.accounting.events import flatten
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.thresholds import PMin

@@ -19,11 +19,11 @@ from tacit.methods.mobility.pategail.plan import CRITICS, Kind
 from tacit.methods.mobility.places import Starts
 from tacit.methods.mobility.simulator import Simulator
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.stacked_devices import StackedDevices
 from tacit.units import Unit
 
 PEOPLE, DELTA = 12, 1e-3

@@ -20,12 +20,12 @@ from tacit.methods.mobility.pategail.algorithm import State
 from tacit.methods.mobility.pategail.plan import CRITICS
 from tacit.methods.mobility.places import JUMPS, STARTS, Starts
 from tacit.methods.mobility.simulator import Simulator
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.stacked_devices import StackedDevices
 from tacit.units import Unit
 
 PEOPLE, DELTA, ROUNDS = 12, 1e-3, 5

@@ -28,7 +28,7 @@ from tacit.methods.mobility.pategail.rewards import (
     with_square,
 )
 from tacit.methods.mobility.simulator import Layout
-from tacit.privacy.vault.decoys import decoy_rows
+from tacit.privacy.vault.isolation import decoy_rows
 
 GRID = RegularGrid(0.0, 0.0, 0.9, 0.9, 0.1)
 EMBEDDING = Embedding()
@@ -142,7 +142,7 @@ def test_own_pairs_are_those_of_the_labels() -> None:
 def stacked(records: Any, people: int, most: int) -> dict[str, np.ndarray]:
     """Rows of simulated records as a door gives them."""
     from tacit.privacy.noise.secret import SecretNoise
-    from tacit.privacy.vault.reader import Reader
+    from tacit.privacy.vault.records import Reader
 
     return Reader(records, SecretNoise()).rows(np.arange(people), most * DECISIONS, "first")
 

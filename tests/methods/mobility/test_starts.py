@@ -19,9 +19,9 @@ from tacit.methods.mobility.places import CLIP, STARTS, Homes, HomeSums, Starts
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.device_sums import sum_over_all
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.decoys import decoy_rows
+from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.stacked_devices import StackedDevices
+from tacit.privacy.vault.isolation import decoy_rows
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 

@@ -12,7 +12,7 @@ from tacit.methods.off_policy_evaluation.logged import logged
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Tabular, Uniform
 from tacit.methods.off_policy_evaluation.scores import nonnegative, returns
 from tacit.methods.off_policy_evaluation.selection import Candidate, CandidateScores, Selection
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 
 WORST = Tabular(np.array([[0.1, 0.9], [0.9, 0.1]]))
 CANDIDATES = (

@@ -11,7 +11,7 @@ from tacit.methods.off_policy_evaluation.importance import ImportanceSampling
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, Tabular, Uniform
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, resolve, resolve_behaviour, words
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 
 
 def released(vault, policy, dataset_id):

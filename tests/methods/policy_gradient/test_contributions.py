@@ -12,10 +12,9 @@ from tacit.agents.policies import Policy, Value
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.methods.policy_gradient.advantages import Advantages
 from tacit.methods.policy_gradient.contributions import CriticGradient, EpisodeGradient, Released, blocks
-from tacit.privacy.mechanisms.callbacks import Contribution
+from tacit.privacy.mechanisms.base import Contribution
 from tacit.privacy.mechanisms.sums import UserSum
-from tacit.privacy.vault.decoys import decoy_rows
-from tacit.privacy.vault.isolation import Trials
+from tacit.privacy.vault.isolation import Trials, decoy_rows
 
 LOW, HIGH, LENGTH = (-1.0, 0.0), (1.0, 2.0), 12
 BOX = PublicSpec(Box(LOW, HIGH), Discrete(3), Box((-1.0,), (1.0,)), "declared")

@@ -13,8 +13,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient.contributions import Released
 from tacit.methods.policy_gradient.fisher import FisherSum, PrivateFisher, PublicFisher, scores, spectrum
-from tacit.privacy.vault.decoys import decoy_rows
-from tacit.privacy.vault.isolation import Trials
+from tacit.privacy.vault.isolation import Trials, decoy_rows
 
 STATES = 4
 TABULAR = Policy(OneHot(STATES), Mlp((STATES, 2), gain=0.0), Categorical(2))

@@ -18,7 +18,7 @@ from tacit.errors import PlanError
 from tacit.methods.policy_gradient.advantages import Advantages
 from tacit.methods.policy_gradient.contributions import Released
 from tacit.methods.policy_gradient.local_updates import CriticUpdates, LocalUpdates, Training
-from tacit.privacy.vault.decoys import decoy_rows, require_pure_form, try_on_decoys, try_on_fewer
+from tacit.privacy.vault.isolation import decoy_rows, require_pure_form, try_on_decoys, try_on_fewer
 
 LOW, HIGH = (-1.0, -2.0, 0.0), (1.0, 2.0, 4.0)
 DISCRETE = PublicSpec(observation=Box(LOW, HIGH), action=Discrete(3), reward=Box((-1.0,), (1.0,)), source="physics")

@@ -18,7 +18,7 @@ from tacit.methods.synthesis.baselines.raking_alone import RakingPlan
 from tacit.methods.synthesis.histograms import Histograms, codes_of, effective, raked, resampled, shrunk
 from tacit.methods.synthesis.raking import MOST_TABLES, PART, Raking
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.mechanisms.histogram import Axis
+from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.plan import plan_id, public_fields
 from tacit.privacy.vault.vault import Vault

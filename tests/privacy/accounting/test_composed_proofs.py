@@ -18,8 +18,7 @@ from tacit.errors import AccountingError
 from tacit.privacy.accounting import accountants, approximate
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting import table as accounting_table
-from tacit.privacy.accounting.event_json import event_from_json, event_to_json
-from tacit.privacy.accounting.events import EpsilonDeltaDpEvent, flatten
+from tacit.privacy.accounting.events import EpsilonDeltaDpEvent, event_from_json, event_to_json, flatten
 from tacit.units import Relation
 
 RELATIONS: tuple[Relation, ...] = ("add_or_remove", "replace_one")

@@ -12,8 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import AccountingError
-from tacit.privacy.accounting.event_json import event_from_json, event_to_json
-from tacit.privacy.accounting.events import MAX_COUNT, EpsilonDeltaDpEvent, fixed_size_sampler, flatten, parallel
+from tacit.privacy.accounting.events import (
+    MAX_COUNT,
+    EpsilonDeltaDpEvent,
+    event_from_json,
+    event_to_json,
+    flatten,
+    parallel,
+)
+from tacit.privacy.mechanisms.sums import FixedSizeSum
 
 G = dp_event.GaussianDpEvent
 Fixed = dp_event.SampledWithoutReplacementDpEvent
@@ -119,7 +126,7 @@ def test_only_plain_gaussians_run_in_parallel(events: list[dp_event.DpEvent]) ->
 
 def test_the_sampler_says_its_numbers() -> None:
     words = "fixed size: 50 of 1,000 slots, drawn without replacement, fresh every step"
-    assert fixed_size_sampler(50, 1_000) == words
+    assert FixedSizeSum(name="sum", steps=1, batch=50, population=1_000, clip=1.0).sampler == words
 
 
 def gaussian(sigma: Any) -> dict[str, Any]:

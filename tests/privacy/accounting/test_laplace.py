@@ -14,7 +14,7 @@ from scipy.stats import norm
 from test_accounting import Event, RowContract, both, gaussian, poisson
 
 from tacit.errors import AccountingError
-from tacit.privacy.accounting import accountants, laplace, power
+from tacit.privacy.accounting import accountants, laplace, tradeoff
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting import table as accounting_table
 from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
@@ -130,9 +130,9 @@ def test_a_mu_for_every_epsilon_and_a_test_that_it_bounds() -> None:
     assert mu == pytest.approx(math.hypot(1, 10 * laplace.mu(1 / 8.3)))
     bound = accounting.epsilon(event, delta=1e-5, relation="add_or_remove").epsilon
     assert accounting.mu_gdp(event, "add_or_remove", delta=1e-5) <= mu
-    caught = float(power.power(event, "add_or_remove", bound, 1e-5, np.array([0.05]))[0])
+    caught = float(tradeoff.power(event, "add_or_remove", bound, 1e-5, np.array([0.05]))[0])
     assert caught == pytest.approx(norm.cdf(norm.ppf(0.05) + mu))
-    weak = float(power.power(numbers(0.1), "add_or_remove", 10.0, 1e-5, np.array([1e-6]))[0])
+    weak = float(tradeoff.power(numbers(0.1), "add_or_remove", 10.0, 1e-5, np.array([1e-6]))[0])
     assert weak == pytest.approx(1e-6 * math.exp(10) + 1e-5)
 
 

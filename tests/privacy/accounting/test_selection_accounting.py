@@ -19,8 +19,14 @@ from tacit.errors import AccountingError
 from tacit.privacy.accounting import accountants, approximate
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting import selection as selection_accounting
-from tacit.privacy.accounting.event_json import event_from_json, event_to_json
-from tacit.privacy.accounting.events import EpsilonDeltaDpEvent, Law, SelectionDpEvent, flatten
+from tacit.privacy.accounting.events import (
+    EpsilonDeltaDpEvent,
+    Law,
+    SelectionDpEvent,
+    event_from_json,
+    event_to_json,
+    flatten,
+)
 from tacit.privacy.accounting.selection import expected_runs, tightened
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.selection import number_of_runs

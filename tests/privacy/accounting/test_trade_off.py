@@ -8,9 +8,9 @@ from dp_accounting import dp_event
 from scipy.stats import norm
 
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.accounting import power
+from tacit.privacy.accounting import tradeoff
 from tacit.privacy.accounting import tradeoff as trade_off
-from tacit.privacy.accounting.event_json import event_to_json
+from tacit.privacy.accounting.events import event_to_json
 
 ALARMS = np.concatenate([np.geomspace(1e-6, 0.1, 30), np.linspace(0.1, 1.0, 30)])
 RATE, SIGMA, DELTA = 0.3, 1.0, 1e-6
@@ -33,7 +33,7 @@ def of_one_step(alarms: np.ndarray) -> np.ndarray:
 
 def test_one_gaussian_is_exactly_mu_gdp() -> None:
     epsilon = accounting.epsilon(GAUSSIAN, delta=DELTA, relation="add_or_remove").epsilon
-    exact = 1 - power.power(GAUSSIAN, "add_or_remove", epsilon, DELTA, ALARMS)
+    exact = 1 - tradeoff.power(GAUSSIAN, "add_or_remove", epsilon, DELTA, ALARMS)
     np.testing.assert_allclose(missed(GAUSSIAN), exact, atol=1e-9)
 
 

@@ -14,10 +14,10 @@ from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting import table as accounting_table
 from tacit.privacy.accounting.events import flatten
 from tacit.privacy.certificate import canonical as certificate_json
-from tacit.privacy.certificate import consensus as certificate_consensus
 from tacit.privacy.certificate import fields as certificate_fields
-from tacit.privacy.certificate.schema import schema
+from tacit.privacy.certificate.canonical import schema
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
+from tacit.privacy.mechanisms.kinds import part_of
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.mechanisms.thresholds import GRID, KappaStop, PMin
 from tacit.units import Unit
@@ -139,8 +139,8 @@ def test_of_clones_it_protects_all_of_a_log_and_needs_no_floor_or_environment() 
 def test_what_a_part_takes_for_granted_cannot_be_left_out(field: str) -> None:
     built = build(parts=SETS["logs"], **EXPERTS)
     required = {
-        "assumptions": certificate_consensus.assumptions(SETS["logs"][0]),
-        "not_protected": certificate_consensus.not_protected(SETS["logs"][0]),
+        "assumptions": part_of(SETS["logs"][0]).assumptions(),
+        "not_protected": part_of(SETS["logs"][0]).not_protected(),
     }[field]
     for words in required:
         record = built.to_json()

@@ -13,10 +13,9 @@ from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting import table as accounting_table
 from tacit.privacy.accounting.events import flatten
 from tacit.privacy.certificate import canonical as certificate_json
-from tacit.privacy.certificate import devices as certificate_devices
 from tacit.privacy.certificate import fields as certificate_fields
-from tacit.privacy.certificate.schema import schema
-from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
+from tacit.privacy.certificate.canonical import schema
+from tacit.privacy.mechanisms.device_sums import SHARES, WHO_ANSWERS, DeviceSum, LaplaceSum
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.units import Relation, Unit
 
@@ -87,10 +86,10 @@ def test_what_is_taken_for_granted_is_said() -> None:
     shared, own, paper = (
         build(parts=stated(name), **people()).assumptions for name in ("shared", "each device", "laplace")
     )
-    assert certificate_devices.SHARES in shared
-    assert certificate_devices.SHARES not in own
-    assert certificate_devices.WHO_ANSWERS in own
-    assert certificate_devices.WHO_ANSWERS not in paper
+    assert SHARES in shared
+    assert SHARES not in own
+    assert WHO_ANSWERS in own
+    assert WHO_ANSWERS not in paper
 
 
 def test_the_published_noise_is_certified_with_its_large_epsilon() -> None:

@@ -12,7 +12,7 @@ from test_certificate import build
 from tacit.cli import main
 from tacit.errors import CertificateError
 from tacit.privacy.certificate.certificate import Certificate
-from tacit.privacy.certificate.label import guarantees, label, model
+from tacit.privacy.certificate.markdown import guarantees, label, model
 
 ASKED = (
     *("privacy_parameters", "unit_of_privacy", "algorithms_and_correctness", "utility_and_bias", "trust_model"),

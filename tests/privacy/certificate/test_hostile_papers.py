@@ -13,8 +13,8 @@ from test_certificate import build
 
 from tacit.errors import CertificateError, LedgerError
 from tacit.privacy.certificate.certificate import Certificate
-from tacit.privacy.ledger.entries import GENESIS, canonical
 from tacit.privacy.ledger.register import Register
+from tacit.privacy.ledger.state import GENESIS, canonical
 from tacit.privacy.ledger.store import read_entries
 
 

@@ -12,7 +12,7 @@ from tacit.privacy.accounting.events import flatten
 from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate import fields as certificate_fields
 from tacit.privacy.mechanisms.base import Part
-from tacit.privacy.mechanisms.histogram import Axis, NoisyHistogram
+from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram
 from tacit.privacy.mechanisms.smooth_sensitivity import Visits, WeightedStates
 from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, PoissonSum
 from tacit.privacy.vault import plan as plans

@@ -6,13 +6,13 @@ from gradient_cases import Convolution, Mlp, reference, relative, squared_loss, 
 from torch import Tensor, nn
 
 from tacit.errors import DoorError
-from tacit.privacy.gradients import fallback
+from tacit.privacy.gradients import bookkeeping
 from tacit.privacy.gradients.per_unit import clipped_sum
 
 
 def test_unit_gradients_equal_one_backward_each() -> None:
     model, rows = Mlp(), vectors(5, 3)
-    dense = fallback.contribution(model, squared_loss, rows)
+    dense = bookkeeping.contribution(model, squared_loss, rows)
     stacked = torch.cat([g.flatten(1) for g in dense.gradients.values()], 1)
     expected = unit_gradients(model, squared_loss, rows)
     assert relative(stacked, expected) <= 5e-6
@@ -53,6 +53,6 @@ def test_what_vmap_cannot_run_is_refused_in_one_sentence() -> None:
 
 def test_one_unit_needs_at_least_its_gradient_twice() -> None:
     model = Convolution()
-    size = fallback.bytes_of_one_unit(model, squared_loss, {"x": torch.randn(1, 4, 10), "y": torch.randn(1, 3)})
+    size = bookkeeping.bytes_of_one_unit(model, squared_loss, {"x": torch.randn(1, 4, 10), "y": torch.randn(1, 3)})
     parameters = sum(p.numel() for p in model.parameters())
     assert 8 * parameters < size < 8 * parameters + 10_000

@@ -13,7 +13,7 @@ from ledger_cases import in_child, make, reserve
 
 from tacit.errors import LedgerError
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.ledger.lock import file_system
+from tacit.privacy.ledger.store import file_system
 
 
 def test_a_second_writer_is_refused_until_close(path: Path, ledger: Ledger) -> None:
@@ -180,7 +180,7 @@ def test_file_system_of_a_path(path: str, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "lustre"])
 def test_network_file_systems_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setattr("tacit.privacy.ledger.lock.file_system", lambda *_: kind)
+    monkeypatch.setattr("tacit.privacy.ledger.store.file_system", lambda *_: kind)
     with pytest.raises(LedgerError, match=f"network file system .{kind}."):
         make(path)
     assert list(path.parent.iterdir()) == []

@@ -13,7 +13,7 @@ from scipy.stats import chi2
 
 from tacit.errors import PlanError
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.mechanisms.noisy_max import GRID, NoisyMaximum
+from tacit.privacy.mechanisms.releases import GRID, NoisyMaximum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.units import Relation, Unit
 

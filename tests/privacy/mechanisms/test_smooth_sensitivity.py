@@ -14,7 +14,7 @@ from scipy import stats
 from tacit.errors import PlanError
 from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
 from tacit.privacy.gradients.clipping import SLACK
-from tacit.privacy.mechanisms.histogram import Axis
+from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.smooth_sensitivity import RegularisedLoss, Visits, WeightedStates
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.units import Unit

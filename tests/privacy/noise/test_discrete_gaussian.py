@@ -9,7 +9,7 @@ from scipy.special import ndtr
 from scipy.stats import chisquare
 
 from tacit.errors import PlanError
-from tacit.privacy.noise import discrete_gaussian
+from tacit.privacy.noise import discrete
 from tacit.privacy.noise.secret import SecretNoise
 
 
@@ -57,8 +57,8 @@ def test_the_exponent_is_taken_apart_without_a_rest(variance: int | Fraction, y:
         total += int(times[0]) * math.prod((Fraction(int(a[0]), int(b[0])) for a, b in factors), start=Fraction(1))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(discrete_gaussian, "_throw", note)
-        discrete_gaussian._keep(lambda high: high, np.array([y]), p, q, t)
+        patch.setattr(discrete, "_throw", note)
+        discrete._keep(lambda high: high, np.array([y]), p, q, t)
     assert total == (y - Fraction(variance) / t) ** 2 / (2 * Fraction(variance))
 
 
@@ -66,7 +66,7 @@ def test_a_coin_of_a_product() -> None:
     draw = SecretNoise.for_tests(1).integers
     size = 200_000
     fractions = tuple((np.full(size, a), np.full(size, b)) for a, b in ((2, 3), (4, 5)))
-    heads = discrete_gaussian._one_in_exp(draw, fractions, size).mean()
+    heads = discrete._one_in_exp(draw, fractions, size).mean()
     assert heads == pytest.approx(math.exp(-8 / 15), abs=5 * math.sqrt(0.25 / size))
 
 
@@ -74,7 +74,7 @@ def test_thrown_coins_multiply() -> None:
     draw = SecretNoise.for_tests(2).integers
     alive = np.ones(100_000, np.bool_)
     half = (np.ones(100_000, np.int64), np.full(100_000, 2))
-    discrete_gaussian._throw(draw, alive, np.repeat([0, 3], 50_000), (half,))
+    discrete._throw(draw, alive, np.repeat([0, 3], 50_000), (half,))
     assert alive[:50_000].all()
     assert alive[50_000:].mean() == pytest.approx(math.exp(-1.5), abs=0.01)
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chisquare
 
 from tacit.errors import PlanError
-from tacit.privacy.noise.discrete_laplace import _one_in_exp
+from tacit.privacy.noise.discrete import _one_in_exp
 from tacit.privacy.noise.secret import SecretNoise
 
 

@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 
 from tacit.errors import PlanError
-from tacit.privacy.noise.sampling import poisson_sample, rows_within_units
-from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.noise.secret import SecretNoise, poisson_sample, rows_within_units
 
 
 class Exponentials(SecretNoise):

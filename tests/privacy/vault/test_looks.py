@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.privacy.vault.looks import keep
+from tacit.privacy.vault.vault import keep
 
 
 def test_long_reasons_that_begin_alike_have_files_of_their_own(tmp_path: Path) -> None:

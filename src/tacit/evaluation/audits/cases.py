@@ -19,14 +19,12 @@ from numpy.typing import NDArray
 
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.evaluation.audits.vaults import Visitors, WitnessedDevices, WitnessedUsers, WitnessedVault
-from tacit.evaluation.audits.witness import Witness
+from tacit.evaluation.audits.witness import Visitors, Witness, WitnessedDevices, WitnessedUsers, WitnessedVault
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.mechanisms.base import Plan
-from tacit.privacy.mechanisms.sums import UserSum
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.stacked_devices import StackedDevices
+from tacit.privacy.vault.devices import StackedDevices
 from tacit.units import Unit
 
 Floats = NDArray[np.float64]
@@ -147,10 +145,10 @@ def with_visitors(
 ) -> Callable[..., Seen]:
     """Runs over a `UserVault`; `rows` are those of m canaries in their meeting, [m, L, ...]."""
 
-    def run(plan: Plan, asked: Asked) -> Seen:
+    def run(plan: Any, asked: Asked) -> Seen:
         canaries = len(asked.present)
         with ledgers(unit, asked.replicates) as (own, folder):
-            often = min(part.participations for part in plan.parts() if isinstance(part, UserSum))
+            often = min(part.participations for part in plan.parts())
             visitors = Visitors(rows(canaries), asked.present, spec, asked.replicates, often=often)
             with Register(folder / "ledgers" / "register", key=folder / "keys" / "key") as register:
                 vault = WitnessedUsers(visitors, own, register, noise=asked.noise)

@@ -7,7 +7,7 @@ is left out: `audits.library` audits the methods themselves.
 
 from __future__ import annotations
 
-import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -21,8 +21,7 @@ from tacit.errors import CertificateError
 from tacit.evaluation.audits.cases import Case, Columns, Floats, Present, with_devices, with_records, with_visitors
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.mechanisms.base import Sum
-from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
-from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum, UserSum
+from tacit.privacy.mechanisms.kinds import part_of, sums_of
 from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
 
@@ -30,13 +29,6 @@ CROWD = 200
 """How many canaries one run tells apart, at most."""
 TOGETHER = 50
 """Runs that are made in one pass."""
-KINDS: Mapping[str, type[Sum]] = {
-    "poisson_sum": PoissonSum,
-    "fixed_size_sum": FixedSizeSum,
-    "user_sum": UserSum,
-    "device_sum": DeviceSum,
-    "laplace_sum": LaplaceSum,
-}
 NAMES = PublicSpec(observation=Discrete(CROWD + 1), action=Discrete(2), reward=Box((-1.0,), (1.0,)), source="declared")
 """A row says who somebody is, and with which sign she contributes."""
 
@@ -81,8 +73,9 @@ def of_certificate(record: Mapping[str, Any]) -> tuple[Case, tuple[str, ...]]:
     """
     certificate = Certificate.from_json(record)
     unit = Unit(certificate.unit["name"], certificate.unit["relation"], certificate.unit["population"])
-    sums = tuple(_part(part) for part in certificate.parts if part["kind"] in KINDS)
-    left = tuple(str(part.get("name", part["kind"])) for part in certificate.parts if part["kind"] not in KINDS)
+    parts = [part_of(stated) for stated in certificate.parts]
+    sums = sums_of(parts)
+    left = tuple(part.name for part in parts if part not in sums)
     if not certificate.private or not sums:
         raise CertificateError(
             "it promises nothing" if not certificate.private else "none of its parts is a noisy sum",
@@ -110,29 +103,21 @@ def case(sums: Sequence[Sum], unit: Unit, *, words: str) -> Case:
     replace = unit.relation == "replace_one"
     crowd = 0 if replace else max(0, min(CROWD, unit.size - 1))
     together = TOGETHER
-    if any(isinstance(part, UserSum) for part in sums):
-        crowd = min(crowd, *(part.users for part in sums if isinstance(part, UserSum)))
+    places = {part.held_by for part in sums}
+    if "visitors" in places:
+        crowd = min(crowd, *(math.floor(part.expected(unit)) for part in sums))
         run = with_visitors(unit, NAMES, _visits, _met)
-    elif any(isinstance(part, DeviceSum | LaplaceSum) for part in sums):
+    elif "devices" in places:
         run, together = with_devices(unit, records, _summed, known), 1
     else:
         run = with_records(unit, records, _summed, known)
-    if any(isinstance(part, LaplaceSum) for part in sums):
+    if any(part.laplace for part in sums):
         crowd = 0
     return Case("doors", words, unit, plan, run, together=together, crowd=crowd, published=False)
 
 
-def _part(stated: Mapping[str, Any]) -> Sum:
-    kind: Any = KINDS[stated["kind"]]
-    known = {field.name for field in dataclasses.fields(kind)}
-    fields: dict[str, Any] = {name: tuple(v) if name == "decay" else v for name, v in stated.items() if name in known}
-    part: Sum = kind(**fields)
-    return part
-
-
 def _aim(part: Sum, canaries: int) -> Aim:
-    laplace = isinstance(part, LaplaceSum)
-    return Aim(part.size if isinstance(part, LaplaceSum) else max(2, canaries), part.clip, laplace)
+    return Aim(getattr(part, "size", max(2, canaries)), part.clip, part.laplace)
 
 
 def _summed(plan: Doors, vault: Any) -> Floats:

@@ -15,7 +15,7 @@ from tacit.data.mobility.grids import RegularGrid
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.evaluation.audits.cases import Case, Columns, Floats, Present, with_devices, with_records, with_visitors
-from tacit.evaluation.audits.vaults import WitnessedDevices, WitnessedUsers, WitnessedVault
+from tacit.evaluation.audits.witness import WitnessedDevices, WitnessedUsers, WitnessedVault
 from tacit.evaluation.canaries import leaping
 from tacit.methods import experts, mobility, off_policy_evaluation, policy_gradient, synthesis
 from tacit.methods.synthesis import trajectories

@@ -12,25 +12,28 @@ a score is worth, a bound that is computed from it holds: scores can be bad, and
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
+from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.evaluation.canaries import COIN, LEAST, Drawn
 from tacit.privacy.gradients import clipping
-from tacit.privacy.mechanisms.base import Sum, calibrated
-from tacit.privacy.mechanisms.callbacks import Contribution, Objective
-from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
-from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum, UserSum
+from tacit.privacy.mechanisms.base import Contribution, Objective, Sum, Work
+from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
 from tacit.privacy.noise.correlated import coefficients, sensitivity
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.reader import Reader
+from tacit.privacy.vault.base import Run
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.records import Reader
+from tacit.privacy.vault.user_vault import Actor, UserVault, met_rows
+from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 Floats = NDArray[np.float64]
@@ -90,9 +93,8 @@ class Witness:
         vectors = np.asarray(contribution({**rows, "replicate": replicate}, state), np.float64)
         self._saw(part, mean, _bounded(part, vectors).reshape(replicates, units, -1))
 
-    def saw_gradient(self, part: Sum, models: list[nn.Module], objective: Objective, mean: Floats) -> None:
+    def saw_gradient(self, part: PoissonSum, models: list[nn.Module], objective: Objective, mean: Floats) -> None:
         """One answer of `noisy_gradient`, [R, P]."""
-        assert isinstance(part, PoissonSum)
         assert self._known is not None
         if part.name in self._blind:
             return
@@ -132,7 +134,7 @@ class Witness:
     def _saw(self, part: Sum, mean: Floats, vectors: Floats) -> None:
         """One answer [R, d], and what each unit would add, [R, units, d]."""
         seen, first = mean * part.expected(self._unit), vectors.shape[1] - self.canaries
-        rate = _rate(part)
+        rate = part.participation
         absent = np.zeros_like(vectors[:, first])
         if self._unit.relation == "replace_one":
             first, absent = first - 1, vectors[:, first - 1]
@@ -141,7 +143,7 @@ class Witness:
             own = np.moveaxis(vectors[:, first:], 1, 0)
             self._total += np.stack([log_ratio(part, left, vector, rate) for vector in own], axis=1)
         elif self.canaries > 1:
-            self._total += posterior_means(left, vectors[:, first:], spread(part))
+            self._total += posterior_means(left, vectors[:, first:], part.spread)
         else:
             ratios = [log_ratio(part, left, vector, rate) for vector in (vectors[:, -1], absent)]
             self._total[:, 0] += ratios[0] - ratios[1]
@@ -154,7 +156,7 @@ class Witness:
             column = coefficients(part.steps, part.decay)
             white = np.array([[column[t - s] if t >= s else 0.0 for s in range(steps)] for t in range(steps)])
         scale = sensitivity(part.correlation, part.steps, part.participations, part.decay)
-        noise = scale * calibrated(part.noise_multiplier, part.name) * part.clip
+        noise = scale * part.spread
         left = np.tensordot(white, np.array(met.left), axes=1)  # [T, R, d], independent noise
         own = np.tensordot(white, np.array(met.own), axes=1)  # [T, R, m, d]
         if self.canaries == 1:
@@ -172,8 +174,8 @@ def log_ratio(part: Sum, left: Floats, vector: Floats, rate: float) -> Floats:
         vector: what the unit adds where it takes part.
         rate: how probable that is.
     """
-    scale = spread(part)
-    if isinstance(part, LaplaceSum):
+    scale = part.spread
+    if part.laplace:
         full = (np.abs(left) - np.abs(left - vector)).sum(axis=1) / scale
     else:
         full = ((left - vector / 2) * vector).sum(axis=1) / scale**2
@@ -194,22 +196,105 @@ def posterior_means(left: Floats, vectors: Floats, noise: float) -> Floats:
     return found
 
 
-def spread(part: Sum) -> float:
-    """Scale of the noise in a released sum: a standard deviation, or Laplace's scale."""
-    noise = calibrated(part.noise_multiplier, part.name) * part.clip
-    if isinstance(part, DeviceSum):
-        noise *= math.sqrt(part.devices / (part.floor if part.noise == "shared" else 1))
-    return noise
-
-
-def _rate(part: Sum) -> float:
-    """How probable it is that a unit takes part in a sum; one of two halves, of which nobody knows which, is one."""
-    if isinstance(part, FixedSizeSum):
-        return part.batch / part.population
-    return (part.rate if part.fold is None else 0.5) if isinstance(part, PoissonSum) else 1.0
-
-
 def _bounded(part: Sum, vectors: Floats) -> Floats:
-    if isinstance(part, LaplaceSum):
-        return np.clip(vectors, -part.bound, part.bound)
+    if part.laplace:
+        return np.clip(vectors, -part.clip, part.clip)
     return clipping.clip_rows(vectors, part.clip)
+
+
+# Vaults whose doors are the real ones, and which tell a witness what left them.
+
+
+class WitnessedVault(Vault):
+    """A `Vault` with a witness, who is set before the first door is opened."""
+
+    witness: Witness
+
+    def noisy_sum(self, run: Run, part: str, contribution: Contribution, state: Any = None) -> Floats:
+        """As the real door."""
+        mean = super().noisy_sum(run, part, contribution, state)
+        self.witness.saw_sum(run.sum_part(part), contribution, state, mean)
+        return mean
+
+    def noisy_gradient(self, run: Run, part: str, models: Sequence[nn.Module], objective: Objective) -> Tensor:
+        """As the real door."""
+        mean = super().noisy_gradient(run, part, models, objective)
+        self.witness.saw_gradient(run.part(part, PoissonSum), list(models), objective, mean.double().numpy())
+        return mean
+
+
+class WitnessedDevices(FederatedVault):
+    """A `FederatedVault` with a witness."""
+
+    witness: Witness
+
+    def noisy_sum(
+        self, run: Run, part: str, work: Work | Contribution, state: Mapping[str, NDArray[Any]] | None = None
+    ) -> Floats:
+        """As the real door; the work is one without memory."""
+        mean = super().noisy_sum(run, part, work, state)
+        assert not hasattr(work, "begin")
+        self.witness.saw_sum(run.sum_part(part), work, state, mean)
+        return mean
+
+
+class Visitors:
+    """People who are met: the canaries who are present, in the first meetings; nobody else ever answers.
+
+    Args:
+        rows: of what each canary does there whoever serves it, columns [m, L, ...] of `privacy.meeting.met_rows`.
+        present: [m], who of them comes.
+        spec: public bounds.
+        replicates: R.
+        often: in how many meetings they come.
+    """
+
+    simulated = True
+
+    def __init__(
+        self,
+        rows: Mapping[str, NDArray[Any]],
+        present: NDArray[np.bool_],
+        spec: PublicSpec,
+        replicates: int,
+        *,
+        often: int = 1,
+    ) -> None:
+        self.spec, self.replicates, self.canaries, self.often = spec, replicates, len(present), often
+        self._rows, self._present, self._meetings = dict(rows), present, 0
+
+    def arrive(self, count: int) -> list[list[str]]:
+        """The canaries who are present, or people who have no id and so add nothing."""
+        open_, self._meetings = self._meetings < self.often, self._meetings + 1
+        names = [f"canary {i}" if here and open_ else "" for i, here in enumerate(self._present[:count])]
+        return [names] * self.replicates
+
+    def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> dict[str, NDArray[Any]]:
+        """What all of them do."""
+        return self.as_if(sum(map(len, people)))
+
+    def as_if(self, people: int) -> dict[str, NDArray[Any]]:
+        """The canaries' rows, again and again for so many people."""
+        return {name: np.resize(column, (people, *column.shape[1:])) for name, column in self._rows.items()}
+
+
+class WitnessedUsers(UserVault):
+    """A `UserVault` over `Visitors` with a witness, who knows what the canaries do."""
+
+    witness: Witness
+    visitors: Visitors
+
+    def meet(self, run: Run, actor: Actor) -> None:
+        """As the real one."""
+        part = run.sum_part(run.plan.parts()[0].name)
+        met = part.steps - self.steps_left(run, part.name)
+        super().meet(run, actor)
+        replicate = np.repeat(np.arange(self.replicates), self.visitors.canaries * (met < self.visitors.often))
+        served = self.visitors.as_if(len(replicate))
+        self._as_if = met_rows(served, self.spec, part.rows_per_unit, replicate, np.ones(len(replicate), bool))
+
+    def noisy_sum(self, run: Run, part: str, contribution: Contribution, state: Any = None) -> Floats:
+        """As the real door."""
+        mean = super().noisy_sum(run, part, contribution, state)
+        self.witness.saw_meeting(run.part(part, UserSum), self._as_if, contribution, state, mean)
+        return mean

@@ -29,10 +29,10 @@ from tacit.evaluation.report.blocks import (
     tabled,
 )
 from tacit.evaluation.report.charts import Axis, Line, number, upward
-from tacit.privacy.accounting import power
-from tacit.privacy.accounting.event_json import event_from_json
-from tacit.privacy.certificate import consensus as certificate_consensus
-from tacit.privacy.certificate import selection as certificate_selection
+from tacit.privacy.accounting import tradeoff
+from tacit.privacy.accounting.events import event_from_json
+from tacit.privacy.certificate.markdown import besides
+from tacit.privacy.mechanisms.kinds import Selection
 
 WEAK = 90.0
 """A best attack that catches so many per cent of true cases is called out as a weak promise."""
@@ -97,9 +97,9 @@ def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
     epsilon, delta, total = (_field(certificate, name) for name in ("epsilon", "delta", "total"))
     epsilon, delta = float(epsilon), float(delta)
     mechanism = event_from_json(_field(certificate, "event")), unit["relation"], epsilon, delta
-    parts = certificate.get("parts", ())
-    apart, whose = certificate_consensus.apart(parts), "'s policy" if certificate_consensus.from_logs(parts) else ""
-    share, alarms = power.caught(*mechanism), f"{100 * power.FALSE_ALARMS:g}"
+    apart = besides(certificate)
+    whose = "'s policy" if apart else ""
+    share, alarms = tradeoff.caught(*mechanism), f"{100 * tradeoff.FALSE_ALARMS:g}"
     caught = number(share)
     meaning = [
         f"Take someone who knows everything else{apart}{',' if apart else ''} and tests {words}. If the test raises a "
@@ -111,7 +111,7 @@ def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
             f"So close to 100, the promise hardly bounds the worst case. Ask for a smaller ε where being found out "
             f"could harm the one behind a {name}."
         )
-    known = f"However much else somebody knows{apart}, {power.words(*mechanism)}."
+    known = f"However much else somebody knows{apart}, {tradeoff.words(*mechanism)}."
     spent = f"{upward(float(total['epsilon']))} of {number(float(total['budget_epsilon']))}"
     figures = [
         ("Privacy loss ε", upward(epsilon), "at most, for all of this release"),
@@ -121,7 +121,7 @@ def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
         ("Budget used", spent, "ε of everything released from these records so far"),
     ]
     rates = np.unique(np.concatenate([np.linspace(0.0, 1.0, 101), np.linspace(0.0, 0.1, 41)]))
-    curves = ("control-1", rates), ("synthetic", power.power(*mechanism, rates))
+    curves = ("control-1", rates), ("synthetic", tradeoff.power(*mechanism, rates))
     trade = charts.lines(
         [Line(style, 100 * rates, 100 * y) for style, y in curves],
         title=f"Trade-off of any attack: with {alarms} % false alarms at most {caught} % of true cases are caught.",
@@ -204,8 +204,8 @@ def _audited(audits: Sequence[Audited]) -> Section:
 def _steps(certificate: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """How often each part of the mechanism read the records, where that is no secret."""
     parts = [part for part in certificate.get("parts", ()) if "steps" in part]
-    if any(part["kind"] == certificate_selection.KIND for part in parts):
-        return tuple(("Private runs", certificate_selection.runs(part)) for part in parts)
+    if any(part["kind"] == Selection.kind for part in parts):
+        return tuple(("Private runs", Selection.from_certified(part).how_often) for part in parts)
     return tuple(
         (f"Private steps, {part['name']}" if len(parts) > 1 else "Private steps", f"{part['steps']:,}")
         for part in parts

@@ -14,8 +14,8 @@ from tacit.methods.experts.consensus import Consensus
 from tacit.methods.experts.imitation import ReturnWeighted
 from tacit.methods.experts.learned import Learned
 from tacit.methods.experts.votes import Votes
-from tacit.privacy.certificate.release import Release
-from tacit.privacy.mechanisms.callbacks import World
+from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.mechanisms.base import World
 from tacit.privacy.vault.vault import Vault
 
 AnyPlan = Votes | ReturnWeighted | Consensus

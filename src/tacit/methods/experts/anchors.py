@@ -13,7 +13,7 @@ from tacit.agents.policies import Acting
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.serving import serve
 from tacit.errors import DataError, PlanError
-from tacit.privacy.mechanisms.callbacks import Experts, World
+from tacit.privacy.mechanisms.base import Experts, World
 from tacit.validation import check
 
 Array = NDArray[Any]

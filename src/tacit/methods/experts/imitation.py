@@ -30,12 +30,12 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.methods.experts.clones import spread
 from tacit.methods.experts.learned import Learned, ReturnWeight, label
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.gradients import clipping
-from tacit.privacy.mechanisms.callbacks import Summary
+from tacit.privacy.mechanisms.base import Summary
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.run import exhausted
+from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit.validation import check

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.agents.policies import Acting, Float32, Policy
 from tacit.privacy.mechanisms.base import Plan
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.base import Label
 from tacit.validation import check
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from tacit.agents.policies import Policy
 from tacit.errors import PlanError
 from tacit.methods.experts.consensus import Consensus
 from tacit.privacy.accounting import accountants
-from tacit.privacy.accounting import checks as accounting_checks
+from tacit.privacy.accounting import table as accounting_checks
 from tacit.privacy.mechanisms.thresholds import PMin
 from tacit.units import Unit
 from tacit.validation import check

@@ -30,11 +30,10 @@ from tacit.agents.networks import Mlp
 from tacit.errors import PlanError
 from tacit.methods.experts.consensus import CONSENSUS, TRAINING, Consensus
 from tacit.methods.experts.learned import Learned, label
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.above_threshold import Prefixes
-from tacit.privacy.mechanisms.callbacks import World
-from tacit.privacy.vault.certify import Label
-from tacit.privacy.vault.run import exhausted
+from tacit.privacy.mechanisms.base import World
+from tacit.privacy.vault.base import Label, exhausted
 from tacit.privacy.vault.vault import Vault
 
 __all__ = ["ExpertLoss", "fit"]

@@ -29,11 +29,11 @@ from tacit.methods.experts.anchors import Anchors, Given, Uniform
 from tacit.methods.experts.clones import Clone, LinearClone, MlpClone
 from tacit.methods.experts.fitting import Fit, fit_votes
 from tacit.methods.experts.learned import Agreement, Learned, ReturnWeight, label
-from tacit.privacy.certificate.release import Release
-from tacit.privacy.mechanisms.callbacks import World
+from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.mechanisms.base import World
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.run import exhausted
+from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
 from tacit.serialization import Kinds
 from tacit.units import Unit

@@ -28,13 +28,13 @@ from tacit.methods.mobility.moves import MOVES_PART, Moves, Vector
 from tacit.methods.mobility.places import JUMPS, STARTS, HomeSums, JumpSums, Starts
 from tacit.methods.mobility.plan import Plan
 from tacit.methods.mobility.simulator import Simulator
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.run import Run
 from tacit.privacy.vault.vault import Vault
 
 if TYPE_CHECKING:
-    from tacit.privacy.mechanisms.callbacks import Contribution
+    from tacit.privacy.mechanisms.base import Contribution
 
 FloatArray = NDArray[np.float64]
 

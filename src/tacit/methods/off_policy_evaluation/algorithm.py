@@ -21,11 +21,10 @@ from tacit.methods.off_policy_evaluation.features import Custom, Features, try_f
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, digest, resolve, resolve_behaviour, words
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.certify import Label
-from tacit.privacy.vault.run import Run, exhausted
+from tacit.privacy.vault.base import Label, Run, exhausted
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit.validation import check

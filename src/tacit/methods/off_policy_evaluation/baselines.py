@@ -22,11 +22,11 @@ from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Targ
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, Stats, encoded
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
-from tacit.privacy.mechanisms.histogram import Axis
+from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.smooth_sensitivity import Constants, RegularisedLoss, Visits, WeightedStates
 from tacit.privacy.mechanisms.sums import Once, PoissonSum
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit.validation import check

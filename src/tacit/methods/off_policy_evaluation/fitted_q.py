@@ -24,7 +24,7 @@ from tacit.methods.off_policy_evaluation.q_function import Fit, QFunction
 from tacit.methods.off_policy_evaluation.scores import Point, Scores, ScoreVector
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, with_probabilities
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.validation import check
 

@@ -34,7 +34,7 @@ from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics, St
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.sums import FixedSizeSum
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit.validation import check

@@ -17,7 +17,7 @@ from tacit.methods.off_policy_evaluation.problem import Evaluation
 from tacit.methods.off_policy_evaluation.scores import ScoreVector, Weighting
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit.validation import check

@@ -26,7 +26,7 @@ from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.scores import FIT, weights
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, with_probabilities
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.validation import check
 

@@ -33,7 +33,7 @@ from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.scores import FIT, noise, returns
 from tacit.methods.off_policy_evaluation.statistics import Gram, encoded, read_gram, update, upper
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.validation import check
 

@@ -46,7 +46,7 @@ from tacit.methods.off_policy_evaluation.statistics import (
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit.validation import check

@@ -28,7 +28,7 @@ from tacit.methods.off_policy_evaluation.intervals import NoisySums, bounds, uni
 from tacit.methods.off_policy_evaluation.logged import Logged, logged
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Interval, Problem
-from tacit.privacy.vault.run import Run
+from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.vault import Vault
 from tacit.validation import check
 

@@ -17,11 +17,11 @@ from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Targ
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.scores import extremes, limits, nonnegative
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, digest, resolve, resolve_behaviour, words
-from tacit.privacy.certificate.release import Release
-from tacit.privacy.mechanisms.noisy_max import NoisyMaximum
+from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.mechanisms.releases import NoisyMaximum
 from tacit.privacy.mechanisms.sums import Once
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.run import exhausted
+from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit.validation import check

@@ -12,8 +12,8 @@ import numpy as np
 from tacit.data.spec import Discrete, Source
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, Policy, Target
-from tacit.privacy.certificate.release import Release
-from tacit.privacy.vault.decoys import decoy_rows
+from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.vault.isolation import decoy_rows
 from tacit.privacy.vault.vault import Vault
 
 

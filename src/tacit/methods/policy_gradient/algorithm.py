@@ -26,8 +26,8 @@ from tacit.methods.policy_gradient import local_updates
 from tacit.methods.policy_gradient.plan import POLICY, Plan
 from tacit.methods.policy_gradient.state import Learned, State, label
 from tacit.methods.policy_gradient.trust_region import KL
-from tacit.privacy.certificate.release import Release
-from tacit.privacy.vault.run import exhausted
+from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.user_vault import UserVault
 
 Float64 = NDArray[np.float64]

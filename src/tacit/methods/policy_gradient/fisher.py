@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tacit.agents.heads import Categorical
 from tacit.agents.policies import Float32, Policy
 from tacit.methods.policy_gradient.contributions import Released, blocks
-from tacit.privacy.mechanisms.callbacks import Rows
+from tacit.privacy.mechanisms.base import Rows
 from tacit.privacy.mechanisms.sums import UserSum
 from tacit.validation import check
 

@@ -26,7 +26,7 @@ from tacit.methods.policy_gradient import fisher
 from tacit.methods.policy_gradient.advantages import Advantages, Float64, Rows
 from tacit.methods.policy_gradient.contributions import CriticGradient, EpisodeGradient, Released, blocks, critic_values
 from tacit.methods.policy_gradient.plan import CRITIC, POLICY, Plan
-from tacit.privacy.mechanisms.callbacks import Contribution
+from tacit.privacy.mechanisms.base import Contribution
 from tacit.validation import check
 
 # Adam on many people's own rows at once, each person's parameters by themselves.

@@ -15,9 +15,8 @@ from tacit.errors import PlanError
 from tacit.methods.policy_gradient.contributions import Released
 from tacit.methods.policy_gradient.fisher import PART as FISHER
 from tacit.methods.policy_gradient.plan import CRITIC, POLICY, Plan
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.base import Label, Run
 from tacit.privacy.vault.plan import plan_id
-from tacit.privacy.vault.run import Run
 from tacit.privacy.vault.user_vault import UserVault
 
 if TYPE_CHECKING:

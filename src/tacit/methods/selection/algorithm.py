@@ -20,11 +20,11 @@ from dp_accounting import DpEvent
 from tacit.errors import PlanError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import Law
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.mechanisms.kinds import Selection
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.certify import Label
-from tacit.privacy.vault.run import exhausted
-from tacit.privacy.vault.selection import Attempt, Judge, Selection
+from tacit.privacy.vault.base import Label, exhausted
+from tacit.privacy.vault.selection import Attempt, Judge
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit.validation import check

@@ -36,12 +36,11 @@ from tacit.methods.synthesis.pretraining import Pretrained, pretrain
 from tacit.methods.synthesis.raking import PART as HISTOGRAMS
 from tacit.methods.synthesis.settings import Curiosity
 from tacit.methods.synthesis.synthesizer import Synthesizer
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.gradients.per_unit import assign_gradient, clipped_sum
 from tacit.privacy.ledger import checkpoint
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.base import Label, Run, exhausted
 from tacit.privacy.vault.plan import plan_id
-from tacit.privacy.vault.run import Run, exhausted
 from tacit.privacy.vault.vault import Vault
 
 PART = "denoiser"

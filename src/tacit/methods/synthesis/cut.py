@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import DataError
-from tacit.privacy.mechanisms.histogram import Axis
 from tacit.privacy.mechanisms.marginals import DIFFERENCES
+from tacit.privacy.mechanisms.releases import Axis
 from tacit.validation import check
 
 Decoding = Literal["uniform", "center"]

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.mechanisms.histogram import Axis
 from tacit.privacy.mechanisms.marginals import DIFFERENCES
+from tacit.privacy.mechanisms.releases import Axis
 
 if TYPE_CHECKING:
-    from tacit.privacy.vault.run import Run
+    from tacit.privacy.vault.base import Run
     from tacit.privacy.vault.vault import Vault
 
 Floats = NDArray[np.float64]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.base import Label
 from tacit.units import Unit
 
 CHOICES = "the choice of hyper-parameters: it must have been made without looking at the private records"

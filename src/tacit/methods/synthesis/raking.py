@@ -19,8 +19,8 @@ from tacit.errors import PlanError
 from tacit.methods.synthesis.cut import Cut
 from tacit.methods.synthesis.histograms import Columns, Floats, Table, codes_of, raked, shrunk, simplex
 from tacit.methods.synthesis.settings import positive, whole
-from tacit.privacy.mechanisms.histogram import Axis
 from tacit.privacy.mechanisms.marginals import DIFFERENCES
+from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.units import Unit
 from tacit.validation import check

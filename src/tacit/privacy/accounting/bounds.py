@@ -34,7 +34,6 @@ from scipy.optimize import brentq
 
 from tacit.errors import AccountingError
 from tacit.privacy.accounting import accountants, approximate, concentrated
-from tacit.privacy.accounting import refinement as accounting_refinement
 from tacit.privacy.accounting import selection as selection_accounting
 from tacit.privacy.accounting.events import Leaves, SelectionDpEvent, flatten
 from tacit.privacy.accounting.table import MAX_EPSILON as MAX_EPSILON
@@ -114,14 +113,14 @@ def delta(event: DpEvent, *, epsilon: float, relation: Relation) -> float:
         least = _smallest_delta(leaves, relation)
         if certified >= least:
             top = float(approximate.compose(leaves).losses[-1])
-            accounting_refinement.agree(min(epsilon, top), rule.check(leaves, relation, certified), math.inf)
+            agree(min(epsilon, top), rule.check(leaves, relation, certified), math.inf)
         return max(certified, least)
     if rule.family in _CURVES:
         certified = float(_CURVES[rule.family].delta(leaves, relation, np.array([epsilon]))[0])
         if epsilon > 0 and 0 < certified < 1:
-            accounting_refinement.agree(epsilon, rule.check(leaves, relation, certified), math.inf)
+            agree(epsilon, rule.check(leaves, relation, certified), math.inf)
         return certified
-    return accounting_refinement.delta(leaves, relation, epsilon, lambda delta: rule.check(leaves, relation, delta))
+    return refined_delta(leaves, relation, epsilon, lambda delta: rule.check(leaves, relation, delta))
 
 
 def profile(event: DpEvent, relation: Relation) -> tuple[tuple[float, float], ...]:
@@ -283,14 +282,14 @@ def _bound(leaves: Leaves, delta: float, relation: Relation) -> Bound:
     with np.errstate(all="ignore"):
         looser = _CURVES[rule.family].ceiling if rule.family in _CURVES else accountants.renyi_epsilon
         ceiling = looser(leaves, relation, delta)
-    accounting_refinement.agree(certified, check, ceiling)
+    agree(certified, check, ceiling)
     return Bound(certified, rule.accountant, check, rule.check_accountant)
 
 
 def _certified(leaves: Leaves, relation: Relation, delta: float) -> tuple[float, float, Any]:
     """Certified epsilon, check epsilon and the distribution, on a grid refined until the two are close."""
     rule = row(leaves, relation)
-    return accounting_refinement.epsilon(leaves, relation, delta, lambda delta: rule.check(leaves, relation, delta))
+    return refined_epsilon(leaves, relation, delta, lambda delta: rule.check(leaves, relation, delta))
 
 
 def _private(leaves: Leaves) -> bool:
@@ -304,7 +303,7 @@ def _smallest_delta(leaves: Leaves, relation: Relation) -> float:
         return 0.0
     if family == "own" and sum(count for _, count in leaves) == 1:
         return approximate.own_delta(leaves)
-    return accounting_refinement.smallest_delta(leaves)
+    return smallest_delta(leaves)
 
 
 def _check_delta(delta: float) -> None:
@@ -324,3 +323,92 @@ def _no_multiplier(what: str, remedy: str) -> AccountingError:
         expected=f"a multiplier between {MIN_NOISE_MULTIPLIER:g} and {MAX_NOISE_MULTIPLIER:g}",
         remedy=remedy,
     )
+
+
+# Certified figures from a pessimistic grid, refined until an independent computation agrees; else a refusal.
+
+
+Check = Callable[[float], float]
+"""delta -> epsilon, by another way than the pessimistic grid."""
+
+_SPREADS = (1e-2, 1e-3, 3e-4, 1e-4)
+
+
+def refined_epsilon(leaves: Leaves, relation: Relation, delta: float, check_at: Check) -> tuple[float, float, Any]:
+    """Certified epsilon, check epsilon and the distribution, on a grid refined until the two are close.
+
+    Raises:
+        AccountingError: delta is too small to be resolved, or float64 breaks down.
+    """
+    slack = accountants.float_slack(leaves)
+    approximate.require(approximate.own_delta(leaves), delta)
+    if delta < smallest_delta(leaves):
+        raise AccountingError(
+            "delta is smaller than float64 transforms resolve for so many steps",
+            where="accounting",
+            expected=f"delta >= {smallest_delta(leaves):.1e}",
+            remedy="choose a larger delta or fewer steps",
+        )
+    best = (math.inf, None)
+    try:
+        with np.errstate(all="ignore"):
+            check = check_at(delta)
+            for spread in _SPREADS:
+                distribution = accountants.pessimistic(leaves, relation, spread=spread)
+                certified = float(distribution.get_epsilon_for_delta(delta - slack))
+                best = min(best, (certified, distribution), key=lambda pair: pair[0])
+                if _tight(best[0], check):
+                    break
+    except (ArithmeticError, ValueError) as error:
+        raise AccountingError(
+            f"float64 arithmetic breaks down ({type(error).__name__})",
+            where="accounting",
+            expected="a mechanism whose privacy loss is moderate",
+            remedy="add noise, or plan the mechanism as non-private",
+        ) from error
+    return best[0], check, best[1]
+
+
+def refined_delta(leaves: Leaves, relation: Relation, epsilon: float, check_at: Check) -> float:
+    """Certified delta at epsilon, at most 1 and at least what float64 transforms resolve.
+
+    Raises:
+        AccountingError: the accountants disagree.
+    """
+    certified, least = 1.0, smallest_delta(leaves)
+    with np.errstate(all="ignore"):
+        for spread in _SPREADS:
+            raw = float(accountants.pessimistic(leaves, relation, spread=spread).get_delta_for_epsilon(epsilon))
+            certified = min(max(raw + accountants.float_slack(leaves), least), certified)
+            if not least < certified < 1:
+                return certified
+            check = check_at(certified)
+            if _tight(epsilon, check):
+                break
+    agree(epsilon, check, math.inf)
+    return certified
+
+
+def smallest_delta(leaves: Leaves) -> float:
+    """The smallest delta that the float64 transforms of these steps resolve, above the mechanisms' own."""
+    return approximate.own_delta(leaves) + 10 * accountants.float_slack(leaves)
+
+
+def agree(certified: float, check: float, ceiling: float) -> None:
+    """Refuse a certified epsilon that its check or a looser theory contradicts.
+
+    Raises:
+        AccountingError: the certified figure is below the check, or more than 0.5 % above it or the ceiling.
+    """
+    below, above = 1e-3 * certified + 1e-4, 5e-3 * certified + 5e-4
+    if not (check - below <= certified <= min(check, ceiling) + above):
+        raise AccountingError(
+            f"the accountants disagree (certified {certified:.5g}, check {check:.5g}, ceiling {ceiling:.5g})",
+            where="accounting",
+            expected="agreement within 0.5 %",
+            remedy="change the noise, the rate or delta: no figure is certified here",
+        )
+
+
+def _tight(certified: float, check: float) -> bool:
+    return certified <= check * (1 + 4e-4) + 5e-5

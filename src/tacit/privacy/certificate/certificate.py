@@ -12,19 +12,20 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from tacit.errors import AccountingError, CertificateError, PlanError
 from tacit.privacy.certificate import canonical
+from tacit.privacy.certificate.canonical import require_shape
 from tacit.privacy.certificate.markdown import markdown
-from tacit.privacy.certificate.schema import require_shape
 from tacit.units import Unit
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
+
 
 _PACKAGES = ("tacit", "dp-accounting", "numpy", "scipy", "cryptography", "torch")
 _SIGNED = b"tacit certificate, format 1\n"
@@ -161,7 +162,7 @@ class Certificate:
             CertificateError: the inputs do not fit together; the message names the field.
             AccountingError: no certified bound exists for the event.
         """
-        from tacit.privacy.accounting.event_json import event_to_json
+        from tacit.privacy.accounting.events import event_to_json
         from tacit.privacy.certificate import fields as derive
 
         versions = {name: version for name in _PACKAGES if (version := _version(name))}
@@ -236,8 +237,7 @@ class Certificate:
         Raises:
             CertificateError: something does not hold; the message names the field.
         """
-        from tacit.privacy.accounting.event_json import event_from_json
-        from tacit.privacy.accounting.events import flatten
+        from tacit.privacy.accounting.events import event_from_json, flatten
         from tacit.privacy.certificate import fields as derive
 
         record = self.to_json()
@@ -319,3 +319,25 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+# A release: a value that left the vault, and the certificate that says what was promised.
+
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, repr=False)
+class Release(Generic[Value]):
+    """A public value with its certificate; anything computed from the value alone is free (post-processing).
+
+    Args:
+        value: what was learned.
+        certificate: who was promised what, and how to recompute it.
+    """
+
+    value: Value
+    certificate: Certificate
+
+    def __repr__(self) -> str:
+        return f"Release of {type(self.value).__name__}: {self.certificate.sentence}"

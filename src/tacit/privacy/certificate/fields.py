@@ -13,19 +13,18 @@ from typing import Any, get_args
 from dp_accounting import dp_event
 from dp_accounting.dp_event import DpEvent
 
-from tacit.errors import AccountingError
+from tacit.errors import AccountingError, CertificateError, PlanError
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.accounting.events import EpsilonDeltaDpEvent, fixed_size_sampler, flatten, met, parallel
-from tacit.privacy.certificate import canonical as certificate_json
-from tacit.privacy.certificate import consensus as certificate_consensus
-from tacit.privacy.certificate import devices as certificate_devices
-from tacit.privacy.certificate import selection as certificate_selection
-from tacit.privacy.mechanisms import marginals, votes
+from tacit.privacy.accounting.events import EpsilonDeltaDpEvent, flatten
+from tacit.privacy.certificate import canonical
+from tacit.privacy.mechanisms.base import Part, composed, neighbours, publish_logs
+from tacit.privacy.mechanisms.kinds import part_of
 from tacit.units import Relation, Unit
 
 Fields = Mapping[str, Any]
 
 DIGITS = 6
+_UNIT = ("name", "relation", "population")
 DEPLOYMENT = {
     "model": "central",
     "trusted": "the curator who holds the records and runs the vault; nobody who sees a release has to be trusted",
@@ -41,12 +40,6 @@ STANDARD_ASSUMPTIONS = (
     "and the same records were not registered in a second ledger",
     "the run happened as stated: neither a digest nor a signature proves that",
 )
-EVERY_UNIT = ("every unit, every step", "every unit, once")
-POISSON = "Poisson: each unit independently, fresh every step"
-OWN_PROOF = ("smooth_sensitivity", "noisy_max")
-"""Kinds of part that are (epsilon, delta)-differentially private by a proof page of their own."""
-PREFIXES = certificate_consensus.KIND
-_WHOLE = {"marginals": marginals.EVERY, "teacher_votes": votes.DEALT}
 
 
 def numbers(unit: Unit, event: DpEvent, delta: float, fields: Fields) -> dict[str, Any]:
@@ -110,7 +103,8 @@ def _relations(unit: Unit, event: DpEvent, delta: float) -> list[dict[str, Any]]
 def words(unit: Unit, event: DpEvent, fields: Fields) -> dict[str, Any]:
     """Everything a certificate says in words about its own numbers, and whether it may call itself private."""
     epsilon, delta = float(fields["epsilon"]), float(fields["delta"])
-    reasons = []
+    parts, reasons = parts_of(fields["parts"]), []
+    sharp = unit.relation == "add_or_remove" or all(part.sharp for part in parts)
     if math.isinf(epsilon):
         reasons.append("the mechanism as run has no finite epsilon")
     if fields["void_reason"] is not None:
@@ -118,68 +112,59 @@ def words(unit: Unit, event: DpEvent, fields: Fields) -> dict[str, Any]:
     return {
         "private": not reasons,
         "reasons": reasons,
-        "sentence": _sentence(unit, epsilon, delta, reasons, fields),
-        "mu_range": _mu_range(event, epsilon, delta, sharp=unit.relation == "add_or_remove" or not _loose(fields)),
+        "sentence": _sentence(unit, epsilon, delta, reasons, parts, simulated=fields["simulated"]),
+        "mu_range": _mu_range(event, epsilon, delta, sharp=sharp),
         "unit": {
             "name": unit.name,
             "relation": unit.relation,
             "population": unit.size,
-            "words": certificate_consensus.neighbours(fields["parts"], unit),
+            "words": neighbours(parts, unit),
         },
         "deployment": DEPLOYMENT,
-        "contribution": [_contribution(part, unit) for part in fields["parts"]],
+        "contribution": [part.contribution(unit) for part in parts],
     }
 
 
-def parts_event(parts: Sequence[Fields]) -> DpEvent:
+def parts_of(stated: Sequence[Fields]) -> list[Part]:
+    """The parts that a certificate states, rebuilt.
+
+    Raises:
+        CertificateError: there is no such part.
+    """
+    parts = []
+    for i, one in enumerate(stated):
+        try:
+            parts.append(part_of(one))
+        except PlanError as error:
+            raise CertificateError(
+                f"the field 'parts[{i}]' states no part of tacit's: {error.what}",
+                where="Certificate.verify",
+                expected=error.expected,
+                remedy="do not rely on it; ask its author for the original",
+            ) from error
+    return parts
+
+
+def parts_event(stated: Sequence[Fields]) -> DpEvent:
     """The event that the parts, as the certificate states them, compose to; no noise multiplier is no noise.
 
     Parts with a "fold" run on one of two halves that share no unit, so the dearer half is what both cost.
 
     Raises:
+        CertificateError: there is no such part.
         AccountingError: a part with a fold is sampled or of another kind than a Gaussian sum.
     """
-    events = [_part_event(part) for part in parts if part.get("fold") is None]
-    halves = [[_part_event(part) for part in parts if part.get("fold") == fold] for fold in (0, 1)]
-    if any(halves):
-        events.append(parallel([dp_event.ComposedDpEvent(half) for half in halves if half]))
-    return dp_event.ComposedDpEvent(events)
+    return composed(parts_of(stated))
 
 
-def part_assumptions(parts: Sequence[Fields]) -> list[str]:
+def part_assumptions(stated: Sequence[Fields]) -> list[str]:
     """What single parts take for granted, beyond the standing assumptions."""
-    found = [one for part in parts if part["kind"] == PREFIXES for one in certificate_consensus.assumptions(part)]
-    devices = [part for part in parts if part["kind"] in certificate_devices.KINDS]
-    found += dict.fromkeys(one for part in devices for one in certificate_devices.assumptions(part))
-    selects = any(part["kind"] == certificate_selection.KIND for part in parts)
-    return [*found, certificate_selection.ASSUMPTION] if selects else found
+    return list(dict.fromkeys(one for part in parts_of(stated) for one in part.assumptions()))
 
 
-def part_not_protected(parts: Sequence[Fields]) -> list[str]:
+def part_not_protected(stated: Sequence[Fields]) -> list[str]:
     """What single parts do not protect, although a reader could believe it."""
-    return [one for part in parts if part["kind"] == PREFIXES for one in certificate_consensus.not_protected(part)]
-
-
-def _part_event(part: Fields) -> DpEvent:
-    if part["kind"] == PREFIXES:
-        return certificate_consensus.event(part)
-    if part["kind"] in certificate_devices.KINDS:
-        return certificate_devices.event(part)
-    if part["kind"] == certificate_selection.KIND:
-        return certificate_selection.event(part, parts_event)
-    if part["kind"] in OWN_PROOF:
-        own = EpsilonDeltaDpEvent(float(part["epsilon"]), float(part["delta"]))
-        return dp_event.SelfComposedDpEvent(own, int(part["steps"]))
-    if part["kind"] == "marginals":
-        return marginals.marginals_event(float(part["noise_multiplier"] or 0), int(part["steps"]), part["choices"])
-    step = dp_event.GaussianDpEvent(float(part["noise_multiplier"] or 0))
-    if part["kind"] == "user_sum":
-        return step
-    if part["kind"] == "fixed_size_sum":
-        step = dp_event.SampledWithoutReplacementDpEvent(int(part["population"]), int(part["batch"]), step)
-    elif part["kind"] != "teacher_votes":
-        step = dp_event.PoissonSampledDpEvent(float(part["rate"]), step)
-    return dp_event.SelfComposedDpEvent(step, int(part["steps"]))
+    return [one for part in parts_of(stated) for one in part.not_protected()]
 
 
 def differences(stated: Any, derived: Any, path: str) -> Iterator[str]:
@@ -202,7 +187,7 @@ def differences(stated: Any, derived: Any, path: str) -> Iterator[str]:
 def contradictions(record: Fields) -> Iterator[tuple[str, str]]:
     """What is neither derived nor free: (field, what is wrong) wherever primary fields contradict each other."""
     epsilon, delta = float(record["epsilon"]), record["delta"]
-    if record["plan_id"] != certificate_json.plan_id(record["method"], record["plan"]):
+    if record["plan_id"] != canonical.plan_id(record["method"], record["plan"]):
         yield "plan_id", "is not that of the plan"
     own = [row for row in record["releases"] if row["plan_id"] == record["plan_id"]]
     if len(own) != 1:
@@ -224,10 +209,7 @@ def contradictions(record: Fields) -> Iterator[tuple[str, str]]:
         yield "target_epsilon", "is below epsilon"
     if record["audit"] is not None and record["audit"]["lower_bound"] > epsilon:
         yield "audit.lower_bound", "is above the certified epsilon"
-    yield from certificate_consensus.shared(record["parts"])
-    for i, part in enumerate(record["parts"]):
-        for field, what in _contradictions(part, record["unit"]):
-            yield f"parts[{i}].{field}", what
+    yield from _contradictions(parts_of(record["parts"]), Unit(*(record["unit"][name] for name in _UNIT)))
     if not {*STANDARD_ASSUMPTIONS, *part_assumptions(record["parts"])} <= set(record["assumptions"]):
         yield "assumptions", "lacks a standing assumption"
     if not set(part_not_protected(record["parts"])) <= set(record["not_protected"]):
@@ -240,45 +222,21 @@ def contradictions(record: Fields) -> Iterator[tuple[str, str]]:
         yield "date", "is no date"
 
 
-def _contradictions(part: Fields, unit: Fields) -> Iterator[tuple[str, str]]:
-    """(field, what is wrong) wherever the numbers of a part contradict each other or the unit."""
-    if part["kind"] == PREFIXES:
-        yield from certificate_consensus.contradictions(part, unit)
-        return
-    if part["kind"] in certificate_devices.KINDS:
-        yield from certificate_devices.contradictions(part, unit)
-        return
-    if part["kind"] == certificate_selection.KIND:
-        yield from certificate_selection.contradictions(part, lambda inner: _contradictions(inner, unit))
-        return
-    if part["sampler"] not in _samplers(part):
-        yield "sampler", "does not describe the numbers"
-    if part.get("population", unit["population"]) != unit["population"]:
-        yield "population", "is not the unit's"
-    if part["kind"] in OWN_PROOF and part["steps"] != 1:
-        yield "steps", "is not 1"
-    if part.get("fold") is not None and part["kind"] != "poisson_sum":
-        yield "fold", "belongs to sums alone"
-    if "horizon" in part and (part["kind"] not in ("poisson_sum", "fixed_size_sum") or part.get("rows") == "first"):
-        yield "horizon", "belongs to sums of drawn rows alone"
-    if part.get("fold") is not None and part.get("reserve"):
-        yield "reserve", "is not left out by halves"
-
-
-def _samplers(part: Fields) -> tuple[str, ...]:
-    """How the sampler of a part may be worded."""
-    if part["kind"] == "fixed_size_sum":
-        return (fixed_size_sampler(part["batch"], part["population"]),)
-    if part["kind"] == "user_sum":
-        return (met(part["participations"]),)
-    if part["kind"] in _WHOLE:
-        return (_WHOLE[part["kind"]],)
-    return (POISSON,) if part["kind"] not in OWN_PROOF and part["rate"] < 1 else EVERY_UNIT
-
-
-def _loose(fields: Fields) -> bool:
-    """Whether a part has units that move an answer by less than twice its bound when one replaces another."""
-    return any(part["kind"] in _WHOLE for part in fields["parts"])
+def _contradictions(parts: Sequence[Part], unit: Unit) -> Iterator[tuple[str, str]]:
+    """(field, what is wrong) wherever the parts contradict the unit or read what another one keeps for itself."""
+    for i, part in enumerate(parts):
+        if unit.relation not in part.relations:
+            yield f"parts[{i}].kind", f"is proved for the relation {' or '.join(part.relations)} alone"
+        try:
+            part.validate(unit)
+        except PlanError as error:
+            yield f"parts[{i}]", f"contradicts the unit: {error.what}, expected {error.expected}"
+    kept = [i for i, part in enumerate(parts) if part.publishes_logs]
+    if len(kept) > 1:
+        yield f"parts[{kept[1]}].source", "takes what another part has in reserve"
+    for i, part in enumerate(parts):
+        if kept and i not in kept and part.reserve < parts[kept[0]].reserve:
+            yield f"parts[{i}].reserve", "does not leave out what another part has in reserve"
 
 
 def _mu_range(event: DpEvent, epsilon: float, delta: float, *, sharp: bool) -> str:
@@ -292,13 +250,15 @@ def _mu_range(event: DpEvent, epsilon: float, delta: float, *, sharp: bool) -> s
     return f"upper bound, for every epsilon from 0 to {epsilon:.6g}, that is for every delta down to {delta:.3g}"
 
 
-def _sentence(unit: Unit, epsilon: float, delta: float, reasons: Sequence[str], fields: Fields) -> str:
-    invented = " The records are declared simulated: no person is behind them." if fields["simulated"] else ""
+def _sentence(
+    unit: Unit, epsilon: float, delta: float, reasons: Sequence[str], parts: Sequence[Part], *, simulated: bool
+) -> str:
+    invented = " The records are declared simulated: no person is behind them." if simulated else ""
     if reasons:
         return f"NOT PRIVATE, because {' and '.join(reasons)}: nothing is promised to any {unit.name}.{invented}"
     factor = f"{accounting.round_up(math.exp(epsilon), 4):.4g}" if epsilon < 50 else f"exp({epsilon:.4g})"
-    told = certificate_consensus.neighbours(fields["parts"], unit)
-    if certificate_consensus.from_logs(fields["parts"]):
+    told = neighbours(parts, unit)
+    if publish_logs(parts):
         invented = (
             f" The policy of every {unit.name} is protected; its logs, which are published in part, are not.{invented}"
         )
@@ -306,48 +266,6 @@ def _sentence(unit: Unit, epsilon: float, delta: float, reasons: Sequence[str], 
         f"The chance of anything that could be concluded from this release changes at most by a factor of {factor} "
         f"and by {delta:.3g} added, {told}, in a public population of {unit.size:,}: "
         f"({epsilon:.6g}, {delta:.6g})-differential privacy for every {unit.name}.{invented}"
-    )
-
-
-def _contribution(part: Fields, unit: Unit) -> str:
-    if part["kind"] == PREFIXES:
-        return certificate_consensus.contribution(part, unit)
-    if part["kind"] in certificate_devices.KINDS:
-        return certificate_devices.contribution(part, unit)
-    if part["kind"] == certificate_selection.KIND:
-        return certificate_selection.contribution(part, lambda inner: _contribution(inner, unit))
-    if part["kind"] == "marginals":
-        return marginals.contribution(part, unit)
-    if part["kind"] == "teacher_votes":
-        return votes.contribution(part, unit)
-    name, rows = f"{part['name']} ({part['kind']})", part["rows_per_unit"]
-    made = f"at most {rows:,} of its rows"
-    if "horizon" in part:
-        made = f"at most {rows:,} fragments of its episodes, of {part['horizon']:,} rows each"
-    if part.get("rows") == "first":
-        made = f"its first {rows:,} rows in order of time"
-    if part.get("reserve"):
-        made += f", {part['reserve']:,} of its episodes left out"
-    if part["kind"] in OWN_PROOF:
-        return (
-            f"{name}: one release, to which a {unit.name} contributes by {made}; "
-            f"({part['epsilon']:.6g}, {part['delta']:.6g})-differentially private by its own proof"
-        )
-    if part["kind"] == "user_sum":
-        return (
-            f"{name}: {part['steps']:,} noisy sum(s), each over at most {part['users']:,} {unit.name}(s) that are met; "
-            f"one {unit.name} adds to at most {part['participations']:,} of them a vector of norm at most "
-            f"{part['clip']:.6g} made from {made} of that meeting, under {part['correlation']} noise of a "
-            f"standard deviation of {part['noise_multiplier']:.6g} times the largest norm of all it adds"
-        )
-    fixed = part["kind"] == "fixed_size_sum"
-    sampled = part["sampler"] if fixed else f"sampled at rate {part['rate']:.6g}"
-    if part.get("fold") is not None:
-        sampled += f", if the {unit.name} is in half {part['fold']} of two, fixed by a keyed hash of its own rows"
-    return (
-        f"{name}: {part['steps']:,} noisy sum(s); one {unit.name} adds to one sum a vector of "
-        f"norm at most {part['clip']:.6g} made from {made}, {sampled}, "
-        f"under noise of standard deviation {part['noise_multiplier'] * part['clip']:.6g} a number"
     )
 
 

@@ -14,8 +14,7 @@ from typing import Any, NoReturn, Self
 
 from tacit.errors import LedgerError, PlanError
 from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder
-from tacit.privacy.ledger.entries import Entry, canonical
-from tacit.privacy.ledger.state import LedgerState, PlanSummary, Terms, replay
+from tacit.privacy.ledger.state import Entry, LedgerState, PlanSummary, Terms, canonical, replay
 from tacit.privacy.ledger.store import Store, read_entries
 from tacit.units import Unit
 

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import LedgerError, PlanError
-from tacit.privacy.ledger.entries import GENESIS, canonical
-from tacit.privacy.ledger.lock import MUTEX, WriterLock
+from tacit.privacy.ledger.state import GENESIS, canonical
+from tacit.privacy.ledger.store import MUTEX, WriterLock
 
 _KEY_BYTES = 32
 _PERSON_BYTES = 16  # two people with one hash share one cap, which is safe

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from dp_accounting import ComposedDpEvent, DpEvent, SelfComposedDpEvent
@@ -22,8 +22,7 @@ from tacit.data.spec import Box, PublicSpec
 from tacit.errors import DoorError
 from tacit.privacy.accounting.events import MAX_EPSILON, EpsilonDeltaDpEvent
 from tacit.privacy.mechanisms import thresholds
-from tacit.privacy.mechanisms.base import RowsOf
-from tacit.privacy.mechanisms.callbacks import Array, Experts, World
+from tacit.privacy.mechanisms.base import Array, Experts, RowsOf, Usual, World, refused, rows_of
 from tacit.privacy.mechanisms.thresholds import GRID, Floor, KappaStop, PMin, Thresholds
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.units import Relation, Unit
@@ -38,6 +37,9 @@ SLICE = 8
 MOST_RESERVED = 64
 """Trajectories of an expert that one release may keep for itself."""
 
+_ROUNDING, _MOST_EXPERTS = 1e-9, 2.0**40
+"""Of numbers that a certificate states: how far they may be off, relatively, and the largest threshold."""
+
 _RELEASED = ("observations", "actions", "rewards", "next_observations", "terminations")
 
 _DOWN = 1 - 2.0**-30
@@ -46,7 +48,115 @@ are really drawn (from uniform numbers on a grid of 2^-52) and multiplied (in fl
 
 
 @dataclass(frozen=True, kw_only=True)
-class AboveThreshold:
+class _Prefixed(Usual):
+    """What a release of prefixes and its form in a certificate say alike, of thresholds, reserve and overflow."""
+
+    kind: ClassVar[str] = "above_threshold"
+    sampler: ClassVar[str] = "experts drawn uniformly, with replacement"
+    steps: ClassVar[int] = 1
+    relations: ClassVar[tuple[Relation, ...]] = ("add_or_remove",)
+    rows: ClassVar[RowsOf] = "first"
+
+    name: str
+    trajectories: int
+    horizon: int
+    actions: int
+    experts: int
+    floor: Floor
+    epsilon: float
+    delta: float
+    source: Source
+
+    @property
+    def publishes_logs(self) -> bool:
+        """See `Part`."""
+        return self.source == "logs"
+
+    @property
+    def event(self: Any) -> DpEvent:
+        """n_r times (epsilon, delta), and once (0, overflow)."""
+        prefixes = SelfComposedDpEvent(EpsilonDeltaDpEvent(self.epsilon, self.delta), self.trajectories)
+        rare = [EpsilonDeltaDpEvent(0.0, self.overflow)] if self.overflow else []
+        return ComposedDpEvent([prefixes, *rare])
+
+    def certified(self: Any) -> dict[str, Any]:
+        """The part's parameters as the certificate states them."""
+        fields = dataclasses.asdict(self) | {
+            "floor": {"kind": type(self.floor).__name__, "probability": self.floor.probability},
+            "steps": self.steps,
+            "thresholds": dataclasses.asdict(self.thresholds),
+            "reserve": self.reserve,
+            "overflow": self.overflow,
+        }
+        return {"kind": self.kind, "sampler": self.sampler, **fields}
+
+    def describe(self: Any, unit: Unit) -> str:
+        """See `Part`."""
+        told, public = self.thresholds, {"actions": self.actions, "experts": self.experts, "horizon": self.horizon}
+        agreed = thresholds.longest(told, self.floor, **public)
+        expected = thresholds.expected_length(told, self.floor, **public)
+        own = f"drawn from {self.reserve} trajectories of each expert kept for this alone"
+        kept = own if self.reserve else "played by clones"
+        return (
+            f"{self.trajectories:,} trajectories, {kept}, cut before the first step that fewer than about "
+            f"{told.threshold:,.0f} experts would have come to (of at least {self.experts:,}; noise of scale "
+            f"{told.threshold_scale:.3g} a trajectory and {told.step_scale:.3g} a step); if all experts agree on every "
+            f"step, a prefix has {expected:.3g} steps on average, and {agreed:,} without noise and random ends"
+        )
+
+    def contribution(self: Any, unit: Unit) -> str:
+        """See `Part`."""
+        name, told, least = unit.name, self.thresholds, self.floor.probability
+        if self.source == "logs":
+            played = f"one of the {self.reserve:,} trajectories that are kept of each for this alone"
+        else:
+            played = f"a trajectory that its clone, made from at most {rows_of(self)}, plays in a public simulator"
+        held = (
+            f"every action has a probability of at least {least:.6g}"
+            if isinstance(self.floor, PMin)
+            else f"it is stopped with probability {least:.6g} before every test"
+        )
+        rare = f"; {self.overflow:.6g} more of delta if one is drawn too often" if self.overflow else ""
+        return (
+            f"{self.name} ({self.kind}): {self.trajectories:,} time(s) one {name} is drawn, and what is released of "
+            f"{played} ends before the first step, of at most {self.horizon:,}, after which the {name}s that act so, "
+            f"each counted with its probability and one {name} for at most 1, are fewer than "
+            f"{told.threshold:.6g} of at least {self.experts:,}, under discrete Laplace noise of scale "
+            f"{told.threshold_scale:.6g} for a trajectory and {told.step_scale:.6g} for a step; "
+            f"with {self.actions:,} actions, where {held}, and at least {told.safe:.6g} {name}s behind what is safe to "
+            f"show, each is ({self.epsilon:.6g}, {self.delta:.6g})-differentially private by its own proof{rare}"
+        )
+
+    def assumptions(self) -> tuple[str, ...]:
+        """See `Part`."""
+        known = f"that there are at least {self.experts:,} experts is public knowledge"
+        if self.source == "clones":
+            return (known, "the simulator in which the clones were played is public, and keeps nothing of them")
+        least = self.floor.probability
+        floor = f"no expert gives any action a probability below {least:.6g}, as was declared"
+        return (
+            known,
+            "what is protected is which policies the experts follow, against whoever does not know the other experts' "
+            "logs: the released steps are copied from logs, which stay secret",
+            "trajectories were drawn by the policies that are counted, which act on observations as they are recorded "
+            "(float32, within the declared bounds), independently, in one environment that is the same for all "
+            "experts, first states included, and which alone, or a public horizon, ends an episode",
+            *([floor] if isinstance(self.floor, PMin) else ()),
+        )
+
+    def not_protected(self) -> tuple[str, ...]:
+        """See `Part`."""
+        if self.source == "clones":
+            return ()
+        return (
+            "patients and whoever else is in the experts' logs: the states, actions, rewards and transitions of the "
+            "released steps are published as they were recorded",
+            "an expert, from somebody who knows the logs that the released steps were copied from",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AboveThreshold(_Prefixed):
     """One release of n_r prefixes, through the door `above_threshold`; for the relation `add_or_remove`.
 
     n_r times: an expert is drawn (with replacement) and a trajectory of it that is used for nothing else; step by step
@@ -72,20 +182,6 @@ class AboveThreshold:
         PlanError: a parameter is out of range, or no number of experts that is sure to be there reaches the threshold.
     """
 
-    steps: ClassVar[int] = 1
-    fold: ClassVar[None] = None
-    relations: ClassVar[tuple[Relation, ...]] = ("add_or_remove",)
-    rows: ClassVar[RowsOf] = "first"
-
-    name: str
-    trajectories: int
-    horizon: int
-    actions: int
-    experts: int
-    floor: Floor
-    epsilon: float
-    delta: float
-    source: Source
     rows_per_unit: int = 0
 
     def __post_init__(self) -> None:
@@ -129,41 +225,6 @@ class AboveThreshold:
         whole = self.trajectories * self.epsilon
         return thresholds.overflow_delta(self.trajectories, self.reserve, self.experts, whole)
 
-    @property
-    def event(self) -> DpEvent:
-        """n_r times (epsilon, delta), and once (0, overflow)."""
-        prefixes = SelfComposedDpEvent(EpsilonDeltaDpEvent(self.epsilon, self.delta), self.trajectories)
-        rare = [EpsilonDeltaDpEvent(0.0, self.overflow)] if self.overflow else []
-        return ComposedDpEvent([prefixes, *rare])
-
-    def certified(self) -> dict[str, Any]:
-        """The part's parameters as the certificate states them."""
-        fields = dataclasses.asdict(self) | {
-            "floor": {"kind": type(self.floor).__name__, "probability": self.floor.probability},
-            "steps": self.steps,
-            "thresholds": dataclasses.asdict(self.thresholds),
-            "reserve": self.reserve,
-            "overflow": self.overflow,
-        }
-        return {"kind": "above_threshold", "sampler": "experts drawn uniformly, with replacement", **fields}
-
-    def describe(self, unit: Unit) -> str:
-        """See `Part`."""
-        told, public = self.thresholds, {"actions": self.actions, "experts": self.experts, "horizon": self.horizon}
-        agreed = thresholds.longest(told, self.floor, **public)
-        expected = thresholds.expected_length(told, self.floor, **public)
-        own = f"drawn from {self.reserve} trajectories of each expert kept for this alone"
-        kept = own if self.reserve else "played by clones"
-        return (
-            f"{self.trajectories:,} trajectories, {kept}, cut before the first step that fewer than about "
-            f"{told.threshold:,.0f} experts would have come to (of at least {self.experts:,}; noise of scale "
-            f"{told.threshold_scale:.3g} a trajectory and {told.step_scale:.3g} a step); if all experts agree on every "
-            f"step, a prefix has {expected:.3g} steps on average, and {agreed:,} without noise and random ends"
-        )
-
-    def validate(self, unit: Unit) -> None:
-        """Nothing of the part depends on the population."""
-
     def require_floor(self, floor: float) -> None:
         """Refuse policies that do not keep the declared floor (NaN: policies of any form).
 
@@ -179,6 +240,63 @@ class AboveThreshold:
                 expected=f"a floor from {declared:g} to 1 / {self.actions}",
                 remedy="give them that floor, or use KappaStop, which needs none",
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertifiedPrefixes(_Prefixed):
+    """A release of prefixes as a certificate states it, whose thresholds, reserve and overflow are those of the run.
+
+    Args:
+        thresholds, reserve, overflow: as they were computed from the other fields when the release was made.
+        rows_per_unit: see `AboveThreshold`, as the other fields.
+
+    Raises:
+        PlanError: the thresholds do not keep epsilon and delta, or the reserve does not keep the overflow.
+    """
+
+    thresholds: Thresholds
+    reserve: int = 0
+    overflow: float
+    rows_per_unit: int
+
+    def __post_init__(self) -> None:
+        told, public = self.thresholds, {"actions": self.actions, "experts": self.experts}
+        for name, value in dataclasses.asdict(told).items():
+            gridded = value <= _MOST_EXPERTS and (value * GRID).is_integer()
+            check(f"{self.name}.thresholds.{name}", value, gridded, "a multiple on the grid of the proof")
+        fits = not isinstance(self.floor, PMin) or self.floor.probability * self.actions <= 1
+        check(f"{self.name}.floor.probability", self.floor.probability, fits, "at most 1 / actions")
+        keeps = thresholds.epsilon_of(told, self.floor, **public) <= self.epsilon * (1 + _ROUNDING)
+        check(f"{self.name}.epsilon", self.epsilon, keeps, "what the thresholds keep")
+        margin = told.threshold - told.safe - 1
+        risk = thresholds.tail(told.threshold_scale, told.step_scale, margin) if margin >= 0 else 1.0
+        check(f"{self.name}.delta", self.delta, risk <= self.delta * (1 + _ROUNDING), "what the thresholds keep")
+        clones = self.source == "clones"
+        unused = not (self.reserve or self.overflow)
+        check(f"{self.name}.reserve", self.reserve, not clones or unused, "0, and no overflow, for clones")
+        rows = clones == bool(self.rows_per_unit)
+        check(f"{self.name}.rows_per_unit", self.rows_per_unit, rows, "at least 1 for clones, 0 for logs")
+        rare = clones or self.overflow >= self._least_overflow() * (1 - _ROUNDING)
+        check(f"{self.name}.overflow", self.overflow, rare, "at least what the reserve leaves")
+
+    def _least_overflow(self) -> float:
+        """What the reserve costs of delta at least; 1 where it cannot be computed."""
+        n, whole = self.trajectories, self.trajectories * self.epsilon
+        if not 1 <= self.reserve <= n or whole > MAX_EPSILON:
+            return 1.0
+        try:
+            return thresholds.overflow_delta(n, self.reserve, self.experts, whole)
+        except OverflowError:
+            return 1.0
+
+    @classmethod
+    def from_certified(cls, stated: Mapping[str, Any]) -> Self:
+        """See `Usual`."""
+        floor = dict(stated["floor"])
+        kinds = {kind.__name__: kind.kind for kind in (PMin, KappaStop)}
+        if floor.get("kind") not in kinds:
+            raise refused("the field 'floor.kind' is unknown", " or ".join(kinds))
+        return super().from_certified({**stated, "floor": floor | {"kind": kinds[floor["kind"]]}})
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,12 +21,11 @@ from dp_accounting.dp_event import ZCDpEvent
 
 from tacit.errors import DoorError
 from tacit.privacy.gradients.clipping import clip_rows
-from tacit.privacy.mechanisms.base import EVERY_RELATION, RowsOf, calibrated, check_sum
+from tacit.privacy.mechanisms.base import HeldBy, RowsOf, Usual, calibrated, check_sum, rows_of
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.privacy.noise.discrete_gaussian import LARGEST_NUMERATOR
-from tacit.privacy.noise.discrete_laplace import LARGEST
+from tacit.privacy.noise.discrete import LARGEST, LARGEST_NUMERATOR
 from tacit.privacy.noise.secret import SecretNoise, rounded
-from tacit.units import Relation, Unit
+from tacit.units import Unit
 from tacit.validation import check
 
 WhoAdds = Literal["shared", "device"]
@@ -40,9 +39,15 @@ as one discrete Gaussian (Kairouz, Liu and Steinke, arXiv:2102.06387, the tau of
 
 MODULUS_BITS = 32
 
+WHO_ANSWERS = "whether a device takes part and answers in time depends on nobody's records, and is not hidden"
+SHARES = (
+    "every device that answers adds its share of the noise as told and keeps it secret; of colluding devices, those "
+    "beyond the answers above the floor take their share away"
+)
+
 
 @dataclass(frozen=True, kw_only=True)
-class DeviceSum:
+class DeviceSum(Usual):
     """T noisy sums over devices that add the noise themselves.
 
     Args:
@@ -72,9 +77,10 @@ class DeviceSum:
     rows_per_unit: int = 1
     rows: ClassVar[RowsOf] = "first"
     horizon: ClassVar[int] = 1
-    fold: ClassVar[None] = None
-    relations: ClassVar[tuple[Relation, ...]] = EVERY_RELATION
-    reserve: ClassVar[int] = 0
+    kind: ClassVar[str] = "device_sum"
+    held_by: ClassVar[HeldBy] = "devices"
+    participation: ClassVar[float] = 1.0
+    laplace: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_sum(self)
@@ -83,7 +89,7 @@ class DeviceSum:
         check(f"{self.name}.devices", self.devices, whole and self.devices >= 1, "a whole number >= 1")
         check(f"{self.name}.floor", self.floor, 1 <= self.floor <= self.devices, "from 1 to the number of devices")
         check(f"{self.name}.bits", self.bits, 8 <= self.bits <= 24, "from 8 to 24")
-        if self.noise != "shared":
+        if not self.shared:
             unused = (self.floor, self.bits) == (1, DeviceSum.bits)
             check(f"{self.name}.floor and bits", (self.floor, self.bits), unused, "left out without shared noise")
             return
@@ -94,6 +100,11 @@ class DeviceSum:
         check(f"{self.name}.bits", self.bits, enough, f"enough for a share of noise of {LEAST_SHARE:g} grid steps")
         drawn = self.share is None or self.variance <= LARGEST_NUMERATOR
         check(f"{self.name}.bits", self.bits, drawn, "so few that a share of noise can be drawn exactly")
+
+    @property
+    def shared(self) -> bool:
+        """Whether devices share the noise: answers are whole numbers, which a secure aggregation adds up."""
+        return self.noise == "shared"
 
     @property
     def share(self) -> float | None:
@@ -113,14 +124,24 @@ class DeviceSum:
         sigma = calibrated(self.noise_multiplier, self.name)
         if sigma == 0:
             return NonPrivateDpEvent()
-        step = ZCDpEvent(0.5 / sigma**2) if self.noise == "shared" else GaussianDpEvent(sigma)
+        step = ZCDpEvent(0.5 / sigma**2) if self.shared else GaussianDpEvent(sigma)
         return SelfComposedDpEvent(step, self.steps)
+
+    @property
+    def sampler(self) -> str:
+        """See `Part`."""
+        who = "all devices together" if self.shared else "each device for itself"
+        return f"every device, every step; noise by {who}"
+
+    @property
+    def spread(self) -> float:
+        """See `Sum`."""
+        noise = calibrated(self.noise_multiplier, self.name) * self.clip
+        return noise * math.sqrt(self.devices / (self.floor if self.shared else 1))
 
     def certified(self) -> dict[str, Any]:
         """The part's parameters as the certificate states them."""
-        who = "all devices together" if self.noise == "shared" else "each device for itself"
-        sampler = f"every device, every step; noise by {who}"
-        return {"kind": "device_sum", "sampler": sampler, **dataclasses.asdict(self), "rows": self.rows}
+        return {"kind": self.kind, "sampler": self.sampler, **dataclasses.asdict(self), "rows": self.rows}
 
     def expected(self, unit: Unit) -> float:
         """How many devices there are: what a sum is divided by."""
@@ -129,11 +150,29 @@ class DeviceSum:
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
         sigma = calibrated(self.noise_multiplier, self.name)
-        who = f"shared among at least {self.floor:,} answers" if self.noise == "shared" else "of each device for itself"
+        who = f"shared among at least {self.floor:,} answers" if self.shared else "of each device for itself"
         return (
             f"{self.steps:,} sum(s) over {self.devices:,} devices, each answer bounded to norm {self.clip:g} with its "
             f"first {self.rows_per_unit:,} row(s), noise multiplier {sigma:.4g}, {who}"
         )
+
+    def contribution(self, unit: Unit) -> str:
+        """See `Part`."""
+        scale = calibrated(self.noise_multiplier, self.name) * self.clip
+        noise = (
+            f"discrete Gaussian noise of standard deviation {scale:.6g} a number, in steps of "
+            f"{self.clip / 2**self.bits:.6g}, shared among {self.floor:,} answers"
+            if self.shared
+            else f"noise of standard deviation {scale:.6g} a number, which its own device adds"
+        )
+        return (
+            f"{self.name} ({self.kind}): {self.steps:,} sum(s) over at most {self.devices:,} devices; one {unit.name} "
+            f"adds to one sum a vector of norm at most {self.clip:.6g} made from {rows_of(self)}, under {noise}"
+        )
+
+    def assumptions(self) -> tuple[str, ...]:
+        """See `Part`."""
+        return (WHO_ANSWERS, SHARES) if self.shared else (WHO_ANSWERS,)
 
     def validate(self, unit: Unit) -> None:
         """Raise a PlanError if there are more devices than units."""
@@ -141,7 +180,7 @@ class DeviceSum:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaplaceSum:
+class LaplaceSum(Usual):
     """T sums of d numbers a person, each number with Laplace noise of its own (the papers' mechanism).
 
     Args:
@@ -164,9 +203,12 @@ class LaplaceSum:
     rows_per_unit: int = 1
     rows: ClassVar[RowsOf] = "first"
     horizon: ClassVar[int] = 1
-    fold: ClassVar[None] = None
-    relations: ClassVar[tuple[Relation, ...]] = EVERY_RELATION
-    reserve: ClassVar[int] = 0
+    kind: ClassVar[str] = "laplace_sum"
+    sampler: ClassVar[str] = "every unit, every step; Laplace noise on each number"
+    held_by: ClassVar[HeldBy] = "devices"
+    participation: ClassVar[float] = 1.0
+    laplace: ClassVar[bool] = True
+    shared: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_sum(self)
@@ -187,8 +229,12 @@ class LaplaceSum:
 
     def certified(self) -> dict[str, Any]:
         """The part's parameters as the certificate states them."""
-        sampler = "every unit, every step; Laplace noise on each number"
-        return {"kind": "laplace_sum", "sampler": sampler, **dataclasses.asdict(self), "rows": self.rows}
+        return {"kind": self.kind, "sampler": self.sampler, **dataclasses.asdict(self), "rows": self.rows}
+
+    @property
+    def spread(self) -> float:
+        """See `Sum`."""
+        return calibrated(self.noise_multiplier, self.name) * self.bound
 
     def expected(self, unit: Unit) -> float:
         """How many people there are: what a sum is divided by."""
@@ -202,8 +248,14 @@ class LaplaceSum:
             f"{self.rows_per_unit:,} row(s), Laplace noise of {scale:.4g} times the bound on every number"
         )
 
-    def validate(self, unit: Unit) -> None:
-        """Nothing of the part depends on the population."""
+    def contribution(self, unit: Unit) -> str:
+        """See `Part`."""
+        scale = calibrated(self.noise_multiplier, self.name) * self.bound
+        return (
+            f"{self.name} ({self.kind}): {self.steps:,} sum(s) of {self.size:,} numbers; one {unit.name} adds to each "
+            f"number at most {self.bound:.6g} in absolute value, made from {rows_of(self)}, under Laplace noise of "
+            f"scale {scale:.6g} on each number"
+        )
 
 
 FederatedSum = PoissonSum | DeviceSum | LaplaceSum
@@ -261,8 +313,7 @@ def _bits(people: int, floor: int, noise_multiplier: float) -> int:
 
 def zeros(part: FederatedSum, size: int) -> npt.NDArray[Any]:
     """The sum of no answers, [size] of the type that `answers` has."""
-    whole = isinstance(part, LaplaceSum) or (isinstance(part, DeviceSum) and part.noise == "shared")
-    return np.zeros(size, np.int64 if whole else np.float64)
+    return np.zeros(size, np.int64 if part.laplace or part.shared else np.float64)
 
 
 def answers(part: FederatedSum, vectors: npt.ArrayLike, noise: SecretNoise) -> npt.NDArray[Any]:
@@ -284,9 +335,8 @@ def answers(part: FederatedSum, vectors: npt.ArrayLike, noise: SecretNoise) -> n
     """
     if isinstance(part, LaplaceSum):
         return _each_bounded(part, np.asarray(vectors, np.float64))
-    shared = isinstance(part, DeviceSum) and part.noise == "shared"
     d = np.shape(vectors)[-1]
-    room = 0.5 * math.sqrt(d) / 2.0**part.bits if isinstance(part, DeviceSum) and shared else 0.0
+    room = 0.5 * math.sqrt(d) / 2.0**part.bits if isinstance(part, DeviceSum) and part.shared else 0.0
     clipped = clip_rows(vectors, part.clip * (1.0 - room))
     if isinstance(part, PoissonSum):
         return clipped
@@ -314,6 +364,35 @@ def released(part: FederatedSum, total: npt.NDArray[Any], unit: Unit, noise: Sec
     half = 2 ** (MODULUS_BITS - 1)
     centred = (np.asarray(total, np.int64) + half) % (2 * half) - half
     return np.asarray(centred * (part.clip / 2.0**part.bits) / part.expected(unit), np.float64)
+
+
+def admissible(part: FederatedSum, size: int, vector: Any) -> bool:
+    """Whether a vector has the shape, the type and the range of what `answers` gives for the part."""
+    if not isinstance(vector, np.ndarray) or vector.shape != (size,) or vector.dtype != zeros(part, size).dtype:
+        return False
+    if not np.isfinite(vector).all():
+        return False
+    if isinstance(part, LaplaceSum):
+        return between(vector, 2**GRID_BITS)
+    if isinstance(part, PoissonSum):
+        return bool(np.linalg.norm(vector) <= part.clip * (1 + 1e-9))
+    return between(vector, largest(part))
+
+
+def between(vector: npt.NDArray[Any], most: float) -> bool:
+    """Whether every number is from -most to most (the least whole number has no absolute value)."""
+    return bool(((vector >= -most) & (vector <= most)).all())
+
+
+def largest(part: DeviceSum) -> float:
+    """Largest absolute number in an honest device's answer: its clip and 12 standard deviations of its noise.
+
+    In steps of the grid, a whole number, for shared noise.
+    """
+    if part.shared:
+        return float(2**part.bits + np.ceil(12 * (part.share or 0.0)))
+    sigma = calibrated(part.noise_multiplier, part.name)
+    return float(part.clip * (1 + 12 * sigma) * (1 + 2.0**-10))
 
 
 def laplace_scale(noise_multiplier: float) -> int:

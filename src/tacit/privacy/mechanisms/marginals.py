@@ -13,7 +13,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from dp_accounting import DpEvent, GaussianDpEvent, NonPrivateDpEvent, SelfComposedDpEvent
@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 
 from tacit.errors import DoorError
 from tacit.privacy.gradients.clipping import SLACK
-from tacit.privacy.mechanisms.base import EVERY_RELATION, RowsOf, calibrated
-from tacit.privacy.mechanisms.histogram import Axis
+from tacit.privacy.mechanisms.base import RowsOf, Usual, calibrated, rows_of
+from tacit.privacy.mechanisms.releases import Axis, axes_of, stated_axes
 from tacit.privacy.noise.secret import SecretNoise, add_noise
-from tacit.units import Relation, Unit
+from tacit.units import Unit
 from tacit.validation import check
 
 Float64 = NDArray[np.float64]
@@ -46,11 +46,9 @@ LARGEST = 2.0**32
 GRID = 2**20
 """A unit's rows weigh floor(GRID / rows) / GRID each, so that sums over units are exact whatever their order."""
 
-EVERY = "every unit, every measurement"
-
 
 @dataclass(frozen=True, kw_only=True)
-class Marginals:
+class Marginals(Usual):
     """T quanta of noisy marginals over all units.
 
     A unit counts by its rows' mean one-hot vector in every marginal: a vector of L1 norm at most 1.
@@ -75,9 +73,9 @@ class Marginals:
     choices: bool = True
     rows_per_unit: int = 1
     rows: ClassVar[RowsOf] = "drawn"
-    fold: ClassVar[None] = None
-    relations: ClassVar[tuple[Relation, ...]] = EVERY_RELATION
-    reserve: ClassVar[int] = 0
+    sharp: ClassVar[bool] = False
+    kind: ClassVar[str] = "marginals"
+    sampler: ClassVar[str] = "every unit, every measurement"
 
     def __post_init__(self) -> None:
         check(f"{self.name}.steps", self.steps, type(self.steps) is int and self.steps >= 1, "a whole number >= 1")
@@ -99,9 +97,13 @@ class Marginals:
 
     def certified(self) -> dict[str, Any]:
         """The part's parameters as the certificate states them."""
-        axes = [{"column": a.column, "index": a.index, "bins": len(a.edges) - 1} for a in self.axes]
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return {"kind": "marginals", "sampler": EVERY, **fields, "axes": axes, "rows": self.rows}
+        return {"kind": self.kind, "sampler": self.sampler, **fields, "axes": stated_axes(self.axes), "rows": self.rows}
+
+    @classmethod
+    def from_certified(cls, stated: Mapping[str, Any]) -> Self:
+        """See `Usual`."""
+        return super().from_certified({**stated, "axes": axes_of(stated["axes"])})
 
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
@@ -112,8 +114,16 @@ class Marginals:
             f"of weight 1 with {self.rows_per_unit:,} row(s), noise multiplier {sigma:.4g}"
         )
 
-    def validate(self, unit: Unit) -> None:
-        """Nothing of the part depends on the population."""
+    def contribution(self, unit: Unit) -> str:
+        """See `Part`."""
+        chosen = "; which marginals is chosen by the exponential mechanism" if self.choices else ""
+        sigma = calibrated(self.noise_multiplier, self.name)
+        return (
+            f"{self.name} ({self.kind}): noisy counts of public bins over every {unit.name} that take {self.steps:,} "
+            f"steps in all; one {unit.name} adds at most 1 to the counts of one measurement together, with "
+            f"{rows_of(self)}, under noise of standard deviation {sigma:.6g} / "
+            f"sqrt(c) a count where it takes c steps (4 sqrt(P) times as much on P distances from independence){chosen}"
+        )
 
 
 def marginals_event(sigma: float, steps: int, choices: bool) -> DpEvent:
@@ -268,17 +278,6 @@ def require(part: Marginals, query: Query) -> None:
             estimate = np.asarray(query.expected[i], np.float64)
             fits = estimate.shape == tuple(bins[axis] for axis in axes) and bool(np.abs(estimate).sum() <= LARGEST)
             _must(fits, part, f"estimates of the marginals' own shapes that sum to at most {LARGEST:g}")
-
-
-def contribution(part: Mapping[str, Any], unit: Unit) -> str:
-    """What one unit adds, in plain words, from the part as a certificate states it."""
-    chosen = "; which marginals is chosen by the exponential mechanism" if part["choices"] else ""
-    return (
-        f"{part['name']} (marginals): noisy counts of public bins over every {unit.name} that take {part['steps']:,} "
-        f"steps in all; one {unit.name} adds at most 1 to the counts of one measurement together, with at most "
-        f"{part['rows_per_unit']:,} of its rows, under noise of standard deviation {part['noise_multiplier']:.6g} / "
-        f"sqrt(c) a count where it takes c steps (4 sqrt(P) times as much on P distances from independence){chosen}"
-    )
 
 
 def _codes(axis: Axis, rows: Mapping[str, np.ndarray]) -> NDArray[np.int32]:

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
 from tacit.privacy.gradients.clipping import SLACK
 from tacit.privacy.mechanisms.base import RowsOf
-from tacit.privacy.mechanisms.histogram import Axis
+from tacit.privacy.mechanisms.releases import Axis
+from tacit.privacy.mechanisms.sums import EVERY_UNIT, Proved
 from tacit.privacy.noise.secret import NoiseSource
 from tacit.units import Unit
 from tacit.validation import check
@@ -95,9 +96,10 @@ class Visits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _SmoothLeastSquares:
+class _SmoothLeastSquares(Proved):
     """What both regressions share: their public parameters, the first visits, and Gaussian noise."""
 
+    kind: ClassVar[str] = "smooth_sensitivity"
     rows: ClassVar[RowsOf] = "first"
     regression: ClassVar[str]
 
@@ -157,8 +159,8 @@ class _SmoothLeastSquares:
     def certified(self) -> dict[str, Any]:
         """The parameters as the certificate states them."""
         return {
-            "kind": "smooth_sensitivity",
-            "sampler": "every unit, once",
+            "kind": self.kind,
+            "sampler": EVERY_UNIT[1],
             "name": self.name,
             "steps": 1,
             "regression": self.regression,

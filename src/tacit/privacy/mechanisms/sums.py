@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
@@ -14,15 +15,28 @@ from dp_accounting import (
     SelfComposedDpEvent,
 )
 
-from tacit.privacy.accounting.events import fixed_size_sampler, met
-from tacit.privacy.mechanisms.base import EVERY_RELATION, Mechanism, RowsOf, Sum, calibrated, check_sum
+from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
+from tacit.privacy.mechanisms.base import (
+    HeldBy,
+    Mechanism,
+    RowsOf,
+    Sum,
+    Usual,
+    calibrated,
+    check_sum,
+    read,
+    refused,
+    rows_of,
+)
 from tacit.privacy.noise.correlated import Correlation
-from tacit.units import Relation, Unit
+from tacit.units import Unit
 from tacit.validation import check
+
+EVERY_UNIT = ("every unit, every step", "every unit, once")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PoissonSum:
+class PoissonSum(Usual):
     """T noisy sums of clipped contributions, each over a fresh Poisson sample of units.
 
     Args:
@@ -54,7 +68,10 @@ class PoissonSum:
     horizon: int = 1
     fold: Literal[0, 1] | None = None
     reserve: int = 0
-    relations: ClassVar[tuple[Relation, ...]] = EVERY_RELATION
+    kind: ClassVar[str] = "poisson_sum"
+    held_by: ClassVar[HeldBy] = "curator"
+    laplace: ClassVar[bool] = False
+    shared: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check(f"{self.name}.rate", self.rate, 0 < self.rate <= 1, "a probability in (0, 1]")
@@ -76,15 +93,29 @@ class PoissonSum:
         step = gaussian if self.rate == 1 else PoissonSampledDpEvent(self.rate, gaussian)
         return SelfComposedDpEvent(step, self.steps)
 
+    @property
+    def sampler(self) -> str:
+        """See `Part`."""
+        return EVERY_UNIT[0] if self.rate == 1 else "Poisson: each unit independently, fresh every step"
+
+    @property
+    def participation(self) -> float:
+        """See `Sum`."""
+        return self.rate if self.fold is None else 0.5
+
+    @property
+    def spread(self) -> float:
+        """See `Sum`."""
+        return calibrated(self.noise_multiplier, self.name) * self.clip
+
     def certified(self) -> dict[str, Any]:
         """The part's parameters as the certificate states them."""
-        sampler = "every unit, every step" if self.rate == 1 else "Poisson: each unit independently, fresh every step"
         fields = dataclasses.asdict(self)
         if not self.reserve:
             del fields["reserve"]
         if self.horizon == 1:
             del fields["horizon"]
-        return {"kind": "poisson_sum", "sampler": sampler, **fields}
+        return {"kind": self.kind, "sampler": self.sampler, **fields}
 
     def expected(self, unit: Unit) -> float:
         """How many units take part in one step, as the public expects: what a sum is divided by."""
@@ -98,12 +129,16 @@ class PoissonSum:
             sampled = f"Poisson samples at rate {self.rate:.4g} (about {self.expected(unit):,.0f} of {unit.size:,})"
         return _describe_sum(self, unit, sampled)
 
-    def validate(self, unit: Unit) -> None:
-        """Nothing of the part depends on the population."""
+    def contribution(self, unit: Unit) -> str:
+        """See `Part`."""
+        sampled = f"sampled at rate {self.rate:.6g}"
+        if self.fold is not None:
+            sampled += f", if the {unit.name} is in half {self.fold} of two, fixed by a keyed hash of its own rows"
+        return contribution_to_sums(self, unit, sampled)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FixedSizeSum:
+class FixedSizeSum(Usual):
     """T noisy sums of clipped contributions, each over a fresh sample of fixed size; for the relation `replace_one`.
 
     The sample is `batch` of the `population` places, without replacement; places that hold no unit add nothing.
@@ -126,9 +161,9 @@ class FixedSizeSum:
     rows_per_unit: int = 1
     rows: RowsOf = "drawn"
     horizon: int = 1
-    fold: ClassVar[None] = None
-    reserve: ClassVar[int] = 0
-    relations: ClassVar[tuple[Relation, ...]] = EVERY_RELATION
+    kind: ClassVar[str] = "fixed_size_sum"
+    held_by: ClassVar[HeldBy] = "curator"
+    laplace: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check(f"{self.name}.batch", self.batch, 1 <= self.batch <= self.population, "from 1 to the population")
@@ -140,13 +175,28 @@ class FixedSizeSum:
         gaussian = GaussianDpEvent(calibrated(self.noise_multiplier, self.name))
         return SelfComposedDpEvent(SampledWithoutReplacementDpEvent(self.population, self.batch, gaussian), self.steps)
 
+    @property
+    def sampler(self) -> str:
+        """See `Part`."""
+        places = f"{self.batch:,} of {self.population:,} slots"
+        return f"fixed size: {places}, drawn without replacement, fresh every step"
+
+    @property
+    def participation(self) -> float:
+        """See `Sum`."""
+        return self.batch / self.population
+
+    @property
+    def spread(self) -> float:
+        """See `Sum`."""
+        return calibrated(self.noise_multiplier, self.name) * self.clip
+
     def certified(self) -> dict[str, Any]:
         """The part's parameters as the certificate states them."""
-        sampler = fixed_size_sampler(self.batch, self.population)
         fields = dataclasses.asdict(self)
         if self.horizon == 1:
             del fields["horizon"]
-        return {"kind": "fixed_size_sum", "sampler": sampler, **fields}
+        return {"kind": self.kind, "sampler": self.sampler, **fields}
 
     def expected(self, unit: Unit) -> float:
         """How many places one step draws: what a sum is divided by."""
@@ -156,13 +206,17 @@ class FixedSizeSum:
         """See `Part`."""
         return _describe_sum(self, unit, f"{self.batch:,} of {unit.size:,} places drawn without replacement")
 
+    def contribution(self, unit: Unit) -> str:
+        """See `Part`."""
+        return contribution_to_sums(self, unit, self.sampler)
+
     def validate(self, unit: Unit) -> None:
         """Raise a PlanError unless the population is the unit's."""
         check(f"{self.name}.population", self.population, self.population == unit.size, f"the unit's, {unit.size}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class UserSum:
+class UserSum(Usual):
     """T noisy sums over people who are met one after another, each of them in at most `participations` of the T.
 
     For a `UserVault`, whose register keeps that bound. What one person adds to all T sums together is then bounded,
@@ -196,9 +250,10 @@ class UserSum:
     decay: tuple[float, ...] = (1.0,)
     rows: ClassVar[RowsOf] = "first"
     horizon: ClassVar[int] = 1
-    fold: ClassVar[None] = None
-    reserve: ClassVar[int] = 0
-    relations: ClassVar[tuple[Relation, ...]] = EVERY_RELATION
+    kind: ClassVar[str] = "user_sum"
+    held_by: ClassVar[HeldBy] = "visitors"
+    participation: ClassVar[float] = 1.0
+    laplace: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         whole = all(type(n) is int and n >= 1 for n in (self.users, self.participations))
@@ -215,10 +270,21 @@ class UserSum:
         """The part as a `dp_accounting` event: one Gaussian, however many sums there are."""
         return GaussianDpEvent(calibrated(self.noise_multiplier, self.name))
 
+    @property
+    def sampler(self) -> str:
+        """See `Part`."""
+        most = f"each in at most {self.participations:,} of the sums"
+        return f"everyone who comes, {most}, as a register of contributions keeps"
+
+    @property
+    def spread(self) -> float:
+        """See `Sum`; times the sensitivity of `privacy.noise.correlated`, over all sums together."""
+        return calibrated(self.noise_multiplier, self.name) * self.clip
+
     def certified(self) -> dict[str, Any]:
         """The part's parameters as the certificate states them."""
         fields = dataclasses.asdict(self) | {"decay": list(self.decay), "rows": self.rows}
-        return {"kind": "user_sum", "sampler": met(self.participations), **fields}
+        return {"kind": self.kind, "sampler": self.sampler, **fields}
 
     def expected(self, unit: Unit) -> float:
         """How many people are met for one sum: what it is divided by."""
@@ -232,23 +298,38 @@ class UserSum:
             f"{self.correlation} noise of multiplier {calibrated(self.noise_multiplier, self.name):.4g} in all"
         )
 
-    def validate(self, unit: Unit) -> None:
-        """Nothing of the part depends on the population."""
+    def contribution(self, unit: Unit) -> str:
+        """See `Part`."""
+        return (
+            f"{self.name} ({self.kind}): {self.steps:,} noisy sum(s), each over at most {self.users:,} {unit.name}(s) "
+            f"that are met; one {unit.name} adds to at most {self.participations:,} of them a vector of norm at most "
+            f"{self.clip:.6g} made from {rows_of(self)} of that meeting, under {self.correlation} noise of a "
+            f"standard deviation of {calibrated(self.noise_multiplier, self.name):.6g} times the largest norm of all "
+            "it adds"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Once:
+class Once(Usual):
     """One release of a mechanism from `tacit.privacy.mechanisms`, through the door `release_once`."""
 
     mechanism: Mechanism
     steps: ClassVar[int] = 1
-    fold: ClassVar[None] = None
-    relations: ClassVar[tuple[Relation, ...]] = EVERY_RELATION
 
     @property
     def name(self) -> str:
         """The mechanism's name inside its plan."""
         return self.mechanism.name
+
+    @property
+    def kind(self) -> str:
+        """The mechanism's kind."""
+        return str(self.certified()["kind"])
+
+    @property
+    def sampler(self) -> str:
+        """See `Part`."""
+        return EVERY_UNIT[1]
 
     @property
     def event(self) -> DpEvent:
@@ -263,8 +344,72 @@ class Once:
         """See `Part`."""
         return "one release"
 
-    def validate(self, unit: Unit) -> None:
-        """Nothing of the part depends on the population."""
+    def contribution(self, unit: Unit) -> str:
+        """See `Part`."""
+        return self.mechanism.contribution(unit)
+
+
+class Proved:
+    """A mechanism that is (epsilon, delta)-differentially private by its own proof page."""
+
+    def contribution(self: Any, unit: Unit) -> str:
+        """See `Part`."""
+        return (
+            f"{self.name} ({self.kind}): one release, to which a {unit.name} contributes by {rows_of(self)}; "
+            f"({self.event.epsilon:.6g}, {self.event.delta:.6g})-differentially private by its own proof"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnProof(Proved):
+    """A mechanism that is (epsilon, delta)-differentially private by its own proof page, as a certificate states it.
+
+    Args:
+        kind: of which mechanism.
+        name: the part's name inside its plan.
+        epsilon, delta: of the release.
+        rows_per_unit, rows: what one contribution is made from.
+    """
+
+    kind: str
+    name: str
+    epsilon: float
+    delta: float
+    rows_per_unit: int
+    rows: RowsOf = "drawn"
+
+    @classmethod
+    def from_certified(cls, stated: Mapping[str, Any]) -> OwnProof:
+        """The mechanism that a certificate states; what it says beyond these fields is the mechanism's own.
+
+        Raises:
+            PlanError: a field is missing or of another type, or more than one release is stated.
+        """
+        for name, only in (("steps", 1), ("fold", None)):
+            if stated.get(name) != only:
+                raise refused(f"the field {name!r} is not {only}", "one release of all units")
+        if stated["sampler"] not in EVERY_UNIT:
+            raise refused("the field 'sampler' does not describe the numbers", EVERY_UNIT[1])
+        return read(cls, stated)
+
+    @property
+    def event(self) -> EpsilonDeltaDpEvent:
+        """(epsilon, delta), and more is not known."""
+        return EpsilonDeltaDpEvent(self.epsilon, self.delta)
+
+    def certified(self) -> dict[str, Any]:
+        """The parameters as the certificate states them, but for the mechanism's own."""
+        return {"sampler": EVERY_UNIT[1], "steps": 1, **dataclasses.asdict(self)}
+
+
+def contribution_to_sums(part: Any, unit: Unit, sampled: str) -> str:
+    """What one unit adds to sums with Gaussian noise, in plain words that hold every number."""
+    scale = calibrated(part.noise_multiplier, part.name) * part.clip
+    return (
+        f"{part.name} ({part.kind}): {part.steps:,} noisy sum(s); one {unit.name} adds to one sum a vector of "
+        f"norm at most {part.clip:.6g} made from {rows_of(part)}, {sampled}, "
+        f"under noise of standard deviation {scale:.6g} a number"
+    )
 
 
 def _describe_sum(part: Sum, unit: Unit, sampled: str) -> str:

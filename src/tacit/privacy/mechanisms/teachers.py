@@ -13,9 +13,9 @@ from torch.nn.functional import leaky_relu, softplus
 
 from tacit.errors import DoorError
 from tacit.privacy.gradients.clipping import SLACK
+from tacit.privacy.gradients.per_unit import secret_generator
 from tacit.privacy.mechanisms.base import calibrated
 from tacit.privacy.mechanisms.votes import TeacherVotes
-from tacit.privacy.noise.generator import secret_generator
 from tacit.privacy.noise.secret import SecretNoise, add_noise
 
 

@@ -11,21 +11,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dp_accounting import DpEvent, GaussianDpEvent, SelfComposedDpEvent
 
-from tacit.privacy.mechanisms.base import EVERY_RELATION, RowsOf, calibrated
-from tacit.units import Relation, Unit
+from tacit.privacy.mechanisms.base import RowsOf, Usual, calibrated
+from tacit.units import Unit
 from tacit.validation import check
-
-DEALT = "every unit, every step; each unit belongs to one of the teachers, dealt out at random once a run"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TeacherVotes:
+class TeacherVotes(Usual):
     """T batches of noisy counts of votes.
 
     Args:
@@ -55,9 +52,11 @@ class TeacherVotes:
     rows_per_unit: ClassVar[int] = 1
     rows: ClassVar[RowsOf] = "drawn"
     horizon: ClassVar[int] = 1
-    fold: ClassVar[None] = None
-    relations: ClassVar[tuple[Relation, ...]] = EVERY_RELATION
-    reserve: ClassVar[int] = 0
+    sharp: ClassVar[bool] = False
+    kind: ClassVar[str] = "teacher_votes"
+    sampler: ClassVar[str] = (
+        "every unit, every step; each unit belongs to one of the teachers, dealt out at random once a run"
+    )
 
     def __post_init__(self) -> None:
         for name in ("steps", "queries", "teachers", "width", "updates", "batch"):
@@ -77,7 +76,7 @@ class TeacherVotes:
     def certified(self) -> dict[str, Any]:
         """The part's parameters as the certificate states them."""
         fields = dataclasses.asdict(self)
-        return {"kind": "teacher_votes", "sampler": DEALT, **fields, "rows_per_unit": 1, "rows": self.rows}
+        return {"kind": self.kind, "sampler": self.sampler, **fields, "rows_per_unit": 1, "rows": self.rows}
 
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
@@ -88,15 +87,11 @@ class TeacherVotes:
             "every count"
         )
 
-    def validate(self, unit: Unit) -> None:
-        """Nothing of the part depends on the population."""
-
-
-def contribution(part: Mapping[str, Any], unit: Unit) -> str:
-    """What one unit adds, in plain words, from the part as a certificate states it."""
-    scale = part["noise_multiplier"] * math.sqrt(part["queries"])
-    return (
-        f"{part['name']} (teacher_votes): {part['steps']:,} batches of {part['queries']:,} counts of votes; one "
-        f"{unit.name} teaches one of {part['teachers']:,} teachers and moves each count by at most 1 with one of "
-        f"its rows, under noise of standard deviation {scale:.6g} a count"
-    )
+    def contribution(self, unit: Unit) -> str:
+        """See `Part`."""
+        scale = calibrated(self.noise_multiplier, self.name) * math.sqrt(self.queries)
+        return (
+            f"{self.name} ({self.kind}): {self.steps:,} batches of {self.queries:,} counts of votes; one {unit.name} "
+            f"teaches one of {self.teachers:,} teachers and moves each count by at most 1 with one of its rows, under "
+            f"noise of standard deviation {scale:.6g} a count"
+        )

@@ -4,17 +4,65 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from typing import TypeVar
 
 from tacit.errors import LedgerError, PlanError, PlanExhausted
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.accounting.bounds import Bound
+from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.ledger.ledger import Ledger, RdpOrder
-from tacit.privacy.mechanisms.base import Part, Plan
+from tacit.privacy.mechanisms.base import Part, Plan, Sum, certified_parts, publish_logs
+from tacit.privacy.mechanisms.kinds import SUMS, part_of
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault import certify as labels
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.isolation import Value
-from tacit.privacy.vault.run import Run
+
+# A run: one plan that a ledger has admitted.
+
+
+Kind = TypeVar("Kind", bound=Part)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A plan that a ledger has admitted, by its id, with its certified price."""
+
+    plan: Plan
+    plan_id: str
+    bound: Bound
+
+    def part(self, name: str, *kinds: type[Kind]) -> Kind:
+        """The plan's part of this name, which must be of one of these kinds.
+
+        Raises:
+            PlanError: there is no such part.
+        """
+        known = [part for part in self.plan.parts() if isinstance(part, kinds)]
+        for part in known:
+            if part.name == name:
+                return part
+        raise PlanError(
+            f"the plan has no such part {name!r} for this door",
+            where=f"{self.plan.method} plan",
+            expected=f"one of {[part.name for part in known]}",
+            remedy="name a part of the plan",
+        )
+
+    def sum_part(self, name: str) -> Sum:
+        """The plan's part of this name, which must be a noisy sum."""
+        return self.part(name, *SUMS)
+
+
+def exhausted(run: Run, part: str) -> PlanExhausted:
+    """The error of a run that was begun or finished before and cannot be begun anew."""
+    return PlanExhausted(
+        "the plan was run before, and a claimed step is never run again",
+        where=f"{run.plan.method} plan {run.plan_id}, part {part!r}",
+        expected="a plan that is new to the ledger, or a training that is resumed",
+        remedy="calibrate another plan within the ledger's budget, or resume a training from its own folder",
+    )
+
 
 LEAST_CHARGE = 1e-9
 """What a plan is charged whose delta alone covers it (certified epsilon 0)."""
@@ -157,9 +205,9 @@ class Paying:
         """Whether every claimed step has been run: the moment at which a checkpoint loses nothing."""
         return not self._claimed.get((run.plan_id, part), range(0))
 
-    def _certified(self, run: Run, value: Value, label: labels.Label, assumptions: Sequence[str]) -> Release[Value]:
+    def _certified(self, run: Run, value: Value, label: Label, assumptions: Sequence[str]) -> Release[Value]:
         """A value that came out of the run's doors, with its certificate; `assumptions` are the vault's own."""
-        certificate = labels.certify(
+        certificate = certify(
             run.plan,
             run.plan_id,
             self.ledger,
@@ -207,3 +255,99 @@ class Paying:
 def refused(what: str, expected: str) -> LedgerError:
     """The error of a vault that would not keep its promise."""
     return LedgerError(what, where="Vault", expected=expected, remedy="open one vault over one dataset and its ledger")
+
+
+# From a plan, a ledger and a method's own words to a certificate.
+
+
+@dataclass(frozen=True)
+class Label:
+    """A method's own words for its certificate.
+
+    Args:
+        covered: data accesses that the promise covers.
+        not_covered: data accesses that it does not.
+        not_protected: what a reader could wrongly believe to be protected.
+        assumptions: what the method assumes beyond the certificate's standing assumptions.
+    """
+
+    covered: tuple[str, ...]
+    not_covered: tuple[str, ...]
+    not_protected: tuple[str, ...]
+    assumptions: tuple[str, ...] = ()
+
+
+def certify(
+    plan: Plan,
+    plan_id: str,
+    ledger: Ledger,
+    label: Label,
+    *,
+    simulated: bool,
+    callbacks: Sequence[str],
+    assumptions: Sequence[str] = (),
+) -> Certificate:
+    """The certificate of a run: what was promised, computed from the plan's own event.
+
+    Args:
+        simulated: whether the records are declared simulated.
+        callbacks: names of callbacks that are the user's own.
+        assumptions: those of the vault, beyond the method's.
+
+    Raises:
+        LedgerError: the ledger has not admitted this plan, or the plan is not the one that it admitted.
+    """
+    if plan_id != plans.plan_id(plan) or all(other.id != plan_id for other in ledger.plans()):
+        raise LedgerError(
+            "the plan is not one that the ledger admitted",
+            where=f"{plan.method} plan",
+            expected="the run that Vault.reserve returned",
+            remedy="release a value with the run whose doors it came from",
+        )
+    assert plan.unit is not None
+    assert plan.delta is not None
+    own = [
+        f"the user's {name} keeps units apart and keeps nothing: it was tried on decoys, not proved"
+        for name in callbacks
+    ]
+    return Certificate.build(
+        method=plan.method,
+        source=plan.source,
+        unit=plan.unit,
+        event=plans.event(plan),
+        parts=certified_parts(plan.parts()),
+        delta=plan.delta,
+        plan_id=plan_id,
+        plan=plans.public_fields(plan),
+        ledger_head=ledger.head,
+        dataset_id=ledger.dataset_id,
+        simulated=simulated,
+        void_reason=ledger.void_reason,
+        releases=[
+            {"plan_id": other.id, "method": other.method, "epsilon": other.epsilon, "delta": other.delta}
+            for other in ledger.plans()
+        ],
+        budget=(ledger.epsilon, ledger.delta),
+        epsilon_target=plan.epsilon,
+        composition="sum" if ledger.composition == "sum" else f"Renyi DP at order {ledger.composition.order:g}",
+        covered=list(label.covered),
+        not_covered=list(label.not_covered),
+        assumptions=[*label.assumptions, *own, *assumptions],
+        not_protected=[*label.not_protected, *_logs_elsewhere(ledger, plan_id)],
+    )
+
+
+def _logs_elsewhere(ledger: Ledger, plan_id: str) -> list[str]:
+    """Where another plan of the ledger protects policies alone: what the total then does not protect."""
+    held = {other.id for other in ledger.plans()} - {plan_id}
+    found = {
+        entry.payload["plan"]
+        for entry in ledger.entries()
+        if entry.kind == "reserve"
+        and entry.payload["plan"] in held
+        and publish_logs([part_of(part) for part in entry.payload["description"].get("parts", ())])
+    }
+    return [
+        f"logs, from the release of plan {other}, which the total of this ledger counts: it protects policies alone"
+        for other in sorted(found)
+    ]

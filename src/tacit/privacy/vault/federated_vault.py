@@ -12,20 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import DoorError
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.mechanisms.base import Plan
-from tacit.privacy.mechanisms.callbacks import Contribution, Work
+from tacit.privacy.mechanisms.base import Contribution, Plan, Work
 from tacit.privacy.mechanisms.device_sums import DeviceSum, FederatedSum, LaplaceSum, released
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault import certify as labels
-from tacit.privacy.vault.base import Paying
-from tacit.privacy.vault.decoys import foreign, read_only
-from tacit.privacy.vault.devices import Answer, Devices, Query, as_work
-from tacit.privacy.vault.isolation import Trials, Value, behind
-from tacit.privacy.vault.run import Run
-from tacit.privacy.vault.stacked_devices import StackedDevices
+from tacit.privacy.vault.base import Label, Paying, Run
+from tacit.privacy.vault.devices import Answer, Devices, Query, StackedDevices, as_work
+from tacit.privacy.vault.isolation import Trials, Value, behind, foreign, read_only
 
 
 class FederatedVault(Paying):
@@ -96,7 +91,7 @@ class FederatedVault(Paying):
 
         return behind(part, step)[None]
 
-    def release(self, run: Run, value: Value, *, label: labels.Label) -> Release[Value]:
+    def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
         """Put a value that came out of the run's door together with its certificate."""
         own = [f"the user's {name} asks devices as tacit's own would: not checked" for name in sorted(self._foreign)]
         return self._certified(run, value, label, (*self._devices.assumptions, *own))

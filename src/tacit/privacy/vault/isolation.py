@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tacit.data.spec import PublicSpec
+from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import DoorError
-from tacit.privacy.mechanisms.base import Sum
-from tacit.privacy.mechanisms.callbacks import Clone, Contribution, Objective, Public, Rows, Summary, Work
-from tacit.privacy.vault.decoys import decoy_rows, foreign, quiet, require_pure_form, try_on_decoys, try_on_fewer
+from tacit.privacy.mechanisms.base import Clone, Contribution, Objective, Public, Rows, RowsOf, Sum, Summary, Work
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from tacit.privacy.mechanisms.above_threshold import AboveThreshold
     from tacit.privacy.mechanisms.device_sums import FederatedSum
     from tacit.privacy.mechanisms.votes import TeacherVotes
+
 
 Value = TypeVar("Value")
 
@@ -213,3 +216,238 @@ def _public(error: BaseException) -> bool:
         own = own and str(trace.tb_frame.f_globals.get("__name__")).startswith(("tacit.privacy.", "torch."))
         trace = trace.tb_next
     return isinstance(error, DoorError) and own
+
+
+# Decoy units: a callback is tried on invented records before it may run on private ones.
+
+
+Columns = dict[str, np.ndarray]
+
+MOST_EDGES = 1_000
+"""Values of a discrete space that are all tried; of a larger one, so many at its two ends."""
+
+ROUNDING = 1e-9
+"""How far rounding in float64 may move a contribution, in multiples of the largest: over 100,000 units less than the
+slack in the clip."""
+_KNOWN = ("tacit.", "builtins.", "numpy.", "torch.")
+
+
+def require_pure_form(callback: object, where: str) -> None:
+    """Refuse callbacks that can carry hidden state.
+
+    Accepted: an instance of a frozen dataclass that is defined at module level; its fields are public configuration.
+
+    Raises:
+        DoorError: the callback is a closure, a lambda, a bound method or a mutable object, or holds a list, a dict or
+            a set, into which rows could be put.
+    """
+    kind = type(callback)
+    frozen = dataclasses.is_dataclass(callback) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    growing = any(isinstance(value, list | dict | set | bytearray) for value in inside(callback))
+    if not frozen or growing or "<locals>" in kind.__qualname__:
+        raise DoorError(
+            f"{kind.__qualname__} can carry state between calls",
+            where=where,
+            expected="an instance of a frozen dataclass defined at module level",
+            remedy="write the callback as a frozen dataclass whose fields are its public parameters",
+        )
+
+
+def inside(value: object) -> Iterator[object]:
+    """The value itself, and all that the fields of dataclasses and the entries of tuples in it hold."""
+    yield value
+    if isinstance(value, tuple):
+        for entry in value:
+            yield from inside(entry)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from inside(getattr(value, field.name, None))
+
+
+def read_only(value: Any) -> Any:
+    """The same public value, into whose arrays no callback can write what it knows of people.
+
+    Arrays are replaced by views, in tuples, mappings and dataclasses too; anything else stays as it is.
+    """
+    if isinstance(value, np.ndarray):
+        view = value.view(np.ndarray)
+        view.flags.writeable = False
+        return view
+    if type(value) is tuple:
+        return tuple(read_only(entry) for entry in value)
+    if isinstance(value, Mapping):
+        return {name: read_only(entry) for name, entry in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        kept = copy.copy(value)
+        for field in dataclasses.fields(value):
+            object.__setattr__(kept, field.name, read_only(getattr(value, field.name)))
+        return kept
+    return value
+
+
+def foreign(callback: object) -> set[str]:
+    """Names of the classes and functions in a callback that are not tacit's own (nor Python's, NumPy's, PyTorch's)."""
+    names = set()
+    for value in inside(callback):
+        named: Any = value if isinstance(value, type) or hasattr(value, "__qualname__") else type(value)
+        module = getattr(named, "__module__", None) or type(named).__module__
+        if not f"{module}.".startswith(_KNOWN):
+            names.add(str(named.__qualname__))
+    return names
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No warning is shown, logged or turned into an error: whether one arises may depend on a record."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def decoy_rows(
+    spec: PublicSpec, units: int, rows_per_unit: int, seed: int, rows_of: RowsOf = "drawn", horizon: int = 1
+) -> Columns:
+    """Random rows inside the public bounds, shape [units, rows_per_unit, ...] a column, with their mask.
+
+    With `rows_of="first"` the rows of a unit are a few episodes, one after another, and "starts" tells where. With a
+    horizon above 1 they are fragments, [units, rows_per_unit, horizon, ...], with the column "time".
+    """
+    rng = np.random.default_rng(seed)
+    shape: tuple[int, ...] = (units, rows_per_unit) if horizon == 1 else (units, rows_per_unit, horizon)
+    rows = {
+        "observations": _draw(spec.observation, shape, rng),
+        "actions": _draw(spec.action, shape, rng),
+        "rewards": _draw(spec.reward, shape, rng)[..., 0],
+        "next_observations": _draw(spec.observation, shape, rng),
+        "terminations": rng.random(shape) < (0.5 if spec.terminals else 0.0),
+        "truncations": rng.random(shape) < 0.1,
+        "mask": np.ones(shape, bool),
+    }
+    if rows_per_unit > 1:
+        rows["mask"][:, 1:] = rng.random((units, rows_per_unit - 1, *[1] * (len(shape) - 2))) < 0.7
+    if horizon > 1:
+        rows["mask"] &= np.arange(horizon) < rng.integers(1, horizon + 1, size=(units, rows_per_unit, 1))
+        rows["time"] = rng.integers(0, 1_000, size=(units, rows_per_unit, 1)) + np.arange(horizon)
+    if rows_of == "first":
+        rows["mask"] = np.arange(rows_per_unit) < rng.integers(1, rows_per_unit + 1, size=(units, 1))
+        rows["terminations"] &= rng.random(shape) < 0.2
+        ends = rows["terminations"] | rows["truncations"] | (rng.random(shape) < 0.05)
+        rows["starts"] = np.concatenate([np.ones((units, 1), bool), ends[:, :-1]], axis=1)
+    if spec.propensities:
+        rows["propensities"] = rng.uniform(0.05, 1.0, shape).astype(np.float32)
+    return rows
+
+
+def edge_rows(
+    spec: PublicSpec, units: int, rows_per_unit: int, rows_of: RowsOf = "drawn", horizon: int = 1
+) -> Iterator[Columns]:
+    """Decoys at the ends of the public bounds, in the middle and at 0, and with every value of a discrete space."""
+    rows = decoy_rows(spec, units, rows_per_unit, seed=3, rows_of=rows_of, horizon=horizon)
+    rows["mask"] = np.ones_like(rows["mask"])
+    cells = rows["mask"].size
+    columns = {"observations": spec.observation, "actions": spec.action, "rewards": spec.reward}
+    edges = {name: _edges(space) for name, space in columns.items()}
+    edges["next_observations"], edges["rewards"] = edges["observations"][::-1], edges["rewards"][:, 0]
+    if spec.propensities:
+        edges["propensities"] = np.array([1.0, np.finfo(np.float32).tiny], np.float32)
+    for start in range(0, max(map(len, edges.values())), cells):
+        where = np.arange(start, start + cells)
+        yield rows | {name: e[where % len(e)].reshape(rows[name].shape) for name, e in edges.items()}
+
+
+def try_on_decoys(
+    contributions: Callable[[Mapping[str, np.ndarray]], np.ndarray],
+    spec: PublicSpec,
+    rows_per_unit: int,
+    where: str,
+    rows_of: RowsOf = "drawn",
+    horizon: int = 1,
+    units: int = 5,
+) -> None:
+    """Run `contributions` (rows -> one vector or scalar a unit) on decoys and refuse any coupling between units.
+
+    A contribution may differ by `ROUNDING` of the largest one: matrix products round a row by its place among others.
+
+    At the edges of the public bounds its result need not be finite, but it has to run there (its own error is raised
+    here, if it does not): behind a door, that it fails would tell something about the records.
+
+    Raises:
+        DoorError: the result has no leading unit axis, is not finite on ordinary rows, differs between two calls on
+            the same rows, or changes for a unit whose own rows did not change.
+    """
+    rows = decoy_rows(spec, units, rows_per_unit, seed=0, rows_of=rows_of, horizon=horizon)
+    others = decoy_rows(spec, units, rows_per_unit, seed=1, rows_of=rows_of, horizon=horizon)
+    base = contributions(rows)
+    if base.ndim == 0 or base.shape[0] != units or not np.isfinite(base).all():
+        raise _refusal(f"the callback returned shape {base.shape}, or values that are not finite", where)
+    if not np.array_equal(base, contributions(rows)):
+        raise _refusal("the callback gives different results for the same rows", where)
+    for unit in range(units):
+        exchanged = {name: column.copy() for name, column in rows.items()}
+        for name in exchanged:
+            exchanged[name][unit] = others[name][unit]
+        result = contributions(exchanged)
+        keep = np.arange(units) != unit
+        same = result.shape == base.shape and bool(
+            (np.abs(result[keep] - base[keep]) <= ROUNDING * np.abs(base).max()).all()
+        )
+        if not same:
+            raise _refusal("one unit's contribution changes when another unit's rows do", where)
+    with quiet():
+        for edge in edge_rows(spec, units, rows_per_unit, rows_of, horizon):
+            if contributions(edge).shape != base.shape:
+                raise _refusal("the callback's shape is another one on rows at the edges of the public bounds", where)
+
+
+def try_on_fewer(
+    contributions: Callable[[Mapping[str, np.ndarray], np.ndarray], np.ndarray],
+    spec: PublicSpec,
+    rows_per_unit: int,
+    where: str,
+    rows_of: RowsOf = "drawn",
+    horizon: int = 1,
+    units: int = 5,
+) -> None:
+    """Take one decoy unit out at a time: what the others contribute must stay, up to rounding.
+
+    Exchanging units (`try_on_decoys`) leaves their number as it was, and so cannot show a callback that divides by it.
+
+    Args:
+        contributions: (rows, which units these are) -> one vector or scalar a unit.
+
+    Raises:
+        DoorError: the others' contributions change.
+    """
+    rows = decoy_rows(spec, units, rows_per_unit, seed=0, rows_of=rows_of, horizon=horizon)
+    base = contributions(rows, np.arange(units))
+    for unit in range(units):
+        kept = np.flatnonzero(np.arange(units) != unit)
+        result = contributions({name: column[kept] for name, column in rows.items()}, kept)
+        close = 1e-3 * np.abs(base[kept]) + 1e-5 * np.abs(base).max()
+        if result.shape != base[kept].shape or not (np.abs(result - base[kept]) <= close).all():
+            raise _refusal("a unit's contribution depends on how many units there are", where)
+
+
+def _edges(space: Box | Discrete) -> Any:
+    """[k] values of a discrete space, or [k, d] points of a box."""
+    if isinstance(space, Discrete):
+        values = np.arange(min(space.n, MOST_EDGES))
+        return values if space.n <= MOST_EDGES else np.concatenate([values, space.n - 1 - values])
+    low, high = np.asarray(space.low), np.asarray(space.high)
+    return np.stack([low, high, low + (high - low) / 2, np.clip(0.0, low, high)]).astype(np.float32)
+
+
+def _refusal(what: str, where: str) -> DoorError:
+    return DoorError(
+        what,
+        where=where,
+        expected="one finite contribution a unit, computed from that unit's rows alone",
+        remedy="remove batch statistics, running averages and other sharing between units",
+    )
+
+
+def _draw(space: Box | Discrete, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
+    if isinstance(space, Discrete):
+        return rng.integers(space.n, size=shape)
+    low, high = np.asarray(space.low), np.asarray(space.high)
+    return (low + (high - low) * rng.random((*shape, low.size))).astype(np.float32)

@@ -10,30 +10,24 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Self, TypeVar, cast
 
 from dp_accounting import DpEvent
 
-from tacit.errors import AccountingError, PlanError
+from tacit.data.spec import PublicSpec
+from tacit.errors import AccountingError, DoorError, PlanError
 from tacit.privacy.accounting import bounds as accounting
-from tacit.privacy.accounting import power
+from tacit.privacy.accounting import tradeoff
 from tacit.privacy.certificate import canonical as certificate_json
-from tacit.privacy.certificate import consensus as certificate_consensus
+from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
-from tacit.privacy.mechanisms.base import Part, Plan, Sum, certified_parts, composed
-from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
-from tacit.privacy.mechanisms.marginals import Marginals
-from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, PoissonSum, UserSum
-from tacit.privacy.mechanisms.votes import TeacherVotes
-from tacit.privacy.vault.selection import Selection
+from tacit.privacy.mechanisms.base import Plan, besides, certified_parts, composed, neighbours, publish_logs
+from tacit.privacy.mechanisms.kinds import ADMITTED, part_of
 from tacit.serialization import LATER, from_json
 from tacit.units import Unit
 from tacit.validation import check
 
-SUMS: tuple[type[Sum], ...] = (PoissonSum, FixedSizeSum, UserSum, DeviceSum, LaplaceSum)
-KINDS: tuple[type[Part], ...] = (*SUMS, Once, AboveThreshold, Marginals, TeacherVotes, Selection)
-"""Every kind of part that has a proof; no other is admitted."""
 SMALLEST_DELTA = min(accounting.PROFILE_DELTAS)
 _SAFE_MU = 25.0  # even a Gaussian of this mu has epsilon 462 at the smallest delta
 
@@ -180,15 +174,14 @@ def promise(plan: Plan) -> str:
     if math.isinf(certified):
         nothing = f"{plan.method} promises NOTHING to any {unit.name}: its epsilon is infinite, for want of noise."
         return "\n".join([nothing, *(f"  {part.name}: {part.describe(unit)}" for part in plan.parts())])
-    stated = certified_parts(plan.parts())
-    apart, told = certificate_consensus.apart(stated), certificate_consensus.neighbours(stated, unit)
+    apart, told = besides(plan.parts()), neighbours(plan.parts(), unit)
     lines = [
         f"{plan.method} promises ({plan.epsilon:.4g}, {plan.delta:.3g})-differential privacy to every {unit.name}.",
         f"How well anybody who sees the result, however much else they know{apart}, could tell {told}:",
-        f"  {power.words(whole, unit.relation, accounting.round_up(certified, 6), plan.delta)}.",
+        f"  {tradeoff.words(whole, unit.relation, accounting.round_up(certified, 6), plan.delta)}.",
         f"Public population: {unit.size:,}.",
     ]
-    if certificate_consensus.from_logs(stated):
+    if publish_logs(plan.parts()):
         lines.insert(
             1, f"The policy of every {unit.name} is protected; its logs, which are published in part, are not."
         )
@@ -200,7 +193,7 @@ def promise(plan: Plan) -> str:
 def _require_proof(plan: Plan, unit: Unit) -> None:
     """Raise a PlanError if parts share a name, or one is not of tacit's kinds or unproved under the unit's relation."""
     parts = plan.parts()
-    if len({part.name for part in parts}) != len(parts) or any(type(part) not in KINDS for part in parts):
+    if len({part.name for part in parts}) != len(parts) or any(type(part) not in ADMITTED for part in parts):
         raise PlanError(
             "two parts share a name, or a part is of a kind of its own",
             where=f"{plan.method} plan",
@@ -249,3 +242,63 @@ def describe(plan: Plan) -> dict[str, Any]:
     """
     parts = certified_parts(plan.parts())
     return {"method": plan.method, "source": plan.source, "plan": public_fields(plan), "parts": parts}
+
+
+# Which plans may share records with a release of prefixes: what is drawn from a reserve is used for nothing else.
+
+
+def require_apart(plan: Plan, ledger: Ledger) -> None:
+    """Raise a PlanError if, with the plans that the ledger has admitted, a reserve would be read twice."""
+    identity = plan_id(plan)
+    parts = [*(part_of(stated) for stated in admitted(ledger, identity)), *plan.parts()]
+    drawn = [part for part in parts if part.publishes_logs]
+    if not drawn:
+        return
+    most = max(part.reserve for part in drawn)
+    if len(drawn) > 1 or any(part.reserve < most for part in parts if not part.publishes_logs):
+        raise PlanError(
+            "trajectories of the experts' reserve would be used twice",
+            where=f"{plan.method} plan",
+            expected=f"one release of prefixes from logs for a dataset, and reserve >= {most} in every other part",
+            remedy='use the source "clones", or give the other parts that reserve',
+        )
+
+
+def require_answerable(part: AboveThreshold, spec: PublicSpec, *, asked: bool) -> None:
+    """Raise a PlanError unless a release of prefixes fits what is public of the vault.
+
+    Args:
+        part: the release.
+        spec: the public bounds of the records.
+        asked: whether there are policies that can be asked.
+    """
+    actions = getattr(spec.action, "n", None)
+    if part.actions != actions:
+        raise _refused(f"the plan counts on {part.actions} actions", f"the records' {actions}", "the number of actions")
+    if part.source == "logs" and not asked:
+        ways = 'clones: clone= of a plan, or source="clones" of a part'
+        raise _refused("there are no policies that can be asked", "Vault(data, ledger, experts=...)", ways)
+
+
+def too_few(part: AboveThreshold, unit: Unit) -> DoorError:
+    """The error where there are fewer experts than a release of prefixes takes for granted."""
+    least = f", each with {part.reserve} trajectories or more" if part.reserve else ""
+    return DoorError(
+        f"there are fewer {unit.name}s than the plan takes for granted: nothing was released, and the ledger is void, "
+        "because this error tells something about the records",
+        where=f"part {part.name!r}",
+        expected=f"at least {part.experts:,}{least}: a number that is known without the records",
+        remedy="plan with a number that is sure to be there",
+    )
+
+
+def admitted(ledger: Ledger, identity: str) -> Iterable[Mapping[str, Any]]:
+    """The parts of all plans that the ledger holds beside this one, as they were written when they were reserved."""
+    held = {other.id for other in ledger.plans()} - {identity}
+    for entry in ledger.entries():
+        if entry.kind == "reserve" and entry.payload["plan"] in held:
+            yield from entry.payload["description"].get("parts", ())
+
+
+def _refused(what: str, expected: str, remedy: str) -> PlanError:
+    return PlanError(what, where="AboveThreshold", expected=expected, remedy=f"use {remedy}")

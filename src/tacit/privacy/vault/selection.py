@@ -13,27 +13,18 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, get_args
+from typing import Any, Protocol
 
 import numpy as np
-from dp_accounting import DpEvent
 
 from tacit.errors import DoorError
-from tacit.privacy.accounting.events import MAX_CANDIDATES, MAX_STOP, Law, SelectionDpEvent, flatten
-from tacit.privacy.accounting.selection import expected_runs
-from tacit.privacy.certificate.release import Release
-from tacit.privacy.certificate.selection import KIND, SAMPLER
-from tacit.privacy.mechanisms.base import EVERY_RELATION, Plan, certified_parts, composed
-from tacit.privacy.mechanisms.marginals import Marginals
-from tacit.privacy.mechanisms.sums import Once, PoissonSum
-from tacit.privacy.mechanisms.votes import TeacherVotes
+from tacit.privacy.accounting.events import Law
+from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.mechanisms.base import Plan
+from tacit.privacy.mechanisms.kinds import Selection
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.decoys import require_pure_form
-from tacit.units import Relation, Unit
-from tacit.validation import check
+from tacit.privacy.vault.isolation import require_pure_form
 
-INNER = (PoissonSum, Once, Marginals, TeacherVotes)
-"""Kinds of part that a run may have."""
 UNTRIED = "untried callback"
 """Under which kind of note a ledger holds the names of the user's own callbacks of selections."""
 _KEYWORDS = frozenset({"pretrained", "device"})
@@ -52,77 +43,6 @@ class Judge(Protocol):
 
     def __call__(self, value: Any, plan: Any, vault: Any) -> float:
         """A score, larger for better; what it reads of the records, it reads under `plan` (None: nothing, no vault)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Selection:
-    """The best of a random number of runs.
-
-    Args:
-        name: the part's name inside its plan.
-        candidates: the plans that may be run, each calibrated for the same unit.
-        judge: the plan under which a run is judged; None where that takes no records.
-        stop: 1 / gamma of the law of the number of runs, in [2, `MAX_STOP`].
-        law: "logarithmic" or "geometric" (see `SelectionDpEvent`).
-
-    Raises:
-        PlanError: a parameter is outside its range, or a candidate has parts that cannot be run here.
-    """
-
-    name: str
-    candidates: tuple[Plan, ...]
-    judge: Plan | None
-    stop: int
-    law: Law
-    steps: ClassVar[int] = 1
-    fold: ClassVar[None] = None
-    relations: ClassVar[tuple[Relation, ...]] = EVERY_RELATION
-
-    def __post_init__(self) -> None:
-        whole = type(self.stop) is int and 2 <= self.stop <= MAX_STOP
-        check(f"{self.name}.stop", self.stop, whole, f"a whole number from 2 to {MAX_STOP:,}")
-        check(f"{self.name}.law", self.law, self.law in get_args(Law), " or ".join(get_args(Law)))
-        count = len(self.candidates)
-        check(f"{self.name}.candidates", count, 1 <= count <= MAX_CANDIDATES, f"1 to {MAX_CANDIDATES:,} plans")
-        for plan in self.runs():
-            known = all(isinstance(part, INNER) for part in plan.parts())
-            kinds = ", ".join(kind.__name__ for kind in INNER)
-            check(f"{self.name}: {plan.method}", [part.name for part in plan.parts()], known, f"parts of kinds {kinds}")
-
-    def runs(self) -> tuple[Plan, ...]:
-        """All plans that may be run."""
-        return self.candidates if self.judge is None else (*self.candidates, self.judge)
-
-    @property
-    def event(self) -> DpEvent:
-        """The selection as an event: one step, whatever the number of runs."""
-        judged = () if self.judge is None else self.judge.parts()
-        leaves = (flatten(composed((*plan.parts(), *judged))) for plan in self.candidates)
-        return SelectionDpEvent(tuple(leaves), self.stop, self.law)
-
-    def certified(self) -> dict[str, Any]:
-        """The part's parameters as the certificate states them."""
-        return {
-            "kind": KIND,
-            "name": self.name,
-            "sampler": SAMPLER,
-            "steps": 1,
-            "stop": self.stop,
-            "law": self.law,
-            "reserve": min(getattr(part, "reserve", 0) for plan in self.runs() for part in plan.parts()),
-            "candidates": [_stated(plan) for plan in self.candidates],
-            "judge": None if self.judge is None else _stated(self.judge),
-        }
-
-    def describe(self, unit: Unit) -> str:
-        """See `Part`."""
-        return (
-            f"the best of about {expected_runs(self.stop, self.law):.1f} runs on average (a {self.law} number that "
-            f"stays secret) of {len(self.candidates):,} candidate plans"
-        )
-
-    def validate(self, unit: Unit) -> None:
-        """Nothing of the part depends on the population."""
 
 
 @dataclass(frozen=True)
@@ -225,10 +145,6 @@ def _score(judge: Judge, value: Any, plan: Plan | None, within: Callable[[Plan],
         return float(judge(value, None, None))
     with within(plan) as vault:
         return float(judge(value, plan, vault))
-
-
-def _stated(plan: Plan) -> dict[str, Any]:
-    return {"method": plan.method, "parts": certified_parts(plan.parts())}
 
 
 def _tosses(stop: int, noise: SecretNoise) -> int:

@@ -11,32 +11,160 @@ Proof pages: `proofs/policy_gradient.md`, `proofs/correlated_noise.md`, `proofs/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from tacit.data.spec import Box, Discrete, PublicSpec, Space
 from tacit.errors import DoorError, LedgerError, PlanError
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.ledger.lock import MUTEX
 from tacit.privacy.ledger.register import Register
-from tacit.privacy.mechanisms.base import Plan, Sum
-from tacit.privacy.mechanisms.callbacks import Contribution
+from tacit.privacy.ledger.store import MUTEX
+from tacit.privacy.mechanisms.base import Contribution, Plan, Sum
 from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
 from tacit.privacy.noise.correlated import CorrelatedNoise, sensitivity
-from tacit.privacy.noise.sampling import poisson_sample
-from tacit.privacy.noise.secret import SecretNoise, rounded
-from tacit.privacy.vault import certify as labels
-from tacit.privacy.vault.base import Paying, refused
-from tacit.privacy.vault.decoys import foreign, read_only, require_pure_form
-from tacit.privacy.vault.isolation import Trials, Value, behind
-from tacit.privacy.vault.meeting import met_rows
-from tacit.privacy.vault.run import Run
-from tacit.privacy.vault.users import Actor, Users
+from tacit.privacy.noise.secret import SecretNoise, poisson_sample, rounded
+from tacit.privacy.vault.base import Label, Paying, Run, refused
+from tacit.privacy.vault.isolation import Trials, Value, behind, foreign, read_only, require_pure_form
+
+# Who is met online, and what they are served with: what a `UserVault` asks of both.
+
+
+class Actor(Protocol):
+    """What people are served with: a function of released values alone; for real people a frozen dataclass."""
+
+    def __call__(
+        self, observations: npt.NDArray[Any], replicate: npt.NDArray[np.int64], generator: np.random.Generator
+    ) -> npt.NDArray[Any]:
+        """Observations [N, ...] of N people and their replicates [N] -> actions [N] or [N, a]."""
+
+
+class Users(Protocol):
+    """People who come one after another, and the curator's way to serve them."""
+
+    @property
+    def spec(self) -> PublicSpec:
+        """Public bounds of their rows."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether no person is behind them."""
+
+    @property
+    def replicates(self) -> int:
+        """R, how many independent populations come at once (more than one for simulated people only)."""
+
+    def arrive(self, count: int) -> Sequence[Sequence[str]]:
+        """For each replicate the ids of at most `count` people who come next; "" for somebody whom nobody knows."""
+
+    def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> Mapping[str, npt.NDArray[Any]]:
+        """What happened with these people, in this order: the columns of `privacy.meeting.met_rows`."""
+
+
+# What the people of one meeting did, made safe for contributions. Only `user_vault.py` uses this module.
+
+
+COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "mask")
+
+
+def met_rows(
+    served: Mapping[str, npt.NDArray[Any]],
+    spec: PublicSpec,
+    rows_per_unit: int,
+    replicate: npt.NDArray[np.int64],
+    admitted: npt.NDArray[np.bool_],
+) -> dict[str, npt.NDArray[Any]]:
+    """The rows of those who contribute, within the public bounds.
+
+    Args:
+        served: columns [U, L', ...] of U people in order of time: observations, actions, rewards, next_observations,
+            terminations, truncations, and `mask` [U, L'], True where there is a row; a person who did not answer has
+            none. A slot may hold several episodes, one after another.
+        spec: the public bounds.
+        rows_per_unit: L, how many rows are read; later ones are cut off, fewer are filled up with empty ones.
+        replicate: [U], whose population each person belongs to.
+        admitted: [U], who may contribute.
+
+    Returns:
+        Columns [V, L, ...] of the V people who are admitted, answered, and whose rows are all finite and inside the
+        discrete spaces; `mask` is True on a prefix; "starts" [V, L] tells where an episode begins; "replicate" [V].
+        Numbers are float32 and clipped to the bounds, each person's from their own rows alone.
+
+    Raises:
+        DoorError: a column is missing or has another shape than the spec's.
+    """
+    shapes = {
+        "observations": _shape(spec.observation),
+        "next_observations": _shape(spec.observation),
+        "actions": _shape(spec.action),
+    }
+    people = len(replicate)
+    missing = [name for name in COLUMNS if name not in served]
+    columns = {name: np.asarray(served[name]) for name in COLUMNS if name in served}
+    lengths = {column.shape[1] if column.ndim > 1 else -1 for column in columns.values()}
+    wrong = [n for n, c in columns.items() if c.shape[:1] != (people,) or c.shape[2:] != shapes.get(n, ())]
+    if missing or wrong or len(lengths) != 1:
+        raise DoorError(
+            f"columns are missing or of another shape: {', '.join(missing or wrong) or 'their numbers of rows differ'}",
+            where="Users.serve",
+            expected="[people, rows, ...] of the public spec: " + ", ".join(COLUMNS),
+            remedy="return one array a column, with the people in the order in which they were asked for",
+        )
+    columns = {name: _to_length(column, rows_per_unit) for name, column in columns.items()}
+    mask = np.logical_and.accumulate(columns["mask"].astype(bool), axis=1)
+    good = admitted & mask[:, 0]
+    spaces: dict[str, Space] = {
+        "observations": spec.observation,
+        "next_observations": spec.observation,
+        "actions": spec.action,
+        "rewards": spec.reward,
+    }
+    for name, space in spaces.items():
+        inside = _inside(columns[name], space)
+        good &= (inside.reshape(*mask.shape, math.prod(inside.shape[2:])).all(axis=2) | ~mask).all(axis=1)
+    kept = np.flatnonzero(good)
+    mask = mask[kept]
+    rows = {name: _bounded(columns[name][kept], space, mask) for name, space in spaces.items()}
+    for name in ("terminations", "truncations"):
+        rows[name] = columns[name][kept].astype(bool) & mask
+    ends = rows["terminations"] | rows["truncations"]
+    starts = np.concatenate([np.ones((len(kept), 1), bool), ends[:, :-1]], axis=1) & mask
+    return {**rows, "mask": mask, "starts": starts, "replicate": replicate[kept]}
+
+
+def _shape(space: Space) -> tuple[int, ...]:
+    return () if isinstance(space, Discrete) else (space.size,)
+
+
+def _to_length(column: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:
+    if column.shape[1] >= length:
+        return column[:, :length]
+    empty = np.zeros((len(column), length - column.shape[1], *column.shape[2:]), column.dtype)
+    return np.concatenate([column, empty], axis=1)
+
+
+def _inside(column: npt.NDArray[Any], space: Space) -> npt.NDArray[np.bool_]:
+    if isinstance(space, Discrete):
+        return np.asarray((column >= 0) & (column < space.n) & (column == np.floor(column)))
+    return np.asarray(np.isfinite(column))
+
+
+def _bounded(column: npt.NDArray[Any], space: Space, mask: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    shown = mask.reshape(*mask.shape, *(1,) * (column.ndim - 2))
+    if isinstance(space, Discrete):
+        return np.where(shown, column, 0).astype(np.int64)
+    assert isinstance(space, Box)
+    low, high = np.asarray(space.low, np.float32), np.asarray(space.high, np.float32)
+    if column.ndim == 2:
+        low, high = low[0], high[0]
+    return np.where(shown, np.clip(column, low, high), 0).astype(np.float32)
+
 
 NOTE, ACTOR = "register", "actor"
 """Under which kinds of note a ledger holds the newest head of the register that it saw, and users' own actors."""
@@ -187,7 +315,7 @@ class UserVault(Paying):
         noise = stream.next(self.replicates * d, scale).reshape(self.replicates, d)
         return rounded(behind(part, step) + noise, scale) / spec.expected(self.unit)
 
-    def release(self, run: Run, value: Value, *, label: labels.Label) -> Release[Value]:
+    def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
         """Put a value that came out of the run's door together with its certificate."""
         name, actors = self.unit.name, sorted(self._remembered(run, ACTOR))
         pooled = any(isinstance(part, PoissonSum) for part in run.plan.parts())

@@ -12,8 +12,12 @@ Proof pages: `proofs/noisy_sum.md`, `proofs/marginals.md`, `proofs/teachers.md`,
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
+import math
+import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,34 +25,68 @@ import numpy as np
 
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DoorError, PlanError
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms import marginals
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold, Prefixes, rollouts, stable_lengths
-from tacit.privacy.mechanisms.base import Plan, Sum
-from tacit.privacy.mechanisms.callbacks import Clone, Contribution, Experts, Objective, Rows, World
-from tacit.privacy.mechanisms.histogram import NoisyHistogram
+from tacit.privacy.mechanisms.base import Clone, Contribution, Experts, Objective, Plan, Rows, Sum, World
+from tacit.privacy.mechanisms.kinds import INNER, Selection
 from tacit.privacy.mechanisms.marginals import Marginals, Query
-from tacit.privacy.mechanisms.noisy_max import NoisyMaximum
+from tacit.privacy.mechanisms.releases import NoisyHistogram, NoisyMaximum
 from tacit.privacy.mechanisms.smooth_sensitivity import RegularisedLoss, WeightedStates
 from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, PoissonSum
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.noise.secret import SecretNoise, add_noise
-from tacit.privacy.vault import certify as labels
-from tacit.privacy.vault import looks, selection
-from tacit.privacy.vault.base import Paying
-from tacit.privacy.vault.decoys import foreign, read_only
-from tacit.privacy.vault.isolation import Trials, Value, behind
+from tacit.privacy.vault import selection
+from tacit.privacy.vault.base import Label, Paying, Run, exhausted
+from tacit.privacy.vault.isolation import Trials, Value, behind, foreign, read_only
+from tacit.privacy.vault.plan import require_answerable, require_apart, too_few
 from tacit.privacy.vault.records import Records
-from tacit.privacy.vault.reserves import require_answerable, require_apart, too_few
-from tacit.privacy.vault.run import Run, exhausted
-from tacit.privacy.vault.selection import Attempt, Judge, Selected, Selection
+from tacit.privacy.vault.selection import Attempt, Judge, Selected
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from tacit.privacy.mechanisms.teachers import Teachers
+
+
+# What the curator saw without noise, as a file that says so.
+
+
+LONGEST_NAME = 60
+
+
+def keep(result: Any, reason: str, folder: Path) -> None:
+    """Write what a look gave as JSON under `folder/private/`, with a banner."""
+    name = re.sub(r"[^a-z0-9]+", "-", reason.lower()).strip("-") or "look"
+    if len(name) > LONGEST_NAME:  # another long reason may begin alike
+        name = f"{name[:LONGEST_NAME]}-{hashlib.sha256(reason.encode()).hexdigest()[:8]}"
+    path = folder / "private" / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    banner = "PRIVATE: computed from the records without noise; do not publish"
+    missing: list[str] = []
+    told = {"banner": banner, "reason": reason, "result": _finite(result, "result", missing)}
+    if missing:
+        told["null"] = f"no finite number: {', '.join(missing)}"
+    path.write_text(json.dumps(told, indent=1, allow_nan=False))
+
+
+def _finite(value: Any, name: str, missing: list[str]) -> Any:
+    """JSON values with null for numbers that are not finite, whose places are added to `missing`."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): _finite(one, f"{name}.{key}", missing) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one, f"{name}.{i}", missing) for i, one in enumerate(value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        missing.append(f"{name} is {value}")
+        return None
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
+
 
 RELEASES: tuple[type, ...] = (NoisyHistogram, NoisyMaximum, RegularisedLoss, WeightedStates)
 """Mechanisms of a single release, each with its proof page; no other is released."""
@@ -134,9 +172,7 @@ class Vault(Paying):
         """
         import torch
 
-        from tacit.privacy.gradients.checks import require_unwatched
-        from tacit.privacy.gradients.per_unit import clipped_sum
-        from tacit.privacy.noise.generator import secret_generator
+        from tacit.privacy.gradients.per_unit import clipped_sum, require_unwatched, secret_generator
 
         spec = run.sum_part(part)
         sizes = {sum(p.numel() for p in model.parameters() if p.requires_grad) for model in models}
@@ -331,7 +367,7 @@ class Vault(Paying):
         self._remember(run, self._trials.foreign)  # what the runs met behind their own doors
         return best
 
-    def release(self, run: Run, value: Value, *, label: labels.Label) -> Release[Value]:
+    def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
         """Put a value that came out of the run's doors together with its certificate."""
         kind, name = self._records.unit_kind, self.unit.name
         made = f"each {kind} counts as one {name}: the records were imported without unit ids"
@@ -357,7 +393,7 @@ class Vault(Paying):
         self.ledger.note("nonprivate", reason)
         result = fn(self._records.columns)
         if folder is not None:
-            looks.keep(result, reason, folder)
+            keep(result, reason, folder)
         return result
 
     # -- inside ---------------------------------------------------------------------------------------------------
@@ -382,7 +418,7 @@ class Vault(Paying):
             tempfile.TemporaryDirectory() as folder,
             Ledger(Path(folder) / "run.ledger", self.unit, epsilon=plan.epsilon, delta=plan.delta) as ledger,
         ):
-            Paying.__init__(inner, ledger, simulated=self.simulated, kinds=selection.INNER, noise=self._noise)
+            Paying.__init__(inner, ledger, simulated=self.simulated, kinds=INNER, noise=self._noise)
             inner.spec, inner._records, inner._trials = self.spec, self._records, self._trials
             inner._teachers, inner._only = {}, plan
             yield inner

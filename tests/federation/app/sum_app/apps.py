@@ -16,7 +16,7 @@ from tests.federation.loop_grid import Opener
 from tacit.errors import DoorError
 from tacit.federation import FlowerDevices, client_app
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.device import Device
+from tacit.privacy.vault.devices import Device
 from tacit.privacy.vault.federated_vault import FederatedVault
 
 DEVICES, FLOOR = 3, 2

@@ -15,7 +15,7 @@ from tacit.errors import FileError, PlanError, PlanExhausted
 from tacit.methods.synthesis import Raking
 from tacit.methods.synthesis.baselines import raking_alone
 from tacit.methods.synthesis.baselines.raking_alone import RakedColumns, RakingPlan
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.plan import public_fields
 from tacit.privacy.vault.vault import Vault

@@ -15,7 +15,7 @@ from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.cut import Cut
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.trajectories.populated import LOST, TRIES, Populated, drawn_again, empty
-from tacit.privacy.mechanisms.histogram import Axis
+from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.noise.secret import SecretNoise
 
 SPEC = PublicSpec(Box((0.0, 0.0), (4.0, 2.0)), Discrete(2), Box((0.0,), (1.0,)), "declared", difference=(1.0, 1.0))

@@ -26,7 +26,7 @@ from tacit.methods.synthesis.trajectories.objective import fragment_model
 from tacit.methods.synthesis.trajectories.plan import Plan
 from tacit.methods.synthesis.trajectories.pretraining import noise_of, public_encoder, visited
 from tacit.methods.synthesis.trajectories.surroundings import Surroundings
-from tacit.privacy.mechanisms.histogram import Axis
+from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.vault import plan as plans
 
 SPEC = PublicSpec(Box((0.0, 0.0), (4.0, 2.0)), Discrete(2), Box((0.0,), (1.0,)), "declared", difference=(1.0, 1.0))

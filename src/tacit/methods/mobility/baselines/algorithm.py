@@ -26,9 +26,9 @@ from tacit.methods.mobility.common import Silent, reserved
 from tacit.methods.mobility.moves import MOVES_PART, Moves, Vector
 from tacit.methods.mobility.places import JUMPS, STARTS, HomeSums, JumpSums, Starts
 from tacit.methods.mobility.simulator import Simulator, TablePolicy
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.vault.base import Run
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.run import Run
 from tacit.privacy.vault.vault import Vault
 
 FEWEST, MOST = 10, 60

@@ -32,11 +32,11 @@ from tacit.methods.mobility.pategail.plan import CRITICS, Allocate, Plan
 from tacit.methods.mobility.pategail.training import Learner
 from tacit.methods.mobility.places import JUMPS, STARTS, HomeSums, JumpSums
 from tacit.methods.mobility.simulator import Simulator
-from tacit.privacy.certificate.release import Release
-from tacit.privacy.mechanisms.callbacks import Contribution, Work
+from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.mechanisms.base import Contribution, Work
+from tacit.privacy.vault.base import Run, exhausted
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.plan import plan_id
-from tacit.privacy.vault.run import Run, exhausted
 
 Array = NDArray[Any]
 

@@ -20,7 +20,7 @@ from tacit.methods.mobility.places import CLIP, JUMPS, STARTS
 from tacit.methods.mobility.simulator import Layout
 from tacit.privacy.mechanisms.device_sums import FederatedSum, LaplaceSum, sum_over_all
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.vault.base import Label
 from tacit.units import Unit
 from tacit.validation import check
 

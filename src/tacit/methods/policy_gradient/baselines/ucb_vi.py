@@ -28,13 +28,12 @@ from numpy.typing import NDArray
 
 from tacit.data.spec import Discrete
 from tacit.errors import PlanError
-from tacit.privacy.certificate.release import Release
-from tacit.privacy.mechanisms.callbacks import Rows
+from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.mechanisms.base import Rows
 from tacit.privacy.mechanisms.sums import UserSum
 from tacit.privacy.noise.correlated import Correlation
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.certify import Label
-from tacit.privacy.vault.run import exhausted
+from tacit.privacy.vault.base import Label, exhausted
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
 from tacit.validation import check

@@ -20,7 +20,7 @@ from tacit.methods.synthesis.baselines.counts import records
 from tacit.methods.synthesis.baselines.plan import Measurements, Progress, TablePlan, label
 from tacit.methods.synthesis.baselines.released import TableSynthesizer
 from tacit.methods.synthesis.baselines.tree import Clique, Tree, model_cells
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.marginals import Choice
 from tacit.privacy.vault.vault import Vault
 from tacit.validation import check

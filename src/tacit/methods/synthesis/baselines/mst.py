@@ -19,7 +19,7 @@ from tacit.methods.synthesis.baselines.plan import Measurements, Progress, Table
 from tacit.methods.synthesis.baselines.released import TableSynthesizer
 from tacit.methods.synthesis.baselines.tree import Clique
 from tacit.methods.synthesis.histograms import simplex
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.marginals import Choice
 from tacit.privacy.vault.vault import Vault
 from tacit.validation import check

@@ -38,9 +38,8 @@ from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.label import synthesizer_label
 from tacit.methods.synthesis.networks import MovingAverage, load_parameters
 from tacit.methods.synthesis.rows import as_trajectories
-from tacit.privacy.certificate.release import Release
-from tacit.privacy.vault.certify import Label
-from tacit.privacy.vault.run import exhausted
+from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.vault.base import Label, exhausted
 from tacit.privacy.vault.vault import Vault
 
 if TYPE_CHECKING:

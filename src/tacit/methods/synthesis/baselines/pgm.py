@@ -20,7 +20,7 @@ from tacit.methods.synthesis.baselines.plan import Measurements, Progress, Table
 from tacit.methods.synthesis.baselines.released import TableSynthesizer
 from tacit.methods.synthesis.baselines.tree import Clique, model_cells
 from tacit.methods.synthesis.cut import Cut
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
 from tacit.validation import check
 

@@ -17,8 +17,7 @@ from tacit.methods.synthesis.cut import Cut
 from tacit.methods.synthesis.label import BINS, synthesizer_label
 from tacit.privacy.mechanisms.marginals import Marginal, Marginals, Query
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.certify import Label
-from tacit.privacy.vault.run import Run, exhausted
+from tacit.privacy.vault.base import Label, Run, exhausted
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 

@@ -19,7 +19,7 @@ from tacit.methods.synthesis.baselines.gum import gradual_update
 from tacit.methods.synthesis.baselines.plan import Measurements, Progress, TablePlan, label
 from tacit.methods.synthesis.baselines.released import Records, TableSynthesizer
 from tacit.methods.synthesis.baselines.tree import Array, Clique
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.marginals import Dependence
 from tacit.privacy.vault.vault import Vault
 from tacit.validation import check

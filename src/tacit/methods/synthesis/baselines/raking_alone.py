@@ -18,11 +18,10 @@ from tacit.methods.synthesis.histograms import asked, resampled, simplex
 from tacit.methods.synthesis.label import BINS, synthesizer_label
 from tacit.methods.synthesis.raking import PART, Raking
 from tacit.methods.synthesis.rows import as_trajectories
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.certify import Label
-from tacit.privacy.vault.run import exhausted
+from tacit.privacy.vault.base import Label, exhausted
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 

@@ -36,12 +36,11 @@ from tacit.methods.synthesis.trajectories.objective import FragmentLoss, Fragmen
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, STARTS, Plan
 from tacit.methods.synthesis.trajectories.pretraining import Pretrained, pretrain
 from tacit.methods.synthesis.trajectories.synthesizer import Synthesizer, show
-from tacit.privacy.certificate.release import Release
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger import checkpoint
-from tacit.privacy.mechanisms.callbacks import Objective
-from tacit.privacy.vault.certify import Label
+from tacit.privacy.mechanisms.base import Objective
+from tacit.privacy.vault.base import Label, Run, exhausted
 from tacit.privacy.vault.plan import plan_id
-from tacit.privacy.vault.run import Run, exhausted
 from tacit.privacy.vault.vault import Vault
 
 Observe = Callable[[int, Denoiser | FragmentModel, Tensor], None]
