@@ -41,7 +41,7 @@ from torch.nn import functional as F
 from tacit.envs.maze import goal_episodes
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.trajectories.objective import FragmentLoss, fragment_model
+from tacit.methods.synthesis.trajectories.models import FragmentLoss, fragment_model
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, Plan
 from tacit.privacy.gradients.bookkeeping import Loss
 from tacit.privacy.gradients.layers import Table

@@ -22,7 +22,7 @@ from tacit.envs import maze
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.settings import Sampler
-from tacit.methods.synthesis.trajectories.objective import fragment_model
+from tacit.methods.synthesis.trajectories.models import fragment_model
 from tacit.methods.synthesis.trajectories.plan import Plan
 from tacit.methods.synthesis.trajectories.stitching import stitch
 

@@ -223,7 +223,7 @@ def audited(results: Store) -> str:
     """Lower bounds of the attack, between the most that so many runs can show and what they show of nothing."""
     rows, runs = [], dppg_audit.RUNS
     most = _audit(np.zeros(runs), np.ones(runs))
-    rows.append(["no noise, every run told apart", "∞", f"{most.epsilon:.2f}", "∞", f"{most.mu:.2f}"])
+    rows.append(["no noise, every run distinguished", "∞", f"{most.epsilon:.2f}", "∞", f"{most.mu:.2f}"])
     for cell in dppg_audit.CELLS:
         noise = "correlated" if cell.correlation == "toeplitz" else "independent"
         critic = "no" if cell.critic == "none" else cell.critic

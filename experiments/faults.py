@@ -3,7 +3,7 @@
     python -m experiments.faults              # resumable: some twenty minutes, mostly waiting
     python -m experiments.faults --quick      # about a hundred kills; under runs/quick/
     python -m experiments.check faults
-    python -m experiments.faults --page       # the table and the figure of docs/faults.md again
+    python -m experiments.faults --page       # the table of docs/results/ and the figure again
 
 Seven small runs (the ledger, the register of people, training, sampling, learning from people who are met, sums over
 devices, imitation) are interrupted and taken up again; after each interruption an observer, who was told of everything

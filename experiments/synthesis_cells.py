@@ -11,6 +11,8 @@ from experiments.dppg_tables import BLANK, NONE
 from tacit.evaluation.statistics import bootstrap
 
 SHORT = {"iql": "IQL", "td3_bc": "TD3+BC", "edac": "EDAC", "cql": "discrete CQL"}
+NAMES = {"told_apart": "distinguishability", "at_seams": "at stitch points", "f1": "F1"}
+"""Measures that tables call otherwise than rows do."""
 Values = Callable[..., np.ndarray]
 
 
@@ -24,3 +26,8 @@ def shown(values: Values, *arguments: Any, digits: int = 1, interval: bool = Tru
         return NONE
     one = bootstrap(found)
     return f"{one.value:.{digits}f}" + (f" [{one.low:.{digits}f}, {one.high:.{digits}f}]" if interval else "")
+
+
+def named(measure: str) -> str:
+    """The name of a measure in a table."""
+    return NAMES.get(measure, measure.replace("_", " ").replace("f1", "F1"))

@@ -2,20 +2,18 @@
 
     python -m experiments.synthesis_pages                              # every page; pictures under docs/images/
     python -m experiments.synthesis_pages table11_cost figure6_curves  # some
-    python -m experiments.synthesis_pages --fill docs/synthesis.md     # in their places, `<!-- results: NAME -->`
 
-Nothing is run: a row whose cells are missing for some seed is left blank, a dash says that it is not part of
-the experiment. Returns are interquartile means over seeds with 95 % bootstrap intervals.
+`experiments.pages` puts them into docs/results/. Nothing is run: a row whose cells are missing for some seed is left
+blank, a dash says that it is not part of the experiment. Returns are interquartile means over seeds with 95 % bootstrap
+intervals.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import re
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -37,7 +35,7 @@ from experiments import synthesis_variants as variants
 from experiments import synthesis_ways as ways
 from experiments.dppg_tables import NONE, markdown
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
-from experiments.synthesis_cells import SHORT, shown
+from experiments.synthesis_cells import SHORT, named, shown
 from tacit.evaluation.report.charts import Axis
 from tacit.evaluation.statistics import bootstrap
 
@@ -106,7 +104,7 @@ def table3() -> str:
                     for measure in MEASURES
                 ]
                 rows.append([WORDS[way], *cells])
-            blocks.append(f"{domain}, epsilon {epsilon:g}\n\n{markdown(MEASURES, rows)}")
+            blocks.append(f"{domain}, epsilon {epsilon:g}\n\n{markdown([named(one) for one in MEASURES], rows)}")
     return "\n\n".join(blocks)
 
 
@@ -127,7 +125,7 @@ def rows_of(rows: Sequence[tuple[str, float]]) -> str:
             for measure in measures
         ]
         lines.append([WORDS[way] + (f", epsilon {epsilon:g}" if at else ""), *cells])
-    return markdown(measures, lines)
+    return markdown([named(one) for one in measures], lines)
 
 
 def table4() -> str:
@@ -251,9 +249,9 @@ def table14() -> str:
 
 
 def picture(panels: Sequence[Panel], title: str, name: str, **settings: int) -> str:
-    """Draw under docs/images/; the link to it from a page in docs/."""
+    """Draw under docs/images/; the link to it from a page in docs/results/."""
     draw(panels, title, IMAGES / name, **settings)
-    return f"![{title}](images/{name})"
+    return f"![{title}](../images/{name})"
 
 
 def _curve(name: str, x: Sequence[float], values: Sequence[np.ndarray]) -> Curve:
@@ -284,34 +282,16 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
-def page(name: str) -> str:
-    """What an experiment shows, or which cell a picture lacks."""
-    try:
-        return PAGES[name]()
-    except LookupError as missing:
-        return str(missing.args[0])
-
-
-def filled(text: str) -> str:
-    """The text with every table in its place: after `<!-- results: NAME -->`, up to `<!-- end -->` if there is one."""
-    place = re.compile(r"(<!-- results: (\w+) -->\n)(?:(?:(?!<!-- results).)*?<!-- end -->\n)?", re.DOTALL)
-
-    def table(found: re.Match[str]) -> str:
-        return f"{found[1]}\n{page(found[2])}\n\n<!-- end -->\n" if found[2] in PAGES else found[0]
-
-    return place.sub(table, text)
-
-
 def main(arguments: Sequence[str]) -> None:
-    """Print tables, or put them in their places; draw pictures of what is complete."""
+    """Print tables; draw pictures of what is complete."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=[])
-    parser.add_argument("--fill", nargs="+", type=Path, default=[], metavar="FILE", help="Markdown files to write into")
-    options = parser.parse_args(arguments)
-    for path in options.fill:
-        path.write_text(filled(path.read_text()))
-    for name in options.names or ([] if options.fill else PAGES):
-        print(f"## {name}\n\n{page(name)}\n")
+    for name in parser.parse_args(arguments).names or PAGES:
+        try:
+            shown = PAGES[name]()
+        except LookupError as missing:  # a picture lacks a row
+            shown = str(missing.args[0])
+        print(f"## {name}\n\n{shown}\n")
 
 
 if __name__ == "__main__":

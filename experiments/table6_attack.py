@@ -50,7 +50,7 @@ from tacit.evaluation.membership import LEVELS, LossAttack, attack, losses
 from tacit.evaluation.one_run import OneRun, audit, plant
 from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations
-from tacit.methods.synthesis.histograms import codes_of
+from tacit.methods.synthesis.raking import codes_of
 from tacit.privacy.gradients import clipping
 
 POPULATION, CANARIES, DRAWS, PUBLIC, TOLD, CONFIDENCE = 20_000, 100, 4, 100, 4_000, 0.95
@@ -194,15 +194,12 @@ def run(cell: Cell, scale: fits.Scale) -> dict[str, Any]:
 
 def counted(value: synthesis.Synthesizer, canaries: Columns, *, seed: int) -> np.ndarray:
     """[canaries]: how much more the released histograms hold in their cells than the model's own rows, summed up."""
-    raking, histograms, unit = value.plan.raking, value.histograms, value.plan.unit
-    assert raking is not None
-    assert histograms is not None
-    assert unit is not None
+    released = value.plan.released(value.histograms, value.sums)
+    assert released is not None
     unweighted = synthesis.Synthesizer(value.plan, value.encoder, value.weights)
-    rows = codes_of(raking.tables, unweighted.sample_columns(20_000, seed=seed))
-    own = [np.bincount(code, minlength=size) / len(code) for code, size in zip(rows, raking.sizes, strict=True)]
-    tables, _ = raking.shares(histograms, value.plan.parts()[-1], unit, sums=value.sums)
-    theirs = codes_of(raking.tables, canaries)
+    own = released.raking.shares_of(unweighted.sample_columns(20_000, seed=seed))
+    tables, _ = released.shares()
+    theirs = codes_of(released.raking.tables, canaries)
     return np.asarray(sum((table - ours)[code] for table, ours, code in zip(tables, own, theirs, strict=True)))
 
 

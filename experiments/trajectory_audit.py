@@ -45,7 +45,7 @@ from tacit.evaluation.audit import Audit, audit
 from tacit.evaluation.canaries import UnitScores, leaping
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.trajectories.objective import FragmentLoss, FragmentModel, fragment_model
+from tacit.methods.synthesis.trajectories.models import FragmentLoss, FragmentModel, fragment_model
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS
 from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger.ledger import Ledger

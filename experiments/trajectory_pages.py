@@ -7,12 +7,12 @@ from collections.abc import Callable
 from experiments import figure8_horizon, table2_trajectories, table13_trajscore, trajectory_audit
 from experiments import trajectory_ways as people
 from experiments.dppg_tables import markdown
-from experiments.synthesis_cells import SHORT, shown
+from experiments.synthesis_cells import SHORT, named, shown
 from experiments.trajectory_domains import DOMAINS as PEOPLE
 
 WHOLE = {
     "real": "real trajectories, no privacy",
-    "tacit_j": "**tacit-j**: whole trajectories, told by histograms",
+    "tacit_j": "**tacit-j**: whole trajectories, conditioned on noisy histograms",
     "by_gradients": "whole trajectories, by noisy gradients",
     "raked": "rows of such trajectories, each weighted for itself",
     "raked_by_gradients": "**transitions with raking**",
@@ -54,7 +54,9 @@ def table13() -> str:
                 cells = [shown(*own, measure, digits=3, interval=False) for measure in (*ALONG, *OF_ROWS)]
                 rows.append([WHOLE[way], *cells])
             words = domain.replace("_", ", ")
-            blocks.append(f"{words}, epsilon {epsilon:g}\n\n{markdown((*ALONG, *OF_ROWS), rows)}")
+            blocks.append(
+                f"{words}, epsilon {epsilon:g}\n\n{markdown([named(one) for one in (*ALONG, *OF_ROWS)], rows)}"
+            )
     return "\n\n".join(blocks)
 
 
@@ -69,7 +71,7 @@ def figure8() -> str:
             for one in measures
         ]
         rows.append([f"{horizon} rows", *cells])
-    return markdown(measures, rows)
+    return markdown([named(one) for one in measures], rows)
 
 
 def audit_of_people() -> str:

@@ -38,9 +38,8 @@ from tacit.evaluation.fidelity import fidelity
 from tacit.evaluation.statistics import evaluate
 from tacit.evaluation.two_samples import two_sample
 from tacit.methods.synthesis.diffusion import sample
-from tacit.methods.synthesis.histograms import codes_of, effective, resampled
 from tacit.methods.synthesis.plan import Plan
-from tacit.methods.synthesis.raking import Raking
+from tacit.methods.synthesis.raking import NoisyHistograms, Raking, effective, resampled
 
 HALLS = replace(tune.PUBLIC["halls"], reference=(33.1, 561.3))  # means of a thousand episodes each
 LAYOUTS = {layout.name: layout for layout in (tune.PUBLIC["rooms"], tune.PUBLIC["comb"], HALLS)}
@@ -139,11 +138,11 @@ def raked(layout: str, choice: str, epsilon: float, quick: bool) -> tuple[Column
     tables, part, rng = plan.raking, plan.parts()[-1], np.random.default_rng(SEED)
     assert tables is not None
     assert part.noise_multiplier is not None
-    codes = codes_of(tables.tables, tune.private_rows(layout))
-    shares = [np.bincount(code, minlength=size) / len(code) for code, size in zip(codes, tables.sizes, strict=True)]
+    shares = tables.shares_of(tune.private_rows(layout))
     exact = tables.clip * np.concatenate(shares)  # every unit owns one row, and all of them are clipped alike
     deviation = part.noise_multiplier * part.clip / part.expected(tune.UNIT) / np.sqrt(part.steps)
-    weights = tables.weights(exact + rng.normal(0.0, deviation, exact.shape), rows, part, tune.UNIT, sums=part.steps)
+    noisy = exact + rng.normal(0.0, deviation, exact.shape)
+    weights = NoisyHistograms(tables, part, tune.UNIT, noisy, part.steps).weights(rows)
     chosen = resampled(weights, table_rows(quick), rng)
     return {name: column[chosen] for name, column in rows.items()}, effective(weights) / len(weights)
 

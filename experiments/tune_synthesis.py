@@ -30,13 +30,12 @@ from tacit.envs.maze_layouts import LAYOUTS, Layout
 from tacit.envs.maze_public import other_rows
 from tacit.evaluation.dynamics import dynamics
 from tacit.evaluation.fidelity import fidelity
-from tacit.methods.synthesis.algorithm import Denoising
-from tacit.methods.synthesis.diffusion import Denoiser, sample
+from tacit.methods.synthesis.diffusion import Denoiser, Denoising, sample
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.networks import MovingAverage, load_parameters
 from tacit.methods.synthesis.plan import Plan
 from tacit.methods.synthesis.pretraining import Pretrained, pretrain
 from tacit.methods.synthesis.settings import Curiosity, Pretraining, Sampler
+from tacit.methods.synthesis.training import MovingAverage, load_parameters
 from tacit.privacy.gradients.per_unit import assign_gradient, clipped_sum
 from tacit.privacy.vault.plan import public_fields
 from tacit.units import Unit

@@ -178,14 +178,15 @@ def test_released_histograms_come_back_and_those_of_another_plan_are_refused(rel
     plan = replace(release.value.plan, raking=raking).price(unit=unit, delta=1e-5)
     histograms = np.full(sum(raking.sizes), 0.01)
     value = replace(release.value, plan=plan, histograms=histograms, sums=1)
-    arrays = synthesis.pack(value)[1]
+    kind = synthesis.KINDS["synthesis"]
+    arrays = kind.pack(value)[1]
     config = {"plan": public_fields(plan), "encoder": value.encoder.to_json()}
-    loaded = synthesis.unpack(config, arrays)
+    loaded = kind.unpack(config, arrays)
     assert loaded.histograms is not None
     np.testing.assert_array_equal(loaded.histograms, histograms)
     ours, theirs = value.sample_columns(20, seed=1), loaded.sample_columns(20, seed=1)
     assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
     with pytest.raises(ValueError, match="another plan"):
-        synthesis.unpack(config, {**arrays, synthesis.HISTOGRAMS: histograms[1:]})
+        kind.unpack(config, {**arrays, synthesis.HISTOGRAMS: histograms[1:]})
     with pytest.raises(ValueError, match="another plan"):
-        synthesis.unpack({**config, "plan": public_fields(release.value.plan)}, arrays)
+        kind.unpack({**config, "plan": public_fields(release.value.plan)}, arrays)

@@ -11,7 +11,7 @@ import torch
 from tacit import hub
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.hub import trajectories as kind
+from tacit.hub.synthesis import KINDS
 from tacit.methods.synthesis import Raking, Sampler
 from tacit.methods.synthesis.trajectories import Plan, Synthesizer, fit
 from tacit.privacy.certificate.certificate import Release
@@ -71,6 +71,7 @@ def test_every_network_comes_back(network: str, tmp_path: Path) -> None:
 
 def test_weights_of_other_networks_and_histograms_of_another_plan_are_refused(tmp_path: Path) -> None:
     value = released(tmp_path).value
+    kind = KINDS["trajectories"]
     fields, arrays = kind.pack(value)
     config = {"plan": public_fields(value.plan), **fields}
     assert kind.unpack(config, arrays).plan == value.plan

@@ -40,7 +40,7 @@ class Parameter:
 
 
 def parameters(of: type) -> tuple[Parameter, ...]:
-    """The parameters of a plan's class, those of the classes that it extends first.
+    """The parameters of a plan's class; a field that only changes a default keeps its doc line.
 
     Args:
         of: a dataclass of this package.
@@ -48,7 +48,9 @@ def parameters(of: type) -> tuple[Parameter, ...]:
     found: dict[str, Parameter] = {}
     for base in reversed(of.__mro__):
         if "__dataclass_fields__" in vars(base):
-            found |= {one.name: one for one in written(f"{base.__module__}:{base.__qualname__}")}
+            for one in written(f"{base.__module__}:{base.__qualname__}"):
+                doc = one.doc or (found[one.name].doc if one.name in found else "")
+                found[one.name] = dataclasses.replace(one, doc=doc)
     return tuple(found[field.name] for field in dataclasses.fields(of))
 
 

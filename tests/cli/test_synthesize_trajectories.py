@@ -16,7 +16,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.evaluation import trajscore
 from tacit.evaluation.report import tables
 from tacit.methods.synthesis.settings import Pretraining
-from tacit.methods.synthesis.trajectories import plan, populated
+from tacit.methods.synthesis.trajectories import plan, stitching
 from tacit.privacy.certificate.certificate import Certificate
 
 TINY = ("--steps", "4", "--batch", "200", "--width", "8", "--depth", "1", "--fragments-per-unit", "2", "--longest", "6")
@@ -219,7 +219,7 @@ def test_histograms_tell_networks_of_many_worlds_about_the_private_one(
     out = ["--out", str(tmp_path / "run")]
     apart = ["--public-is-apart", "A simulator."]
     monkeypatch.setattr(plan, "WORLD_STEPS", 21)
-    monkeypatch.setattr(populated, "TRIES", 1)  # hardly trained networks miss nearly always
+    monkeypatch.setattr(stitching, "TRIES", 1)  # hardly trained networks miss nearly always
     assert main([*line, *told, *public, *apart, *out]) == 0
     certificate = Certificate.load(tmp_path / "run" / "certificate.json")
     assert certificate.verify().private

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TOP = sorted(path for path in ROOT.glob("*.md") if not path.name.startswith("."))
-PAGES = [*TOP, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "proofs").glob("*.md"))]
+PAGES = [*TOP, *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "proofs").glob("*.md"))]
 LINK = re.compile(r"\]\(([^)\s]+)\)", re.DOTALL)
 QUOTED = re.compile(r"^\| [\d-]+ \| `(?P<code>.+)` \| \[[\w.]+\]\((?P<file>[^)]+)\) \|$", re.MULTILINE)
 

@@ -30,7 +30,7 @@ from tacit.cli import main
 from tacit.data import Box, PublicSpec, Trajectories
 from tacit.data import store as stores
 from tacit.errors import DataError, DoorError, SealedError, TacitError
-from tacit.methods.synthesis import algorithm
+from tacit.methods.synthesis import algorithm, training
 from tacit.methods.synthesis.plan import Plan
 from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger import checkpoint
@@ -337,7 +337,7 @@ def test_the_command_line_tells_a_failure_by_its_kind(
         raise error(f"{ID} {VALUES}")
 
     with monkeypatch.context() as patch:
-        patch.setattr(algorithm.TrainingState, "update", told)  # outside the door, where nothing private is at hand
+        patch.setattr(training.TrainingState, "update", told)  # outside the door, where nothing private is at hand
         assert main(words) == code
     with monkeypatch.context() as patch:
         patch.setattr(clipping, "coefficients", failing(clipping.coefficients, after=1, error=error))

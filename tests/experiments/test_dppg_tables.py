@@ -101,7 +101,7 @@ def test_the_audit_lies_between_nothing_and_all_that_can_be_seen(invented: Store
     assert 0 < float(found_mu) < 1
     assert float(row(table, "shared critic, independent noise, sigma 1")[3]) > 3.5
     assert row(table, "noise alone, no canary in either half of the runs") == ["0", "0.00", "0", "0.00"]
-    assert row(table, "no noise, every run told apart") == ["∞", "5.60", "∞", "5.36"]
+    assert row(table, "no noise, every run distinguished") == ["∞", "5.60", "∞", "5.36"]
     assert row(table, "shared critic, correlated noise, sigma 5") == ["", "", "0.2", ""]
 
 

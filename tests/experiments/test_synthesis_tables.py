@@ -18,6 +18,7 @@ from experiments.synthesis_domains import DOMAINS
 
 from experiments import (
     dppg_tables,
+    pages,
     synthesis_cache,
     synthesis_fits,
     synthesis_mazes,
@@ -113,12 +114,12 @@ def test_pages_say_what_is_missing_and_what_is_no_part_of_the_experiment(table1:
 
 
 def test_tables_find_their_places_once_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(synthesis_pages.PAGES, "table11_cost", lambda: "| a |")
+    monkeypatch.setitem(pages.TABLES, "table11_cost", lambda: "| a |")
     text = "x\n<!-- results: table11_cost -->\n\n<!-- results: other -->\ny\n<!-- end -->\n"
-    once = synthesis_pages.filled(text)
+    once = pages.filled(text)
     assert once.splitlines()[1:6] == ["<!-- results: table11_cost -->", "", "| a |", "", "<!-- end -->"]
     assert once.endswith("<!-- results: other -->\ny\n<!-- end -->\n")
-    assert synthesis_pages.filled(once) == once
+    assert pages.filled(once) == once
 
 
 def test_cells_are_each_named_once_and_what_promises_nothing_has_no_epsilon() -> None:

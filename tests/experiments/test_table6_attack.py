@@ -17,7 +17,7 @@ from experiments import table6_attack as table6
 from tacit.evaluation.canaries import leaps
 from tacit.methods import synthesis
 from tacit.methods.synthesis import ablations
-from tacit.methods.synthesis.histograms import codes_of
+from tacit.methods.synthesis.raking import codes_of
 from tacit.privacy.gradients import clipping
 from tacit.units import Unit
 

@@ -30,7 +30,7 @@ from experiments import (
 )
 from tacit.agents.networks import Mlp
 from tacit.methods.synthesis import trajectories
-from tacit.methods.synthesis.trajectories import populated
+from tacit.methods.synthesis.trajectories import stitching
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
 
@@ -108,21 +108,21 @@ def test_promises_of_table_13_and_figure_8(
             _keep(store, trajectory_ways.key("umaze", way, 10.0, seed), {"f1": 0.6, "return": 40.0})
     monkeypatch.setattr(figure8_horizon, "store", lambda: store)
     assert [figure.value for figure in figure8_horizon.figures()] == [pytest.approx(0.25)]
-    page = synthesis_pages.page("figure8_horizon").splitlines()
+    page = synthesis_pages.PAGES["figure8_horizon"]().splitlines()
     own = next(line for line in page if line.startswith("| 8 rows | 0.850 |"))
     assert own.endswith("| 61.0 [60.0, 62.0] |")
 
 
 def test_pages_tell_what_is_missing_and_what_is_no_part(table2: Store, table13: Store) -> None:
     del table2.rows["umaze/iql/tacit_j/10/1"]
-    first = synthesis_pages.page("table2_trajectories").split("\n\n")[1].splitlines()
+    first = synthesis_pages.PAGES["table2_trajectories"]().split("\n\n")[1].splitlines()
     own = next(line for line in first if line.startswith("| **tacit-j**")).split(" | ")
     assert own[1] == dppg_tables.BLANK
     assert own[2] == "61.0 [60.0, 62.0]"
     assert next(line for line in first if "U-Net" in line).count(dppg_tables.NONE) == 2
-    page = synthesis_pages.page("table13_trajscore")
+    page = synthesis_pages.PAGES["table13_trajscore"]()
     assert f"| **transitions with raking** | {dppg_tables.NONE} |" in page
-    assert "| **tacit-j**: whole trajectories, told by histograms | 0.850 | 0.900 | 0.100 |" in page
+    assert "| **tacit-j**: whole trajectories, conditioned on noisy histograms | 0.850 | 0.900 | 0.100 |" in page
 
 
 def test_all_of_them_are_checked_and_every_row_has_a_key_of_its_own() -> None:
@@ -191,7 +191,7 @@ def test_a_small_table_of_patients_is_made_judged_and_measured_once(
     monkeypatch.setattr(synthesis_cache, "KEPT", tmp_path)
     seeded = functools.partial(Vault, noise=SecretNoise.for_tests(4))
     monkeypatch.setattr(trajectory_transitions, "Vault", seeded)
-    monkeypatch.setattr(populated, "TRIES", 1)  # a network that hardly learned misses each time
+    monkeypatch.setattr(stitching, "TRIES", 1)  # a network that hardly learned misses each time
     here = Patients(population=150, staffs=4, public_patients=10)
     scale = synthesis_fits.QUICK
     made = trajectory_ways.table(here, way, 10.0, 0, scale)

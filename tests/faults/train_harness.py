@@ -22,7 +22,7 @@ from dooming import doom
 from training_cases import DELTA, claimed, open_ledger, released, small_plan, train
 
 from tacit.errors import TacitError
-from tacit.methods.synthesis import algorithm
+from tacit.methods.synthesis import training
 from tacit.methods.synthesis.plan import Plan
 from tacit.privacy.gradients import per_unit as gradients
 from tacit.privacy.ledger import checkpoint
@@ -34,7 +34,7 @@ POINTS = {
     "after a claim": (Ledger, "claim", "after"),
     "while noise is drawn": (SecretNoise, "gaussian", "after"),
     "before the sum": (gradients, "clipped_sum", "before"),
-    "after the weights change": (algorithm.TrainingState, "update", "after"),
+    "after the weights change": (training.TrainingState, "update", "after"),
     "in a checkpoint": (checkpoint.os, "replace", "before"),
     "after a checkpoint": (checkpoint.os, "replace", "after"),
 }

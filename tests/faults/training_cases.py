@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from tacit.data import Box, Discrete, PublicSpec, Trajectories
-from tacit.methods.synthesis.algorithm import PART, fit
-from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.algorithm import fit
+from tacit.methods.synthesis.plan import PART, Plan
 from tacit.methods.synthesis.synthesizer import Synthesizer
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger

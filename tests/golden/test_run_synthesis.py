@@ -15,8 +15,8 @@ from tests.golden.runs import TRAINED, Numbers, Run
 from tacit import Box, Discrete, PublicSpec, Trajectories, Unit, selection, synthesis
 from tacit.methods.synthesis.ablations import ablation, curious, pretrained_only
 from tacit.methods.synthesis.baselines import aim, mst, pate_gan, pgm, privsyn, raking_alone
+from tacit.methods.synthesis.baselines.pate_gan_networks import pretrain_gan
 from tacit.methods.synthesis.baselines.pate_gan_plan import GanPretraining, PateGanPlan
-from tacit.methods.synthesis.baselines.pate_gan_pretraining import pretrain_gan
 from tacit.methods.synthesis.cut import Cut
 
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # programs this small cost more to compile than to run

@@ -38,14 +38,16 @@ Critics = Literal["linear", "table", "samples", "gradient"]
 Noise = Literal["server", "shared", "device"]
 """Who adds the noise."""
 
-_TRAINED = ("steps", "clip", "noise_draws", "width", "depth", "learning_rate")
+_TRAINED = {
+    "tacit.methods.synthesis.plan:DiffusionPlan": ("steps", "clip", "noise_draws", "width", "depth", "learning_rate"),
+}
 _FRAGMENTS = ("network", "horizon", "fragments_per_unit", "surroundings", "longest", "episodes_per_unit")
 _ROWS = {"tacit.methods.synthesis.baselines.plan:TablePlan": ("rows_per_unit",)}
 _MARGINALS = {**_ROWS, "tacit.methods.synthesis.cut:Cut": ("bins",)}
 _VOTES = {"tacit.methods.synthesis.baselines.pate_gan_plan:PateGanPlan": ("steps", "teachers")}
 SYNTHESIS_OPTIONS: Table = {
-    "privorl": {"tacit.methods.synthesis.plan:Plan": (*_TRAINED, "rows_per_unit")},
-    "privorl-j": {"tacit.methods.synthesis.trajectories.plan:Plan": (*_TRAINED, *_FRAGMENTS)},
+    "privorl": {**_TRAINED, "tacit.methods.synthesis.plan:Plan": ("rows_per_unit",)},
+    "privorl-j": {**_TRAINED, "tacit.methods.synthesis.trajectories.plan:Plan": _FRAGMENTS},
     "mst": _MARGINALS,
     "aim": _MARGINALS,
     "privsyn": _MARGINALS,

@@ -53,7 +53,7 @@ _KINDS = {
     "synthesis": ("tacit.methods.synthesis.synthesizer.Synthesizer",),
     "trajectories": ("tacit.methods.synthesis.trajectories.synthesizer.Synthesizer",),
     "baselines": (
-        "tacit.methods.synthesis.baselines.released.TableSynthesizer",
+        "tacit.methods.synthesis.baselines.plan.TableSynthesizer",
         "tacit.methods.synthesis.baselines.pate_gan.GanSynthesizer",
         "tacit.methods.synthesis.baselines.raking_alone.RakedColumns",
     ),
@@ -64,14 +64,15 @@ _KINDS = {
         "tacit.methods.mobility.baselines.models.BlockChain",
     ),
 }
-"""Kind -> the classes of its values."""
+"""Kind -> the classes of its values. Each is a module of this package, but for those of `synthesis.KINDS`."""
+_SYNTHESIZERS = ("synthesis", "trajectories", "baselines")
 _MODULES = {"imitation": "mobility"}
 """Kind -> the module of this package that knows it, where that has another name."""
 _POLICIES = ("policy", "experts")
 
 
 class _Kind(Protocol):
-    """A module of this package: how one kind of value becomes configuration and weights, and comes back."""
+    """How one kind of value becomes configuration and weights, and comes back: a module of this package, mostly."""
 
     FIELDS: frozenset[str]
 
@@ -284,6 +285,10 @@ def _name(value: object) -> str:
 
 
 def _kind(name: str) -> _Kind:
+    if name in _SYNTHESIZERS:
+        from tacit.hub.synthesis import KINDS
+
+        return cast(_Kind, KINDS[name])
     return cast(_Kind, import_module(f"tacit.hub.{_MODULES.get(name, name)}"))
 
 

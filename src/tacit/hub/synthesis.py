@@ -1,69 +1,176 @@
-"""How a released synthesizer of transitions is written: its network's weights, its encoder, its histograms."""
+"""How released synthesizers are written: of transitions, of trajectories, and those of the baselines."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
-from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.plan import Plan
-from tacit.methods.synthesis.raking import Raking
-from tacit.methods.synthesis.synthesizer import Synthesizer
+from tacit.methods import synthesis
+from tacit.methods.synthesis import Raking, trajectories
+from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, STARTS
 from tacit.privacy.certificate.certificate import Release
 
-FIELDS = frozenset({"encoder"})
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+Fields = Mapping[str, Any]
+Arrays = Mapping[str, np.ndarray]
+Packed = tuple[dict[str, Any], dict[str, np.ndarray]]
+"""The configuration's own fields, and the arrays."""
+
 HISTOGRAMS, SUMS = "raking.histograms", "raking.sums"
 """Names of the released histograms, and of how many sums they are the mean of, among the arrays."""
+_PARTS = (f"{STARTS}.", f"{FRAGMENTS}.")
+"""Before the names of the weights of each network of trajectories."""
+_BASELINES = {"TableSynthesizer": "plan", "GanSynthesizer": "pate_gan", "RakedColumns": "raking_alone"}
+"""Name of a baseline's class -> its module."""
 
 
-def pack(value: Synthesizer) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The configuration's own fields; the weights, and the histograms if there are any."""
-    return {"encoder": value.encoder.to_json()}, arrays_of(value.weights) | raked(value.histograms, value.sums)
+@dataclass(frozen=True)
+class Kind:
+    """How one kind of synthesizer becomes configuration and arrays, and comes back.
 
-
-def unpack(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Synthesizer:
-    """What `pack` was given.
-
-    Raises:
-        ValueError: the weights are those of another network, or the histograms those of another plan.
+    Args:
+        FIELDS: the configuration's own fields.
+        pack: a value -> these fields and its arrays.
+        unpack: the configuration and the arrays -> the value; a ValueError, TypeError, KeyError or TacitError where
+            they are those of another one.
+        title, use: the first lines of the card.
+        advice: its last lines, for a unit's name and the value.
     """
-    plan = Plan.from_json(config["plan"])
-    tensors = tensors_of({name: part for name, part in weights.items() if name not in (HISTOGRAMS, SUMS)})
-    value = Synthesizer(plan, Encoder.from_json(config["encoder"]), tensors, *unraked(plan.raking, weights))
-    require_shapes(value.network(), tensors)
+
+    FIELDS: frozenset[str]
+    pack: Callable[[Any], Packed]
+    unpack: Callable[[Fields, Arrays], Any]
+    title: str
+    use: str
+    advice: Callable[[str, Any], str]
+
+    def card(self, release: Release[Any]) -> str:
+        """What lies beside the arrays for people."""
+        certificate = release.certificate
+        return f"""# {self.title}
+
+{certificate.sentence}
+
+{self.use} Certificate: `tacit certificate verify certificate.json`.
+
+- method: {certificate.method}
+- source: {certificate.source}
+- made with tacit {certificate.tacit_version}
+
+{self.advice(certificate.unit["name"], release.value)}
+"""
+
+
+def _pack_transitions(value: synthesis.Synthesizer) -> Packed:
+    return {"encoder": value.encoder.to_json()}, _arrays(value.weights) | _raked(value)
+
+
+def _unpack_transitions(config: Fields, arrays: Arrays) -> synthesis.Synthesizer:
+    plan, encoder = synthesis.Plan.from_json(config["plan"]), synthesis.Encoder.from_json(config["encoder"])
+    weights = _tensors({name: part for name, part in arrays.items() if name not in (HISTOGRAMS, SUMS)})
+    value = synthesis.Synthesizer(plan, encoder, weights, *_unraked(plan.raking, arrays))
+    _require_shapes(value.network(), weights)
     return value
 
 
-def arrays_of(tensors: Mapping[str, Tensor], part: str = "") -> dict[str, np.ndarray]:
+def _pack_trajectories(value: trajectories.Synthesizer) -> Packed:
+    starts, fragments = _arrays(value.starts, _PARTS[0]), _arrays(value.fragments, _PARTS[1])
+    return {"encoder": value.encoder.to_json()}, starts | fragments | _raked(value)
+
+
+def _unpack_trajectories(config: Fields, arrays: Arrays) -> trajectories.Synthesizer:
+    from tacit.methods.synthesis.trajectories import models
+
+    plan, encoder = trajectories.Plan.from_json(config["plan"]), synthesis.Encoder.from_json(config["encoder"])
+    starts, fragments = (_tensors(arrays, part) for part in _PARTS)
+    _require_shapes(models.start_model(plan, encoder).network, starts)
+    _require_shapes(models.fragment_model(plan, encoder).network, fragments)
+    return trajectories.Synthesizer(plan, encoder, starts, fragments, *_unraked(plan.raking, arrays))
+
+
+def _pack_baseline(value: Any) -> Packed:
+    return {"synthesizer": {"class": type(value).__name__, "fields": value.to_json()}}, value.arrays()
+
+
+def _unpack_baseline(config: Fields, arrays: Arrays) -> Any:
+    saved = config["synthesizer"]
+    home = import_module(f"tacit.methods.synthesis.baselines.{_BASELINES[saved['class']]}")
+    return getattr(home, saved["class"]).from_saved(config["plan"], saved["fields"], arrays)
+
+
+_ROWS = "Rows: `tacit sample --model . --count 100000 --out data`."
+KINDS = {
+    "synthesis": Kind(
+        frozenset({"encoder"}),
+        _pack_transitions,
+        _unpack_transitions,
+        title="Synthesizer of transitions",
+        use=_ROWS,
+        advice=lambda unit, value: (
+            "What the rows are good for: training and comparing offline agents, and looking at the population. What "
+            f"they are not:\nevidence about any one {unit}. The certificate lists what is not protected."
+        ),
+    ),
+    "trajectories": Kind(
+        frozenset({"encoder"}),
+        _pack_trajectories,
+        _unpack_trajectories,
+        title="Synthesizer of trajectories",
+        use="Trajectories: `tacit sample --model . --count 1000 --out data`.\n",
+        advice=lambda unit, value: (
+            "What the trajectories are good for: training and comparing offline agents, and looking at how things go "
+            f"in the\npopulation. What they are not: evidence about any one {unit}. They are stitched from fragments "
+            f"of\n{value.plan.horizon} steps, and what lies further apart is known less well. The certificate lists "
+            "what is not\nprotected."
+        ),
+    ),
+    "baselines": Kind(
+        frozenset({"synthesizer"}),
+        _pack_baseline,
+        _unpack_baseline,
+        title="Synthesizer of transitions, to compare with",
+        use=_ROWS,
+        advice=lambda unit, value: (
+            "A baseline: its rows keep what noisy marginals or noisy votes show, and little of how one step leads to "
+            f"the next. They\nare no evidence about any one {unit}. The certificate lists what is not protected."
+        ),
+    ),
+}
+
+
+def _arrays(tensors: Mapping[str, Tensor], part: str = "") -> dict[str, np.ndarray]:
     """Weights by name, with the name of the part that they belong to before it."""
     return {f"{part}{name}": tensor.numpy() for name, tensor in tensors.items()}
 
 
-def tensors_of(arrays: Mapping[str, np.ndarray], part: str = "") -> dict[str, Tensor]:
-    """The weights of one part, as `arrays_of` names them."""
+def _tensors(arrays: Arrays, part: str = "") -> dict[str, Tensor]:
+    """The weights of one part, as `_arrays` names them."""
+    import torch
+
     own = {name: array for name, array in arrays.items() if name.startswith(part)}
     return {name.removeprefix(part): torch.from_numpy(array) for name, array in own.items()}
 
 
-def require_shapes(network: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+def _require_shapes(network: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Raise a ValueError unless these are the weights of such a network."""
-    if {name: part.shape for name, part in network.named_parameters()} != {
-        k: part.shape for k, part in tensors.items()
-    }:
+    shapes = {name: part.shape for name, part in network.named_parameters()}
+    if shapes != {name: part.shape for name, part in tensors.items()}:
         raise ValueError("weights of another network")
 
 
-def raked(histograms: np.ndarray | None, sums: int) -> dict[str, np.ndarray]:
+def _raked(value: synthesis.Synthesizer | trajectories.Synthesizer) -> dict[str, np.ndarray]:
     """Released histograms as arrays, if there are any."""
-    return {} if histograms is None else {HISTOGRAMS: histograms, SUMS: np.array([sums])}
+    return {} if value.histograms is None else {HISTOGRAMS: value.histograms, SUMS: np.array([value.sums])}
 
 
-def unraked(raking: Raking | None, arrays: Mapping[str, np.ndarray]) -> tuple[np.ndarray | None, int]:
-    """The histograms that `raked` wrote, and of how many sums they are the mean.
+def _unraked(raking: Raking | None, arrays: Arrays) -> tuple[np.ndarray | None, int]:
+    """The histograms that `_raked` wrote, and of how many sums they are the mean.
 
     Raises:
         ValueError: they are those of another plan.
@@ -74,21 +181,3 @@ def unraked(raking: Raking | None, arrays: Mapping[str, np.ndarray]) -> tuple[np
     ):
         raise ValueError("histograms of another plan")
     return histograms, sums
-
-
-def card(release: Release[Synthesizer]) -> str:
-    """What lies beside the weights for people."""
-    certificate = release.certificate
-    return f"""# Synthesizer of transitions
-
-{certificate.sentence}
-
-Rows: `tacit sample --model . --count 100000 --out data`. Certificate: `tacit certificate verify certificate.json`.
-
-- method: {certificate.method}
-- source: {certificate.source}
-- made with tacit {certificate.tacit_version}
-
-What the rows are good for: training and comparing offline agents, and looking at the population. What they are not:
-evidence about any one {certificate.unit["name"]}. The certificate lists what is not protected.
-"""

@@ -16,7 +16,7 @@ from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import HardwareError, LedgerError, PlanError, PlanExhausted
 from tacit.evaluation.fidelity import fidelity
 from tacit.methods import synthesis
-from tacit.methods.synthesis import algorithm
+from tacit.methods.synthesis import curiosity, diffusion
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
@@ -206,8 +206,8 @@ def test_what_generated_rows_add_is_bounded_by_their_number() -> None:
     settings = synthesis.Curiosity(mode="append_pool", rate=0.5, pool=60, appended=20, sampler_steps=2)
     plan = plan_of(curiosity=settings)
     model = synthesis.pretrain(plan, synthesis.Encoder.from_bounds(maze.spec(LAYOUT)), None, seed=0).model(plan)
-    objective = algorithm.Denoising(model.encoder, plan.noise_draws, plan.P_mean, plan.P_std)
-    added = algorithm._Generated(model, objective, plan, settings).gradient(0)
+    objective = diffusion.Denoising(model.encoder, plan.noise_draws, plan.P_mean, plan.P_std)
+    added = curiosity.Generated(model, objective, plan, settings).gradient(0)
     assert 0 < added.norm() <= 20 / 1_000
     assert added.norm() > 0.2 * 20 / 1_000
 

@@ -14,6 +14,7 @@ from tacit.errors import PlanError
 from tacit.methods.synthesis.diffusion import (
     Denoise,
     Denoiser,
+    ResidualMLP,
     denoising_loss,
     dpm_solver,
     draw,
@@ -25,7 +26,6 @@ from tacit.methods.synthesis.diffusion import (
     sample_encoded,
 )
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.networks import ResidualMLP
 from tacit.methods.synthesis.settings import Sampler
 
 SPEC = PublicSpec(

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from tacit.methods.synthesis.networks import MovingAverage, ResidualMLP, build_network, load_parameters
+from tacit.methods.synthesis.diffusion import ResidualMLP, build_network
 from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.training import MovingAverage, load_parameters
 
 
 def parameters_of(module: nn.Module) -> int:

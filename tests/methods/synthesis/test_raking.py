@@ -15,8 +15,18 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import PlanError
 from tacit.methods import synthesis
 from tacit.methods.synthesis.baselines.raking_alone import RakingPlan
-from tacit.methods.synthesis.histograms import Histograms, codes_of, effective, raked, resampled, shrunk
-from tacit.methods.synthesis.raking import MOST_TABLES, PART, Raking
+from tacit.methods.synthesis.raking import (
+    MOST_TABLES,
+    PART,
+    Histograms,
+    NoisyHistograms,
+    Raking,
+    codes_of,
+    effective,
+    raked,
+    resampled,
+    shrunk,
+)
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.noise.secret import SecretNoise
@@ -277,7 +287,7 @@ def test_of_fewer_sums_the_noise_is_larger() -> None:
     raking, unit = Raking.of(LINE, population=40_000), Unit("person", "add_or_remove", 40_000)
     part = raking.part(2.0)
     released = np.full(sum(raking.sizes), 0.01)
-    all_of_them, one = (raking.shares(released, part, unit, sums=sums)[1] for sums in (raking.steps, 1))
+    all_of_them, one = (NoisyHistograms(raking, part, unit, released, sums).shares()[1] for sums in (raking.steps, 1))
     assert one == pytest.approx(all_of_them * np.sqrt(raking.steps))
     assert raking.steps == 4
     assert "unused" in raking.words(0)

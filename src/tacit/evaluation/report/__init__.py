@@ -14,17 +14,7 @@ from tacit.evaluation.report.courses import (
     lengths_and_returns,
 )
 from tacit.evaluation.report.evaluation import EvaluationReport
-from tacit.evaluation.report.evidence import (
-    Attack,
-    Audit,
-    Caught,
-    Cost,
-    Histogram,
-    Nearest,
-    Points,
-    Score,
-    histogram,
-)
+from tacit.evaluation.report.evidence import Attack, Audit, Caught, Cost, Histogram, Nearest, Points, Score, histogram
 from tacit.evaluation.report.experts import Consensus, ExpertsReport, Played, Votes
 from tacit.evaluation.report.learning import Learning, Outcome, PolicyReport
 from tacit.evaluation.report.movement import MovementReport, Picture, picture

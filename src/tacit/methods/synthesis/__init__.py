@@ -14,14 +14,14 @@ from tacit.methods.synthesis.settings import Curiosity, Pretraining, Sampler
 
 if TYPE_CHECKING:
     from tacit.methods.synthesis.algorithm import fit as fit
+    from tacit.methods.synthesis.baselines.raking_alone import Closeness as Closeness
     from tacit.methods.synthesis.baselines.raking_alone import RakingPlan as RakingPlan
     from tacit.methods.synthesis.encoding import Encoder as Encoder
-    from tacit.methods.synthesis.judging import Closeness as Closeness
     from tacit.methods.synthesis.pretraining import pretrain as pretrain
     from tacit.methods.synthesis.synthesizer import Synthesizer as Synthesizer
 
 _HOMES = {
-    "Closeness": "judging",
+    "Closeness": "baselines.raking_alone",
     "Encoder": "encoding",
     "RakingPlan": "baselines.raking_alone",
     "Synthesizer": "synthesizer",

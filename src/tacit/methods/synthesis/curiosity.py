@@ -6,12 +6,15 @@ Only generated rows are scored, and scores are learned from generated rows: curi
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import torch
 from torch import Tensor, nn
 
-from tacit.methods.synthesis.diffusion import Denoiser, sample_encoded
+from tacit.methods.synthesis.diffusion import Denoiser, Denoising, generated_loss, sample_encoded
+from tacit.methods.synthesis.plan import Plan
 from tacit.methods.synthesis.settings import Curiosity, Sampler
+from tacit.privacy.gradients.per_unit import clipped_sum
 
 FEATURES = 32
 """Output width of both networks (the paper's appendix F-B)."""
@@ -108,3 +111,24 @@ class Pool:
             generated = sample_encoded(self.model, settings.pool, self.sampler, self.generator)
             self.kept = most_novel(self.novelty, generated, int(settings.rate * settings.pool))
         return self.kept[torch.randperm(len(self.kept), generator=self.generator)[: settings.appended]]
+
+
+class Generated:
+    """FineCur: what novel generated rows add to each step, outside the private sum and its public divisor.
+
+    Post-processing of public weights with public random numbers; after an interruption it begins again.
+    """
+
+    def __init__(self, model: Denoiser, objective: Denoising, plan: Plan, settings: Curiosity) -> None:
+        assert plan.unit is not None
+        self.model, self.objective, self.clip = model, objective, plan.clip
+        self.expected = plan.parts()[0].expected(plan.unit)
+        self.generator, epoch = torch.Generator().manual_seed(0), math.ceil(1 / plan.rate)
+        self.pool = Pool(model, settings, plan.sampler, epoch=epoch, generator=self.generator)
+
+    def gradient(self, step: int) -> Tensor:
+        """The sum of the rows' clipped gradients over the expected number of units, [P]."""
+        clean = self.pool.draw(step)
+        draws = self.objective.draw(self.generator, len(clean), 1)
+        rows = {"clean": clean} | {name: draws[name][:, 0].to(clean.device) for name in ("sigma", "noise")}
+        return clipped_sum(self.model, generated_loss, rows, self.clip, scale=1 / self.expected)

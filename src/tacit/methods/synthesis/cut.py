@@ -7,6 +7,7 @@ Discrete columns and terminations by their values.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError
 from tacit.privacy.mechanisms.marginals import DIFFERENCES
 from tacit.privacy.mechanisms.releases import Axis
@@ -222,3 +224,24 @@ def _within(values: NDArray[Any], space: Box | Discrete) -> NDArray[Any]:
         return values[:, 0].astype(np.int64)
     low, high = space.single()
     return np.asarray(np.clip(values, low, high), np.float32)
+
+
+def as_trajectories(columns: Mapping[str, NDArray[Any]], spec: PublicSpec) -> Trajectories:
+    """Independent sampled transitions as a data set that belongs to nobody, one unit a row.
+
+    Propensities are not synthesised: no behaviour policy chose these actions.
+
+    Args:
+        columns: `observations`, `actions`, `rewards`, `next_observations`, `terminations`, each of T rows.
+        spec: the public bounds that they lie in.
+    """
+    return Trajectories.from_arrays(
+        observations=columns["observations"],
+        actions=columns["actions"],
+        rewards=columns["rewards"],
+        next_observations=columns["next_observations"],
+        terminations=columns["terminations"],
+        unit_ids=":transition",
+        spec=dataclasses.replace(spec, propensities=False),
+        simulated=True,
+    )

@@ -1,4 +1,4 @@
-"""EDM (Karras et al. 2022, arXiv:2206.00364): preconditioning, the loss of one unit, and samplers.
+"""EDM (Karras et al. 2022, arXiv:2206.00364): the network of one row, preconditioning, losses and samplers.
 
 All in encoded units, where data have standard deviation 1 (`SIGMA_DATA`).
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -14,8 +15,66 @@ from torch import Tensor, nn
 
 from tacit.errors import PlanError
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.networks import ResidualMLP
+from tacit.methods.synthesis.plan import Plan
 from tacit.methods.synthesis.settings import Sampler
+
+FREQUENCIES = 8
+"""Random Fourier frequencies of the noise embedding (the paper: embedding dimension 16 = 8 sines + 8 cosines)."""
+
+
+class ResidualMLP(nn.Module):
+    """Residual MLP made of nn.Linear only (PrivORL appendix F-A; SynthER, arXiv:2303.06614).
+
+        t = Linear(SiLU(Linear([c, sin 2 pi f c, cos 2 pi f c])))
+        h = Linear([x, sin pi x, cos pi x, sin 2 pi x, ...]) + t
+        h <- h + Linear(relu(h)), `depth` times;  out = Linear(relu(h))
+
+    The harmonics of x are tacit's addition: in a few hundred noisy steps a plain MLP learns smooth functions only, and
+    a density with sharp edges (walls) is not one (Fourier features, arXiv:2006.10739).
+
+    No layer mixes rows and every parameter belongs to a Linear, so per-row gradient norms come from activations and
+    output gradients alone. The Fourier frequencies are fixed public constants, held in a buffer.
+
+    Args:
+        size: width D of an encoded row.
+        width, depth: of the residual stack. 128 and 4: 93 thousand parameters; the paper's 1024 and 6: 6.5 million.
+        harmonics: octaves of Fourier features of each input column; 0 feeds the row alone (the paper).
+        embedding: width of the noise embedding; where it differs from `width` one more Linear joins them (the paper).
+    """
+
+    frequencies: Tensor
+    octaves: Tensor
+
+    def __init__(self, size: int, *, width: int, depth: int, harmonics: int, embedding: int = 128) -> None:
+        super().__init__()
+        draws = torch.randn(FREQUENCIES, generator=torch.Generator().manual_seed(0))
+        self.register_buffer("frequencies", 2 * math.pi * draws)
+        self.noise_in = nn.Linear(1 + 2 * FREQUENCIES, embedding)
+        self.noise_out = nn.Linear(embedding, embedding)
+        self.register_buffer("octaves", math.pi * 2.0 ** torch.arange(harmonics))
+        self.row_in = nn.Linear(size * (1 + 2 * harmonics), embedding)
+        self.widen = nn.Identity() if embedding == width else nn.Linear(embedding, width)
+        self.blocks = nn.ModuleList(nn.Linear(width, width) for _ in range(depth))
+        self.row_out = nn.Linear(width, size)
+
+    def forward(self, rows: Tensor, noise: Tensor) -> Tensor:
+        """rows [B, D] and their noise condition c_noise [B] to [B, D]."""
+        angles = noise[:, None] * self.frequencies
+        features = torch.cat([noise[:, None], angles.sin(), angles.cos()], dim=-1)
+        phases = (rows[:, :, None] * self.octaves).flatten(1)
+        waves = torch.cat([rows, phases.sin(), phases.cos()], dim=-1)
+        hidden = self.row_in(waves) + self.noise_out(torch.nn.functional.silu(self.noise_in(features)))
+        hidden = self.widen(hidden)
+        for block in self.blocks:
+            hidden = hidden + block(torch.relu(hidden))
+        output: Tensor = self.row_out(torch.relu(hidden))
+        return output
+
+
+def build_network(plan: Plan, size: int) -> ResidualMLP:
+    """The plan's network for rows of `size` columns, with random weights."""
+    return ResidualMLP(size, width=plan.width, depth=plan.depth, harmonics=plan.harmonics)
+
 
 SIGMA_DATA = 1.0
 
@@ -71,12 +130,12 @@ def draw(
     normal = torch.special.ndtri(quantile.clamp(2.0**-54, 1 - 2.0**-53)).to(torch.float32)
     return {
         "sigma": (P_mean + P_std * normal).exp(),
-        "noise": _normal((*shape, encoder.size), generator),
-        "spread": _normal((units, rows_per_unit, encoder.bounded_size), generator),
+        "noise": normals((*shape, encoder.size), generator),
+        "spread": normals((units, rows_per_unit, encoder.bounded_size), generator),
     }
 
 
-def _normal(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+def normals(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     """Standard normals on the generator's own device, so that a seed means the same wherever the model is."""
     return torch.randn(shape, generator=generator, device=generator.device)
 
@@ -125,6 +184,33 @@ def denoising_loss(model: Denoiser, rows: Mapping[str, Tensor]) -> Tensor:
     return (losses * mask).sum(1) / mask.sum(1).clamp(min=1)
 
 
+@dataclass(frozen=True)
+class Denoising:
+    """The objective behind the door: EDM's denoising loss of each unit's own rows and its own noise draws."""
+
+    encoder: Encoder
+    noise_draws: int
+    P_mean: float
+    P_std: float
+
+    def draw(self, generator: torch.Generator, units: int, rows_per_unit: int) -> dict[str, Tensor]:
+        """The step's random numbers, independent between units (see `draw`)."""
+        return draw(
+            generator,
+            units,
+            rows_per_unit,
+            encoder=self.encoder,
+            noise_draws=self.noise_draws,
+            P_mean=self.P_mean,
+            P_std=self.P_std,
+        )
+
+    def loss(self, model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
+        """One loss a unit, [U] (see `denoising_loss`)."""
+        assert isinstance(model, Denoiser)
+        return denoising_loss(model, rows)
+
+
 def noise_levels(sampler: Sampler) -> Tensor:
     """sigma_0 > ... > sigma_{N-1} and sigma_N = 0 (EDM equation 5), float32 [steps + 1]."""
     first, last = sampler.sigma_max ** (1 / sampler.rho), sampler.sigma_min ** (1 / sampler.rho)
@@ -141,7 +227,7 @@ def heun(denoise: Denoise, x: Tensor, sampler: Sampler, generator: torch.Generat
         gamma = most if sampler.churn_min <= level <= sampler.churn_max else 0.0
         raised = level * (1 + gamma)
         if gamma > 0:
-            fresh = _normal(x.shape, generator).to(x.device)
+            fresh = normals(x.shape, generator).to(x.device)
             x = x + math.sqrt(raised**2 - level**2) * sampler.churn_noise * fresh
         slope = (x - denoise(x, x.new_full((len(x),), raised))) / raised
         ahead = x + (following - raised) * slope
@@ -172,7 +258,7 @@ def dpm_solver(denoise: Denoise, x: Tensor, sampler: Sampler, generator: torch.G
         decay = math.exp(-sampler.eta * width)
         x = (following / level) * decay * x - math.expm1(-(1 + sampler.eta) * width) * estimate
         if sampler.eta > 0:
-            fresh = _normal(x.shape, generator).to(x.device)
+            fresh = normals(x.shape, generator).to(x.device)
             x = x + following * math.sqrt(1 - decay**2) * fresh
         previous, width_before = clean, width
     raise AssertionError("the last noise level is zero")

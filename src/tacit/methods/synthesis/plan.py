@@ -1,38 +1,130 @@
-"""The public parameters of transition synthesis (PrivORL-n): everything that is decided before a record is read."""
+"""The public parameters of diffusion models, and of the synthesis of transitions (PrivORL-n), decided in advance."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from tacit.methods.synthesis.raking import Raking
+from tacit.methods.synthesis.raking import PART as HISTOGRAMS
+from tacit.methods.synthesis.raking import Floats, NoisyHistograms, Raking
 from tacit.methods.synthesis.settings import (
     Curiosity,
     Pretraining,
     Sampler,
     Schedule,
+    SynthesisPlan,
+    label,
     optimiser,
     positive,
+    pretrained_on,
     scheduled,
     whole,
 )
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.base import Label
 from tacit.serialization import LATER
-from tacit.units import Unit
 from tacit.validation import check
+
+PART = "denoiser"
+"""Name of the noisy gradients among the parts of `Plan`."""
 
 PEOPLE_A_STEP = 4_000
 """Expected units in a step of `Plan.for_people`, where there are so many."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(plans.Promising):
+class DiffusionPlan(SynthesisPlan):
+    """What the plans of transitions (PrivORL-n) and of trajectories (PrivORL-j) have in common.
+
+    `noise_multiplier` is the standard deviation of the noise over `clip`.
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    steps: int
+    """number T of noisy gradients of the denoiser."""
+    rate: float
+    """probability with which each unit of the population joins a step (Poisson sampling)."""
+    clip: float
+    """bound C on the L2 norm of one unit's gradient. With Adam its value is immaterial once every unit is clipped; only
+    the noise multiplier matters."""
+    noise_draws: int = 1
+    """noise multiplicity K: (sigma, eps) pairs per row or fragment, averaged before the clip. Costs time, no privacy
+    (arXiv:2210.09929)."""
+    width: int
+    """width of the denoiser's network."""
+    depth: int
+    """depth of the denoiser's network."""
+    harmonics: int
+    """octaves of Fourier features of the network's input."""
+    learning_rate: float
+    """of Adam on the noisy gradients (post-processing)."""
+    warmup: int
+    """steps over which the learning rate rises."""
+    schedule: Schedule = "cosine"
+    """of the learning rate after these steps."""
+    betas: tuple[float, float] = (0.9, 0.99)
+    """of Adam."""
+    ema: float
+    """decay of the exponential moving average of the weights; the released model is the average."""
+    ema_every: int = 1
+    """steps between two updates of that average."""
+    P_mean: float
+    """mean of ln sigma, whose training noise level sigma is log-normal (EDM table 1)."""
+    P_std: float
+    """standard deviation of ln sigma."""
+    sampler: Sampler = field(default_factory=Sampler)
+    """how rows are drawn from the released model."""
+    pretraining: Pretraining | None = None
+    """public pre-training, or None to start from random weights."""
+    raking: Raking | None = None
+    """noisy histograms of the units' rows, with which what is sampled is weighted to agree; None: as the model draws
+    it."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole(noise_draws=self.noise_draws, width=self.width, depth=self.depth, ema_every=self.ema_every)
+        check("harmonics", self.harmonics, self.harmonics in range(9), "a whole number from 0 to 8")
+        positive(learning_rate=self.learning_rate, P_std=self.P_std)
+        check("P_mean", self.P_mean, math.isfinite(self.P_mean), "a finite number")
+        trained = [part.steps for part in self.parts() if part.name != HISTOGRAMS]
+        optimiser(min(trained, default=self.warmup + 1), self.warmup, self.schedule, self.betas, self.ema)
+        if self.raking is not None and self.unit is not None:
+            self.raking.require_memory(self.unit)
+
+    @abstractmethod
+    def parts(self) -> tuple[PoissonSum, ...]:
+        """Every query of private rows: noisy sums of clipped gradients, and of histograms last if there are any."""
+
+    def released(self, values: Floats | None, sums: int) -> NoisyHistograms | None:
+        """The histograms that a run of this plan released, as the mean of so many noisy sums; None without any."""
+        if self.raking is None or values is None:
+            return None
+        assert self.unit is not None
+        return NoisyHistograms(self.raking, self.parts()[-1], self.unit, values, sums)
+
+    def _labelled(self, sums: int | None, *, touches: Sequence[str], sampled: str, networks: str) -> Label:
+        """The certificate's words for these touches of private rows and for the histograms."""
+        raking, provenance = self.raking, None if self.pretraining is None else self.pretraining.provenance
+        return label(
+            self,
+            touches=(*touches, *([] if raking is None else [raking.words(sums)])),
+            sampled=sampled,
+            public=(pretrained_on(provenance, networks), *([] if raking is None else raking.cut.shaped())),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(DiffusionPlan):
     """PrivORL-n: a diffusion model of single transitions, fine-tuned by noisy sums of clipped gradients.
 
     The defaults were chosen for utility on public maze layouts alone (`experiments/tune_synthesis.py`);
-    `Plan.paper` gives the paper's own settings.
+    `Plan.paper` gives the paper's own settings. The network is a residual MLP (`diffusion.ResidualMLP`), and histograms
+    are released after the last gradient.
 
     Raises:
         PlanError: a value is out of range.
@@ -42,45 +134,18 @@ class Plan(plans.Promising):
     source: ClassVar[str] = "PrivORL: Differentially Private Synthetic Dataset for Offline Reinforcement Learning"
 
     steps: int = 1_000
-    """number T of noisy gradients."""
     rate: float = 0.008
-    """probability with which each unit of the population joins a step (Poisson sampling)."""
     clip: float = 1.0
-    """bound C on the L2 norm of one unit's gradient. With Adam its value is immaterial once every unit is clipped; only
-    the noise multiplier matters."""
-    noise_multiplier: float | None = None
-    """standard deviation of the noise over `clip`; None until the plan is calibrated."""
     rows_per_unit: int = 1
     """rows L of one unit that enter a step (drawn inside the unit when it owns more)."""
-    noise_draws: int = 1
-    """noise multiplicity K: (sigma, eps) pairs per row, averaged before the clip. Costs time, no privacy
-    (arXiv:2210.09929)."""
     width: int = 128
-    """width of the network (a residual MLP, `networks.ResidualMLP`)."""
     depth: int = 4
-    """depth of the network."""
     harmonics: int = 2
-    """octaves of Fourier features of each input column."""
     learning_rate: float = 5e-3
-    """of Adam on the noisy gradients (post-processing)."""
     warmup: int = 20
-    """steps over which the learning rate rises."""
-    schedule: Schedule = "cosine"
-    """of the learning rate after these steps."""
-    betas: tuple[float, float] = (0.9, 0.99)
-    """of Adam."""
     ema: float = 0.99
-    """decay of the exponential moving average of the weights; the released model is the average."""
-    ema_every: int = 1
-    """steps between two updates of that average."""
     P_mean: float = -1.2
-    """mean of ln sigma, whose training noise level sigma is log-normal (EDM table 1)."""
     P_std: float = 1.2
-    """standard deviation of ln sigma."""
-    sampler: Sampler = field(default_factory=Sampler)
-    """how rows are drawn from the released model."""
-    pretraining: Pretraining | None = None
-    """public pre-training, or None to start from random weights."""
     curiosity: Curiosity | None = None
     """novelty in fine-tuning (the paper's "FineCur", which its table V finds harmful), of the mode `append_pool`: once
     per epoch (1 / `rate` steps) a pool of rows is generated and the most novel are kept; `appended` of them are drawn
@@ -88,29 +153,12 @@ class Plan(plans.Promising):
     the vault. The units' sampling, clip, noise and public divisor stay as they are, so it costs no privacy. None: the
     units' rows only."""
     raking: Raking | None = field(default=None, metadata=LATER)
-    """noisy histograms of the units' rows, released after the last gradient, with which sampled rows are weighted to
-    agree; None: rows as the model draws them."""
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
-        self.parts()
-        whole(steps=self.steps, rows_per_unit=self.rows_per_unit, noise_draws=self.noise_draws)
-        whole(width=self.width, depth=self.depth, ema_every=self.ema_every)
-        check("harmonics", self.harmonics, self.harmonics in range(9), "a whole number from 0 to 8")
-        positive(learning_rate=self.learning_rate, P_std=self.P_std)
-        check("P_mean", self.P_mean, math.isfinite(self.P_mean), "a finite number")
-        optimiser(self.steps, self.warmup, self.schedule, self.betas, self.ema)
+        super().__post_init__()
+        whole(steps=self.steps, rows_per_unit=self.rows_per_unit)
         appends = self.curiosity is None or self.curiosity.mode == "append_pool"
         check("curiosity", self.curiosity, appends, "append_pool: no unit may give way to a generated row")
-        if self.epsilon is not None:
-            check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
-        if self.raking is not None and self.unit is not None:
-            self.raking.require_memory(self.unit)
-        if self.unit is not None and self.delta is not None:
-            plans.check_delta(self.delta, self.unit)
 
     @classmethod
     def paper(cls, *, population: int, provenance: str | None = None, epoch: int | None = None) -> Plan:
@@ -207,7 +255,7 @@ class Plan(plans.Promising):
     def parts(self) -> tuple[PoissonSum, ...]:
         """The only touches of private rows: T noisy sums of clipped gradients, and the histograms if there are any."""
         gradients = PoissonSum(
-            name="denoiser",
+            name=PART,
             steps=self.steps,
             rate=self.rate,
             clip=self.clip,
@@ -215,6 +263,13 @@ class Plan(plans.Promising):
             rows_per_unit=self.rows_per_unit,
         )
         return (gradients,) if self.raking is None else (gradients, self.raking.beside(gradients))
+
+    def label(self, sums: int | None = None) -> Label:
+        """The certificate's words (see `SynthesisPlan.label`)."""
+        gradients = f"all {self.steps:,} noisy gradients of fine-tuning, whether or not a run was interrupted"
+        return self._labelled(
+            sums, touches=(gradients,), sampled="everything sampled from the released model", networks="the network"
+        )
 
     def learning_rate_at(self, step: int) -> float:
         """The learning rate of step `step` (0 .. steps-1): linear warm-up, then cosine to zero or constant."""

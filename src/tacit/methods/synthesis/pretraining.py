@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,17 +13,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from tacit.errors import DataError, PlanError
+from tacit.errors import DataError
 from tacit.hardware import torch_device
 from tacit.methods.synthesis import curiosity
-from tacit.methods.synthesis.diffusion import Denoiser, draw, row_losses, sample_encoded
+from tacit.methods.synthesis.diffusion import Denoiser, build_network, draw, row_losses, sample_encoded
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.networks import MovingAverage, build_network, load_parameters, on_cpu
 from tacit.methods.synthesis.plan import Plan
-from tacit.methods.synthesis.settings import Pretraining, scheduled
-
-Progress = Callable[[int, int, float], None]
-"""Called after each step with (steps done, steps in all, loss of the public batch)."""
+from tacit.methods.synthesis.settings import Pretraining
+from tacit.methods.synthesis.training import PublicProgress, load_pretrained, on_cpu, train_publicly
 
 
 @dataclass(frozen=True)
@@ -49,15 +46,8 @@ class Pretrained:
             PlanError: the weights are of a network of another size than the plan's.
         """
         model = Denoiser(self.encoder, build_network(plan, self.encoder.size))
-        own = {name: value.shape for name, value in model.network.named_parameters()}
-        if own != {name: value.shape for name, value in self.average.items()}:
-            raise PlanError(
-                "the pre-trained weights are those of another network",
-                where="Pretrained.model",
-                expected="the width, depth, harmonics and columns of this plan and spec",
-                remedy="pre-train with the plan that is fine-tuned",
-            )
-        load_parameters(model.network, self.average)
+        sizes = "the width, depth, harmonics and columns of this plan and spec"
+        load_pretrained(model.network, self.average, where="Pretrained.model", expected=sizes)
         return model
 
 
@@ -74,7 +64,7 @@ def pretrain(
     columns: Mapping[str, npt.NDArray[Any]] | None,
     *,
     seed: int,
-    progress: Progress | None = None,
+    progress: PublicProgress | None = None,
     device: str = "cpu",
 ) -> Pretrained:
     """Train on public rows as `plan.pretraining` says; with None, return random weights (the ablation "NonPre").
@@ -105,47 +95,30 @@ def pretrain(
     if config is None or columns is None:
         weights = on_cpu(dict(model.network.named_parameters()))
         return Pretrained(encoder, weights, weights, "none")
-    return _train(model, plan, config, columns, seed, progress)
+    batches = _batches(model, plan, config, columns, torch.Generator().manual_seed(seed))
+    average = train_publicly(model.network, batches, lambda rows: row_losses(model, *rows).mean(), config, progress)
+    return Pretrained(encoder, on_cpu(dict(model.network.named_parameters())), average, config.provenance)
 
 
-def _train(
+def _batches(
     model: Denoiser,
     plan: Plan,
     config: Pretraining,
-    rows: Mapping[str, npt.NDArray[Any]],
-    seed: int,
-    progress: Progress | None,
-) -> Pretrained:
-    """AdamW on batches of encoded public rows, some of them generated where curiosity asks for it."""
-    encoder, network, device = model.encoder, model.network, next(model.parameters()).device
-    generator = torch.Generator().manual_seed(seed)
-    average = MovingAverage(network, decay=config.ema, every=config.ema_every)
-    optimizer = torch.optim.AdamW(
-        network.parameters(), lr=config.learning_rate, betas=config.betas, weight_decay=config.weight_decay, fused=True
-    )
-    total, table = len(rows["rewards"]), {key: torch.tensor(np.asarray(column)) for key, column in rows.items()}
+    columns: Mapping[str, npt.NDArray[Any]],
+    generator: torch.Generator,
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Encoded public rows, some of them generated where curiosity asks for it, their noise levels and their noise."""
+    encoder, device = model.encoder, next(model.parameters()).device
+    total, table = len(columns["rewards"]), {key: torch.tensor(np.asarray(column)) for key, column in columns.items()}
     explore = _explorer(model, plan, config, total, generator) if config.curiosity else None
     for step in range(config.steps):
-        optimizer.param_groups[0]["lr"] = scheduled(
-            config.learning_rate, step, config.steps, config.warmup, config.schedule
-        )
         chosen = torch.randint(total, (config.batch,), generator=generator)
         spread = torch.randn(config.batch, encoder.bounded_size, generator=generator)
         clean = encoder.encode({key: column[chosen].to(device) for key, column in table.items()}, spread.to(device))
         if explore is not None:
             clean = explore(step, clean)
         draws = draw(generator, len(clean), 1, encoder=encoder, P_mean=plan.P_mean, P_std=plan.P_std)
-        sigma, noise = draws["sigma"][:, 0].to(device), draws["noise"][:, 0].to(device)
-        loss = row_losses(model, clean, sigma, noise).mean()
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(network.parameters(), config.clip)
-        optimizer.step()
-        average.update(network)
-        if progress is not None:
-            progress(step + 1, config.steps, loss.item())
-    weights = on_cpu(dict(network.named_parameters()))
-    return Pretrained(encoder, weights, average.state(), config.provenance)
+        yield clean, draws["sigma"][:, 0].to(device), draws["noise"][:, 0].to(device)
 
 
 def _explorer(

@@ -1,29 +1,140 @@
 """Raking: which noisy histograms are released beside a model, and weights under which its rows agree with them.
 
 Every unit gives, for each table, the mean one-hot vector of its rows; all tables together are clipped once and released
-by one noisy sum (`histograms.py`). What follows is post-processing of what was released.
+by one noisy sum. What follows is post-processing of what was released: weights by iterative proportional fitting
+("raking", Deming & Stephan 1940, doi:10.1214/aoms/1177731829), after each noisy table was drawn towards the synthetic
+rows' own one by as much as its noise explains of their difference (James & Stein 1961).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.data.spec import Box, PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.synthesis.cut import Cut
-from tacit.methods.synthesis.histograms import Columns, Floats, Table, codes_of, raked, shrunk, simplex
 from tacit.methods.synthesis.settings import positive, whole
 from tacit.privacy.mechanisms.marginals import DIFFERENCES
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.units import Unit
 from tacit.validation import check
+
+if TYPE_CHECKING:
+    from tacit.privacy.vault.base import Run
+    from tacit.privacy.vault.vault import Vault
+
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+Columns = Mapping[str, NDArray[Any]]
+Table = tuple[Axis, ...]
+"""Columns that are counted together."""
+
+_LEAST = 1e-12
+"""A share of the rows below this is none."""
+
+
+@dataclass(frozen=True)
+class Histograms:
+    """What one unit adds: the mean one-hot vectors of its rows, table after table."""
+
+    tables: tuple[Table, ...]
+
+    def __call__(self, rows: Columns, state: None) -> Floats:
+        """Columns [U, L, ...] with `mask` [U, L] -> [U, bins of all tables]."""
+        mask = rows["mask"]
+        share = (mask / np.maximum(1, mask.sum(axis=1, keepdims=True))).ravel()
+        found = []
+        for table, codes in zip(self.tables, codes_of(self.tables, rows), strict=True):
+            size = math.prod(len(axis.edges) - 1 for axis in table)
+            flat = (np.arange(len(mask))[:, None] * size + codes).ravel()
+            found.append(np.bincount(flat, share, len(mask) * size).reshape(len(mask), size))
+        return np.concatenate(found, axis=1)
+
+
+def asked(vault: Vault, run: Run, part: str, tables: tuple[Table, ...]) -> Iterator[Floats]:
+    """The sums of the histograms that are left, one after another, each [bins of all tables]."""
+    contribution = Histograms(tables)
+    while vault.steps_left(run, part):
+        yield vault.noisy_sum(run, part, contribution)[0]
+
+
+def codes_of(tables: Sequence[Table], rows: Columns) -> list[Codes]:
+    """The cell of every row in each table, in the shape of the rewards; what lies outside falls into outer bins."""
+    bins = {axis: _bins(axis, rows) for table in tables for axis in table}
+    codes = []
+    for table in tables:
+        code = np.zeros(rows["rewards"].shape, np.int64)
+        for axis in table:
+            code = code * (len(axis.edges) - 1) + bins[axis]
+        codes.append(code)
+    return codes
+
+
+def simplex(counts: Floats, total: float) -> Floats:
+    """The nearest counts (in L2) that are nowhere negative and add up to `total` > 0: PrivSyn's "Norm-Sub"."""
+    highest = np.sort(counts.ravel())[::-1]
+    levels = (np.cumsum(highest) - total) / np.arange(1, highest.size + 1)
+    level = levels[np.flatnonzero(highest > levels)[-1]]
+    return np.asarray(np.maximum(counts - level, 0.0))
+
+
+def shrunk(table: Floats, own: Floats, deviation: float) -> Floats:
+    """A noisy table, drawn towards the synthetic rows' own by the share of their difference that is noise."""
+    difference = np.asarray(table - own)
+    squares = float(np.square(difference).sum())
+    kept = 0.0 if squares == 0 else max(0.0, 1 - difference.size * deviation**2 / squares)
+    return np.asarray(own + kept * difference)
+
+
+def raked(codes: Sequence[Codes], goals: Sequence[Floats], sweeps: int) -> Floats:
+    """Weights [M] of rows that bring table after table to its goal, `sweeps` times.
+
+    Args:
+        codes: of each table, the cell [M] of every row.
+        goals: of each table, the share of each cell; what no row lies in is shared by the others.
+        sweeps: over all tables.
+    """
+    weights = np.full(len(codes[0]), 1 / len(codes[0]))
+    for _ in range(sweeps):
+        for code, goal in zip(codes, goals, strict=True):
+            present = np.bincount(code, weights, len(goal))
+            factor = np.where(present > _LEAST, goal / np.maximum(present, _LEAST), 0.0)
+            moved = weights * factor[code]
+            if (total := moved.sum()) > 0:  # else no row at all lies where this table has its shares
+                weights = moved / total
+    return np.asarray(weights)
+
+
+def effective(weights: Floats) -> float:
+    """How many equally weighted rows are as good as these (Kish 1965): 1 / sum of squared weights."""
+    return float(1 / np.square(weights).sum())
+
+
+def resampled(weights: Floats, count: int, rng: np.random.Generator) -> Codes:
+    """Indices [count] of rows, each as often as its weight says up to one, in random order."""
+    heights = np.cumsum(weights)
+    at = (rng.random() + np.arange(count)) / count * heights[-1]
+    return rng.permutation(np.minimum(np.searchsorted(heights, at, side="right"), len(weights) - 1))
+
+
+def _bins(axis: Axis, rows: Columns) -> Codes:
+    if axis.column == DIFFERENCES:
+        values = np.subtract(rows["next_observations"], rows["observations"])
+    else:
+        values = rows[axis.column]
+    if values.ndim > rows["rewards"].ndim:
+        values = values[..., axis.index]
+    return np.searchsorted(axis.edges[1:-1], values, side="right")
+
 
 PART = "histograms"
 
@@ -182,14 +293,10 @@ class Raking:
                 remedy=f"build it with Raking.of(spec, population={unit.size})",
             )
 
-    def words(self, sums: int) -> str:
-        """The certificate's words for what the promise covers, of so many sums that were released."""
-        use = "with which sampled rows are weighted to agree" if sums else "lost in an interruption, so unused"
+    def words(self, sums: int | None) -> str:
+        """The certificate's words for what the promise covers, of so many sums that were released (None: all)."""
+        use = "with which sampled rows are weighted to agree" if sums != 0 else "lost in an interruption, so unused"
         return f"the noisy histograms in {len(self.tables):,} tables, {use}"
-
-    def shaped(self) -> tuple[str, ...]:
-        """The certificate's words for what it does not cover: public rows that shaped the bins, if any did."""
-        return self.cut.shaped()
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -220,37 +327,53 @@ class Raking:
         left = (self.rate * math.sqrt(self.steps)) / (gradients.rate * math.sqrt(gradients.steps))
         return self.part(self.noise * sigma * left)
 
-    def weights(self, released: Floats, columns: Columns, part: PoissonSum, unit: Unit, *, sums: int) -> Floats:
-        """Weights [M], adding up to 1, under which public rows agree with the released histograms.
-
-        Args:
-            released: [sum of `sizes`], the mean of noisy sums of `part`.
-            columns: M synthetic rows in raw units.
-            part: the touch that they were released by.
-            unit: whom it protects.
-            sums: how many these were; fewer than the part's steps where an interruption lost some.
-        """
+    def shares_of(self, columns: Columns) -> list[Floats]:
+        """The exact shares of public rows in all tables."""
         codes = codes_of(self.tables, columns)
-        tables, deviation = self.shares(released, part, unit, sums=sums)
-        own = [np.bincount(code, minlength=size) / len(code) for code, size in zip(codes, self.sizes, strict=True)]
-        goals = [simplex(shrunk(table, ours, deviation), 1.0) for table, ours in zip(tables, own, strict=True)]
-        return raked(codes, goals, self.sweeps)
+        return [np.bincount(code, minlength=size) / len(code) for code, size in zip(codes, self.sizes, strict=True)]
 
-    def shares(self, released: Floats, part: PoissonSum, unit: Unit, *, sums: int) -> tuple[list[Floats], float]:
-        """The released tables as noisy shares of the rows, and the standard deviation of a share's noise.
+    def _known(self, axis: Axis) -> bool:
+        return any((axis.column, axis.index) == (one.column, one.index) for one in self.cut.axes)
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyHistograms:
+    """Released histograms, and what they tell of the rows.
+
+    Args:
+        raking: their tables.
+        part: the query that they were released by.
+        unit: whom it protects.
+        values: [sum of `raking.sizes`], the mean of noisy sums of `part`.
+        sums: how many these were; fewer than the part's steps where an interruption lost some.
+    """
+
+    raking: Raking
+    part: PoissonSum
+    unit: Unit
+    values: Floats
+    sums: int
+
+    def shares(self) -> tuple[list[Floats], float]:
+        """The tables as noisy shares of the rows, and the standard deviation of a share's noise.
 
         What all units add to one table is the same for every table, clipped as they are together; it is estimated from
         all of them.
         """
-        assert part.noise_multiplier is not None
-        tables = np.split(np.asarray(released, np.float64), np.cumsum(self.sizes)[:-1])
-        deviation = part.noise_multiplier * part.clip / part.expected(unit) / math.sqrt(sums)
-        total = float(np.average([table.sum() for table in tables], weights=1 / np.array(self.sizes)))
+        assert self.part.noise_multiplier is not None
+        sizes = self.raking.sizes
+        tables = np.split(np.asarray(self.values, np.float64), np.cumsum(sizes)[:-1])
+        deviation = self.part.noise_multiplier * self.part.clip / self.part.expected(self.unit) / math.sqrt(self.sums)
+        total = float(np.average([table.sum() for table in tables], weights=1 / np.array(sizes)))
         total = max(total, deviation, np.finfo(np.float64).tiny)
         return [table / total for table in tables], deviation / total
 
-    def _known(self, axis: Axis) -> bool:
-        return any((axis.column, axis.index) == (one.column, one.index) for one in self.cut.axes)
+    def weights(self, columns: Columns) -> Floats:
+        """Weights [M], adding up to 1, under which M synthetic rows in raw units agree with the histograms."""
+        raking, (tables, deviation) = self.raking, self.shares()
+        pairs = zip(tables, raking.shares_of(columns), strict=True)
+        goals = [simplex(shrunk(table, ours, deviation), 1.0) for table, ours in pairs]
+        return raked(codes_of(raking.tables, columns), goals, raking.sweeps)
 
 
 _COLUMNS = (("observations",), ("actions",), ("rewards",), (DIFFERENCES, "next_observations"))

@@ -1,11 +1,17 @@
-"""Public settings of transition synthesis: how rows are drawn, what curiosity does, how public rows are learned."""
+"""Public settings of synthesis: sampling, curiosity, pre-training, and what the plans of all synthesizers share."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
+from tacit.privacy.mechanisms.base import Part
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.base import Label
+from tacit.units import Unit
 from tacit.validation import check
 
 SamplerMethod = Literal["dpm_solver", "heun"]
@@ -13,10 +19,10 @@ CuriosityMode = Literal["replace", "append_pool"]
 Schedule = Literal["cosine", "constant"]
 
 
-def whole(**values: int) -> None:
-    """Raise a PlanError unless every value is a whole number >= 1."""
+def whole(least: int = 1, /, **values: int) -> None:
+    """Raise a PlanError unless every value is a whole number >= `least`."""
     for name, value in values.items():
-        check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
+        check(name, value, type(value) is int and value >= least, f"a whole number >= {least}")
 
 
 def positive(**values: float) -> None:
@@ -29,6 +35,12 @@ def fraction(**values: float) -> None:
     """Raise a PlanError unless every value is in [0, 1)."""
     for name, value in values.items():
         check(name, value, 0 <= value < 1, "a number in [0, 1)")
+
+
+def declared(provenance: str) -> None:
+    """Raise a PlanError unless somebody says where public rows come from."""
+    said = bool(provenance.strip())
+    check("provenance", provenance, said, "a sentence that says where the public rows come from")
 
 
 def optimiser(steps: int, warmup: int, schedule: str, betas: tuple[float, float], ema: float) -> None:
@@ -159,9 +171,91 @@ class Pretraining:
     curiosity: Curiosity | None = None
 
     def __post_init__(self) -> None:
-        declared = bool(self.provenance.strip())
-        check("provenance", self.provenance, declared, "a sentence that says where the public rows come from")
+        declared(self.provenance)
         whole(steps=self.steps, batch=self.batch, ema_every=self.ema_every)
         positive(learning_rate=self.learning_rate, clip=self.clip)
         check("weight_decay", self.weight_decay, self.weight_decay >= 0, "a number >= 0")
         optimiser(self.steps, self.warmup, self.schedule, self.betas, self.ema)
+
+
+CHOICES = "the choice of hyper-parameters: it must have been made without looking at the private records"
+BINS = "the bins and all other settings: they must have been chosen without looking at the private records"
+
+Progress = Callable[[int, int], None]
+"""Called after each step with (steps done, steps in all), both public."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SynthesisPlan(plans.Promising):
+    """What the plans of all synthesizers have in common.
+
+    Raises:
+        PlanError: a value is out of range.
+    """
+
+    method: ClassVar[str]
+    source: ClassVar[str]
+
+    noise_multiplier: float | None = None
+    """sigma, by which the noise of every query is scaled; None until the plan is calibrated."""
+    unit: Unit | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    """the promise; None until the plan is calibrated."""
+
+    def __post_init__(self) -> None:
+        self.parts()
+        if self.epsilon is not None:
+            check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
+        if self.unit is not None and self.delta is not None:
+            plans.check_delta(self.delta, self.unit)
+
+    @abstractmethod
+    def parts(self) -> tuple[Part, ...]:
+        """Every query of private rows."""
+
+    @abstractmethod
+    def label(self, sums: int | None = None) -> Label:
+        """The certificate's words for a release under this plan.
+
+        Args:
+            sums: how many noisy sums of histograms were released; None for all of the plan.
+        """
+
+
+def label(
+    plan: SynthesisPlan,
+    *,
+    touches: Sequence[str],
+    sampled: str,
+    public: Sequence[str],
+    choices: str = CHOICES,
+) -> Label:
+    """The certificate's words, of which all synthesizers have most in common.
+
+    Args:
+        plan: of the release.
+        touches: of private rows.
+        sampled: what people get from the release.
+        public: where public rows came from.
+        choices: what was chosen, and must not have been chosen by the private records.
+    """
+    return Label(
+        covered=(*touches, f"{sampled}, and everything trained or computed on the samples"),
+        not_covered=(
+            *public,
+            choices,
+            "whatever the curator computes from the records outside the doors (see the ledger's notes)",
+        ),
+        not_protected=(
+            f"what is true of the population rather than of one {plan.unit.name if plan.unit else 'unit'}",
+            "that these records were used at all, by whom, and every public parameter of the plan",
+            "several units that belong to one person, where the declared unit is less than a person",
+        ),
+    )
+
+
+def pretrained_on(provenance: str | None, networks: str) -> str:
+    """The certificate's words for public pre-training, or for none."""
+    origin = f"none: {networks} began with random weights" if provenance is None else provenance
+    return f"public pre-training: {origin} (declared by the user, not checked here)"

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.hardware import torch_device
-from tacit.methods.synthesis.diffusion import Denoiser, sample
+from tacit.methods.synthesis.cut import as_trajectories
+from tacit.methods.synthesis.diffusion import Denoiser, ResidualMLP, build_network, sample
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.histograms import resampled
-from tacit.methods.synthesis.networks import ResidualMLP, build_network, load_parameters
 from tacit.methods.synthesis.plan import Plan
-from tacit.methods.synthesis.rows import as_trajectories
+from tacit.methods.synthesis.raking import resampled
 from tacit.methods.synthesis.settings import Sampler
+from tacit.methods.synthesis.training import load_parameters
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
@@ -64,7 +64,7 @@ class Synthesizer:
         """`count` transitions as columns of raw units inside the public bounds.
 
         They are independent, or, with released histograms, rows of a larger sample that are drawn by their weights
-        (`Raking.weights`), so that some occur repeatedly.
+        (`NoisyHistograms.weights`), so that some occur repeatedly.
 
         Args:
             count: how many rows.
@@ -77,16 +77,13 @@ class Synthesizer:
             HardwareError: there is no such device.
         """
         where = torch_device(device, where="Synthesizer.sample_columns")
-        raking, drawn = self.plan.raking, count
-        if raking is not None and self.histograms is not None:
-            drawn = max(raking.pool, 2 * count)
+        released = self.plan.released(self.histograms, self.sums)
+        drawn = count if released is None else max(released.raking.pool, 2 * count)
         generator = torch.Generator().manual_seed(seed)
         rows = sample(self.model().to(where), drawn, sampler or self.plan.sampler, generator)
         columns = {name: column.cpu().numpy() for name, column in rows.items()}
-        if raking is not None and self.histograms is not None:
-            assert self.plan.unit is not None
-            weights = raking.weights(self.histograms, columns, self.plan.parts()[-1], self.plan.unit, sums=self.sums)
-            chosen = resampled(weights, count, np.random.default_rng(seed))
+        if released is not None:
+            chosen = resampled(released.weights(columns), count, np.random.default_rng(seed))
             columns = {name: column[chosen] for name, column in columns.items()}
         return {**columns, "truncations": np.zeros(count, bool)}
 

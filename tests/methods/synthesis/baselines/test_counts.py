@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tacit.methods.synthesis.baselines.consistency import consistent
-from tacit.methods.synthesis.baselines.counts import Measured, pooled, records
-from tacit.methods.synthesis.histograms import simplex
+from tacit.methods.synthesis.baselines.graphical import Measured, pooled, records
+from tacit.methods.synthesis.baselines.privsyn import consistent
+from tacit.methods.synthesis.raking import simplex
 
 
 def test_repeated_measurements_are_averaged_by_their_precision() -> None:

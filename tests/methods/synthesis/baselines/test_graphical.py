@@ -11,8 +11,7 @@ from scipy.optimize import minimize
 
 from tacit.errors import PlanError
 from tacit.methods.synthesis.baselines import graphical
-from tacit.methods.synthesis.baselines.counts import Measured, records
-from tacit.methods.synthesis.baselines.tree import Tree
+from tacit.methods.synthesis.baselines.graphical import Measured, Tree, records
 
 SHAPE = (4, 3, 3)
 RECORDS = 10_000.0

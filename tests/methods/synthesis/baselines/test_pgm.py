@@ -12,7 +12,7 @@ from tacit.envs import maze
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import PlanError
 from tacit.methods.synthesis.baselines import pgm
-from tacit.methods.synthesis.baselines.tree import model_cells
+from tacit.methods.synthesis.baselines.graphical import model_cells
 from tacit.methods.synthesis.cut import Cut
 from tacit.privacy.vault.plan import public_fields
 

@@ -10,8 +10,8 @@ from tests.methods.synthesis.baselines.ring_table import SPEC, UNIT, joint, ring
 
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.synthesis.baselines import privsyn
-from tacit.methods.synthesis.baselines.gum import gradual_update
-from tacit.methods.synthesis.baselines.released import Records, TableSynthesizer
+from tacit.methods.synthesis.baselines.plan import Records, TableSynthesizer
+from tacit.methods.synthesis.baselines.privsyn import gradual_update
 from tacit.methods.synthesis.cut import Cut
 from tacit.privacy.vault.plan import public_fields
 

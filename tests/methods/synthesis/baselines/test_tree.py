@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.methods.synthesis.baselines.tree import Tree, elimination, model_cells
+from tacit.methods.synthesis.baselines.graphical import Tree, elimination, model_cells
 
 SHAPE = (3, 2, 4, 2, 3)
 CLIQUES = ((0, 1), (1, 2), (0, 2), (2, 3))  # a loop and a tail; column 4 stands alone

@@ -13,10 +13,15 @@ from trajectory_cases import clinic_courses, codec_of, maze_episodes, small, wai
 
 from tacit.data.trajectories import Trajectories
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.trajectories.autoregressive import RowByRow, drawn
-from tacit.methods.synthesis.trajectories.diffusion import FragmentDenoiser
 from tacit.methods.synthesis.trajectories.fragments import Condition, windows
-from tacit.methods.synthesis.trajectories.objective import FragmentLoss, FragmentModel, fragment_model
+from tacit.methods.synthesis.trajectories.models import (
+    FragmentDenoiser,
+    FragmentLoss,
+    FragmentModel,
+    RowByRow,
+    drawn,
+    fragment_model,
+)
 from tacit.methods.synthesis.trajectories.plan import Plan
 from tacit.privacy.gradients.per_unit import _layers, clipped_sum
 

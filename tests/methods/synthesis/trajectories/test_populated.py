@@ -14,7 +14,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.cut import Cut
 from tacit.methods.synthesis.raking import Raking
-from tacit.methods.synthesis.trajectories.populated import LOST, TRIES, Populated, drawn_again, empty
+from tacit.methods.synthesis.trajectories.stitching import LOST, TRIES, Populated, drawn_again, empty
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.noise.secret import SecretNoise
 

@@ -20,9 +20,9 @@ from tacit.methods.synthesis.cut import Cut
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import Pretraining
-from tacit.methods.synthesis.trajectories import populated
+from tacit.methods.synthesis.trajectories import stitching
+from tacit.methods.synthesis.trajectories.models import fragment_model
 from tacit.methods.synthesis.trajectories.networks import StartNetwork
-from tacit.methods.synthesis.trajectories.objective import fragment_model
 from tacit.methods.synthesis.trajectories.plan import Plan
 from tacit.methods.synthesis.trajectories.pretraining import noise_of, public_encoder, visited
 from tacit.methods.synthesis.trajectories.surroundings import Surroundings
@@ -99,7 +99,7 @@ def test_the_shares_of_public_rows_are_exact() -> None:
         "rewards": np.zeros(50, np.float32),
         "terminations": np.zeros(50, bool),
     }
-    shares = world.shares_of(rows)
+    shares = world.raking.shares_of(rows)
     assert shares[-1].tolist() == [1.0, *[0.0] * 7]
     assert world.of_shares(shares)[-8:].tolist() == [4.0, *[0.0] * 7]
     assert torch.allclose(world.even()[-8:], torch.ones(8))
@@ -179,7 +179,7 @@ def test_histograms_alone_may_be_all_that_is_learned_of_private_rows(tmp_path: P
 def test_histograms_come_first_and_an_interrupted_run_goes_on(
     network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(populated, "TRIES", 1)  # a network that hardly learned misses each time
+    monkeypatch.setattr(stitching, "TRIES", 1)  # a network that hardly learned misses each time
     data = clinic_courses(60)
     rows = 1 if network == "autoregressive" else 2
     plan = raked(data, network=network, rows_per_token=rows, steps=4, start_steps=2)

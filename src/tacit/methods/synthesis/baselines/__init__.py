@@ -4,6 +4,6 @@ PGM, MST and AIM need the extra `marginals`; PrivSyn needs NumPy alone.
 """
 
 from tacit.methods.synthesis.baselines import aim, mst, pgm, privsyn
-from tacit.methods.synthesis.baselines.released import TableSynthesizer
+from tacit.methods.synthesis.baselines.plan import TableSynthesizer
 
 __all__ = ["TableSynthesizer", "aim", "mst", "pgm", "privsyn"]

@@ -16,14 +16,12 @@ from typing import ClassVar
 import numpy as np
 
 from tacit.methods.synthesis.baselines import graphical
-from tacit.methods.synthesis.baselines.counts import records
-from tacit.methods.synthesis.baselines.plan import Measurements, Progress, TablePlan, label
-from tacit.methods.synthesis.baselines.released import TableSynthesizer
-from tacit.methods.synthesis.baselines.tree import Clique, Tree, model_cells
+from tacit.methods.synthesis.baselines.graphical import Clique, Tree, model_cells, records
+from tacit.methods.synthesis.baselines.plan import Measurements, TablePlan, TableSynthesizer
+from tacit.methods.synthesis.settings import Progress, whole
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.marginals import Choice
 from tacit.privacy.vault.vault import Vault
-from tacit.validation import check
 
 CHOICE, MEASUREMENT = 1, 9
 """Quanta of a first round: 10 % and 90 % of the budget, as published."""
@@ -52,9 +50,8 @@ class AimPlan(TablePlan):
     """of mirror descent at the end (post-processing)."""
 
     def __post_init__(self) -> None:
-        for name, least in (("degree", 2), ("rounds", 2), ("cells", 1), ("iterations", 1)):
-            value = getattr(self, name)
-            check(name, value, type(value) is int and value >= least, f"a whole number >= {least}")
+        whole(2, degree=self.degree, rounds=self.rounds)
+        whole(cells=self.cells, iterations=self.iterations)
         super().__post_init__()
 
     @property
@@ -88,7 +85,7 @@ def fit(plan: AimPlan, vault: Vault, *, seed: int = 0, progress: Progress | None
         if total * np.abs(model.marginal(clique) - before).sum() <= noise * before.size:
             factor *= 4
     tree = graphical.estimate(shape, measured, iterations=plan.iterations, start=potentials)
-    return vault.release(ask.run, TableSynthesizer(plan, tree), label=label(plan))
+    return ask.release(tree)
 
 
 def workload_weights(columns: int, degree: int) -> dict[Clique, float]:

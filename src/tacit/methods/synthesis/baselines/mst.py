@@ -14,15 +14,13 @@ from typing import ClassVar
 import numpy as np
 
 from tacit.methods.synthesis.baselines import graphical
-from tacit.methods.synthesis.baselines.counts import Measured, records
-from tacit.methods.synthesis.baselines.plan import Measurements, Progress, TablePlan, label
-from tacit.methods.synthesis.baselines.released import TableSynthesizer
-from tacit.methods.synthesis.baselines.tree import Clique
-from tacit.methods.synthesis.histograms import simplex
+from tacit.methods.synthesis.baselines.graphical import Clique, Measured, records
+from tacit.methods.synthesis.baselines.plan import Measurements, TablePlan, TableSynthesizer
+from tacit.methods.synthesis.raking import simplex
+from tacit.methods.synthesis.settings import Progress, whole
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.marginals import Choice
 from tacit.privacy.vault.vault import Vault
-from tacit.validation import check
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +39,7 @@ class MstPlan(TablePlan):
     """of mirror descent (post-processing)."""
 
     def __post_init__(self) -> None:
-        check("iterations", self.iterations, type(self.iterations) is int and self.iterations >= 1, "at least 1")
+        whole(iterations=self.iterations)
         super().__post_init__()
 
     @property
@@ -73,7 +71,7 @@ def fit(plan: MstPlan, vault: Vault, *, seed: int = 0, progress: Progress | None
     pairs = _spanning_tree(ask, measured, columns)
     measured += [ask.marginal(pair, columns) for pair in pairs]
     tree = graphical.estimate(shape, measured, iterations=plan.iterations)
-    return vault.release(ask.run, TableSynthesizer(plan, tree), label=label(plan))
+    return ask.release(tree)
 
 
 def _spanning_tree(ask: Measurements, singles: list[Measured], quanta: int) -> list[Clique]:

@@ -13,7 +13,7 @@ Input: private rows behind a vault, a calibrated plan (T, b, k, sigma), and for 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,31 +24,29 @@ from torch import Tensor
 from tacit.errors import PlanError
 from tacit.methods.synthesis.baselines.pate_gan_networks import (
     Generator,
+    PretrainedGan,
     Student,
     adam,
     build,
     descend,
     generator_loss,
+    pretrain_gan,
     student_loss,
     waves,
 )
 from tacit.methods.synthesis.baselines.pate_gan_plan import PART, GanPretraining, PateGanPlan
-from tacit.methods.synthesis.baselines.pate_gan_pretraining import PretrainedGan, pretrain_gan
+from tacit.methods.synthesis.cut import as_trajectories
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.label import synthesizer_label
-from tacit.methods.synthesis.networks import MovingAverage, load_parameters
-from tacit.methods.synthesis.rows import as_trajectories
+from tacit.methods.synthesis.settings import Progress
+from tacit.methods.synthesis.training import MovingAverage, load_parameters
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.vault.base import Label, exhausted
+from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
 
 __all__ = ["GanPretraining", "GanSynthesizer", "PateGanPlan", "PretrainedGan", "Real", "fit", "pretrain_gan"]
-
-Progress = Callable[[int, int], None]
-"""Called after each step with (steps done, steps in all), both public."""
 
 _AT_ONCE = 100_000  # rows sampled in one go
 
@@ -185,7 +183,7 @@ def fit(
             progress(step + 1, plan.steps)
 
     value = GanSynthesizer(plan, generator.encoder, average.state())
-    return vault.release(run, value, label=_label(plan))
+    return vault.release(run, value, label=plan.label())
 
 
 def _start(plan: PateGanPlan, vault: Vault, pretrained: PretrainedGan | None, seed: int) -> tuple[Generator, Student]:
@@ -200,13 +198,3 @@ def _start(plan: PateGanPlan, vault: Vault, pretrained: PretrainedGan | None, se
             remedy="pass the result of pretrain_gan for this very plan, with an encoder of vault.spec",
         )
     return build(plan, encoder, seed=seed) if pretrained is None else pretrained.networks(plan)
-
-
-def _label(plan: PateGanPlan) -> Label:
-    public = "none: the networks began with random weights" if plan.pretraining is None else plan.pretraining.provenance
-    return synthesizer_label(
-        plan.unit,
-        touches=(f"all {plan.steps:,} batches of noisy votes, whatever the votes are",),
-        sampled="everything sampled from the released generator",
-        public=(f"public pre-training: {public} (declared by the user, not checked here)",),
-    )

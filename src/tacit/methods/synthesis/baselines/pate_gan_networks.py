@@ -1,17 +1,24 @@
-"""Generator and student of PATE-GAN, and one step of each."""
+"""Generator and student of PATE-GAN, one step of each, and their training on public rows (PrePATE-GAN)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from tacit.errors import DataError
 from tacit.methods.synthesis.baselines.pate_gan_plan import PateGanPlan
 from tacit.methods.synthesis.encoding import Encoder
+from tacit.methods.synthesis.settings import scheduled
+from tacit.methods.synthesis.training import PublicProgress, load_pretrained, on_cpu
 
 BETAS = (0.5, 0.99)
 """Of Adam, for generator and student: little momentum, since each of them moves the other's target."""
@@ -119,3 +126,78 @@ def descend(optimizer: torch.optim.Optimizer, loss: Tensor, learning_rate: float
     optimizer.zero_grad(set_to_none=True)
     loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
+
+
+@dataclass(frozen=True, eq=False)
+class PretrainedGan:
+    """A starting point that owes nothing to private data.
+
+    Args:
+        encoder: the public constants of the encoding.
+        generator, student: parameters by name.
+        provenance: where the public rows came from.
+    """
+
+    encoder: Encoder
+    generator: Mapping[str, Tensor]
+    student: Mapping[str, Tensor]
+    provenance: str
+
+    def networks(self, plan: PateGanPlan) -> tuple[Generator, Student]:
+        """Fresh networks with these weights.
+
+        Raises:
+            PlanError: the weights are those of networks of another size than the plan's.
+        """
+        networks = build(plan, self.encoder, seed=0)
+        for network, weights in zip(networks, (self.generator, self.student), strict=True):
+            sizes = "the width, depth, student_width, harmonics and columns of this plan and spec"
+            load_pretrained(network, weights, where="PretrainedGan.networks", expected=sizes)
+        return networks
+
+
+def pretrain_gan(
+    plan: PateGanPlan,
+    encoder: Encoder,
+    columns: Mapping[str, npt.NDArray[Any]],
+    *,
+    seed: int,
+    progress: PublicProgress | None = None,
+) -> PretrainedGan:
+    """Train generator and student on public rows as `plan.pretraining` says.
+
+    Args:
+        plan: its networks and pre-training.
+        encoder: the public constants.
+        columns: public rows (keys as in `Encoder.encode`, first dimension T).
+        seed: of the weights, the batches and the noise. Public: no private row is involved.
+        progress: called after each step with the student's loss.
+
+    Raises:
+        DataError: the plan has no pre-training.
+    """
+    config = plan.pretraining
+    if config is None:
+        raise DataError(
+            "there are public rows, but the plan does not pre-train",
+            where="pretrain_gan",
+            expected="PateGanPlan(pretraining=GanPretraining(...))",
+            remedy="declare where the public rows come from, or fit without them",
+        )
+    generator, student = build(plan, encoder, seed=seed)
+    optimizers = adam(generator, config.learning_rate), adam(student, config.learning_rate)
+    random = torch.Generator().manual_seed(seed)
+    labels = torch.cat([torch.ones(config.batch), torch.zeros(config.batch)])
+    plain = torch.zeros(config.batch, encoder.bounded_size)
+    for step in range(config.steps):
+        rate = scheduled(config.learning_rate, step, config.steps, 0, "cosine")
+        chosen = torch.randint(len(columns["rewards"]), (config.batch,), generator=random).numpy()
+        batch = {name: torch.from_numpy(np.asarray(column)[chosen]) for name, column in columns.items()}
+        rows = torch.cat([encoder.encode(batch, plain), generator.draw(config.batch, random)])
+        loss = student_loss(student, rows, labels, penalty=config.penalty)
+        descend(optimizers[1], loss, rate)
+        descend(optimizers[0], generator_loss(generator, student, config.batch, random), rate)
+        if progress is not None:
+            progress(step + 1, config.steps, loss.item())
+    weights = [on_cpu(dict(network.named_parameters())) for network in (generator, student)]
+    return PretrainedGan(encoder, weights[0], weights[1], config.provenance)

@@ -5,10 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
-from tacit.methods.synthesis.settings import fraction, positive, scheduled, whole
+from tacit.methods.synthesis.settings import (
+    SynthesisPlan,
+    declared,
+    fraction,
+    label,
+    positive,
+    pretrained_on,
+    scheduled,
+    whole,
+)
 from tacit.privacy.mechanisms.votes import TeacherVotes
-from tacit.privacy.vault import plan as plans
-from tacit.units import Unit
+from tacit.privacy.vault.base import Label
 from tacit.validation import check
 
 Labels = Literal["shares", "majority"]
@@ -39,15 +47,14 @@ class GanPretraining:
     generator_rate: float = 8e-6
 
     def __post_init__(self) -> None:
-        declared = bool(self.provenance.strip())
-        check("provenance", self.provenance, declared, "a sentence that says where the public rows come from")
+        declared(self.provenance)
         whole(steps=self.steps, batch=self.batch)
         positive(learning_rate=self.learning_rate, generator_rate=self.generator_rate)
         check("penalty", self.penalty, 0 <= self.penalty < float("inf"), "a finite number >= 0")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PateGanPlan(plans.Promising):
+class PateGanPlan(SynthesisPlan):
     """PATE-GAN (Jordon, Yoon and van der Schaar, ICLR 2019) for single transitions.
 
     Teachers that have each seen other private rows vote on generated rows; a student learns the noisy votes and
@@ -57,6 +64,8 @@ class PateGanPlan(plans.Promising):
     The defaults were chosen on public maze layouts. They differ from the paper's setting (`PateGanPlan.paper`) in
     many teachers, shares of votes instead of majorities as labels, and a student whose gradient is held back (R1,
     arXiv:1801.04406).
+
+    `noise_multiplier` is sigma: a count of votes gets N(0, b sigma^2).
 
     Raises:
         PlanError: a value is out of range.
@@ -71,8 +80,6 @@ class PateGanPlan(plans.Promising):
     """b, generated rows that are voted on in a step."""
     teachers: int = 1_000
     """k; each has about population / k units of its own."""
-    noise_multiplier: float | None = None
-    """sigma; a count of votes gets N(0, b sigma^2). None until the plan is calibrated."""
     teacher_width: int = 32
     """hidden width of a teacher."""
     teacher_updates: int = 1
@@ -116,13 +123,9 @@ class PateGanPlan(plans.Promising):
     """decay of the moving average of the generator's weights, which is what is released."""
     pretraining: GanPretraining | None = None
     """None is PATE-GAN, otherwise PrePATE-GAN."""
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
-        self.parts()
+        super().__post_init__()
         whole(opponents=self.opponents, width=self.width, depth=self.depth, window=self.window)
         whole(student_width=self.student_width, student_updates=self.student_updates, student_batch=self.student_batch)
         whole(generator_updates=self.generator_updates, generator_batch=self.generator_batch)
@@ -133,8 +136,6 @@ class PateGanPlan(plans.Promising):
         check("labels", self.labels, self.labels in get_args(Labels), "shares or majority")
         check("harmonics", self.harmonics, self.harmonics in range(9), "a whole number from 0 to 8")
         check("penalty", self.penalty, 0 <= self.penalty < float("inf"), "a finite number >= 0")
-        if self.unit is not None and self.delta is not None:
-            plans.check_delta(self.delta, self.unit)
 
     @classmethod
     def paper(cls, *, pretraining: GanPretraining | None = None) -> PateGanPlan:
@@ -186,3 +187,13 @@ class PateGanPlan(plans.Promising):
             learning_rate=self.teacher_rate,
         )
         return (part,)
+
+    def label(self, sums: int | None = None) -> Label:
+        """The certificate's words (see `SynthesisPlan.label`)."""
+        provenance = None if self.pretraining is None else self.pretraining.provenance
+        return label(
+            self,
+            touches=(f"all {self.steps:,} batches of noisy votes, whatever the votes are",),
+            sampled="everything sampled from the released generator",
+            public=(pretrained_on(provenance, "the networks"),),
+        )

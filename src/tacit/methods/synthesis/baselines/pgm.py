@@ -16,13 +16,12 @@ import numpy as np
 
 from tacit.data.spec import PublicSpec
 from tacit.methods.synthesis.baselines import graphical
-from tacit.methods.synthesis.baselines.plan import Measurements, Progress, TablePlan, label
-from tacit.methods.synthesis.baselines.released import TableSynthesizer
-from tacit.methods.synthesis.baselines.tree import Clique, model_cells
+from tacit.methods.synthesis.baselines.graphical import Clique, model_cells
+from tacit.methods.synthesis.baselines.plan import Measurements, TablePlan, TableSynthesizer
 from tacit.methods.synthesis.cut import Cut
+from tacit.methods.synthesis.settings import Progress, whole
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
-from tacit.validation import check
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +48,8 @@ class PgmPlan(TablePlan):
     """of mirror descent (post-processing)."""
 
     def __post_init__(self) -> None:
-        for name, least in (("pairs", 0), ("triples", 0), ("cells", 1), ("cliques_seed", 0), ("iterations", 1)):
-            value = getattr(self, name)
-            check(name, value, type(value) is int and value >= least, f"a whole number >= {least}")
+        whole(0, pairs=self.pairs, triples=self.triples, cliques_seed=self.cliques_seed)
+        whole(cells=self.cells, iterations=self.iterations)
         super().__post_init__()
 
     @classmethod
@@ -88,4 +86,4 @@ def fit(plan: PgmPlan, vault: Vault, *, seed: int = 0, progress: Progress | None
     share = plan.quanta // len(plan.cliques)
     measured = [ask.marginal(clique, share // len(group)) for group in plan.cliques for clique in group]
     tree = graphical.estimate(plan.cut.shape, measured, iterations=plan.iterations)
-    return vault.release(ask.run, TableSynthesizer(plan, tree), label=label(plan))
+    return ask.release(tree)

@@ -1,35 +1,37 @@
-"""What the baselines' plans and runs do alike: one budget of quanta for noisy marginals of a publicly cut table."""
+"""What baselines of tables do alike: a budget of quanta for noisy marginals, and tables from which rows are sampled."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import PlanError
-from tacit.methods.synthesis.baselines.counts import Measured
-from tacit.methods.synthesis.baselines.tree import Clique
-from tacit.methods.synthesis.cut import Cut
-from tacit.methods.synthesis.label import BINS, synthesizer_label
+from tacit.methods.synthesis.baselines.graphical import Clique, Measured, Tree
+from tacit.methods.synthesis.cut import Codes, Cut, as_trajectories
+from tacit.methods.synthesis.settings import BINS, Progress, SynthesisPlan, label
+from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.marginals import Marginal, Marginals, Query
-from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.base import Label, Run, exhausted
+from tacit.privacy.vault.base import Label, exhausted
 from tacit.privacy.vault.vault import Vault
-from tacit.units import Unit
+
+if TYPE_CHECKING:
+    from tacit.data.trajectories import Trajectories
+
 
 PART = "marginals"
 
-Progress: TypeAlias = Callable[[int, int], None]
-"""Called after each measurement with (quanta spent, quanta in all), both public."""
-
 
 @dataclass(frozen=True, kw_only=True)
-class TablePlan(plans.Promising):
+class TablePlan(SynthesisPlan):
     """The public parameters of a baseline that knows the private table by noisy marginals alone.
+
+    `noise_multiplier` is sigma of one quantum of the budget.
 
     Raises:
         PlanError: a value is out of range.
@@ -43,17 +45,6 @@ class TablePlan(plans.Promising):
     """the public bins of the columns."""
     rows_per_unit: int = 1
     """rows of one unit that count at most."""
-    noise_multiplier: float | None = None
-    """sigma of one quantum of the budget; None until the plan is calibrated."""
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    """the promise; None until the plan is calibrated."""
-
-    def __post_init__(self) -> None:
-        self.parts()
-        if self.unit is not None and self.delta is not None:
-            plans.check_delta(self.delta, self.unit)
 
     @property
     @abstractmethod
@@ -71,6 +62,17 @@ class TablePlan(plans.Promising):
             rows_per_unit=self.rows_per_unit,
         )
         return (part,)
+
+    def label(self, sums: int | None = None) -> Label:
+        """The certificate's words (see `SynthesisPlan.label`)."""
+        choices = " and choices between them" if self.choices else ""
+        return label(
+            self,
+            touches=(f"all noisy marginals{choices}, within {self.quanta:,} quanta",),
+            sampled="everything sampled from the released tables",
+            public=self.cut.shaped(),
+            choices=BINS,
+        )
 
 
 class Measurements:
@@ -95,36 +97,120 @@ class Measurements:
                 expected="a cut of the private data's own public spec",
                 remedy="build the plan with Cut(vault.spec, ...)",
             )
-        self.run: Run = vault.reserve(plan)
-        if vault.touched(self.run):
-            raise exhausted(self.run, PART)
-        self._vault, self._progress = vault, progress
-        self._total, self._sigma, self.left = plan.quanta, plan.noise_multiplier or 0.0, plan.quanta
+        self._run = vault.reserve(plan)
+        if vault.touched(self._run):
+            raise exhausted(self._run, PART)
+        self._plan, self._vault, self._progress, self.left = plan, vault, progress, plan.quanta
 
     def deviation(self, quanta: int) -> float:
         """Standard deviation of a cell of a marginal that takes so many quanta."""
-        return self._sigma / float(np.sqrt(quanta))
+        return (self._plan.noise_multiplier or 0.0) / float(np.sqrt(quanta))
 
     def marginal(self, axes: Clique, quanta: int) -> Measured:
         """The noisy counts of some columns."""
         return Measured(axes, self(Marginal(axes, quanta)), self.deviation(quanta))
 
+    def release(self, model: Tree | Records) -> Release[TableSynthesizer]:
+        """What rows are drawn from, with its certificate."""
+        return self._vault.release(self._run, TableSynthesizer(self._plan, model), label=self._plan.label())
+
     def __call__(self, query: Query) -> NDArray[Any]:
         """The noisy answer to one query, paid for."""
-        answer = self._vault.measure(self.run, PART, query)
+        answer = self._vault.measure(self._run, PART, query)
         self.left -= query.quanta
         if self._progress is not None:
-            self._progress(self._total - self.left, self._total)
+            self._progress(self._plan.quanta - self.left, self._plan.quanta)
         return answer
 
 
-def label(plan: TablePlan) -> Label:
-    """The certificate's words for a table that is known by its noisy marginals."""
-    choices = " and choices between them" if plan.choices else ""
-    return synthesizer_label(
-        plan.unit,
-        touches=(f"all noisy marginals{choices}, within {plan.quanta:,} quanta",),
-        sampled="everything sampled from the released tables",
-        public=plan.cut.shaped(),
-        choices=BINS,
-    )
+_PLANS = {"PgmPlan": "pgm", "MstPlan": "mst", "AimPlan": "aim", "PrivSynPlan": "privsyn"}
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Synthetic records as cells: what PrivSyn ends with.
+
+    Args:
+        codes: [M, A], M >= 1.
+    """
+
+    codes: Codes
+
+    def draw(self, count: int, rng: np.random.Generator) -> Codes:
+        """`count` records: each as often as any other, up to one."""
+        return self.codes[np.resize(rng.permutation(len(self.codes)), count)]
+
+
+@dataclass(frozen=True, eq=False)
+class TableSynthesizer:
+    """Tables of probabilities, or records, of a publicly cut table that have left the vault.
+
+    Args:
+        plan: the public parameters that they were made with.
+        model: where cells are drawn from.
+
+    Raises:
+        ValueError: the model has other bins than the plan.
+    """
+
+    plan: TablePlan
+    model: Tree | Records
+
+    def __repr__(self) -> str:
+        return f"TableSynthesizer({type(self.plan).__name__}, {len(self.plan.cut.shape)} columns)"
+
+    def __post_init__(self) -> None:
+        shape = self.plan.cut.shape
+        if isinstance(self.model, Records):
+            codes = self.model.codes
+            fits = codes.ndim == 2 and codes.shape[1] == len(shape) and len(codes) >= 1
+            fits = fits and codes.min() >= 0 and bool((codes < np.asarray(shape)).all())
+        else:
+            sizes = dict(zip(self.model.order, (table.shape[-1] for table in self.model.tables), strict=True))
+            fits = sizes == dict(enumerate(shape))
+        if not fits:
+            raise ValueError("the model has other bins than the plan")
+
+    def sample_columns(self, count: int, *, seed: int) -> dict[str, NDArray[Any]]:
+        """`count` independent transitions as columns of raw units inside the public bounds.
+
+        Args:
+            count: how many rows.
+            seed: of the sampling; public, since sampling is post-processing.
+        """
+        rng = np.random.default_rng(seed)
+        return self.plan.cut.decode(self.model.draw(count, rng), rng)
+
+    def sample(self, count: int, *, seed: int = 0) -> Trajectories:
+        """`count` independent transitions as a data set that belongs to nobody, one unit a row."""
+        return as_trajectories(self.sample_columns(count, seed=seed), self.plan.cut.spec)
+
+    def to_json(self) -> dict[str, Any]:
+        """What `arrays` and the plan do not hold."""
+        tree = self.model.to_json() if isinstance(self.model, Tree) else None
+        return {"plan": type(self.plan).__name__, "tree": tree}
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """All numbers, by name."""
+        return self.model.arrays() if isinstance(self.model, Tree) else {"codes": self.model.codes}
+
+    @classmethod
+    def from_saved(
+        cls, plan: Mapping[str, Any], fields: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+    ) -> TableSynthesizer:
+        """The synthesizer of which `privacy.plan.public_fields(plan)`, `to_json` and `arrays` were kept.
+
+        Raises:
+            KeyError, TypeError, ValueError, TacitError: something is missing or does not fit.
+        """
+        name = fields["plan"]
+        kind = getattr(import_module(f"tacit.methods.synthesis.baselines.{_PLANS[name]}"), name)
+        tree = fields["tree"]
+        model: Tree | Records
+        if tree is None:
+            model = Records(np.asarray(arrays["codes"], np.int32))
+        else:
+            order = tuple(int(column) for column in tree["order"])
+            tables = tuple(np.asarray(arrays[f"table.{column}"], np.float64) for column in order)
+            model = Tree(order, tuple(tuple(int(p) for p in parents) for parents in tree["parents"]), tables)
+        return cls(kind.from_json(plan), model)

@@ -2,27 +2,29 @@
 
 A tenth of the budget measures how far each pair is from independence, a tenth the columns, and the rest the marginals
 that are worth their noise; pairs that hang together are measured together where that stays small.
+Marginals are made consistent as in section 4.3 (after CALM, Zhang et al. 2018); records are moved by the gradual update
+of section 5.2.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tacit.methods.synthesis.baselines.consistency import consistent
-from tacit.methods.synthesis.baselines.gum import gradual_update
-from tacit.methods.synthesis.baselines.plan import Measurements, Progress, TablePlan, label
-from tacit.methods.synthesis.baselines.released import Records, TableSynthesizer
-from tacit.methods.synthesis.baselines.tree import Array, Clique
+from tacit.methods.synthesis.baselines.graphical import Array, Clique, Measured, records
+from tacit.methods.synthesis.baselines.plan import Measurements, Records, TablePlan, TableSynthesizer
+from tacit.methods.synthesis.cut import Codes
+from tacit.methods.synthesis.raking import simplex
+from tacit.methods.synthesis.settings import Progress, whole
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.marginals import Dependence
 from tacit.privacy.vault.vault import Vault
-from tacit.validation import check
 
 _FINENESS = 20
 """Quanta of the marginal of one column; all others are whole numbers of them, too."""
@@ -48,9 +50,7 @@ class PrivSynPlan(TablePlan):
     """rounds of its gradual update (post-processing)."""
 
     def __post_init__(self) -> None:
-        for name in ("cells", "records", "rounds"):
-            value = getattr(self, name)
-            check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
+        whole(cells=self.cells, records=self.records, rounds=self.rounds)
         super().__post_init__()
 
     @property
@@ -90,7 +90,7 @@ def fit(
     columns = [counts[(column,)] for column in range(len(shape))]
     rng = np.random.default_rng(seed)
     codes = gradual_update(columns, goals, count=plan.records, rounds=plan.rounds, rng=rng)
-    return vault.release(ask.run, TableSynthesizer(plan, Records(codes)), label=label(plan))
+    return ask.release(Records(codes))
 
 
 def select(shape: Sequence[int], pairs: Sequence[Clique], distances: Array, noise: float) -> list[Clique]:
@@ -140,3 +140,106 @@ def _shares(shape: Sequence[int], cliques: Sequence[Clique], quanta: int) -> lis
     sizes = np.array([math.prod(shape[column] for column in clique) ** (2 / 3) for clique in cliques])
     ends = np.cumsum(sizes / max(sizes.sum(), 1e-300) if len(sizes) else sizes) * (quanta - len(cliques))
     return [1 + int(share) for share in np.diff(np.floor(ends + 1e-9), prepend=0.0)]
+
+
+_ROUNDS = 3
+
+
+def consistent(measured: Sequence[Measured]) -> dict[Clique, Array]:
+    """Counts of every measured marginal that add up to one total, nowhere negative, and nearly agree where they meet.
+
+    Args:
+        measured: one measurement a marginal.
+    """
+    total = records(measured)
+    counts = {one.axes: one.counts for one in measured}
+    for _ in range(_ROUNDS):
+        for shared in _shared([one.axes for one in measured]):
+            counts |= _agreeing(shared, [one for one in measured if set(shared) <= set(one.axes)], counts)
+        counts = {axes: simplex(values, total) for axes, values in counts.items()}
+    return counts
+
+
+def _shared(cliques: Sequence[Clique]) -> list[Clique]:
+    """The sets of columns in which two marginals meet, small ones first."""
+    meets = {tuple(sorted(set(a) & set(b))) for a, b in combinations(cliques, 2)}
+    return sorted(meets - {()}, key=lambda clique: (len(clique), clique))
+
+
+def _agreeing(shared: Clique, holders: Sequence[Measured], counts: dict[Clique, Array]) -> dict[Clique, Array]:
+    """The holders' counts after each took over the average of their sums over `shared`, weighted by precision."""
+    sums, spreads = [], []
+    for one in holders:
+        others = tuple(i for i, column in enumerate(one.axes) if column not in shared)
+        sums.append(counts[one.axes].sum(axis=others))
+        spreads.append(math.prod(one.counts.shape[i] for i in others))
+    weights = np.array([one.precision / spread for one, spread in zip(holders, spreads, strict=True)])
+    mean = np.tensordot(weights / weights.sum(), np.stack(sums), 1)
+    result = {}
+    for one, own, cells in zip(holders, sums, spreads, strict=True):
+        sizes = [n if column in shared else 1 for column, n in zip(one.axes, one.counts.shape, strict=True)]
+        result[one.axes] = counts[one.axes] + ((mean - own) / cells).reshape(sizes)
+    return result
+
+
+_DECAY, _EVERY = 0.84, 20
+"""The size of an update shrinks by this factor, once in so many rounds (the authors' code)."""
+
+
+def gradual_update(
+    singles: list[Array], marginals: Mapping[Clique, Array], *, count: int, rounds: int, rng: np.random.Generator
+) -> Codes:
+    """Records [count, A] whose marginals come near the wanted ones, starting from independent columns.
+
+    Args:
+        singles: wanted counts of each column, of any total > 0.
+        marginals: wanted counts of groups of columns.
+        count, rounds: how many records, and turns over all marginals.
+        rng: public randomness: this is post-processing.
+    """
+    columns = [rng.choice(len(wanted), count, p=wanted / wanted.sum()) for wanted in singles]
+    codes: Codes = np.stack(columns, axis=1).astype(np.int32)
+    goals = {axes: wanted * (count / wanted.sum()) for axes, wanted in marginals.items()}
+    for turn in range(rounds):
+        for axes, goal in goals.items():
+            _update(codes, axes, goal, _DECAY ** (turn // _EVERY), rng)
+    return codes
+
+
+def _update(codes: Codes, axes: Clique, goal: Array, step: float, rng: np.random.Generator) -> None:
+    """Move records from cells with too many to cells with too few.
+
+    A cell grows by at most `step` of its own size (an empty one by `step` of its goal), so that later marginals can
+    still be met. Half of the moved records become copies of one that lies in the cell they move to; the others keep
+    their other columns.
+    """
+    cells = np.ravel_multi_index(tuple(codes[:, axis] for axis in axes), goal.shape).astype(_smallest(goal.size))
+    present, wanted = np.bincount(cells, minlength=goal.size), goal.ravel()
+    missing = np.maximum(wanted - present, 0.0)
+    added = np.where(present > 0, np.minimum(missing, step * present), step * missing)
+    if added.sum() < 1:
+        return
+    moved = np.flatnonzero(rng.random(len(codes)) < _leaving(present, wanted, float(added.sum()))[cells])
+    ends = np.cumsum(added / added.sum())
+    to = np.minimum(np.searchsorted(ends, rng.random(len(moved)), "right"), goal.size - 1)
+    copied = (rng.random(len(moved)) < 0.5) & (present[to] > 0)
+    order = np.argsort(cells, kind="stable")
+    places = np.cumsum(present)[to] - present[to] + (rng.random(len(moved)) * present[to]).astype(np.int64)
+    codes[moved[copied]] = codes[order[places[copied]]]
+    for axis, values in zip(axes, np.unravel_index(to[~copied], goal.shape), strict=True):
+        codes[moved[~copied], axis] = values
+
+
+def _leaving(present: NDArray[np.int64], wanted: Array, total: float) -> Array:
+    """The share of each cell's records that leave: up to its excess, evenly limited so that `total` leave in all."""
+    share = np.maximum(present - wanted, 0.0) / np.maximum(present, 1)
+    low, high = 0.0, 1.0
+    for _ in range(30):
+        limit = (low + high) / 2
+        low, high = (limit, high) if present @ np.minimum(share, limit) < total else (low, limit)
+    return np.minimum(share, high)
+
+
+def _smallest(values: int) -> np.dtype[np.unsignedinteger]:
+    """The smallest type of whole numbers below `values`: short ones sort faster."""
+    return np.min_scalar_type(values - 1)

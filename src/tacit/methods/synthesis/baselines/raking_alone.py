@@ -14,21 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.trajectories import Trajectories
-from tacit.methods.synthesis.histograms import asked, resampled, simplex
-from tacit.methods.synthesis.label import BINS, synthesizer_label
-from tacit.methods.synthesis.raking import PART, Raking
-from tacit.methods.synthesis.rows import as_trajectories
+from tacit.methods.synthesis.cut import as_trajectories
+from tacit.methods.synthesis.raking import PART, NoisyHistograms, Raking, asked, resampled, simplex
+from tacit.methods.synthesis.settings import BINS, Progress, SynthesisPlan, label
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Label, exhausted
 from tacit.privacy.vault.vault import Vault
-from tacit.units import Unit
 
 
 @dataclass(frozen=True, kw_only=True)
-class RakingPlan(plans.Promising):
-    """The public parameters of raking without a model.
+class RakingPlan(SynthesisPlan):
+    """The public parameters of raking without a model; `noise_multiplier` is sigma of the histograms.
 
     Raises:
         PlanError: a value is out of range.
@@ -39,23 +36,30 @@ class RakingPlan(plans.Promising):
 
     raking: Raking
     """the tables; its `noise` has no meaning here."""
-    noise_multiplier: float | None = None
-    """sigma of the histograms; None until the plan is calibrated."""
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
-        self.parts()
+        super().__post_init__()
         if self.unit is not None:
             self.raking.require_memory(self.unit)
-        if self.unit is not None and self.delta is not None:
-            plans.check_delta(self.delta, self.unit)
 
     def parts(self) -> tuple[PoissonSum]:
         """The only touch of private rows."""
         return (self.raking.part(self.noise_multiplier),)
+
+    def released(self, values: NDArray[np.float64]) -> NoisyHistograms:
+        """The histograms that a run of this plan released."""
+        assert self.unit is not None
+        return NoisyHistograms(self.raking, self.parts()[0], self.unit, values, self.raking.steps)
+
+    def label(self, sums: int | None = None) -> Label:
+        """The certificate's words (see `SynthesisPlan.label`)."""
+        return label(
+            self,
+            touches=(self.raking.words(sums),),
+            sampled="everything sampled from the released histograms",
+            public=self.raking.cut.shaped(),
+            choices=BINS,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,13 +88,12 @@ class RakedColumns:
             count: how many rows.
             seed: of the sampling; public, since sampling is post-processing.
         """
-        raking, (part,), unit = self.plan.raking, self.plan.parts(), self.plan.unit
-        assert unit is not None
+        released, raking = self.plan.released(self.histograms), self.plan.raking
         rng, drawn = np.random.default_rng(seed), max(raking.pool, 2 * count)
-        shares = raking.shares(self.histograms, part, unit, sums=raking.steps)[0][: len(raking.cut.axes)]
+        shares = released.shares()[0][: len(raking.cut.axes)]
         codes = [rng.choice(share.size, drawn, p=simplex(share, 1.0)) for share in shares]
         rows = raking.cut.decode(np.stack(codes, axis=1).astype(np.int32), rng)
-        chosen = resampled(raking.weights(self.histograms, rows, part, unit, sums=raking.steps), count, rng)
+        chosen = resampled(released.weights(rows), count, rng)
         return {name: column[chosen] for name, column in rows.items()}
 
     def sample(self, count: int, *, seed: int = 0) -> Trajectories:
@@ -117,12 +120,14 @@ class RakedColumns:
         return cls(RakingPlan.from_json(plan), np.asarray(arrays[PART], np.float64))
 
 
-def fit(plan: RakingPlan, vault: Vault) -> Release[RakedColumns]:
+def fit(plan: RakingPlan, vault: Vault, *, seed: int = 0, progress: Progress | None = None) -> Release[RakedColumns]:
     """Make a synthesizer under the plan's promise.
 
     Args:
         plan: calibrated for the vault's unit.
         vault: the private rows and their ledger.
+        seed: not used: nothing is drawn outside the vault.
+        progress: called after each noisy sum.
 
     Raises:
         PlanError: the plan cuts by other bounds than the private data declare.
@@ -133,15 +138,31 @@ def fit(plan: RakingPlan, vault: Vault) -> Release[RakedColumns]:
     run = vault.reserve(plan)
     if vault.touched(run):
         raise exhausted(run, PART)
-    sums = list(asked(vault, run, PART, plan.raking.tables))
-    return vault.release(run, RakedColumns(plan, np.mean(sums, axis=0)), label=_label(plan))
+    sums = []
+    for one in asked(vault, run, PART, plan.raking.tables):
+        sums.append(one)
+        if progress is not None:
+            progress(len(sums), plan.raking.steps)
+    return vault.release(run, RakedColumns(plan, np.mean(sums, axis=0)), label=plan.label())
 
 
-def _label(plan: RakingPlan) -> Label:
-    return synthesizer_label(
-        plan.unit,
-        touches=(plan.raking.words(plan.raking.steps),),
-        sampled="everything sampled from the released histograms",
-        public=plan.raking.shaped(),
-        choices=BINS,
-    )
+@dataclass(frozen=True)
+class Closeness:
+    """Minus the mean over tables of the squared distance between the records' noisy shares and the rows' own.
+
+    The noise adds the same to every candidate's score on average, so it changes nobody's rank.
+
+    Args:
+        rows: how many are sampled from each synthesizer.
+        seed: of the sampling; public.
+    """
+
+    rows: int = 20_000
+    seed: int = 0
+
+    def __call__(self, value: Any, plan: RakingPlan, vault: Vault) -> float:
+        """The score of a value with `sample_columns`, by fresh noisy histograms under the plan."""
+        shares, _ = plan.released(fit(plan, vault).value.histograms).shares()
+        own = plan.raking.shares_of(value.sample_columns(self.rows, seed=self.seed))
+        distances = [np.square(share - ours).sum() for share, ours in zip(shares, own, strict=True)]
+        return -float(np.mean(distances))

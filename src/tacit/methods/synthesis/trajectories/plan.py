@@ -8,21 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, get_args
 
 from tacit.data.spec import Box
-from tacit.methods.synthesis.plan import PEOPLE_A_STEP
+from tacit.methods.synthesis.plan import PEOPLE_A_STEP, DiffusionPlan
 from tacit.methods.synthesis.raking import Raking
-from tacit.methods.synthesis.settings import (
-    Curiosity,
-    Pretraining,
-    Sampler,
-    Schedule,
-    optimiser,
-    positive,
-    scheduled,
-    whole,
-)
+from tacit.methods.synthesis.settings import Curiosity, Pretraining, Sampler, positive, scheduled, whole
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.privacy.vault import plan as plans
-from tacit.units import Unit
+from tacit.privacy.vault.base import Label
 from tacit.validation import check
 
 Network = Literal["transformer", "unet", "autoregressive"]
@@ -54,14 +44,16 @@ MOST_START_ROWS = 128
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(plans.Promising):
+class Plan(DiffusionPlan):
     """PrivORL-j: a conditional diffusion model of fragments, stitched to trajectories; a unit is a person's whole data.
 
     Two small models are trained, both by noisy sums over Poisson samples of units: where episodes start, from the first
     row of each unit, and how they go on, from L fragments of H rows that are drawn inside the unit in every step. What
     a unit adds to a sum is the gradient of its mean loss, clipped once, however much data the unit owns.
 
-    The defaults were chosen on public maze layouts alone; `Plan.paper` gives the paper's own sizes.
+    The defaults were chosen on public maze layouts alone; `Plan.paper` gives the paper's own sizes. `steps`
+    are those of the model of fragments; `harmonics` are of the state in which a row begins. Histograms are released after
+    the last gradient, or, with `surroundings`, before the first.
 
     Raises:
         PlanError: a value is out of range.
@@ -71,22 +63,14 @@ class Plan(plans.Promising):
     source: ClassVar[str] = "PrivORL: Differentially Private Synthetic Dataset for Offline Reinforcement Learning"
 
     steps: int = 100
-    """number T of noisy gradients of the model of fragments."""
     start_steps: int = 50
     """of the model of first observations."""
     rate: float = 0.4
-    """probability with which each unit of the population joins a step (Poisson sampling)."""
     clip: float = 0.05
-    """bound C on the L2 norm of one unit's gradient. With Adam its value is immaterial once every unit is clipped; only
-    the noise multiplier matters."""
-    noise_multiplier: float | None = None
-    """standard deviation of the noise over `clip`; None until the plan is calibrated."""
     fragments_per_unit: int = 4
     """fragments L of one unit in a step, at least 1. Costs time, no privacy."""
     horizon: int = 32
     """rows H of a fragment."""
-    noise_draws: int = 1
-    """noise multiplicity K: (sigma, eps) pairs a fragment, averaged before the clip."""
     start_rows: int = 1
     """among how many of a unit's first rows its episodes' first ones are looked for; 1 is the first episode's alone."""
     episodes_per_unit: int = 1
@@ -103,13 +87,10 @@ class Plan(plans.Promising):
     """how many rows make a token; a divisor of the horizon, and 1 with `components` or where rows are drawn one by
     one."""
     width: int = 64
-    """width of the network of fragments (`networks.py`)."""
     depth: int = 2
-    """depth of the network of fragments."""
     heads: int = 4
-    """its heads of attention."""
+    """of attention, in the network of fragments (`networks.py`)."""
     harmonics: int = 3
-    """octaves of Fourier features of the state in which a row begins."""
     start_width: int = 64
     """width of the residual MLP of first observations."""
     start_depth: int = 2
@@ -123,38 +104,17 @@ class Plan(plans.Promising):
     ending is foretold (conditioning augmentation, arXiv:2106.15282): sampled fragments begin near real ones, but not
     quite where these do."""
     learning_rate: float = 1e-2
-    """of Adam on the noisy gradients (post-processing)."""
     start_learning_rate: float = 1e-2
     """of the model of first observations."""
     warmup: int = 5
-    """steps over which the learning rate rises."""
-    schedule: Schedule = "cosine"
-    """of the learning rate after these steps."""
-    betas: tuple[float, float] = (0.9, 0.99)
-    """of Adam."""
     ema: float = 0.95
-    """decay of the exponential moving average of the weights; the released models are the averages."""
-    ema_every: int = 1
-    """steps between two updates of that average."""
     P_mean: float = 0.0
-    """mean of ln sigma, whose training noise level sigma is log-normal (EDM table 1)."""
     P_std: float = 1.4
-    """standard deviation of ln sigma."""
     sampler: Sampler = field(default_factory=lambda: Sampler(sigma_max=40.0))
-    """how fragments and first observations are drawn."""
-    pretraining: Pretraining | None = None
-    """public pre-training on trajectories, or None."""
-    raking: Raking | None = None
-    """noisy histograms of the units' rows, under which candidate trajectories are weighted; None for none. They are
-    released after the last gradient, or, with `surroundings`, before the first."""
     surroundings: int | None = None
     """up to how many bins around the place in which a row begins the networks are shown these histograms
     (`surroundings.py`); None for none. They have to be pre-trained on many public worlds then, and may be left as they
     are: with `steps` and `start_steps` of 0 the histograms are all that is learned of private rows."""
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    """the promise; None until the plan is calibrated."""
 
     def __post_init__(self) -> None:
         check(
@@ -162,14 +122,12 @@ class Plan(plans.Promising):
         )
         whole(fragments_per_unit=self.fragments_per_unit)
         self._require_surroundings()
-        whole(horizon=self.horizon, longest=self.longest, noise_draws=self.noise_draws, start_rows=self.start_rows)
-        whole(rows_per_token=self.rows_per_token, width=self.width, depth=self.depth, heads=self.heads)
-        whole(start_width=self.start_width, start_depth=self.start_depth, mixture=self.mixture)
-        whole(ema_every=self.ema_every, episodes_per_unit=self.episodes_per_unit)
-        self.parts()
+        whole(horizon=self.horizon, longest=self.longest, start_rows=self.start_rows, heads=self.heads)
+        whole(rows_per_token=self.rows_per_token, start_width=self.start_width, start_depth=self.start_depth)
+        whole(mixture=self.mixture, episodes_per_unit=self.episodes_per_unit)
+        super().__post_init__()
         check("network", self.network, self.network in get_args(Network), " or ".join(get_args(Network)))
         check("tokens", self.tokens, self.tokens in get_args(Tokens), " or ".join(get_args(Tokens)))
-        check("harmonics", self.harmonics, self.harmonics in range(9), "a whole number from 0 to 8")
         fits = self.horizon % self.rows_per_token == 0
         check("rows_per_token", self.rows_per_token, fits, "a divisor of the horizon")
         single = self.rows_per_token == 1 or (self.tokens == "rows" and self.network != "autoregressive")
@@ -180,32 +138,22 @@ class Plan(plans.Promising):
         check("horizon", self.horizon, halved, "four tokens or a multiple: a U-Net halves them twice")
         split = self.network == "unet" or (self.width % self.heads == 0)
         check("heads", self.heads, split, "a divisor of the width")
-        positive(learning_rate=self.learning_rate, start_learning_rate=self.start_learning_rate, P_std=self.P_std)
+        positive(start_learning_rate=self.start_learning_rate)
         check("ending_weight", self.ending_weight, self.ending_weight > 0, "a number > 0")
         noise = 0 <= self.ending_noise < math.inf
         check("ending_noise", self.ending_noise, noise, "a finite number >= 0")
-        check("P_mean", self.P_mean, math.isfinite(self.P_mean), "a finite number")
-        trained = [steps for steps in (self.steps, self.start_steps) if steps > 0]
-        optimiser(min(trained, default=self.warmup + 1), self.warmup, self.schedule, self.betas, self.ema)
         inner = None if self.pretraining is None else self.pretraining.curiosity
         known = inner is None or (inner.mode == "replace" and self.network != "autoregressive")
         check("curiosity", inner, known, "replace, with a network that denoises")
-        if self.epsilon is not None:
-            check("epsilon", self.epsilon, self.epsilon > 0, "a number > 0")
-        if self.raking is not None and self.unit is not None:
-            self.raking.require_memory(self.unit)
-        if self.unit is not None and self.delta is not None:
-            plans.check_delta(self.delta, self.unit)
 
     def _require_surroundings(self) -> None:
         if self.surroundings is None:
             whole(steps=self.steps, start_steps=self.start_steps)
             return
-        for name, steps in (("steps", self.steps), ("start_steps", self.start_steps)):
-            check(name, steps, type(steps) is int and steps >= 0, "a whole number >= 0")
+        whole(0, steps=self.steps, start_steps=self.start_steps)
         check("surroundings", self.surroundings, self.surroundings in range(1, 9), "a whole number from 1 to 8")
-        told = self.raking is not None and self.pretraining is not None and self.tokens == "rows"
-        check("surroundings", self.surroundings, told, "them with raking, pre-training and tokens of rows")
+        needed = self.raking is not None and self.pretraining is not None and self.tokens == "rows"
+        check("surroundings", self.surroundings, needed, "them with raking, pre-training and tokens of rows")
         assert self.raking is not None
         numbers = isinstance(self.raking.cut.spec.observation, Box)
         check("surroundings", self.surroundings, numbers, "None for discrete observations, around which is nothing")
@@ -299,10 +247,10 @@ class Plan(plans.Promising):
             (count for count in (4 if surroundings is None else 8, 4, 2) if horizon % (count * halved) == 0), 1
         )
         pretraining = None if provenance is None else Pretraining(provenance=provenance, batch=256, learning_rate=2e-3)
-        told: dict[str, Any] = {}
+        conditioned: dict[str, Any] = {}
         if surroundings is not None:
-            told = {"steps": 0, "start_steps": 0, "width": 128, "depth": 3, "harmonics": TOLD_HARMONICS}
-            told |= {"P_mean": 1.0, "ending_noise": TOLD_ENDING_NOISE, "surroundings": surroundings}
+            conditioned = {"steps": 0, "start_steps": 0, "width": 128, "depth": 3, "harmonics": TOLD_HARMONICS}
+            conditioned |= {"P_mean": 1.0, "ending_noise": TOLD_ENDING_NOISE, "surroundings": surroundings}
             if pretraining is not None:
                 batch = max(1, WORLD_ROWS // horizon)
                 pretraining = dataclasses.replace(pretraining, steps=WORLD_STEPS, batch=batch)
@@ -317,7 +265,7 @@ class Plan(plans.Promising):
             learning_rate=cls.learning_rate if pretraining is None else 5e-3,
             pretraining=pretraining,
             raking=raking,
-            **told,
+            **conditioned,
         )
 
     def parts(self) -> tuple[PoissonSum, ...]:
@@ -349,6 +297,19 @@ class Plan(plans.Promising):
             return promise
         padded = f"Fragments of {self.horizon:,} rows are longer than every trajectory ({self.longest:,} steps):"
         return f"{promise}\n{padded} the rest is padding, which costs time; choose a shorter horizon."
+
+    def label(self, sums: int | None = None) -> Label:
+        """The certificate's words (see `SynthesisPlan.label`)."""
+        gradients, unit = self.start_steps + self.steps, self.unit.name if self.unit else "unit"
+        return self._labelled(
+            sums,
+            touches=(
+                *([f"all {gradients:,} noisy gradients of fine-tuning, interrupted or not"] if gradients else []),
+                f"everything that one {unit} owns, however many episodes and rows that is",
+            ),
+            sampled="every trajectory sampled from the released models",
+            networks="the networks",
+        )
 
     def learning_rate_at(self, part: str, step: int) -> float:
         """The learning rate of a part's step: linear warm-up, then cosine to zero or constant."""

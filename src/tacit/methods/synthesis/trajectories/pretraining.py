@@ -11,26 +11,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from tacit.data.spec import Box, PublicSpec
-from tacit.errors import DataError, PlanError
+from tacit.errors import DataError
 from tacit.hardware import torch_device
 from tacit.methods.synthesis.curiosity import NoveltyScore
 from tacit.methods.synthesis.diffusion import Denoiser
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.networks import MovingAverage, load_parameters
-from tacit.methods.synthesis.pretraining import Progress
-from tacit.methods.synthesis.settings import Curiosity, Pretraining, scheduled
+from tacit.methods.synthesis.settings import Curiosity, Pretraining
+from tacit.methods.synthesis.training import MovingAverage, PublicProgress, load_pretrained, train_publicly
 from tacit.methods.synthesis.trajectories.fragments import windows
-from tacit.methods.synthesis.trajectories.networks import Around
-from tacit.methods.synthesis.trajectories.objective import (
+from tacit.methods.synthesis.trajectories.models import (
     FragmentLoss,
     FragmentModel,
     StartLoss,
     fragment_model,
     start_model,
 )
+from tacit.methods.synthesis.trajectories.networks import Around
 from tacit.methods.synthesis.trajectories.plan import Plan
 
 if TYPE_CHECKING:
@@ -75,15 +74,8 @@ class Pretrained:
         """
         models = start_model(plan, self.encoder), fragment_model(plan, self.encoder)
         for model, weights in zip(models, (self.starts, self.fragments), strict=True):
-            own = {name: value.shape for name, value in model.network.named_parameters()}
-            if own != {name: value.shape for name, value in weights.items()}:
-                raise PlanError(
-                    "the pre-trained weights are those of another network",
-                    where="trajectories.Pretrained.models",
-                    expected="the sizes of this plan's networks and the columns of this spec",
-                    remedy="pre-train with the plan that is fine-tuned",
-                )
-            load_parameters(model.network, weights)
+            sizes = "the sizes of this plan's networks and the columns of this spec"
+            load_pretrained(model.network, weights, where="trajectories.Pretrained.models", expected=sizes)
         return models
 
 
@@ -125,7 +117,7 @@ def pretrain(
     public: Trajectories | Sequence[Trajectories] | None,
     *,
     seed: int,
-    progress: Progress | None = None,
+    progress: PublicProgress | None = None,
     device: str = "cpu",
 ) -> Pretrained:
     """Train on public trajectories as `plan.pretraining` says; with None, return random weights.
@@ -180,28 +172,15 @@ def _train(
     objective: StartLoss | FragmentLoss,
     batches: Iterable[Rows],
     config: Pretraining,
-    progress: Progress | None,
+    progress: PublicProgress | None,
 ) -> dict[str, Tensor]:
     """AdamW on batches of public rows; the averaged weights."""
-    network: nn.Module = model.network
-    device = next(network.parameters()).device
-    average = MovingAverage(network, decay=config.ema, every=config.ema_every)
-    optimizer = torch.optim.AdamW(
-        network.parameters(), lr=config.learning_rate, betas=config.betas, weight_decay=config.weight_decay, fused=True
-    )
-    for step, rows in zip(range(config.steps), batches, strict=False):
-        optimizer.param_groups[0]["lr"] = scheduled(
-            config.learning_rate, step, config.steps, config.warmup, config.schedule
-        )
-        loss = objective.loss(model, {name: tensor.to(device) for name, tensor in rows.items()}).mean()
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(network.parameters(), config.clip)
-        optimizer.step()
-        average.update(network)
-        if progress is not None:
-            progress(step + 1, config.steps, loss.item())
-    return average.state()
+    device = next(model.parameters()).device
+
+    def loss(rows: Rows) -> Tensor:
+        return objective.loss(model, {name: tensor.to(device) for name, tensor in rows.items()}).mean()
+
+    return train_publicly(model.network, batches, loss, config, progress)
 
 
 def _worlds(public: Trajectories | Sequence[Trajectories]) -> Sequence[Trajectories]:
@@ -222,7 +201,7 @@ def visited(
     around, noise = model.network.around, np.random.default_rng(generator.initial_seed())
     assert isinstance(around, Around)
     seen = around.world
-    shares = [] if seen is None else [seen.shares_of(world.columns) for world in worlds]
+    shares = [] if seen is None else [seen.raking.shares_of(world.columns) for world in worlds]
     deviation = noise_of(plan)
     while True:
         chosen = int(torch.multinomial(rows, 1, generator=generator)) if len(worlds) > 1 else 0
@@ -234,11 +213,10 @@ def visited(
 
 def noise_of(plan: Plan) -> float | None:
     """The standard deviation of the noise of shares in a calibrated plan's histograms; None before calibration."""
-    raking = plan.raking
-    if raking is None or plan.unit is None or (part := plan.parts()[-1]).noise_multiplier is None:
+    if plan.raking is None or plan.unit is None or plan.parts()[-1].noise_multiplier is None:
         return None
-    even = np.concatenate([np.full(size, 1 / size) for size in raking.sizes])
-    return raking.shares(even, part, plan.unit, sums=part.steps)[1]
+    released = plan.released(np.concatenate([np.full(size, 1 / size) for size in plan.raking.sizes]), plan.raking.steps)
+    return None if released is None else released.shares()[1]
 
 
 def _fragments(

@@ -1,21 +1,119 @@
-"""Whole trajectories from fragments: each begins with the state in which the one before it ended."""
+"""Whole trajectories from fragments: each begins with the state in which the one before it ended.
+
+Released histograms help twice, at no cost in privacy. They show where nobody is: fragments that pass there are drawn
+again (`Populated`), since a denoiser that learned from many worlds goes by the histograms of this one, but not always.
+
+And of many candidate trajectories those are taken whose rows agree with the histograms (`weights_of`). A trajectory
+lies in many cells at once, so that proportional fitting of rows does not apply. Each candidate is taken with a
+probability of its own, and none twice: copies would be no new people. The probabilities are those of the
+maximum-entropy design with the right means (Chen, Dempster and Liu 1994, doi:10.1093/biomet/81.3.457): logistic in a
+trajectory's own mean histograms, with a penalty that leaves the means as far from the noisy ones as the noise is. The
+noisy histograms are means over people of the means of their rows: who owns several trajectories shows the mean of all
+their rows, in which one of them counts as much as its share of these.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import brentq, minimize
+from scipy.special import expit, logit
+from scipy.stats import norm
 from torch import Tensor
 
+from tacit.methods.synthesis.raking import Floats, NoisyHistograms, Raking, Table, codes_of, shrunk, simplex
 from tacit.methods.synthesis.settings import Sampler
-from tacit.methods.synthesis.trajectories.autoregressive import drawn
 from tacit.methods.synthesis.trajectories.fragments import Condition
-from tacit.methods.synthesis.trajectories.objective import FragmentModel
-from tacit.methods.synthesis.trajectories.populated import Populated, drawn_again
+from tacit.methods.synthesis.trajectories.models import FragmentModel, drawn
+
+DEVIATIONS = 1.0
+"""Of a share's noise: a bin with less may be one where nobody is."""
+LOST = 0.01
+"""Share of a table's rows that may lie in bins called empty, as far as the noise lets it be known."""
+TRIES = 3
+"""How often at most something is drawn again."""
+
+
+@dataclass(frozen=True, eq=False)
+class Populated:
+    """Bins of observations with somebody in them.
+
+    Args:
+        tables: those of `Raking.tables` that are of observations alone.
+        somebody: for each of them, [bins] whether anybody is there.
+    """
+
+    tables: tuple[Table, ...]
+    somebody: tuple[NDArray[np.bool_], ...]
+
+    @classmethod
+    def of(cls, raking: Raking, shares: Sequence[Floats], deviation: float) -> Populated:
+        """From the noisy shares of the rows in all tables, and their noise (`NoisyHistograms.shares`)."""
+        found = [
+            (table, ~empty(share, deviation))
+            for table, share in zip(raking.tables, shares, strict=True)
+            if all(axis.column == "observations" for axis in table)
+        ]
+        return cls(tuple(table for table, _ in found), tuple(share for _, share in found))
+
+    def elsewhere(self, observations: Tensor) -> Tensor:
+        """[...] whether raw observations [..., d] or [...] are where nobody is."""
+        seen = observations.cpu().numpy()
+        shape = observations.shape[:-1] if observations.is_floating_point() else observations.shape
+        rows = {"observations": seen, "rewards": np.zeros(shape)}
+        found = np.zeros(shape, np.bool_)
+        for code, somebody in zip(codes_of(self.tables, rows), self.somebody, strict=True):
+            found |= ~somebody[code]
+        return torch.from_numpy(found).to(observations.device)
+
+
+def empty(share: Floats, deviation: float) -> NDArray[np.bool_]:
+    """[bins] the bins of a table in which nobody is: those with least, as many as hold no more than `LOST` of the rows.
+
+    What they hold is what their noisy shares add up to, less what they would add up to if nobody were there (normals
+    that are below the largest of them), and two standard deviations more.
+    """
+    order = np.argsort(share)
+    least, count = share[order], np.arange(1, len(share) + 1)
+    nobody = -deviation * np.exp(norm.logpdf(least / deviation) - norm.logcdf(least / deviation))
+    held = np.cumsum(least) - count * nobody + 2 * deviation * np.sqrt(count)
+    fit = np.flatnonzero((held <= LOST) & (least <= DEVIATIONS * deviation))
+    found = np.zeros(len(share), np.bool_)
+    found[order[: fit[-1] + 1 if len(fit) else 0]] = True
+    return found
+
+
+def drawn_again(
+    draw: Callable[[Tensor], tuple[Tensor, ...]],
+    missed: Callable[[Tensor, tuple[Tensor, ...]], Tensor],
+    everyone: Tensor,
+) -> tuple[Tensor, ...]:
+    """What is drawn for everyone, again for whom something is missed, up to `TRIES` times; the best is kept.
+
+    Args:
+        draw: [n] whose -> tensors [n, ...].
+        missed: (whose [n], what was drawn for them) -> [n] how much of it is where nobody is.
+        everyone: [B] 0, ..., B - 1.
+    """
+    found = draw(everyone)
+    worst = missed(everyone, found)
+    for _ in range(TRIES):
+        again = everyone[worst > 0]
+        if not len(again):
+            break
+        others = draw(again)
+        count = missed(again, others)
+        better = count < worst[again]
+        worst[again[better]] = count[better]
+        for one, other in zip(found, others, strict=True):
+            one[again[better]] = other[better]
+    return found
+
 
 Columns = dict[str, NDArray[Any]]
 
@@ -133,3 +231,84 @@ def _joined(pieces: list[Columns], count: int) -> Stitched:
     columns = {name: column[order] for name, column in columns.items()}
     episodes = np.append(0, np.cumsum(np.bincount(columns.pop("owner"), minlength=count)))
     return Stitched(columns=columns, episodes=episodes, seams=np.flatnonzero(columns.pop("seam")))
+
+
+STEPS = 300
+"""Of L-BFGS at most."""
+LEAST_DEVIATION = 1e-4
+"""Histograms need not agree better than this."""
+
+
+def weights_of(released: NoisyHistograms, stitched: Stitched, *, count: int, episodes: int) -> Floats:
+    """Probabilities [E], adding up to `count`, with which each trajectory is one of so many that are taken.
+
+    Args:
+        released: histograms of all units.
+        stitched: E candidate trajectories, more than `count`.
+        count: how many are to be taken.
+        episodes: public usual number of trajectories that a unit owns.
+    """
+    lengths = np.diff(stitched.episodes)
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    raking, (tables, deviation) = released.raking, released.shares()
+    own, goals, sizes = [], [], counted(lengths, episodes)
+    for code, size, table in zip(codes_of(raking.tables, stitched.columns), raking.sizes, tables, strict=True):
+        flat = np.bincount(owners * size + code, 1 / lengths[owners], len(lengths) * size)
+        own.append(flat.reshape(len(lengths), size).astype(np.float32))
+        goals.append(simplex(shrunk(table, np.average(own[-1], axis=0, weights=sizes), deviation), 1.0))
+    deviation = max(deviation, LEAST_DEVIATION)
+    return inclusion(np.concatenate(own, axis=1), np.concatenate(goals), deviation, sizes, count)
+
+
+def counted(lengths: NDArray[np.int64], episodes: int) -> Floats:
+    """[E] how much each trajectory counts in its owner's mean: its share of the rows, beside others of mean length.
+
+    Args:
+        lengths: [E] its rows.
+        episodes: so many trajectories has an owner.
+    """
+    return np.asarray(lengths / (lengths + (episodes - 1) * lengths.mean()), np.float64)
+
+
+def inclusion(own: NDArray[np.float32], goal: Floats, deviation: float, sizes: Floats, count: int) -> Floats:
+    """Probabilities [E], adding up to `count`, under which the mean of `own` [E, B] over those taken is `goal` nearly.
+
+    The logit of each is linear in how far its own histograms are from the goal.
+
+    Args:
+        own: histograms of each trajectory.
+        goal: [B] what their mean is to be.
+        deviation: how far from it the mean may be, in each bin.
+        sizes: [E] of each trajectory, by which it counts in the mean.
+        count: how many are taken; fewer than E.
+    """
+    sizes = sizes / sizes.mean()
+
+    def scores(slopes: Floats) -> Floats:
+        along = (own @ slopes.astype(np.float32)).astype(np.float64)
+        return np.asarray(sizes * (along - goal @ slopes))
+
+    def dual(point: Floats) -> tuple[float, Floats]:
+        slopes, level = point[:-1], point[-1]
+        logits = scores(slopes) + level
+        taken = expit(logits)
+        counted = taken * sizes
+        value = np.logaddexp(0.0, logits).sum() / count - level + (deviation * slopes) @ (deviation * slopes) / 2
+        apart = (counted.astype(np.float32) @ own - counted.sum() * goal) / count
+        return float(value), np.append(apart + deviation**2 * slopes, taken.sum() / count - 1)
+
+    begin = np.append(np.zeros(own.shape[1]), logit(count / len(own)))
+    found = minimize(dual, begin, jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
+    final = scores(found.x[:-1])
+    most = float(np.abs(final).max()) + 50.0
+    level = brentq(lambda one: float(expit(final + one).sum()) - count, -most, most)
+    return np.asarray(expit(final + level))
+
+
+def picked(stitched: Stitched, chosen: NDArray[np.int64]) -> Stitched:
+    """The trajectories with these numbers, in this order; a number may come again."""
+    lengths = np.diff(stitched.episodes)[chosen]
+    episodes = np.append(0, np.cumsum(lengths))
+    rows = np.arange(episodes[-1]) + np.repeat(stitched.episodes[chosen] - episodes[:-1], lengths)
+    columns = {name: column[rows] for name, column in stitched.columns.items()}
+    return Stitched(columns, episodes, np.flatnonzero(np.isin(rows, stitched.seams)))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +25,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.histograms import Floats, Table, codes_of, simplex
-from tacit.methods.synthesis.raking import Raking
+from tacit.methods.synthesis.raking import Floats, Raking, Table, simplex
 
 MOST = 4.0
 """Densities count up to so many times an even spread."""
@@ -57,8 +56,8 @@ class Surroundings:
         return sum(self._size(self.raking.tables[i]) for i in self.chosen)
 
     def _size(self, table: Table) -> int:
-        places, told = _split(table)
-        return math.prod(_bins(told)) if told else (2 * self.radius + 1) ** len(places)
+        places, others = _split(table)
+        return math.prod(_bins(others)) if others else (2 * self.radius + 1) ** len(places)
 
     @property
     def cells(self) -> int:
@@ -70,22 +69,15 @@ class Surroundings:
         found = []
         for i in self.chosen:
             table = self.raking.tables[i]
-            places, told = _split(table)
-            cells = simplex(shares[i], 1.0).reshape(math.prod(_bins(places)), math.prod(_bins(told)))
-            if told:
+            places, others = _split(table)
+            cells = simplex(shares[i], 1.0).reshape(math.prod(_bins(places)), math.prod(_bins(others)))
+            if others:
                 total = cells.sum(axis=1, keepdims=True)
                 even = 1 / cells.shape[1]
                 found.append(np.where(total > 0, cells / np.where(total > 0, total, 1.0), even) - even)
             else:
                 found.append(np.minimum(cells * cells.size, MOST))
         return torch.from_numpy(np.concatenate([one.ravel() for one in found]).astype(np.float32))
-
-    def shares_of(self, columns: Mapping[str, NDArray[np.generic]]) -> list[Floats]:
-        """The exact shares of public rows in all tables of `raking`."""
-        codes = codes_of(self.raking.tables, columns)
-        return [
-            np.bincount(code, minlength=size) / len(code) for code, size in zip(codes, self.raking.sizes, strict=True)
-        ]
 
     def even(self) -> Tensor:
         """The tables [cells] of a world in which people, and what they do, are spread evenly."""
@@ -138,22 +130,22 @@ def _bins(axes: Table) -> tuple[int, ...]:
     return tuple(len(axis.edges) - 1 for axis in axes)
 
 
-def _patches(coordinates: Table, told: Table, radius: int) -> NDArray[np.int64]:
+def _patches(coordinates: Table, others: Table, radius: int) -> NDArray[np.int64]:
     """[middles, features] which cell of a table each feature is at the middle of each bin; -1 where there is none.
 
     A bin of nobody is added on either side of each coordinate. Features are the densities up to `radius` bins away, or,
-    if anything is told, how that is spread.
+    if there are other columns, how these are spread.
     """
     shape = _bins(coordinates)
     middles = np.stack(np.meshgrid(*(np.arange(-1, bins + 1) for bins in shape), indexing="ij"), axis=-1)
     middles = middles.reshape(-1, 1, len(shape))
-    if not told:
+    if not others:
         reach = [range(-radius, radius + 1)] * len(shape)
         middles = middles + np.array(list(itertools.product(*reach)))
     inside = ((middles >= 0) & (middles < shape)).all(axis=-1)
     numbers = np.ravel_multi_index(tuple(np.moveaxis(middles, -1, 0)), shape, mode="clip")
-    if told:
-        numbers = numbers * math.prod(_bins(told)) + np.arange(math.prod(_bins(told)))
+    if others:
+        numbers = numbers * math.prod(_bins(others)) + np.arange(math.prod(_bins(others)))
     return np.where(inside, numbers, -1)
 
 

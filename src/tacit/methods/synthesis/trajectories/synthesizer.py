@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +15,13 @@ from torch import Tensor
 from tacit.hardware import torch_device
 from tacit.methods.synthesis.diffusion import Denoiser, chains
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.histograms import resampled
+from tacit.methods.synthesis.raking import resampled
 from tacit.methods.synthesis.settings import Sampler, whole
+from tacit.methods.synthesis.trajectories.models import FragmentModel
 from tacit.methods.synthesis.trajectories.networks import Around
-from tacit.methods.synthesis.trajectories.objective import FragmentModel
 from tacit.methods.synthesis.trajectories.plan import Plan
-from tacit.methods.synthesis.trajectories.populated import Populated, drawn_again
 from tacit.methods.synthesis.trajectories.pretraining import Pretrained
-from tacit.methods.synthesis.trajectories.stitching import Stitched, stitch
-from tacit.methods.synthesis.trajectories.weighting import picked, weights_of
+from tacit.methods.synthesis.trajectories.stitching import Populated, Stitched, drawn_again, picked, stitch, weights_of
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
@@ -63,7 +61,7 @@ class Synthesizer:
         """The models of first observations and of fragments with their released weights."""
         models = Pretrained(self.encoder, self.starts, self.fragments, "released").models(self.plan)
         for model in models:
-            show(self.plan, model, [] if self.histograms is None else [self.histograms], sums=self.sums)
+            show(self.plan, model, self.histograms, self.sums)
         return models
 
     def sample_trajectories(
@@ -72,7 +70,7 @@ class Synthesizer:
         """`count` trajectories as columns of raw units inside the public bounds.
 
         They are independent, or, with released histograms, taken from a larger sample so that their rows agree with
-        these (`weighting.py`).
+        these (`stitching.weights_of`).
 
         Args:
             count: how many trajectories; at least 1.
@@ -87,15 +85,11 @@ class Synthesizer:
         whole(count=count)
         generator = torch.Generator().manual_seed(seed)
         where = torch_device(device, where="Synthesizer.sample_trajectories")
-        sampler, raking = sampler or self.plan.sampler, self.plan.raking
-        if raking is None or self.histograms is None:
+        sampler, released = sampler or self.plan.sampler, self.plan.released(self.histograms, self.sums)
+        if released is None:
             return self._stitched(count, 0, sampler, generator, where)
-        assert self.plan.unit is not None
-        found = self._stitched(candidates(count), raking.pool, sampler, generator, where)
-        part, episodes = self.plan.parts()[-1], self.plan.episodes_per_unit
-        weights = weights_of(
-            raking, self.histograms, part, self.plan.unit, found, count=count, sums=self.sums, episodes=episodes
-        )
+        found = self._stitched(candidates(count), released.raking.pool, sampler, generator, where)
+        weights = weights_of(released, found, count=count, episodes=self.plan.episodes_per_unit)
         return picked(found, resampled(weights, count, np.random.default_rng(seed)))
 
     def sample_columns(
@@ -103,8 +97,8 @@ class Synthesizer:
     ) -> dict[str, NDArray[Any]]:
         """`count` transitions as columns of raw units, in no order: rows of independent trajectories.
 
-        With released histograms each row is drawn by a weight of its own (`Raking.weights`), so that some occur
-        repeatedly. Rows agree with the histograms much better than whole trajectories can, in which some rows are
+        With released histograms each row is drawn by a weight of its own (`NoisyHistograms.weights`), so that some
+        occur repeatedly. Rows agree with the histograms much better than whole trajectories can, in which some rows are
         always where nobody is: agents, which look at single rows, learn from these.
 
         Args:
@@ -115,17 +109,15 @@ class Synthesizer:
             HardwareError, PlanError: as of `sample_trajectories`.
         """
         whole(count=count)
-        where, raking = torch_device(device, where="Synthesizer.sample_columns"), self.plan.raking
+        where = torch_device(device, where="Synthesizer.sample_columns")
+        released = self.plan.released(self.histograms, self.sums)
         generator, rng = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
-        pool = count if raking is None or self.histograms is None else max(raking.pool, 2 * count)
+        pool = count if released is None else max(released.raking.pool, 2 * count)
         columns = self._stitched(1, pool, sampler or self.plan.sampler, generator, where).columns
-        if raking is None or self.histograms is None:
+        if released is None:
             chosen = rng.choice(len(columns["rewards"]), count, replace=False)
         else:
-            assert self.plan.unit is not None
-            part = self.plan.parts()[-1]
-            weights = raking.weights(self.histograms, columns, part, self.plan.unit, sums=self.sums)
-            chosen = resampled(weights, count, rng)
+            chosen = resampled(released.weights(columns), count, rng)
         return {name: column[chosen] for name, column in columns.items()}
 
     def _stitched(
@@ -134,7 +126,8 @@ class Synthesizer:
         """Independent trajectories, at least so many, with at least so many rows in all."""
         starts, fragments = self.models()
         starts.to(device), fragments.to(device)
-        populated, parts, length = self._populated(), list[Stitched](), self.plan.longest
+        released, parts, length = self.plan.released(self.histograms, self.sums), list[Stitched](), self.plan.longest
+        populated = None if released is None else Populated.of(released.raking, *released.shares())
         made = grown = 0
 
         def draw(whose: Tensor) -> tuple[Tensor]:
@@ -152,38 +145,26 @@ class Synthesizer:
             length = max(1, grown // made)
         return _together(parts)
 
-    def _populated(self) -> Populated | None:
-        """Where people are; None without histograms."""
-        if self.plan.raking is None or self.histograms is None or self.plan.unit is None:
-            return None
-        shares = self.plan.raking.shares(self.histograms, self.plan.parts()[-1], self.plan.unit, sums=self.sums)
-        return Populated.of(self.plan.raking, *shares)
-
     def sample(self, count: int, *, seed: int = 0, sampler: Sampler | None = None, device: str = "cpu") -> Trajectories:
         """`count` independent trajectories as a data set that belongs to nobody, one unit a trajectory."""
         return as_trajectories(self.sample_trajectories(count, seed=seed, sampler=sampler, device=device), self.encoder)
 
 
-def show(
-    plan: Plan, model: Denoiser | FragmentModel, histograms: Sequence[NDArray[np.float64]], *, sums: int | None = None
-) -> None:
+def show(plan: Plan, model: Denoiser | FragmentModel, histograms: NDArray[np.float64] | None, sums: int) -> None:
     """Let a model see the private world as released histograms tell it, if the plan has it look.
 
     Args:
         plan: calibrated.
         model: whose network looks; without any histograms it keeps seeing an even spread.
-        histograms: released tables, whose mean is taken.
-        sums: of how many noisy sums they are the mean; None where each is one.
+        histograms: released tables; None without any.
+        sums: of how many noisy sums they are the mean.
     """
-    around, raking = model.network.around, plan.raking
-    if plan.surroundings is None or raking is None or not histograms:
+    around, released = model.network.around, plan.released(histograms, sums)
+    if plan.surroundings is None or released is None:
         return
     assert isinstance(around, Around)
     assert around.world is not None
-    assert plan.unit is not None
-    released = np.mean(histograms, axis=0)
-    shares, _ = raking.shares(released, plan.parts()[-1], plan.unit, sums=sums or len(histograms))
-    around.see(around.world.of_shares(shares))
+    around.see(around.world.of_shares(released.shares()[0]))
 
 
 def as_trajectories(stitched: Stitched, encoder: Encoder) -> Trajectories:
