@@ -51,9 +51,9 @@ class Plan(DiffusionPlan):
     row of each unit, and how they go on, from L fragments of H rows that are drawn inside the unit in every step. What
     a unit adds to a sum is the gradient of its mean loss, clipped once, however much data the unit owns.
 
-    The defaults were chosen on public maze layouts alone; `Plan.paper` gives the paper's own sizes. `steps`
-    are those of the model of fragments; `harmonics` are of the state in which a row begins. Histograms are released after
-    the last gradient, or, with `surroundings`, before the first.
+    The defaults were chosen on public maze layouts alone; `Plan.paper` gives the paper's own sizes. `steps` are those
+    of the model of fragments; `harmonics` are of the state in which a row begins. Histograms are released after the
+    last gradient, or, with `surroundings`, before the first.
 
     Raises:
         PlanError: a value is out of range.
