@@ -13,9 +13,8 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.envs import chain
 from tacit.errors import PlanError, PlanExhausted
-from tacit.methods.off_policy_evaluation import baselines
 from tacit.methods.off_policy_evaluation.algorithm import fit
-from tacit.methods.off_policy_evaluation.baselines import Lsl, Lsw, SufficientStatistics, cells, middles, solve
+from tacit.methods.off_policy_evaluation.baselines import Lsl, Lsw, SufficientStatistics, cells, lstd, middles, solve
 from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Tabular
 from tacit.methods.off_policy_evaluation.problem import Problem
@@ -49,8 +48,8 @@ def open_vault(folder: Path, units: int = 200, noise: SecretNoise | None = None,
 
 def test_lstd_finds_the_values_on_and_off_policy() -> None:
     rows = unit_rows(simulated(3000), PROBLEM)
-    on = baselines(rows, PROBLEM, FEATURES, Behaviour())
-    off = baselines(rows, PROBLEM, FEATURES, Tabular(np.tile([0.7, 0.3], (40, 1))))
+    on = lstd(rows, PROBLEM, FEATURES, Behaviour())
+    off = lstd(rows, PROBLEM, FEATURES, Tabular(np.tile([0.7, 0.3], (40, 1))))
     assert np.sqrt(np.mean((on - chain.values()) ** 2)) < 0.02
     assert np.sqrt(np.mean((off - chain.values()) ** 2)) < 0.03
     assert not np.allclose(on, off)
@@ -73,9 +72,7 @@ def test_lstd_of_two_transitions_by_hand() -> None:
         simulated=True,
     )
     problem = Problem(gamma=0.5, horizon=2)
-    theta = baselines(
-        unit_rows(data, problem), problem, OneHot(3), Tabular(np.array([[1.0, 0.0], [0.5, 0.5], [0.5, 0.5]]))
-    )
+    theta = lstd(unit_rows(data, problem), problem, OneHot(3), Tabular(np.array([[1.0, 0.0], [0.5, 0.5], [0.5, 0.5]])))
     np.testing.assert_allclose(theta, [2.5, 3.0, 0.0], atol=1e-9)
 
 
