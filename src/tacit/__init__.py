@@ -38,7 +38,7 @@ _HOMES = {
     "PublicSpec": "data.spec",
     "RdpOrder": "privacy.ledger.ledger",
     "Register": "privacy.ledger.register",
-    "Release": "privacy.certificate.release",
+    "Release": "privacy.certificate.certificate",
     "TacitError": "errors",
     "Trajectories": "data.trajectories",
     "Unit": "units",
