@@ -74,7 +74,7 @@ def test_without_a_promise_it_promises_nothing() -> None:
 
 
 def test_who_is_trusted_follows_from_the_parts() -> None:
-    summed = {"name": "sum", "steps": 1, "devices": 100, "clip": 1.0, "noise_multiplier": 90.0}
+    summed = {"name": "sum", "steps": 1, "devices": 100, "clip": 1.0, "noise_multiplier": 1.0}
     local, shared = (DeviceSum(noise=noise, **summed).certified() for noise in ("device", "shared"))  # type: ignore[arg-type]
     numbers = LaplaceSum(name="sum", steps=1, size=2, bound=1.0, noise_multiplier=9.0).certified()
     assert model([local, numbers]) == "Local"
