@@ -94,20 +94,6 @@ def apply(stats: Stats, theta: np.ndarray) -> np.ndarray:
     return _sum(_times(stats["D"], theta), stats["Z"])
 
 
-def apply_transposed(stats: Stats, w: np.ndarray) -> np.ndarray:
-    """A_i^T w, [U, n]; w is [n] or [U, n]."""
-    if "A" in stats:
-        return _times(stats["A"].transpose(0, 2, 1), w)
-    return _sum(_times(stats["Z"], w), stats["D"])
-
-
-def second_moment(stats: Stats, w: np.ndarray) -> np.ndarray:
-    """C_i w, [U, n], of statistics made with trace "gtd"; w is [n] or [U, n]."""
-    if "C" in stats:
-        return _times(stats["C"], w)
-    return _sum(_times(stats["phi"], w), stats["phi"])
-
-
 def constant(stats: Stats) -> np.ndarray:
     """b_i, [U, n]."""
     return stats["b"] if "b" in stats else _sum(stats["r"], stats["Z"])
