@@ -13,11 +13,13 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.envs import chain
 from tacit.errors import PlanError, PlanExhausted
+from tacit.methods.off_policy_evaluation import baselines
 from tacit.methods.off_policy_evaluation.algorithm import fit
 from tacit.methods.off_policy_evaluation.baselines import Lsl, Lsw, SufficientStatistics, cells, lstd, middles, solve
 from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Tabular
 from tacit.methods.off_policy_evaluation.problem import Problem
+from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics
 from tacit.methods.off_policy_evaluation.step_sizes import unit_rows
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
@@ -105,7 +107,7 @@ def test_factored_statistics_are_stacked_alike() -> None:
     short = Problem(gamma=0.9, horizon=4)
     features = Fourier(order=20, low=(0.0,), high=(39.0,))
     rows = unit_rows(simulated(3), short)
-    stacked = baselines.Stacked(baselines.BellmanStatistics(short, Behaviour(), None, features, "gtd"), 0.5)
+    stacked = baselines.Stacked(BellmanStatistics(short, Behaviour(), None, features, "gtd"), 0.5)
     stats = stacked.summary(rows)
     assert "Z" in stats
     A = np.einsum("uln,ulk->unk", stats["Z"], stats["D"])
