@@ -26,7 +26,7 @@ from experiments.store import Store
 from tacit import off_policy_evaluation as ope
 from tacit.data.trajectories import Trajectories
 from tacit.methods.off_policy_evaluation import baselines, scores
-from tacit.methods.off_policy_evaluation.baselines import Lsl, Lsw
+from tacit.methods.off_policy_evaluation.baselines import Lsl, Lsw, lstd
 from tacit.methods.off_policy_evaluation.scores import ScoreVector
 from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics
 from tacit.methods.off_policy_evaluation.step_sizes import CHUNK, compare, mspbe, summarise, unit_rows
@@ -242,7 +242,7 @@ def ceiling(pool: Pool, setting: Setting, trials: int) -> Values:
     """LSTD (off-policy: WIS-LSTD at lambda 0) without privacy."""
     domain = pool.domain
     theta = [
-        baselines(
+        lstd(
             {name: column[members] for name, column in pool.rows.items()},
             domain.problem,
             domain.features,

@@ -175,10 +175,10 @@ class MazePeople:
         """Simulated once."""
 
         def make() -> tuple[Columns, dict[str, Any]]:
-            mazes = other_mazes(self._maze.layout, self.mazes, seed=1_000 + seed)
+            layouts = other_mazes(self._maze.layout, self.mazes, seed=1_000 + seed)
             each = [
-                maze.goal_episodes(maze, self.public_episodes, seed=1_000 + seed + index)
-                for index, maze in enumerate(mazes)
+                maze.goal_episodes(layout, self.public_episodes, seed=1_000 + seed + index)
+                for index, layout in enumerate(layouts)
             ]
             parts = [{name: np.asarray(one.columns[name]) for name in _NAMES} for one in each]
             found = {name: np.concatenate([part[name] for part in parts]) for name in _NAMES}

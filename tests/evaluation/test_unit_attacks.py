@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.evaluation.attacks import area
-from tacit.evaluation.canaries import Drawn, UnitScores, leaping, unit_losses
+from tacit.evaluation.canaries import Drawn, UnitScores, leaping
 from tacit.evaluation.membership import attack
 from tacit.privacy.gradients.per_unit import clipped_sum
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -108,6 +109,14 @@ def add_everybody(total: Tensor, model: nn.Module, objective: Moves, known: Traj
     clipped_sum(model, objective.loss, drawn.rows(np.arange(drawn.units)), PART.clip, add_to=total)
 
 
+def unit_losses(model: nn.Module, objective: Moves, known: Trajectories, *, draws: int) -> npt.NDArray[np.float64]:
+    """Each unit's loss, [1, U]: the mean over so many draws of rows and noise."""
+    drawn = Drawn(PART, objective, known, seed=0)
+    some = np.arange(drawn.units)
+    losses = [objective.loss(model, drawn.rows(some)).detach().double().numpy() for _ in range(draws)]
+    return np.mean(losses, axis=0, keepdims=True)
+
+
 @pytest.mark.parametrize("steps", [0, 400])
 def test_who_was_learned_by_heart_has_a_lower_loss(steps: int) -> None:
     """Histories of one leap each, of which a wide network learns the members'."""
@@ -119,7 +128,7 @@ def test_who_was_learned_by_heart_has_a_lower_loss(steps: int) -> None:
         adam.zero_grad()
         (model(own["observations"]) + own["observations"] - own["next_observations"]).square().mean().backward()
         adam.step()
-    one, other = (-unit_losses(model, objective, PART, known, draws=4) for known in (members, fresh))
+    one, other = (-unit_losses(model, objective, known, draws=4) for known in (members, fresh))
     assert one.shape == (1, 40)
     found = attack(one, other)
     assert found.auc > 0.85 if steps else abs(found.auc - 0.5) < 3 / math.sqrt(12 * 20)

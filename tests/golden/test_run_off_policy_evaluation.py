@@ -13,8 +13,7 @@ from tests.golden.runs import Numbers, Run, variant
 
 from tacit import Box, Discrete, PublicSpec, Trajectories, Unit
 from tacit import off_policy_evaluation as ope
-from tacit.methods.off_policy_evaluation import baselines
-from tacit.methods.off_policy_evaluation.baselines import cells
+from tacit.methods.off_policy_evaluation.baselines import cells, lstd
 from tacit.methods.off_policy_evaluation.gpope import published_epsilon, published_sigma
 from tacit.methods.off_policy_evaluation.step_sizes import unit_rows
 
@@ -121,9 +120,9 @@ def priced(plan: Any) -> Run:
 def without_privacy(folder: Path) -> Numbers:
     rows, on_line = unit_rows(episodes(), PROBLEM), unit_rows(episodes(line=True), PROBLEM)
     return {
-        "on policy": baselines(rows, PROBLEM, FEATURES, ope.Behaviour()).tolist(),
-        "off policy": baselines(rows, PROBLEM, FEATURES, TARGET).tolist(),
-        "on a line": baselines(on_line, PROBLEM, WAVES, ope.Behaviour()).tolist(),
+        "on policy": lstd(rows, PROBLEM, FEATURES, ope.Behaviour()).tolist(),
+        "off policy": lstd(rows, PROBLEM, FEATURES, TARGET).tolist(),
+        "on a line": lstd(on_line, PROBLEM, WAVES, ope.Behaviour()).tolist(),
     }
 
 
@@ -195,7 +194,7 @@ RUNS = {
     "DP-LSTD": evaluation(ope.SufficientStatistics(**BASE, clip=0.5), defaults=True),
     "DP-LSTD without a value": evaluation(ope.SufficientStatistics(**BASE, clip=0.5, value_share=0.0), ope.Behaviour()),
     "default shares and prior": Run(lambda folder: {}, lambda: (ope.Shares(), ope.Smoothness(2.0))),
-    "LSTD without privacy": Run(without_privacy, lambda: (baselines,)),
+    "LSTD without privacy": Run(without_privacy, lambda: (lstd,)),
     "selection among candidates": Run(chosen, choice_defaults),
 }
 

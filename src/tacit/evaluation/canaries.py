@@ -3,7 +3,7 @@
 For any method that is trained by `vault.noisy_gradient` over a `PoissonSum` of any unit: the attacker draws a unit's
 rows or fragments as the door does, with random numbers of its own, and uses the method's own objective.
 
-`unit_losses` are scores for `measure.membership.attack`; `UnitScores` for `measure.audit` or `measure.one_run`. Looks
+`UnitScores` are scores for `measure.audit` or `measure.one_run`. Looks
 at whole histories and is not differentially private: outside `vault.nonprivate` only for simulated data. What an attack
 finds bounds privacy from below and proves nothing.
 """
@@ -251,40 +251,6 @@ class Drawn:
         for unit in range(self.units):
             rows = self.rows(np.array([unit]))
             yield clipped_sum(model, self._objective.loss, rows, self._part.clip, shares=self.shares)
-
-
-@torch.no_grad()
-def unit_losses(
-    model: nn.Module,
-    objective: Objective,
-    part: PoissonSum,
-    known: Trajectories,
-    *,
-    draws: int = 16,
-    seed: int = 0,
-    batch: int = 256,
-) -> Floats:
-    """Each unit's loss under a released model: the mean over all its fragments, again and again.
-
-    Args:
-        model: released, or the public starting point.
-        objective: that the model was trained by.
-        part: a step's; more rows a unit than a step had make the attack stronger.
-        known: the units in question.
-        draws: over how many draws of rows and noise a loss is averaged.
-        seed: of the draws, the same for every call with as many units.
-        batch: units at a time.
-
-    Returns:
-        [1, U], as `membership.attack` takes scores (with a minus sign, or as a fall).
-    """
-    drawn = Drawn(part, objective, known, seed=seed)
-    total = np.zeros(drawn.units)
-    for _ in range(draws):
-        for first in range(0, drawn.units, batch):
-            some = np.arange(first, min(first + batch, drawn.units))
-            total[some] += objective.loss(model, drawn.rows(some)).double().numpy()
-    return total[None] / draws
 
 
 class UnitScores:

@@ -26,6 +26,8 @@ from tacit.privacy.mechanisms.device_sums import WHO_ANSWERS, DeviceSum, zeros
 from tacit.privacy.vault.devices import Answer, Query
 
 # The server's side of a secure sum: Flower's SecAgg+ in four exchanges, whole numbers in, their exact sum out.
+#
+# The quantiser of Flower is the identity here: its range is that of the answers, one step of it one step of the grid.
 
 
 ATTEMPTS = 3

@@ -15,6 +15,21 @@ TWO = Problem(gamma=0.9, horizon=4, episodes_per_unit=2)
 WIDE = Fourier(order=19, low=(0.0,), high=(1.0,))
 
 
+def apply_transposed(stats, w):
+    """A_i^T w, [U, n]; w is [U, n]."""
+    if "A" in stats:
+        return np.einsum("uij,ui->uj", stats["A"], w)
+    return np.einsum("ut,utn->un", np.einsum("utn,un->ut", stats["Z"], w), stats["D"])
+
+
+def second_moment(stats, w):
+    """C_i w, [U, n], of statistics made with trace "gtd"; w is [n] or [U, n]."""
+    w = np.broadcast_to(w, (len(stats["b" if "b" in stats else "r"]), w.shape[-1]))
+    if "C" in stats:
+        return np.einsum("uij,uj->ui", stats["C"], w)
+    return np.einsum("ut,utn->un", np.einsum("utn,un->ut", stats["phi"], w), stats["phi"])
+
+
 class Indicators(OneHot):
     """Indicators of which every visit counts."""
 

@@ -7,12 +7,13 @@ import math
 from pathlib import Path
 
 import pytest
-from test_certificate import build
+from test_certificate import DENOISER, build
 
 from tacit.cli import main
 from tacit.errors import CertificateError
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.certificate.markdown import guarantees, label, model
+from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
 
 ASKED = (
     *("privacy_parameters", "unit_of_privacy", "algorithms_and_correctness", "utility_and_bias", "trust_model"),
@@ -73,10 +74,12 @@ def test_without_a_promise_it_promises_nothing() -> None:
 
 
 def test_who_is_trusted_follows_from_the_parts() -> None:
-    local, shared = ({"kind": "device_sum", "noise": noise} for noise in ("device", "shared"))
-    assert model([local, {"kind": "laplace_sum"}]) == "Local"
+    summed = {"name": "sum", "steps": 1, "devices": 100, "clip": 1.0, "noise_multiplier": 1.0}
+    local, shared = (DeviceSum(noise=noise, **summed).certified() for noise in ("device", "shared"))  # type: ignore[arg-type]
+    numbers = LaplaceSum(name="sum", steps=1, size=2, bound=1.0, noise_multiplier=9.0).certified()
+    assert model([local, numbers]) == "Local"
     assert model([shared]) == "Federated"
-    assert model([{"kind": "poisson_sum"}]) == model([local, {"kind": "poisson_sum"}]) == "Central"
+    assert model([DENOISER]) == model([local, DENOISER]) == "Central"
 
 
 def test_the_command_prints_it_and_refuses_an_edited_certificate(

@@ -8,10 +8,12 @@ import pytest
 from door_cases import GivenParts
 from test_certificate import TRAJECTORY, build
 
+from tacit.errors import PlanError
 from tacit.privacy.accounting.events import flatten
 from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate import fields as certificate_fields
 from tacit.privacy.mechanisms.base import Part
+from tacit.privacy.mechanisms.kinds import part_of
 from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram
 from tacit.privacy.mechanisms.smooth_sensitivity import Visits, WeightedStates
 from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, PoissonSum
@@ -54,3 +56,18 @@ def test_a_certificate_of_real_parts_verifies(parts: tuple[Part, ...]) -> None:
     stated: Any = certificate_json.plain([part.certified() for part in parts])
     assert flatten(certificate_fields.parts_event(stated)) == flatten(event)
     assert build(parts=stated, event=event, **TRAJECTORY).verify().private
+
+
+@pytest.mark.parametrize("part", [FIXED, POISSON, FRAGMENTS, *HALVES], ids=lambda part: part.name)
+def test_a_part_is_rebuilt_as_it_was_and_nothing_else_is_taken_for_one(part: Part) -> None:
+    stated: Any = certificate_json.plain(part.certified())
+    assert part_of(stated) == part
+    for edited in (
+        stated | {"hidden": 1},
+        stated | {"sampler": "some units"},
+        stated | {"kind": "unheard_of"},
+        stated | {"steps": "9"},
+        {name: value for name, value in stated.items() if name != "clip"},
+    ):
+        with pytest.raises(PlanError):
+            part_of(edited)

@@ -12,7 +12,7 @@ from tacit.privacy.gradients.per_unit import clipped_sum
 
 def test_unit_gradients_equal_one_backward_each() -> None:
     model, rows = Mlp(), vectors(5, 3)
-    dense = bookkeeping.contribution(model, squared_loss, rows)
+    dense = bookkeeping.dense_contribution(model, squared_loss, rows)
     stacked = torch.cat([g.flatten(1) for g in dense.gradients.values()], 1)
     expected = unit_gradients(model, squared_loss, rows)
     assert relative(stacked, expected) <= 5e-6

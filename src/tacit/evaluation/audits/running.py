@@ -32,6 +32,10 @@ from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
 
 # From scores to lower bounds: exact confidence, and what is assumed is said.
+#
+# Bounds that assume nothing come from `measure.audit` (Clopper & Pearson) and `measure.one_run` (Steinke et al.).
+# Where all that leaves the doors are Gaussian sums, the whole trade-off curve is one of mu-GDP, and the rates of one
+# test that was fixed beforehand bound mu: far tighter, for a mechanism of that law.
 
 
 FEWEST_SHADOWED = 16

@@ -113,6 +113,8 @@ def _no_constant(name: str) -> Any:
 
 
 # The shape of a certificate: `certificate.schema.json`, and the few JSON Schema keywords that it uses.
+#
+# Kept small on purpose, so that checking a certificate needs no further package; tests hold it equal to `jsonschema`.
 
 
 _TYPES: dict[str, tuple[type, ...]] = {

@@ -174,11 +174,13 @@ def _text(value: Any) -> str:
 
 
 # A certificate in the words of others: the questions of NIST SP 800-226, and an entry of a registry of deployments.
+#
+# Everything is derived from the certificate, so that certificates of any age have it. What only the publisher knows
+# (who they are, what the release is for, why these numbers) is None: to be filled in before an entry is sent in.
 
 
 Fields = Mapping[str, Any]
 
-_LOCAL = ("laplace_sum",)
 _ABOUT_SIDES = ("timing", "floating point", "cipher")
 
 
@@ -309,8 +311,10 @@ def variant(record: Fields) -> str:
 
 def model(parts: Sequence[Fields]) -> str:
     """Who has to be trusted with records: Central, Local (each answer is private by itself) or Federated."""
-    kinds = {_model(part) for part in parts}
-    return kinds.pop() if len(kinds) == 1 else "Central"
+    from tacit.privacy.mechanisms.kinds import part_of
+
+    models = {part_of(part).trust for part in parts}
+    return models.pop() if len(models) == 1 else "Central"
 
 
 def mechanisms(parts: Sequence[Fields]) -> list[str]:
@@ -321,12 +325,6 @@ def mechanisms(parts: Sequence[Fields]) -> list[str]:
         told = "" if noise is None else f", noise multiplier {noise:.6g}"
         lines.append(f"{part['name']} ({part['kind']}): {part.get('steps', 1):,} time(s), {part['sampler']}{told}")
     return lines
-
-
-def _model(part: Fields) -> str:
-    if part["kind"] in _LOCAL or (part["kind"] == "device_sum" and part["noise"] == "device"):
-        return "Local"
-    return "Federated" if part["kind"] == "device_sum" else "Central"
 
 
 def _listed(items: Sequence[str]) -> str:

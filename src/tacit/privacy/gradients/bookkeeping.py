@@ -223,6 +223,10 @@ def _require(module: nn.Module, _: object = None, *, layer: Layer, value: bool) 
 
 
 # Per-unit gradients of any model, by `torch.func.vmap(torch.func.grad)`.
+#
+# Slower and larger than book-keeping (every unit's whole gradient is built), but it asks nothing of the layers: the
+# loss runs on one unit at a time, so units are apart by construction, and every trainable parameter's gradient is
+# computed afresh, however often it is used.
 
 
 def dense_contribution(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor]) -> Dense:

@@ -33,6 +33,9 @@ RowsOf = Literal["drawn", "first"]
 
 EVERY_RELATION: tuple[Relation, ...] = get_args(Relation)
 
+Trust = Literal["Central", "Federated", "Local"]
+"""Models of trust: one curator adds the noise, all devices together do, or each device does for itself."""
+
 HeldBy = Literal["curator", "devices", "visitors"]
 """Where the rows are that a sum is over: with one curator, on people's devices, or with people who are met."""
 
@@ -92,6 +95,10 @@ class Part(Protocol):
         """How many of a unit's episodes the part leaves out, or keeps for itself if it `publishes_logs`."""
 
     @property
+    def trust(self) -> Trust:
+        """Where noise is added, in the registry's words."""
+
+    @property
     def publishes_logs(self) -> bool:
         """Whether beginnings of logs are released, so that policies are protected and logs are not."""
 
@@ -121,6 +128,11 @@ class Usual:
     def reserve(self) -> int:
         """See `Part`."""
         return 0
+
+    @property
+    def trust(self) -> Trust:
+        """See `Part`."""
+        return "Central"
 
     @property
     def publishes_logs(self) -> bool:
@@ -336,8 +348,10 @@ def calibrated(sigma: float | None, name: str) -> float:
     return sigma
 
 
-# The forms of what a method hands to a vault: functions of one unit's rows, losses, clones of experts, public
-# worlds.
+# The forms of what a method hands to a vault: functions of one unit's rows, losses, clones of experts, public worlds.
+#
+# All of them are frozen dataclasses whose fields are public. They are tried on decoys before they may see a record
+# (`isolation`).
 
 
 Array = NDArray[Any]

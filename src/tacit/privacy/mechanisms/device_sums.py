@@ -21,7 +21,7 @@ from dp_accounting.dp_event import ZCDpEvent
 
 from tacit.errors import DoorError
 from tacit.privacy.gradients.clipping import clip_rows
-from tacit.privacy.mechanisms.base import HeldBy, RowsOf, Usual, calibrated, check_sum, rows_of
+from tacit.privacy.mechanisms.base import HeldBy, RowsOf, Trust, Usual, calibrated, check_sum, rows_of
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.discrete import LARGEST, LARGEST_NUMERATOR
 from tacit.privacy.noise.secret import SecretNoise, rounded
@@ -128,6 +128,11 @@ class DeviceSum(Usual):
         return SelfComposedDpEvent(step, self.steps)
 
     @property
+    def trust(self) -> Trust:
+        """See `Part`."""
+        return "Federated" if self.shared else "Local"
+
+    @property
     def sampler(self) -> str:
         """See `Part`."""
         who = "all devices together" if self.shared else "each device for itself"
@@ -204,6 +209,7 @@ class LaplaceSum(Usual):
     rows: ClassVar[RowsOf] = "first"
     horizon: ClassVar[int] = 1
     kind: ClassVar[str] = "laplace_sum"
+    trust: ClassVar[Trust] = "Local"
     sampler: ClassVar[str] = "every unit, every step; Laplace noise on each number"
     held_by: ClassVar[HeldBy] = "devices"
     participation: ClassVar[float] = 1.0

@@ -1,7 +1,8 @@
-"""The best of K candidates by their summed scores: the exponential mechanism, drawn by Gumbel noise.
+"""Single releases over all units: noisy histograms, and the best of K candidates.
 
-Source: F. McSherry, K. Talwar, "Mechanism design via differential privacy" (FOCS 2007). Proof page:
-`proofs/noisy_max.md`.
+`NoisyHistogram` counts units in public bins with Gaussian noise. `NoisyMaximum` chooses a candidate by the units'
+summed scores: the exponential mechanism (F. McSherry, K. Talwar, "Mechanism design via differential privacy", FOCS
+2007), drawn by Gumbel noise. Proof page of the latter: `proofs/noisy_max.md`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,6 @@ from tacit.privacy.mechanisms.sums import EVERY_UNIT, Proved, contribution_to_su
 from tacit.privacy.noise.secret import NoiseSource, SecretNoise, add_noise
 from tacit.units import Unit
 from tacit.validation import check
-
-# Noisy per-unit histograms on public bins: one Gaussian release.
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""Exact discrete Gaussian noise on the integers (Canonne, Kamath and Steinke, NeurIPS 2020, algorithm 3).
+"""Exact discrete Laplace and Gaussian noise on the integers (Canonne, Kamath and Steinke, NeurIPS 2020).
 
-A discrete Laplace number of whole scale t is kept with probability exp(-(|y| - V/t)^2 / (2 V)), V the variance
-parameter; what is kept has P(y) ~ exp(-y^2 / (2 V)), whatever t. Nothing here rounds: every coin is thrown by comparing
-whole random numbers with whole bounds, and its exponent is taken apart so that these stay below 2^63.
+Laplace noise is their algorithm 2, Gaussian noise their algorithm 3: a discrete Laplace number of whole scale t is kept
+with probability exp(-(|y| - V/t)^2 / (2 V)), V the variance parameter; what is kept has P(y) ~ exp(-y^2 / (2 V)),
+whatever t. Nothing here rounds: every coin is thrown by comparing whole random numbers with whole bounds, and its
+exponent is taken apart so that these stay below 2^63.
 """
 
 from __future__ import annotations
@@ -15,9 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import PlanError
-
-# Exact discrete Laplace noise on the integers (Canonne, Kamath and Steinke, NeurIPS 2020, algorithm 2).
-
 
 Integers = npt.NDArray[np.int64]
 Draw = Callable[[Integers], Integers]

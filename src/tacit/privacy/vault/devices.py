@@ -138,6 +138,8 @@ def _query_refused(why: str, where: str) -> DoorError:
 
 
 # One person's device: her records, her state, her own ledger, and an answer to each step of one plan, once.
+#
+# Proof page: `proofs/federated_sums.md`.
 
 
 class Device(Paying):
@@ -268,6 +270,9 @@ def _refused_query(why: str, part: str) -> LedgerError:
 
 
 # Devices in one process: everybody's records and states stacked along the first axis.
+#
+# The default source of a `FederatedVault`. It answers as devices would (each row of a sum bounded and noised by the
+# same code), a few hundred people at a time, so that many small models train as a few large products.
 
 
 CHUNK = 256

@@ -219,6 +219,11 @@ def _public(error: BaseException) -> bool:
 
 
 # Decoy units: a callback is tried on invented records before it may run on private ones.
+#
+# The doors bound what one unit adds to a sum. That bound is about the unit alone only if a unit's contribution depends
+# on no other unit, so every callback is first run on random rows drawn from the *public* bounds: one unit at a time is
+# exchanged for another, and the contributions of all other units must stay bit-identical. A callback that whitens over
+# the batch, keeps running statistics or remembers rows between calls is caught here, or refused by its form.
 
 
 Columns = dict[str, np.ndarray]

@@ -245,6 +245,10 @@ def describe(plan: Plan) -> dict[str, Any]:
 
 
 # Which plans may share records with a release of prefixes: what is drawn from a reserve is used for nothing else.
+#
+# The guarantee of `AboveThreshold` with the source "logs" is about the experts' policies; the trajectories are its own
+# randomness. A second look at them, by whatever plan, would share that randomness, and the two would not compose
+# (`proofs/experts.md`).
 
 
 def require_apart(plan: Plan, ledger: Ledger) -> None:

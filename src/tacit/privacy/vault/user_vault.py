@@ -67,7 +67,7 @@ class Users(Protocol):
         """What happened with these people, in this order: the columns of `privacy.meeting.met_rows`."""
 
 
-# What the people of one meeting did, made safe for contributions. Only `user_vault.py` uses this module.
+# What the people of one meeting did, made safe for contributions.
 
 
 COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "mask")

@@ -15,10 +15,11 @@ from tacit.envs import chain
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.off_policy_evaluation import baselines
 from tacit.methods.off_policy_evaluation.algorithm import fit
-from tacit.methods.off_policy_evaluation.baselines import Lsl, Lsw, SufficientStatistics, cells, middles, solve
+from tacit.methods.off_policy_evaluation.baselines import Lsl, Lsw, SufficientStatistics, cells, lstd, middles, solve
 from tacit.methods.off_policy_evaluation.features import Fourier, OneHot
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Tabular
 from tacit.methods.off_policy_evaluation.problem import Problem
+from tacit.methods.off_policy_evaluation.statistics import BellmanStatistics
 from tacit.methods.off_policy_evaluation.step_sizes import unit_rows
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
@@ -49,8 +50,8 @@ def open_vault(folder: Path, units: int = 200, noise: SecretNoise | None = None,
 
 def test_lstd_finds_the_values_on_and_off_policy() -> None:
     rows = unit_rows(simulated(3000), PROBLEM)
-    on = baselines(rows, PROBLEM, FEATURES, Behaviour())
-    off = baselines(rows, PROBLEM, FEATURES, Tabular(np.tile([0.7, 0.3], (40, 1))))
+    on = lstd(rows, PROBLEM, FEATURES, Behaviour())
+    off = lstd(rows, PROBLEM, FEATURES, Tabular(np.tile([0.7, 0.3], (40, 1))))
     assert np.sqrt(np.mean((on - chain.values()) ** 2)) < 0.02
     assert np.sqrt(np.mean((off - chain.values()) ** 2)) < 0.03
     assert not np.allclose(on, off)
@@ -73,9 +74,7 @@ def test_lstd_of_two_transitions_by_hand() -> None:
         simulated=True,
     )
     problem = Problem(gamma=0.5, horizon=2)
-    theta = baselines(
-        unit_rows(data, problem), problem, OneHot(3), Tabular(np.array([[1.0, 0.0], [0.5, 0.5], [0.5, 0.5]]))
-    )
+    theta = lstd(unit_rows(data, problem), problem, OneHot(3), Tabular(np.array([[1.0, 0.0], [0.5, 0.5], [0.5, 0.5]])))
     np.testing.assert_allclose(theta, [2.5, 3.0, 0.0], atol=1e-9)
 
 
@@ -108,7 +107,7 @@ def test_factored_statistics_are_stacked_alike() -> None:
     short = Problem(gamma=0.9, horizon=4)
     features = Fourier(order=20, low=(0.0,), high=(39.0,))
     rows = unit_rows(simulated(3), short)
-    stacked = baselines.Stacked(baselines.BellmanStatistics(short, Behaviour(), None, features, "gtd"), 0.5)
+    stacked = baselines.Stacked(BellmanStatistics(short, Behaviour(), None, features, "gtd"), 0.5)
     stats = stacked.summary(rows)
     assert "Z" in stats
     A = np.einsum("uln,ulk->unk", stats["Z"], stats["D"])
