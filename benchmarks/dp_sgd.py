@@ -6,7 +6,8 @@ noise on all parameters and fused Adam; the step without privacy, the same forwa
 - `ratio_b128`, `ratio_b1024`: residual MLP of 6.5M parameters (6 blocks of LayerNorm, ReLU, Linear 1024^2, time
   embedding), one row a unit.
 - `opacus_hooks_over_tacit`, `opacus_ghost_over_tacit`: the same at B = 128; Opacus with `torch.normal` noise.
-- `ratio_trajectory`: the default denoiser of trajectories (`synthesis.trajectories.Plan()`: a small transformer over
+- `ratio_trajectory`: the default denoiser of trajectories (`synthesis.trajectories.TrajectoriesPlan()`: a small
+transformer over
   fragments of 32 rows in a maze), 64 units of 16 fragments; `ratio_few_fragments`: 256 units of 4. What clipping adds
   is the same for a unit of any length: its gradient is written once and read twice.
 - `ratio_tokens`: 6-layer causal transformer (width 128, 4 heads, 192 tokens), 4 units of 4 fragments.
@@ -42,7 +43,7 @@ from tacit.envs.maze import goal_episodes
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.trajectories.models import FragmentLoss, fragment_model
-from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, Plan
+from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, TrajectoriesPlan
 from tacit.privacy.gradients.bookkeeping import Loss
 from tacit.privacy.gradients.layers import Table
 from tacit.privacy.gradients.per_unit import assign_gradient, clipped_sum
@@ -143,7 +144,7 @@ def token_loss(model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
 
 def maze_fragments(units: int, fragments: int) -> tuple[Callable[[], nn.Module], Loss, dict[str, Tensor]]:
     """The default model of trajectories, its loss, and what a step reads and draws of so many simulated people."""
-    plan = Plan(fragments_per_unit=fragments)
+    plan = TrajectoriesPlan(fragments_per_unit=fragments)
     data = goal_episodes(LAYOUTS["ring"], units, seed=1)
     part = next(part for part in plan.parts() if part.name == FRAGMENTS)
     found = Reader(data, SecretNoise()).rows(np.arange(units), part.rows_per_unit, part.rows, part.horizon)

@@ -61,7 +61,7 @@ def main() -> None:
         **{name: columns[name] for name in FIELDS}, unit_ids=":transition", spec=maze.spec(layout), simulated=True
     )
     unit = Unit("transition", "add_or_remove", 1_000_000)
-    plan = synthesis.Plan(steps=arguments.steps).calibrate(unit=unit, epsilon=10.0, delta=1e-7)
+    plan = synthesis.TransitionsPlan(steps=arguments.steps).calibrate(unit=unit, epsilon=10.0, delta=1e-7)
     with tempfile.TemporaryDirectory() as folder:
         ledger = Timed(Path(folder) / "demo.ledger", unit, epsilon=10.0, delta=1e-7)
         vault = Vault(data, ledger)

@@ -31,7 +31,7 @@ from benchmarks.peers import cleanrl_style, torch_users
 from tacit.agents.networks import Mlp
 from tacit.envs import cart_pole
 from tacit.envs.serving import SimulatedUsers, serve
-from tacit.methods.policy_gradient import Acting, Learned, Local, Plan, Policy, Value, fit
+from tacit.methods.policy_gradient import Acting, Learned, Local, Policy, PolicyGradientPlan, Value, fit
 from tacit.methods.policy_gradient.advantages import Advantages
 from tacit.methods.policy_gradient.contributions import Released
 from tacit.methods.policy_gradient.local_updates import LocalUpdates, Training
@@ -97,7 +97,7 @@ def local_updates(repeats: int) -> dict[str, object]:
 def private(rounds: int) -> Release[Learned]:
     """Learn CartPole with 4 seeds at once, every one with a ledger of its own."""
     unit = Unit("person", "add_or_remove", rounds * PEER.users)
-    plan = Plan(
+    plan = PolicyGradientPlan(
         rounds=rounds,
         users=PEER.users,
         horizon=PEER.steps,

@@ -22,7 +22,7 @@ from tacit.envs.maze_layouts import LAYOUTS
 from tacit.evaluation.fidelity import fidelity
 from tacit.methods.synthesis.diffusion import Denoiser, sample
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.methods.synthesis.pretraining import pretrain
 from tacit.methods.synthesis.settings import Pretraining, Sampler
 
@@ -51,7 +51,7 @@ def main() -> None:
     layout = LAYOUTS["ring"]
     real = maze.collect(layout, ROWS, seed=1)
     columns = {name: real[name] for name in ("observations", "actions", "rewards", "next_observations", "terminations")}
-    plan = Plan(pretraining=Pretraining(provenance="the simulated rows themselves", steps=1_000))
+    plan = TransitionsPlan(pretraining=Pretraining(provenance="the simulated rows themselves", steps=1_000))
     start = pretrain(plan, Encoder.from_bounds(maze.spec(layout)), columns, seed=0)
     model = start.model(plan)
     evaluations, close = {}, {}

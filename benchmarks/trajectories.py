@@ -23,13 +23,13 @@ from tacit.envs.maze_layouts import LAYOUTS
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.settings import Sampler
 from tacit.methods.synthesis.trajectories.models import fragment_model
-from tacit.methods.synthesis.trajectories.plan import Plan
+from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.methods.synthesis.trajectories.stitching import stitch
 
 TRAJECTORIES, STEPS, ANCESTRAL, PART = 1_000, 500, 200, 20
 
 
-def drawn(plan: Plan, sampler: Sampler, count: int) -> tuple[float, float]:
+def drawn(plan: TrajectoriesPlan, sampler: Sampler, count: int) -> tuple[float, float]:
     """Evaluations of the network a trajectory, and CPU seconds a trajectory."""
     torch.manual_seed(0)
     spec, evaluations = maze.spec(LAYOUTS["ring"]), 0
@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--trajectories", type=int, default=TRAJECTORIES)
     count = parser.parse_args().trajectories
     torch.set_num_threads(1)
-    plan = Plan(longest=STEPS)
+    plan = TrajectoriesPlan(longest=STEPS)
     ancestral = dataclasses.replace(plan.sampler, method="dpm_solver", steps=ANCESTRAL)
     own, seconds = drawn(plan, plan.sampler, count)
     _, own_part = drawn(plan, plan.sampler, max(1, count // PART))

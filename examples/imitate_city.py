@@ -24,7 +24,7 @@ PEOPLE, EPSILON, DELTA = 1_000, 2.0, 1e-5
 UNIT = tacit.Unit("person", relation="add_or_remove", population=PEOPLE)
 
 
-def imitated(plan: mobility.Plan, days: Days, ledger: Path) -> tacit.Release[mobility.Simulator]:
+def imitated(plan: mobility.OneShotPlan, days: Days, ledger: Path) -> tacit.Release[mobility.Simulator]:
     """One release, and the ledger that pays for it."""
     with tacit.Ledger(ledger, UNIT, epsilon=EPSILON, delta=DELTA) as own:
         return mobility.fit(plan, tacit.Vault(days.trajectories(simulated=True), own), grid=days.grid)
@@ -34,10 +34,10 @@ def main(folder: Path) -> None:
     """Promise, imitate; compare; save, load and verify."""
     folder.mkdir(parents=True, exist_ok=True)
     days = city(PEOPLE, days=20, seed=0).days
-    plan = mobility.Plan(days=20).calibrate(unit=UNIT, epsilon=EPSILON, delta=DELTA)
+    plan = mobility.OneShotPlan(days=20).calibrate(unit=UNIT, epsilon=EPSILON, delta=DELTA)
     print(plan)
 
-    quiet = dataclasses.replace(plan, noise_multiplier=0.0).price(unit=UNIT, delta=DELTA)
+    quiet = dataclasses.replace(plan, noise_multiplier=0.0).account(unit=UNIT, delta=DELTA)
     deaf = dataclasses.replace(plan, silent=True)
     release = imitated(plan, days, folder / "ledger")
     rows = {

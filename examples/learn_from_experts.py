@@ -50,7 +50,7 @@ def main(folder: Path) -> None:
     logs = populations.logs(WORLD, population, trajectories=5, seed=1)
     rng = np.random.default_rng(2)
     deaf = {**logs, "actions": rng.integers(WORLD.actions, size=len(logs["actions"]))}
-    quiet = dataclasses.replace(plan, noise_multiplier=0.0).price(unit=UNIT, delta=DELTA)
+    quiet = dataclasses.replace(plan, noise_multiplier=0.0).account(unit=UNIT, delta=DELTA)
     release = learned(plan, logs, folder / "ledger")
     for name, value in (
         (f"epsilon {EPSILON:g}", release.value),

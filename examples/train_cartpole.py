@@ -24,7 +24,7 @@ PEOPLE, DELTA = 1_600, 1e-5
 UNIT = tacit.Unit("person", relation="add_or_remove", population=PEOPLE)
 
 
-def learned(plan: pg.Plan, recipe: recipes.Recipe, folder: Path) -> tacit.Release[pg.Learned]:
+def learned(plan: pg.PolicyGradientPlan, recipe: recipes.Recipe, folder: Path) -> tacit.Release[pg.Learned]:
     """One run: its ledger and its register in `folder`, the register's key beside it."""
     folder.mkdir()
     users = SimulatedUsers(CartPole(), spec(), horizon=recipe.horizon, seed=0)
@@ -47,8 +47,8 @@ def main(folder: Path) -> None:
     print(plan)
     release = learned(plan, recipe, folder / "run")
     quiet = dataclasses.replace(plan, noise_multiplier=0.0, clip=plan.bound, most_noise=None)  # the same steps
-    quiet = quiet.price(unit=UNIT, delta=DELTA)
-    deaf = dataclasses.replace(plan, return_scale=0.0).price(unit=UNIT, delta=DELTA)
+    quiet = quiet.account(unit=UNIT, delta=DELTA)
+    deaf = dataclasses.replace(plan, return_scale=0.0).account(unit=UNIT, delta=DELTA)
     for name, value in (
         ("epsilon 1", release.value),
         ("without privacy", learned(quiet, recipe, folder / "quiet").value),

@@ -39,7 +39,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.serving import SimulatedUsers
 from tacit.evaluation.audit import Audit, audit
 from tacit.methods.policy_gradient.algorithm import fit
-from tacit.methods.policy_gradient.plan import POLICY, Critic, Plan
+from tacit.methods.policy_gradient.plan import POLICY, Critic, PolicyGradientPlan
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger.ledger import Ledger
@@ -74,9 +74,9 @@ class Cell:
         """Its name."""
         return f"{self.critic}/{self.correlation}/sigma={self.sigma:g}"
 
-    def draft(self, rounds: int = ROUNDS) -> Plan:
+    def draft(self, rounds: int = ROUNDS) -> PolicyGradientPlan:
         """The plan before it has a price."""
-        return Plan(
+        return PolicyGradientPlan(
             rounds=rounds,
             users=PEOPLE,
             horizon=PULLS,
@@ -89,9 +89,9 @@ class Cell:
             schedule="constant",
         )
 
-    def plan(self, rounds: int = ROUNDS) -> Plan:
+    def plan(self, rounds: int = ROUNDS) -> PolicyGradientPlan:
         """The plan, priced."""
-        return self.draft(rounds).price(unit=UNIT, delta=DELTA)
+        return self.draft(rounds).account(unit=UNIT, delta=DELTA)
 
     def claimed(self) -> float:
         """The epsilon of the policy's sums alone."""
@@ -174,7 +174,7 @@ class World:
         """R."""
         return self.users.replicates
 
-    def reserve(self, plan: Plan) -> Any:
+    def reserve(self, plan: PolicyGradientPlan) -> Any:
         """Nothing is charged."""
         self.parts = {part.name: part for part in plan.parts()}
         return plan

@@ -84,7 +84,7 @@ def grid() -> list[Cell]:
 def draft(cell: Cell, people: int) -> Recipe:
     """The cell's recipe before its noise is known; the paper's noise is that of ours, by the exact formula."""
     if cell.arm == "paper":
-        plan = pg.Plan.paper("control", rounds=people // 8, noise_multiplier=0.0)
+        plan = pg.PolicyGradientPlan.paper("control", rounds=people // 8, noise_multiplier=0.0)
         return Recipe(plan, RECIPES[cell.task]().policy, horizon=plan.horizon)
     hidden = {"linear": (), "small": (8,)}.get(cell.arm, (64, 64))
     found = RECIPES[cell.task](hidden=hidden)

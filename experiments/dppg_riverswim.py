@@ -139,7 +139,7 @@ def value(chances: np.ndarray, river: RiverSwim) -> float:
 def published(region: L2 | KL) -> Recipe:
     """The paper's log-linear DPPG on RiverSwim, without its critic, which everybody would teach."""
     policy = pg.Policy(pg.OneHot(river_swim.STATES), Mlp((river_swim.STATES, 2), gain=0.0), pg.Categorical(2))
-    plan = pg.Plan(
+    plan = pg.PolicyGradientPlan(
         rounds=1_600,
         users=1,
         horizon=river_swim.HORIZON,

@@ -57,11 +57,11 @@ def guarantee() -> dict[str, Json]:
     return {"delta": DELTA, "unit": one.name, "relation": one.relation}
 
 
-def calibrated(plan: pg.Plan, epsilon: float | None) -> pg.Plan:
+def calibrated(plan: pg.PolicyGradientPlan, epsilon: float | None) -> pg.PolicyGradientPlan:
     """The plan at this epsilon and delta 1e-5; with None, without noise (or at the noise that the plan has)."""
     people = unit(plan.users * plan.rounds)
     return (
-        plan.price(unit=people, delta=DELTA)
+        plan.account(unit=people, delta=DELTA)
         if epsilon is None
         else plan.calibrate(unit=people, epsilon=epsilon, delta=DELTA)
     )

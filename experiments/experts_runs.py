@@ -174,7 +174,7 @@ class Field:
             PlanError: a threshold is out of the experts' reach.
         """
         if epsilon is None:
-            return replace(plan, noise_multiplier=0.0).price(unit=self.unit, delta=DELTA)
+            return replace(plan, noise_multiplier=0.0).account(unit=self.unit, delta=DELTA)
         return plan.calibrate(unit=self.unit, epsilon=epsilon, delta=DELTA)
 
     @contextlib.contextmanager

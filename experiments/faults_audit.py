@@ -18,7 +18,7 @@ import numpy as np
 from tacit.errors import LedgerError
 from tacit.privacy.ledger.ledger import Ledger, LedgerView
 from tacit.privacy.ledger.register import Register
-from tacit.privacy.vault.base import Paying
+from tacit.privacy.vault.base import BaseVault
 from tacit.privacy.vault.devices import Device
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.user_vault import UserVault
@@ -48,7 +48,7 @@ def step(ledger: Path, plan: str, part: str, number: int, value: Any = None) -> 
     return f"step {ledger.name} {plan} {part} {number} {digest}"
 
 
-def _steps(kind: type[Paying], door: str, say: Say, before: Callable[[], None]) -> None:
+def _steps(kind: type[BaseVault], door: str, say: Say, before: Callable[[], None]) -> None:
     real = getattr(kind, door)
 
     def observed(self: Any, run: Any, part: str, *rest: Any) -> Any:

@@ -120,13 +120,13 @@ def _open_register(folder: Path) -> Register:
 # -- training -----------------------------------------------------------------------------------------------------
 
 
-SYNTHESIS = synthesis.Plan(steps=200, rate=0.2, width=8, depth=1, warmup=1, learning_rate=1e-3)
+SYNTHESIS = synthesis.TransitionsPlan(steps=200, rate=0.2, width=8, depth=1, warmup=1, learning_rate=1e-3)
 SYNTHESIS_EPSILON = 1.0
 PEOPLE = 30
 
 
 @functools.cache
-def synthesis_plan(steps: int = SYNTHESIS.steps, epsilon: float = SYNTHESIS_EPSILON) -> synthesis.Plan:
+def synthesis_plan(steps: int = SYNTHESIS.steps, epsilon: float = SYNTHESIS_EPSILON) -> synthesis.TransitionsPlan:
     """A tiny synthesis, calibrated once a process."""
     return replace(SYNTHESIS, steps=steps).calibrate(unit=UNIT, epsilon=epsilon, delta=DELTA)
 
@@ -196,7 +196,7 @@ def _sampling(folder: Path, say: Say) -> None:
 # -- people and devices -------------------------------------------------------------------------------------------
 
 
-ONLINE = policy_gradient.Plan(rounds=60, users=6, horizon=6, critic="none", noise_multiplier=30.0)
+ONLINE = policy_gradient.PolicyGradientPlan(rounds=60, users=6, horizon=6, critic="none", noise_multiplier=30.0)
 ONLINE_UNIT, ONLINE_DELTA = Unit("person", "add_or_remove", 1_000), 1e-4
 RETURNING = 600
 """From how many people those who come are drawn."""
@@ -210,8 +210,8 @@ class _Returning(SimulatedUsers):
 
 
 @functools.cache
-def _policy_plan() -> policy_gradient.Plan:
-    return ONLINE.price(unit=ONLINE_UNIT, delta=ONLINE_DELTA)
+def _policy_plan() -> policy_gradient.PolicyGradientPlan:
+    return ONLINE.account(unit=ONLINE_UNIT, delta=ONLINE_DELTA)
 
 
 def _people(folder: Path, say: Say) -> None:
@@ -261,7 +261,7 @@ class SumPlan:
 
 @functools.cache
 def _sum_plan() -> SumPlan:
-    return plans.price(SumPlan(), unit=UNIT, delta=DELTA)
+    return plans.account(SumPlan(), unit=UNIT, delta=DELTA)
 
 
 class _Phones:
@@ -296,7 +296,7 @@ def _devices(folder: Path, say: Say) -> None:
 
 GRID, TWELVE = RegularGrid(30.0, 100.0, 30.45, 100.45, 0.05), Unit("person", "add_or_remove", 12)
 IMITATION, IMITATION_EPSILON = (
-    pategail.Plan(
+    pategail.PateGailPlan(
         people=12,
         rounds=6,
         days=5,
@@ -310,7 +310,7 @@ IMITATION, IMITATION_EPSILON = (
 
 
 @functools.cache
-def _pategail_plan() -> pategail.Plan:
+def _pategail_plan() -> pategail.PateGailPlan:
     return IMITATION.calibrate(unit=TWELVE, epsilon=IMITATION_EPSILON, delta=DELTA)
 
 

@@ -27,9 +27,11 @@ PLAN_ID = "0123456789abcdef"
 
 
 def _synthesis(folder: Path) -> Release[Any]:
-    from tacit.methods.synthesis import Plan, fit
+    from tacit.methods.synthesis import TransitionsPlan, fit
 
-    plan = Plan(steps=2, rate=1.0, warmup=0, width=8, depth=1, noise_multiplier=4.0).price(unit=UNIT, delta=1e-5)
+    plan = TransitionsPlan(steps=2, rate=1.0, warmup=0, width=8, depth=1, noise_multiplier=4.0).account(
+        unit=UNIT, delta=1e-5
+    )
     with Ledger(folder / "ledger", UNIT, epsilon=9.0, delta=1e-4) as ledger:
         return fit(plan, Vault(trajectories(), ledger))
 
@@ -37,10 +39,12 @@ def _synthesis(folder: Path) -> Release[Any]:
 def _policy(folder: Path) -> Release[Any]:
     from tacit.envs import cart_pole
     from tacit.envs.serving import SimulatedUsers
-    from tacit.methods.policy_gradient import Plan, Policy, fit
+    from tacit.methods.policy_gradient import Policy, PolicyGradientPlan, fit
     from tacit.privacy.vault.user_vault import UserVault
 
-    plan = Plan(rounds=4, users=3, horizon=12, reward_rate=1.0).calibrate(unit=UNIT, epsilon=4.0, delta=1e-4)
+    plan = PolicyGradientPlan(rounds=4, users=3, horizon=12, reward_rate=1.0).calibrate(
+        unit=UNIT, epsilon=4.0, delta=1e-4
+    )
     users = SimulatedUsers(cart_pole.CartPole(), cart_pole.spec(), horizon=12, seed=0)
     (folder / "run").mkdir()
     with (
@@ -77,9 +81,9 @@ def _movement(folder: Path, model: str = "one-shot") -> Release[Any]:
     with Ledger(folder / "ledger", UNIT, epsilon=4.0, delta=1e-4) as ledger:
         vault = Vault(days().trajectories(simulated=True), ledger)
         if model != "one-shot":
-            other = baselines.Plan(model=model, days=3).calibrate(unit=UNIT, epsilon=4.0, delta=1e-4)
+            other = baselines.BaselinePlan(model=model, days=3).calibrate(unit=UNIT, epsilon=4.0, delta=1e-4)
             return baselines.fit(other, vault, grid=GRID)
-        plan = mobility.Plan(days=3, matching=mobility.Matching(rounds=1, days=100))
+        plan = mobility.OneShotPlan(days=3, matching=mobility.Matching(rounds=1, days=100))
         return mobility.fit(plan.calibrate(unit=UNIT, epsilon=4.0, delta=1e-4), vault, grid=GRID)
 
 

@@ -108,18 +108,18 @@ def sampled_rows(scale: str) -> int:
     return SYNTHETIC_ROWS // (10 if scale == "quick" else 1)
 
 
-def plan_for(scale: str) -> synthesis.Plan:
+def plan_for(scale: str) -> synthesis.TransitionsPlan:
     """The defaults; `quick` is short; `full` is the paper's network, steps and sampler, pre-trained on our rows."""
     pretraining = synthesis.Pretraining(provenance=PROVENANCE)
     if scale == "quick":
-        return synthesis.Plan(steps=60, pretraining=synthesis.Pretraining(provenance=PROVENANCE, steps=100))
+        return synthesis.TransitionsPlan(steps=60, pretraining=synthesis.Pretraining(provenance=PROVENANCE, steps=100))
     if scale == "full":
-        return synthesis.Plan.paper(population=POPULATION, provenance=PROVENANCE, epoch=PUBLIC_ROWS)
-    return synthesis.Plan(pretraining=pretraining)
+        return synthesis.TransitionsPlan.paper(population=POPULATION, provenance=PROVENANCE, epoch=PUBLIC_ROWS)
+    return synthesis.TransitionsPlan(pretraining=pretraining)
 
 
 def synthesise(
-    plan: synthesis.Plan, epsilon: float, rows: Columns, layout: Layout, start: Any
+    plan: synthesis.TransitionsPlan, epsilon: float, rows: Columns, layout: Layout, start: Any
 ) -> synthesis.Synthesizer:
     """Fit one synthesizer through the real doors, with a ledger of its own."""
     calibrated = plan.calibrate(unit=UNIT, epsilon=epsilon, delta=DELTA)

@@ -173,6 +173,15 @@ MIGRATIONS: tuple[Migration, ...] = (
     # Q of the simulators
     NewField("", "learned", CAR, beside="exploration"),
     NewField("", "learned", PATIENTS, beside="dynamics drugs substep target"),
+    # plans are named after their methods
+    RenamedType("Plan", "TransitionsPlan", beside="curiosity"),
+    RenamedType("Plan", "TrajectoriesPlan", beside="start_steps"),
+    RenamedType("Plan", "PolicyGradientPlan", beside="trust_region"),
+    RenamedType("Plan", "OneShotPlan", beside="matching"),
+    RenamedType("Plan", "PateGailPlan", beside="allocation"),
+    RenamedType("Plan", "BaselinePlan", beside="model"),
+    RenamedType("Plan", "SelectionPlan", beside="candidates"),
+    RenamedType("Silent", "ZeroContribution"),
 )
 """In the order in which the names changed."""
 

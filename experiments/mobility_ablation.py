@@ -55,7 +55,7 @@ class Row:
     critic: tuple[tuple[str, Any], ...] = ()
     changes: tuple[tuple[str, Any], ...] = ()
 
-    def plan(self) -> pategail.Plan:
+    def plan(self) -> pategail.PateGailPlan:
         """The recipe with the change."""
         recipe = pategail.recipe("samples", GEOLIFE)
         changed = replace(recipe.critic, **dict(self.critic))

@@ -45,7 +45,7 @@ LEAST = 0.05
 """The weight of a reward of 0 under the rule `mirrored`."""
 
 
-def plan(rule: str) -> pategail.Plan:
+def plan(rule: str) -> pategail.PateGailPlan:
     """The recipe with this rule."""
     recipe = pategail.recipe("samples", GEOLIFE)
     if rule == "noise":

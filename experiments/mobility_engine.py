@@ -56,13 +56,13 @@ SEEDS: dict[tuple[Engine, int], int] = {("clear", 20): 3, ("clear", 83): 1, ("se
 """How many cities, by engine and number of people: sums are equal or they are not."""
 
 
-def planned(engine: Engine) -> mobility.Plan:
+def planned(engine: Engine) -> mobility.OneShotPlan:
     """The one-shot method, not yet calibrated."""
-    return mobility.Plan(noise="server" if engine == "clear" else "shared", days=DAYS)
+    return mobility.OneShotPlan(noise="server" if engine == "clear" else "shared", days=DAYS)
 
 
 @functools.cache
-def method(people: int, engine: Engine) -> mobility.Plan:
+def method(people: int, engine: Engine) -> mobility.OneShotPlan:
     """The one-shot method as it would be run."""
     return planned(engine).calibrate(unit=unit(people), epsilon=EPSILON, delta=DELTA)
 
@@ -73,7 +73,7 @@ class Plan:
 
     method: ClassVar[str] = "engine"
     source: ClassVar[str] = "experiments/mobility_engine.py"
-    of: mobility.Plan
+    of: mobility.OneShotPlan
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
@@ -171,7 +171,7 @@ def row(engine: Engine, people: int, seed: int) -> dict[str, float]:
     days = city(people, days=DAYS, seed=seed, preset=PRESET).days
     of = method(people, engine)
     assert of.unit is not None
-    plan = plans.price(Plan(of=of, noise_multiplier=0.0), unit=of.unit, delta=DELTA)
+    plan = plans.account(Plan(of=of, noise_multiplier=0.0), unit=of.unit, delta=DELTA)
     with tempfile.TemporaryDirectory() as folder:
         disk = Disk(Path(folder), plan)
         disk.write(days)

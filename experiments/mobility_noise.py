@@ -120,19 +120,19 @@ def naive(scale: float) -> dict[str, float]:
     return {"one_over_noise": 1 / scale, "per_query": 1 / (GEOLIFE * scale)}
 
 
-def paper(scale: float, quick: bool) -> pategail.Plan:
+def paper(scale: float, quick: bool) -> pategail.PateGailPlan:
     """The papers' mode with this noise."""
-    return replace(pategail.Plan.paper(GEOLIFE, scale=scale), rounds=QUICK if quick else ROUNDS)
+    return replace(pategail.PateGailPlan.paper(GEOLIFE, scale=scale), rounds=QUICK if quick else ROUNDS)
 
 
 def play(scale: float, seed: int, quick: bool) -> dict[str, Any]:
     """One run of the papers' mode, judged as in `experiments.mobility_frontier`."""
     here = replace(world(GEOLIFE), relation="replace_one")
-    plan = paper(scale, quick).price(unit=here.unit, delta=DELTA)
+    plan = paper(scale, quick).account(unit=here.unit, delta=DELTA)
     known = replace(paper(scale, quick), starts="given")
     with here.devices() as vault:
         release = pategail.fit(plan, vault, grid=here.days.grid, seed=seed)
-    rewards = known.price(unit=here.unit, delta=DELTA).epsilon
+    rewards = known.account(unit=here.unit, delta=DELTA).epsilon
     said = {"certified": str(plan.epsilon), "rewards": rewards, "private": release.certificate.private}
     return {**said, **here.measured([generated(release.value, here, seed)])[0]}
 
@@ -148,7 +148,7 @@ class Observed:
         return self.cells[rng.permutation(len(self.cells))[np.arange(n) % len(self.cells)]]
 
 
-def free(quick: bool) -> pategail.Plan:
+def free(quick: bool) -> pategail.PateGailPlan:
     """PateGAIL++ without any noise."""
     plan = replace(pategail.recipe("samples", GEOLIFE, math.inf), starts="given", noise_multiplier=0.0)
     return replace(plan, rounds=QUICK) if quick else plan
@@ -162,7 +162,7 @@ def _law() -> Json:
 def without_noise(seed: int, quick: bool) -> dict[str, Any]:
     """One run without noise, judged by the papers' five measures and by the others."""
     here = world(GEOLIFE)
-    plan = free(quick).price(unit=here.unit, delta=DELTA)
+    plan = free(quick).account(unit=here.unit, delta=DELTA)
     places = np.unique(np.concatenate([here.days.cells.ravel(), here.test.cells.ravel()]))
     known = {"starts": Observed(here.test.cells[:, 0]), "space": movement.RankLaw(here.days.grid, places)}
     with here.devices() as vault:

@@ -130,7 +130,7 @@ class InMemory:
 class OnDevices:
     """PateGAIL++ on the devices of whoever is present."""
 
-    plan: pategail.Plan
+    plan: pategail.PateGailPlan
 
     def __call__(self, present: Presence, seed: int) -> Released:
         """As `attacks.Run`."""

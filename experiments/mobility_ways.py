@@ -47,7 +47,7 @@ class Way(Protocol):
 def calibrated(plan: Any, here: World, epsilon: float) -> Any:
     """The plan at this epsilon; without noise where it is infinite."""
     if math.isinf(epsilon):
-        return replace(plan, noise_multiplier=0.0).price(unit=here.unit, delta=DELTA)
+        return replace(plan, noise_multiplier=0.0).account(unit=here.unit, delta=DELTA)
     return plan.calibrate(unit=here.unit, epsilon=epsilon, delta=DELTA)
 
 
@@ -105,7 +105,7 @@ class Federated:
     kind: pategail.Kind
     changes: tuple[tuple[str, Any], ...] = ()
 
-    def planned(self, people: int, epsilon: float) -> pategail.Plan:
+    def planned(self, people: int, epsilon: float) -> pategail.PateGailPlan:
         """The recipe for so many people and this epsilon, with the row's changes."""
         return replace(pategail.recipe(self.kind, people, epsilon), **dict(self.changes))
 
@@ -121,28 +121,28 @@ class Federated:
 
 def baseline(model: baselines.Model, *, together: bool = True) -> InProcess:
     """A row of `mobility.baselines`."""
-    return InProcess(lambda people, epsilon: baselines.Plan(model=model), counted, together)
+    return InProcess(lambda people, epsilon: baselines.BaselinePlan(model=model), counted, together)
 
 
-def imitated(plan: mobility.Plan, vault: Vault, grid: Grid, seed: int) -> Sequence[Any]:
+def imitated(plan: mobility.OneShotPlan, vault: Vault, grid: Grid, seed: int) -> Sequence[Any]:
     """The default's simulators."""
     return mobility.replicates(plan, vault, grid=grid, seed=seed)
 
 
-def counted(plan: baselines.Plan, vault: Vault, grid: Grid, seed: int) -> Sequence[Any]:
+def counted(plan: baselines.BaselinePlan, vault: Vault, grid: Grid, seed: int) -> Sequence[Any]:
     """A baseline's simulators, which need no seed."""
     return baselines.replicates(plan, vault, grid=grid)
 
 
 @functools.cache
-def one_shot(people: int, epsilon: float) -> mobility.Plan:
+def one_shot(people: int, epsilon: float) -> mobility.OneShotPlan:
     """The default, with the number of states of its public rule."""
-    return mobility.Plan.sized(people, epsilon)
+    return mobility.OneShotPlan.sized(people, epsilon)
 
 
-def table(people: int, epsilon: float) -> baselines.Plan:
+def table(people: int, epsilon: float) -> baselines.BaselinePlan:
     """The table of actions over the same states."""
-    return baselines.Plan(model="table", layout=one_shot(people, epsilon).layout)
+    return baselines.BaselinePlan(model="table", layout=one_shot(people, epsilon).layout)
 
 
 WAYS: dict[str, Way] = {

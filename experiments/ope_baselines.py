@@ -143,7 +143,7 @@ def published_plan(domain: Domain, setting: Setting) -> ope.Gpope:
 
 def gpope_published(pool: Pool, setting: Setting, trials: int) -> Values:
     """The paper's sampler with the published noise, and what that costs."""
-    domain, plan = pool.domain, published_plan(pool.domain, setting).price(unit=unit_of(setting), delta=DELTA)
+    domain, plan = pool.domain, published_plan(pool.domain, setting).account(unit=unit_of(setting), delta=DELTA)
     grid = plan.step_size_of(domain.spec) * np.array(STEP_FACTORS)
     found = compare(pool.stats, plan, grid.tolist(), clip=plan.clip_of(domain.spec), trials=trials, seed=SEED)
     values = curve(pool, found.theta, grid, default=STEP_FACTORS.index(1.0))

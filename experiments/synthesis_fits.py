@@ -113,12 +113,12 @@ class Diffusion:
             "rows": scale.rows,
         }
 
-    def plan(self, here: Domain, scale: Scale) -> synthesis.Plan:
+    def plan(self, here: Domain, scale: Scale) -> synthesis.TransitionsPlan:
         """Before calibration, with the pre-training that is run."""
         plan = self._without_raking(here, scale)
         return dataclasses.replace(plan, raking=raking(here, scale)) if self.raking else plan
 
-    def _without_raking(self, here: Domain, scale: Scale) -> synthesis.Plan:
+    def _without_raking(self, here: Domain, scale: Scale) -> synthesis.TransitionsPlan:
         plan = base(here, scale)
         if self.curiosity is not None:
             plan = ablations.curious(plan, synthesis.Curiosity(rate=self.curiosity))
@@ -140,7 +140,9 @@ class Diffusion:
 
 
 @functools.cache
-def _calibrated(change: ablations.Name | None, plan: synthesis.Plan, here: Domain, epsilon: float) -> synthesis.Plan:
+def _calibrated(
+    change: ablations.Name | None, plan: synthesis.TransitionsPlan, here: Domain, epsilon: float
+) -> synthesis.TransitionsPlan:
     if change in ("FineCur", "NonPriv"):
         return ablations.ablation(change, plan, unit=unit(here), epsilon=epsilon, delta=here.delta)
     return plan.calibrate(unit=unit(here), epsilon=epsilon, delta=here.delta)
@@ -153,10 +155,10 @@ def ablated(change: ablations.Name | None) -> Json:
     return {"name": change, "clip": ablations.UNBOUNDED} if change == "NonPriv" else None
 
 
-def base(here: Domain, scale: Scale) -> synthesis.Plan:
+def base(here: Domain, scale: Scale) -> synthesis.TransitionsPlan:
     """The default plan for a domain."""
     pretraining = synthesis.Pretraining(provenance=here.provenance)
-    plan = synthesis.Plan(**here.settings, pretraining=pretraining)
+    plan = synthesis.TransitionsPlan(**here.settings, pretraining=pretraining)
     if scale.quick:
         return dataclasses.replace(plan, steps=60, pretraining=dataclasses.replace(pretraining, steps=100))
     return plan
@@ -197,7 +199,7 @@ def guarantee(promise: Unit, epsilon: float, delta: float) -> Json:
     return {"unit": describe(promise), "epsilon": epsilon, "delta": delta}
 
 
-def pretrained(plan: synthesis.Plan, here: Domain, seed: int) -> tuple[Pretrained, Notes]:
+def pretrained(plan: synthesis.TransitionsPlan, here: Domain, seed: int) -> tuple[Pretrained, Notes]:
     """The public starting point of a seed, shared by every plan that pre-trains alike, and its cost."""
     if plan.pretraining is None:
         return synthesis.pretrain(plan, synthesis.Encoder.from_bounds(here.spec), None, seed=seed), {}

@@ -103,7 +103,7 @@ def domain(cell: Cell, scale: fits.Scale) -> Maze:
     return replace(here, public_rows=10_000) if scale.quick else here
 
 
-def bare_plan(cell: Cell, here: Maze, scale: fits.Scale) -> synthesis.Plan:
+def bare_plan(cell: Cell, here: Maze, scale: fits.Scale) -> synthesis.TransitionsPlan:
     """Without raking, before calibration."""
     plan = fits.base(here, scale)
     return replace(plan, rate=0.128, steps=10_000) if cell.way == "memorised" else plan
@@ -134,7 +134,7 @@ def configuration(key: str, scale: fits.Scale = fits.FULL) -> Json:
     }
 
 
-def plan_of(cell: Cell, here: Maze, scale: fits.Scale) -> synthesis.Plan:
+def plan_of(cell: Cell, here: Maze, scale: fits.Scale) -> synthesis.TransitionsPlan:
     """The default plan, priced or calibrated; to memorise rows, more steps and batches of 128 as published."""
     plan = bare_plan(cell, here, scale)
     if cell.way == "raked":

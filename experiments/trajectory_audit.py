@@ -85,9 +85,9 @@ def rows() -> list[str]:
     return [cell.key for cell in cells()]
 
 
-def plan() -> trajectories.Plan:
+def plan() -> trajectories.TrajectoriesPlan:
     """Before calibration: a small network, eight fragments a person, draws nearly alike, and all in all nine steps."""
-    return trajectories.Plan(
+    return trajectories.TrajectoriesPlan(
         steps=8,
         start_steps=1,
         warmup=0,

@@ -5,7 +5,7 @@ tacit_j         networks that learned from many public worlds and see the privat
 raked           rows of such trajectories, each weighted by the histograms for itself
 by_gradients    a transformer that learns by noisy gradients, weighted by histograms (PrivORL-j)
 
-All settings are those of `trajectories.Plan.for_people`: what is tuned is tuned there.
+All settings are those of `trajectories.TrajectoriesPlan.for_people`: what is tuned is tuned there.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class Fragments:
             "trajectories": None if self.rows else samples(here, scale),
         }
 
-    def plan(self, here: People, scale: Scale, *, public_seed: int | None = 0) -> trajectories.Plan:
+    def plan(self, here: People, scale: Scale, *, public_seed: int | None = 0) -> trajectories.TrajectoriesPlan:
         """Before calibration."""
         raking, radius = telling(here, public_seed) if self.told else (here.raking(public_seed), None)
-        plan = trajectories.Plan.for_people(
+        plan = trajectories.TrajectoriesPlan.for_people(
             population=here.population,
             longest=here.longest,
             episodes=here.episodes,
@@ -135,7 +135,7 @@ def _few(raking: Raking, here: People) -> Raking:
     return dataclasses.replace(raking, cut=Cut(here.spec, 4), joint=raking.joint[:1], pool=QUICK_POOL)
 
 
-def pretrained(plan: trajectories.Plan, here: People) -> tuple[Pretrained, Notes]:
+def pretrained(plan: trajectories.TrajectoriesPlan, here: People) -> tuple[Pretrained, Notes]:
     """The public starting point and its cost, for every plan that pre-trains alike: all seeds, promises, populations.
 
     It is trained once for whoever comes, as a public model is; what varies over seeds is what is private or drawn.

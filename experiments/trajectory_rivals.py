@@ -4,8 +4,8 @@ unet            the temporal U-Net (PrivORL-j-U)
 dp_transformer  rows drawn one by one (DP-Transformer), by one fragment a person and step: four cost four times as much
 
 Their guarantee is tacit's, as are the public worlds that they begin with, and all settings are those of
-`trajectories.Plan.for_people`. All of the promise is spent on their gradients. What histograms add to noisy gradients
-is shown by `by_gradients`.
+`trajectories.TrajectoriesPlan.for_people`. All of the promise is spent on their gradients. What histograms add to noisy
+gradients is shown by `by_gradients`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tacit.methods.synthesis import trajectories
 class Published(Fragments):
     """Whole trajectories as they are drawn."""
 
-    def plan(self, here: People, scale: Scale, *, public_seed: int | None = 0) -> trajectories.Plan:
+    def plan(self, here: People, scale: Scale, *, public_seed: int | None = 0) -> trajectories.TrajectoriesPlan:
         """Before calibration."""
         plan = dataclasses.replace(super().plan(here, scale, public_seed=public_seed), raking=None)
         return dataclasses.replace(plan, fragments_per_unit=1) if self.network == "autoregressive" else plan

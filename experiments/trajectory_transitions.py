@@ -3,7 +3,7 @@
 raked_by_gradients  the diffusion model of transitions, which learns by noisy gradients, weighted by histograms
 raking_alone        the histograms without a model
 
-All settings are those of `synthesis.Plan.for_people`: what is tuned is tuned there.
+All settings are those of `synthesis.TransitionsPlan.for_people`: what is tuned is tuned there.
 """
 
 from __future__ import annotations
@@ -47,10 +47,12 @@ class Transitions:
         settings = planned(self.plan(here, epsilon, scale, public_seed=None))
         return {"method": "diffusion", "plan": settings, "rows": scale.rows}
 
-    def plan(self, here: People, epsilon: float, scale: Scale, *, public_seed: int | None = 0) -> synthesis.Plan:
+    def plan(
+        self, here: People, epsilon: float, scale: Scale, *, public_seed: int | None = 0
+    ) -> synthesis.TransitionsPlan:
         """Before calibration."""
         raking = here.raking(public_seed)
-        plan = synthesis.Plan.for_people(
+        plan = synthesis.TransitionsPlan.for_people(
             population=here.population,
             epsilon=epsilon,
             pretraining=Pretraining(provenance=here.provenance) if self.public else None,

@@ -40,14 +40,14 @@ from tacit.agents.policies import Policy
 from tacit.envs import cart_pole, river_swim
 from tacit.methods.policy_gradient import trust_region as tr
 from tacit.methods.policy_gradient.fisher import PublicFisher
-from tacit.methods.policy_gradient.plan import Plan
+from tacit.methods.policy_gradient.plan import PolicyGradientPlan
 from tacit.privacy.noise.correlated import CorrelatedNoise
 from tacit.privacy.noise.secret import SecretNoise
 
 DRAWS, FIRST_SEED = 40_000, 6_100_000
 SIGMAS, CONFIDENCES = (0.5, 1.0, 4.0, 13.29), (0.6, 0.9, 0.95)
 RADIUS, RATE, GAP, GRADIENT = 0.01, 0.7, 0.2, 3.0
-CORRELATED = Plan(rounds=50, users=8, noise_multiplier=4.0)
+CORRELATED = PolicyGradientPlan(rounds=50, users=8, noise_multiplier=4.0)
 RIGHT = 1.5
 """How much more the river's policy wants to swim right at the right bank than at the left one, in logits."""
 DECAY = {"first": 1.0, "last": 1e-4, "eigenvalues": 24}

@@ -38,7 +38,7 @@ from tacit.evaluation.fidelity import fidelity
 from tacit.evaluation.statistics import evaluate
 from tacit.evaluation.two_samples import two_sample
 from tacit.methods.synthesis.diffusion import sample
-from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.methods.synthesis.raking import NoisyHistograms, Raking, effective, resampled
 
 HALLS = replace(tune.PUBLIC["halls"], reference=(33.1, 561.3))  # means of a thousand episodes each
@@ -104,13 +104,13 @@ def raking(layout: str, choice: str) -> Raking:
     return found if joint is None else replace(found, joint=joint)
 
 
-def bare_plan(layout: str, quick: bool) -> Plan:
+def bare_plan(layout: str, quick: bool) -> TransitionsPlan:
     """Without raking, before calibration."""
     plan = replace(tune.DEFAULT, harmonics=4 if layout == "halls" else 2)
     return replace(plan, steps=30, pretraining=replace(tune.PRETRAINING, steps=60)) if quick else plan
 
 
-def plan_of(layout: str, choice: str, epsilon: float, quick: bool) -> Plan:
+def plan_of(layout: str, choice: str, epsilon: float, quick: bool) -> TransitionsPlan:
     """Calibrated."""
     plan = replace(bare_plan(layout, quick), raking=raking(layout, choice))
     return plan.calibrate(unit=tune.UNIT, epsilon=epsilon, delta=tune.DELTA)

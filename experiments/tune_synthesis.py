@@ -1,9 +1,10 @@
-"""The defaults of `synthesis.Plan`, chosen on public layouts alone: `python -m experiments.tune_synthesis`.
+"""The defaults of `synthesis.TransitionsPlan`, chosen on public layouts alone: `python -m experiments.tune_synthesis`.
 
 One public maze at a time plays the private data (a million transitions); others of its outer size are pre-trained on.
 The evaluation's mazes (umaze, medium, large) are never used; "halls" is a maze of the outer size of large. The cell
-"default" is `Plan()` as it stands; "short" has 250 steps at half its rate, and the other cells change "short" in one
-respect ("bent": rewards are encoded by the quantiles of the public ones, `Encoder.from_public`). As all rows are
+"default" is `TransitionsPlan()` as it stands; "short" has 250 steps at half its rate, and the other cells change
+"short" in one respect ("bent": rewards are encoded by the quantiles of the public ones, `Encoder.from_public`). As all
+rows are
 simulated and public, the gradients are clipped and noised here directly, from a seed, without a vault or a ledger: the
 law of the result is that of `Vault.noisy_gradient`.
 
@@ -32,7 +33,7 @@ from tacit.evaluation.dynamics import dynamics
 from tacit.evaluation.fidelity import fidelity
 from tacit.methods.synthesis.diffusion import Denoiser, Denoising, sample
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.methods.synthesis.pretraining import Pretrained, pretrain
 from tacit.methods.synthesis.settings import Curiosity, Pretraining, Sampler
 from tacit.methods.synthesis.training import MovingAverage, load_parameters
@@ -56,9 +57,9 @@ PUBLIC = {name: layout for name, layout in LAYOUTS.items() if name not in RESERV
 Columns = Mapping[str, np.ndarray]
 
 PRETRAINING = Pretraining(provenance="simulated: random mazes of the same outer size")
-DEFAULT = Plan(pretraining=PRETRAINING)
+DEFAULT = TransitionsPlan(pretraining=PRETRAINING)
 SHORT = replace(DEFAULT, steps=250, rate=0.004)
-CHANGES: dict[str, Plan] = {
+CHANGES: dict[str, TransitionsPlan] = {
     "short": SHORT,
     "harmonics=0": replace(SHORT, harmonics=0),
     "harmonics=3": replace(SHORT, harmonics=3),
@@ -100,7 +101,7 @@ class Cell:
 
     layout: str
     name: str
-    plan: Plan
+    plan: TransitionsPlan
     epsilon: float
     bent: bool = False
     seed: int = 0
@@ -171,7 +172,7 @@ def private_rows(layout: str) -> Columns:
 
 
 @lru_cache(maxsize=2)
-def start(layout: str, plan: Plan, bent: bool, seed: int) -> Pretrained:
+def start(layout: str, plan: TransitionsPlan, bent: bool, seed: int) -> Pretrained:
     """The pre-trained (or random) starting point of a plan."""
     spec = maze.spec(PUBLIC[layout])
     columns = None if plan.pretraining is None else other_rows(PUBLIC[layout], PUBLIC_ROWS, seed=1_000 + seed)
@@ -182,12 +183,16 @@ def start(layout: str, plan: Plan, bent: bool, seed: int) -> Pretrained:
 @lru_cache(maxsize=64)
 def noise_multiplier(steps: int, rate: float, epsilon: float) -> float:
     """Smallest noise multiplier that keeps (epsilon, DELTA) a transition."""
-    sigma = Plan(steps=steps, rate=rate, warmup=0).calibrate(unit=UNIT, epsilon=epsilon, delta=DELTA).noise_multiplier
+    sigma = (
+        TransitionsPlan(steps=steps, rate=rate, warmup=0)
+        .calibrate(unit=UNIT, epsilon=epsilon, delta=DELTA)
+        .noise_multiplier
+    )
     assert sigma is not None
     return sigma
 
 
-def fine_tune(pretrained: Pretrained, plan: Plan, rows: Columns, sigma: float, seed: int) -> Denoiser:
+def fine_tune(pretrained: Pretrained, plan: TransitionsPlan, rows: Columns, sigma: float, seed: int) -> Denoiser:
     """Steps 3 to 7 of the algorithm, with the noise of a seeded generator: for public rows only."""
     model = pretrained.model(plan)
     objective = Denoising(model.encoder, plan.noise_draws, plan.P_mean, plan.P_std)
@@ -254,10 +259,10 @@ def run(cell: Cell, store: Store) -> None:
             _keep(store, cell.key.replace("default", "pretraining only"), cell, public)
 
 
-def _as_pretrained(plan: Plan) -> Plan:
+def _as_pretrained(plan: TransitionsPlan) -> TransitionsPlan:
     """The plan with defaults in all that pre-training does not depend on, so that cells share starting points."""
     shared = ("width", "depth", "harmonics", "P_mean", "P_std", "sampler", "pretraining")
-    return Plan(**{name: getattr(plan, name) for name in shared})
+    return TransitionsPlan(**{name: getattr(plan, name) for name in shared})
 
 
 def _keep(store: Store, key: str, cell: Cell, values: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from tacit.data.spec import Box, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import CertificateError, FileError
 from tacit.hub import synthesis
-from tacit.methods.synthesis import Plan, Raking, Synthesizer, fit
+from tacit.methods.synthesis import Raking, Synthesizer, TransitionsPlan, fit
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.plan import public_fields
@@ -44,7 +44,9 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release[Synthesizer]:
         simulated=True,
     )
     unit = Unit("person", "add_or_remove", 1_000)
-    plan = Plan(steps=2, rate=1.0, warmup=0, width=8, depth=1, noise_multiplier=4.0).price(unit=unit, delta=1e-5)
+    plan = TransitionsPlan(steps=2, rate=1.0, warmup=0, width=8, depth=1, noise_multiplier=4.0).account(
+        unit=unit, delta=1e-5
+    )
     path = tmp_path_factory.mktemp("hub") / "ledger"
     with Ledger(path, unit, epsilon=9.0, delta=1e-4) as ledger:
         return fit(plan, Vault(data, ledger))
@@ -175,7 +177,7 @@ def test_a_link_to_elsewhere_is_not_followed(folder: Path, tmp_path: Path, name:
 def test_released_histograms_come_back_and_those_of_another_plan_are_refused(release: Release[Synthesizer]) -> None:
     raking = Raking.of(SPEC, bins=4, coarse=4, pool=500)
     unit = Unit("person", "add_or_remove", 1_000)
-    plan = replace(release.value.plan, raking=raking).price(unit=unit, delta=1e-5)
+    plan = replace(release.value.plan, raking=raking).account(unit=unit, delta=1e-5)
     histograms = np.full(sum(raking.sizes), 0.01)
     value = replace(release.value, plan=plan, histograms=histograms, sums=1)
     kind = synthesis.KINDS["synthesis"]

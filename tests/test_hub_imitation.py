@@ -43,9 +43,9 @@ def released(folder: Path, model: str) -> Release[Any]:
         vault = Vault(days().trajectories(simulated=True), ledger)
         if model == "one-shot":
             quick = mobility.Matching(rounds=1, days=200)
-            plan = mobility.Plan(days=3, matching=quick).calibrate(unit=UNIT, epsilon=4.0, delta=1e-3)
+            plan = mobility.OneShotPlan(days=3, matching=quick).calibrate(unit=UNIT, epsilon=4.0, delta=1e-3)
             return mobility.fit(plan, vault, grid=GRID)
-        plan = baselines.Plan(model=model, days=3).calibrate(unit=UNIT, epsilon=4.0, delta=1e-3)
+        plan = baselines.BaselinePlan(model=model, days=3).calibrate(unit=UNIT, epsilon=4.0, delta=1e-3)
         return baselines.fit(plan, vault, grid=GRID)
 
 

@@ -15,7 +15,7 @@ from tacit import hub
 from tacit.envs import cart_pole
 from tacit.envs.serving import SimulatedUsers
 from tacit.errors import FileError, PlanError
-from tacit.methods.policy_gradient import Learned, Plan, Policy, fit
+from tacit.methods.policy_gradient import Learned, Policy, PolicyGradientPlan, fit
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
@@ -30,7 +30,9 @@ NOTES = {"environment": "CartPole-v1", "repeat": 1}
 def release(tmp_path_factory: pytest.TempPathFactory) -> Release[Learned]:
     folder = tmp_path_factory.mktemp("policy")
     (folder / "run").mkdir()
-    plan = Plan(rounds=4, users=3, horizon=12, reward_rate=1.0).calibrate(unit=UNIT, epsilon=4.0, delta=1e-4)
+    plan = PolicyGradientPlan(rounds=4, users=3, horizon=12, reward_rate=1.0).calibrate(
+        unit=UNIT, epsilon=4.0, delta=1e-4
+    )
     users = SimulatedUsers(cart_pole.CartPole(), cart_pole.spec(), horizon=12, seed=0)
     with (
         Ledger(folder / "run" / "ledger", UNIT, epsilon=4.0, delta=1e-4) as ledger,

@@ -13,7 +13,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.hub.synthesis import KINDS
 from tacit.methods.synthesis import Raking, Sampler
-from tacit.methods.synthesis.trajectories import Plan, Synthesizer, fit
+from tacit.methods.synthesis.trajectories import Synthesizer, TrajectoriesPlan, fit
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.plan import public_fields
@@ -38,7 +38,7 @@ def released(folder: Path, **fields: object) -> Release[Synthesizer]:
         simulated=True,
     )
     given = {"width": 8, "depth": 1, "heads": 2, "start_width": 8, "horizon": 4, "rows_per_token": 1, "longest": 9}
-    plan = Plan(
+    plan = TrajectoriesPlan(
         steps=2,
         start_steps=2,
         warmup=0,

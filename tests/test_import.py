@@ -35,7 +35,7 @@ def test_the_public_names_load_without_optional_packages() -> None:
         "import tacit\n"
         "tacit.Unit, tacit.Box, tacit.Discrete, tacit.PublicSpec, tacit.Trajectories, tacit.TacitError\n"
         "tacit.Ledger, tacit.RdpOrder, tacit.Vault, tacit.Certificate, tacit.Release\n"
-        "print(tacit.synthesis.Plan().steps > 0, 'torch' in sys.modules)"
+        "print(tacit.synthesis.TransitionsPlan().steps > 0, 'torch' in sys.modules)"
     )
     assert (done.returncode, done.stdout) == (0, "True False\n"), done.stderr
 
@@ -124,7 +124,9 @@ def certificate() -> tacit.Certificate:
     from tacit.privacy.vault import plan as plans
 
     unit = tacit.Unit("person", "add_or_remove", 1_000)
-    plan = tacit.synthesis.Plan(steps=1, rate=1.0, warmup=0, noise_multiplier=4.0).price(unit=unit, delta=1e-5)
+    plan = tacit.synthesis.TransitionsPlan(steps=1, rate=1.0, warmup=0, noise_multiplier=4.0).account(
+        unit=unit, delta=1e-5
+    )
     return tacit.Certificate.build(
         method=plan.method,
         source=plan.source,

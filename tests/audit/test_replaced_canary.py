@@ -45,7 +45,7 @@ def audited(folder: Path, kind: str, *, trials: int, sigma: float, block: int) -
         scores: list[float] = []
         while len(scores) < trials:
             clip = 1.0 + len(scores) / 2**20  # each plan is another plan
-            run = vault.reserve(plans.price(GivenParts((part(kind, block, sigma, clip),)), unit=UNIT, delta=1e-4))
+            run = vault.reserve(plans.account(GivenParts((part(kind, block, sigma, clip),)), unit=UNIT, delta=1e-4))
             scores += [float(vault.noisy_sum(run, "sum", Rewards(1e3))[0, 0]) / clip for _ in range(block)]
         worlds.append(np.array(scores))
     return {delta: audit(*worlds, delta=delta, confidence=0.95) for delta in (TIGHT, WIDE)}
@@ -107,7 +107,7 @@ def test_the_published_formula_promises_more_than_there_is_through_the_door(ram_
         for again in range(20):
             clip = 1.0 + again / 2**20  # each plan is another plan
             one = FixedSizeSum(name="sum", steps=m, batch=1, population=m, clip=clip, noise_multiplier=sigma)
-            run = vault.reserve(plans.price(GivenParts((one,)), unit=unit, delta=TIGHT))
+            run = vault.reserve(plans.account(GivenParts((one,)), unit=unit, delta=TIGHT))
             released = [vault.noisy_sum(run, "sum", Rewards(1e3))[:, 0] / clip + 1 for _ in range(m)]
             scores.append(evidence(np.array(released).T, m, sigma))
         worlds.append(np.concatenate(scores))

@@ -205,7 +205,7 @@ def neighbours_of_halves(folder: Path) -> None:
         for clip, present in ((1.0, range(40)), (1.5, range(1, 40))):  # two plans under one ledger
             own = tuple(dataclasses.replace(half, clip=clip) for half in halves)
             vault = Vault(told_apart_by_rewards([[i / 10] for i in present]), ledger, noise=Silent())
-            run = vault.reserve(plans.price(GivenParts(own), unit=vault.unit, delta=1e-4))
+            run = vault.reserve(plans.account(GivenParts(own), unit=vault.unit, delta=1e-4))
             sums.append([vault.noisy_sum(run, half.name, Named(10))[0] * 100 for half in own])
     moved = sorted(float(np.linalg.norm(a - b)) for a, b in zip(*sums, strict=True))
     assert moved[0] < 0.01, "both halves change when one unit leaves"
@@ -219,7 +219,7 @@ def fixed_size_law(folder: Path) -> None:
     part = FixedSizeSum(name="sum", steps=steps, batch=2, population=4, clip=1.0, noise_multiplier=10.0)
     with Ledger(folder / "a.ledger", unit, epsilon=1e6, delta=0.1) as ledger:
         vault = Vault(records([[float(i)] for i in range(4)]), ledger, noise=Silent())
-        run = vault.reserve(plans.price(GivenParts((part,)), unit=unit, delta=0.05))
+        run = vault.reserve(plans.account(GivenParts((part,)), unit=unit, delta=0.05))
         joined = np.rint(np.array([vault.noisy_sum(run, "sum", Named(4))[0] for _ in range(steps)]) * 2)
     assert (joined.sum(1) == 2).all(), "the sample has another size"
     assert joined.max() == 1, "a place was drawn twice"
@@ -230,7 +230,7 @@ def fixed_size_law(folder: Path) -> None:
 def replaced_record(folder: Path) -> None:
     """What is certified for one of 1,000 places drawn 1,000 times is above what a replaced record reaches (3.2)."""
     part = FixedSizeSum(name="sum", steps=1_000, batch=1, population=1_000, clip=1.0, noise_multiplier=1.0)
-    plan = plans.price(GivenParts((part,)), unit=unit_of(1_000, "replace_one"), delta=1e-5)
+    plan = plans.account(GivenParts((part,)), unit=unit_of(1_000, "replace_one"), delta=1e-5)
     assert plan.epsilon is not None
     assert plan.epsilon > 3.2, f"certified {plan.epsilon:.3g}, which a replaced record exceeds"
 

@@ -43,7 +43,7 @@ def _plan(kind: str, noise_multiplier: float, width: int) -> OnePlan:
     part: Any = PARTS[kind]
     if isinstance(part, LaplaceSum):
         part = dataclasses.replace(part, size=width)
-    return plans.price(OnePlan(part=part, noise_multiplier=noise_multiplier), unit=UNIT, delta=DELTA)
+    return plans.account(OnePlan(part=part, noise_multiplier=noise_multiplier), unit=UNIT, delta=DELTA)
 
 
 def noise_of_devices(folder: Path) -> None:

@@ -16,7 +16,7 @@ from tacit.privacy.ledger import state as ledger_state
 from tacit.privacy.ledger import store as ledger_lock
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.store import WriterLock
-from tacit.privacy.vault.base import Paying
+from tacit.privacy.vault.base import BaseVault
 from tacit.privacy.vault.devices import Device
 from tacit.privacy.vault.vault import Vault
 
@@ -58,14 +58,14 @@ def metric_on_the_screen(patch: pytest.MonkeyPatch) -> None:
 
 def two_steps_a_claim(patch: pytest.MonkeyPatch) -> None:
     """T steps are claimed and 2 T are run."""
-    real, calls = Paying._take, [0]
+    real, calls = BaseVault._take, [0]
 
     def take(self: Any, run: Any, part: Any, steps: int = 1) -> None:
         calls[0] += 1
         if calls[0] % 2:
             real(self, run, part, steps)
 
-    patch.setattr(Paying, "_take", take)
+    patch.setattr(BaseVault, "_take", take)
 
 
 def edited_plan_goes_on(patch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def edited_plan_goes_on(patch: pytest.MonkeyPatch) -> None:
 
 def seeded_noise_unnoticed(patch: pytest.MonkeyPatch) -> None:
     """Noise from a seed that somebody may replay leaves the ledger as it is."""
-    patch.setattr(Paying, "_void_if_seeded", lambda self: None)
+    patch.setattr(BaseVault, "_void_if_seeded", lambda self: None)
 
 
 def older_ledger_goes_on(patch: pytest.MonkeyPatch) -> None:

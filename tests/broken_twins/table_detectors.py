@@ -39,7 +39,7 @@ class Reward:
 
 
 def _admitted(vault: Vault, part: Part) -> Run:
-    return vault.reserve(plans.price(GivenParts((part,)), unit=vault.unit, delta=1e-5))
+    return vault.reserve(plans.account(GivenParts((part,)), unit=vault.unit, delta=1e-5))
 
 
 def neighbours_of_a_table(folder: Path) -> None:
@@ -49,8 +49,8 @@ def neighbours_of_a_table(folder: Path) -> None:
     for name, units in (("with", [*OTHERS, HEAVY]), ("without", OTHERS)):
         vault = open_vault(folder, units, unit=unit_of(1_000), noise=Silent(), name=name, epsilon=1e9)
         run = _admitted(vault, part)
-        counts = vault.measure(run, "cells", Marginal((0,), 1))
-        answers.append((counts, vault.measure(run, "cells", Dependence(((0, 1),), 1))))
+        counts = vault.noisy_marginals(run, "cells", Marginal((0,), 1))
+        answers.append((counts, vault.noisy_marginals(run, "cells", Dependence(((0, 1),), 1))))
     moved = [float(np.abs(one - other).sum()) for one, other in zip(*answers, strict=True)]
     assert moved[0] <= 1.001, f"one unit moves the counts by {moved[0]:.2f}"
     assert moved[1] <= 4.01, f"one unit moves a distance by {moved[1]:.2f}"
@@ -62,12 +62,12 @@ def noise_of_a_table(folder: Path) -> None:
     vault = open_vault(folder, [[1.0]], unit=unit_of(1_000))
     run = _admitted(vault, part)
     for quanta in (1, 25):
-        noise = vault.measure(run, "cells", Marginal((0,), quanta)) * math.sqrt(quanta) / 20.0
+        noise = vault.noisy_marginals(run, "cells", Marginal((0,), quanta)) * math.sqrt(quanta) / 20.0
         assert stats.kstest(noise, "norm").pvalue > RARE, f"{quanta} quanta: standard deviation {noise.std():.2f}"
-    noise = vault.measure(run, "cells", Dependence(((0, 1),) * 400, 1)) / (20.0 * 4 * 20)
+    noise = vault.noisy_marginals(run, "cells", Dependence(((0, 1),) * 400, 1)) / (20.0 * 4 * 20)
     assert stats.kstest(noise, "norm").pvalue > RARE, f"distances: standard deviation {noise.std():.2f}"
     try:
-        vault.measure(run, "cells", Marginal((0,), 1))
+        vault.noisy_marginals(run, "cells", Marginal((0,), 1))
     except PlanExhausted:
         return
     raise AssertionError("a budget of quanta has no end")
@@ -80,7 +80,7 @@ def law_of_choices(folder: Path) -> None:
     vault = open_vault(folder, [[1.0]] * 6, unit=unit_of(1_000))
     run = _admitted(vault, part)
     query = Choice(((0,), (1,)), (np.array([0.0, 6.0, 0.0]), np.zeros(3_000)), (1.0, 1.0), (0.0, 0.0), 1)
-    chosen = sum(int(vault.measure(run, "cells", query)[0]) for _ in range(draws))
+    chosen = sum(int(vault.noisy_marginals(run, "cells", query)[0]) for _ in range(draws))
     expected = 1 / (1 + math.exp(-6.0 / sigma))
     assert stats.binomtest(chosen, draws, expected).pvalue > RARE, f"{chosen / draws:.3f}, not {expected:.3f}"
 

@@ -14,7 +14,7 @@ from tacit.privacy.mechanisms.marginals import Choice, Cut
 from tacit.privacy.mechanisms.teachers import Teachers
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import vault
-from tacit.privacy.vault.base import Paying
+from tacit.privacy.vault.base import BaseVault
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -44,7 +44,7 @@ def quanta_divide_the_variance_twice(patch: pytest.MonkeyPatch) -> None:
 
 def one_quantum_whatever_is_taken(patch: pytest.MonkeyPatch) -> None:
     """A measurement is paid for as if it had taken one quantum."""
-    real = Paying._take
+    real = BaseVault._take
     patch.setattr(vault.Vault, "_take", lambda self, run, part, steps=1: real(self, run, part))
 
 

@@ -112,4 +112,4 @@ def ledger(folder: Path, name: str = "ledger", epsilon: float = 1000.0) -> Ledge
 
 def priced(kind: str, noise_multiplier: float) -> OnePlan:
     plan = OnePlan(part=PARTS[kind], noise_multiplier=noise_multiplier)
-    return plans.price(plan, unit=UNIT, delta=DELTA)
+    return plans.account(plan, unit=UNIT, delta=DELTA)

@@ -165,7 +165,7 @@ def open_vault(
 
 def priced(vault: Vault, **fields: Any) -> SumPlan:
     """A plan at a given noise multiplier, with the epsilon that it costs."""
-    return plans.price(SumPlan(**fields), unit=vault.unit, delta=1e-4)
+    return plans.account(SumPlan(**fields), unit=vault.unit, delta=1e-4)
 
 
 class Silent(SecretNoise):

@@ -150,7 +150,7 @@ def vault_of(tmp_path: Path, data: Trajectories, experts: Any = None, **changes:
 
 
 def plan_of(*parts: Any, unit: Unit = EXPERTS) -> Any:
-    return plans.price(GivenParts(parts), unit=unit, delta=1e-4)
+    return plans.account(GivenParts(parts), unit=unit, delta=1e-4)
 
 
 def everything(**changes: Any) -> PoissonSum:

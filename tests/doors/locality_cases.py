@@ -20,7 +20,7 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy, Value
 from tacit.envs import cart_pole, serving
 from tacit.methods.policy_gradient.algorithm import fit
-from tacit.methods.policy_gradient.plan import Local, Plan
+from tacit.methods.policy_gradient.plan import Local, PolicyGradientPlan
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.user_vault import UserVault
 
@@ -101,14 +101,19 @@ def watched(vault: UserVault, seen: Seen, held: np.ndarray | None, patch: pytest
 
 
 def run(
-    folder: Path, plan: Plan, patch: pytest.MonkeyPatch, *, change: str = "", held: np.ndarray | None = None
+    folder: Path,
+    plan: PolicyGradientPlan,
+    patch: pytest.MonkeyPatch,
+    *,
+    change: str = "",
+    held: np.ndarray | None = None,
 ) -> Seen:
     seen, own = Seen(), folder / f"{change} {held is None}"
     own.mkdir(parents=True)
     vault = open_user_vault(own, Changed(change, seen), noise=SecretNoise.for_tests(1), unit=unit_of(100))
     watched(vault, seen, held, patch)
     public: dict[str, Any] = {"critic": CRITIC, "critic_start": CRITIC_START} if plan.critic == "public" else {}
-    learned = fit(plan.price(unit=unit_of(100), delta=1e-3), vault, SMALL, **public).value
+    learned = fit(plan.account(unit=unit_of(100), delta=1e-3), vault, SMALL, **public).value
     seen.learned = {name: getattr(learned, name) for name in ("last", "average", "norms", "iterates")}
     vault.ledger.close()
     vault._register.close()
@@ -119,10 +124,10 @@ def same(one: Seen, other: Seen) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(one.later(), other.later(), strict=True))
 
 
-def plan(**fields: Any) -> Plan:
+def plan(**fields: Any) -> PolicyGradientPlan:
     """With little noise, since the grid that releases are rounded to is as fine as the noise is small."""
     defaults: dict[str, Any] = {"rounds": ROUNDS, "users": PEOPLE, "horizon": HORIZON, "noise_multiplier": 0.05}
-    return Plan(**defaults | fields)
+    return PolicyGradientPlan(**defaults | fields)
 
 
 PLANS = {

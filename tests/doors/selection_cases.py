@@ -66,9 +66,9 @@ class Itself:
 
 def best_of(vault: Vault, *candidates: SumPlan, judge: Any = None, delta: float = DELTA, **fields: Any) -> Best:
     """A priced plan; the candidates' noise multipliers are given."""
-    alone = tuple(plans.price(one, unit=vault.unit, delta=delta) for one in candidates)
-    judge = judge and plans.price(judge, unit=vault.unit, delta=delta)
-    return plans.price(Best(alone, judge, **fields), unit=vault.unit, delta=delta)
+    alone = tuple(plans.account(one, unit=vault.unit, delta=delta) for one in candidates)
+    judge = judge and plans.account(judge, unit=vault.unit, delta=delta)
+    return plans.account(Best(alone, judge, **fields), unit=vault.unit, delta=delta)
 
 
 def opened(folder: Path, *, name: str = "a", **fields: Any) -> tuple[Vault, Best, Run]:

@@ -31,7 +31,7 @@ from tacit.data import Box, PublicSpec, Trajectories
 from tacit.data import store as stores
 from tacit.errors import DataError, DoorError, SealedError, TacitError
 from tacit.methods.synthesis import algorithm, training
-from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger.ledger import Ledger
@@ -100,8 +100,8 @@ def people(folder: Path) -> Trajectories:
     return Trajectories.from_csv(table(folder), unit="person", spec=SPEC)
 
 
-def small_plan() -> Plan:
-    return Plan(steps=4, rate=1.0, width=8, depth=1, harmonics=1, warmup=1).calibrate(
+def small_plan() -> TransitionsPlan:
+    return TransitionsPlan(steps=4, rate=1.0, width=8, depth=1, harmonics=1, warmup=1).calibrate(
         unit=UNIT, epsilon=8.0, delta=1e-3
     )
 
@@ -264,7 +264,7 @@ def test_a_callback_that_tells_is_not_heard(
 
     with open_ledger(tmp_path) as ledger:
         vault = Vault(people(tmp_path), ledger)
-        run = vault.reserve(plans.price(SumPlan(noise_multiplier=4.0), unit=UNIT, delta=1e-3))
+        run = vault.reserve(plans.account(SumPlan(noise_multiplier=4.0), unit=UNIT, delta=1e-3))
         with pytest.raises((DoorError, KeyboardInterrupt, SystemExit)) as caught:
             vault.noisy_sum(run, "sum", Telling(error))
     say_nothing(caught.value)

@@ -226,7 +226,7 @@ def test_public_arrays_are_finite_numbers(public: dict[str, Any], tmp_path: Path
 def test_only_sums_over_all_devices_are_served(part: PoissonSum, tmp_path: Path) -> None:
     vault = vault_of(tmp_path)
     with pytest.raises(DoorError, match="not a sum over all devices"):
-        vault.reserve(plans.price(OnePlan(part=part, noise_multiplier=4.0), unit=UNIT, delta=DELTA))
+        vault.reserve(plans.account(OnePlan(part=part, noise_multiplier=4.0), unit=UNIT, delta=DELTA))
     assert vault.ledger.spent() == (0.0, 0.0)
 
 

@@ -76,7 +76,7 @@ class Mixed:
 def opened(folder: Path, lengths: Sequence[Sequence[int]], part: PoissonSum, name: str = "one") -> tuple[Vault, Run]:
     ledger = Ledger(folder / f"{name}.ledger", unit_of(100), epsilon=1e9, delta=1e-3)
     vault = Vault(people(lengths), ledger, noise=Silent())
-    return vault, vault.reserve(plans.price(GivenParts((part,)), unit=vault.unit, delta=1e-4))
+    return vault, vault.reserve(plans.account(GivenParts((part,)), unit=vault.unit, delta=1e-4))
 
 
 def part_of(**fields: Any) -> PoissonSum:

@@ -53,24 +53,26 @@ def opened(
     **fields: Any,
 ) -> tuple[Vault, Run]:
     vault = open_vault(folder, units, noise=noise, unit=unit_of(10), name=name)
-    return vault, vault.reserve(plans.price(GivenParts((part(**fields),)), unit=vault.unit, delta=1e-4))
+    return vault, vault.reserve(plans.account(GivenParts((part(**fields),)), unit=vault.unit, delta=1e-4))
 
 
 def test_counts_without_noise_are_the_tables(tmp_path: Path) -> None:
     vault, run = opened(tmp_path, noise=Silent(), rows_per_unit=3)
-    assert vault.measure(run, "cells", Marginal((0,), 1)) == pytest.approx([0.5, 2.0, 1.5], abs=0.01)
-    joint = vault.measure(run, "cells", Marginal((1, 0), 1))
+    assert vault.noisy_marginals(run, "cells", Marginal((0,), 1)) == pytest.approx([0.5, 2.0, 1.5], abs=0.01)
+    joint = vault.noisy_marginals(run, "cells", Marginal((1, 0), 1))
     assert joint.shape == (3, 3)
     assert joint.sum(axis=0) == pytest.approx([0.5, 2.0, 1.5], abs=0.01)
-    assert vault.measure(run, "cells", Marginal((2,), 1)) == pytest.approx([0.0, 4.0, 0.0], abs=0.01)  # nobody moves
+    assert vault.noisy_marginals(run, "cells", Marginal((2,), 1)) == pytest.approx(
+        [0.0, 4.0, 0.0], abs=0.01
+    )  # nobody moves
 
 
 def test_dependence_is_the_distance_from_the_product(tmp_path: Path) -> None:
     units = [[-5.0]] * 2 + [[1.0]] * 3 + [[7.0]] * 5  # places are spread evenly over -1 .. 1 in this order
     vault, run = opened(tmp_path, units, noise=Silent())
-    joint = vault.measure(run, "cells", Marginal((0, 1), 1))
+    joint = vault.noisy_marginals(run, "cells", Marginal((0, 1), 1))
     expected = np.abs(joint - np.outer(joint.sum(1), joint.sum(0)) / joint.sum()).sum()
-    found = vault.measure(run, "cells", Dependence(((0, 1), (0, 2)), 1))
+    found = vault.noisy_marginals(run, "cells", Dependence(((0, 1), (0, 2)), 1))
     assert found == pytest.approx([expected, 0.0], abs=0.05)
     assert expected > 5
 
@@ -80,10 +82,10 @@ def test_noise_has_the_law_of_its_quanta(tmp_path: Path, quanta: int) -> None:
     edges = tuple(np.linspace(-4, 4, 4001))
     axes = (Axis("observations", 0, edges), REWARD)
     vault, run = opened(tmp_path, [[0.0]], axes=axes, noise_multiplier=30.0)
-    noisy = vault.measure(run, "cells", Marginal((0,), quanta))
+    noisy = vault.noisy_marginals(run, "cells", Marginal((0,), quanta))
     assert stats.kstest(noisy * math.sqrt(quanta) / 30.0, "norm").pvalue > 1e-4
     pairs = ((0, 1),) * 400
-    distances = vault.measure(run, "cells", Dependence(pairs, quanta))
+    distances = vault.noisy_marginals(run, "cells", Dependence(pairs, quanta))
     assert stats.kstest(distances * math.sqrt(quanta) / (30.0 * 4 * 20), "norm").pvalue > 1e-4
 
 
@@ -91,7 +93,7 @@ def test_choices_follow_the_exponential_mechanism(tmp_path: Path) -> None:
     vault, run = opened(tmp_path, [[-5.0]] * 3 + [[7.0]], steps=12_000, noise_multiplier=8.0)
     expected = (np.array([1.0, 0.0, 0.0]), np.zeros(3), np.zeros(3))  # distances 3 + 0, 4, 4
     query = Choice(((0,), (0,), (2,)), (expected[0], expected[1], expected[2]), (1.0, 0.5, 1.0), (0.0, 0.0, 2.0), 4)
-    chosen = np.bincount([vault.measure(run, "cells", query)[0] for _ in range(3_000)], minlength=3)
+    chosen = np.bincount([vault.noisy_marginals(run, "cells", query)[0] for _ in range(3_000)], minlength=3)
     scores = np.array([3.0, 2.0, 2.0])
     law = np.exp(scores * 2 * math.sqrt(4) / 8.0 / 2)
     law /= law.sum()
@@ -126,12 +128,12 @@ def test_one_unit_moves_counts_by_one_and_distances_by_four(tmp_path: Path) -> N
 
 def test_the_budget_is_kept_and_what_is_too_dear_takes_nothing(tmp_path: Path) -> None:
     vault, run = opened(tmp_path, steps=10)
-    vault.measure(run, "cells", Marginal((0,), 7))
+    vault.noisy_marginals(run, "cells", Marginal((0,), 7))
     with pytest.raises(PlanExhausted, match="3 steps are left"):
-        vault.measure(run, "cells", Marginal((0,), 4))
-    vault.measure(run, "cells", Marginal((0,), 3))
+        vault.noisy_marginals(run, "cells", Marginal((0,), 4))
+    vault.noisy_marginals(run, "cells", Marginal((0,), 3))
     with pytest.raises(PlanExhausted):
-        vault.measure(run, "cells", Marginal((0,), 1))
+        vault.noisy_marginals(run, "cells", Marginal((0,), 1))
 
 
 def test_with_choices_the_concentration_is_what_is_certified() -> None:
@@ -166,7 +168,7 @@ def test_with_choices_the_concentration_is_what_is_certified() -> None:
 def test_queries_that_do_not_fit_take_nothing(tmp_path: Path, query: Any) -> None:
     vault, run = opened(tmp_path)
     with pytest.raises(DoorError, match="cannot be asked"):
-        vault.measure(run, "cells", query)
+        vault.noisy_marginals(run, "cells", query)
     assert vault.steps_left(run, "cells") == 100
 
 
@@ -174,7 +176,7 @@ def test_without_choices_none_may_be_asked(tmp_path: Path) -> None:
     vault, run = opened(tmp_path, choices=False)
     query = Choice(((0,), (1,)), (np.zeros(3), np.zeros(3)), (1.0, 1.0), (0.0, 0.0), 1)
     with pytest.raises(DoorError, match="choices=True"):
-        vault.measure(run, "cells", query)
+        vault.noisy_marginals(run, "cells", query)
 
 
 @pytest.mark.parametrize(
@@ -198,9 +200,9 @@ def test_replicates_ask_for_vaults_of_their_own(tmp_path: Path) -> None:
     first, _ = opened(tmp_path)
     ledgers = [Ledger(tmp_path / f"r{r}.ledger", first.unit, epsilon=1e6, delta=0.05) for r in range(2)]
     vault = Vault(records(UNITS), ledgers)
-    run = vault.reserve(plans.price(GivenParts((part(),)), unit=vault.unit, delta=1e-4))
+    run = vault.reserve(plans.account(GivenParts((part(),)), unit=vault.unit, delta=1e-4))
     with pytest.raises(DoorError, match="several ledgers"):
-        vault.measure(run, "cells", Marginal((0,), 1))
+        vault.noisy_marginals(run, "cells", Marginal((0,), 1))
 
 
 @pytest.mark.parametrize("choices", [True, False])
@@ -216,7 +218,7 @@ def test_a_certificate_recomputes_its_epsilon(tmp_path: Path, choices: bool) -> 
 @pytest.mark.parametrize(("relation", "word"), [("add_or_remove", "exact"), ("replace_one", "upper bound")])
 def test_where_counts_move_by_less_than_is_charged_mu_is_a_bound(tmp_path: Path, relation: Relation, word: str) -> None:
     vault = open_vault(tmp_path, UNITS, unit=unit_of(10, relation))
-    run = vault.reserve(plans.price(GivenParts((part(choices=False, steps=10),)), unit=vault.unit, delta=1e-4))
+    run = vault.reserve(plans.account(GivenParts((part(choices=False, steps=10),)), unit=vault.unit, delta=1e-4))
     certificate = vault.release(run, 1, label=Label((), (), ())).certificate
     assert certificate.to_json()["mu_range"] == f"{word}, for every epsilon"
 
@@ -224,7 +226,7 @@ def test_where_counts_move_by_less_than_is_charged_mu_is_a_bound(tmp_path: Path,
 def test_axes_in_another_order_are_the_same_counts(tmp_path: Path) -> None:
     vault, run = opened(tmp_path, noise=Silent())
     orders = list(itertools.permutations((0, 1, 2)))
-    answers = [vault.measure(run, "cells", Marginal(order, 1)) for order in orders]
+    answers = [vault.noisy_marginals(run, "cells", Marginal(order, 1)) for order in orders]
     for order, answer in zip(orders, answers, strict=True):
         np.testing.assert_array_equal(answer, answers[0].transpose(order))
 
@@ -253,7 +255,7 @@ def test_no_public_number_drowns_the_randomness_of_a_choice(
     query = Choice(((0,), (0,)), (expected, np.zeros(3)), weights, offsets, 1)
     vault, run = opened(tmp_path, [[1.0]] * units, noise_multiplier=sigma, steps=60)
     with contextlib.suppress(DoorError):  # refused, which is as good
-        drawn = {int(vault.measure(run, "cells", query)[0]) for _ in range(60)}
+        drawn = {int(vault.noisy_marginals(run, "cells", query)[0]) for _ in range(60)}
         assert drawn == {0, 1}  # each has a probability of more than a tenth, whatever the units
 
 
@@ -277,8 +279,10 @@ def test_estimates_in_float32_leave_counts_in_float64(tmp_path: Path, units: int
     expected: Any = Single([0.0, 2.0**31, 0.0])  # float32 has numbers 128 apart there
     query = Choice(((0,), (0,)), (expected, np.asarray(expected, np.float64)), (1.0, 1.0), (0.0, 0.0), 1)
     vault = open_vault(tmp_path, [[1.0]] * units, unit=unit_of(100))
-    run = vault.reserve(plans.price(GivenParts((part(noise_multiplier=5.0),)), unit=vault.unit, delta=1e-4))
-    drawn = [int(vault.measure(run, "cells", query)[0]) for _ in range(100)]  # both candidates have the same score
+    run = vault.reserve(plans.account(GivenParts((part(noise_multiplier=5.0),)), unit=vault.unit, delta=1e-4))
+    drawn = [
+        int(vault.noisy_marginals(run, "cells", query)[0]) for _ in range(100)
+    ]  # both candidates have the same score
     assert 10 < sum(drawn) < 90
 
 
@@ -286,7 +290,7 @@ def test_estimates_in_float32_leave_counts_in_float64(tmp_path: Path, units: int
 @pytest.mark.parametrize("sigma", [1e-200, 1e200])
 def test_a_noise_beyond_float64_is_an_error_of_tacit(tmp_path: Path, sigma: float, choices: bool) -> None:
     with pytest.raises(AccountingError):
-        plans.price(GivenParts((part(noise_multiplier=sigma, choices=choices),)), unit=unit_of(10), delta=1e-4)
+        plans.account(GivenParts((part(noise_multiplier=sigma, choices=choices),)), unit=unit_of(10), delta=1e-4)
     vault, run = opened(tmp_path, choices=choices)
     fields = vault.release(run, 1, label=Label((), (), ())).certificate.to_json()
     fields["parts"][0]["noise_multiplier"] = sigma
@@ -296,7 +300,7 @@ def test_a_noise_beyond_float64_is_an_error_of_tacit(tmp_path: Path, sigma: floa
 
 def test_words_hold_for_replacement_too(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, UNITS, unit=unit_of(10, "replace_one"))
-    run = vault.reserve(plans.price(GivenParts((part(),)), unit=vault.unit, delta=1e-4))
+    run = vault.reserve(plans.account(GivenParts((part(),)), unit=vault.unit, delta=1e-4))
     (words,) = vault.release(run, 1, label=Label((), (), ())).certificate.to_json()["contribution"]
     assert "moves the counts of one measurement by at most 1" not in words  # a replaced unit moves them by 2
 
@@ -309,7 +313,7 @@ def test_threads_share_what_was_counted(tmp_path: Path) -> None:
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(4) as pool:
-            answers = list(pool.map(lambda query: vault.measure(run, "cells", query), queries))
+            answers = list(pool.map(lambda query: vault.noisy_marginals(run, "cells", query), queries))
     finally:
         sys.setswitchinterval(interval)
     assert all(answer.shape == (2, 2) for answer in answers)

@@ -79,7 +79,7 @@ class Scaled:
 def test_a_summary_is_made_once_and_serves_every_step_and_sample(tmp_path: Path) -> None:
     for rate in (1.0, 0.5):
         vault = open_vault(tmp_path, [[1.0, 2.0], [3.0], [0.5]], noise=Silent(), name=f"{rate}")
-        plan = plans.price(
+        plan = plans.account(
             GivenParts((summed(rate=rate, clip=100.0, rows_per_unit=2, rows="first"),)), unit=vault.unit, delta=1e-4
         )
         run = vault.reserve(plan)
@@ -126,7 +126,7 @@ class Crowded:
 
 def test_a_summary_that_couples_units_is_refused(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[1.0]])
-    run = vault.reserve(plans.price(GivenParts((summed(rows="first"),)), unit=vault.unit, delta=1e-4))
+    run = vault.reserve(plans.account(GivenParts((summed(rows="first"),)), unit=vault.unit, delta=1e-4))
     with pytest.raises(DoorError, match="how many units"):
         vault.noisy_sum(run, "sum", Crowded())
 
@@ -158,8 +158,8 @@ def test_a_units_half_does_not_depend_on_who_else_is_there() -> None:
 def test_the_two_halves_add_up_and_cost_no_more_than_one(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[float(i % 10)] for i in range(40)], noise=Silent())
     halves = tuple(summed(name=f"half {fold}", clip=20.0, fold=fold) for fold in (0, 1))
-    plan = plans.price(GivenParts(halves), unit=vault.unit, delta=1e-4)
-    alone = plans.price(GivenParts((summed(clip=20.0),)), unit=vault.unit, delta=1e-4)
+    plan = plans.account(GivenParts(halves), unit=vault.unit, delta=1e-4)
+    alone = plans.account(GivenParts((summed(clip=20.0),)), unit=vault.unit, delta=1e-4)
     assert plan.epsilon == pytest.approx(alone.epsilon, rel=1e-6)
     run = vault.reserve(plan)
     sums = [vault.noisy_sum(run, f"half {fold}", Named(10))[0] * 100 for fold in (0, 1)]
@@ -183,7 +183,7 @@ def fixed_vault(folder: Path, units: int, relation: Relation = "replace_one") ->
 
 def test_a_sample_of_fixed_size_holds_so_many_places_and_is_uniform(tmp_path: Path) -> None:
     vault = fixed_vault(tmp_path, units=100)
-    plan = plans.price(GivenParts((fixed(steps=2_000, clip=5.0),)), unit=vault.unit, delta=1e-4)
+    plan = plans.account(GivenParts((fixed(steps=2_000, clip=5.0),)), unit=vault.unit, delta=1e-4)
     run = vault.reserve(plan)
     counts = np.stack([vault.noisy_sum(run, "sum", Named(10))[0] * 3 for _ in range(2_000)])
     np.testing.assert_allclose(counts.sum(1), 3, atol=0.03)
@@ -192,7 +192,7 @@ def test_a_sample_of_fixed_size_holds_so_many_places_and_is_uniform(tmp_path: Pa
 
 def test_places_that_hold_nobody_add_nothing(tmp_path: Path) -> None:
     vault = fixed_vault(tmp_path, units=50)
-    run = vault.reserve(plans.price(GivenParts((fixed(steps=2_000, clip=5.0),)), unit=vault.unit, delta=1e-4))
+    run = vault.reserve(plans.account(GivenParts((fixed(steps=2_000, clip=5.0),)), unit=vault.unit, delta=1e-4))
     counts = np.stack([vault.noisy_sum(run, "sum", Named(10))[0] * 3 for _ in range(2_000)]).sum(1)
     assert np.rint(counts).min() == 0
     assert counts.mean() == pytest.approx(1.5, abs=0.1)
@@ -200,9 +200,9 @@ def test_places_that_hold_nobody_add_nothing(tmp_path: Path) -> None:
 
 def test_a_fixed_size_belongs_to_replacement_and_to_the_units_own_population(tmp_path: Path) -> None:
     with pytest.raises(AccountingError, match="add_or_remove"):
-        plans.price(GivenParts((fixed(),)), unit=unit_of(100, "add_or_remove"), delta=1e-4)
+        plans.account(GivenParts((fixed(),)), unit=unit_of(100, "add_or_remove"), delta=1e-4)
     vault = fixed_vault(tmp_path, units=100)
-    priced_plan = plans.price(GivenParts((fixed(population=200),)), unit=vault.unit, delta=1e-4)
+    priced_plan = plans.account(GivenParts((fixed(population=200),)), unit=vault.unit, delta=1e-4)
     with pytest.raises(PlanError, match="population"):
         vault.reserve(priced_plan)
     with pytest.raises(PlanError, match="batch"):
@@ -217,7 +217,7 @@ def test_the_promise_tells_the_sampler() -> None:
         (summed(rows="first", rows_per_unit=5), "its first 5 row(s)"),
         (summed(rate=0.5), "Poisson samples at rate 0.5 (about 50 of 100)"),
     ):
-        assert words in plans.promise(plans.price(GivenParts((part,)), unit=unit, delta=1e-4))
+        assert words in plans.guarantee(plans.account(GivenParts((part,)), unit=unit, delta=1e-4))
 
 
 def test_units_with_equal_rows_are_told_apart_and_one_of_them_less_changes_one_half() -> None:

@@ -110,7 +110,7 @@ def test_what_a_mechanism_asks_of_a_callback_is_tried_and_named(tmp_path: Path) 
     for number, scores in enumerate((Crowd(), Signs())):
         vault = open_vault(tmp_path, [[1.0], [2.0]], name=f"{number}")
         best = NoisyMaximum(name="best", scores=scores, candidates=2, epsilon=1.0, rows_per_unit=1)
-        run = vault.reserve(plans.price(GivenParts((Once(mechanism=best),)), unit=vault.unit, delta=1e-4))
+        run = vault.reserve(plans.account(GivenParts((Once(mechanism=best),)), unit=vault.unit, delta=1e-4))
         if scores == Crowd():
             with pytest.raises(DoorError, match="how many units"):
                 vault.release_once(run, "best")

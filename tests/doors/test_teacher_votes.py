@@ -55,7 +55,7 @@ def opened(
     folder: Path, units: Sequence[Sequence[float]], *, noise: SecretNoise | None = None, name: str = "a", **fields: Any
 ) -> tuple[Vault, Run]:
     vault = open_vault(folder, units, noise=noise, unit=unit_of(5_000), name=name)
-    return vault, vault.reserve(plans.price(GivenParts((part(**fields),)), unit=vault.unit, delta=1e-5))
+    return vault, vault.reserve(plans.account(GivenParts((part(**fields),)), unit=vault.unit, delta=1e-5))
 
 
 def test_teachers_learn_what_real_rows_look_like(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_a_plan_that_is_reopened_has_the_parts_that_were_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vault = open_user_vault(tmp_path, Scripted([], {}))
-    plan = plans.price(Shifty(), unit=unit_of(), delta=1e-4)
+    plan = plans.account(Shifty(), unit=unit_of(), delta=1e-4)
     vault.reserve(plan)
     identity = plans.plan_id(plan)
     monkeypatch.setattr(Shifty, "participations", 3)

@@ -78,7 +78,7 @@ def user_sum(**fields: Any) -> UserSum:
 
 
 def priced(*parts: Part, unit: Unit | None = None) -> GivenParts:
-    return plans.price(GivenParts(parts), unit=unit or unit_of(), delta=1e-4)
+    return plans.account(GivenParts(parts), unit=unit or unit_of(), delta=1e-4)
 
 
 def open_user_vault(

@@ -19,7 +19,7 @@ from tacit.methods.synthesis.diffusion import Denoiser, draw, row_losses
 from tacit.methods.synthesis.pretraining import initial_model
 
 SPEC = maze.spec(LAYOUTS["open"])
-PLAN = synthesis.Plan(width=24, depth=2)
+PLAN = synthesis.TransitionsPlan(width=24, depth=2)
 
 
 def model_of() -> Denoiser:

@@ -36,7 +36,7 @@ def table(rows: int, seed: int) -> dict[str, np.ndarray]:
 def memorised(rows: dict[str, np.ndarray], steps: int) -> synthesis.Synthesizer:
     """Trained on a few rows again and again, without any privacy (here: as if they were public)."""
     pretraining = synthesis.Pretraining(provenance="tests", steps=steps, batch=128, learning_rate=5e-3)
-    plan = synthesis.Plan(width=64, depth=2, pretraining=pretraining)
+    plan = synthesis.TransitionsPlan(width=64, depth=2, pretraining=pretraining)
     start = synthesis.pretrain(plan, synthesis.Encoder.from_bounds(SPEC), rows, seed=0)
     return synthesis.Synthesizer(plan, start.encoder, start.average)
 

@@ -34,7 +34,7 @@ def invented(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_sums_of_everybody_are_those_of_the_door() -> None:
-    plan = mobility.Plan(noise_multiplier=0.0).price(unit=WORLD.unit, delta=DELTA)
+    plan = mobility.OneShotPlan(noise_multiplier=0.0).account(unit=WORLD.unit, delta=DELTA)
     works = mobility.works(plan, CITY.grid)
     with WORLD.vault() as vault:
         run = vault.reserve(plan)
@@ -91,5 +91,5 @@ def test_fewer_people_are_a_population_of_their_own() -> None:
     assert not np.array_equal(here.days.cells, row.world(1).days.cells)
 
 
-def _plan() -> mobility.Plan:
-    return mobility.Plan().calibrate(unit=WORLD.unit, epsilon=2.0, delta=DELTA)
+def _plan() -> mobility.OneShotPlan:
+    return mobility.OneShotPlan().calibrate(unit=WORLD.unit, epsilon=2.0, delta=DELTA)

@@ -46,7 +46,7 @@ from tacit.agents.networks import Mlp
 from tacit.envs import acrobot, cart_pole, dosing, hiv, lunar_lander, populations, river_swim
 from tacit.envs.acrobot import Acrobot
 from tacit.methods.off_policy_evaluation import residual
-from tacit.methods.policy_gradient.plan import Plan
+from tacit.methods.policy_gradient.plan import PolicyGradientPlan
 from tacit.methods.synthesis import cut
 from tacit.units import Unit
 
@@ -321,8 +321,10 @@ def test_controls_of_policy_gradients_are_run_as_they_say(monkeypatch: pytest.Mo
 
 def test_a_better_accountant_leaves_the_rows_of_canaries(monkeypatch: pytest.MonkeyPatch) -> None:
     cell = dppg_audit.CELLS[0]
-    priced = Plan.price
-    monkeypatch.setattr(Plan, "price", lambda plan, **promise: replace(priced(plan, **promise), epsilon=1.0))
+    priced = PolicyGradientPlan.price
+    monkeypatch.setattr(
+        PolicyGradientPlan, "price", lambda plan, **promise: replace(priced(plan, **promise), epsilon=1.0)
+    )
     assert cell.plan().epsilon == 1.0
     assert dppg_audit.store().has(cell.key)
 

@@ -31,7 +31,7 @@ def test_a_cell_is_run_attacked_and_told_in_one_line(tmp_path: Path, monkeypatch
     monkeypatch.setattr(fits, "base", lambda *given: replace(base(*given), width=16, pretraining=short))
     ablation = ablations.ablation  # to memorise rows it is given 10,000 steps
 
-    def cut(name: Any, plan: synthesis.Plan, **promise: Any) -> synthesis.Plan:
+    def cut(name: Any, plan: synthesis.TransitionsPlan, **promise: Any) -> synthesis.TransitionsPlan:
         return ablation(name, replace(plan, steps=25), **promise)
 
     monkeypatch.setattr(ablations, "ablation", cut)
@@ -53,7 +53,7 @@ def test_released_histograms_are_told_from_too(tmp_path: Path, monkeypatch: pyte
     """A canary is told by the shares of its cells: the first three are all that was counted."""
     spec = Maze("umaze").spec
     raking = synthesis.Raking.of(spec, bins=4, coarse=4, pool=500)
-    plan = synthesis.Plan(steps=2, warmup=0, width=16, depth=1, raking=raking)
+    plan = synthesis.TransitionsPlan(steps=2, warmup=0, width=16, depth=1, raking=raking)
     plan = plan.calibrate(unit=Unit("transition", "add_or_remove", 1_000), epsilon=1.0, delta=1e-5)
     start = synthesis.pretrain(plan, synthesis.Encoder.from_bounds(spec), None, seed=0)
     canaries = leaps(spec, 6, seed=1)

@@ -149,7 +149,7 @@ def test_a_row_of_another_plan_is_none(changed: str, table2: Store, monkeypatch:
     assert table2.has(key)
     plan = trajectory_fragments.Fragments.plan
 
-    def edited(self: trajectory_fragments.Fragments, *given: Any, **settings: Any) -> trajectories.Plan:
+    def edited(self: trajectory_fragments.Fragments, *given: Any, **settings: Any) -> trajectories.TrajectoriesPlan:
         made = plan(self, *given, **settings)
         return replace(made, **{changed: 2 * getattr(made, changed)})
 

@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid
 from tacit.errors import TacitError
-from tacit.methods.mobility.pategail import Critic, Plan, Ppo, fit
+from tacit.methods.mobility.pategail import Critic, PateGailPlan, Ppo, fit
 from tacit.methods.mobility.pategail.plan import CRITICS
 from tacit.methods.mobility.pategail.training import Learner
 from tacit.privacy.ledger import checkpoint
@@ -45,13 +45,15 @@ POINTS = {
 """Where a child is killed, each time in its second round; the last number counts calls."""
 
 
-def small_plan() -> Plan:
+def small_plan() -> PateGailPlan:
     critic, ppo = Critic(hidden=(4,), steps=1, batch=8), Ppo(hidden=(4,), epochs=1, value_steps=1)
-    plan = Plan(people=UNIT.size, rounds=ROUNDS, days=5, updates=1, critic=critic, ppo=ppo, rows_per_unit=2 * 47)
+    plan = PateGailPlan(
+        people=UNIT.size, rounds=ROUNDS, days=5, updates=1, critic=critic, ppo=ppo, rows_per_unit=2 * 47
+    )
     return plan.calibrate(unit=UNIT, epsilon=5.0, delta=DELTA)
 
 
-def life(folder: Path, plan: Plan) -> None:
+def life(folder: Path, plan: PateGailPlan) -> None:
     """Run until the end, or until the kill; what leaves the vault is written down at once."""
     cells = np.repeat(np.random.default_rng(0).integers(0, GRID.size, (24, SLOTS // 8)), 8, axis=1)
     data = Days(cells, np.repeat(np.arange(12), 2), GRID).trajectories(simulated=True)
@@ -76,7 +78,7 @@ def kill_at(point: str) -> None:
     doom(*POINTS[point])
 
 
-def child(folder: Path, plan: Plan, point: str | None) -> int:
+def child(folder: Path, plan: PateGailPlan, point: str | None) -> int:
     """The status of a child that lives until the end, or until the point."""
     pid = os.fork()
     if pid == 0:
@@ -93,7 +95,7 @@ def child(folder: Path, plan: Plan, point: str | None) -> int:
     return os.waitpid(pid, 0)[1]
 
 
-def killed_and_resumed(folder: Path, plan: Plan, point: str) -> Counter[str]:
+def killed_and_resumed(folder: Path, plan: PateGailPlan, point: str) -> Counter[str]:
     """What came of a run that was killed at a point and resumed to its end."""
     folder.mkdir(parents=True)
     found = Counter(kills=int(os.WIFSIGNALED(child(folder, plan, point))))

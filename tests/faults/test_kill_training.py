@@ -19,7 +19,7 @@ from training_cases import claimed, open_ledger, private_records, released, smal
 
 from tacit.errors import FileError, LedgerError, PlanExhausted
 from tacit.methods.synthesis.algorithm import fit
-from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise import secret as noise
 from tacit.privacy.noise.secret import SecretNoise
@@ -69,7 +69,7 @@ def stop_at(step: int, error: Callable[[], BaseException] = Stop) -> Callable[[i
 
 
 @pytest.fixture(scope="module")
-def plan() -> Plan:
+def plan() -> TransitionsPlan:
     return small_plan()
 
 
@@ -81,7 +81,7 @@ def ctrl_c() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-def begun(folder: Path, plan: Plan, step: int = 20) -> Path:
+def begun(folder: Path, plan: TransitionsPlan, step: int = 20) -> Path:
     """A run that stopped after `step` steps, of which the last block is in its checkpoint."""
     folder.mkdir(exist_ok=True)
     with pytest.raises(Stop):
@@ -91,7 +91,7 @@ def begun(folder: Path, plan: Plan, step: int = 20) -> Path:
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_between_steps_loses_nothing_but_the_step(ram_path: Path, plan: Plan) -> None:
+def test_ctrl_c_between_steps_loses_nothing_but_the_step(ram_path: Path, plan: TransitionsPlan) -> None:
     with pytest.raises(KeyboardInterrupt):
         train(ram_path, plan, progress=stop_at(21, lambda: signal.raise_signal(signal.SIGINT) or Stop()))
     train(ram_path, plan)
@@ -101,7 +101,7 @@ def test_ctrl_c_between_steps_loses_nothing_but_the_step(ram_path: Path, plan: P
 
 @pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_behind_the_door_keeps_the_step_claimed(
-    ram_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
+    ram_path: Path, plan: TransitionsPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tacit.privacy.gradients import per_unit as gradients
 
@@ -117,7 +117,7 @@ def test_ctrl_c_behind_the_door_keeps_the_step_claimed(
     assert [step for step, _ in released(ram_path)] == list(range(2, plan.steps))
 
 
-def test_resuming_goes_on_with_the_weights_and_the_moments(ram_path: Path, plan: Plan) -> None:
+def test_resuming_goes_on_with_the_weights_and_the_moments(ram_path: Path, plan: TransitionsPlan) -> None:
     path = begun(ram_path, plan)
     before = load_file(path)
     assert int(before["average.calls"]) == 20
@@ -131,14 +131,14 @@ def test_resuming_goes_on_with_the_weights_and_the_moments(ram_path: Path, plan:
     assert [step for step, _ in released(ram_path)] == list(range(24))
 
 
-def test_a_run_that_was_begun_needs_its_checkpoint_or_resume(ram_path: Path, plan: Plan) -> None:
+def test_a_run_that_was_begun_needs_its_checkpoint_or_resume(ram_path: Path, plan: TransitionsPlan) -> None:
     begun(ram_path, plan)
     with open_ledger(ram_path) as ledger, pytest.raises(PlanExhausted):
         fit(plan, Vault(private_records(), ledger), folder=ram_path / "checkpoint")
     assert len(released(ram_path)) == 20
 
 
-def test_a_finished_run_runs_no_step_again(ram_path: Path, plan: Plan) -> None:
+def test_a_finished_run_runs_no_step_again(ram_path: Path, plan: TransitionsPlan) -> None:
     first = train(ram_path, plan)
     again = train(ram_path, plan)  # from its checkpoint: the same release, at no cost
     assert len(released(ram_path)) == plan.steps
@@ -150,7 +150,7 @@ def test_a_finished_run_runs_no_step_again(ram_path: Path, plan: Plan) -> None:
 
 
 def test_two_resumes_of_one_checkpoint_draw_different_noise_and_samples(
-    ram_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
+    ram_path: Path, plan: TransitionsPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A copy of the whole folder cannot be noticed; at least it never draws the same noise."""
     begun(ram_path / "one", plan)
@@ -173,7 +173,9 @@ def test_two_resumes_of_one_checkpoint_draw_different_noise_and_samples(
     assert sum(a == b for a, b in zip(*samples, strict=True)) <= 1  # 30 units at rate 0.2 hardly ever agree
 
 
-def test_no_state_of_a_random_generator_is_written(ram_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_state_of_a_random_generator_is_written(
+    ram_path: Path, plan: TransitionsPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
     keys, states = [], []
     real_key, real_bytes = noise._urandom_key, SecretNoise.bytes
 
@@ -201,7 +203,9 @@ def test_no_state_of_a_random_generator_is_written(ram_path: Path, plan: Plan, m
 
 
 @pytest.mark.parametrize("kept", [0, 7, 100, 0.5, -1])
-def test_a_torn_checkpoint_is_refused_and_nothing_is_claimed(ram_path: Path, plan: Plan, kept: float) -> None:
+def test_a_torn_checkpoint_is_refused_and_nothing_is_claimed(
+    ram_path: Path, plan: TransitionsPlan, kept: float
+) -> None:
     path = begun(ram_path, plan)
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * kept) if kept == 0.5 else int(kept)])
@@ -213,7 +217,7 @@ def test_a_torn_checkpoint_is_refused_and_nothing_is_claimed(ram_path: Path, pla
         train(ram_path, plan, progress=stop_at(22))
 
 
-def test_a_checkpoint_of_which_the_disk_lost_a_block_is_refused(ram_path: Path, plan: Plan) -> None:
+def test_a_checkpoint_of_which_the_disk_lost_a_block_is_refused(ram_path: Path, plan: TransitionsPlan) -> None:
     path = begun(ram_path, plan)
     content = path.read_bytes()
     path.write_bytes(content[:-64] + bytes(64))  # as long as before, and of the right shapes
@@ -222,7 +226,9 @@ def test_a_checkpoint_of_which_the_disk_lost_a_block_is_refused(ram_path: Path, 
     assert claimed(ram_path, plans.plan_id(plan)) == len(released(ram_path)) == 20
 
 
-def test_what_a_kill_in_a_checkpoint_leaves_behind_is_ignored_and_replaced(ram_path: Path, plan: Plan) -> None:
+def test_what_a_kill_in_a_checkpoint_leaves_behind_is_ignored_and_replaced(
+    ram_path: Path, plan: TransitionsPlan
+) -> None:
     path = begun(ram_path, plan)
     partial = path.with_suffix(".partial")
     partial.write_bytes(path.read_bytes()[:100])
@@ -232,7 +238,7 @@ def test_what_a_kill_in_a_checkpoint_leaves_behind_is_ignored_and_replaced(ram_p
 
 
 def test_a_full_disk_at_the_checkpoint_leaves_the_last_one(
-    ram_path: Path, plan: Plan, monkeypatch: pytest.MonkeyPatch
+    ram_path: Path, plan: TransitionsPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = begun(ram_path, plan)
     content = path.read_bytes()
@@ -253,7 +259,7 @@ def test_a_full_disk_at_the_checkpoint_leaves_the_last_one(
     assert len(steps) == len(set(steps))
 
 
-def test_a_ledger_behind_the_checkpoint_is_refused(ram_path: Path, plan: Plan) -> None:
+def test_a_ledger_behind_the_checkpoint_is_refused(ram_path: Path, plan: TransitionsPlan) -> None:
     begun(ram_path, plan)
     for name in ("ledger", "ledger.lock"):
         shutil.copy(ram_path / name, ram_path / f"old-{name}")
@@ -269,7 +275,7 @@ def test_a_ledger_behind_the_checkpoint_is_refused(ram_path: Path, plan: Plan) -
     assert claimed(ram_path, plans.plan_id(plan)) == 20
 
 
-def test_an_older_checkpoint_loses_steps_and_repeats_none(ram_path: Path, plan: Plan) -> None:
+def test_an_older_checkpoint_loses_steps_and_repeats_none(ram_path: Path, plan: TransitionsPlan) -> None:
     path = begun(ram_path, plan)
     content = path.read_bytes()
     with pytest.raises(Stop):
@@ -280,7 +286,7 @@ def test_an_older_checkpoint_loses_steps_and_repeats_none(ram_path: Path, plan: 
     assert int(load_file(path)["average.calls"]) == plan.steps - 20
 
 
-def test_a_checkpoint_of_another_plan_or_dataset_is_refused(ram_path: Path, plan: Plan) -> None:
+def test_a_checkpoint_of_another_plan_or_dataset_is_refused(ram_path: Path, plan: TransitionsPlan) -> None:
     path = begun(ram_path / "one", plan)
     other = ram_path / "two"
     (other / "checkpoint").mkdir(parents=True)

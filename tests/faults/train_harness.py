@@ -23,7 +23,7 @@ from training_cases import DELTA, claimed, open_ledger, released, small_plan, tr
 
 from tacit.errors import TacitError
 from tacit.methods.synthesis import training
-from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.privacy.gradients import per_unit as gradients
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger.ledger import Ledger
@@ -40,7 +40,7 @@ POINTS = {
 }
 
 
-def life(folder: Path, plan: Plan) -> None:
+def life(folder: Path, plan: TransitionsPlan) -> None:
     """Train until the end, or until the kill."""
     release = train(folder, plan)
     release.certificate.verify()
@@ -52,7 +52,7 @@ def kill_at(point: str, calls: int) -> None:
     doom(*POINTS[point], calls)
 
 
-def fork(folder: Path, plan: Plan, point: str | None = None, calls: int = 0) -> int:
+def fork(folder: Path, plan: TransitionsPlan, point: str | None = None, calls: int = 0) -> int:
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -68,7 +68,7 @@ def fork(folder: Path, plan: Plan, point: str | None = None, calls: int = 0) -> 
     return pid
 
 
-def audit(folder: Path, plan: Plan) -> Counter[str]:
+def audit(folder: Path, plan: TransitionsPlan) -> Counter[str]:
     """What releases, ledger and checkpoint say about each other."""
     found: Counter[str] = Counter()
     identity = plans.plan_id(plan)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit.data import Box, Discrete, PublicSpec, Trajectories
 from tacit.methods.synthesis.algorithm import fit
-from tacit.methods.synthesis.plan import PART, Plan
+from tacit.methods.synthesis.plan import PART, TransitionsPlan
 from tacit.methods.synthesis.synthesizer import Synthesizer
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
@@ -25,8 +25,8 @@ DELTA = 1e-3
 SPEC = PublicSpec(Box((-4.0,), (4.0,)), Discrete(2), Box((-10.0,), (10.0,)), "declared", difference=(0.5,))
 
 
-def small_plan(steps: int = 200, epsilon: float = 1.0) -> Plan:
-    plan = Plan(steps=steps, rate=0.2, width=8, depth=1, warmup=1, learning_rate=1e-3)
+def small_plan(steps: int = 200, epsilon: float = 1.0) -> TransitionsPlan:
+    plan = TransitionsPlan(steps=steps, rate=0.2, width=8, depth=1, warmup=1, learning_rate=1e-3)
     return plan.calibrate(unit=UNIT, epsilon=epsilon, delta=DELTA)
 
 
@@ -71,7 +71,7 @@ def logged(folder: Path) -> Iterator[None]:
         os.close(log)
 
 
-def train(folder: Path, plan: Plan, **options: Any) -> Release[Synthesizer]:
+def train(folder: Path, plan: TransitionsPlan, **options: Any) -> Release[Synthesizer]:
     """One life of the run: from its checkpoint, if there is one, to the end."""
     with open_ledger(folder) as ledger, logged(folder):
         return fit(plan, Vault(private_records(), ledger), folder=folder / "checkpoint", resume=True, **options)

@@ -25,11 +25,13 @@ from tacit.units import Unit
 PEOPLE = 6
 UNIT = Unit("person", "add_or_remove", PEOPLE)
 DAYS = city(PEOPLE, days=4, seed=1, preset="geolife").days
-PLAN = mobility.Plan(noise="shared", floor=5, days=4, matching=mobility.Matching(rounds=1))
+PLAN = mobility.OneShotPlan(noise="shared", floor=5, days=4, matching=mobility.Matching(rounds=1))
 PLAN = PLAN.calibrate(unit=UNIT, epsilon=20.0, delta=1e-3)
 
 
-LEARNING = pategail.Plan(people=PEOPLE, rounds=2, kind="table", days=40, rows_per_unit=4 * 47, noise="shared", floor=5)
+LEARNING = pategail.PateGailPlan(
+    people=PEOPLE, rounds=2, kind="table", days=40, rows_per_unit=4 * 47, noise="shared", floor=5
+)
 LEARNING = LEARNING.calibrate(unit=UNIT, epsilon=20.0, delta=1e-3)
 
 

@@ -46,7 +46,7 @@ class Half:
 def shared_plan(noise: float = 0.0, **changed: Any) -> Any:
     part = replace(cases.PARTS["shared"], **({"devices": PEOPLE, "floor": FLOOR} | changed))
     plan = cases.OnePlan(part=part, noise_multiplier=noise)
-    return plans.price(plan, unit=cases.UNIT, delta=cases.DELTA)
+    return plans.account(plan, unit=cases.UNIT, delta=cases.DELTA)
 
 
 def part_of(plan: Any) -> DeviceSum:

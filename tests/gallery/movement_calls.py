@@ -19,7 +19,7 @@ from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid, grid_from_json
 from tacit.methods import mobility
 from tacit.methods.mobility import Simulator, Starts, TablePolicy, pategail
-from tacit.methods.mobility.baselines import Plan as Baseline
+from tacit.methods.mobility.baselines import BaselinePlan as Baseline
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
@@ -152,7 +152,7 @@ def more_devices_than_the_population(folder: Path) -> None:
 
 
 def imitation_with_a_delta_above_one_over_the_population(folder: Path) -> None:
-    mobility.Plan().calibrate(unit=UNIT, epsilon=1.0, delta=0.01)
+    mobility.OneShotPlan().calibrate(unit=UNIT, epsilon=1.0, delta=0.01)
 
 
 def critics_of_another_population(folder: Path) -> None:
@@ -160,7 +160,7 @@ def critics_of_another_population(folder: Path) -> None:
 
 
 def copied_starts_and_a_finite_epsilon(folder: Path) -> None:
-    pategail.Plan.paper(100).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
+    pategail.PateGailPlan.paper(100).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
 
 
 def baseline_that_does_not_exist(folder: Path) -> None:
@@ -168,12 +168,12 @@ def baseline_that_does_not_exist(folder: Path) -> None:
 
 
 def homes_outside_the_grid(folder: Path) -> None:
-    plan = mobility.Plan(box=(10.0, 10.0, 11.0, 11.0)).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
+    plan = mobility.OneShotPlan(box=(10.0, 10.0, 11.0, 11.0)).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
     mobility.works(plan, GRID)
 
 
 def days_on_another_grid(folder: Path) -> None:
-    plan = mobility.Plan().calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
+    plan = mobility.OneShotPlan().calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
     with ledger(folder) as own:
         mobility.fit(plan, Vault(days().trajectories(), own), grid=RegularGrid(0.0, 0.0, 1.0, 1.0, 0.1))
 

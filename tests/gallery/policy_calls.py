@@ -17,12 +17,12 @@ from tacit.agents.networks import Mlp
 from tacit.agents.torch_network import TorchNetwork
 from tacit.data.visits import Visit, rows_of
 from tacit.envs.gym_domain import GymDomain
-from tacit.methods.policy_gradient import Categorical, Plan, Policy, Scaled, fit
+from tacit.methods.policy_gradient import Categorical, Policy, PolicyGradientPlan, Scaled, fit
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
 
-PLAN = Plan(rounds=2, users=2, horizon=3)
+PLAN = PolicyGradientPlan(rounds=2, users=2, horizon=3)
 
 
 class Queue:
@@ -62,7 +62,7 @@ def study(folder: Path, users: Queue | None = None) -> Iterator[UserVault]:
         yield UserVault(users or Queue(), ledger, register)
 
 
-def ready(**changes: Any) -> Plan:
+def ready(**changes: Any) -> PolicyGradientPlan:
     return dataclasses.replace(PLAN, **changes).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
 
 
@@ -87,7 +87,7 @@ def no_noise_and_a_finite_epsilon(folder: Path) -> None:
 
 
 def shared_critic_and_a_finite_epsilon(folder: Path) -> None:
-    Plan.paper("control", rounds=2).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
+    PolicyGradientPlan.paper("control", rounds=2).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
 
 
 def network_that_does_not_fit_its_features(folder: Path) -> None:

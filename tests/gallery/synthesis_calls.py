@@ -16,7 +16,7 @@ from tacit.data import Discrete, overlap
 from tacit.data.sources.d4rl import read_columns
 from tacit.evaluation import neighbours
 from tacit.hardware import torch_device
-from tacit.methods.synthesis import Plan, ablations
+from tacit.methods.synthesis import TransitionsPlan, ablations
 from tacit.methods.synthesis.cut import Cut
 from tacit.privacy.vault.vault import Vault
 
@@ -72,7 +72,7 @@ def bins_without_the_size_of_a_step(folder: Path) -> None:
 
 
 def ablation_of_pretraining_without_one(folder: Path) -> None:
-    ablations.ablation("NonCur", Plan(), unit=UNIT, epsilon=1.0, delta=DELTA)
+    ablations.ablation("NonCur", TransitionsPlan(), unit=UNIT, epsilon=1.0, delta=DELTA)
 
 
 def marginals_without_their_package(folder: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from wrong_calls import PRIVATE_ID, PRIVATE_VALUE, WrongCall, data
 
-from tacit.methods.synthesis.trajectories import Plan
+from tacit.methods.synthesis.trajectories import TrajectoriesPlan
 from tacit.privacy.mechanisms.sums import PoissonSum
 
 
@@ -25,7 +25,7 @@ def no_row_of_a_unit(folder: Path) -> None:
 
 
 def no_fragment_of_a_unit(folder: Path) -> None:
-    Plan(fragments_per_unit=0)
+    TrajectoriesPlan(fragments_per_unit=0)
 
 
 def fragments_without_a_row(folder: Path) -> None:

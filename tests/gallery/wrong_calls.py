@@ -19,7 +19,7 @@ from torch import nn
 from tacit import hub
 from tacit.cli.run_folder import RunFolder
 from tacit.data import Box, Discrete, Fields, PublicSpec, Trajectories
-from tacit.methods.synthesis import Plan, fit
+from tacit.methods.synthesis import TransitionsPlan, fit
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger.ledger import Ledger
@@ -67,15 +67,15 @@ def vault(folder: Path) -> Vault:
     return Vault(data(), ledger(folder))
 
 
-def small_plan() -> Plan:
-    return Plan(steps=2, rate=0.2, warmup=1, width=4, depth=1, harmonics=1).calibrate(
+def small_plan() -> TransitionsPlan:
+    return TransitionsPlan(steps=2, rate=0.2, warmup=1, width=4, depth=1, harmonics=1).calibrate(
         unit=UNIT, epsilon=1.0, delta=DELTA
     )
 
 
 def sum_plan(**changes: Any) -> SumPlan:
     return dataclasses.replace(
-        plans.price(SumPlan(steps=1, noise_multiplier=8.0, rows_per_unit=2), unit=UNIT, delta=DELTA), **changes
+        plans.account(SumPlan(steps=1, noise_multiplier=8.0, rows_per_unit=2), unit=UNIT, delta=DELTA), **changes
     )
 
 
@@ -280,19 +280,19 @@ def population_below_the_records(folder: Path) -> None:
 
 
 def epsilon_of_zero(folder: Path) -> None:
-    Plan().calibrate(unit=UNIT, epsilon=0.0, delta=DELTA)
+    TransitionsPlan().calibrate(unit=UNIT, epsilon=0.0, delta=DELTA)
 
 
 def delta_of_zero(folder: Path) -> None:
-    Plan().calibrate(unit=UNIT, epsilon=1.0, delta=0.0)
+    TransitionsPlan().calibrate(unit=UNIT, epsilon=1.0, delta=0.0)
 
 
 def delta_above_one_over_the_population(folder: Path) -> None:
-    Plan().calibrate(unit=UNIT, epsilon=1.0, delta=0.01)
+    TransitionsPlan().calibrate(unit=UNIT, epsilon=1.0, delta=0.01)
 
 
 def rate_over_one(folder: Path) -> None:
-    Plan(rate=128 / 100)
+    TransitionsPlan(rate=128 / 100)
 
 
 def negative_budget(folder: Path) -> None:
@@ -308,7 +308,7 @@ def no_budget(folder: Path) -> None:
 
 
 def plan_not_calibrated(folder: Path) -> None:
-    vault(folder).reserve(Plan(unit=UNIT))
+    vault(folder).reserve(TransitionsPlan(unit=UNIT))
 
 
 def edited_plan(folder: Path) -> None:
@@ -317,7 +317,7 @@ def edited_plan(folder: Path) -> None:
 
 def edited_plan_file(folder: Path) -> None:
     fields = plans.public_fields(small_plan()) | {"dropout": 0.1}
-    Plan.from_json(fields)
+    TransitionsPlan.from_json(fields)
 
 
 def plan_for_another_unit(folder: Path) -> None:
@@ -335,7 +335,7 @@ def ledger_of_another_population(folder: Path) -> None:
 
 
 def plan_over_the_budget(folder: Path) -> None:
-    vault(folder).reserve(Plan(steps=2, warmup=1).calibrate(unit=UNIT, epsilon=3.0, delta=DELTA))
+    vault(folder).reserve(TransitionsPlan(steps=2, warmup=1).calibrate(unit=UNIT, epsilon=3.0, delta=DELTA))
 
 
 def second_writer(folder: Path) -> None:
@@ -467,7 +467,7 @@ def records_in_two_vaults(folder: Path) -> None:
 def starting_point_that_was_not_declared(folder: Path) -> None:
     from tacit.methods.synthesis import Pretraining
 
-    plan = Plan(steps=2, warmup=1, pretraining=Pretraining(provenance="public mazes"))
+    plan = TransitionsPlan(steps=2, warmup=1, pretraining=Pretraining(provenance="public mazes"))
     fit(plan.calibrate(unit=UNIT, epsilon=1.0, delta=DELTA), vault(folder))
 
 

@@ -18,7 +18,7 @@ from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.plan import calibrate, price
+from tacit.privacy.vault.plan import account, calibrate
 
 AREA = "federated"
 PEOPLE, STEPS = 20, 3
@@ -84,7 +84,7 @@ def summed(part: Any, *, noise_multiplier: float | None = None) -> Run:
         if noise_multiplier is None:
             plan = calibrate(plan, unit=UNIT, epsilon=5.0, delta=1e-3)
         else:
-            plan = price(plan, unit=UNIT, delta=1e-3)
+            plan = account(plan, unit=UNIT, delta=1e-3)
         devices = StackedDevices(people(), chunk=7, noise=SecretNoise.for_tests(3))
         with Ledger(folder / "run.ledger", UNIT, epsilon=1e6, delta=0.02) as ledger:
             vault = FederatedVault(devices, ledger, noise=SecretNoise.for_tests(2))

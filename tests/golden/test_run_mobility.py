@@ -52,33 +52,33 @@ def numbers(plan: Any, simulator: Any) -> Numbers:
 
 def once(*, federated: bool = False, **changes: Any) -> Run:
     def make(folder: Path) -> Numbers:
-        plan = mobility.Plan(days=4, matching=QUICK, **changes).calibrate(**PROMISE)
+        plan = mobility.OneShotPlan(days=4, matching=QUICK, **changes).calibrate(**PROMISE)
         vault = devices(folder) if federated else served(folder)
         return numbers(plan, mobility.fit(plan, vault, grid=CITY.grid, seed=1).value)
 
-    return Run(make, lambda: () if changes else (mobility.Plan(), mobility.fit), TRAINED)
+    return Run(make, lambda: () if changes else (mobility.OneShotPlan(), mobility.fit), TRAINED)
 
 
 def baseline(model: baselines.Model) -> Run:
     def make(folder: Path) -> Numbers:
-        plan = baselines.Plan(model=model, days=4).calibrate(**PROMISE)
+        plan = baselines.BaselinePlan(model=model, days=4).calibrate(**PROMISE)
         return numbers(plan, baselines.fit(plan, served(folder), grid=CITY.grid).value)
 
-    return Run(make, lambda: (baselines.Plan(model=model),))
+    return Run(make, lambda: (baselines.BaselinePlan(model=model),))
 
 
-def rounds(plan: pategail.Plan, *, unit: Unit = UNIT, priced: bool = False) -> Run:
+def rounds(plan: pategail.PateGailPlan, *, unit: Unit = UNIT, priced: bool = False) -> Run:
     """A few rounds of PateGAIL++."""
 
     def make(folder: Path) -> Numbers:
-        ready = plan.price(unit=unit, delta=1e-3) if priced else plan.calibrate(**PROMISE)
+        ready = plan.account(unit=unit, delta=1e-3) if priced else plan.calibrate(**PROMISE)
         value = pategail.fit(ready, devices(folder, unit), grid=CITY.grid, seed=1).value
         return {"epsilon": str(ready.epsilon) if priced else None} | dict(numbers(ready, value))
 
     return Run(make, lambda: (), TRAINED)
 
 
-def few(kind: pategail.Kind, **changes: Any) -> pategail.Plan:
+def few(kind: pategail.Kind, **changes: Any) -> pategail.PateGailPlan:
     """The recipe of a kind with few rounds, days and steps."""
     plan = pategail.recipe(kind, PEOPLE)
     short: dict[str, Any] = {"rounds": 2, "days": 20, "queries": 24}
@@ -92,7 +92,7 @@ def recipe(kind: pategail.Kind) -> tuple[Any, ...]:
 
 
 PAPER = dataclasses.replace(
-    pategail.Plan.paper(PEOPLE), rounds=2, days=2, queries=24, critic=pategail.Critic(penalty=20.0, steps=2)
+    pategail.PateGailPlan.paper(PEOPLE), rounds=2, days=2, queries=24, critic=pategail.Critic(penalty=20.0, steps=2)
 )
 EXCHANGED = Unit("person", "replace_one", PEOPLE)
 RUNS = {
@@ -102,7 +102,7 @@ RUNS = {
     "one-shot imitation, given starts": once(shares=mobility.Shares(starts=0.0)),
     "one-shot imitation, silent people": once(silent=True),
     **{f"baseline {model}": baseline(model) for model in MODELS},
-    "defaults of PateGAIL++": Run(lambda folder: {}, lambda: (pategail.Plan(people=PEOPLE), pategail.fit)),
+    "defaults of PateGAIL++": Run(lambda folder: {}, lambda: (pategail.PateGailPlan(people=PEOPLE), pategail.fit)),
     **{f"recipe {kind}": Run(lambda folder: {}, partial(recipe, kind)) for kind in KINDS},
     "recipe table, many people": Run(lambda folder: {}, lambda: (pategail.recipe("table", 9_481),)),
     **{f"PateGAIL++, {kind}": rounds(few(kind)) for kind in KINDS},
@@ -110,7 +110,7 @@ RUNS = {
     "PateGAIL++, the paper's allocation": rounds(few("samples", allocation="paper", smooth=False)),
     "PateGAIL++, shared noise": rounds(few("table", noise="shared")),
     "PateGAIL++, the paper's mode": rounds(PAPER, unit=EXCHANGED, priced=True),
-    "the paper's settings": Run(lambda folder: {}, lambda: (pategail.Plan.paper(PEOPLE),)),
+    "the paper's settings": Run(lambda folder: {}, lambda: (pategail.PateGailPlan.paper(PEOPLE),)),
 }
 
 

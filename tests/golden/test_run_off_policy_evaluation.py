@@ -110,7 +110,7 @@ def priced(plan: Any) -> Run:
     """A run at the plan's own noise."""
 
     def make(folder: Path) -> Numbers:
-        known = plan.price(unit=UNIT, delta=1e-4)
+        known = plan.account(unit=UNIT, delta=1e-4)
         found = ope.fit(known, runs.vault(episodes(), folder, UNIT), TARGET).value
         return {"epsilon": known.epsilon} | dict(numbers(found))
 

@@ -71,20 +71,20 @@ def river(*, priced: bool = False, people: dict[str, Any] | None = None, **chang
     information = changes.pop("information", None)
 
     def make(folder: Path) -> Numbers:
-        plan = pg.Plan(**FEW | changes)
-        plan = plan.price(unit=UNIT, delta=1e-5) if priced else plan.calibrate(**PROMISE)
+        plan = pg.PolicyGradientPlan(**FEW | changes)
+        plan = plan.account(unit=UNIT, delta=1e-5) if priced else plan.calibrate(**PROMISE)
         with met(folder, swimmers(**people or {})) as vault:
             return numbers(pg.fit(plan, vault, RIVER, information=information).value)
 
     given = [one for one in changes.values() if dataclasses.is_dataclass(one)]
-    return Run(make, lambda: (*given,) if changes or people else (pg.Plan(), pg.fit), TRAINED)
+    return Run(make, lambda: (*given,) if changes or people else (pg.PolicyGradientPlan(), pg.fit), TRAINED)
 
 
-def pole(plan: pg.Plan, policy: pg.Policy, *, priced: bool = False, **others: Any) -> Run:
+def pole(plan: pg.PolicyGradientPlan, policy: pg.Policy, *, priced: bool = False, **others: Any) -> Run:
     """A network on CartPole."""
 
     def make(folder: Path) -> Numbers:
-        ready = plan.price(unit=UNIT, delta=1e-5) if priced else plan.calibrate(**PROMISE)
+        ready = plan.account(unit=UNIT, delta=1e-5) if priced else plan.calibrate(**PROMISE)
         with met(folder, balancers()) as vault:
             return numbers(pg.fit(ready, vault, policy, seed=3, **others).value)
 
@@ -97,7 +97,10 @@ def recipe(name: str) -> Run:
 
 
 def general() -> tuple[Any, ...]:
-    return (pg.recipes.general(cart_pole.spec(), horizon=500), pg.recipes.with_critic(pg.Plan(), "private"))
+    return (
+        pg.recipes.general(cart_pole.spec(), horizon=500),
+        pg.recipes.with_critic(pg.PolicyGradientPlan(), "private"),
+    )
 
 
 def public_critic() -> dict[str, Any]:
@@ -165,10 +168,12 @@ RUNS = {
         dataclasses.replace(POLE.plan, horizon=40, critic="public"), POLE.policy, **public_critic()
     ),
     "the paper's settings": pole(
-        dataclasses.replace(pg.Plan.paper(rounds=2, noise_multiplier=1.0), horizon=40), POLE.policy, priced=True
+        dataclasses.replace(pg.PolicyGradientPlan.paper(rounds=2, noise_multiplier=1.0), horizon=40),
+        POLE.policy,
+        priced=True,
     ),
-    "the paper's settings, mujoco": Run(lambda folder: {}, lambda: (pg.Plan.paper("mujoco"),)),
-    "the paper's settings, dosing": Run(lambda folder: {}, lambda: (pg.Plan.paper("dosing"),)),
+    "the paper's settings, mujoco": Run(lambda folder: {}, lambda: (pg.PolicyGradientPlan.paper("mujoco"),)),
+    "the paper's settings, dosing": Run(lambda folder: {}, lambda: (pg.PolicyGradientPlan.paper("dosing"),)),
     **{f"recipe {name}": recipe(name) for name in pg.recipes.NAMED},
     "general recipe": Run(lambda folder: {}, general),
     "UCB-VI": Run(counted, lambda: (ucb_vi.UcbVi(states=6, actions=2, horizon=20),)),

@@ -67,17 +67,17 @@ def data(rows: dict[str, Any], spec: PublicSpec) -> Trajectories:
     return Trajectories.from_arrays(**rows, unit_ids=":transition", spec=spec, simulated=True)
 
 
-def small(**changes: Any) -> synthesis.Plan:
+def small(**changes: Any) -> synthesis.TransitionsPlan:
     """The default plan with few steps and a small network."""
     given: dict[str, Any] = {"steps": 12, "rate": 0.02, "width": 32, "depth": 2, "warmup": 3}
-    return synthesis.Plan(**{**given, **changes})
+    return synthesis.TransitionsPlan(**{**given, **changes})
 
 
 def little(**changes: Any) -> synthesis.Pretraining:
     return dataclasses.replace(PUBLIC, **{"steps": 8, "batch": 64, "warmup": 2, **changes})
 
 
-def fitted(plan: synthesis.Plan, folder: Path) -> Numbers:
+def fitted(plan: synthesis.TransitionsPlan, folder: Path) -> Numbers:
     """Pre-train where the plan says so, fit, and sample."""
     start = None
     if plan.pretraining is not None:
@@ -121,7 +121,7 @@ def paper_sampler(folder: Path) -> Numbers:
 def many_rows(folder: Path) -> Numbers:
     """People with ten rows each."""
     unit = Unit("person", "add_or_remove", 400)
-    plan = synthesis.Plan.for_people(population=400, epsilon=8.0, rows_per_unit=4)
+    plan = synthesis.TransitionsPlan.for_people(population=400, epsilon=8.0, rows_per_unit=4)
     plan = dataclasses.replace(plan, steps=6, warmup=2, rate=0.2).calibrate(unit=unit, epsilon=8.0, delta=1e-4)
     people = Trajectories.from_arrays(**walk(1), unit_ids=np.arange(4_000) // 10, spec=SPEC, simulated=True)
     value = synthesis.fit(plan, runs.vault(people, folder, unit)).value
@@ -141,7 +141,7 @@ def ablated(name: Any) -> Run:
 
 def ablations() -> tuple[Any, ...]:
     """What the ablations that change most are made of."""
-    plan = synthesis.Plan(pretraining=PUBLIC)
+    plan = synthesis.TransitionsPlan(pretraining=PUBLIC)
     changed = (ablation("FineCur", plan, **PROMISE), ablation("Cur", plan, **PROMISE))
     return (changed[0].curiosity, changed[1].pretraining)
 
@@ -199,7 +199,7 @@ def selected(folder: Path) -> Numbers:
     sampler = synthesis.Sampler(steps=4)
     whole: dict[str, Any] = {"steps": 3, "rate": 1.0, "warmup": 1, "sampler": sampler, "width": 16}
     candidates = (small(**whole, learning_rate=1e-6), small(**whole))
-    plan = selection.Plan(candidates=candidates, judge=judge, stop=4).calibrate(**PROMISE)
+    plan = selection.SelectionPlan(candidates=candidates, judge=judge, stop=4).calibrate(**PROMISE)
     vault = runs.vault(data(walk(1), SPEC), folder, UNIT, seed=2)
     release = selection.fit(plan, vault, attempt=synthesis.fit, judge=synthesis.Closeness(rows=200))
     sigmas = [one.noise_multiplier for one in (*plan.candidates, plan.judge)]
@@ -211,20 +211,22 @@ def selected(folder: Path) -> Numbers:
 
 
 RUNS = {
-    "default plan": Run(default, lambda: (synthesis.Plan(), synthesis.fit, synthesis.pretrain), TRAINED),
+    "default plan": Run(default, lambda: (synthesis.TransitionsPlan(), synthesis.fit, synthesis.pretrain), TRAINED),
     "raking": Run(raking, lambda: (synthesis.Raking.of(SPEC),), TRAINED),
     "pre-training": Run(pretrained, lambda: (PUBLIC,), TRAINED),
     "curiosity by appending": Run(appended_in_pretraining, lambda: (synthesis.Curiosity(),), TRAINED),
     "the paper's settings": Run(
         paper_sampler,
-        lambda: (synthesis.Plan.paper(population=800_000, provenance=PROVENANCE, epoch=100_000),),
+        lambda: (synthesis.TransitionsPlan.paper(population=800_000, provenance=PROVENANCE, epoch=100_000),),
         TRAINED,
     ),
     "plan for people": Run(
-        many_rows, lambda: (synthesis.Plan.for_people(population=400, epsilon=8.0, pretraining=PUBLIC),), TRAINED
+        many_rows,
+        lambda: (synthesis.TransitionsPlan.for_people(population=400, epsilon=8.0, pretraining=PUBLIC),),
+        TRAINED,
     ),
     **{f"ablation {name}": ablated(name) for name in ("NonPre", "NonCur", "Cur", "FineCur", "NonPriv")},
-    "plan with pre-training": Run(lambda folder: {}, lambda: (synthesis.Plan(pretraining=PUBLIC),)),
+    "plan with pre-training": Run(lambda folder: {}, lambda: (synthesis.TransitionsPlan(pretraining=PUBLIC),)),
     "ablations of the default plan": Run(lambda folder: {}, ablations),
     "public rows alone": Run(public_alone, lambda: (), TRAINED),
     "MST": graphical(mst, mst.MstPlan),
@@ -239,7 +241,9 @@ RUNS = {
     "PATE-GAN, the paper's settings": Run(paper_gan, lambda: (PateGanPlan.paper(),), TRAINED),
     "raking alone": Run(histograms_alone, lambda: (synthesis.RakingPlan(raking=synthesis.Raking.of(SPEC)),)),
     "private selection": Run(
-        selected, lambda: (selection.Plan(candidates=(synthesis.Plan(),)), synthesis.Closeness()), TRAINED
+        selected,
+        lambda: (selection.SelectionPlan(candidates=(synthesis.TransitionsPlan(),)), synthesis.Closeness()),
+        TRAINED,
     ),
 }
 

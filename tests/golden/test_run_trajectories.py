@@ -76,12 +76,12 @@ def rooms() -> Trajectories:
     )
 
 
-def small(**changes: Any) -> trajectories.Plan:
+def small(**changes: Any) -> trajectories.TrajectoriesPlan:
     """The default plan with few steps and small networks."""
     given: dict[str, Any] = {"steps": 4, "start_steps": 3, "rate": 0.5, "fragments_per_unit": 2, "horizon": 8}
     given |= {"rows_per_token": 2, "width": 16, "depth": 1, "heads": 2, "start_width": 16, "warmup": 1, "longest": 12}
     given["sampler"] = synthesis.Sampler(steps=4, sigma_max=10.0)
-    return trajectories.Plan(**given | changes)
+    return trajectories.TrajectoriesPlan(**given | changes)
 
 
 def little(**changes: Any) -> synthesis.Pretraining:
@@ -89,7 +89,11 @@ def little(**changes: Any) -> synthesis.Pretraining:
 
 
 def fitted(
-    plan: trajectories.Plan, folder: Path, *, public: Sequence[Trajectories] = (), data: Trajectories | None = None
+    plan: trajectories.TrajectoriesPlan,
+    folder: Path,
+    *,
+    public: Sequence[Trajectories] = (),
+    data: Trajectories | None = None,
 ) -> Numbers:
     """Pre-train where there are public trajectories, fit, and sample."""
     data = walks(1) if data is None else data
@@ -138,7 +142,7 @@ def raked(folder: Path) -> Numbers:
 def worlds() -> tuple[Any, ...]:
     """The plan of public worlds and of many people with its own defaults."""
     tables = synthesis.Raking.of(SPEC)
-    plan = trajectories.Plan.for_people(
+    plan = trajectories.TrajectoriesPlan.for_people(
         population=10_000, longest=300, provenance=PROVENANCE, raking=tables, surroundings=3
     )
     return (plan,)
@@ -147,7 +151,7 @@ def worlds() -> tuple[Any, ...]:
 RUNS = {
     "default plan (transformer)": Run(
         lambda folder: fitted(small(), folder),
-        lambda: (trajectories.Plan(), trajectories.fit, trajectories.pretrain),
+        lambda: (trajectories.TrajectoriesPlan(), trajectories.fit, trajectories.pretrain),
         TRAINED,
     ),
     "U-Net": network(network="unet"),
@@ -166,11 +170,13 @@ RUNS = {
         lambda folder: with_context(folder, steps=0, start_steps=0, network="unet"), lambda: (), TRAINED
     ),
     "the paper's settings": Run(
-        lambda folder: {}, lambda: (trajectories.Plan.paper(population=10_000, provenance=PROVENANCE),)
+        lambda folder: {}, lambda: (trajectories.TrajectoriesPlan.paper(population=10_000, provenance=PROVENANCE),)
     ),
     "plan for people": Run(
         lambda folder: {},
-        lambda: (trajectories.Plan.for_people(population=10_000, longest=300, episodes=4, provenance=PROVENANCE),),
+        lambda: (
+            trajectories.TrajectoriesPlan.for_people(population=10_000, longest=300, episodes=4, provenance=PROVENANCE),
+        ),
     ),
 }
 

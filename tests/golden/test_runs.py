@@ -128,8 +128,13 @@ def test_a_changed_default_fails(kept: Path, changed: Outer) -> None:
 @pytest.mark.parametrize(
     ("area", "name", "plan", "changes"),
     [
-        ("synthesis", "default plan", synthesis.Plan(), {"steps": 999, "learning_rate": 4e-3, "clip": 0.9}),
-        ("policy_gradient", "default plan", policy_gradient.Plan(), {"rounds": 49, "clip": 0.7, "step": 0.9}),
+        ("synthesis", "default plan", synthesis.TransitionsPlan(), {"steps": 999, "learning_rate": 4e-3, "clip": 0.9}),
+        (
+            "policy_gradient",
+            "default plan",
+            policy_gradient.PolicyGradientPlan(),
+            {"rounds": 49, "clip": 0.7, "step": 0.9},
+        ),
         ("agents", "IQL", iql.IqlConfig(), {"steps": 1_000, "learning_rate": 1e-4, "width": 64}),
     ],
 )

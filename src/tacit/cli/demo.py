@@ -28,7 +28,7 @@ from tacit.evaluation.report import Attack, Audit, Cost, tables
 from tacit.evaluation.report.charts import Kind
 from tacit.evaluation.report.tables import Table
 from tacit.methods import synthesis
-from tacit.methods.synthesis import Plan, Raking, Synthesizer, fit
+from tacit.methods.synthesis import Raking, Synthesizer, TransitionsPlan, fit
 from tacit.methods.synthesis.cut import Cut
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
@@ -60,7 +60,7 @@ class Size:
 
     population: int
     rows: int
-    plan: Plan
+    plan: TransitionsPlan
     pool: int | None
     seeds: int
     agents: IqlConfig
@@ -74,7 +74,7 @@ class Size:
 FULL = Size(
     1_000_000,
     100_000,
-    Plan(steps=800),
+    TransitionsPlan(steps=800),
     None,
     3,
     IqlConfig(steps=6_000, batch=128),
@@ -87,7 +87,7 @@ FULL = Size(
 QUICK = Size(
     20_000,
     2_000,
-    Plan(steps=10, rate=0.02, width=16, depth=1, warmup=1),
+    TransitionsPlan(steps=10, rate=0.02, width=16, depth=1, warmup=1),
     4_000,
     2,
     IqlConfig(steps=10, width=8),
@@ -126,13 +126,15 @@ def demo(command: Demo) -> None:
     synthesis_runs.closing(run)
 
 
-def _raked(size: Size) -> Plan:
+def _raked(size: Size) -> TransitionsPlan:
     """The plan, and noisy histograms by which its rows are weighted."""
     raking = Raking.plane(spec(LAYOUTS[LAYOUT]), population=size.population)
     return dataclasses.replace(size.plan, raking=dataclasses.replace(raking, pool=size.pool or raking.pool))
 
 
-def _release(run: RunFolder, plan: Plan, data: Trajectories, watch: Stopwatch, *, resume: bool) -> Release[Synthesizer]:
+def _release(
+    run: RunFolder, plan: TransitionsPlan, data: Trajectories, watch: Stopwatch, *, resume: bool
+) -> Release[Synthesizer]:
     if synthesis_runs.trained(run):
         return synthesis_runs.load(run)
     ledger = Ledger(run.inside("ledger"), plan.unit, epsilon=plan.epsilon, delta=plan.delta)
@@ -186,7 +188,7 @@ def _agents(shown: list[tuple[str, Kind, tables.Table]], others: tables.Named, s
 
 
 def compared(
-    methods: Sequence[Baseline], like: Plan, data: Trajectories, rows: int, *, bins: int | None, seed: int
+    methods: Sequence[Baseline], like: TransitionsPlan, data: Trajectories, rows: int, *, bins: int | None, seed: int
 ) -> tuple[list[tuple[str, Table]], list[Cost]]:
     """Synthetic tables of other methods at the promise of `like`, and what they took.
 
@@ -229,7 +231,7 @@ def attacks(value: Synthesizer, members: Table, others: Table, *, rows: int, see
     return (tables.attacked(found),)
 
 
-def audits(plan: Plan, data: Trajectories, others: Table, *, canaries: int, seed: int) -> tuple[Audit, ...]:
+def audits(plan: TransitionsPlan, data: Trajectories, others: Table, *, canaries: int, seed: int) -> tuple[Audit, ...]:
     """A lower bound on epsilon from one more training, with planted records, under the same plan.
 
     Args:

@@ -204,7 +204,7 @@ def vault_of(plan: Plan, days: Days, ledger: Ledger, *, simulated: bool) -> Vaul
         DataError: there are more people than the population.
     """
     data = days.trajectories(simulated=simulated)
-    if isinstance(plan, pategail.Plan) or (isinstance(plan, mobility.Plan) and plan.noise != "server"):
+    if isinstance(plan, pategail.PateGailPlan) or (isinstance(plan, mobility.OneShotPlan) and plan.noise != "server"):
         return FederatedVault(StackedDevices(data), ledger)
     return Vault(data, ledger)
 
@@ -233,10 +233,10 @@ def fitted(
         PlanExhausted, BudgetExceeded: the ledger refuses.
     """
     with progress(told) as advance:
-        if isinstance(plan, pategail.Plan):
+        if isinstance(plan, pategail.PateGailPlan):
             assert isinstance(vault, FederatedVault)
             return pategail.fit(plan, vault, grid=grid, seed=seed, folder=folder, resume=resume, progress=advance)
-        if isinstance(plan, mobility.Plan):
+        if isinstance(plan, mobility.OneShotPlan):
             return mobility.fit(plan, vault, grid=grid, seed=seed)
         return baselines.fit(plan, vault, grid=grid)
 
@@ -303,7 +303,7 @@ def draw(run: RunFolder, release: Released, drawn: Days, days: Days | None, blur
 
 def advice(plan: Plan, grid: Grid) -> tuple[MapAdvice, ...]:
     """Which maps can be read, from the known noise of where days begin."""
-    if isinstance(plan, mobility.Plan) and not plan.shares.starts:
+    if isinstance(plan, mobility.OneShotPlan) and not plan.shares.starts:
         return ()
     assert plan.unit is not None
     noise = noise_of_starts(plan)
@@ -326,7 +326,7 @@ def blurred(advised: tuple[MapAdvice, ...]) -> tuple[str, ...]:
 
 def noise_of_starts(plan: Plan) -> float:
     """Standard deviation of the noise of each released share of homes."""
-    if isinstance(plan, mobility.Plan | pategail.Plan):
+    if isinstance(plan, mobility.OneShotPlan | pategail.PateGailPlan):
         return plan.noise_of(STARTS)
     assert plan.unit is not None
     return (plan.noise_multiplier_of(STARTS) or 0.0) * CLIP / plan.unit.size

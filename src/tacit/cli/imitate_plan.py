@@ -44,7 +44,7 @@ _MEANINGLESS: dict[Kind, tuple[tuple[str, ...], str]] = {
 refused, meaningless = partial(options.refused, "imitate"), partial(options.meaningless, "imitate")
 _METHODS = {"rounds": ("pategail",), "critics": ("pategail",), "homes": ("one-shot",)}
 """Options that belong to some methods only."""
-Plan = mobility.Plan | baselines.Plan | pategail.Plan
+Plan = mobility.OneShotPlan | baselines.BaselinePlan | pategail.PateGailPlan
 CITY_DAYS = 20
 """Days of each simulated person."""
 LEAST_METRES = 10.0
@@ -208,18 +208,18 @@ def planned(command: Imitate) -> Plan:
     promise: dict[str, Any] = {"unit": whose, "epsilon": command.epsilon, "delta": command.delta}
     some: dict[str, Any] = {} if days is None else {"days": days}
     if command.method == "one-shot":
-        plan = mobility.Plan(box=command.homes, noise=command.noise, **some, **given(command, "floor"))
+        plan = mobility.OneShotPlan(box=command.homes, noise=command.noise, **some, **given(command, "floor"))
         return plan.calibrate(**promise)
     if command.method == "pategail":
         return _critics(command, whose.size, days).calibrate(**promise)
     if command.method == "table":  # with as many states as the one-shot method would take
-        layout = mobility.Plan(**some).calibrate(**promise).layout
+        layout = mobility.OneShotPlan(**some).calibrate(**promise).layout
         assert layout is not None
         some["layout"] = layout
-    return baselines.Plan(model=command.method, **some).calibrate(**promise)
+    return baselines.BaselinePlan(model=command.method, **some).calibrate(**promise)
 
 
-def _critics(command: Imitate, people: int, days: int | None) -> pategail.Plan:
+def _critics(command: Imitate, people: int, days: int | None) -> pategail.PateGailPlan:
     if not (math.isfinite(command.epsilon) and command.epsilon > 0):
         raise refused(f"--epsilon is {command.epsilon:g}", "a finite number > 0", "choose another one")
     plan = pategail.recipe(command.critics or "linear", people, command.epsilon)
@@ -234,7 +234,7 @@ def silent(plan: Plan) -> Plan:
 
     A linear critic has no such control, and that of a table of rewards takes its place.
     """
-    if not isinstance(plan, pategail.Plan) or plan.kind != "linear":
+    if not isinstance(plan, pategail.PateGailPlan) or plan.kind != "linear":
         return replace(plan, silent=True)
     unit, epsilon, delta = promised(plan)
     table = replace(pategail.recipe("table", plan.people, epsilon), noise=plan.noise, floor=plan.floor)
@@ -333,7 +333,7 @@ def require_answerable(plan: Plan, grid: Grid) -> None:
     Raises:
         DataError: the declared box of homes holds no block of the grid.
     """
-    if not isinstance(plan, mobility.Plan):
+    if not isinstance(plan, mobility.OneShotPlan):
         return
     try:
         mobility.works(plan, grid)

@@ -349,7 +349,7 @@ def _without_noise(plan: Plan) -> Plan | None:
     assert plan.delta is not None
     if isinstance(plan, experts.Consensus) and not plan.private_steps:
         return None
-    return dataclasses.replace(plan, noise_multiplier=0.0).price(unit=plan.unit, delta=plan.delta)
+    return dataclasses.replace(plan, noise_multiplier=0.0).account(unit=plan.unit, delta=plan.delta)
 
 
 def trajectories(played: learn_plan.Played, world: World, *, simulated: bool) -> Trajectories:

@@ -34,7 +34,7 @@ Learner = Literal["cql", "dqn", "bc"]
 MobilityMethod = Literal["one-shot", "table", "epr", "markov", "timegeo", "pategail"]
 """`tacit.methods.mobility`, its `baselines` and its `pategail`."""
 Critics = Literal["linear", "table", "samples", "gradient"]
-"""Kinds of `pategail.Plan`."""
+"""Kinds of `pategail.PateGailPlan`."""
 Noise = Literal["server", "shared", "device"]
 """Who adds the noise."""
 
@@ -46,8 +46,8 @@ _ROWS = {"tacit.methods.synthesis.baselines.plan:TablePlan": ("rows_per_unit",)}
 _MARGINALS = {**_ROWS, "tacit.methods.synthesis.cut:Cut": ("bins",)}
 _VOTES = {"tacit.methods.synthesis.baselines.pate_gan_plan:PateGanPlan": ("steps", "teachers")}
 SYNTHESIS_OPTIONS: Table = {
-    "privorl": {**_TRAINED, "tacit.methods.synthesis.plan:Plan": ("rows_per_unit",)},
-    "privorl-j": {**_TRAINED, "tacit.methods.synthesis.trajectories.plan:Plan": _FRAGMENTS},
+    "privorl": {**_TRAINED, "tacit.methods.synthesis.plan:TransitionsPlan": ("rows_per_unit",)},
+    "privorl-j": {**_TRAINED, "tacit.methods.synthesis.trajectories.plan:TrajectoriesPlan": _FRAGMENTS},
     "mst": _MARGINALS,
     "aim": _MARGINALS,
     "privsyn": _MARGINALS,
@@ -65,7 +65,7 @@ EVALUATION_OPTIONS: Table = {
     "gpope": {"tacit.methods.off_policy_evaluation.gpope:Gpope": ("clip",)},
     "ssp": {"tacit.methods.off_policy_evaluation.baselines:SufficientStatistics": ("clip",)},
 }
-POLICY_GRADIENT_OPTIONS: Table = {"train": {"tacit.methods.policy_gradient.plan:Plan": ("clip", "gamma")}}
+POLICY_GRADIENT_OPTIONS: Table = {"train": {"tacit.methods.policy_gradient.plan:PolicyGradientPlan": ("clip", "gamma")}}
 _WEIGHT = {"tacit.methods.experts.learned:ReturnWeight": ("sharpness",)}
 EXPERTS_OPTIONS: Table = {
     "votes": {"tacit.methods.experts.votes:Votes": ("rounds", "rows"), **_WEIGHT},
@@ -73,8 +73,8 @@ EXPERTS_OPTIONS: Table = {
     "consensus": {"tacit.methods.experts.consensus:Consensus": ("rows", "clip", "steps", "share", "stable_fraction")},
 }
 MOBILITY_OPTIONS: Table = {
-    "one-shot": {"tacit.methods.mobility.plan:Plan": ("floor",)},
-    "pategail": {"tacit.methods.mobility.pategail.plan:Plan": ("rounds", "floor")},
+    "one-shot": {"tacit.methods.mobility.plan:OneShotPlan": ("floor",)},
+    "pategail": {"tacit.methods.mobility.pategail.plan:PateGailPlan": ("rounds", "floor")},
 }
 
 

@@ -28,9 +28,9 @@ from tacit.envs import clinic, maze
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import DataError, PlanError
 from tacit.methods import selection, synthesis
-from tacit.methods.synthesis import Encoder, Plan, Pretraining, Raking, trajectories
+from tacit.methods.synthesis import Encoder, Pretraining, Raking, TransitionsPlan, trajectories
 from tacit.methods.synthesis.cut import Cut
-from tacit.methods.synthesis.trajectories.plan import Plan as FragmentPlan
+from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
@@ -146,31 +146,33 @@ def several(command: Synthesize) -> bool:
     return read_spec(command.data)[2] != "transition" and command.settings.get("rows_per_unit") != 1
 
 
-def _transitions(command: Synthesize) -> Plan:
+def _transitions(command: Synthesize) -> TransitionsPlan:
     if command.paper:
         public = others(command, read_spec(command.data)[0], "public")
         epoch = None if public is None else len(public.columns["rewards"])
-        return Plan.paper(population=command.population, provenance=provenance(command), epoch=epoch)
+        return TransitionsPlan.paper(population=command.population, provenance=provenance(command), epoch=epoch)
     pretraining = None if command.provenance is None else Pretraining(provenance=provenance(command))
-    plan = Plan(pretraining=pretraining)
+    plan = TransitionsPlan(pretraining=pretraining)
     if several(command):
-        plan = Plan.for_people(population=command.population, epsilon=command.epsilon, pretraining=pretraining)
+        plan = TransitionsPlan.for_people(
+            population=command.population, epsilon=command.epsilon, pretraining=pretraining
+        )
     return dataclasses.replace(plan, **_changes(command, plan), raking=_raking(command))
 
 
-def _trajectories(command: Synthesize) -> FragmentPlan:
+def _trajectories(command: Synthesize) -> TrajectoriesPlan:
     if command.paper:
-        paper = FragmentPlan.paper(population=command.population, provenance=provenance(command))
+        paper = TrajectoriesPlan.paper(population=command.population, provenance=provenance(command))
         return dataclasses.replace(paper, **given(command, *_LENGTHS))
     own = command.settings
-    plan = FragmentPlan.for_people(
+    plan = TrajectoriesPlan.for_people(
         population=command.population,
         provenance=provenance(command),
         raking=_raking(command),
-        longest=own.get("longest", FragmentPlan.longest),
-        episodes=own.get("episodes_per_unit", FragmentPlan.episodes_per_unit),
+        longest=own.get("longest", TrajectoriesPlan.longest),
+        episodes=own.get("episodes_per_unit", TrajectoriesPlan.episodes_per_unit),
         horizon=own.get("horizon"),
-        network=own.get("network", FragmentPlan.network),
+        network=own.get("network", TrajectoriesPlan.network),
         surroundings=own.get("surroundings"),
     )
     changes = _changes(command, plan)
@@ -180,7 +182,7 @@ def _trajectories(command: Synthesize) -> FragmentPlan:
     return dataclasses.replace(plan, **changes)
 
 
-def _changes(command: Synthesize, plan: Plan | FragmentPlan) -> dict[str, Any]:
+def _changes(command: Synthesize, plan: TransitionsPlan | TrajectoriesPlan) -> dict[str, Any]:
     """Fields of one of tacit's own plans that the command sets."""
     told = (*_LENGTHS, "horizon", "network", "surroundings")  # what a plan of fragments was made with
     changes = {name: value for name, value in command.settings.items() if name not in told}
@@ -393,13 +395,15 @@ def candidates(command: Synthesize) -> Iterator[Synthesize]:
         yield dataclasses.replace(command, choose=(), **settings)
 
 
-def plan_of(command: Synthesize, one: Callable[[Synthesize], Plan], tables: Raking) -> selection.Plan:
+def plan_of(
+    command: Synthesize, one: Callable[[Synthesize], TransitionsPlan], tables: Raking
+) -> selection.SelectionPlan:
     """The plan of the choice, not calibrated; `one` makes a candidate's, which is judged by `tables`."""
     judge = synthesis.RakingPlan(raking=tables)
-    return selection.Plan(candidates=tuple(map(one, candidates(command))), judge=judge)
+    return selection.SelectionPlan(candidates=tuple(map(one, candidates(command))), judge=judge)
 
 
-def chosen(command: Synthesize, plan: selection.Plan, vault: Vault, start: Any) -> Release[Any]:
+def chosen(command: Synthesize, plan: selection.SelectionPlan, vault: Vault, start: Any) -> Release[Any]:
     """The best run, and in words which candidate it was.
 
     Raises:

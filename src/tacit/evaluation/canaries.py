@@ -24,7 +24,7 @@ from tacit.errors import DataError
 from tacit.evaluation.fidelity import uniform_table
 from tacit.methods.synthesis.diffusion import Denoiser, draw, row_losses
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.privacy.gradients.per_unit import clipped_sum
 from tacit.privacy.mechanisms.base import Objective, calibrated
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -82,7 +82,7 @@ class GradientScores:
             it, at up to the square of their number in time.
     """
 
-    def __init__(self, plan: Plan, canaries: Columns, public: Columns, *, seed: int, draws: int = 1) -> None:
+    def __init__(self, plan: TransitionsPlan, canaries: Columns, public: Columns, *, seed: int, draws: int = 1) -> None:
         self._plan, self.canaries, self.draws = plan, len(canaries["rewards"]), draws
         names = ("observations", "actions", "rewards", "next_observations", "terminations")
         self._rows = {

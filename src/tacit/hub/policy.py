@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tacit.agents.policies import Policy
-from tacit.methods.policy_gradient.plan import Plan
+from tacit.methods.policy_gradient.plan import PolicyGradientPlan
 from tacit.methods.policy_gradient.state import Learned
 from tacit.privacy.certificate.certificate import Release
 
@@ -31,7 +31,7 @@ def unpack(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Lear
     Raises:
         ValueError: the arrays are those of another policy.
     """
-    plan, policy = Plan.from_json(config["plan"]), Policy.from_json(config["policy"])
+    plan, policy = PolicyGradientPlan.from_json(config["plan"]), Policy.from_json(config["policy"])
     replicates, kept = weights["last"].shape[0], len(weights["people"])
     shapes = {
         "last": (replicates, policy.parameters),

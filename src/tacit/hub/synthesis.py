@@ -72,7 +72,7 @@ def _pack_transitions(value: synthesis.Synthesizer) -> Packed:
 
 
 def _unpack_transitions(config: Fields, arrays: Arrays) -> synthesis.Synthesizer:
-    plan, encoder = synthesis.Plan.from_json(config["plan"]), synthesis.Encoder.from_json(config["encoder"])
+    plan, encoder = synthesis.TransitionsPlan.from_json(config["plan"]), synthesis.Encoder.from_json(config["encoder"])
     weights = _tensors({name: part for name, part in arrays.items() if name not in (HISTOGRAMS, SUMS)})
     value = synthesis.Synthesizer(plan, encoder, weights, *_unraked(plan.raking, arrays))
     _require_shapes(value.network(), weights)
@@ -87,7 +87,10 @@ def _pack_trajectories(value: trajectories.Synthesizer) -> Packed:
 def _unpack_trajectories(config: Fields, arrays: Arrays) -> trajectories.Synthesizer:
     from tacit.methods.synthesis.trajectories import models
 
-    plan, encoder = trajectories.Plan.from_json(config["plan"]), synthesis.Encoder.from_json(config["encoder"])
+    plan, encoder = (
+        trajectories.TrajectoriesPlan.from_json(config["plan"]),
+        synthesis.Encoder.from_json(config["encoder"]),
+    )
     starts, fragments = (_tensors(arrays, part) for part in _PARTS)
     _require_shapes(models.start_model(plan, encoder).network, starts)
     _require_shapes(models.fragment_model(plan, encoder).network, fragments)

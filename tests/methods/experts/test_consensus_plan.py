@@ -111,9 +111,9 @@ def test_noisy_steps_are_spread_evenly(fraction: float) -> None:
 
 def test_a_price_is_honest_about_given_noise() -> None:
     ready = plan().calibrate(unit=UNIT, epsilon=8.0, delta=DELTA)
-    assert ready.price(unit=UNIT, delta=DELTA).epsilon == pytest.approx(8.0, rel=1e-3)
+    assert ready.account(unit=UNIT, delta=DELTA).epsilon == pytest.approx(8.0, rel=1e-3)
     with pytest.raises(PlanError, match="not calibrated"):
-        plan().price(unit=UNIT, delta=DELTA)
+        plan().account(unit=UNIT, delta=DELTA)
 
 
 @pytest.mark.parametrize(

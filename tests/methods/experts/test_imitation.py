@@ -117,7 +117,7 @@ def test_all_steps_cost_one_gaussian() -> None:
     assert many.noise_multiplier == pytest.approx(one.noise_multiplier, rel=1e-3)
     multipliers = [(part.noise_multiplier or 0.0) / (many.noise_multiplier or 0.0) for part in many.parts()]
     assert multipliers == pytest.approx([math.sqrt(1 / 0.2), math.sqrt(100 / 0.8)])
-    free = dataclasses.replace(one, noise_multiplier=0.0).price(unit=UNIT, delta=DELTA)
+    free = dataclasses.replace(one, noise_multiplier=0.0).account(unit=UNIT, delta=DELTA)
     assert free.epsilon == math.inf
     assert "NOTHING" in str(free)
 
@@ -126,7 +126,7 @@ def test_all_steps_cost_one_gaussian() -> None:
 def test_plans_come_back_from_json(calibrated: bool) -> None:
     made = plan(policy=NETWORK, weight=None if calibrated else WEIGHT)
     if calibrated:
-        made = dataclasses.replace(made, noise_multiplier=0.0).price(unit=UNIT, delta=DELTA)
+        made = dataclasses.replace(made, noise_multiplier=0.0).account(unit=UNIT, delta=DELTA)
     assert ReturnWeighted.from_json(plans.public_fields(made)) == made
     with pytest.raises(PlanError, match="missing or unknown"):
         ReturnWeighted.from_json(plans.public_fields(made) | {"kind": 1})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tacit.methods.mobility import Plan, baselines, pategail
+from tacit.methods.mobility import OneShotPlan, baselines, pategail
 from tacit.methods.mobility.common import few
 from tacit.units import Unit
 
@@ -31,8 +31,8 @@ def test_nothing_is_said_before_calibration_and_without_noise() -> None:
 def test_every_method_says_it() -> None:
     terms = {"unit": Unit("person", "add_or_remove", 83), "epsilon": 2.0, "delta": 1e-5}
     labels = (
-        Plan().calibrate(**terms).label(),
-        baselines.Plan(model="epr").calibrate(**terms).label(),
+        OneShotPlan().calibrate(**terms).label(),
+        baselines.BaselinePlan(model="epr").calibrate(**terms).label(),
         pategail.recipe("linear", 83).calibrate(**terms).label(),
     )
     for one in labels:

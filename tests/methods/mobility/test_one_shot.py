@@ -17,8 +17,8 @@ from tacit.envs.city import city
 from tacit.errors import PlanError, PlanExhausted
 from tacit.evaluation.movement.divergences import reference, sequence
 from tacit.methods import mobility
-from tacit.methods.mobility import Layout, Matching, Plan, Shares, Weights, layout_for
-from tacit.methods.mobility.baselines import Plan as Baseline
+from tacit.methods.mobility import Layout, Matching, OneShotPlan, Shares, Weights, layout_for
+from tacit.methods.mobility.baselines import BaselinePlan as Baseline
 from tacit.methods.mobility.baselines import replicates as baseline_replicates
 from tacit.methods.mobility.moves import MOVES_PART
 from tacit.privacy.accounting import bounds as accounting
@@ -34,10 +34,10 @@ PEOPLE, DELTA = 300, 1e-4
 UNIT = Unit("person", "add_or_remove", PEOPLE)
 CITY = city(PEOPLE, 6, seed=3, preset="geolife").days
 QUICK = Matching(rounds=6, days=1_000)
-SIX_DAYS = Plan(days=6, matching=QUICK)
+SIX_DAYS = OneShotPlan(days=6, matching=QUICK)
 
 
-def calibrated(plan: Plan = SIX_DAYS, epsilon: float = 2.0) -> Plan:
+def calibrated(plan: OneShotPlan = SIX_DAYS, epsilon: float = 2.0) -> OneShotPlan:
     return plan.calibrate(unit=UNIT, epsilon=epsilon, delta=DELTA)
 
 
@@ -74,7 +74,7 @@ def test_the_plan_costs_one_gaussian() -> None:
     ],
 )
 def test_the_k_rule(people: int, epsilon: float, states: int) -> None:
-    layout = Plan.sized(people, epsilon, delta=1e-5).layout
+    layout = OneShotPlan.sized(people, epsilon, delta=1e-5).layout
     assert layout is not None
     assert layout.size == states
 
@@ -97,7 +97,7 @@ def test_local_noise_bears_fewer_states() -> None:
 
 
 def test_a_noiseless_price_is_infinite() -> None:
-    plan = dataclasses.replace(SIX_DAYS, noise_multiplier=0.0).price(unit=UNIT, delta=DELTA)
+    plan = dataclasses.replace(SIX_DAYS, noise_multiplier=0.0).account(unit=UNIT, delta=DELTA)
     assert plan.epsilon == math.inf
     assert plan.layout is not None
     assert plan.layout.size == 768
@@ -155,17 +155,17 @@ def test_starts_may_be_left_out(tmp_path: Path) -> None:
 
 def test_a_small_population_is_told_what_it_cannot_have() -> None:
     unit = Unit("person", "add_or_remove", 83)
-    few = Plan().calibrate(unit=unit, epsilon=2.0, delta=1e-5)
-    many = Plan().calibrate(unit=dataclasses.replace(unit, population=9_481), epsilon=2.0, delta=1e-5)
+    few = OneShotPlan().calibrate(unit=unit, epsilon=2.0, delta=1e-5)
+    many = OneShotPlan().calibrate(unit=dataclasses.replace(unit, population=9_481), epsilon=2.0, delta=1e-5)
     assert any("origin-destination" in words for words in few.label().not_protected)
     assert not any("origin-destination" in words for words in many.label().not_protected)
 
 
-@pytest.mark.parametrize("plan", [SIX_DAYS, calibrated(), calibrated(Plan(box=(39.0, 116.0, 41.0, 117.0)))])
-def test_plans_survive_json(plan: Plan) -> None:
-    assert Plan.from_json(plans.public_fields(plan)) == plan
+@pytest.mark.parametrize("plan", [SIX_DAYS, calibrated(), calibrated(OneShotPlan(box=(39.0, 116.0, 41.0, 117.0)))])
+def test_plans_survive_json(plan: OneShotPlan) -> None:
+    assert OneShotPlan.from_json(plans.public_fields(plan)) == plan
     with pytest.raises(PlanError, match="missing or unknown"):
-        Plan.from_json({"layout": None})
+        OneShotPlan.from_json({"layout": None})
 
 
 def test_broken_uses_say_what_is_wrong(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_broken_uses_say_what_is_wrong(tmp_path: Path) -> None:
         mobility.fit(calibrated(), vault(tmp_path, seed=1), grid=CITY.grid.coarse(2))
     for fields in ({"days": 0}, {"noise": "all"}, {"floor": 3}, {"weights": Weights(day=0.0)}):
         with pytest.raises(PlanError, match=next(iter(fields))):
-            Plan(**fields)  # type: ignore[arg-type]
+            OneShotPlan(**fields)  # type: ignore[arg-type]
     for shares in ((0.6, 0.4), (-0.1, 0.1), (0.3, 0.0)):
         with pytest.raises(PlanError, match="shares"):
             Shares(starts=shares[0], jumps=shares[1])
@@ -184,7 +184,7 @@ def test_broken_uses_say_what_is_wrong(tmp_path: Path) -> None:
 def test_geolife_at_epsilon_two(tmp_path: Path) -> None:
     """The targets of this method on real days, everything private, two draws of the noise."""
     days, unit = geolife()["days"], Unit("person", "add_or_remove", GEOLIFE_PEOPLE)
-    plan = Plan().calibrate(unit=unit, epsilon=2.0, delta=1e-5)
+    plan = OneShotPlan().calibrate(unit=unit, epsilon=2.0, delta=1e-5)
 
     def opened(seed: int) -> Vault:
         held = [ledger(tmp_path, f"{seed}-{i}", unit, 1e-5) for i in range(2)]

@@ -14,7 +14,7 @@ from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid
 from tacit.envs.spaces import JumpLaw
 from tacit.errors import PlanError
-from tacit.methods.mobility.pategail import Critic, Embedding, Plan, Ppo, fit, recipe, works
+from tacit.methods.mobility.pategail import Critic, Embedding, PateGailPlan, Ppo, fit, recipe, works
 from tacit.methods.mobility.pategail.plan import CRITICS, Kind
 from tacit.methods.mobility.places import Starts
 from tacit.methods.mobility.simulator import Simulator
@@ -33,7 +33,7 @@ GRID = RegularGrid(30.0, 100.0, 30.45, 100.45, 0.05)
 KINDS: tuple[Kind, ...] = ("samples", "table", "linear", "gradient")
 
 
-def small(kind: Kind = "table", **fields: Any) -> Plan:
+def small(kind: Kind = "table", **fields: Any) -> PateGailPlan:
     flat = kind == "gradient"
     settings: dict[str, Any] = {
         "people": PEOPLE,
@@ -47,7 +47,7 @@ def small(kind: Kind = "table", **fields: Any) -> Plan:
         "ppo": Ppo(hidden=() if flat else (4,), epochs=2, value_steps=2),
         "rows_per_unit": 2 * (SLOTS - 1),
     }
-    return Plan(**settings | fields)
+    return PateGailPlan(**settings | fields)
 
 
 def people(count: int = PEOPLE) -> Days:
@@ -56,7 +56,7 @@ def people(count: int = PEOPLE) -> Days:
     return Days(cells, np.repeat(np.arange(count), 2), GRID)
 
 
-def run(plan: Plan, folder: Path, **arguments: Any) -> Release[Simulator]:
+def run(plan: PateGailPlan, folder: Path, **arguments: Any) -> Release[Simulator]:
     with Ledger(folder / "ledger", UNIT, epsilon=1e6, delta=2 * DELTA) as ledger:
         vault = FederatedVault(StackedDevices(people().trajectories(simulated=True)), ledger)
         return fit(plan, vault, grid=GRID, **arguments)
@@ -64,7 +64,7 @@ def run(plan: Plan, folder: Path, **arguments: Any) -> Release[Simulator]:
 
 def test_the_paper_s_noise_has_the_honest_epsilon() -> None:
     """141 rewards in 50 updates among 83 people, delta 1e-5: 90 at the paper's 0.1, which it does not say."""
-    priced = Plan.paper(83, scale=0.1, starts="given").price(unit=GEOLIFE, delta=1e-5)
+    priced = PateGailPlan.paper(83, scale=0.1, starts="given").account(unit=GEOLIFE, delta=1e-5)
     assert priced.epsilon is not None
     assert 88 <= priced.epsilon <= 93
     assert (priced.rounds, priced.queries) == (50, 141)
@@ -72,10 +72,10 @@ def test_the_paper_s_noise_has_the_honest_epsilon() -> None:
 
 
 def test_copied_starts_cost_everything() -> None:
-    priced = Plan.paper(83).price(unit=GEOLIFE, delta=1e-5)
+    priced = PateGailPlan.paper(83).account(unit=GEOLIFE, delta=1e-5)
     assert priced.epsilon == math.inf
     assert "NOTHING" in str(priced)
-    for one in (priced, Plan.paper(83, starts="given")):
+    for one in (priced, PateGailPlan.paper(83, starts="given")):
         with pytest.raises(PlanError, match="paper"):
             one.calibrate(unit=GEOLIFE, epsilon=1.0, delta=1e-5)
 
@@ -131,8 +131,8 @@ def test_every_option_runs(fields: dict[str, Any], ram_path: Path) -> None:
 
 
 def test_the_paper_s_mode_runs_and_says_infinite(ram_path: Path) -> None:
-    plan = replace(Plan.paper(PEOPLE, critic=Critic(steps=1, batch=8)), rounds=2, rows_per_unit=2 * (SLOTS - 1))
-    release = run(plan.price(unit=UNIT, delta=DELTA), ram_path)
+    plan = replace(PateGailPlan.paper(PEOPLE, critic=Critic(steps=1, batch=8)), rounds=2, rows_per_unit=2 * (SLOTS - 1))
+    release = run(plan.account(unit=UNIT, delta=DELTA), ram_path)
     assert release.certificate.epsilon == math.inf
     assert release.value.generate(3).cells.shape == (3, SLOTS)
 
@@ -163,7 +163,7 @@ def test_an_own_allocation_is_asked_with_public_values(ram_path: Path) -> None:
 
 def test_without_noise_a_run_is_that_of_its_seed(ram_path: Path) -> None:
     """Weights of the policy depend on the devices' own seeds too, which are secret: only the control is repeatable."""
-    plan = small(silent=True, starts="given", noise_multiplier=0.0).price(unit=UNIT, delta=DELTA)
+    plan = small(silent=True, starts="given", noise_multiplier=0.0).account(unit=UNIT, delta=DELTA)
     starts, space = Starts.uniform(GRID), JumpLaw(GRID, (1.0, 5.0), (1.0,))
     found = []
     for name in ("a", "b"):
@@ -175,9 +175,9 @@ def test_without_noise_a_run_is_that_of_its_seed(ram_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_plans_come_back_from_json(kind: Kind) -> None:
     for plan in (small(kind), small(kind).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA), recipe(kind, 1_000)):
-        assert Plan.from_json(plans.public_fields(plan)) == plan
+        assert PateGailPlan.from_json(plans.public_fields(plan)) == plan
     with pytest.raises(PlanError, match="missing or unknown"):
-        Plan.from_json(plans.public_fields(small(kind)) | {"colour": 1})
+        PateGailPlan.from_json(plans.public_fields(small(kind)) | {"colour": 1})
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -15,7 +15,7 @@ from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid
 from tacit.envs.spaces import JumpLaw
 from tacit.errors import FileError, LedgerError, PlanError, PlanExhausted, TacitError
-from tacit.methods.mobility.pategail import Critic, Plan, Ppo, fit
+from tacit.methods.mobility.pategail import Critic, PateGailPlan, Ppo, fit
 from tacit.methods.mobility.pategail.algorithm import State
 from tacit.methods.mobility.pategail.plan import CRITICS
 from tacit.methods.mobility.places import JUMPS, STARTS, Starts
@@ -34,7 +34,7 @@ GRID = RegularGrid(30.0, 100.0, 30.45, 100.45, 0.05)
 GIVEN = {"starts": Starts.uniform(GRID), "space": JumpLaw(GRID, (1.0, 5.0), (1.0,))}
 
 
-def small(kind: str = "table", **fields: Any) -> Plan:
+def small(kind: str = "table", **fields: Any) -> PateGailPlan:
     settings: dict[str, Any] = {
         "people": PEOPLE,
         "kind": kind,
@@ -47,19 +47,21 @@ def small(kind: str = "table", **fields: Any) -> Plan:
         "ppo": Ppo(hidden=() if kind == "gradient" else (4,), epochs=2, value_steps=2),
         "rows_per_unit": 2 * (SLOTS - 1),
     }
-    return Plan(**settings | fields)
+    return PateGailPlan(**settings | fields)
 
 
-def calibrated(kind: str = "table", **fields: Any) -> Plan:
+def calibrated(kind: str = "table", **fields: Any) -> PateGailPlan:
     return small(kind, **fields).calibrate(unit=UNIT, epsilon=5.0, delta=DELTA)
 
 
-def free(**fields: Any) -> Plan:
+def free(**fields: Any) -> PateGailPlan:
     """Without noise, and linear critics have no seeds: everything that happens is public."""
-    return small("linear", starts="given", noise_multiplier=0.0, **fields).price(unit=UNIT, delta=DELTA)
+    return small("linear", starts="given", noise_multiplier=0.0, **fields).account(unit=UNIT, delta=DELTA)
 
 
-def life(folder: Path, plan: Plan, *, resume: bool = True, grid: RegularGrid = GRID, **options: Any) -> Release[Any]:
+def life(
+    folder: Path, plan: PateGailPlan, *, resume: bool = True, grid: RegularGrid = GRID, **options: Any
+) -> Release[Any]:
     """One process's part of a run: new devices, a new vault, the same ledger."""
     rng = np.random.default_rng(0)
     cells = np.repeat(rng.integers(0, grid.size, (2 * PEOPLE, 6)), 8, axis=1)
@@ -81,7 +83,7 @@ def stop_at(done: int) -> Callable[[int, int], None]:
     return progress
 
 
-def begun(folder: Path, plan: Plan, done: int = 2, **options: Any) -> Path:
+def begun(folder: Path, plan: PateGailPlan, done: int = 2, **options: Any) -> Path:
     with pytest.raises(Stop):
         life(folder, plan, resume=False, progress=stop_at(done), **options)
     return kept(folder)
@@ -95,7 +97,7 @@ def heard(folder: Path) -> int:
     return int(load_file(kept(folder))["heard"][0])
 
 
-def claimed(folder: Path, plan: Plan, part: str = CRITICS) -> int:
+def claimed(folder: Path, plan: PateGailPlan, part: str = CRITICS) -> int:
     with Ledger(folder / "ledger", UNIT, epsilon=1e6, delta=2 * DELTA) as ledger:
         ledger.verify()
         return ledger.claimed(plans.plan_id(plan), part)
@@ -262,7 +264,7 @@ def test_a_run_that_was_begun_is_not_begun_again(ram_path: Path) -> None:
     assert (heard(ram_path), claimed(ram_path, plan)) == (2, 2)
 
 
-def refused(kind: type[TacitError], match: str, folder: Path, plan: Plan, **options: Any) -> None:
+def refused(kind: type[TacitError], match: str, folder: Path, plan: PateGailPlan, **options: Any) -> None:
     """One sentence, and nothing is charged or claimed."""
     before = Ledger.read(folder / "ledger").head if (folder / "ledger").exists() else None
     with pytest.raises(kind, match=match) as caught:

@@ -107,7 +107,7 @@ def test_both_vaults_release_the_mean_of_the_vectors(tmp_path, federated):
     ledger = Ledger(tmp_path / "ledger", unit, epsilon=1e6, delta=1e-2)
     source = days.trajectories(simulated=True)
     opened = FederatedVault(StackedDevices(source), ledger) if federated else Vault(source, ledger)
-    plan = plans.price(replace(OneSum(), noise_multiplier=0.04), unit=unit, delta=1e-3)
+    plan = plans.account(replace(OneSum(), noise_multiplier=0.04), unit=unit, delta=1e-3)
     sums = HomeSums(GRID, 6, 2, 2)
     run = opened.reserve(plan)
     found = opened.noisy_sum(run, STARTS, sums)

@@ -35,4 +35,4 @@ def test_behaviour_reaches_the_method(tmp_path):
 def test_plans_of_other_methods_are_refused(tmp_path):
     vault = open_vault(tmp_path)
     with pytest.raises(PlanError, match="no plan of off-policy evaluation"):
-        ope.fit(tacit.synthesis.Plan(), vault, Behaviour())
+        ope.fit(tacit.synthesis.TransitionsPlan(), vault, Behaviour())

@@ -128,7 +128,7 @@ def test_without_noise_it_finds_the_exact_action_values(tmp_path, monkeypatch, t
     vault = open_vault(tmp_path, units=4000, seed=3, noise=Silent())
     regression = Fit(rounds=60, trace=trace)
     plan = FittedQ(problem=PROBLEM, features=OneHot(2), regression=regression, noise_multiplier=0.5)
-    run = vault.reserve(plan.price(unit=vault.unit, delta=1e-5))
+    run = vault.reserve(plan.account(unit=vault.unit, delta=1e-5))
     q = regression.fit(vault, run, PROBLEM, OneHot(2), TARGET)
     np.testing.assert_allclose(q.weights, exact_q(TARGET), atol=error)
     assert q.q(np.array([0, 1])) == pytest.approx(q.weights)

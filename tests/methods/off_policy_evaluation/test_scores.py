@@ -174,7 +174,7 @@ def test_intervals_cover(policy, units, sigma):
 def test_the_same_numbers_come_through_the_door(tmp_path):
     unit_count = 500
     vault = open_vault(tmp_path, units=unit_count, seed=4, noise=Silent())
-    plan = ImportanceSampling(problem=PROBLEM, noise_multiplier=1.0).price(unit=vault.unit, delta=1e-4)
+    plan = ImportanceSampling(problem=PROBLEM, noise_multiplier=1.0).account(unit=vault.unit, delta=1e-4)
     run = vault.reserve(plan)
     vector = vector_of(TARGET)
     found = scores.release(vault, run, vector)

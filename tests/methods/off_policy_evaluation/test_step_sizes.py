@@ -28,7 +28,7 @@ def test_the_study_and_the_private_path_agree(tmp_path: Path, mode: Any, step_si
     noise = rng.standard_normal((STEPS, 1, 78)).astype(np.float32)
     places = rng.integers(UNITS, size=(STEPS, 1, 1))
     fields: dict[str, Any] = {"mode": mode, "steps": STEPS, "clip": 0.01, "value_share": 0.0, "noise_multiplier": 0.6}
-    plan = Gpope(**BASE, step_size=step_size, **fields).price(unit=unit_of(UNITS), delta=DELTA)
+    plan = Gpope(**BASE, step_size=step_size, **fields).account(unit=unit_of(UNITS), delta=DELTA)
     vault = open_vault(tmp_path, UNITS, noise=Chosen(iter(noise), iter(places)))
     private = fit(plan, vault, TARGET).value.theta
     stats = summarise(

@@ -22,7 +22,7 @@ from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.algorithm import fit
 from tacit.methods.policy_gradient.fisher import PrivateFisher, PublicFisher
-from tacit.methods.policy_gradient.plan import Local, Plan
+from tacit.methods.policy_gradient.plan import Local, PolicyGradientPlan
 from tacit.methods.policy_gradient.state import State
 from tacit.methods.policy_gradient.trust_region import KL, L2
 from tacit.privacy.noise.secret import SecretNoise
@@ -44,9 +44,9 @@ class Silent(SecretNoise):
         return np.zeros(size, np.float32)
 
 
-def plan(**fields: Any) -> Plan:
+def plan(**fields: Any) -> PolicyGradientPlan:
     few: dict[str, Any] = {"rounds": 4, "users": 6, "horizon": 20, "critic": "none", "noise_multiplier": 2.0}
-    return Plan(**few | fields).price(unit=UNIT, delta=1e-5)
+    return PolicyGradientPlan(**few | fields).account(unit=UNIT, delta=1e-5)
 
 
 def vault(folder: Path, *, replicates: int = 1, meetings: int = 0, noise: SecretNoise | None = None) -> UserVault:
@@ -242,7 +242,9 @@ def test_critics_are_given_where_they_are_used(tmp_path: Path) -> None:
 
 
 def test_the_papers_critic_is_certified_as_no_privacy_at_all(tmp_path: Path) -> None:
-    paper = dataclasses.replace(Plan.paper(rounds=2, noise_multiplier=4.0), horizon=20).price(unit=UNIT, delta=1e-5)
+    paper = dataclasses.replace(PolicyGradientPlan.paper(rounds=2, noise_multiplier=4.0), horizon=20).account(
+        unit=UNIT, delta=1e-5
+    )
     release = fit(paper, vault(tmp_path), SOFTMAX)
     record = release.certificate.to_json()
     assert release.certificate.epsilon == math.inf

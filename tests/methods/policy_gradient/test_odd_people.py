@@ -11,7 +11,7 @@ import pytest
 
 from tacit.envs import cart_pole
 from tacit.envs.serving import SimulatedUsers
-from tacit.methods.policy_gradient import Learned, Plan, Policy, fit
+from tacit.methods.policy_gradient import Learned, Policy, PolicyGradientPlan, fit
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.vault.user_vault import UserVault
@@ -19,7 +19,9 @@ from tacit.units import Unit
 
 UNIT = Unit("person", "add_or_remove", 100)
 HORIZON = 12
-PLAN = Plan(rounds=3, users=4, horizon=HORIZON, critic="none", noise_multiplier=0.0).price(unit=UNIT, delta=1e-4)
+PLAN = PolicyGradientPlan(rounds=3, users=4, horizon=HORIZON, critic="none", noise_multiplier=0.0).account(
+    unit=UNIT, delta=1e-4
+)
 
 Rows = dict[str, np.ndarray]
 Change = Callable[[Rows], Rows | None]

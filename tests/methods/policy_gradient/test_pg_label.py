@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tacit.methods.policy_gradient.plan import Plan
+from tacit.methods.policy_gradient.plan import PolicyGradientPlan
 from tacit.methods.policy_gradient.state import label
 from tacit.units import Unit
 
 UNIT = Unit("patient", "add_or_remove", 10_000)
-PLAN = Plan(rounds=4, users=8, participations=3).calibrate(unit=UNIT, epsilon=1.0, delta=1e-5)
+PLAN = PolicyGradientPlan(rounds=4, users=8, participations=3).calibrate(unit=UNIT, epsilon=1.0, delta=1e-5)
 
 
 def test_what_the_user_declared_public_is_named() -> None:
@@ -23,6 +23,6 @@ def test_how_often_somebody_contributes_is_said() -> None:
 
 
 def test_a_shared_critic_covers_nothing() -> None:
-    found = label(Plan.paper(noise_multiplier=1.0).price(unit=UNIT, delta=1e-5), start="zeros")
+    found = label(PolicyGradientPlan.paper(noise_multiplier=1.0).account(unit=UNIT, delta=1e-5), start="zeros")
     assert found.covered[0].startswith("nothing")
     assert "epsilon is infinite" in found.not_covered[0]

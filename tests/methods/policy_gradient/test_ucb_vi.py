@@ -102,7 +102,7 @@ def test_a_table_acts_by_replicate_step_and_place() -> None:
 
 
 def test_without_noise_it_learns_to_swim_right(ram_path: Path) -> None:
-    plan = replace(PLAN, noise_multiplier=0.0).price(unit=Unit("person", "add_or_remove", 1_000), delta=1e-5)
+    plan = replace(PLAN, noise_multiplier=0.0).account(unit=Unit("person", "add_or_remove", 1_000), delta=1e-5)
     with met(ram_path, plan) as vault:
         release = fit(plan, vault)
         assert release.certificate.epsilon == np.inf

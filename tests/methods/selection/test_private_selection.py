@@ -26,7 +26,7 @@ SPEC = PublicSpec(
 SPEC = dataclasses.replace(SPEC, difference=(0.5,))
 UNIT = Unit("row", "add_or_remove", 4_000)
 DELTA = 1e-5
-SMALL = synthesis.Plan(steps=40, rate=0.1, width=16, depth=1, warmup=2)
+SMALL = synthesis.TransitionsPlan(steps=40, rate=0.1, width=16, depth=1, warmup=2)
 
 
 def rows(count: int = 4_000) -> Trajectories:
@@ -44,9 +44,9 @@ def rows(count: int = 4_000) -> Trajectories:
     )
 
 
-def plan_of(*candidates: Any, **fields: Any) -> selection.Plan:
+def plan_of(*candidates: Any, **fields: Any) -> selection.SelectionPlan:
     judge = synthesis.RakingPlan(raking=synthesis.Raking.of(SPEC, bins=8, coarse=4))
-    return selection.Plan(candidates=candidates, judge=judge, stop=10, **fields)
+    return selection.SelectionPlan(candidates=candidates, judge=judge, stop=10, **fields)
 
 
 def vault_of(folder: Path, epsilon: float = 8.0) -> Vault:
@@ -102,8 +102,8 @@ def test_the_judge_finds_the_closer_synthesizer() -> None:
     trained = dataclasses.replace(SMALL, steps=300, learning_rate=5e-3)
     idle = dataclasses.replace(SMALL, learning_rate=1e-9)
 
-    def fitted(plan: synthesis.Plan, folder: Path) -> Any:
-        priced = plans.price(dataclasses.replace(plan, noise_multiplier=0.3), unit=UNIT, delta=DELTA)
+    def fitted(plan: synthesis.TransitionsPlan, folder: Path) -> Any:
+        priced = plans.account(dataclasses.replace(plan, noise_multiplier=0.3), unit=UNIT, delta=DELTA)
         return synthesis.fit(priced, Vault(rows(), Ledger(folder, UNIT, epsilon=1e6, delta=DELTA))).value
 
     import tempfile
@@ -125,14 +125,14 @@ def test_the_judge_finds_the_closer_synthesizer() -> None:
 )
 def test_parameters_out_of_range_are_refused(fields: dict[str, Any], word: str) -> None:
     with pytest.raises(PlanError, match=word):
-        selection.Plan(candidates=(SMALL,), **fields)
+        selection.SelectionPlan(candidates=(SMALL,), **fields)
 
 
 def test_what_is_no_plan_is_refused() -> None:
     with pytest.raises(PlanError, match="no plan"):
-        selection.Plan(candidates=("synthesis",))
+        selection.SelectionPlan(candidates=("synthesis",))
     with pytest.raises(PlanError, match="no plan"):
-        selection.Plan(candidates=())
+        selection.SelectionPlan(candidates=())
 
 
 def test_a_candidate_for_another_unit_is_refused() -> None:

@@ -25,14 +25,14 @@ UNIT = Unit("transition", "add_or_remove", 5_000)
 COLUMNS = maze.collect(LAYOUT, 5_000, agents=50, seed=3)
 FIELDS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations")
 PUBLIC = synthesis.Pretraining(provenance="simulated", steps=10, batch=32, warmup=1)
-PLAN = synthesis.Plan(steps=20, rate=0.1, width=16, depth=1, warmup=2, ema=0.9, pretraining=PUBLIC)
+PLAN = synthesis.TransitionsPlan(steps=20, rate=0.1, width=16, depth=1, warmup=2, ema=0.9, pretraining=PUBLIC)
 
 
-def changed(name: Name, plan: synthesis.Plan = PLAN) -> synthesis.Plan:
+def changed(name: Name, plan: synthesis.TransitionsPlan = PLAN) -> synthesis.TransitionsPlan:
     return ablation(name, plan, unit=UNIT, epsilon=4.0, delta=1e-5)
 
 
-def difference(one: synthesis.Plan, other: synthesis.Plan) -> set[str]:
+def difference(one: synthesis.TransitionsPlan, other: synthesis.TransitionsPlan) -> set[str]:
     fields = {field.name for field in dataclasses.fields(one)} - {"unit", "epsilon", "delta", "noise_multiplier"}
     return {name for name in fields if getattr(one, name) != getattr(other, name)}
 
@@ -52,12 +52,12 @@ def test_all_but_one_keep_the_promise_with_the_same_noise(name: Name) -> None:
     plan = changed(name)
     expected = PLAN.calibrate(unit=UNIT, epsilon=4.0, delta=1e-5)
     assert (plan.epsilon, plan.delta, plan.noise_multiplier) == (4.0, 1e-5, expected.noise_multiplier)
-    assert synthesis.Plan.from_json(public_fields(plan)) == plan
+    assert synthesis.TransitionsPlan.from_json(public_fields(plan)) == plan
 
 
 def test_fine_tuning_meets_an_eighth_of_generated_rows() -> None:
     """16 beside batches of 128, as in the authors' code."""
-    small, paper = changed("FineCur").curiosity, synthesis.Plan(steps=20, rate=128 / 5_000, warmup=2)
+    small, paper = changed("FineCur").curiosity, synthesis.TransitionsPlan(steps=20, rate=128 / 5_000, warmup=2)
     assert small is not None
     assert small.appended == 62  # of 500
     wide = changed("FineCur", paper).curiosity
@@ -92,6 +92,6 @@ def test_bad_names_and_plans_are_refused() -> None:
     with pytest.raises(PlanError, match="NonPre, NonCur"):
         changed("NonSense")  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="no pre-training"):
-        changed("Cur", synthesis.Plan())
+        changed("Cur", synthesis.TransitionsPlan())
     with pytest.raises(PlanError, match="append_pool"):
-        synthesis.Plan(curiosity=synthesis.Curiosity(mode="replace"))
+        synthesis.TransitionsPlan(curiosity=synthesis.Curiosity(mode="replace"))

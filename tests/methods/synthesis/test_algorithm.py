@@ -42,9 +42,9 @@ def vault_in(folder: Path, name: str = "run", noise: SecretNoise | None = None) 
     return Vault(data, ledger, noise=noise)
 
 
-def plan_of(**fields: object) -> synthesis.Plan:
+def plan_of(**fields: object) -> synthesis.TransitionsPlan:
     small = {"steps": 40, "rate": 0.05, "width": 32, "depth": 2, "warmup": 5, "ema": 0.9}
-    return synthesis.Plan(**{**small, **fields}).calibrate(unit=UNIT, epsilon=8.0, delta=1e-5)  # type: ignore[arg-type]
+    return synthesis.TransitionsPlan(**{**small, **fields}).calibrate(unit=UNIT, epsilon=8.0, delta=1e-5)  # type: ignore[arg-type]
 
 
 def test_it_learns_within_its_promise_and_depends_on_the_data(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_curiosity_in_fine_tuning_is_added_to_what_left_the_vault(tmp_path: Path
     settings = synthesis.Curiosity(mode="append_pool", rate=0.5, pool=60, appended=20, sampler_steps=2)
     plain, curious = plan_of(steps=2, warmup=1), plan_of(steps=2, warmup=1, curiosity=settings)
     assert plain.noise_multiplier == curious.noise_multiplier
-    assert synthesis.Plan.from_json(public_fields(curious)) == curious
+    assert synthesis.TransitionsPlan.from_json(public_fields(curious)) == curious
     gradients: dict[str, list[torch.Tensor]] = {"plain": [], "curious": []}
     weights: dict[str, list[torch.Tensor]] = {"plain": [], "curious": []}
     costs = {}

@@ -57,7 +57,7 @@ def test_it_survives_synthesis_measures_and_agents(difference: tuple[float, ...]
     real, public = table(0), table(1)
     data = Trajectories.from_arrays(**real, unit_ids=":transition", spec=spec(difference), simulated=True)
     pretraining = synthesis.Pretraining(provenance="simulated", steps=20, warmup=2)
-    plan = synthesis.Plan(**PLAN, pretraining=pretraining).calibrate(unit=UNIT, epsilon=8.0, delta=1e-5)
+    plan = synthesis.TransitionsPlan(**PLAN, pretraining=pretraining).calibrate(unit=UNIT, epsilon=8.0, delta=1e-5)
     encoder = synthesis.Encoder.from_public(data.spec, public)
     start = synthesis.pretrain(plan, encoder, public, seed=0)
     with Ledger(tmp_path / "a.ledger", UNIT, epsilon=8.0, delta=1e-5) as ledger:

@@ -9,7 +9,7 @@ from tacit.envs import maze
 from tacit.methods.synthesis import curiosity
 from tacit.methods.synthesis.curiosity import NoveltyScore, Pool, most_novel, replace
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.methods.synthesis.pretraining import initial_model
 from tacit.methods.synthesis.settings import Curiosity
 
@@ -89,7 +89,7 @@ def test_rate_zero_keeps_the_real_batch(seen: NoveltyScore) -> None:
 
 
 def test_a_pool_is_drawn_once_an_epoch_and_gives_distinct_novel_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = Plan(width=16, depth=1)
+    plan = TransitionsPlan(width=16, depth=1)
     model = initial_model(plan, Encoder.from_bounds(maze.spec(maze.LAYOUTS["ring"])), seed=0)
     settings = Curiosity(mode="append_pool", rate=0.5, pool=40, appended=16, sampler_steps=2)
     kept: list[torch.Tensor] = []

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tacit.methods.synthesis.diffusion import ResidualMLP, build_network
-from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.methods.synthesis.training import MovingAverage, load_parameters
 
 
@@ -20,7 +20,7 @@ def parameters_of(module: nn.Module) -> int:
 def test_sizes_are_those_of_the_paper() -> None:
     """Width 1024 and depth 6 on 12 columns: about 6.5 million parameters; the default has 93 thousand."""
     assert parameters_of(ResidualMLP(12, width=1_024, depth=6, harmonics=0)) == 6_462_476
-    assert parameters_of(build_network(Plan(), 11)) == 93_451
+    assert parameters_of(build_network(TransitionsPlan(), 11)) == 93_451
 
 
 def test_every_parameter_belongs_to_a_linear() -> None:

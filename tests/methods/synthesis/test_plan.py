@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tacit.errors import PlanError
-from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.methods.synthesis.settings import Curiosity, Pretraining, Sampler, scheduled
 from tacit.units import Unit
 
@@ -23,7 +23,7 @@ def test_schedule_literals() -> None:
 
 
 def test_plan_uses_its_schedule() -> None:
-    plan = Plan(steps=6, warmup=2, learning_rate=8.0)
+    plan = TransitionsPlan(steps=6, warmup=2, learning_rate=8.0)
     assert plan.learning_rate_at(3) == pytest.approx(6.828427)
 
 
@@ -54,14 +54,14 @@ def test_plan_uses_its_schedule() -> None:
 )
 def test_invalid_plans_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(PlanError, match=message):
-        dataclasses.replace(Plan(steps=500), **change)
+        dataclasses.replace(TransitionsPlan(steps=500), **change)
 
 
 def test_delta_must_be_below_one_over_the_population() -> None:
     unit = Unit("transition", "add_or_remove", 1_000_000)
-    assert Plan(unit=unit, delta=9e-7).delta == 9e-7
+    assert TransitionsPlan(unit=unit, delta=9e-7).delta == 9e-7
     with pytest.raises(PlanError, match="1 / population"):
-        Plan(unit=unit, delta=1e-6)
+        TransitionsPlan(unit=unit, delta=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_invalid_pretraining_is_refused(change: dict[str, Any], message: str) ->
 
 def test_paper_settings() -> None:
     """PrivORL-n on maze2d-umaze: 5 epochs of batches of 128, the SDE sampler of EDM, W 1024, depth 6, lr 3e-4."""
-    plan = Plan.paper(population=1_000_000, provenance="three other mazes", epoch=3_950_000)
+    plan = TransitionsPlan.paper(population=1_000_000, provenance="three other mazes", epoch=3_950_000)
     assert (plan.steps, plan.rate) == (39_063, 1.28e-4)
     assert (plan.width, plan.depth, plan.harmonics, plan.clip, plan.noise_draws) == (1_024, 6, 0, 1.0, 1)
     assert (plan.learning_rate_at(0), plan.learning_rate_at(39_062)) == (3e-4, 3e-4)
@@ -137,11 +137,11 @@ def test_paper_settings() -> None:
 
 
 def test_paper_ablation_without_pretraining() -> None:
-    assert Plan.paper(population=1_000).pretraining is None
+    assert TransitionsPlan.paper(population=1_000).pretraining is None
     with pytest.raises(PlanError, match="public rows"):
-        Plan.paper(population=1_000, provenance="three other mazes")
+        TransitionsPlan.paper(population=1_000, provenance="three other mazes")
     with pytest.raises(PlanError, match="population"):
-        Plan.paper(population=100)
+        TransitionsPlan.paper(population=100)
 
 
 def test_plans_need_no_torch() -> None:
@@ -150,14 +150,14 @@ def test_plans_need_no_torch() -> None:
 
 
 def test_a_plan_for_people_fits_the_network_to_their_number_and_epsilon() -> None:
-    many = Plan.for_people(population=10_000, epsilon=10.0)
+    many = TransitionsPlan.for_people(population=10_000, epsilon=10.0)
     assert (many.rate, many.width, many.rows_per_unit) == (0.4, 128, 16)
-    begun = Plan.for_people(population=10_000, epsilon=10.0, pretraining=Pretraining(provenance="simulated"))
+    begun = TransitionsPlan.for_people(population=10_000, epsilon=10.0, pretraining=Pretraining(provenance="simulated"))
     assert begun.learning_rate < many.learning_rate
-    few = Plan.for_people(population=2_000, epsilon=10.0, rows_per_unit=32)
+    few = TransitionsPlan.for_people(population=2_000, epsilon=10.0, rows_per_unit=32)
     assert (few.rate, few.width, few.rows_per_unit) == (1.0, 64, 32)
     unit = Unit("person", "add_or_remove", 2_000)
     assert few.calibrate(unit=unit, epsilon=10.0, delta=1e-6).epsilon == 10.0
     for wrong in ({"population": 0, "epsilon": 1.0}, {"population": 10, "epsilon": 0.0}):
         with pytest.raises(PlanError, match="population and epsilon"):
-            Plan.for_people(**wrong)  # type: ignore[arg-type]
+            TransitionsPlan.for_people(**wrong)  # type: ignore[arg-type]

@@ -14,17 +14,19 @@ from tacit.errors import DataError, PlanError
 from tacit.methods.synthesis import curiosity
 from tacit.methods.synthesis.diffusion import draw, row_losses, sample
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.methods.synthesis.pretraining import initial_model, pretrain
 from tacit.methods.synthesis.settings import Curiosity, Pretraining
 
 LAYOUT = maze.LAYOUTS["ring"]
 ENCODER = Encoder.from_bounds(maze.spec(LAYOUT))
 COLUMNS: dict[str, Any] = maze.collect(LAYOUT, 20_000, agents=64, seed=0)
-PLAN = Plan(width=32, depth=2, pretraining=Pretraining(provenance="the public ring maze", steps=150, batch=256))
+PLAN = TransitionsPlan(
+    width=32, depth=2, pretraining=Pretraining(provenance="the public ring maze", steps=150, batch=256)
+)
 
 
-def short(**change: Any) -> Plan:
+def short(**change: Any) -> TransitionsPlan:
     assert PLAN.pretraining is not None
     settings = {"steps": 4, "batch": 16, "warmup": 1, **change}
     return dataclasses.replace(PLAN, pretraining=dataclasses.replace(PLAN.pretraining, **settings))
@@ -83,7 +85,7 @@ def test_without_pretraining_the_weights_are_the_seeds() -> None:
 
 
 @pytest.mark.parametrize(("plan", "columns"), [(PLAN, None), (dataclasses.replace(PLAN, pretraining=None), COLUMNS)])
-def test_rows_and_plan_go_together(plan: Plan, columns: Any) -> None:
+def test_rows_and_plan_go_together(plan: TransitionsPlan, columns: Any) -> None:
     with pytest.raises(DataError, match="go together"):
         pretrain(plan, ENCODER, columns, seed=0)
 

@@ -119,7 +119,7 @@ def test_settings_out_of_range_are_refused(change: dict[str, Any]) -> None:
 
 def test_the_noise_of_the_histograms_is_tied_to_that_of_the_gradients() -> None:
     raking = Raking.of(LINE, noise=3.0)
-    plan = synthesis.Plan(steps=100, rate=0.2, warmup=0, noise_multiplier=4.0, raking=raking)
+    plan = synthesis.TransitionsPlan(steps=100, rate=0.2, warmup=0, noise_multiplier=4.0, raking=raking)
     gradients, histograms = plan.parts()
     assert (histograms.name, histograms.steps, histograms.rate) == (PART, 1, 1.0)
     assert histograms.noise_multiplier == pytest.approx(3 * 4.0 / (0.2 * math.sqrt(100)))
@@ -131,11 +131,11 @@ def test_the_noise_of_the_histograms_is_tied_to_that_of_the_gradients() -> None:
     assert calibrated.noise_multiplier is not None
     assert alone.noise_multiplier is not None
     assert 1.02 < calibrated.noise_multiplier / alone.noise_multiplier < 1.08
-    assert synthesis.Plan.from_json(public_fields(calibrated)) == calibrated
+    assert synthesis.TransitionsPlan.from_json(public_fields(calibrated)) == calibrated
 
 
 def test_a_plan_without_raking_has_the_fields_and_the_id_that_it_always_had() -> None:
-    plan = synthesis.Plan(noise_multiplier=1.0)
+    plan = synthesis.TransitionsPlan(noise_multiplier=1.0)
     assert "raking" not in public_fields(plan)
     assert "raking" in public_fields(dataclasses.replace(plan, raking=Raking.of(LINE)))
     assert plan_id(plan) == "ca1de2a4cba3ebcc"
@@ -145,7 +145,7 @@ def test_very_many_units_are_met_in_samples() -> None:
     few, many = (Raking.of(LINE, population=population) for population in (10_000, 1_000_000))
     assert (few.steps, few.rate) == (1, 1.0)
     assert (many.steps, many.rate) == (100, 0.01)
-    gradients = synthesis.Plan(noise_multiplier=4.0).parts()[0]
+    gradients = synthesis.TransitionsPlan(noise_multiplier=4.0).parts()[0]
     one, sampled = few.beside(gradients).noise_multiplier, many.beside(gradients).noise_multiplier
     assert one is not None
     assert sampled == pytest.approx(one / 10)  # the rate * sqrt(steps) of either
@@ -202,10 +202,10 @@ def records(people: int = 300, rows: int = 12) -> Trajectories:
     )
 
 
-def raking_plan(**changes: Any) -> synthesis.Plan:
+def raking_plan(**changes: Any) -> synthesis.TransitionsPlan:
     raking = dataclasses.replace(Raking.of(LINE, bins=8), pool=4_000, noise=0.2)
     small = {"steps": 3, "rate": 0.5, "width": 8, "depth": 1, "warmup": 0, "rows_per_unit": 4, "raking": raking}
-    return synthesis.Plan(**{**small, **changes}).calibrate(unit=UNIT, epsilon=20.0, delta=1e-4)
+    return synthesis.TransitionsPlan(**{**small, **changes}).calibrate(unit=UNIT, epsilon=20.0, delta=1e-4)
 
 
 def vault_of(folder: Path, noise: SecretNoise | None = None) -> Vault:
@@ -275,7 +275,7 @@ def test_public_rows_that_shape_the_bins_are_named(tmp_path: Path) -> None:
 
 def test_sums_that_memory_would_not_hold_are_refused_before_anything_is_paid() -> None:
     raking, many = Raking.of(LINE), Unit("person", "add_or_remove", 10**8)
-    plan = synthesis.Plan(steps=3, warmup=0, raking=raking)
+    plan = synthesis.TransitionsPlan(steps=3, warmup=0, raking=raking)
     with pytest.raises(PlanError, match=r"population=100000000"):
         plan.calibrate(unit=many, epsilon=1.0, delta=1e-10)
     with pytest.raises(PlanError, match="too many numbers"):

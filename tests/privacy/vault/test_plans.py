@@ -16,24 +16,24 @@ UNIT = Unit("person", "add_or_remove", 1_000)
 
 
 def test_the_promise_in_words_is_true_at_every_epsilon() -> None:
-    plan = plans.price(SumPlan(steps=4, noise_multiplier=2.0), unit=UNIT, delta=1e-5)
-    assert plans.promise(plan).splitlines()[:4] == [
+    plan = plans.account(SumPlan(steps=4, noise_multiplier=2.0), unit=UNIT, delta=1e-5)
+    assert plans.guarantee(plan).splitlines()[:4] == [
         "a noisy sum promises (4.377, 1e-05)-differential privacy to every person.",
         "How well anybody who sees the result, however much else they know, could tell whether any one person, "
         "with all of its records, is in the data or not:",
         "  any test with 5 % false alarms catches at most 25.96 % of true cases.",  # mu = 1, exactly
         "Public population: 1,000.",
     ]
-    weak = plans.price(SumPlan(steps=1, noise_multiplier=0.1), unit=UNIT, delta=1e-5)
-    assert "catches at most 100 % of true cases" in plans.promise(weak)
-    none = plans.price(SumPlan(steps=1, noise_multiplier=0.0), unit=UNIT, delta=1e-5)
-    assert "promises NOTHING" in plans.promise(none)
-    assert plans.promise(SumPlan()) == "a noisy sum: not calibrated yet, so nothing is promised"
+    weak = plans.account(SumPlan(steps=1, noise_multiplier=0.1), unit=UNIT, delta=1e-5)
+    assert "catches at most 100 % of true cases" in plans.guarantee(weak)
+    none = plans.account(SumPlan(steps=1, noise_multiplier=0.0), unit=UNIT, delta=1e-5)
+    assert "promises NOTHING" in plans.guarantee(none)
+    assert plans.guarantee(SumPlan()) == "a noisy sum: not calibrated yet, so nothing is promised"
 
 
 def test_a_sampled_plan_is_put_into_words_by_its_epsilon_and_delta() -> None:
     plan = plans.calibrate(SumPlan(steps=4, rate=0.1), unit=UNIT, epsilon=1.0, delta=1e-5)
-    assert "catches at most 13.6 % of true cases" in plans.promise(plan)  # 0.05 e + 1e-5 = 0.13592
+    assert "catches at most 13.6 % of true cases" in plans.guarantee(plan)  # 0.05 e + 1e-5 = 0.13592
 
 
 def test_an_epsilon_that_no_certificate_could_state_is_refused_before_anything_is_charged() -> None:

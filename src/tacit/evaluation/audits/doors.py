@@ -34,7 +34,7 @@ NAMES = PublicSpec(observation=Discrete(CROWD + 1), action=Discrete(2), reward=B
 
 
 @dataclass(frozen=True, kw_only=True)
-class Doors(plans.Promising):
+class Doors(plans.PrivatePlan):
     """The noisy sums of a plan, without the method."""
 
     method: ClassVar[str] = "an audit of noisy sums"
@@ -90,7 +90,7 @@ def case(sums: Sequence[Sum], unit: Unit, *, words: str) -> Case:
     """Noisy sums as a case; its plan is priced at the noise that the sums have."""
 
     def plan(epsilon: float, delta: float, canaries: int) -> Doors:
-        return plans.price(Doors(sums=tuple(sums)), unit=unit, delta=delta)
+        return plans.account(Doors(sums=tuple(sums)), unit=unit, delta=delta)
 
     episodes = 1 + max((part.reserve for part in sums), default=0)
 

@@ -53,14 +53,14 @@ def transitions() -> Case:
     """Synthesis of transitions: leaps that no world produces."""
     unit = Unit("transition", "add_or_remove", POPULATION)
 
-    def plan(epsilon: float, delta: float, canaries: int) -> synthesis.Plan:
-        small = synthesis.Plan(steps=2, rate=1.0, warmup=0, width=32, depth=1, noise_draws=64)
+    def plan(epsilon: float, delta: float, canaries: int) -> synthesis.TransitionsPlan:
+        small = synthesis.TransitionsPlan(steps=2, rate=1.0, warmup=0, width=32, depth=1, noise_draws=64)
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
     def records(present: Present) -> Trajectories:
         return _leapers(present, rows=1)
 
-    def go(plan: synthesis.Plan, vault: WitnessedVault) -> Floats:
+    def go(plan: synthesis.TransitionsPlan, vault: WitnessedVault) -> Floats:
         value = synthesis.fit(plan, vault).value
         return np.concatenate([np.asarray(w, np.float64).ravel() for w in value.weights.values()])[None]
 
@@ -72,8 +72,8 @@ def histories() -> Case:
     """Synthesis of trajectories: people whose whole history is one leap."""
     unit = Unit("person", "add_or_remove", POPULATION)
 
-    def plan(epsilon: float, delta: float, canaries: int) -> trajectories.Plan:
-        small = trajectories.Plan(
+    def plan(epsilon: float, delta: float, canaries: int) -> trajectories.TrajectoriesPlan:
+        small = trajectories.TrajectoriesPlan(
             steps=3,
             start_steps=1,
             warmup=0,
@@ -92,7 +92,7 @@ def histories() -> Case:
     def records(present: Present) -> Trajectories:
         return _leapers(present, rows=HISTORY)
 
-    def go(plan: trajectories.Plan, vault: WitnessedVault) -> Floats:
+    def go(plan: trajectories.TrajectoriesPlan, vault: WitnessedVault) -> Floats:
         trajectories.fit(plan, vault)
         return np.zeros((1, 0))
 
@@ -106,11 +106,13 @@ def online() -> Case:
     unit = Unit("person", "add_or_remove", 4 * POPULATION)
     policy = Policy.default(PLACES, hidden=())
 
-    def plan(epsilon: float, delta: float, canaries: int) -> policy_gradient.Plan:
-        small = policy_gradient.Plan(rounds=4, users=canaries, horizon=DECISIONS, critic="none", standardised=False)
+    def plan(epsilon: float, delta: float, canaries: int) -> policy_gradient.PolicyGradientPlan:
+        small = policy_gradient.PolicyGradientPlan(
+            rounds=4, users=canaries, horizon=DECISIONS, critic="none", standardised=False
+        )
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
-    def go(plan: policy_gradient.Plan, vault: WitnessedUsers) -> Floats:
+    def go(plan: policy_gradient.PolicyGradientPlan, vault: WitnessedUsers) -> Floats:
         return np.asarray(policy_gradient.fit(plan, vault, policy).value.last, np.float64)
 
     words = "policy gradient with people met once: correlated noisy sums"
@@ -163,8 +165,8 @@ def movement(noise: mobility.plan.WhoAdds = "server") -> Case:
     """Simulators of movement: a person who is never twice in a row in one place."""
     unit = Unit("person", "add_or_remove", POPULATION if noise == "server" else DEVICES)
 
-    def plan(epsilon: float, delta: float, canaries: int) -> mobility.Plan:
-        small = mobility.Plan(
+    def plan(epsilon: float, delta: float, canaries: int) -> mobility.OneShotPlan:
+        small = mobility.OneShotPlan(
             layout=mobility.Layout(times=8),
             matching=mobility.Matching(rounds=1, days=100),
             days=DAYS,
@@ -172,7 +174,7 @@ def movement(noise: mobility.plan.WhoAdds = "server") -> Case:
         )
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
-    def go(plan: mobility.Plan, vault: WitnessedVault | WitnessedDevices) -> Floats:
+    def go(plan: mobility.OneShotPlan, vault: WitnessedVault | WitnessedDevices) -> Floats:
         simulator = mobility.fit(plan, vault, grid=GRID).value
         assert isinstance(simulator.policy, mobility.TablePolicy)
         return simulator.policy.table.reshape(1, -1)

@@ -44,7 +44,7 @@ _ROOM = 1.02
 
 
 @dataclass(frozen=True, kw_only=True)
-class Consensus(plans.Promising):
+class Consensus(plans.PrivatePlan):
     """Steps without noise on consensus prefixes and noisy steps on the experts' other episodes, in a fixed order.
 
     Of the `steps`, round(stable_fraction * steps) are noiseless, on released prefixes, spread evenly between noisy
@@ -229,13 +229,13 @@ class Consensus(plans.Promising):
         plans.bound(plan)
         return plan
 
-    def price(self, *, unit: Unit, delta: float) -> Consensus:
+    def account(self, *, unit: Unit, delta: float) -> Consensus:
         """The plan at the noise multiplier and the trajectories' price that it has, with what this honestly costs.
 
         Raises:
             PlanError: one of them is missing.
         """
-        return plans.price(replace(self, unit=unit), unit=unit, delta=delta)
+        return plans.account(replace(self, unit=unit), unit=unit, delta=delta)
 
 
 def _each(trajectories: int, own: float, *, epsilon: float, delta: float, unit: Unit) -> float:

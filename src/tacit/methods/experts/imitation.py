@@ -131,7 +131,7 @@ _ROWS = 65_536
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReturnWeighted(plans.Promising):
+class ReturnWeighted(plans.PrivatePlan):
     """Return-weighted imitation of experts.
 
     Raises:

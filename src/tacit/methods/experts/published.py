@@ -313,7 +313,7 @@ def paper(
         trajectory_delta=_each((delta if alone else delta / 2) / _ROOM, setting.trajectories),
         noise_multiplier=setting.noise_multiplier,
     )
-    return plan.price(unit=unit, delta=delta)
+    return plan.account(unit=unit, delta=delta)
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ PART = "votes"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Votes(plans.Promising):
+class Votes(plans.PrivatePlan):
     """Votes of clones at public anchors: the default way to learn from experts.
 
     Raises:

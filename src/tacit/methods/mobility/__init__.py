@@ -1,4 +1,4 @@
-"""Private simulators of movement by one-shot imitation: `Plan().calibrate(...)`, `fit`, and `Simulator`s.
+"""Private simulators of movement by one-shot imitation: `OneShotPlan().calibrate(...)`, `fit`, and `Simulator`s.
 
 See the README of this folder for the algorithm and its guarantee; `mobility.pategail` is the papers' method,
 `mobility.baselines` the honest ones.
@@ -8,13 +8,13 @@ from tacit.methods.mobility.algorithm import fit, replicates, works
 from tacit.methods.mobility.matching import Matching
 from tacit.methods.mobility.moves import Weights
 from tacit.methods.mobility.places import Starts
-from tacit.methods.mobility.plan import Plan, Shares, layout_for
+from tacit.methods.mobility.plan import OneShotPlan, Shares, layout_for
 from tacit.methods.mobility.simulator import Layout, Simulator, TablePolicy
 
 __all__ = [
     "Layout",
     "Matching",
-    "Plan",
+    "OneShotPlan",
     "Shares",
     "Simulator",
     "Starts",

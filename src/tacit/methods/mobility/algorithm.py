@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from tacit.data.mobility.grids import Grid
 from tacit.errors import PlanError
-from tacit.methods.mobility.common import Silent, reserved
+from tacit.methods.mobility.common import ZeroContribution, reserved
 from tacit.methods.mobility.matching import match
 from tacit.methods.mobility.moves import MOVES_PART, Moves, Vector
 from tacit.methods.mobility.places import JUMPS, STARTS, HomeSums, JumpSums, Starts
-from tacit.methods.mobility.plan import Plan
+from tacit.methods.mobility.plan import OneShotPlan
 from tacit.methods.mobility.simulator import Simulator
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.base import Run
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float64]
 
 
-def fit(plan: Plan, vault: Vault | FederatedVault, *, grid: Grid, seed: int = 0) -> Release[Simulator]:
+def fit(plan: OneShotPlan, vault: Vault | FederatedVault, *, grid: Grid, seed: int = 0) -> Release[Simulator]:
     """Run a calibrated plan once: a simulator of days.
 
     Args:
@@ -65,7 +65,7 @@ def fit(plan: Plan, vault: Vault | FederatedVault, *, grid: Grid, seed: int = 0)
     return vault.release(run, simulator, label=plan.label())
 
 
-def replicates(plan: Plan, vault: Vault, *, grid: Grid, seed: int = 0) -> list[Simulator]:
+def replicates(plan: OneShotPlan, vault: Vault, *, grid: Grid, seed: int = 0) -> list[Simulator]:
     """One simulator for each ledger of a vault over simulated records, all in one pass over these.
 
     Raises:
@@ -74,17 +74,17 @@ def replicates(plan: Plan, vault: Vault, *, grid: Grid, seed: int = 0) -> list[S
     return _simulators(plan, vault, reserved(plan, vault, grid, MOVES_PART), grid, seed)
 
 
-def works(plan: Plan, grid: Grid) -> dict[str, Contribution]:
+def works(plan: OneShotPlan, grid: Grid) -> dict[str, Contribution]:
     """What each person adds to each part of a calibrated plan: what `fit` sends to the devices."""
     assert plan.layout is not None
     assert plan.unit is not None
     found: dict[str, Any] = {MOVES_PART: Moves(Vector(plan.layout, plan.weights)), JUMPS: JumpSums.sized(grid)}
     if plan.shares.starts:
         found[STARTS] = HomeSums.sized(grid, plan.unit.size, plan.noise_of(STARTS), box=plan.box)
-    return {part.name: Silent(found[part.name]) if plan.silent else found[part.name] for part in plan.parts()}
+    return {part.name: ZeroContribution(found[part.name]) if plan.silent else found[part.name] for part in plan.parts()}
 
 
-def _simulators(plan: Plan, vault: Vault | FederatedVault, run: Run, grid: Grid, seed: int) -> list[Simulator]:
+def _simulators(plan: OneShotPlan, vault: Vault | FederatedVault, run: Run, grid: Grid, seed: int) -> list[Simulator]:
     asked = works(plan, grid)
     released: dict[str, FloatArray] = {name: vault.noisy_sum(run, name, work) for name, work in asked.items()}
     assert plan.layout is not None

@@ -83,7 +83,7 @@ def label(
 
 
 @dataclass(frozen=True)
-class Silent:
+class ZeroContribution:
     """A contribution that says nothing: the control in which a release is its noise alone, population and all.
 
     Args:

@@ -62,7 +62,7 @@ class Shares:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(plans.Promising):
+class OneShotPlan(plans.PrivatePlan):
     """One-shot imitation of movement: one noisy sum of what people do, and a simulator that is fitted to it for free.
 
     Raises:
@@ -97,7 +97,7 @@ class Plan(plans.Promising):
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
-    """the promise, set by `calibrate` or `price`."""
+    """the promise, set by `calibrate` or `account`."""
 
     def __post_init__(self) -> None:
         check("days", self.days, type(self.days) is int and self.days >= 1, "a whole number >= 1")
@@ -111,7 +111,7 @@ class Plan(plans.Promising):
         self.parts()
 
     @classmethod
-    def sized(cls, people: int, epsilon: float, *, delta: float = 1e-5, **fields: Any) -> Plan:
+    def sized(cls, people: int, epsilon: float, *, delta: float = 1e-5, **fields: Any) -> OneShotPlan:
         """The plan, not yet calibrated, whose layout suits so many people at this epsilon under add_or_remove.
 
         Raises:
@@ -154,7 +154,7 @@ class Plan(plans.Promising):
             sigma *= math.sqrt(people / (self.floor or math.ceil(0.9 * people)))
         return sigma / math.sqrt(people) if self.noise == "device" else sigma / people
 
-    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Plan:
+    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> OneShotPlan:
         """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
 
         Raises:
@@ -162,9 +162,9 @@ class Plan(plans.Promising):
         """
         return plans.calibrate(replace(self, unit=unit), unit=unit, epsilon=epsilon, delta=delta)._with_layout()
 
-    def price(self, *, unit: Unit, delta: float) -> Plan:
+    def account(self, *, unit: Unit, delta: float) -> OneShotPlan:
         """The plan at the noise multiplier it has, with the epsilon that this honestly costs (infinite without)."""
-        return plans.price(replace(self, unit=unit), unit=unit, delta=delta)._with_layout()
+        return plans.account(replace(self, unit=unit), unit=unit, delta=delta)._with_layout()
 
     def label(self) -> Label:
         """The words of the certificate of a calibrated or priced plan."""
@@ -189,7 +189,7 @@ class Plan(plans.Promising):
             cautions=few(self.unit, self.noise_multiplier, self.noise, self.floor),
         )
 
-    def _with_layout(self) -> Plan:
+    def _with_layout(self) -> OneShotPlan:
         if self.layout is not None:
             return self
         noise = self.noise_of(MOVES_PART)

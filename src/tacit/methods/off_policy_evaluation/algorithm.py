@@ -31,7 +31,7 @@ from tacit.validation import check
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimator(plans.Promising, ABC):
+class Estimator(plans.PrivatePlan, ABC):
     """A method of off-policy evaluation: its public parameters, what it releases, and how it estimates."""
 
     method: ClassVar[str]

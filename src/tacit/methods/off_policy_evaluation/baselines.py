@@ -114,7 +114,7 @@ class FirstVisits(Estimator, ABC):
         plans.check_delta(delta, unit)
         return dataclasses.replace(self, unit=unit, epsilon=min(epsilon, LARGEST_EPSILON), delta=delta)
 
-    def price(self, *, unit: Unit, delta: float) -> Self:
+    def account(self, *, unit: Unit, delta: float) -> Self:
         """The plan for this unit at the epsilon it has: noise follows from epsilon here, not the other way round."""
         check("epsilon", self.epsilon, self.epsilon is not None, "a number, as calibrate sets it")
         assert self.epsilon is not None

@@ -105,7 +105,7 @@ class Gpope(GaussianEstimator):
     def published(
         cls, *, problem: Problem, features: Features, population: int, steps: int, epsilon: float, delta: float
     ) -> Gpope:
-        """The paper's algorithm with the paper's noise; `price` tells what it really costs (see `published_sigma`)."""
+        """The paper's algorithm with the paper's noise; `account` says what it costs (see `published_sigma`)."""
         sigma = published_sigma(population, steps, epsilon, delta)
         return cls(problem=problem, features=features, mode="paper", steps=steps, noise_multiplier=sigma)
 
@@ -122,7 +122,7 @@ class Gpope(GaussianEstimator):
                 return (every,)
             noise = self.noise_multiplier and self.noise_multiplier / math.sqrt(self.value_share)
             return every, self.problem.part(scores.NAME, noise)
-        check("unit", self.unit, self.unit is not None, "a unit, as calibrate and price set it")
+        check("unit", self.unit, self.unit is not None, "a unit, as calibrate and account set it")
         assert self.unit is not None
         if self.mode == "poisson":
             return (dataclasses.replace(every, rate=self.batch / self.unit.size),)
@@ -174,9 +174,9 @@ class Gpope(GaussianEstimator):
         """
         return plans.calibrate(dataclasses.replace(self, unit=unit), unit=unit, epsilon=epsilon, delta=delta)
 
-    def price(self, *, unit: Unit, delta: float) -> Gpope:
+    def account(self, *, unit: Unit, delta: float) -> Gpope:
         """The plan at the noise multiplier it has, with the epsilon that this honestly costs."""
-        return plans.price(dataclasses.replace(self, unit=unit), unit=unit, delta=delta)
+        return plans.account(dataclasses.replace(self, unit=unit), unit=unit, delta=delta)
 
     def clip_of(self, spec: PublicSpec) -> float:
         """h: the plan's own, or 0.01 max |r| sqrt(max |phi|^2), with max |phi|^2 taken as 1 or, not tabular, n."""
@@ -204,7 +204,7 @@ class Gpope(GaussianEstimator):
     @property
     def divisor(self) -> int:
         """Units of one step, as the public expects: what a noisy sum is divided by."""
-        check("unit", self.unit, self.unit is not None, "a unit, as calibrate and price set it")
+        check("unit", self.unit, self.unit is not None, "a unit, as calibrate and account set it")
         assert self.unit is not None
         return self.unit.size if self.mode == "full_batch" else self.batch
 

@@ -43,9 +43,9 @@ class ScoreEstimator(GaussianEstimator, ABC):
         """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`)."""
         return super().calibrate(unit=unit, epsilon=epsilon, delta=delta)._clipped(unit)
 
-    def price(self, *, unit: Unit, delta: float) -> Self:
+    def account(self, *, unit: Unit, delta: float) -> Self:
         """The plan at the noise multiplier it has, with the epsilon that this honestly costs."""
-        return super().price(unit=unit, delta=delta)._clipped(unit)
+        return super().account(unit=unit, delta=delta)._clipped(unit)
 
     def require(self, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
         """Refuse a range that the rewards cannot reach."""

@@ -101,7 +101,7 @@ class CandidateScores:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection(plans.Promising):
+class Selection(plans.PrivatePlan):
     """A choice by the exponential mechanism, of pure epsilon: it costs the same for any number of candidates.
 
     With N units the chosen candidate's mean clipped value is, with probability 1 - b, within
@@ -171,7 +171,7 @@ class Selection(plans.Promising):
         plans.check_delta(delta, unit)
         return dataclasses.replace(self, unit=unit, epsilon=epsilon, delta=delta)
 
-    def price(self, *, unit: Unit, delta: float) -> Selection:
+    def account(self, *, unit: Unit, delta: float) -> Selection:
         """The plan for this unit at the epsilon it has: the law of the choice follows from epsilon here."""
         check("epsilon", self.epsilon, self.epsilon is not None, "a number, as calibrate sets it")
         assert self.epsilon is not None

@@ -1,4 +1,5 @@
-"""Private policy gradient (DPPG): `Plan(...).calibrate(...)`, `fit` from a `UserVault`, `Learned` policies.
+"""Private policy gradient (DPPG): `PolicyGradientPlan(...).calibrate(...)`, `fit` from a `UserVault`, `Learned`
+policies.
 
 `recipes` has the settings of known tasks. See the README of this folder for the algorithm and its guarantee.
 """
@@ -13,7 +14,7 @@ from tacit.agents.policies import Acting, Policy, Value
 from tacit.methods.policy_gradient import recipes
 from tacit.methods.policy_gradient.algorithm import fit
 from tacit.methods.policy_gradient.fisher import PrivateFisher, PublicFisher
-from tacit.methods.policy_gradient.plan import Local, Plan, Staircase
+from tacit.methods.policy_gradient.plan import Local, PolicyGradientPlan, Staircase
 from tacit.methods.policy_gradient.state import Learned
 from tacit.methods.policy_gradient.trust_region import KL, L2
 
@@ -29,8 +30,8 @@ __all__ = [
     "Learned",
     "Local",
     "OneHot",
-    "Plan",
     "Policy",
+    "PolicyGradientPlan",
     "PrivateFisher",
     "PublicFisher",
     "Quadratic",

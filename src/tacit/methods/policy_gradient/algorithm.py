@@ -23,7 +23,7 @@ from tacit.agents.policies import Acting, Float32, Policy, Value
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient import local_updates
-from tacit.methods.policy_gradient.plan import POLICY, Plan
+from tacit.methods.policy_gradient.plan import POLICY, PolicyGradientPlan
 from tacit.methods.policy_gradient.state import Learned, State, label
 from tacit.methods.policy_gradient.trust_region import KL
 from tacit.privacy.certificate.certificate import Release
@@ -40,7 +40,7 @@ Information = Callable[[Policy, Float32], Sequence[float]]
 
 
 def fit(
-    plan: Plan,
+    plan: PolicyGradientPlan,
     vault: UserVault,
     policy: Policy | None = None,
     *,
@@ -134,7 +134,7 @@ def _kept(path: Path | None) -> bool:
     return path.exists()
 
 
-def _require_information(plan: Plan, information: Information | None) -> None:
+def _require_information(plan: PolicyGradientPlan, information: Information | None) -> None:
     if (isinstance(plan.trust_region, KL) and plan.fisher is None) != (information is not None):
         raise PlanError(
             "the plan and information= do not fit each other",
@@ -144,7 +144,7 @@ def _require_information(plan: Plan, information: Information | None) -> None:
         )
 
 
-def _clips(plan: Plan, state: State, information: Information | None, k: int, first: int) -> Float64:
+def _clips(plan: PolicyGradientPlan, state: State, information: Information | None, k: int, first: int) -> Float64:
     """The public clip of round k, [R]; `first` is the first round of this process."""
     if plan.trust_region is None:
         return np.full(state.replicates, plan.bound)

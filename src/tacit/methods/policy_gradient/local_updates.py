@@ -25,7 +25,7 @@ from tacit.errors import PlanError
 from tacit.methods.policy_gradient import fisher
 from tacit.methods.policy_gradient.advantages import Advantages, Float64, Rows
 from tacit.methods.policy_gradient.contributions import CriticGradient, EpisodeGradient, Released, blocks, critic_values
-from tacit.methods.policy_gradient.plan import CRITIC, POLICY, Plan
+from tacit.methods.policy_gradient.plan import CRITIC, POLICY, PolicyGradientPlan
 from tacit.privacy.mechanisms.base import Contribution
 from tacit.validation import check
 
@@ -292,7 +292,7 @@ class CriticUpdates:
 # From a plan to what people add to its parts.
 
 
-def advantages(plan: Plan, policy: Policy) -> Advantages:
+def advantages(plan: PolicyGradientPlan, policy: Policy) -> Advantages:
     """How a plan makes advantages; a local critic is quadratic in the policy's features of a continuous observation."""
     own = None
     if plan.critic == "local":
@@ -308,7 +308,7 @@ def advantages(plan: Plan, policy: Policy) -> Advantages:
     )
 
 
-def contributions(plan: Plan, policy: Policy, critic: Value | None) -> dict[str, Contribution]:
+def contributions(plan: PolicyGradientPlan, policy: Policy, critic: Value | None) -> dict[str, Contribution]:
     """For each part of the plan what a person adds to it."""
     how = advantages(plan, policy)
     kappa, local = plan.kappa if plan.critic == "private" else 0.0, plan.local
@@ -327,7 +327,9 @@ def contributions(plan: Plan, policy: Policy, critic: Value | None) -> dict[str,
     return found
 
 
-def critic_of(plan: Plan, policy: Policy, spec: PublicSpec, critic: Value | None, *, given: bool) -> Value | None:
+def critic_of(
+    plan: PolicyGradientPlan, policy: Policy, spec: PublicSpec, critic: Value | None, *, given: bool
+) -> Value | None:
     """The plan's critic, or None where it has none.
 
     Raises:

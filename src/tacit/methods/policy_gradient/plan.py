@@ -99,11 +99,11 @@ UNBOUNDED = 2.0**39
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(plans.Promising):
+class PolicyGradientPlan(plans.PrivatePlan):
     """Differentially private policy gradient: T rounds, each a noisy mean over N people who are met for it alone.
 
-    The defaults are the recipe of this method's page; `recipes` has the settings of known tasks, `Plan.paper` the
-    paper's.
+    The defaults are the recipe of this method's page; `recipes` has the settings of known tasks,
+    `PolicyGradientPlan.paper` the paper's.
 
     Raises:
         PlanError: a value is out of range, or two of them exclude each other.
@@ -207,7 +207,7 @@ class Plan(plans.Promising):
         rounds: int = 200,
         noise_multiplier: float | None = None,
         learning_rate: float | None = None,
-    ) -> Plan:
+    ) -> PolicyGradientPlan:
         """The paper's own recipe (its sections 5 and C.3), whose guarantee does not hold.
 
         64 steps a person (2,048 in MuJoCo), local PPO updates, independent noise, and one critic that everybody
@@ -276,7 +276,7 @@ class Plan(plans.Promising):
             found.append(asked)
         return tuple(found)
 
-    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Plan:
+    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> PolicyGradientPlan:
         """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
 
         Raises:
@@ -288,14 +288,14 @@ class Plan(plans.Promising):
                 "a shared critic carries everybody's records into all later updates, without noise",
                 where=f"{self.method} plan",
                 expected="a critic of each person's own rows, a private or a public one, for a finite epsilon",
-                remedy='choose critic="local", or state the infinite epsilon with plan.price(...)',
+                remedy='choose critic="local", or state the infinite epsilon with plan.account(...)',
             )
         if self.noise_multiplier == 0:
             raise PlanError(
                 f"the plan says no noise, and epsilon {epsilon:g} is asked for",
                 where=f"{self.method} plan",
                 expected="noise_multiplier=None, for the least noise that keeps epsilon",
-                remedy="leave noise_multiplier out, or state the infinite epsilon with plan.price(...)",
+                remedy="leave noise_multiplier out, or state the infinite epsilon with plan.account(...)",
             )
         return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
 

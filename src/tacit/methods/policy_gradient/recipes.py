@@ -8,8 +8,8 @@ Each function gives a plan that is not calibrated yet, a policy, and how its peo
     release = policy_gradient.fit(plan, UserVault(users, ledger, register), recipe.policy)
 
 What they have in common: a person's whole episode is one slot; few people a round and many rounds; and a clip C that
-grows as 1 / sigma where there is less noise, up to a public most (`Plan.clip`, `Plan.most_noise`), since almost
-everybody is clipped and C / N is the length of a step.
+grows as 1 / sigma where there is less noise, up to a public most (`PolicyGradientPlan.clip`,
+`PolicyGradientPlan.most_noise`), since almost everybody is clipped and C / N is the length of a step.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
-from tacit.methods.policy_gradient.plan import Critic, Plan
+from tacit.methods.policy_gradient.plan import Critic, PolicyGradientPlan
 from tacit.validation import check
 
 Hidden = tuple[int, ...]
@@ -44,7 +44,7 @@ class Recipe:
         restarts: whether a person's slot goes on with another episode when one is over.
     """
 
-    plan: Plan
+    plan: PolicyGradientPlan
     policy: Policy
     horizon: int
     repeat: int = 1
@@ -155,7 +155,7 @@ def hopper(*, rounds: int = 50, users: int = 32) -> Recipe:
     return Recipe(_strides(rounds, users, horizon=500, reward_rate=2.0), policy, horizon=500, restarts=True)
 
 
-def with_critic(plan: Plan, critic: Critic) -> Plan:
+def with_critic(plan: PolicyGradientPlan, critic: Critic) -> PolicyGradientPlan:
     """The plan with another critic; a private one learns returns on a scale of about 1, under the same clip.
 
     Args:
@@ -206,10 +206,10 @@ def _plan(
     reward_rate: float | None = None,
     critic: Critic = "local",
     standardised: bool = True,
-) -> Plan:
+) -> PolicyGradientPlan:
     """The common plan; the clips are those of 8 people."""
     clip, noise = (value * users / 8 for value in clips)
-    return Plan(
+    return PolicyGradientPlan(
         rounds=rounds,
         users=users,
         horizon=horizon,
@@ -222,9 +222,11 @@ def _plan(
     )
 
 
-def _strides(rounds: int, users: int, *, horizon: int, reward_rate: float | None = None) -> Plan:
+def _strides(rounds: int, users: int, *, horizon: int, reward_rate: float | None = None) -> PolicyGradientPlan:
     """The plan of the robots, for the small noise of epsilon 8 and above."""
-    return Plan(rounds=rounds, users=users, horizon=horizon, trace=0.95, clip=1.5 * users / 32, reward_rate=reward_rate)
+    return PolicyGradientPlan(
+        rounds=rounds, users=users, horizon=horizon, trace=0.95, clip=1.5 * users / 32, reward_rate=reward_rate
+    )
 
 
 def _torques(joints: int) -> Gaussian:

@@ -14,7 +14,7 @@ from tacit.agents.policies import Acting, Float32, Policy, Value
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient.contributions import Released
 from tacit.methods.policy_gradient.fisher import PART as FISHER
-from tacit.methods.policy_gradient.plan import CRITIC, POLICY, Plan
+from tacit.methods.policy_gradient.plan import CRITIC, POLICY, PolicyGradientPlan
 from tacit.privacy.vault.base import Label, Run
 from tacit.privacy.vault.plan import plan_id
 from tacit.privacy.vault.user_vault import UserVault
@@ -40,7 +40,7 @@ class Learned:
         people: how many people had been met at each of these iterates, [K].
     """
 
-    plan: Plan
+    plan: PolicyGradientPlan
     policy: Policy
     last: Float32
     average: Float32
@@ -81,7 +81,7 @@ class Learned:
 # The words of the certificate.
 
 
-def label(plan: Plan, *, start: str, critic: str | None = None, information: str | None = None) -> Label:
+def label(plan: PolicyGradientPlan, *, start: str, critic: str | None = None, information: str | None = None) -> Label:
     """The label of a plan's release.
 
     Args:
@@ -139,7 +139,7 @@ class State:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: PolicyGradientPlan,
         policy: Policy,
         critic: Value | None,
         replicates: int,

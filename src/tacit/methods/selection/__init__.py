@@ -1,10 +1,10 @@
 """Private selection: hyper-parameters chosen on the records themselves, under one promise (arXiv:2110.03620).
 
 judge = synthesis.RakingPlan(raking=synthesis.Raking.of(spec))
-plan = Plan(candidates=(synthesis.Plan(...), ...), judge=judge).calibrate(unit=unit, epsilon=10.0, delta=1e-6)
-release = fit(plan, vault, attempt=synthesis.fit, judge=synthesis.Closeness())
+plan = SelectionPlan(candidates=(synthesis.TransitionsPlan(...), ...), judge=judge).calibrate(unit=unit, epsilon=10.0,
+delta=1e-6) release = fit(plan, vault, attempt=synthesis.fit, judge=synthesis.Closeness())
 """
 
-from tacit.methods.selection.algorithm import Choice, Plan, Selected, fit
+from tacit.methods.selection.algorithm import Choice, Selected, SelectionPlan, fit
 
-__all__ = ["Choice", "Plan", "Selected", "fit"]
+__all__ = ["Choice", "Selected", "SelectionPlan", "fit"]

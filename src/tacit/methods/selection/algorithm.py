@@ -36,11 +36,12 @@ PART = "selection"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class SelectionPlan:
     """Which of several plans is best for these records, found and released under one promise.
 
-    Every candidate is a whole plan of a method (`synthesis.Plan`, ...). A secret number of times one of them is drawn,
-    run and judged; the best run alone is released. `calibrate` gives each run the noise with which the whole keeps the
+    Every candidate is a whole plan of a method (`synthesis.TransitionsPlan`, ...). A secret number of times one of them
+    is drawn, run and judged; the best run alone is released. `calibrate` gives each run the noise with which the whole
+    keeps the
     promise: about that of half the epsilon, however many candidates there are.
 
     Raises:
@@ -101,7 +102,7 @@ class Plan:
             return plans.event(self._of([_noisier(one, factor) for one in alone]))
 
         factor = accounting.calibrate(at, epsilon=epsilon, delta=delta, relation=unit.relation)
-        raised = [plans.price(_noisier(one, factor), unit=unit, delta=delta) for one in alone]
+        raised = [plans.account(_noisier(one, factor), unit=unit, delta=delta) for one in alone]
         return dataclasses.replace(self._of(raised), unit=unit, epsilon=epsilon, delta=delta)
 
     def _of(self, runs: Sequence[Any]) -> Self:
@@ -112,7 +113,7 @@ class Plan:
 
     def __str__(self) -> str:
         """The promise in plain words."""
-        return plans.promise(self)
+        return plans.guarantee(self)
 
 
 def require_plans(candidates: Sequence[Any]) -> None:
@@ -120,8 +121,8 @@ def require_plans(candidates: Sequence[Any]) -> None:
     if not candidates or not all(hasattr(one, "noise_multiplier") and hasattr(one, "parts") for one in candidates):
         raise PlanError(
             "a candidate is no plan that a noise multiplier calibrates",
-            where="private_selection.Plan",
-            expected="plans such as synthesis.Plan, at least one",
+            where="selection.SelectionPlan",
+            expected="plans such as synthesis.TransitionsPlan, at least one",
             remedy="pass a tuple of plans",
         )
 
@@ -155,7 +156,7 @@ class Selected(Release[Any]):
     choice: Choice
 
 
-def fit(plan: Plan, vault: Vault, *, attempt: Attempt, judge: Judge) -> Selected:
+def fit(plan: SelectionPlan, vault: Vault, *, attempt: Attempt, judge: Judge) -> Selected:
     """Run candidates a secret number of times, and release the best run.
 
     Args:
@@ -177,7 +178,7 @@ def fit(plan: Plan, vault: Vault, *, attempt: Attempt, judge: Judge) -> Selected
     return Selected(release.value, release.certificate, Choice(best.candidate, best.score))
 
 
-def _label(plan: Plan) -> Label:
+def _label(plan: SelectionPlan) -> Label:
     starts = {getattr(one, "pretraining", None) for one in plan.candidates} - {None}
     public = sorted(
         f"public pre-training: {start.provenance} (declared by the user, not checked here)"

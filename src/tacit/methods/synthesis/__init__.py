@@ -1,4 +1,4 @@
-"""Synthesis of transitions (PrivORL-n): `Plan(...).calibrate(...)`, `pretrain`, `fit` and the `Synthesizer`.
+"""Synthesis of transitions (PrivORL-n): `TransitionsPlan(...).calibrate(...)`, `pretrain`, `fit` and the `Synthesizer`.
 
 The plan loads no PyTorch; the other names do when they are first used.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import Curiosity, Pretraining, Sampler
 
@@ -29,7 +29,7 @@ _HOMES = {
     "pretrain": "pretraining",
 }
 
-__all__ = ["Curiosity", "Plan", "Pretraining", "Raking", "Sampler", *_HOMES]
+__all__ = ["Curiosity", "TransitionsPlan", "Pretraining", "Raking", "Sampler", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:

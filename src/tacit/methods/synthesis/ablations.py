@@ -13,7 +13,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Literal, get_args
 
 from tacit.errors import PlanError
-from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.methods.synthesis.settings import Curiosity
 from tacit.units import Unit
 from tacit.validation import check
@@ -31,7 +31,7 @@ SHARE = 0.125
 """Generated rows for each private one in a step of FineCur: the authors' 16 beside batches of 128."""
 
 
-def ablation(name: Name, plan: Plan, *, unit: Unit, epsilon: float, delta: float) -> Plan:
+def ablation(name: Name, plan: TransitionsPlan, *, unit: Unit, epsilon: float, delta: float) -> TransitionsPlan:
     """The plan with one thing changed, calibrated for the unit.
 
     Args:
@@ -44,7 +44,7 @@ def ablation(name: Name, plan: Plan, *, unit: Unit, epsilon: float, delta: float
     """
     check("name", name, name in NAMES, f"one of {', '.join(NAMES)}")
     if name == "NonPriv":
-        return dataclasses.replace(plan, clip=UNBOUNDED, noise_multiplier=0.0).price(unit=unit, delta=delta)
+        return dataclasses.replace(plan, clip=UNBOUNDED, noise_multiplier=0.0).account(unit=unit, delta=delta)
     if name == "NonPre":
         changed = dataclasses.replace(plan, pretraining=None)
     elif name == "FineCur":
@@ -54,7 +54,7 @@ def ablation(name: Name, plan: Plan, *, unit: Unit, epsilon: float, delta: float
     return changed.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
 
-def curious(plan: Plan, curiosity: Curiosity | None) -> Plan:
+def curious(plan: TransitionsPlan, curiosity: Curiosity | None) -> TransitionsPlan:
     """The plan with this curiosity in its pre-training.
 
     Raises:
@@ -65,19 +65,19 @@ def curious(plan: Plan, curiosity: Curiosity | None) -> Plan:
             "the plan has no pre-training to be curious in",
             where="synthesis.ablations",
             expected="a plan with pretraining=",
-            remedy="declare public rows: Plan(pretraining=Pretraining(provenance=...))",
+            remedy="declare public rows: TransitionsPlan(pretraining=Pretraining(provenance=...))",
         )
     return dataclasses.replace(plan, pretraining=dataclasses.replace(plan.pretraining, curiosity=curiosity))
 
 
-def pretrained_only(plan: Plan, start: Pretrained) -> Synthesizer:
+def pretrained_only(plan: TransitionsPlan, start: Pretrained) -> Synthesizer:
     """The control that has seen public rows alone: the synthesizer from which fine-tuning begins."""
     from tacit.methods.synthesis.synthesizer import Synthesizer
 
     return Synthesizer(plan, start.encoder, start.average)
 
 
-def _in_fine_tuning(plan: Plan, unit: Unit) -> Curiosity:
+def _in_fine_tuning(plan: TransitionsPlan, unit: Unit) -> Curiosity:
     """The paper's rate, and the authors' share of generated rows beside the expected units of a step."""
     appended = max(1, round(SHARE * plan.rate * unit.size))
     return Curiosity(mode="append_pool", pool=max(1_000, 4 * appended), appended=appended)

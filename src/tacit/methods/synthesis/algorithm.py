@@ -18,7 +18,7 @@ from pathlib import Path
 from tacit.hardware import torch_device
 from tacit.methods.synthesis.curiosity import Generated
 from tacit.methods.synthesis.diffusion import Denoising
-from tacit.methods.synthesis.plan import PART, Plan
+from tacit.methods.synthesis.plan import PART, TransitionsPlan
 from tacit.methods.synthesis.pretraining import Pretrained, pretrain
 from tacit.methods.synthesis.settings import Progress
 from tacit.methods.synthesis.synthesizer import Synthesizer
@@ -28,7 +28,7 @@ from tacit.privacy.vault.vault import Vault
 
 
 def fit(
-    plan: Plan,
+    plan: TransitionsPlan,
     vault: Vault,
     *,
     pretrained: Pretrained | None = None,

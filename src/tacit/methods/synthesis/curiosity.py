@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.methods.synthesis.diffusion import Denoiser, Denoising, generated_loss, sample_encoded
-from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.methods.synthesis.settings import Curiosity, Sampler
 from tacit.privacy.gradients.per_unit import clipped_sum
 
@@ -119,7 +119,7 @@ class Generated:
     Post-processing of public weights with public random numbers; after an interruption it begins again.
     """
 
-    def __init__(self, model: Denoiser, objective: Denoising, plan: Plan, settings: Curiosity) -> None:
+    def __init__(self, model: Denoiser, objective: Denoising, plan: TransitionsPlan, settings: Curiosity) -> None:
         assert plan.unit is not None
         self.model, self.objective, self.clip = model, objective, plan.clip
         self.expected = plan.parts()[0].expected(plan.unit)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from tacit.errors import PlanError
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.methods.synthesis.settings import Sampler
 
 FREQUENCIES = 8
@@ -71,7 +71,7 @@ class ResidualMLP(nn.Module):
         return output
 
 
-def build_network(plan: Plan, size: int) -> ResidualMLP:
+def build_network(plan: TransitionsPlan, size: int) -> ResidualMLP:
     """The plan's network for rows of `size` columns, with random weights."""
     return ResidualMLP(size, width=plan.width, depth=plan.depth, harmonics=plan.harmonics)
 

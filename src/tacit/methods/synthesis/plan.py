@@ -29,10 +29,10 @@ from tacit.serialization import LATER
 from tacit.validation import check
 
 PART = "denoiser"
-"""Name of the noisy gradients among the parts of `Plan`."""
+"""Name of the noisy gradients among the parts of `TransitionsPlan`."""
 
 PEOPLE_A_STEP = 4_000
-"""Expected units in a step of `Plan.for_people`, where there are so many."""
+"""Expected units in a step of `TransitionsPlan.for_people`, where there are so many."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,12 +119,12 @@ class DiffusionPlan(SynthesisPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(DiffusionPlan):
+class TransitionsPlan(DiffusionPlan):
     """PrivORL-n: a diffusion model of single transitions, fine-tuned by noisy sums of clipped gradients.
 
     The defaults were chosen for utility on public maze layouts alone (`experiments/tune_synthesis.py`);
-    `Plan.paper` gives the paper's own settings. The network is a residual MLP (`diffusion.ResidualMLP`), and histograms
-    are released after the last gradient.
+    `TransitionsPlan.paper` gives the paper's own settings. The network is a residual MLP (`diffusion.ResidualMLP`), and
+    histograms are released after the last gradient.
 
     Raises:
         PlanError: a value is out of range.
@@ -161,7 +161,7 @@ class Plan(DiffusionPlan):
         check("curiosity", self.curiosity, appends, "append_pool: no unit may give way to a generated row")
 
     @classmethod
-    def paper(cls, *, population: int, provenance: str | None = None, epoch: int | None = None) -> Plan:
+    def paper(cls, *, population: int, provenance: str | None = None, epoch: int | None = None) -> TransitionsPlan:
         """The paper's own settings (its appendix F-A and the authors' code).
 
         Args:
@@ -212,7 +212,7 @@ class Plan(DiffusionPlan):
         rows_per_unit: int = 16,
         pretraining: Pretraining | None = None,
         raking: Raking | None = None,
-    ) -> Plan:
+    ) -> TransitionsPlan:
         """Settings for units that own many rows each: thousands of people rather than a million transitions.
 
         Of each of about `PEOPLE_A_STEP` people a step takes the mean gradient over many rows, and clips all of them:

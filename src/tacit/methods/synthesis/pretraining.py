@@ -18,7 +18,7 @@ from tacit.hardware import torch_device
 from tacit.methods.synthesis import curiosity
 from tacit.methods.synthesis.diffusion import Denoiser, build_network, draw, row_losses, sample_encoded
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.methods.synthesis.settings import Pretraining
 from tacit.methods.synthesis.training import PublicProgress, load_pretrained, on_cpu, train_publicly
 
@@ -39,7 +39,7 @@ class Pretrained:
     average: Mapping[str, Tensor]
     provenance: str
 
-    def model(self, plan: Plan) -> Denoiser:
+    def model(self, plan: TransitionsPlan) -> Denoiser:
         """A fresh denoiser with the averaged weights.
 
         Raises:
@@ -51,7 +51,7 @@ class Pretrained:
         return model
 
 
-def initial_model(plan: Plan, encoder: Encoder, *, seed: int) -> Denoiser:
+def initial_model(plan: TransitionsPlan, encoder: Encoder, *, seed: int) -> Denoiser:
     """A denoiser with random weights that depend on the seed alone (the global random state is left as it was)."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -59,7 +59,7 @@ def initial_model(plan: Plan, encoder: Encoder, *, seed: int) -> Denoiser:
 
 
 def pretrain(
-    plan: Plan,
+    plan: TransitionsPlan,
     encoder: Encoder,
     columns: Mapping[str, npt.NDArray[Any]] | None,
     *,
@@ -102,7 +102,7 @@ def pretrain(
 
 def _batches(
     model: Denoiser,
-    plan: Plan,
+    plan: TransitionsPlan,
     config: Pretraining,
     columns: Mapping[str, npt.NDArray[Any]],
     generator: torch.Generator,
@@ -122,7 +122,7 @@ def _batches(
 
 
 def _explorer(
-    model: Denoiser, plan: Plan, config: Pretraining, total: int, generator: torch.Generator
+    model: Denoiser, plan: TransitionsPlan, config: Pretraining, total: int, generator: torch.Generator
 ) -> Callable[[int, Tensor], Tensor]:
     """(step, encoded real batch) -> the batch that curiosity trains on."""
     settings = config.curiosity

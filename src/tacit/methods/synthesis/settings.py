@@ -186,7 +186,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SynthesisPlan(plans.Promising):
+class SynthesisPlan(plans.PrivatePlan):
     """What the plans of all synthesizers have in common.
 
     Raises:

@@ -15,7 +15,7 @@ from tacit.hardware import torch_device
 from tacit.methods.synthesis.cut import as_trajectories
 from tacit.methods.synthesis.diffusion import Denoiser, ResidualMLP, build_network, sample
 from tacit.methods.synthesis.encoding import Encoder
-from tacit.methods.synthesis.plan import Plan
+from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.methods.synthesis.raking import resampled
 from tacit.methods.synthesis.settings import Sampler
 from tacit.methods.synthesis.training import load_parameters
@@ -37,7 +37,7 @@ class Synthesizer:
         sums: of how many noisy sums they are the mean; fewer than the plan's where an interruption lost some.
     """
 
-    plan: Plan
+    plan: TransitionsPlan
     encoder: Encoder
     weights: Mapping[str, Tensor]
     histograms: NDArray[np.float64] | None = None

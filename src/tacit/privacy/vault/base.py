@@ -75,7 +75,7 @@ CALLBACK = "callback"
 """Under which kind of note a ledger holds the names of callbacks that are not tacit's own."""
 
 
-class Paying:
+class BaseVault:
     """Ledgers that admit plans and hand out their steps, each once.
 
     Args:

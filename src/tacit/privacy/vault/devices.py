@@ -24,7 +24,7 @@ from tacit.privacy.mechanisms.base import Contribution, Own, Plan, Public, Rows,
 from tacit.privacy.mechanisms.device_sums import DeviceSum, FederatedSum, LaplaceSum, answers, zeros
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.base import Paying, refused
+from tacit.privacy.vault.base import BaseVault, refused
 from tacit.privacy.vault.isolation import behind
 from tacit.privacy.vault.records import Reader
 
@@ -142,7 +142,7 @@ def _query_refused(why: str, where: str) -> DoorError:
 # Proof page: `proofs/federated_sums.md`.
 
 
-class Device(Paying):
+class Device(BaseVault):
     """What runs where one person's records are.
 
     Args:

@@ -18,12 +18,12 @@ from tacit.privacy.mechanisms.base import Contribution, Plan, Work
 from tacit.privacy.mechanisms.device_sums import DeviceSum, FederatedSum, LaplaceSum, released
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.base import Label, Paying, Run
+from tacit.privacy.vault.base import BaseVault, Label, Run
 from tacit.privacy.vault.devices import Answer, Devices, Query, StackedDevices, as_work
 from tacit.privacy.vault.isolation import Trials, Value, behind, foreign, read_only
 
 
-class FederatedVault(Paying):
+class FederatedVault(BaseVault):
     """Devices, each with one person's records, and the ledger that pays for every sum over them.
 
     Args:

@@ -1,8 +1,9 @@
 """Plans: public parameters, fixed before any record is read, that know their own privacy event.
 
-A method's plan is a frozen dataclass (`synthesis.Plan`, ...) that satisfies the protocol `mechanisms.base.Plan`: it
-lists the parts through which it will touch records, and carries the unit, epsilon and delta that it was calibrated for.
-All that the guarantee depends on is a field of the plan or of one of its parts; nothing that depends on the records is.
+A method's plan is a frozen dataclass (`synthesis.TransitionsPlan`, ...) that satisfies the protocol
+`mechanisms.base.Plan`: it lists the parts through which it will touch records, and carries the unit, epsilon and delta
+that it was calibrated for. All that the guarantee depends on is a field of the plan or of one of its parts; nothing
+that depends on the records is.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _SAFE_MU = 25.0  # even a Gaussian of this mu has epsilon 462 at the smallest de
 AnyPlan = TypeVar("AnyPlan", bound=Plan)
 
 
-class Promising:
+class PrivatePlan:
     """What methods' plans do alike: frozen dataclasses with the fields of `Plan` and a `noise_multiplier`."""
 
     @classmethod
@@ -55,15 +56,15 @@ class Promising:
         plan: Any = self
         return cast(Self, calibrate(plan, unit=unit, epsilon=epsilon, delta=delta))
 
-    def price(self, *, unit: Unit, delta: float) -> Self:
+    def account(self, *, unit: Unit, delta: float) -> Self:
         """The plan at its own noise multiplier, with the epsilon that this honestly costs (infinite without noise)."""
         plan: Any = self
-        return cast(Self, price(plan, unit=unit, delta=delta))
+        return cast(Self, account(plan, unit=unit, delta=delta))
 
     def __str__(self) -> str:
         """The promise in plain words."""
         plan: Any = self
-        return promise(plan)
+        return guarantee(plan)
 
 
 def event(plan: Plan) -> DpEvent:
@@ -94,7 +95,7 @@ def calibrate(plan: AnyPlan, *, unit: Unit, epsilon: float, delta: float) -> Any
     return dataclasses.replace(plan, unit=unit, epsilon=epsilon, delta=delta, noise_multiplier=sigma)  # type: ignore[type-var]
 
 
-def price(plan: AnyPlan, *, unit: Unit, delta: float) -> AnyPlan:
+def account(plan: AnyPlan, *, unit: Unit, delta: float) -> AnyPlan:
     """The plan at its own noise multiplier, with the epsilon that this honestly costs (infinite without noise)."""
     check_delta(delta, unit)
     _require_proof(plan, unit)
@@ -164,7 +165,7 @@ def plan_id(plan: Plan) -> str:
     return certificate_json.plan_id(plan.method, public_fields(plan))
 
 
-def promise(plan: Plan) -> str:
+def guarantee(plan: Plan) -> str:
     """What the plan promises, in plain words, before any record is read."""
     if plan.unit is None or plan.epsilon is None or plan.delta is None:
         return f"{plan.method}: not calibrated yet, so nothing is promised"

@@ -30,7 +30,7 @@ from tacit.privacy.mechanisms.base import Contribution, Plan, Sum
 from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
 from tacit.privacy.noise.correlated import CorrelatedNoise, sensitivity
 from tacit.privacy.noise.secret import SecretNoise, poisson_sample, rounded
-from tacit.privacy.vault.base import Label, Paying, Run, refused
+from tacit.privacy.vault.base import BaseVault, Label, Run, refused
 from tacit.privacy.vault.isolation import Trials, Value, behind, foreign, read_only, require_pure_form
 
 # Who is met online, and what they are served with: what a `UserVault` asks of both.
@@ -177,7 +177,7 @@ class _Meeting:
     summed: set[str] = field(default_factory=set)
 
 
-class UserVault(Paying):
+class UserVault(BaseVault):
     """People met one after another, the register of who contributed, and the ledger that pays.
 
     Args:
@@ -240,7 +240,7 @@ class UserVault(Paying):
         return len(self.ledgers)
 
     def reserve(self, plan: Plan) -> Run:
-        """As `Paying.reserve`; from now on the ledger goes with this register alone, at least as new as it is now."""
+        """As `BaseVault.reserve`; from now on the ledger needs this register, at least as new as it is now."""
         with MUTEX:
             run = super().reserve(plan)
             self._note()

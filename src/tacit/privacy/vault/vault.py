@@ -39,7 +39,7 @@ from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, PoissonSum
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.noise.secret import SecretNoise, add_noise
 from tacit.privacy.vault import selection
-from tacit.privacy.vault.base import Label, Paying, Run, exhausted
+from tacit.privacy.vault.base import BaseVault, Label, Run, exhausted
 from tacit.privacy.vault.isolation import Trials, Value, behind, foreign, read_only
 from tacit.privacy.vault.plan import require_answerable, require_apart, too_few
 from tacit.privacy.vault.records import Records
@@ -92,7 +92,7 @@ RELEASES: tuple[type, ...] = (NoisyHistogram, NoisyMaximum, RegularisedLoss, Wei
 """Mechanisms of a single release, each with its proof page; no other is released."""
 
 
-class Vault(Paying):
+class Vault(BaseVault):
     """Private records and the ledger that pays for every touch of them.
 
     Args:
@@ -204,7 +204,7 @@ class Vault(Paying):
 
         return behind(part, step).div_(spec.expected(self.unit))
 
-    def measure(self, run: Run, part: str, query: Query) -> np.ndarray:
+    def noisy_marginals(self, run: Run, part: str, query: Query) -> np.ndarray:
         """The noisy answer to one query about marginals; what is asked next may depend on it.
 
         Guarantee: that of the query, which takes its quanta from the part's budget before a record is read.
@@ -418,7 +418,7 @@ class Vault(Paying):
             tempfile.TemporaryDirectory() as folder,
             Ledger(Path(folder) / "run.ledger", self.unit, epsilon=plan.epsilon, delta=plan.delta) as ledger,
         ):
-            Paying.__init__(inner, ledger, simulated=self.simulated, kinds=INNER, noise=self._noise)
+            BaseVault.__init__(inner, ledger, simulated=self.simulated, kinds=INNER, noise=self._noise)
             inner.spec, inner._records, inner._trials = self.spec, self._records, self._trials
             inner._teachers, inner._only = {}, plan
             yield inner

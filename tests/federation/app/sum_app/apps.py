@@ -21,7 +21,7 @@ from tacit.privacy.vault.federated_vault import FederatedVault
 
 DEVICES, FLOOR = 3, 2
 PART = replace(cases.PARTS["shared"], devices=DEVICES, floor=FLOOR)
-PLAN = plans.price(cases.OnePlan(part=PART, noise_multiplier=0.0), unit=cases.UNIT, delta=cases.DELTA)
+PLAN = plans.account(cases.OnePlan(part=PART, noise_multiplier=0.0), unit=cases.UNIT, delta=cases.DELTA)
 
 
 def open_device(context: Context, state: Any) -> Device:

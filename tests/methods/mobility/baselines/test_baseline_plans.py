@@ -14,7 +14,7 @@ from tacit.envs.city import city
 from tacit.errors import PlanError, TacitError
 from tacit.evaluation.movement.divergences import sequence
 from tacit.methods.mobility import baselines
-from tacit.methods.mobility.baselines import Plan, fit, replicates
+from tacit.methods.mobility.baselines import BaselinePlan, fit, replicates
 from tacit.methods.mobility.moves import MOVES_PART
 from tacit.methods.mobility.places import JUMPS, STARTS
 from tacit.privacy.ledger.ledger import Ledger
@@ -34,26 +34,26 @@ def vault(folder: Path, ledgers: int = 1, seed: int = 0, days: Days = CITY) -> V
     return Vault(days.trajectories(simulated=True), held, noise=SecretNoise.for_tests(seed))
 
 
-def noiseless(plan: Plan) -> Plan:
-    return dataclasses.replace(plan, noise_multiplier=0.0).price(unit=UNIT, delta=DELTA)
+def noiseless(plan: BaselinePlan) -> BaselinePlan:
+    return dataclasses.replace(plan, noise_multiplier=0.0).account(unit=UNIT, delta=DELTA)
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_every_model_keeps_its_promise_in_parts_that_share_rho(model: baselines.Model) -> None:
-    plan = Plan(model=model, days=6).calibrate(unit=UNIT, epsilon=2.0, delta=DELTA)
+    plan = BaselinePlan(model=model, days=6).calibrate(unit=UNIT, epsilon=2.0, delta=DELTA)
     assert plans.bound(plan).epsilon <= 2.0
     rho = {part.name: 1 / (part.noise_multiplier or 1.0) ** 2 for part in plan.parts()}
     assert sum(rho.values()) == pytest.approx(1 / (plan.noise_multiplier or 1.0) ** 2)
     assert rho[STARTS] / sum(rho.values()) == pytest.approx(0.30)
     assert (JUMPS in rho) == (model != "markov")
     assert rho[MOVES_PART] / sum(rho.values()) == pytest.approx(0.70 if model == "markov" else 0.55)
-    assert Plan.from_json(plans.public_fields(plan)) == plan
+    assert BaselinePlan.from_json(plans.public_fields(plan)) == plan
     assert "promises (2" in str(plan)
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_every_model_makes_days_on_the_grid(model: baselines.Model, tmp_path: Path) -> None:
-    plan = Plan(model=model, days=6).calibrate(unit=UNIT, epsilon=5.0, delta=DELTA)
+    plan = BaselinePlan(model=model, days=6).calibrate(unit=UNIT, epsilon=5.0, delta=DELTA)
     release = fit(plan, vault(tmp_path), grid=CITY.grid)
     made = release.value.generate(300, seed=1)
     assert made.cells.shape == (300, 48)
@@ -63,12 +63,14 @@ def test_every_model_makes_days_on_the_grid(model: baselines.Model, tmp_path: Pa
 
 
 def test_more_states_come_nearer_to_people_and_silence_does_not(tmp_path: Path) -> None:
-    def seq(number: int, plan: Plan) -> float:
+    def seq(number: int, plan: BaselinePlan) -> float:
         made = fit(plan, vault(tmp_path, seed=number), grid=CITY.grid).value.generate(2_000)
         return sequence(CITY, made)["SEQ"]
 
-    table, epr, rhythm = (seq(i, noiseless(Plan(model=m, days=6))) for i, m in enumerate(("table", "epr", "timegeo")))
-    calibrated = Plan(days=6, model="table", silent=True).calibrate(unit=UNIT, epsilon=2.0, delta=DELTA)
+    table, epr, rhythm = (
+        seq(i, noiseless(BaselinePlan(model=m, days=6))) for i, m in enumerate(("table", "epr", "timegeo"))
+    )
+    calibrated = BaselinePlan(days=6, model="table", silent=True).calibrate(unit=UNIT, epsilon=2.0, delta=DELTA)
     silent = seq(3, calibrated)
     assert table < 0.6 * epr
     assert rhythm < epr
@@ -76,19 +78,19 @@ def test_more_states_come_nearer_to_people_and_silence_does_not(tmp_path: Path) 
 
 
 def test_replicates_are_one_simulator_a_ledger(tmp_path: Path) -> None:
-    plan = Plan(model="epr", days=6).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
+    plan = BaselinePlan(model="epr", days=6).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
     found = replicates(plan, vault(tmp_path, 3), grid=CITY.grid)
     tables = [simulator.policy.table for simulator in found]
     assert len(found) == 3
     assert not np.array_equal(tables[0], tables[1])
     assert np.abs(tables[0] - tables[1]).max() < 0.1
-    markov = Plan(model="markov", days=6).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
+    markov = BaselinePlan(model="markov", days=6).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
     with pytest.raises(PlanError, match="each ledger's own"):
         replicates(markov, vault(tmp_path, 2, seed=1), grid=CITY.grid)
 
 
 def test_a_plan_runs_once_and_only_on_its_grid(tmp_path: Path) -> None:
-    plan = Plan(model="epr", days=6).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
+    plan = BaselinePlan(model="epr", days=6).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
     opened = vault(tmp_path)
     with pytest.raises(PlanError, match="not days on this grid"):
         fit(plan, opened, grid=CITY.grid.coarse(2))
@@ -101,7 +103,9 @@ def test_people_without_days_and_odd_days_are_no_error(tmp_path: Path) -> None:
     some = Days(CITY.cells[:40], CITY.person[:40], CITY.grid)
     still = Days(np.repeat(some.cells[:, :1], 48, axis=1), some.person, some.grid)
     for number, model in enumerate(MODELS):
-        release = fit(noiseless(Plan(model=model, days=2)), vault(tmp_path, seed=number, days=still), grid=CITY.grid)
+        release = fit(
+            noiseless(BaselinePlan(model=model, days=2)), vault(tmp_path, seed=number, days=still), grid=CITY.grid
+        )
         assert math.isinf(release.certificate.epsilon)
         assert (np.diff(release.value.generate(50).cells, axis=1) == 0).mean() > 0.9
 
@@ -111,4 +115,4 @@ def test_people_without_days_and_odd_days_are_no_error(tmp_path: Path) -> None:
 )
 def test_bad_plans_are_named(field: str, value: object) -> None:
     with pytest.raises(PlanError, match=field):
-        Plan(**{field: value})  # type: ignore[arg-type]
+        BaselinePlan(**{field: value})  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from tacit.envs.movement import play
 from tacit.envs.spaces import JumpLaw
 from tacit.methods.mobility.baselines import models
 from tacit.methods.mobility.baselines.models import Averages
-from tacit.methods.mobility.common import Silent
+from tacit.methods.mobility.common import ZeroContribution
 from tacit.methods.mobility.moves import Moves
 
 GRID = RegularGrid(30.0, 100.0, 30.99, 100.99, 0.01)
@@ -132,5 +132,5 @@ def test_people_count_by_their_own_mean() -> None:
     found = contribution(contribution.summary(rows(cells, owner, 4)))
     each = np.stack([(actions(cells, last=False) == a).mean(axis=1) for a in range(4)], axis=1)
     assert found == pytest.approx(np.stack([each[:3].mean(0), each[3:5].mean(0), np.zeros(4), each[5]]))
-    silent = Silent(contribution)
+    silent = ZeroContribution(contribution)
     assert np.array_equal(silent(silent.summary(rows(cells, owner, 4))), np.zeros((4, 4)))

@@ -192,7 +192,7 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="more than"):
         Lsl(**BASE, ridge=0.5, constants="published").calibrate(unit=vault.unit, epsilon=1, delta=0.01)
     with pytest.raises(PlanError, match="epsilon"):
-        Lsw(**BASE).price(unit=vault.unit, delta=0.01)
+        Lsw(**BASE).account(unit=vault.unit, delta=0.01)
     for wrong in ({"clip": 0.0}, {"clip": 1.0, "value_share": 1.0}, {"clip": 1.0, "level": 0.2}):
         with pytest.raises(PlanError):
             SufficientStatistics(**BASE, **wrong)

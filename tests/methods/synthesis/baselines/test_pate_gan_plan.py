@@ -55,7 +55,7 @@ def test_the_price_is_that_of_one_gaussian_a_step_whatever_is_asked() -> None:
     whole = GaussianDpEvent(plan.noise_multiplier / 8)
     assert accounting.epsilon(whole, delta=1e-5, relation="add_or_remove").epsilon == pytest.approx(2.0, rel=5e-3)
     more = dataclasses.replace(plan, queries=1_000, teachers=7, teacher_updates=9)
-    assert more.price(unit=UNIT, delta=1e-5).epsilon == plan.price(unit=UNIT, delta=1e-5).epsilon
+    assert more.account(unit=UNIT, delta=1e-5).epsilon == plan.account(unit=UNIT, delta=1e-5).epsilon
     assert "1,000" in str(plan)
 
 

@@ -22,7 +22,7 @@ from tacit.methods.synthesis.trajectories.models import (
     drawn,
     fragment_model,
 )
-from tacit.methods.synthesis.trajectories.plan import Plan
+from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.privacy.gradients.per_unit import _layers, clipped_sum
 
 PLANS = {
@@ -34,7 +34,9 @@ PLANS = {
 DATA = {"maze": maze_episodes(10), "clinic": clinic_courses(20), "discrete": waiting_rooms(20)}
 
 
-def batch_of(plan: Plan, data: Trajectories, units: int = 4) -> tuple[FragmentModel, FragmentLoss, dict[str, Tensor]]:
+def batch_of(
+    plan: TrajectoriesPlan, data: Trajectories, units: int = 4
+) -> tuple[FragmentModel, FragmentLoss, dict[str, Tensor]]:
     torch.manual_seed(0)
     model = fragment_model(plan, Encoder.from_bounds(data.spec))
     objective = FragmentLoss.of(plan, model.codec)

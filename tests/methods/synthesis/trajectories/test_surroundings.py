@@ -23,7 +23,7 @@ from tacit.methods.synthesis.settings import Pretraining
 from tacit.methods.synthesis.trajectories import stitching
 from tacit.methods.synthesis.trajectories.models import fragment_model
 from tacit.methods.synthesis.trajectories.networks import StartNetwork
-from tacit.methods.synthesis.trajectories.plan import Plan
+from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.methods.synthesis.trajectories.pretraining import noise_of, public_encoder, visited
 from tacit.methods.synthesis.trajectories.surroundings import Surroundings
 from tacit.privacy.mechanisms.releases import Axis
@@ -130,7 +130,7 @@ def test_the_noise_of_shares_is_that_of_the_released_histograms() -> None:
     assert noise_of(plan) == pytest.approx(sizes / people / plan.raking.steps**0.5)
 
 
-def raked(data: Any, **fields: Any) -> Plan:
+def raked(data: Any, **fields: Any) -> TrajectoriesPlan:
     raking = Raking.of(data.spec, bins=8, coarse=4, clip=1.0, pool=500)
     pretraining = Pretraining(provenance="simulated mazes", steps=6, batch=32, warmup=1)
     given = {"raking": raking, "surroundings": 1, "pretraining": pretraining, "steps": 2, "start_steps": 2, **fields}
@@ -158,7 +158,7 @@ def test_histograms_alone_may_be_all_that_is_learned_of_private_rows(tmp_path: P
     data, worlds = maze_episodes(60), [goal_episodes(LAYOUTS[name], 20, seed=5) for name in ("ring", "tee", "umaze")]
     plan = raked(data, steps=0, start_steps=0)
     assert [part.name for part in plan.parts()] == ["histograms"]
-    assert Plan.from_json(plans.public_fields(plan)) == plan
+    assert TrajectoriesPlan.from_json(plans.public_fields(plan)) == plan
     encoder = public_encoder(data.spec, worlds)
     start = trajectories.pretrain(plan, encoder, worlds, seed=0)
     release = trajectories.fit(plan, vault_of(tmp_path, data), pretrained=start)

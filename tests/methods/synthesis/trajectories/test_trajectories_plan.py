@@ -10,7 +10,7 @@ from trajectory_cases import PEOPLE, maze_episodes, small
 from tacit.errors import PlanError
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import Curiosity, Pretraining
-from tacit.methods.synthesis.trajectories import Plan
+from tacit.methods.synthesis.trajectories import TrajectoriesPlan
 from tacit.methods.synthesis.trajectories.plan import Network
 from tacit.privacy.vault import plan as plans
 
@@ -54,31 +54,33 @@ def test_fragments_longer_than_every_trajectory_are_said_once() -> None:
 def test_it_goes_through_json() -> None:
     inner = Pretraining(provenance="simulated", curiosity=Curiosity())
     for plan in (small(), small(pretraining=inner).calibrate(unit=PEOPLE, epsilon=1.0, delta=1e-5)):
-        assert Plan.from_json(plans.public_fields(plan)) == plan
+        assert TrajectoriesPlan.from_json(plans.public_fields(plan)) == plan
     with pytest.raises(PlanError, match="unknown"):
-        Plan.from_json(plans.public_fields(small()) | {"colour": "red"})
+        TrajectoriesPlan.from_json(plans.public_fields(small()) | {"colour": "red"})
 
 
 def test_the_papers_sizes() -> None:
-    plan = Plan.paper(population=10_000, provenance="simulated")
+    plan = TrajectoriesPlan.paper(population=10_000, provenance="simulated")
     assert (plan.horizon, plan.depth, plan.heads, plan.width, plan.tokens) == (32, 6, 4, 256, "components")
     assert plan.rate * 10_000 == pytest.approx(32)
     with pytest.raises(PlanError):
-        Plan.paper(population=31)
+        TrajectoriesPlan.paper(population=31)
 
 
 @pytest.mark.parametrize("network", ["transformer", "unet", "autoregressive"])
 @pytest.mark.parametrize("longest", [1, 5, 24, 30, 300])
 def test_settings_for_people_fit_every_length_and_network(network: Network, longest: int) -> None:
-    plan = Plan.for_people(population=10_000, longest=longest, network=network, episodes=3, provenance="simulated")
+    plan = TrajectoriesPlan.for_people(
+        population=10_000, longest=longest, network=network, episodes=3, provenance="simulated"
+    )
     assert plan.horizon <= max(4, longest)
     assert plan.rate * 10_000 == pytest.approx(4_000)
     assert plan.start_rows == min(128, 3 * longest)
-    assert Plan.for_people(population=500, longest=longest).rate == 1.0
+    assert TrajectoriesPlan.for_people(population=500, longest=longest).rate == 1.0
     with pytest.raises(PlanError, match="surroundings"):
-        Plan.for_people(population=500, longest=longest, surroundings=2)
+        TrajectoriesPlan.for_people(population=500, longest=longest, surroundings=2)
     with pytest.raises(PlanError, match="episodes"):
-        Plan.for_people(population=500, longest=longest, episodes=0)
+        TrajectoriesPlan.for_people(population=500, longest=longest, episodes=0)
 
 
 @pytest.mark.parametrize(("longest", "horizon", "batch"), [(300, 8, 1_024), (24, 8, 1_024), (5, 4, 2_048)])
@@ -91,9 +93,9 @@ def test_what_histograms_tell_is_learned_on_short_fragments(longest: int, horizo
         "surroundings": 2,
         "provenance": "simulated",
     }
-    plan = Plan.for_people(**given)
+    plan = TrajectoriesPlan.for_people(**given)
     assert plan.pretraining is not None
     assert (plan.horizon, plan.pretraining.batch, plan.steps) == (horizon, batch, 0)
-    longer = Plan.for_people(**given, horizon=16)
+    longer = TrajectoriesPlan.for_people(**given, horizon=16)
     assert longer.pretraining is not None
     assert longer.pretraining.batch == 512

@@ -20,7 +20,7 @@ from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import Curiosity, Pretraining
 from tacit.methods.synthesis.trajectories import synthesizer
-from tacit.methods.synthesis.trajectories.plan import Plan
+from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.methods.synthesis.trajectories.stitching import Stitched
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.plan import public_fields
@@ -28,7 +28,7 @@ from tacit.privacy.vault.plan import public_fields
 PUBLIC = Pretraining(provenance="simulated", steps=6, batch=32, warmup=1, curiosity=Curiosity(sampler_steps=2))
 
 
-def calibrated(plan: Plan, epsilon: float = 8.0) -> Plan:
+def calibrated(plan: TrajectoriesPlan, epsilon: float = 8.0) -> TrajectoriesPlan:
     return plan.calibrate(unit=PEOPLE, epsilon=epsilon, delta=1e-4)
 
 
@@ -137,7 +137,7 @@ def test_somebody_with_nearly_all_rows_moves_a_step_no_further(tmp_path: Path) -
     owned = Trajectories.from_arrays(
         **columns, unit_ids=np.minimum(episode, 1), episode_ids=episode, spec=data.spec, simulated=True
     )
-    plan = small(rate=1.0, clip=0.01, noise_multiplier=1.0).price(unit=PEOPLE, delta=1e-4)
+    plan = small(rate=1.0, clip=0.01, noise_multiplier=1.0).account(unit=PEOPLE, delta=1e-4)
     norms: list[float] = []
     trajectories.fit(
         plan,
@@ -156,7 +156,7 @@ def test_histograms_weight_whole_trajectories(tmp_path: Path, monkeypatch: pytes
     release = trajectories.fit(plan, vault_of(tmp_path, data, noise=SecretNoise.for_tests(1)))
     assert release.certificate.verify().epsilon <= 15.0
     assert any("histograms" in line for line in release.certificate.covered)
-    assert Plan.from_json(public_fields(plan)) == plan
+    assert TrajectoriesPlan.from_json(public_fields(plan)) == plan
     plain = dataclasses.replace(release.value, histograms=None).sample_trajectories(1_000, seed=0)
     weighted = release.value.sample_trajectories(1_000, seed=0)
     assert len(weighted.episodes) == 1_001

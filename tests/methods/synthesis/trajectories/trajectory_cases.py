@@ -17,7 +17,7 @@ from tacit.envs.maze_layouts import LAYOUTS
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.settings import Sampler
 from tacit.methods.synthesis.trajectories.fragments import FragmentEncoder, windows
-from tacit.methods.synthesis.trajectories.plan import Plan
+from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
@@ -58,7 +58,7 @@ def waiting_rooms(people: int = 50) -> Trajectories:
     )
 
 
-def small(**fields: Any) -> Plan:
+def small(**fields: Any) -> TrajectoriesPlan:
     given: dict[str, Any] = {
         "steps": 4,
         "start_steps": 4,
@@ -75,7 +75,7 @@ def small(**fields: Any) -> Plan:
         "ema": 0.5,
         "sampler": Sampler(steps=4, sigma_max=10.0),
     }
-    return Plan(**{**given, **fields})
+    return TrajectoriesPlan(**{**given, **fields})
 
 
 def codec_of(data: Trajectories, horizon: int = 8, longest: int = 300) -> FragmentEncoder:

@@ -21,8 +21,8 @@ from tacit.methods.mobility.baselines.models import (
     rhythm,
     table_policy,
 )
-from tacit.methods.mobility.baselines.plan import Plan
-from tacit.methods.mobility.common import Silent, reserved
+from tacit.methods.mobility.baselines.plan import BaselinePlan
+from tacit.methods.mobility.common import ZeroContribution, reserved
 from tacit.methods.mobility.moves import MOVES_PART, Moves, Vector
 from tacit.methods.mobility.places import JUMPS, STARTS, HomeSums, JumpSums, Starts
 from tacit.methods.mobility.simulator import Simulator, TablePolicy
@@ -35,7 +35,7 @@ FEWEST, MOST = 10, 60
 """Blocks of a chain, at least and at most."""
 
 
-def fit(plan: Plan, vault: Vault | FederatedVault, *, grid: Grid) -> Release[Simulator | BlockChain]:
+def fit(plan: BaselinePlan, vault: Vault | FederatedVault, *, grid: Grid) -> Release[Simulator | BlockChain]:
     """Run a calibrated plan once: a simulator of days.
 
     Args:
@@ -54,7 +54,7 @@ def fit(plan: Plan, vault: Vault | FederatedVault, *, grid: Grid) -> Release[Sim
     return vault.release(run, first, label=plan.label())
 
 
-def replicates(plan: Plan, vault: Vault, *, grid: Grid) -> list[Simulator | BlockChain]:
+def replicates(plan: BaselinePlan, vault: Vault, *, grid: Grid) -> list[Simulator | BlockChain]:
     """One simulator for each ledger of a vault over simulated records, all in one pass.
 
     Raises:
@@ -77,7 +77,9 @@ def vocabulary_size(people: int, noise_multiplier: float) -> int:
     return int(min(max(wanted, FEWEST), MOST))
 
 
-def _simulators(plan: Plan, vault: Vault | FederatedVault, run: Run, grid: Grid) -> list[Simulator | BlockChain]:
+def _simulators(
+    plan: BaselinePlan, vault: Vault | FederatedVault, run: Run, grid: Grid
+) -> list[Simulator | BlockChain]:
     people = vault.unit.size
     noise = {part.name: (part.noise_multiplier or 0.0) * part.clip / people for part in plan.parts()}
     if plan.model == "markov" and len(vault.ledgers) > 1:
@@ -89,7 +91,7 @@ def _simulators(plan: Plan, vault: Vault | FederatedVault, run: Run, grid: Grid)
         )
 
     def released(part: str, contribution: Any) -> Floats:
-        return vault.noisy_sum(run, part, Silent(contribution) if plan.silent else contribution)
+        return vault.noisy_sum(run, part, ZeroContribution(contribution) if plan.silent else contribution)
 
     homes = HomeSums.sized(grid, people, noise[STARTS])
     starts = [homes.read(mean, noise[STARTS]) for mean in released(STARTS, homes)]
@@ -106,14 +108,14 @@ def _simulators(plan: Plan, vault: Vault | FederatedVault, run: Run, grid: Grid)
     ]
 
 
-def contribution(plan: Plan) -> Moves:
+def contribution(plan: BaselinePlan) -> Moves:
     """What one person adds to the moves of a model other than "markov"."""
     if plan.model == "table":
         return Moves(Vector(plan.layout, plan.weights))
     return Moves(Averages(Fractions() if plan.model == "epr" else Moments()))
 
 
-def policy(plan: Plan, mean: Floats, noise: float) -> TablePolicy:
+def policy(plan: BaselinePlan, mean: Floats, noise: float) -> TablePolicy:
     """The policy of a model other than "markov", of the released mean [d] with this much noise."""
     if plan.model == "table":
         return table_policy(mean, noise, plan.layout, plan.weights)

@@ -29,7 +29,7 @@ CLIPS = {"table": moves.CLIP, "epr": EPR_CLIP, "markov": MARKOV_CLIP, "timegeo":
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(plans.Promising):
+class BaselinePlan(plans.PrivatePlan):
     """A baseline simulator under the promise of the one-shot method: same unit, same starts and jumps, same budget.
 
     Raises:
@@ -60,7 +60,7 @@ class Plan(plans.Promising):
     unit: Unit | None = None
     epsilon: float | None = None
     delta: float | None = None
-    """the promise, set by `calibrate` or `price`."""
+    """the promise, set by `calibrate` or `account`."""
 
     def __post_init__(self) -> None:
         check("model", self.model, self.model in get_args(Model), " or ".join(get_args(Model)))

@@ -28,7 +28,7 @@ from tacit.envs import movement
 from tacit.errors import PlanError
 from tacit.methods.mobility.pategail.asking import Asking
 from tacit.methods.mobility.pategail.embedding import ACTIONS, DECISIONS
-from tacit.methods.mobility.pategail.plan import CRITICS, Allocate, Plan
+from tacit.methods.mobility.pategail.plan import CRITICS, Allocate, PateGailPlan
 from tacit.methods.mobility.pategail.training import Learner
 from tacit.methods.mobility.places import JUMPS, STARTS, HomeSums, JumpSums
 from tacit.methods.mobility.simulator import Simulator
@@ -45,7 +45,7 @@ Progress = Callable[[int, int], None]
 
 
 def fit(
-    plan: Plan,
+    plan: PateGailPlan,
     vault: FederatedVault,
     *,
     grid: Grid,
@@ -112,7 +112,7 @@ def fit(
     return vault.release(run, simulator, label=plan.label())
 
 
-def works(plan: Plan, grid: Grid) -> dict[str, Work | Contribution]:
+def works(plan: PateGailPlan, grid: Grid) -> dict[str, Work | Contribution]:
     """What every device computes for each part of a calibrated plan: what devices and server agree on before."""
     found: dict[str, Work | Contribution] = {CRITICS: plan.work()}
     if plan.starts != "given":
@@ -122,7 +122,7 @@ def works(plan: Plan, grid: Grid) -> dict[str, Work | Contribution]:
 
 
 def _require_fit(
-    plan: Plan,
+    plan: PateGailPlan,
     vault: FederatedVault,
     grid: Grid,
     starts: movement.Starts | None,
@@ -154,7 +154,7 @@ def _checkpoint(folder: str | os.PathLike[str] | None, resume: bool) -> Path | N
     return Path(folder) / "checkpoint.safetensors"
 
 
-def _require_left(plan: Plan, vault: FederatedVault, run: Run, state: State, resume: bool) -> None:
+def _require_left(plan: PateGailPlan, vault: FederatedVault, run: Run, state: State, resume: bool) -> None:
     """Refuse a run that was begun and is not resumed, or has nothing to go on from."""
     if not resume and vault.touched(run):
         raise exhausted(run, CRITICS)
@@ -184,7 +184,7 @@ class State:
         means: released sums, by part.
     """
 
-    plan: Plan
+    plan: PateGailPlan
     grid: Grid
     learner: Learner
     asking: Asking

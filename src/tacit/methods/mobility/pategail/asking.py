@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import PlanError
 from tacit.methods.mobility.pategail.embedding import ACTIONS, Embedding, cells_of
-from tacit.methods.mobility.pategail.plan import CRITICS, LEAST, Allocate, Allocation, Plan
+from tacit.methods.mobility.pategail.plan import CRITICS, LEAST, Allocate, Allocation, PateGailPlan
 from tacit.methods.mobility.pategail.rewards import moments
 from tacit.methods.mobility.pategail.training import Learner, Rollouts
 
@@ -125,7 +125,7 @@ class Asking:
         heard: how many rounds were answered.
     """
 
-    plan: Plan
+    plan: PateGailPlan
     learner: Learner
     allocate: Allocate | None
     rng: np.random.Generator

@@ -48,7 +48,7 @@ PAPER_DAYS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(plans.Promising):
+class PateGailPlan(plans.PrivatePlan):
     """T rounds in which every person's critic is trained and asked; PPO follows the noisy mean of the answers.
 
     The defaults are a start; `recipe` has the settings for a number of people.
@@ -151,10 +151,12 @@ class Plan(plans.Promising):
         self.parts()
 
     @classmethod
-    def paper(cls, people: int, *, scale: float = 0.1, starts: Starts = "copied", critic: Critic | None = None) -> Plan:
+    def paper(
+        cls, people: int, *, scale: float = 0.1, starts: Starts = "copied", critic: Critic | None = None
+    ) -> PateGailPlan:
         """The paper's recipe: 50 updates from 141 rewards each, with Laplace noise of a scale on every mean.
 
-        Its rewards have the epsilon that `price` says. Copied starts make that of the whole infinite: with `starts`
+        Its rewards have the epsilon that `account` says. Copied starts make that of the whole infinite: with `starts`
         "given" or "private" it is that of the rewards (and of starts and jumps, whose noise multiplier is to be set).
 
         Args:
@@ -252,7 +254,7 @@ class Plan(plans.Promising):
             silent=self.silent,
         )
 
-    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Plan:
+    def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> PateGailPlan:
         """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
 
         Raises:
@@ -265,14 +267,14 @@ class Plan(plans.Promising):
                 "a plan of the paper's mode has the noise that it says, and is not calibrated",
                 where=f"{self.method} plan",
                 expected="Gaussian noise and starts that are private or given",
-                remedy="state what it costs with plan.price(...)",
+                remedy="state what it costs with plan.account(...)",
             )
         return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
 
-    def price(self, *, unit: Unit, delta: float) -> Plan:
+    def account(self, *, unit: Unit, delta: float) -> PateGailPlan:
         """The plan at the noise it has, with the epsilon that this honestly costs (infinite with copied starts)."""
         self._require_people(unit)
-        return plans.price(self, unit=unit, delta=delta)
+        return plans.account(self, unit=unit, delta=delta)
 
     def noise_of(self, name: str) -> float:
         """Standard deviation of the noise in each number of a released mean."""
@@ -317,7 +319,7 @@ FINE, MANY = 1_000, 5_000
 FINE and from MANY people on there are fewer rounds, and at last fewer public days, for time's sake."""
 
 
-def recipe(kind: Kind, people: int, epsilon: float = 2.0) -> Plan:
+def recipe(kind: Kind, people: int, epsilon: float = 2.0) -> PateGailPlan:
     """The plan of a kind for N people; `dataclasses.replace` changes it.
 
     Args:
@@ -329,7 +331,7 @@ def recipe(kind: Kind, people: int, epsilon: float = 2.0) -> Plan:
     common: dict[str, Any] = {"people": people, "kind": kind, "updates": 1, "days": 150 if many else 300}
     if kind == "linear":
         layout = Layout(times=8, stays=(1, 2, 4, 8), counts=(1, 2, 3, 5)) if fine else Layout(times=8)
-        return Plan(**common | {"rounds": 30, "updates": 2}, layout=layout, clip=0.1)
+        return PateGailPlan(**common | {"rounds": 30, "updates": 2}, layout=layout, clip=0.1)
     if many:
         rounds, steps, average = 10, 10, 0.8
     elif people >= FINE:
@@ -341,10 +343,10 @@ def recipe(kind: Kind, people: int, epsilon: float = 2.0) -> Plan:
     common |= {"rounds": rounds, "critic": Critic(rate=0.003, steps=steps)}
     common |= {"embedding": Embedding(harmonics=3 if fine else 0)}
     if kind == "gradient":
-        return Plan(**common, ppo=Ppo(hidden=(), rate=0.03, average=min(average, 0.9)), clip=0.2)
+        return PateGailPlan(**common, ppo=Ppo(hidden=(), rate=0.03, average=min(average, 0.9)), clip=0.2)
     common |= {"ppo": Ppo(average=average)}
     if kind == "table":
         layout = Layout(times=8, counts=(1, 2, 4)) if fine else Layout(counts=(1, 2, 4))
-        return Plan(**common, layout=layout, clip=None if free else 2.0 if fine else 0.5)
+        return PateGailPlan(**common, layout=layout, clip=None if free else 2.0 if fine else 0.5)
     clip = None if free else 4.0 if fine else 1.0
-    return Plan(**common, queries=512 if fine else 128, clip=clip, allocation="utility")
+    return PateGailPlan(**common, queries=512 if fine else 128, clip=clip, allocation="utility")

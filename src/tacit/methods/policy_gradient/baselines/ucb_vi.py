@@ -47,7 +47,7 @@ KEPT = 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class UcbVi(plans.Promising):
+class UcbVi(plans.PrivatePlan):
     """UCB-VI's public parameters. Observations are t S + s after t steps (`tacit.envs.rollouts`).
 
     Raises:

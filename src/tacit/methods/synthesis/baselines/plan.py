@@ -116,7 +116,7 @@ class Measurements:
 
     def __call__(self, query: Query) -> NDArray[Any]:
         """The noisy answer to one query, paid for."""
-        answer = self._vault.measure(self._run, PART, query)
+        answer = self._vault.noisy_marginals(self._run, PART, query)
         self.left -= query.quanta
         if self._progress is not None:
             self._progress(self._plan.quanta - self.left, self._plan.quanta)

@@ -1,4 +1,5 @@
-"""Synthesis of whole trajectories (PrivORL-j): `Plan(...).calibrate(...)`, `pretrain`, `fit` and the `Synthesizer`.
+"""Synthesis of whole trajectories (PrivORL-j): `TrajectoriesPlan(...).calibrate(...)`, `pretrain`, `fit` and the
+`Synthesizer`.
 
 The plan loads no PyTorch; the other names do when they are first used.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tacit.methods.synthesis.trajectories.plan import Plan
+from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 
 if TYPE_CHECKING:
     from tacit.methods.synthesis.trajectories.algorithm import fit as fit
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 _HOMES = {"Synthesizer": "synthesizer", "fit": "algorithm", "pretrain": "pretraining", "public_encoder": "pretraining"}
 
-__all__ = ["Plan", "Synthesizer", "fit", "pretrain", "public_encoder"]
+__all__ = ["Synthesizer", "TrajectoriesPlan", "fit", "pretrain", "public_encoder"]
 
 
 def __getattr__(name: str) -> Any:

@@ -23,7 +23,7 @@ from tacit.hardware import torch_device
 from tacit.methods.synthesis.settings import Progress
 from tacit.methods.synthesis.training import Observe, Training, starting_point
 from tacit.methods.synthesis.trajectories.models import FragmentLoss, StartLoss
-from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, STARTS, Plan
+from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, STARTS, TrajectoriesPlan
 from tacit.methods.synthesis.trajectories.pretraining import Pretrained, pretrain
 from tacit.methods.synthesis.trajectories.synthesizer import Synthesizer, show
 from tacit.privacy.certificate.certificate import Release
@@ -32,7 +32,7 @@ from tacit.privacy.vault.vault import Vault
 
 
 def fit(
-    plan: Plan,
+    plan: TrajectoriesPlan,
     vault: Vault,
     *,
     pretrained: Pretrained | None = None,

@@ -23,13 +23,13 @@ from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.settings import Sampler
 from tacit.methods.synthesis.trajectories.fragments import Condition, FragmentEncoder
 from tacit.methods.synthesis.trajectories.networks import FragmentNetwork, StartNetwork
-from tacit.methods.synthesis.trajectories.plan import Plan
+from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 
 
 class FragmentDenoiser(nn.Module):
     """D(x; sigma, condition) = c_skip x + c_out F(c_in x, c_noise, condition) (EDM equation 7) for fragments."""
 
-    def __init__(self, plan: Plan, codec: FragmentEncoder) -> None:
+    def __init__(self, plan: TrajectoriesPlan, codec: FragmentEncoder) -> None:
         super().__init__()
         self.codec = codec
         self.network = FragmentNetwork(plan, codec, codec.step_size)
@@ -86,7 +86,7 @@ LEAST_SCALE, MOST_SCALE = 0.02, 5.0
 class RowByRow(nn.Module):
     """The law of each row of a fragment, given the rows before it."""
 
-    def __init__(self, plan: Plan, codec: FragmentEncoder) -> None:
+    def __init__(self, plan: TrajectoriesPlan, codec: FragmentEncoder) -> None:
         super().__init__()
         self.codec, self.mixture = codec, plan.mixture
         spec = codec.encoder.spec
@@ -173,7 +173,7 @@ class FragmentLoss:
     ending_noise: float
 
     @classmethod
-    def of(cls, plan: Plan, codec: FragmentEncoder) -> FragmentLoss:
+    def of(cls, plan: TrajectoriesPlan, codec: FragmentEncoder) -> FragmentLoss:
         """The plan's; where rows are drawn one by one there is no noise."""
         draws = 0 if plan.network == "autoregressive" else plan.noise_draws
         return cls(codec, draws, plan.P_mean, plan.P_std, plan.ending_weight, plan.ending_noise)
@@ -251,13 +251,13 @@ class StartLoss:
         return (losses * _shares(rows["starts"] & rows["mask"])).sum(1)
 
 
-def fragment_model(plan: Plan, encoder: Encoder) -> FragmentModel:
+def fragment_model(plan: TrajectoriesPlan, encoder: Encoder) -> FragmentModel:
     """The plan's model of fragments, with random weights."""
     codec = FragmentEncoder(encoder, plan.horizon, plan.longest)
     return RowByRow(plan, codec) if plan.network == "autoregressive" else FragmentDenoiser(plan, codec)
 
 
-def start_model(plan: Plan, encoder: Encoder) -> Denoiser:
+def start_model(plan: TrajectoriesPlan, encoder: Encoder) -> Denoiser:
     """The plan's model of first observations, with random weights."""
     return Denoiser(encoder, StartNetwork(plan, encoder))
 

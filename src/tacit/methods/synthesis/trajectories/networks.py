@@ -16,7 +16,7 @@ from torch.nn.functional import gelu, pad, scaled_dot_product_attention, silu
 from tacit.methods.synthesis.diffusion import FREQUENCIES, ResidualMLP
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.trajectories.fragments import Condition, FragmentEncoder
-from tacit.methods.synthesis.trajectories.plan import Plan
+from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.methods.synthesis.trajectories.surroundings import Surroundings
 from tacit.privacy.gradients.layers import Table
 
@@ -116,7 +116,7 @@ class Around(nn.Module):
 
     patches: Tensor
 
-    def __init__(self, plan: Plan, encoder: Encoder) -> None:
+    def __init__(self, plan: TrajectoriesPlan, encoder: Encoder) -> None:
         super().__init__()
         self.world: Surroundings | None = None
         if plan.surroundings is not None and plan.raking is not None:
@@ -139,7 +139,7 @@ class Around(nn.Module):
 class RowTokens(nn.Module):
     """`rows_per_token` rows a token; the condition and the noise are added to each of them."""
 
-    def __init__(self, plan: Plan, codec: FragmentEncoder, outputs: int, around: Around) -> None:
+    def __init__(self, plan: TrajectoriesPlan, codec: FragmentEncoder, outputs: int, around: Around) -> None:
         super().__init__()
         count, self.harmonics, self.around = plan.rows_per_token, plan.harmonics, around
         state, step = codec.state_size, codec.step_size
@@ -181,7 +181,7 @@ class ComponentTokens(nn.Module):
     The five are state, action, reward, ending and next state. States and endings are known here and have no output.
     """
 
-    def __init__(self, plan: Plan, codec: FragmentEncoder) -> None:
+    def __init__(self, plan: TrajectoriesPlan, codec: FragmentEncoder) -> None:
         super().__init__()
         self.sizes, self.harmonics, width = list(codec.step_sizes), plan.harmonics, plan.width
         state = codec.state_size * (1 + 2 * plan.harmonics)
@@ -223,7 +223,7 @@ class ComponentTokens(nn.Module):
 class Endings(nn.Module):
     """Scores of how a fragment ends, from its condition alone: [B, endings]."""
 
-    def __init__(self, plan: Plan, codec: FragmentEncoder, around: Around) -> None:
+    def __init__(self, plan: TrajectoriesPlan, codec: FragmentEncoder, around: Around) -> None:
         super().__init__()
         self.harmonics, self.around = plan.harmonics, around
         known = codec.condition_size + 2 * codec.state_size * plan.harmonics + around.size
@@ -252,7 +252,7 @@ class FragmentNetwork(nn.Module):
 
     frequencies: Tensor
 
-    def __init__(self, plan: Plan, codec: FragmentEncoder, outputs: int) -> None:
+    def __init__(self, plan: TrajectoriesPlan, codec: FragmentEncoder, outputs: int) -> None:
         super().__init__()
         draws = torch.randn(FREQUENCIES, generator=torch.Generator().manual_seed(0))
         self.register_buffer("frequencies", 2 * math.pi * draws)
@@ -279,7 +279,7 @@ class FragmentNetwork(nn.Module):
 class StartNetwork(ResidualMLP):
     """A residual MLP of first observations that is shown what is around them."""
 
-    def __init__(self, plan: Plan, encoder: Encoder) -> None:
+    def __init__(self, plan: TrajectoriesPlan, encoder: Encoder) -> None:
         around, observed = Around(plan, encoder), encoder.spec.observation.size
         sizes = {"width": plan.start_width, "depth": plan.start_depth, "embedding": plan.start_width}
         super().__init__(observed + around.size, harmonics=2, **sizes)

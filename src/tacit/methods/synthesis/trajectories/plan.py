@@ -22,7 +22,7 @@ FRAGMENTS, STARTS = "fragments", "starts"
 """Names of the plan's two parts."""
 
 WORLD_STEPS = 12_000
-"""Public steps of `Plan.for_people` where networks learn from many worlds at once."""
+"""Public steps of `TrajectoriesPlan.for_people` where networks learn from many worlds at once."""
 
 WORLD_ROWS = 8_192
 """Public rows a step, likewise: of 1,024 fragments of 8."""
@@ -40,20 +40,20 @@ TOLD_ENDING_NOISE = 0.1
 """Likewise: without it, sampled fragments on a held-out maze end half as often as real ones."""
 
 MOST_START_ROWS = 128
-"""Among so many of a person's first rows `Plan.for_people` looks for the beginnings of episodes."""
+"""Among so many of a person's first rows `TrajectoriesPlan.for_people` looks for the beginnings of episodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(DiffusionPlan):
+class TrajectoriesPlan(DiffusionPlan):
     """PrivORL-j: a conditional diffusion model of fragments, stitched to trajectories; a unit is a person's whole data.
 
     Two small models are trained, both by noisy sums over Poisson samples of units: where episodes start, from the first
     row of each unit, and how they go on, from L fragments of H rows that are drawn inside the unit in every step. What
     a unit adds to a sum is the gradient of its mean loss, clipped once, however much data the unit owns.
 
-    The defaults were chosen on public maze layouts alone; `Plan.paper` gives the paper's own sizes. `steps` are those
-    of the model of fragments; `harmonics` are of the state in which a row begins. Histograms are released after the
-    last gradient, or, with `surroundings`, before the first.
+    The defaults were chosen on public maze layouts alone; `TrajectoriesPlan.paper` gives the paper's own sizes. `steps`
+    are those of the model of fragments; `harmonics` are of the state in which a row begins. Histograms are released
+    after the last gradient, or, with `surroundings`, before the first.
 
     Raises:
         PlanError: a value is out of range.
@@ -159,7 +159,7 @@ class Plan(DiffusionPlan):
         check("surroundings", self.surroundings, numbers, "None for discrete observations, around which is nothing")
 
     @classmethod
-    def paper(cls, *, population: int, provenance: str | None = None) -> Plan:
+    def paper(cls, *, population: int, provenance: str | None = None) -> TrajectoriesPlan:
         """The paper's network and optimiser (its appendix F), under a promise that is kept.
 
         Of the authors' code stay: fragments of 32 rows, at most 32 of one trajectory, a batch of 32 trajectories, 391
@@ -218,7 +218,7 @@ class Plan(DiffusionPlan):
         provenance: str | None = None,
         raking: Raking | None = None,
         surroundings: int | None = None,
-    ) -> Plan:
+    ) -> TrajectoriesPlan:
         """Settings for thousands of people: this is the place where those of tacit's own runs are chosen.
 
         With `surroundings`, nothing but the histograms is learned of private rows: the networks, which need not bear

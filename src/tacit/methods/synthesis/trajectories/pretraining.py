@@ -30,7 +30,7 @@ from tacit.methods.synthesis.trajectories.models import (
     start_model,
 )
 from tacit.methods.synthesis.trajectories.networks import Around
-from tacit.methods.synthesis.trajectories.plan import Plan
+from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
@@ -66,7 +66,7 @@ class Pretrained:
     fragments: Mapping[str, Tensor]
     provenance: str
 
-    def models(self, plan: Plan) -> tuple[Denoiser, FragmentModel]:
+    def models(self, plan: TrajectoriesPlan) -> tuple[Denoiser, FragmentModel]:
         """Fresh models of first observations and of fragments with these weights, in a world of even spread.
 
         Raises:
@@ -112,7 +112,7 @@ def _few(column: NDArray[np.generic]) -> tuple[float, ...]:
 
 
 def pretrain(
-    plan: Plan,
+    plan: TrajectoriesPlan,
     encoder: Encoder,
     public: Trajectories | Sequence[Trajectories] | None,
     *,
@@ -188,7 +188,7 @@ def _worlds(public: Trajectories | Sequence[Trajectories]) -> Sequence[Trajector
 
 
 def visited(
-    plan: Plan,
+    plan: TrajectoriesPlan,
     model: Denoiser | FragmentModel,
     worlds: Sequence[Trajectories],
     generator: torch.Generator,
@@ -211,7 +211,7 @@ def visited(
         yield worlds[chosen]
 
 
-def noise_of(plan: Plan) -> float | None:
+def noise_of(plan: TrajectoriesPlan) -> float | None:
     """The standard deviation of the noise of shares in a calibrated plan's histograms; None before calibration."""
     if plan.raking is None or plan.unit is None or plan.parts()[-1].noise_multiplier is None:
         return None
@@ -221,7 +221,7 @@ def noise_of(plan: Plan) -> float | None:
 
 def _fragments(
     worlds: Iterator[Trajectories],
-    plan: Plan,
+    plan: TrajectoriesPlan,
     config: Pretraining,
     objective: FragmentLoss,
     generator: torch.Generator,
@@ -250,7 +250,7 @@ def _curious(
     batches: Iterator[Rows],
     model: FragmentModel,
     objective: FragmentLoss,
-    plan: Plan,
+    plan: TrajectoriesPlan,
     settings: Curiosity,
     generator: torch.Generator,
 ) -> Iterator[Rows]:

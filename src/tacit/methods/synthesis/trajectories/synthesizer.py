@@ -19,7 +19,7 @@ from tacit.methods.synthesis.raking import resampled
 from tacit.methods.synthesis.settings import Sampler, whole
 from tacit.methods.synthesis.trajectories.models import FragmentModel
 from tacit.methods.synthesis.trajectories.networks import Around
-from tacit.methods.synthesis.trajectories.plan import Plan
+from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.methods.synthesis.trajectories.pretraining import Pretrained
 from tacit.methods.synthesis.trajectories.stitching import Populated, Stitched, drawn_again, picked, stitch, weights_of
 
@@ -45,7 +45,7 @@ class Synthesizer:
         sums: of how many noisy sums they are the mean; fewer than the plan's where an interruption lost some.
     """
 
-    plan: Plan
+    plan: TrajectoriesPlan
     encoder: Encoder
     starts: Mapping[str, Tensor]
     fragments: Mapping[str, Tensor]
@@ -150,7 +150,9 @@ class Synthesizer:
         return as_trajectories(self.sample_trajectories(count, seed=seed, sampler=sampler, device=device), self.encoder)
 
 
-def show(plan: Plan, model: Denoiser | FragmentModel, histograms: NDArray[np.float64] | None, sums: int) -> None:
+def show(
+    plan: TrajectoriesPlan, model: Denoiser | FragmentModel, histograms: NDArray[np.float64] | None, sums: int
+) -> None:
     """Let a model see the private world as released histograms tell it, if the plan has it look.
 
     Args:
