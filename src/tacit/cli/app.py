@@ -150,8 +150,8 @@ def _guarded(command: object) -> int:
         return error.exit_code
     except KeyboardInterrupt as stop:
         again = "nothing is lost: give the same command with --resume" if hasattr(command, "resume") else ""
-        told = str(stop) if isinstance(stop, Interrupted) else again
-        complain(f"Interrupted; {told}." if told else "Interrupted.")
+        message = str(stop) if isinstance(stop, Interrupted) else again
+        complain(f"Interrupted; {message}." if message else "Interrupted.")
         return 128 + signal.SIGINT
     except BrokenPipeError:
         raise  # `tacit.cli.main` ends quietly

@@ -1,4 +1,4 @@
-"""The ledger that pays for a run: where it lies, how it is begun, and what it would refuse, told beforehand."""
+"""The ledger that pays for a run: where it lies, how it is begun, and what it would refuse, before the run."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ class Words:
         doing: what the command does, as a noun.
         done: what came out of the records.
         do: what to do instead, followed by "with less --epsilon", or by "from other people's records".
-        anew: how another release of the same records is asked for.
+        again: how another release of the same records is asked for.
     """
 
     people: str

@@ -95,8 +95,8 @@ class DataImport:
         files: .csv, .parquet or .npz files of one kind, one .hdf5 file of D4RL's, or the id of a local Minari dataset.
         unit: column with the id of the protected unit (Minari: key of the episode metadata or infos), or
             ":transition" or ":episode" where each is a unit of its own (D4RL: or ":chunk", pieces of the recording of
-            --chunk rows, which are nobody's). Its name is kept: whoever promises something to units of another name is
-            refused.
+            --chunk rows, which are nobody's). Its name is kept: a user who promises something to units of another name
+            is refused.
         out: folder to write; it must not exist. It holds the private records: keep it where they may be.
         spec: JSON file with the public bounds (`PublicSpec.to_json`); only Minari can do without, from its spaces.
         chunk: rows of a piece of a D4RL recording, with --unit :chunk alone.

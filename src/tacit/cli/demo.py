@@ -183,8 +183,8 @@ def _agents(shown: list[tuple[str, Kind, tables.Table]], others: tables.Named, s
         stages[steps] = [(label, kind, policy) for (label, kind, _), policy in zip(taught, policies, strict=True)]
     with progress("Evaluating the agents in the maze"):
         returns = tables.returns(layout, stages[size.agents.steps], seed=seed, episodes=size.episodes)
-        told = {steps: agents[: len(shown)] for steps, agents in stages.items()}
-        return {"returns": returns, "curves": tables.curves(layout, told, seed=seed, episodes=size.episodes)}
+        trained = {steps: agents[: len(shown)] for steps, agents in stages.items()}
+        return {"returns": returns, "curves": tables.curves(layout, trained, seed=seed, episodes=size.episodes)}
 
 
 def compared(
@@ -206,8 +206,8 @@ def compared(
         watch = Stopwatch()
         cut = Cut(data.spec) if bins is None else Cut(data.spec, bins=bins)
         plan = baseline_plan(method, cut).calibrate(unit=like.unit, epsilon=like.epsilon, delta=like.delta)
-        told, phase = progress(f"Training {method} with privacy"), watch.phase("Training with privacy")
-        with _vault(data.columns, data.spec, plan) as vault, told as advance, phase:
+        bar, phase = progress(f"Training {method} with privacy"), watch.phase("Training with privacy")
+        with _vault(data.columns, data.spec, plan) as vault, bar as advance, phase:
             release = learner(method).fit(plan, vault, seed=seed, progress=advance)
         with watch.phase("Sampling"):
             tables.append((method, release.value.sample_columns(rows, seed=seed)))
@@ -222,7 +222,7 @@ def attacks(value: Synthesizer, members: Table, others: Table, *, rows: int, see
         value: the release.
         members: simulated rows that it was learned from.
         others: simulated rows that it was not learned from.
-        rows: how many of each are told apart.
+        rows: how many of each are compared.
         seed: of the choice of rows.
     """
     with progress("Attacking the release"):
@@ -245,8 +245,8 @@ def audits(plan: TransitionsPlan, data: Trajectories, others: Table, *, canaries
     planted = leaps(data.spec, canaries, seed=seed)
     columns, present = plant({name: column[canaries:] for name, column in data.columns.items()}, planted, seed=seed)
     scores = GradientScores(plan, planted, _some(others, PUBLIC, seed), seed=seed)
-    told = "Training once more, with planted records"
-    with _vault(columns, data.spec, plan) as vault, progress(told) as advance:
+    title = "Training once more, with planted records"
+    with _vault(columns, data.spec, plan) as vault, progress(title) as advance:
         synthesis.fit(plan, vault, observe=scores, progress=advance)
     found = audit(scores.sums(), present, delta=delta)
     return (tables.audited(found, "The same training, with planted records", "synthetic", certified=epsilon),)

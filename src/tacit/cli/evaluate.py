@@ -198,7 +198,7 @@ def _look(
 
 def _closing(run: RunFolder, report: EvaluationReport, evaluation: Evaluation, command: Evaluate) -> None:
     interval = evaluation.interval
-    value, low, high = content.told(evaluation.value, interval)
+    value, low, high = content.formatted(evaluation.value, interval)
     say()
     if evaluation.value is None:
         say(f"Value    none for the start of an episode: {evaluation.method} estimates the values of states alone")

@@ -139,11 +139,11 @@ def _released(command: Imitate, plan: Plan, days: Days, run: RunFolder) -> Relea
         vault = vault_of(plan, days, ledger, simulated=imitate_plan.nobody(command))
         before = len(ledger.entries())
         try:
-            told = "Asking people's critics" if command.method == "pategail" else "Imitating with privacy"
+            title = "Asking people's critics" if command.method == "pategail" else "Imitating with privacy"
             with budget.spending(ledger, WORDS):
                 folder = run.inside(CHECKPOINT)
                 release = fitted(
-                    plan, vault, days.grid, seed=command.seed, told=told, folder=folder, resume=command.resume
+                    plan, vault, days.grid, seed=command.seed, title=title, folder=folder, resume=command.resume
                 )
             hub.save(release, run.inside(FOLDER), notes=_notes(command))
         except KeyboardInterrupt:
@@ -215,7 +215,7 @@ def fitted(
     grid: Grid,
     *,
     seed: int,
-    told: str,
+    title: str,
     folder: Path | None = None,
     resume: bool = False,
 ) -> Released:
@@ -226,13 +226,13 @@ def fitted(
         vault: what `vault_of` opened for it.
         grid: of the days.
         seed: of the days that are played.
-        told: what progress says.
+        title: what progress says.
         folder, resume: where a method of many rounds keeps its checkpoints, and whether it goes on from there.
 
     Raises:
         PlanExhausted, BudgetExceeded: the ledger refuses.
     """
-    with progress(told) as advance:
+    with progress(title) as advance:
         if isinstance(plan, pategail.PateGailPlan):
             assert isinstance(vault, FederatedVault)
             return pategail.fit(plan, vault, grid=grid, seed=seed, folder=folder, resume=resume, progress=advance)
@@ -241,11 +241,11 @@ def fitted(
         return baselines.fit(plan, vault, grid=grid)
 
 
-def again(plan: Plan, days: Days, *, seed: int, told: str) -> Generator:
+def again(plan: Plan, days: Days, *, seed: int, title: str) -> Generator:
     """What another plan makes of simulated days, under a ledger that is thrown away."""
     with budget.thrown_away(plan) as ledger:
         vault = vault_of(plan, days, ledger, simulated=True)
-        return fitted(plan, vault, days.grid, seed=seed, told=told).value
+        return fitted(plan, vault, days.grid, seed=seed, title=title).value
 
 
 def report(command: Imitate, plan: Plan, release: Released, days: Days | None, run: RunFolder) -> MovementReport:
@@ -277,7 +277,9 @@ def report(command: Imitate, plan: Plan, release: Released, days: Days | None, r
 def compared(command: Imitate, plan: Plan, drawn: Days, days: Days) -> tuple[Line, ...]:
     """Measures of drawn days against simulated people's, beside what noise alone makes."""
     some = first(days, DAYS)
-    noise = again(silent(plan), days, seed=command.seed, told="Imitating noise alone").generate(DAYS, seed=command.seed)
+    noise = again(silent(plan), days, seed=command.seed, title="Imitating noise alone").generate(
+        DAYS, seed=command.seed
+    )
     with progress("Comparing with the simulated people"):
         return tuple(line for metrics in SETS for line in lines(some, drawn, metrics=metrics, control=noise))
 

@@ -163,8 +163,8 @@ def _require_look(command: Imitate, kind: Kind) -> None:
     if kind == "city" or command.simulated:
         raise meaningless("--nonprivate-diagnostics", "real records: the report compares with simulated ones anyhow")
     if command.method == "pategail" or command.noise != "server":
-        told = "records that one vault holds: --noise server and a method other than pategail"
-        raise meaningless("--nonprivate-diagnostics", told)
+        expected = "records that one vault holds: --noise server and a method other than pategail"
+        raise meaningless("--nonprivate-diagnostics", expected)
 
 
 def _kind_of(path: Path) -> Kind:

@@ -255,8 +255,8 @@ def _consensus(command: Learn, spec: PublicSpec, world: World | None, whose: Uni
         what = "for clones to be played in, or for the experts' policies"
         raise refused("--method consensus needs --world", f"a public simulator, {what}", "name one")
     if command.present is None and not command.simulates:
-        told = "how many experts there are at least, as the public knows"
-        raise refused("--present is missing", told, "declare it: the threshold rests on it")
+        expected = "how many experts there are at least, as the public knows"
+        raise refused("--present is missing", expected, "declare it: the threshold rests on it")
     present = whose.size if command.present is None else command.present
     if command.paper:
         return _published(command, spec, world, whose, present)
@@ -472,9 +472,9 @@ def require_enough(command: Learn, plan: Plan, policies: int | None = None) -> N
     kept, episodes = prefixes.reserve, EPISODES if command.episodes is None else command.episodes
     least = kept + 1 if len(plan.parts()) > 1 else kept
     if episodes < least:
-        told = f"at least {least}: the consensus keeps {kept} of each expert for itself"
+        expected = f"at least {least}: the consensus keeps {kept} of each expert for itself"
         usual = "" if command.episodes is not None else " (by default)"
-        raise refused(f"--episodes is {episodes}{usual}", told, "give more --episodes, or fewer --prefixes")
+        raise refused(f"--episodes is {episodes}{usual}", expected, "give more --episodes, or fewer --prefixes")
 
 
 def part(plan: Plan, name: str) -> Any:

@@ -30,14 +30,14 @@ def play(command: Play) -> None:
     """
     require_least("play", command, episodes=1, seed=0)
     release = _policy(command.policy)
-    told = hub.notes(command.policy)
-    name = command.environment or told.get("environment")
+    notes = hub.notes(command.policy)
+    name = command.environment or notes.get("environment")
     if not isinstance(name, str):
         where, what = f"play {command.policy}", "the policy says no environment"
         raise refused(where, what, "an environment", "name one with --environment")
-    same = name == told.get("environment")
+    same = name == notes.get("environment")
     domain, limit = worlds.playground(name, release.value.policy, render=command.render)
-    horizon, repeat = (told["horizon"], told["repeat"]) if same else (limit, 1)
+    horizon, repeat = (notes["horizon"], notes["repeat"]) if same else (limit, 1)
     _verified(release)
     actor = _actor(release.value, command)
     paid = []

@@ -184,8 +184,8 @@ def _trajectories(command: Synthesize) -> TrajectoriesPlan:
 
 def _changes(command: Synthesize, plan: TransitionsPlan | TrajectoriesPlan) -> dict[str, Any]:
     """Fields of one of tacit's own plans that the command sets."""
-    told = (*_LENGTHS, "horizon", "network", "surroundings")  # what a plan of fragments was made with
-    changes = {name: value for name, value in command.settings.items() if name not in told}
+    shapes = (*_LENGTHS, "horizon", "network", "surroundings")  # what a plan of fragments was made with
+    changes = {name: value for name, value in command.settings.items() if name not in shapes}
     if command.batch is not None:
         changes["rate"] = command.batch / command.population
     if "steps" in changes:  # fewer steps have a shorter beginning
@@ -414,8 +414,8 @@ def chosen(command: Synthesize, plan: selection.SelectionPlan, vault: Vault, sta
         release = selection.fit(plan, vault, attempt=attempt, judge=synthesis.Closeness())
     best = list(candidates(command))[release.choice.candidate]
     names = [setting.partition("=")[0] for setting in command.choose]
-    told = ", ".join(f"{name} {getattr(best, name.replace('-', '_')):g}" for name in names)
-    say(f"Chosen of {len(plan.candidates):,} candidates: {told}")
+    settings = ", ".join(f"{name} {getattr(best, name.replace('-', '_')):g}" for name in names)
+    say(f"Chosen of {len(plan.candidates):,} candidates: {settings}")
     return release
 
 

@@ -73,7 +73,7 @@ def train(command: Train) -> None:
             RunFolder(command.out).require_same("train", settings)
         _require_register(command)
     if command.tensorboard:
-        import_module("tensorboard")  # a missing package is told before anybody is met
+        import_module("tensorboard")  # a missing package is reported before a round
     with progress("Opening the environment"):
         world = opened(command)
     with progress("Calibrating the noise"):
@@ -204,9 +204,9 @@ def _settings(command: Train, world: World, released: PolicyGradientPlan) -> lis
 
     The published recipe is compared with this library's, whose guarantee holds, and the labels say so.
     """
-    told = "the published recipe, released" if command.paper else f"epsilon {command.epsilon:g}, released"
+    caption = "the published recipe, released" if command.paper else f"epsilon {command.epsilon:g}, released"
     of = "corrected recipe, " if command.paper else ""
-    private: list[tuple[float, str, Role, PolicyGradientPlan]] = [(command.epsilon, told, "released", released)]
+    private: list[tuple[float, str, Role, PolicyGradientPlan]] = [(command.epsilon, caption, "released", released)]
     guarded = dataclasses.replace(command, paper=False)
     for epsilon in sorted(set(command.compare)):
         plan = planned(dataclasses.replace(guarded, epsilon=epsilon), world)

@@ -85,7 +85,7 @@ class World:
 
 
 class Returning:
-    """Simulated people of whom only `population` exist, so that they come again, in turn, never twice to one meeting.
+    """Simulated people, only `population` of them, so that they come again, in turn, never twice to one meeting.
 
     Args:
         users: how they are served.
@@ -225,14 +225,14 @@ class OwnDomain(GymDomain):
             super().__init__(name, **options)
 
     def starts(self, units: int, generator: np.random.Generator) -> Array:
-        """As `GymDomain.starts`; a failure is told."""
+        """As `GymDomain.starts`; a failure is reported."""
         with _told(self.name, "is reset"):
             return super().starts(units, generator)
 
     def step(
         self, state: Array, action: Array, generator: np.random.Generator
     ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
-        """As `GymDomain.step`; a failure is told."""
+        """As `GymDomain.step`; a failure is reported."""
         with _told(self.name, "takes a step"):
             return super().step(state, action, generator)
 

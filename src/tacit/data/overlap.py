@@ -44,7 +44,7 @@ LONG = 3
 FEW = 4
 """Exact rows that may be chance where near ones are."""
 _FARTHEST = 64
-"""Longer stretches are not told apart."""
+"""Longer stretches are not distinguished."""
 _BLOCKS = 16
 
 
@@ -93,7 +93,7 @@ def find(public: Columns, private: Columns, spec: PublicSpec, *, tolerance: floa
 
     Raises:
         DataError: a column is missing, empty or does not fit the bounds; the tolerance is not in [0, 1); or
-            observations and actions are both discrete, where rows coincide by chance and nothing can be told.
+            observations and actions are both discrete, where rows coincide by chance and nothing follows.
     """
     return _find(*_sides(public, private, spec, tolerance), tolerance)
 

@@ -1,4 +1,4 @@
-"""Membership inference: who can be told to have been among the people that a release was made from?
+"""Membership inference: who can be found to have been among the people that a release was made from?
 
 An attacker who knows a person's records, the population and the code looks at a release and wants to know whether that
 person was in it. Shadow runs, each with a random half of the people, teach the attacker how its score of a person is
@@ -61,7 +61,7 @@ class Attack:
         auc, auc_low, auc_high: area under the curve over all people and runs, with a bootstrap interval over runs.
         tpr: share of present people found at a false alarm rate of `fpr`, over all people and runs.
         fpr: that rate.
-        exposed: which person the shadow runs say is told most easily.
+        exposed: which person the shadow runs say is found most easily.
         exposed_auc: that person's own area under the curve over the target runs.
         epsilon, mu: Clopper-Pearson lower bounds from that person's target runs, which are independent trials of a
             test that was fixed on the shadow runs: of epsilon at `delta`, whatever the mechanism is, and of mu if it is
@@ -308,7 +308,7 @@ class Candidates:
         return np.asarray(special.logsumexp(found, axis=0) - np.log(policy.kinds))
 
     def averages(self, values: Floats, chosen: Ints | None = None) -> Floats:
-        """Of values of days [D], or of the chosen ones of them, over each person's days [U]; 0 for whoever has none."""
+        """Of values of days [D], or of the chosen ones of them, of a person's days [U]; 0 for a person without any."""
         person = self.days.person if chosen is None else self.days.person[chosen]
         totals = np.bincount(person, weights=values, minlength=self.people)
         return np.asarray(totals / np.maximum(np.bincount(person, minlength=self.people), 1))

@@ -39,7 +39,7 @@ class Hits:
 
     Args:
         fpr: the rate for which the threshold was chosen.
-        tpr: share of members that were told, on the rows that did not choose it.
+        tpr: share of members that were found, on the rows that did not choose it.
         false_alarms: share of others that were taken for members, on such rows.
     """
 
@@ -50,7 +50,7 @@ class Hits:
 
 @dataclass(frozen=True)
 class LossAttack:
-    """How well members are told.
+    """How well members are found.
 
     Args:
         chosen: which of the scores was best on the rows that chose.

@@ -97,7 +97,7 @@ FEWEST = 20
 
 @dataclass(frozen=True)
 class TwoSample:
-    """Whether two tables are told apart.
+    """Whether a classifier distinguishes two tables.
 
     Attributes:
         accuracy: share of held-out rows, half of them of each table, that the classifier assigns to their own table,
@@ -163,8 +163,8 @@ def two_sample(
     network = perceptron(features.size, width, width, 1, seed=seed)
     _fit(network, known, torch.arange(2 * learnt) >= learnt, steps, generator)
     with torch.no_grad():
-        told = (network(new)[:, 0] > 0) == (torch.arange(2 * counted) >= counted)
-    return TwoSample(rate(int(told.sum()), 2 * counted, confidence=confidence), 2 * learnt, 2 * counted)
+        correct = (network(new)[:, 0] > 0) == (torch.arange(2 * counted) >= counted)
+    return TwoSample(rate(int(correct.sum()), 2 * counted, confidence=confidence), 2 * learnt, 2 * counted)
 
 
 class _Split(NamedTuple):

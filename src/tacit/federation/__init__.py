@@ -28,7 +28,7 @@ for _name, _value in (
 
 
 def __getattr__(name: str) -> Any:
-    """Loads each side when it is used: a device starts anew for every message, and needs the client's alone."""
+    """Loads each side when it is used: a device starts again for every message, and needs the client's alone."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

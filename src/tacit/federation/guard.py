@@ -26,7 +26,7 @@ from tacit.privacy.mechanisms.device_sums import DeviceSum, largest
 
 # The masks of secure aggregation, from all 256 bits of their seeds.
 #
-# Flower's SecAgg+ folds a mask's seed into 32 bits and expands it with the Mersenne Twister: whoever sees a masked
+# Flower's SecAgg+ folds a mask's seed into 32 bits and expands it with the Mersenne Twister: a reader of a masked
 # vector can try all seeds, and from 19,937 numbers on the generator's linear recurrence shows parts of the vector
 # without any trial. Here the same seeds key AES-256 in counter mode. Both sides use it, for the length of a `with`
 # block.

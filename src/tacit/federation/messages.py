@@ -101,7 +101,7 @@ def read_answer(content: RecordDict, query: Query) -> npt.NDArray[Any] | None:
 def refusal(message: Message, error: Exception) -> Message:
     """The reply of a device that does not answer: the kind of a refusal of the query, and not a word of anything else.
 
-    An error in her records is none of these: it is told from no other failure.
+    An error in her records is none of these: it looks like any other failure.
     """
     kind = type(error).__name__ if isinstance(error, DoorError | LedgerError | PlanError) else "it failed"
     return Message(Error(code=0, reason=f"no answer: {kind}"), reply_to=message)

@@ -31,7 +31,7 @@ from tacit.privacy.vault.devices import Answer, Query
 
 
 ATTEMPTS = 3
-"""How often a round begins anew because devices were lost before any of them was asked for an answer."""
+"""How often a round begins again because devices were lost before any of them was asked for an answer."""
 
 
 def secure_sum(grid: Grid, nodes: list[int], query: Query, timeout: float) -> Answer:
@@ -176,7 +176,7 @@ class FlowerDevices:
         | a device fails, refuses, is late | it has not answered |
         | a device answers twice | the first answer counts |
         | an answer for another step, of another form, not finite, out of range | it has not answered |
-        | a device is lost before anybody is asked for an answer | a secure round begins anew without it |
+        | a device is lost before anybody is asked for an answer | a secure round begins again without it |
         | fewer than the floor are left | the vault aborts the step; it stays charged |
     """
 

@@ -211,15 +211,19 @@ def to_onnx(release: Release[Any], path: str | os.PathLike[str], *, average: boo
             remedy="leave average out",
         )
     theta = (value.average if average else value.last) if kind == "policy" else value.theta
-    told = {"promise": certificate.sentence, "method": certificate.method, "plan_id": certificate.to_json()["plan_id"]}
-    onnx_graph.write(value.policy, theta[0], path, tuple(told.items()))
+    metadata = {
+        "promise": certificate.sentence,
+        "method": certificate.method,
+        "plan_id": certificate.to_json()["plan_id"],
+    }
+    onnx_graph.write(value.policy, theta[0], path, tuple(metadata.items()))
 
 
 def _plans(certificate: Certificate) -> list[Any]:
     """The plans of which the certificate's release may be a run: its own, or one of those that it selected from."""
-    told = certificate.to_json()
-    selected = any(part["kind"] == Selection.kind for part in told["parts"])
-    return [told["plan"], *(one["plan"] for one in told["plan"]["candidates"])] if selected else [told["plan"]]
+    record = certificate.to_json()
+    selected = any(part["kind"] == Selection.kind for part in record["parts"])
+    return [record["plan"], *(one["plan"] for one in record["plan"]["candidates"])] if selected else [record["plan"]]
 
 
 def _found(value: object) -> str | None:

@@ -68,11 +68,11 @@ class Network:
 
     def digest(self) -> bytes:
         """Of all numbers, to find two experts that are one."""
-        told = hashlib.sha256(repr((self.sizes, self.activation)).encode())
+        digest = hashlib.sha256(repr((self.sizes, self.activation)).encode())
         for weight, bias in self.layers:
-            told.update(np.ascontiguousarray(weight).tobytes())
-            told.update(np.ascontiguousarray(bias).tobytes())
-        return told.digest()
+            digest.update(np.ascontiguousarray(weight).tobytes())
+            digest.update(np.ascontiguousarray(bias).tobytes())
+        return digest.digest()
 
 
 def save(experts: Stacked, folder: Path) -> None:
@@ -85,7 +85,7 @@ def save(experts: Stacked, folder: Path) -> None:
             remedy="choose another folder or remove this one",
         )
     width = len(str(experts.count - 1))
-    told = {"format": _SAVED, "activation": experts.activation, "features": json.dumps(asdict(experts.features))}
+    metadata = {"format": _SAVED, "activation": experts.activation, "features": json.dumps(asdict(experts.features))}
     partial = folder.with_name(f".{folder.name}.partial-{secrets.token_hex(4)}")
     try:
         partial.mkdir(parents=True)
@@ -94,7 +94,7 @@ def save(experts: Stacked, folder: Path) -> None:
             for i, (weight, bias) in enumerate(experts.weights):
                 tensors[f"{i}.weight"] = np.ascontiguousarray(weight[k].T)
                 tensors[f"{i}.bias"] = np.ascontiguousarray(bias[k])
-            save_file(tensors, partial / f"{k:0{width}}.safetensors", metadata=told)
+            save_file(tensors, partial / f"{k:0{width}}.safetensors", metadata=metadata)
         os.rename(partial, folder)
     except OSError as error:
         raise FileError(
@@ -189,12 +189,12 @@ def _read(path: Path, read_release: Callable[[Path], Any]) -> Network:
     try:
         with safe_open(path, framework="numpy") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - the file is no mapping
-            told = file.metadata() or {}
+            metadata = file.metadata() or {}
         layers = _layers(tensors)
-        if told.get("format") != _SAVED:
+        if metadata.get("format") != _SAVED:
             return Network(layers, None, None)
-        saved = read(maps.Features, json.loads(told["features"]))
-        return Network(layers, "relu" if told["activation"] == "relu" else "tanh", saved)
+        saved = read(maps.Features, json.loads(metadata["features"]))
+        return Network(layers, "relu" if metadata["activation"] == "relu" else "tanh", saved)
     except Exception:  # whatever a hostile file leads to: no list of it would be whole
         remedy = "save the state dict of a torch.nn.Sequential of Linear layers, or export the policy to ONNX"
         raise _bad(path, "damaged, or no state dict of numbered linear layers", remedy) from None
@@ -303,9 +303,9 @@ def _onnx(path: Path) -> Network:
         model = onnx.load(str(path), load_external_data=False)
         return _Reader(model.graph).network()
     except Exception as error:  # whatever a hostile graph leads to: no list of it would be whole
-        told = str(error) if isinstance(error, _Unknown) else "damaged, or no multi-layer perceptron"
+        reason = str(error) if isinstance(error, _Unknown) else "damaged, or no multi-layer perceptron"
         raise FileError(
-            f"it is {told}",
+            f"it is {reason}",
             where=str(path),
             expected="an ONNX graph of MatMul and Add, or Gemm, with Relu or Tanh between them",
             remedy="export the policy's network with nothing around it, or save its state dict as safetensors",

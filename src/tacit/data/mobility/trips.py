@@ -33,7 +33,7 @@ from tacit.errors import DataError, FileError
 SECONDS = 24 * 3600 // SLOTS
 """Of a slot."""
 DATE = datetime.date(2024, 1, 1)
-"""On which days are put unless told otherwise."""
+"""On which days are put by default."""
 
 Path_ = str | os.PathLike[str]
 FloatArray = npt.NDArray[np.float64]

@@ -57,8 +57,8 @@ class Fields:
         usual = cls.of(spec)
         found: dict[str, Any] = {}
         for pair in pairs:
-            field, _, told = pair.partition("=")
-            names = tuple(name.strip() for name in told.split(","))
+            field, _, listed = pair.partition("=")
+            names = tuple(name.strip() for name in listed.split(","))
             here = getattr(usual, field) if field in usual.__dataclass_fields__ else ()
             count = 1 if isinstance(here, str) else len(here)
             what = f"{pair!r} does not name the columns of a field"

@@ -23,8 +23,8 @@ FORMAT = 1
 _LARGEST = 2**20
 
 Way = Literal["canary", "release", "one run"]
-"""One canary in or out, told by all that leaves the doors, or by the release alone, after shadow runs; or many canaries
-in one run."""
+"""One canary in or out, found by all that leaves the vault, or by the release alone, after shadow runs; or many
+canaries in one run."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from tacit.methods.synthesis.trajectories.plan import STARTS
 from tacit.units import Unit
 
 POPULATION = 1_000
-"""Of every unit here: most of whom are not in the runs. It sets what sums are divided by, and bounds delta."""
+"""Of every unit here: most of them are not in the runs. It sets what sums are divided by, and bounds delta."""
 ROOM = PublicSpec(
     observation=Box((-1.0,) * 4, (1.0,) * 4),
     action=Box((-1.0,) * 2, (1.0,) * 2),

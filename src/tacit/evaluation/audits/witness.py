@@ -242,7 +242,7 @@ class Visitors:
     """People who are met: the canaries who are present, in the first meetings; nobody else ever answers.
 
     Args:
-        rows: of what each canary does there whoever serves it, columns [m, L, ...] of `privacy.meeting.met_rows`.
+        rows: of what each canary does there with any actor, columns [m, L, ...] of `privacy.meeting.met_rows`.
         present: [m], who of them comes.
         spec: public bounds.
         replicates: R.

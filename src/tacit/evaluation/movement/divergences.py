@@ -147,7 +147,7 @@ def table(
         metrics: the set.
         floors: how many random splits of the real people into disjoint halves the floor is the mean of; 0 is no floor.
             Halves hold half of the people, so that the floor is somewhat high.
-        bootstrap: how often the real people, with all their days, are drawn anew with replacement; 0 is no interval.
+        bootstrap: how often the real people, with all their days, are drawn again with replacement; 0 is no interval.
             The interval of a row is the spread of the redrawn figures around their own mean, put around the value:
             redrawing alone drives two tables apart, so that the plain quantiles would lie too high. That of the
             floor is the spread over the splits.

@@ -228,7 +228,7 @@ def _refused(what: str, expected: str) -> DataError:
 
 
 MOST_TRIPS = 1_000
-"""Days whose trips are drawn unless told otherwise."""
+"""Days whose trips are drawn by default."""
 _SCRIPTS = ("data.js", "view.js", "layers.js", "page.js")
 _FOLDER = "tacit.evaluation.movement"
 _BANNERS: dict[Kind, str] = {

@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 DENSE = 2**24
-"""Codes within such a span are told apart by marking them, others by sorting."""
+"""Codes within such a span are distinguished by marking them, others by sorting."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -275,10 +275,10 @@ def _errors(shown: Courses, style: dict[str, str]) -> list[Chart]:
     lines = [charts.Line(name, (at + 1).astype(np.float64), along[at]) for name, at, along in known if len(at) > 1]
     if not lines:
         return []
-    told = "; ".join(f"{label} {number(float(np.nanmean(along)))}" for label, _, along in shown.errors)
+    summary = "; ".join(f"{label} {number(float(np.nanmean(along)))}" for label, _, along in shown.errors)
     drawn = charts.lines(
         lines,
-        title=f"Mean error of each step against the simulator, over all steps: {told}",
+        title=f"Mean error of each step against the simulator, over all steps: {summary}",
         x=charts.span("step of a trajectory", *(line.x for line in lines)),
         y=charts.span("error, mean displacements of a step", np.zeros(1), *(line.y for line in lines)),
     )

@@ -170,7 +170,7 @@ def _answer(report: EvaluationReport) -> Section:
 
 
 def _headline(report: EvaluationReport) -> str:
-    interval, (value, low, high) = report.interval, told(report.value, report.interval)
+    interval, (value, low, high) = report.interval, formatted(report.value, report.interval)
     if report.value is None:
         return "What each state is worth under this policy."
     if interval is not None and interval.kind == "lower":
@@ -180,7 +180,7 @@ def _headline(report: EvaluationReport) -> str:
     return f"An episode under this policy is worth about {value}."
 
 
-def told(value: float | None, interval: Interval | None) -> tuple[str, str, str]:
+def formatted(value: float | None, interval: Interval | None) -> tuple[str, str, str]:
     """Value, low and high end with as many digits as the interval's width bears; the ends are rounded outwards."""
     value = 0.0 if value is None else value
     if interval is None:
@@ -205,7 +205,7 @@ def _question(report: EvaluationReport, problem: Mapping[str, Any], unit: str) -
 
 
 def _figures(report: EvaluationReport) -> list[tuple[str, str, str]]:
-    interval, (value, low, high) = report.interval, told(report.value, report.interval)
+    interval, (value, low, high) = report.interval, formatted(report.value, report.interval)
     figures = []
     if report.value is not None:
         note = "from the start of an episode" + ("; trust the interval more" if interval is not None else "")
@@ -225,7 +225,7 @@ def _figures(report: EvaluationReport) -> list[tuple[str, str, str]]:
 def _read(report: EvaluationReport) -> Section:
     interval, found = report.interval, list[Block]()
     if interval is not None and report.value is not None:
-        written = told(report.value, interval)
+        written = formatted(report.value, interval)
         drawn = charts.estimate(
             report.value,
             (interval.low, interval.high),

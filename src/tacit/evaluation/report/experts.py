@@ -248,14 +248,14 @@ def _compared(report: ExpertsReport) -> Section:
 
 def _returns_lead(roles: set[Role], *, cut: bool) -> str:
     """What the rows beside the release are."""
-    told: dict[Role, str] = {
+    notes: dict[Role, str] = {
         "ceiling": "The same without noise learned from the same experts, with nothing added to any sum"
         + ("; its prefixes were drawn and cut anew, so that it is no upper bound." if cut else "."),
         "floor": "Actions at random: learned, with the same noise, from logs whose actions were drawn at random.",
         "experts": "Of the experts themselves, the bar holds nine in ten.",
     }
     return " ".join(
-        ["What the policy returns in the public simulator."] + [told[role] for role in told if role in roles]
+        ["What the policy returns in the public simulator."] + [notes[role] for role in notes if role in roles]
     )
 
 

@@ -197,10 +197,10 @@ def _curves(curves: Sequence[Learning]) -> Chart:
         )
         for curve in curves
     ]
-    told = "; ".join(f"{curve.label} ends at {number(float(curve.mean[-1]))}" for curve in curves)
+    ends = "; ".join(f"{curve.label} ends at {number(float(curve.mean[-1]))}" for curve in curves)
     drawn = charts.lines(
         lines[::-1],
-        title=f"Return by the number of people met: {told}",
+        title=f"Return by the number of people met: {ends}",
         x=span("people met", np.zeros(1), *(curve.people for curve in curves)),
         y=span("return of an episode", *(part for curve in curves for part in (curve.low, curve.high))),
     )

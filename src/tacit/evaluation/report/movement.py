@@ -222,12 +222,12 @@ def _answer(report: MovementReport) -> Section:
 
 def unusable(report: MovementReport) -> list[str]:
     """What the noise forbids: the certificate's own words first, then the advice on maps."""
-    told = [
+    notes = [
         line.removeprefix(_UNUSABLE)
         for line in map(str, report.certificate.get("not_protected", ()))
         if line.startswith(_UNUSABLE)
     ]
-    lines = [line[:1].upper() + line[1:] + ("" if line.endswith(".") else ".") for line in told]
+    lines = [line[:1].upper() + line[1:] + ("" if line.endswith(".") else ".") for line in notes]
     return lines + [_advised(advice) for advice in report.advice if not advice.usable]
 
 
@@ -240,12 +240,12 @@ def _advised(advice: MapAdvice) -> str:
         one, where = "pair", "in tables"
         most = f"{advice.most_cells:,} pairs ({math.isqrt(advice.most_cells):,} cells)"
     of = "pairs of cells" if advice.map == PAIRS else "cells"
-    told = f"{name}: over {number(advice.cells)} {of} the noise is {error} times what a mean {one} holds"
+    sentence = f"{name}: over {number(advice.cells)} {of} the noise is {error} times what a mean {one} holds"
     if advice.usable:
-        return f"{told}; they can be read."
+        return f"{sentence}; they can be read."
     if advice.most_cells < 2:
-        return f"{told}; single {one}s can be read on no map."
-    return f"{told}; read single {one}s {where} of at most {most} alone."
+        return f"{sentence}; single {one}s can be read on no map."
+    return f"{sentence}; read single {one}s {where} of at most {most} alone."
 
 
 def _where(drawn: Picture | None, map_file: str | None) -> Section:
@@ -304,10 +304,10 @@ def _close(lines: Sequence[Line], whose: str) -> Section:
     if controlled:
         lead += " Noise alone is a simulator of the same noise to which nobody added anything."
         legend.append(("noise alone", "control-0"))
-    told, drawn, rows = [], [], []
+    summaries, drawn, rows = [], [], []
     for line in lines:
         name, meaning = _MEASURES.get(line.measure, (line.measure, ""))
-        told.append(f"{name} {number(line.value.value)}, floor {number(line.floor.value)}")
+        summaries.append(f"{name} {number(line.value.value)}, floor {number(line.floor.value)}")
         order = ("reference", line.floor), ("control-0", line.control), ("synthetic", line.value)
         drawn.append((name, [(style, one.value, one.low, one.high) for style, one in order if one is not None]))
         cells = {"Generated": f"{line.value.value:.4f}", "Floor": f"{line.floor.value:.4f}"}
@@ -315,7 +315,7 @@ def _close(lines: Sequence[Line], whose: str) -> Section:
             cells["Noise alone"] = "–" if line.control is None else f"{line.control.value:.4f}"
         rows.append(Row(name, cells | {"Verdict": line.verdict}, f"{line.measure}: {meaning}"))
     x = Axis("divergence in nats, 0.69 at most", _LEAST, 1.0, log=True)
-    title = f"Divergences from the simulated people: {'; '.join(told)}"
+    title = f"Divergences from the simulated people: {'; '.join(summaries)}"
     chart = Chart("", "", charts.intervals(drawn, title=title, x=x), legend)
     found: tuple[Block, ...] = (chart, *tabled("Measure", rows)) if lines else ()
     return Section("How close they are", found, lead, "close", before=True)

@@ -270,10 +270,10 @@ def _returns(report: Report, agent: str, starts: str, style: dict[str, str]) -> 
 def _curves(report: Report, agent: str, style: dict[str, str]) -> Chart:
     """The learning curves of one way to learn."""
     curves = [curve for curve in report.curves if curve.agent == agent]
-    told = "; ".join(f"{curve.label} ends at {number(float(curve.mean[-1]))}" for curve in curves)
+    ends = "; ".join(f"{curve.label} ends at {number(float(curve.mean[-1]))}" for curve in curves)
     drawn = charts.lines(
         [Line(style[c.label], c.steps, c.mean, c.low, c.high) for c in reversed(curves)],
-        title=f"{agent or 'Return'} over training: {told}",
+        title=f"{agent or 'Return'} over training: {ends}",
         x=span("training steps", *(c.steps for c in curves)),
         y=span(report.return_unit, *(part for c in curves for part in (c.low, c.high))),
     )

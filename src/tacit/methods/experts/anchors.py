@@ -175,8 +175,8 @@ def _plain(points: Array) -> Array:
 
 
 def _digest(points: Array) -> str:
-    told = f"{points.dtype} {points.shape}".encode()
-    return hashlib.sha256(told + points.tobytes()).hexdigest()
+    header = f"{points.dtype} {points.shape}".encode()
+    return hashlib.sha256(header + points.tobytes()).hexdigest()
 
 
 def _check_count(count: object) -> None:

@@ -2,7 +2,7 @@
 
 A clone is a frozen dataclass of public settings: a `Summary` (rows to parameters) and, with parameters, policies. All
 experts' clones are computed side by side in products that are batched over experts, one matrix product an expert, so an
-expert's clone is the same bits whoever the others are: that is what makes one expert one vote.
+expert's clone is the same bits for any other experts: that is what makes one expert one vote.
 """
 
 from __future__ import annotations

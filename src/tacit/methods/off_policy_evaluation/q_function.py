@@ -165,7 +165,7 @@ class Transitions:
 
     @property
     def octaves(self) -> float:
-        """log2 of the largest norm of a Gram matrix that is told from others; the least is 1."""
+        """log2 of the largest norm of a Gram matrix that differs from others; the least is 1."""
         return max(1.0, math.log2(self.problem.rows_per_unit * (1 if self.features.tabular else self.features.size)))
 
     def __call__(self, rows: Arrays) -> dict[str, np.ndarray]:

@@ -50,7 +50,7 @@ class Curves:
 def unit_rows(trajectories: Trajectories, problem: Problem) -> dict[str, np.ndarray]:
     """Columns [U, L, ...] of simulated records with `mask` and `starts`, as a `Summary` gets them from a vault.
 
-    A unit is `problem.episodes_per_unit` successive episodes, whoever owns them.
+    A unit is `problem.episodes_per_unit` successive episodes, of any owner.
 
     Raises:
         DataError: the records are not simulated.

@@ -1,7 +1,7 @@
 """How much better each action of one person turned out than expected, from that person's own rows.
 
 All functions take rows of U people, columns [U, L], where `mask` is a prefix; a slot may hold several episodes, whose
-first rows `starts` marks. A person's numbers are the same bits whoever else is there.
+first rows `starts` marks. A person's numbers are the same bits whichever others are there.
 """
 
 from __future__ import annotations

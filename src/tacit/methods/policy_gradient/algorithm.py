@@ -149,10 +149,10 @@ def _clips(plan: PolicyGradientPlan, state: State, information: Information | No
     if plan.trust_region is None:
         return np.full(state.replicates, plan.bound)
     noise, size, clips = plan.noise_at(k - first, plan.rounds - first), state.policy.parameters, []
-    for theta, told in zip(state.theta, state.information, strict=True):
+    for theta, shown in zip(state.theta, state.information, strict=True):
         eigenvalues = None
         if plan.fisher is not None:
-            eigenvalues = plan.fisher.eigenvalues(told if state.asked else None, size)
+            eigenvalues = plan.fisher.eigenvalues(shown if state.asked else None, size)
         elif information is not None:
             eigenvalues = list(information(state.policy, theta))
         clip = plan.trust_region.clip(

@@ -115,7 +115,7 @@ class PolicyGradientPlan(plans.PrivatePlan):
     rounds: int = 50
     """number T of rounds."""
     users: int = 32
-    """N, how many people are met for one; the divisor, whoever came."""
+    """N, how many people are met for one; the divisor, however many came."""
     horizon: int = 500
     """L, most decisions of one person."""
     gamma: float = 0.99

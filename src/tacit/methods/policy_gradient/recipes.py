@@ -144,7 +144,7 @@ def half_cheetah(*, rounds: int = 50, users: int = 32) -> Recipe:
 
 
 def hopper(*, rounds: int = 50, users: int = 32) -> Recipe:
-    """Hopper of MuJoCo: a linear policy of 36 parameters; who falls starts anew, until the slot of 500 steps is full.
+    """Hopper of MuJoCo: a linear policy of 36 parameters; who falls starts again, until the slot of 500 steps is full.
 
     Args:
         rounds, users: as for `cart_pole`.

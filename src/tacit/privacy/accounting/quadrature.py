@@ -60,7 +60,7 @@ class LossGrid:
 def estimate(leaves: Leaves, relation: Relation) -> tuple[LossGrid, ...]:
     """The composed privacy loss by quadrature and the Fourier transform, one grid for each direction.
 
-    Source: the privacy random variable accountant of Gopi, Lee & Wutschitz (2021, arXiv 2106.02848), written anew
+    Source: the privacy random variable accountant of Gopi, Lee & Wutschitz (2021, arXiv 2106.02848), rewritten
     here: the loss is discretised by splitting each cell of the noise's axis between two neighbouring loss values so
     that its mean is kept, hence centred rather than rounded up.
     """

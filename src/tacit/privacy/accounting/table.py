@@ -123,7 +123,7 @@ class Row:
         check: (leaves, relation, delta) -> epsilon.
         family: where the certified figures come from.
         largest: the largest epsilon that is certified. Sums of many Laplace numbers have losses within known bounds,
-            so that the grids stay exact far beyond what is of use to anybody; it is certified so that it can be told.
+            so that the grids stay exact far beyond what is of use to anybody; it is certified so that it can be stated.
     """
 
     check_accountant: str

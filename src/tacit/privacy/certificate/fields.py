@@ -257,14 +257,14 @@ def _sentence(
     if reasons:
         return f"NOT PRIVATE, because {' and '.join(reasons)}: nothing is promised to any {unit.name}.{invented}"
     factor = f"{accounting.round_up(math.exp(epsilon), 4):.4g}" if epsilon < 50 else f"exp({epsilon:.4g})"
-    told = neighbours(parts, unit)
+    pair = neighbours(parts, unit)
     if publish_logs(parts):
         invented = (
             f" The policy of every {unit.name} is protected; its logs, which are published in part, are not.{invented}"
         )
     return (
         f"The chance of anything that could be concluded from this release changes at most by a factor of {factor} "
-        f"and by {delta:.3g} added, {told}, in a public population of {unit.size:,}: "
+        f"and by {delta:.3g} added, {pair}, in a public population of {unit.size:,}: "
         f"({epsilon:.6g}, {delta:.6g})-differential privacy for every {unit.name}.{invented}"
     )
 

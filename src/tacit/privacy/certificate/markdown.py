@@ -322,8 +322,10 @@ def mechanisms(parts: Sequence[Fields]) -> list[str]:
     lines = []
     for part in parts:
         noise = part.get("noise_multiplier")
-        told = "" if noise is None else f", noise multiplier {noise:.6g}"
-        lines.append(f"{part['name']} ({part['kind']}): {part.get('steps', 1):,} time(s), {part['sampler']}{told}")
+        noise_words = "" if noise is None else f", noise multiplier {noise:.6g}"
+        lines.append(
+            f"{part['name']} ({part['kind']}): {part.get('steps', 1):,} time(s), {part['sampler']}{noise_words}"
+        )
     return lines
 
 

@@ -283,7 +283,7 @@ class Ledger:
             return self._state.summaries()
 
     def verify(self) -> None:
-        """Read the file anew and check everything: integrity, triggers, chain, sequence, filter, claims.
+        """Read the file again and check everything: integrity, triggers, chain, sequence, filter, claims.
 
         Raises:
             LedgerError: naming the first entry that is not valid.

@@ -1,6 +1,6 @@
 """The register of contributions: who was let contribute to which plan how often, under a keyed hash, in one file.
 
-It is not public: whoever has it can count people, and whoever has its key as well can ask who they are.
+It is not public: a reader can count people, and a reader with its key can ask who they are.
 """
 
 from __future__ import annotations

@@ -420,9 +420,11 @@ def _sqlite(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, UnicodeDecodeError) as error:  # of a message that quotes a damaged schema
-        told = str(error) if isinstance(error, sqlite3.Error) and str(error).isprintable() else "its schema is damaged"
+        reason = (
+            str(error) if isinstance(error, sqlite3.Error) and str(error).isprintable() else "its schema is damaged"
+        )
         raise LedgerError(
-            f"the file cannot be used ({told})",
+            f"the file cannot be used ({reason})",
             where=str(path),
             expected="an undamaged ledger on a disk with space left and permission to write",
             remedy="free the disk or restore the newest copy, then open the ledger again; nothing half-done is kept",

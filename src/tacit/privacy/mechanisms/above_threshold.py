@@ -92,21 +92,21 @@ class _Prefixed(Usual):
 
     def describe(self: Any, unit: Unit) -> str:
         """See `Part`."""
-        told, public = self.thresholds, {"actions": self.actions, "experts": self.experts, "horizon": self.horizon}
-        agreed = thresholds.longest(told, self.floor, **public)
-        expected = thresholds.expected_length(told, self.floor, **public)
+        test, public = self.thresholds, {"actions": self.actions, "experts": self.experts, "horizon": self.horizon}
+        agreed = thresholds.longest(test, self.floor, **public)
+        expected = thresholds.expected_length(test, self.floor, **public)
         own = f"drawn from {self.reserve} trajectories of each expert kept for this alone"
         kept = own if self.reserve else "played by clones"
         return (
             f"{self.trajectories:,} trajectories, {kept}, cut before the first step that fewer than about "
-            f"{told.threshold:,.0f} experts would have come to (of at least {self.experts:,}; noise of scale "
-            f"{told.threshold_scale:.3g} a trajectory and {told.step_scale:.3g} a step); if all experts agree on every "
+            f"{test.threshold:,.0f} experts would have come to (of at least {self.experts:,}; noise of scale "
+            f"{test.threshold_scale:.3g} a trajectory and {test.step_scale:.3g} a step); if all experts agree on every "
             f"step, a prefix has {expected:.3g} steps on average, and {agreed:,} without noise and random ends"
         )
 
     def contribution(self: Any, unit: Unit) -> str:
         """See `Part`."""
-        name, told, least = unit.name, self.thresholds, self.floor.probability
+        name, test, least = unit.name, self.thresholds, self.floor.probability
         if self.source == "logs":
             played = f"one of the {self.reserve:,} trajectories that are kept of each for this alone"
         else:
@@ -121,9 +121,9 @@ class _Prefixed(Usual):
             f"{self.name} ({self.kind}): {self.trajectories:,} time(s) one {name} is drawn, and what is released of "
             f"{played} ends before the first step, of at most {self.horizon:,}, after which the {name}s that act so, "
             f"each counted with its probability and one {name} for at most 1, are fewer than "
-            f"{told.threshold:.6g} of at least {self.experts:,}, under discrete Laplace noise of scale "
-            f"{told.threshold_scale:.6g} for a trajectory and {told.step_scale:.6g} for a step; "
-            f"with {self.actions:,} actions, where {held}, and at least {told.safe:.6g} {name}s behind what is safe to "
+            f"{test.threshold:.6g} of at least {self.experts:,}, under discrete Laplace noise of scale "
+            f"{test.threshold_scale:.6g} for a trajectory and {test.step_scale:.6g} for a step; "
+            f"with {self.actions:,} actions, where {held}, and at least {test.safe:.6g} {name}s behind what is safe to "
             f"show, each is ({self.epsilon:.6g}, {self.delta:.6g})-differentially private by its own proof{rare}"
         )
 
@@ -260,16 +260,16 @@ class CertifiedPrefixes(_Prefixed):
     rows_per_unit: int
 
     def __post_init__(self) -> None:
-        told, public = self.thresholds, {"actions": self.actions, "experts": self.experts}
-        for name, value in dataclasses.asdict(told).items():
+        test, public = self.thresholds, {"actions": self.actions, "experts": self.experts}
+        for name, value in dataclasses.asdict(test).items():
             gridded = value <= _MOST_EXPERTS and (value * GRID).is_integer()
             check(f"{self.name}.thresholds.{name}", value, gridded, "a multiple on the grid of the proof")
         fits = not isinstance(self.floor, PMin) or self.floor.probability * self.actions <= 1
         check(f"{self.name}.floor.probability", self.floor.probability, fits, "at most 1 / actions")
-        keeps = thresholds.epsilon_of(told, self.floor, **public) <= self.epsilon * (1 + _ROUNDING)
+        keeps = thresholds.epsilon_of(test, self.floor, **public) <= self.epsilon * (1 + _ROUNDING)
         check(f"{self.name}.epsilon", self.epsilon, keeps, "what the thresholds keep")
-        margin = told.threshold - told.safe - 1
-        risk = thresholds.tail(told.threshold_scale, told.step_scale, margin) if margin >= 0 else 1.0
+        margin = test.threshold - test.safe - 1
+        risk = thresholds.tail(test.threshold_scale, test.step_scale, margin) if margin >= 0 else 1.0
         check(f"{self.name}.delta", self.delta, risk <= self.delta * (1 + _ROUNDING), "what the thresholds keep")
         clones = self.source == "clones"
         unused = not (self.reserve or self.overflow)
@@ -342,9 +342,9 @@ def stable_lengths(
         int64 [n], each at most the trajectory's own length.
     """
     n, horizon = drawn["mask"].shape
-    own, told = drawn["mask"].sum(axis=1), part.thresholds
-    bar = math.ceil(told.threshold * GRID) + noise.discrete_laplace(n, math.ceil(told.threshold_scale * GRID))
-    step_noise = noise.discrete_laplace(n * horizon, math.ceil(told.step_scale * GRID)).reshape(n, horizon)
+    own, test = drawn["mask"].sum(axis=1), part.thresholds
+    bar = math.ceil(test.threshold * GRID) + noise.discrete_laplace(n, math.ceil(test.threshold_scale * GRID))
+    step_noise = noise.discrete_laplace(n * horizon, math.ceil(test.step_scale * GRID)).reshape(n, horizon)
     stop = part.floor.probability if isinstance(part.floor, KappaStop) else 0.0
     halted = noise.uniform(n * horizon).reshape(n, horizon) < stop
     count = _Count(part, experts, n, np.ones(experts.count, bool) if usable is None else usable)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RowsOf = Literal["drawn", "first"]
-"""Which of a unit's rows a contribution is made from: drawn anew in every step, or its first ones in order of time."""
+"""Which of a unit's rows a contribution is made from: drawn again in every step, or its first ones in order of time."""
 
 EVERY_RELATION: tuple[Relation, ...] = get_args(Relation)
 
@@ -416,7 +416,7 @@ class Work(Protocol):
 class Experts(Protocol):
     """The policies of m experts; the k-th is that of the k-th unit of the records.
 
-    An expert's numbers must be the same bits whoever the other experts are; their number and the floor are public.
+    An expert's numbers must be the same bits for any other experts; their number and the floor are public.
     """
 
     @property

@@ -53,7 +53,7 @@ class DeviceSum(Usual):
     Args:
         name: the part's name inside its plan.
         steps: T, how many sums may ever be released.
-        devices: N, how many devices there are; a sum is divided by this constant, whoever answers.
+        devices: N, how many devices there are; a sum is divided by this constant, however many answer.
         clip: C, the largest L2 norm of one person's answer.
         noise: "shared": each device adds a discrete Gaussian of variance (noise_multiplier clip)^2 / floor on the grid
             of clip / 2^bits, in whole numbers modulo 2^32; "device": each adds N(0, (noise_multiplier clip)^2).

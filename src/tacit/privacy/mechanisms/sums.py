@@ -48,7 +48,7 @@ class PoissonSum(Usual):
         rows_per_unit: L, of how many of a unit's rows one contribution is made at most.
         rows: which rows these are (see `RowsOf`).
         horizon: H; above 1, each of the L is a fragment: H rows of one episode, one after another, from a row that is
-            drawn anew in every step; what lies behind the episode's end is masked out.
+            drawn again in every step; what lies behind the episode's end is masked out.
         fold: only units of this half take part (with rate 1). A unit's half is fixed for the ledger's life by a keyed
             hash of its own rows, so the two halves share no unit and cost no more than the dearer one.
         reserve: how many of a unit's episodes are left out, because the same data serve an `AboveThreshold` release
@@ -225,7 +225,7 @@ class UserSum(Usual):
     Args:
         name: the part's name inside its plan.
         steps: T, how many sums may ever be released.
-        users: N, how many people are met for one sum; the sum is divided by this constant, whoever came.
+        users: N, how many people are met for one sum; the sum is divided by this constant, however many came.
         clip: C, the largest L2 norm of one person's contribution to one sum.
         noise_multiplier: sigma, of the whole part: the standard deviation of its noise over the largest norm of all
             that one person adds. None until calibrated; 0 is no noise and an infinite epsilon.

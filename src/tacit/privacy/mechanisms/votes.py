@@ -1,4 +1,4 @@
-"""Votes of teachers, each of whom has seen other units: one unit can change one vote (PATE, arXiv:1610.05755).
+"""Votes of teachers, each with units of its own: one unit can change one vote (PATE, arXiv:1610.05755).
 
 The units are dealt out to k teachers at random, once a run. A teacher is a small discriminator that learns its own
 units' rows against rows that are public, and then says of public rows whether they look real (`teachers.py`). Only

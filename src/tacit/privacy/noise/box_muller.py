@@ -3,7 +3,7 @@
 Box and Muller, "A note on the generation of random normal deviates", Ann. Math. Statist. 29 (1958) 610-611.
 
 A pair of 32-bit words (a, b) gives one pair of coordinates: the radius is sqrt(-2 ln u) with u = a / 2^32, the angle is
-2 pi b / 2^32. A word a < 2^16 is a coarse u (relative steps above 2^-16), so such a pair is computed anew in float64
+2 pi b / 2^32. A word a < 2^16 is a coarse u (relative steps above 2^-16), so such a pair is computed again in float64
 from u = (a + (x + 1/2) / 2^64) / 2^32 with 64 further bits x.
 """
 

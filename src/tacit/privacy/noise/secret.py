@@ -25,7 +25,7 @@ from tacit.privacy.noise.box_muller import BoxMuller, Float32, Words, box_muller
 from tacit.privacy.noise.discrete import discrete_gaussian, discrete_laplace
 
 BYTES_PER_KEY: Final = 2**32
-"""Keystream drawn under one key: 2^28 blocks, told from random bytes with advantage below 2^-72 if AES is a PRP."""
+"""Keystream drawn under one key: 2^28 blocks, random but for an advantage below 2^-72 if AES is a PRP."""
 
 CHUNK: Final = 2**16
 """Words drawn at a time (256 KiB: they stay in the second-level cache between the cipher and Box-Muller)."""

@@ -55,7 +55,7 @@ class Run:
 
 
 def exhausted(run: Run, part: str) -> PlanExhausted:
-    """The error of a run that was begun or finished before and cannot be begun anew."""
+    """The error of a run that was begun or finished before and cannot be begun again."""
     return PlanExhausted(
         "the plan was run before, and a claimed step is never run again",
         where=f"{run.plan.method} plan {run.plan_id}, part {part!r}",

@@ -234,7 +234,7 @@ class Device(BaseVault):
             done = self.ledger.claimed(plan_id, part)
             if type(step) is not int or not done <= step < spec.steps:
                 raise _refused_query("its step was answered before, burnt, or is not one of the plan's", part)
-            while done <= step:  # a claim is of 1 % at most: whoever was away burns what she missed in several
+            while done <= step:  # a claim is of 1 % at most: a device that was away burns what it missed in several
                 done = self.ledger.claim(plan_id, part, step + 1 - done).stop
 
             return behind(part, lambda: np.asarray(answers(spec, self._vector(spec, public, size), self._noise)[0]))

@@ -69,7 +69,7 @@ class FederatedVault(BaseVault):
             work: what each device computes.
             state: public arrays that go to all devices.
 
-        Guarantee: one step of the part's event, which is claimed before a device is asked, whoever answers.
+        Guarantee: one step of the part's event, which is claimed before a device is asked, however many answer.
 
         Raises:
             PlanExhausted: no step is left. DoorError: the work couples people or has the wrong shape, the public arrays

@@ -175,10 +175,10 @@ def guarantee(plan: Plan) -> str:
     if math.isinf(certified):
         nothing = f"{plan.method} promises NOTHING to any {unit.name}: its epsilon is infinite, for want of noise."
         return "\n".join([nothing, *(f"  {part.name}: {part.describe(unit)}" for part in plan.parts())])
-    apart, told = besides(plan.parts()), neighbours(plan.parts(), unit)
+    apart, pair = besides(plan.parts()), neighbours(plan.parts(), unit)
     lines = [
         f"{plan.method} promises ({plan.epsilon:.4g}, {plan.delta:.3g})-differential privacy to every {unit.name}.",
-        f"How well anybody who sees the result, however much else they know{apart}, could tell {told}:",
+        f"How well anybody who sees the result, however much else they know{apart}, could tell {pair}:",
         f"  {tradeoff.words(whole, unit.relation, accounting.round_up(certified, 6), plan.delta)}.",
         f"Public population: {unit.size:,}.",
     ]

@@ -1,4 +1,4 @@
-"""The records behind a vault's doors: who takes part in a step, and what is read of whoever does.
+"""The records behind a vault's doors: who takes part in a step, and what is read of them.
 
 Only `vault.py` uses this module, always inside a door and after the step was claimed.
 """
@@ -186,7 +186,7 @@ class Reader:
     def folds(self, key: str) -> np.ndarray:
         """Each unit's half, 0 or 1, [units]: a hash of its own rows under this key, whatever other units hold.
 
-        Units with equal rows are told apart by a running number, so that they do not all share a half. One of them more
+        Units with equal rows get a running number, so that they do not all share a half. One of them more
         or less changes one half by one such unit, as it would for any other.
         """
         if not self._digests:

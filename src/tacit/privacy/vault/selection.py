@@ -64,7 +64,7 @@ def number_of_runs(stop: int, law: Law, noise: SecretNoise) -> int:
     """A secret number of runs, exactly of its law.
 
     Tosses of a coin that stops with probability 1 / stop make the geometric law; the logarithmic one keeps such a k
-    with probability 1 / k and else draws anew.
+    with probability 1 / k and else draws again.
     """
     while True:
         runs = _tosses(stop, noise)

@@ -66,10 +66,10 @@ def keep(result: Any, reason: str, folder: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     banner = "PRIVATE: computed from the records without noise; do not publish"
     missing: list[str] = []
-    told = {"banner": banner, "reason": reason, "result": _finite(result, "result", missing)}
+    written = {"banner": banner, "reason": reason, "result": _finite(result, "result", missing)}
     if missing:
-        told["null"] = f"no finite number: {', '.join(missing)}"
-    path.write_text(json.dumps(told, indent=1, allow_nan=False))
+        written["null"] = f"no finite number: {', '.join(missing)}"
+    path.write_text(json.dumps(written, indent=1, allow_nan=False))
 
 
 def _finite(value: Any, name: str, missing: list[str]) -> Any:
@@ -350,8 +350,8 @@ class Vault(BaseVault):
             attempt: makes a run: (a candidate's plan, a vault that serves this plan alone) -> value.
             judge: says how good a value is: (value, the judge's plan, a vault that serves that alone) -> score.
 
-        Guarantee: one step of the part's event. Neither the number of runs nor a failure of one is told; whoever can
-        time the call learns about the number, which the proof excludes.
+        Guarantee: one step of the part's event. Neither the number of runs nor a failure of one is shown; an observer
+        who can time the call learns about the number, which the proof excludes.
 
         Raises:
             PlanExhausted: it was released already. DoorError: a callback could keep something of runs that are not

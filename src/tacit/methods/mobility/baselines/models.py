@@ -34,7 +34,7 @@ class Statistic(Protocol):
 
 @dataclass(frozen=True)
 class Averages:
-    """Every person's mean of a statistic over her whole days, zero for whoever has none; kept in the vault."""
+    """Every person's mean of a statistic over her whole days, zero for a person without any; kept in the vault."""
 
     statistic: Statistic
 
@@ -247,7 +247,7 @@ class Transitions:
 
 @dataclass(frozen=True, eq=False)
 class BlockChain:
-    """The simulator: days of blocks, each block a uniform cell of it that is drawn anew for every day.
+    """The simulator: days of blocks, each block a uniform cell of it that is drawn again for every day.
 
     Args:
         grid, factor, vocabulary: as for `Transitions`.

@@ -69,7 +69,7 @@ def fit(
         folder: where checkpoints go (released and public values only): after starts and jumps, and after every block of
             claimed rounds (1 % of them, one at least).
         resume: go on from `folder`'s checkpoint, or from the start where nothing was lost before its first one. Rounds
-            that were claimed and not kept are lost. Critics are never written: they begin anew in one process, and
+            that were claimed and not kept are lost. Critics are never written: they begin again in one process, and
             devices of their own keep theirs.
         progress: called after each round.
 

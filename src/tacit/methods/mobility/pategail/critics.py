@@ -4,7 +4,7 @@ The gradient penalty is differentiated by hand. A network of linear layers and l
 input, so the gradient at an input is a product of the layers' matrices and slopes, and the slope of a function of it
 needs one more pass forward through the same matrices (with the penalty's direction as the input). Nothing else is as
 cheap, and no graph is built. Every product is batched over people, one matrix product of constant shape a person: a
-person's numbers are the same bits whoever else is there.
+person's numbers are the same bits whichever others are there.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Critic:
 
         Args:
             theta: [U, P].
-            vectors: of the power iteration, [U, sum of the layers' outputs], changed in place; None iterates anew.
+            vectors: of the power iteration, [U, sum of the layers' outputs], changed in place; None iterates again.
         """
         if not self.spectral:
             return theta

@@ -61,7 +61,7 @@ class PateGailPlan(plans.PrivatePlan):
     source: ClassVar[str] = "PateGAIL++: Utility Optimized Private Trajectory Generation with Imitation Learning"
 
     people: int
-    """N, the public population; the divisor, whoever answers."""
+    """N, the public population; the divisor, however many answer."""
     rounds: int = 30
     """number T of rounds."""
     kind: Kind = "table"
@@ -135,8 +135,8 @@ class PateGailPlan(plans.PrivatePlan):
         bounded = ranged if self.clip is None else 0 < self.clip < math.inf
         check("clip", self.clip, bounded, "a finite number > 0, or None where rewards have a range")
         check("memory", self.memory, 0 <= self.memory < 1, "a number in [0, 1)")
-        told = 0 <= self.beta < math.inf and (self.beta == 0 or (ranged and self.clip is None))
-        check("beta", self.beta, told, "0, or a finite number > 0 with a range and no smaller clip")
+        allowed = 0 <= self.beta < math.inf and (self.beta == 0 or (ranged and self.clip is None))
+        check("beta", self.beta, allowed, "0, or a finite number > 0 with a range and no smaller clip")
         flat = self.kind != "gradient" or (self.ppo.hidden == () and self.allocation == "uniform" and self.updates == 1)
         check("kind", self.kind, flat, "for gradients no hidden layers, uniform, one update")
         fits = self.kind != "linear" or not self.silent

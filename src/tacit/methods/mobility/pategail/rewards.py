@@ -118,7 +118,7 @@ class LocalCritics:
         kind: see `Kind`.
         layout: of the states of a table.
         calibration: of its values.
-        variance: whether the second moment is told too (`with_square`); not for a gradient.
+        variance: whether the second moment is sent too (`with_square`); not for a gradient.
         last: whether going back to the last place is an action of its own, and not a return.
         silent: answer 0 always, untrained: the control whose rewards are noise alone.
 
@@ -159,7 +159,7 @@ class LocalCritics:
         return own
 
     def __call__(self, own: Arrays, public: Arrays, seeds: Array) -> tuple[Float64, dict[str, Array]]:
-        """The answers [U, d], 0 of whoever has no whole day, and everybody's critic as it is now."""
+        """The answers [U, d], 0 for a person without a whole day, and everybody's critic as it is now."""
         if self.silent:
             return np.zeros((len(seeds), self.width(public))), dict(own)
         after = {name: column.copy() for name, column in own.items() if name != "codes"} | {"codes": own["codes"]}
@@ -264,7 +264,7 @@ class LinearCritic:
         return {"shares": shares / np.maximum(count, 1)[:, None], "count": count}
 
     def __call__(self, own: Arrays, public: Arrays, seeds: Array) -> tuple[Float64, dict[str, Array]]:
-        """Differences of shares times the weights, [U, K], 0 of whoever has no whole day."""
+        """Differences of shares times the weights, [U, K], 0 for a person without a whole day."""
         cell = cells_of(self.layout, self.embedding, np.asarray(public["codes"])[np.asarray(public["rows"])])
         share = np.bincount(cell, minlength=self.layout.size * ACTIONS) / max(1, len(cell))
         answer = (own["shares"] - share) * np.asarray(public["weights"])
