@@ -227,12 +227,12 @@ def _json(*values: Any) -> Callable[[Path], list[bytes]]:
 
 
 def _read_days(folder: Path) -> object:
-    return generate.read(folder / "days.csv")
+    return generate.read_days(folder / "days.csv")
 
 
 def _generated(folder: Path) -> list[bytes]:
     (folder / "made").mkdir()
-    generate.write(days(), folder / "days.csv", _movement(folder / "made").certificate)
+    generate.write_days(days(), folder / "days.csv", _movement(folder / "made").certificate)
     return [(folder / "days.csv").read_bytes()]
 
 
@@ -280,7 +280,7 @@ READERS = (
     Reader("generated days", "days.csv", _generated, _read_days, _TEXT, _day_digest),
     Reader("beside generated days", "days.csv.json", _beside, _read_days, _JSON, _day_digest),
     Reader("public bounds", "spec.json", _json(SPEC.to_json()), lambda f: data.read_spec(f / "spec.json"), _JSON),
-    Reader("bounds", "b.json", _json(_PLAIN), lambda f: worlds.read(f / "b.json"), _JSON),
+    Reader("bounds", "b.json", _json(_PLAIN), lambda f: worlds.read_bounds(f / "b.json"), _JSON),
     Reader("grid", "grid.json", _json(GRID.to_json()), lambda f: imitate_plan.read_grid(f / "grid.json"), _JSON),
     Reader("run", "run.json", _json(_RUN), lambda f: RunFolder(f).read(), _JSON),
 )

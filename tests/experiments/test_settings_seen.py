@@ -321,9 +321,9 @@ def test_controls_of_policy_gradients_are_run_as_they_say(monkeypatch: pytest.Mo
 
 def test_a_better_accountant_leaves_the_rows_of_canaries(monkeypatch: pytest.MonkeyPatch) -> None:
     cell = dppg_audit.CELLS[0]
-    priced = PolicyGradientPlan.price
+    priced = PolicyGradientPlan.account
     monkeypatch.setattr(
-        PolicyGradientPlan, "price", lambda plan, **promise: replace(priced(plan, **promise), epsilon=1.0)
+        PolicyGradientPlan, "account", lambda plan, **promise: replace(priced(plan, **promise), epsilon=1.0)
     )
     assert cell.plan().epsilon == 1.0
     assert dppg_audit.store().has(cell.key)
