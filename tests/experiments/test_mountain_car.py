@@ -102,6 +102,7 @@ def test_the_environment_is_sound() -> None:
         assert (paid, over, cut) == (-1.0, False, step == 3)
 
 
+@pytest.mark.slow  # 8 s of learning for one figure of an experiment
 def test_the_learned_policy_reaches_the_goal() -> None:
     """About 89 steps on average under the behaviour policy (5 seconds of training), against 237 of the uniform one."""
     learned = mountain_car.collect(mountain_car.behaviour(), 500, seed=0)

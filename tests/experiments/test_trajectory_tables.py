@@ -183,7 +183,16 @@ def test_rows_of_another_agent_or_another_audit_are_none(
 
 
 @pytest.mark.parametrize(
-    "way", ["real", "tacit_j", "by_gradients", "dp_transformer", "raked", "raked_by_gradients", "raking_alone"]
+    "way",
+    [
+        "real",
+        "tacit_j",
+        "by_gradients",
+        "dp_transformer",
+        "raked",
+        pytest.param("raked_by_gradients", marks=pytest.mark.slow),  # 13 s, and each half is tested beside it
+        "raking_alone",
+    ],
 )
 def test_a_small_table_of_patients_is_made_judged_and_measured_once(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
