@@ -45,8 +45,8 @@ from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.trajectories.models import FragmentLoss, fragment_model
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, TrajectoriesPlan
 from tacit.privacy.gradients.bookkeeping import Loss
+from tacit.privacy.gradients.clipped_sums import assign_gradient, clipped_sum
 from tacit.privacy.gradients.layers import Table
-from tacit.privacy.gradients.per_unit import assign_gradient, clipped_sum
 from tacit.privacy.noise.box_muller import box_muller_compiled
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.records import Reader

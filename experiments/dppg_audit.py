@@ -4,8 +4,8 @@ A bandit with four pulls a person. In the first of 30 meetings one of the 8 peop
 1,000 where all others get 1 or -1, or is not there. The attacker knows everything but this and the noise: who does
 what under every policy, the code and all coins. From the released policies it computes by how much the two worlds
 differ in every meeting, and so the exact log-likelihood ratio of what was released. A cell has these ratios for runs
-through the real door (`UserVault`), with and without the canary, and what `tacit.evaluation.audit` makes of them at
-95 % confidence:
+through the real door (`UserVault`), with and without the canary, and what `tacit.evaluation.lower_bounds` makes of them
+at 95 % confidence:
 
 - `epsilon`: at least this much, at delta 1e-5, whatever the mechanism is;
 - `mu`: at least this much, if it is a Gaussian mechanism;
@@ -37,7 +37,7 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy, Value
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.envs.serving import SimulatedUsers
-from tacit.evaluation.audit import Audit, audit
+from tacit.evaluation.lower_bounds import Audit, audit
 from tacit.methods.policy_gradient.algorithm import fit
 from tacit.methods.policy_gradient.plan import POLICY, Critic, PolicyGradientPlan
 from tacit.privacy.accounting import bounds as accounting

@@ -23,7 +23,7 @@ from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import Store
 from tacit.envs import river_swim
 from tacit.envs.river_swim import RiverSwim
-from tacit.evaluation.audit import Audit, audit, highest_rate, lowest_rate
+from tacit.evaluation.lower_bounds import Audit, audit, highest_rate, lowest_rate
 from tacit.evaluation.report.charts import Axis
 from tacit.evaluation.statistics import interval
 

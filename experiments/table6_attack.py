@@ -44,8 +44,8 @@ from experiments.store import RESULTS, ROOT, Store
 from experiments.synthesis_cache import Columns
 from experiments.synthesis_domains import unit
 from experiments.synthesis_mazes import Maze
-from tacit.evaluation.audit import Rate, rate
 from tacit.evaluation.canaries import GradientScores, leaps
+from tacit.evaluation.lower_bounds import Rate, rate
 from tacit.evaluation.membership import LEVELS, LossAttack, attack, losses
 from tacit.evaluation.one_run import OneRun, audit, plant
 from tacit.methods import synthesis

@@ -41,8 +41,8 @@ from tacit.data.trajectories import Trajectories
 from tacit.envs import maze
 from tacit.envs.maze import LONGEST, SHORTEST, goal_episodes
 from tacit.envs.maze_layouts import LAYOUTS
-from tacit.evaluation.audit import Audit, audit
 from tacit.evaluation.canaries import UnitScores, leaping
+from tacit.evaluation.lower_bounds import Audit, audit
 from tacit.methods.synthesis import trajectories
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.trajectories.models import FragmentLoss, FragmentModel, fragment_model

@@ -37,7 +37,7 @@ from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.methods.synthesis.pretraining import Pretrained, pretrain
 from tacit.methods.synthesis.settings import Curiosity, Pretraining, Sampler
 from tacit.methods.synthesis.training import MovingAverage, load_parameters
-from tacit.privacy.gradients.per_unit import assign_gradient, clipped_sum
+from tacit.privacy.gradients.clipped_sums import assign_gradient, clipped_sum
 from tacit.privacy.vault.plan import public_fields
 from tacit.units import Unit
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from door_cases import GivenParts, Rewards, open_vault, records, unit_of
 
-from tacit.evaluation.audit import Audit, audit
+from tacit.evaluation.lower_bounds import Audit, audit
 from tacit.methods.off_policy_evaluation.gpope import published_epsilon
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.ledger.ledger import Ledger

@@ -17,7 +17,7 @@ import torch
 from door_cases import Rewards, open_vault, priced, unit_of
 from torch import Tensor, nn
 
-from tacit.evaluation.audit import Audit, audit
+from tacit.evaluation.lower_bounds import Audit, audit
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise

@@ -27,7 +27,7 @@ from table_detectors import TABLE_DETECTORS
 from torch import Tensor, nn
 
 from tacit.errors import BudgetExceeded, DoorError, PlanError, PlanExhausted
-from tacit.evaluation.audit import audit
+from tacit.evaluation.lower_bounds import audit
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum

@@ -10,7 +10,7 @@ from importlib import import_module
 
 import pytest
 
-from tacit.cli import app, commands, main
+from tacit.cli import app, declarations, main
 from tacit.errors import (
     AccountingError,
     BudgetExceeded,
@@ -112,7 +112,9 @@ sys.exit(main(["ledger", "show", "x"]))
 """
 
 
-@pytest.mark.parametrize("name", ["tyro", "tacit.cli.commands", "tacit.privacy.ledger.ledger", "tacit.cli.certificate"])
+@pytest.mark.parametrize(
+    "name", ["tyro", "tacit.cli.declarations", "tacit.privacy.ledger.ledger", "tacit.cli.certificate"]
+)
 def test_an_interruption_of_an_import_shows_no_traceback(name: str) -> None:
     code = INTERRUPTED_IMPORT.format(name=name)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
@@ -152,7 +154,7 @@ def test_the_commands_load_nothing_heavy() -> None:
 
 
 def test_every_command_is_run_by_something() -> None:
-    kinds = {value for value in vars(commands).values() if isinstance(value, type) and is_dataclass(value)}
+    kinds = {value for value in vars(declarations).values() if isinstance(value, type) and is_dataclass(value)}
     assert len(kinds) == 24
     assert set(app.FUNCTIONS) == kinds
     for path in app.FUNCTIONS.values():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from door_cases import Rewards, open_vault, priced
 
-from tacit.cli import commands, main
+from tacit.cli import declarations, main
 from tacit.evaluation import audits
 from tacit.evaluation.audits import library
 from tacit.evaluation.audits.findings import Audited, Finding
@@ -92,4 +92,4 @@ def test_methods_are_audited_into_a_file(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_the_command_knows_every_method() -> None:
-    assert set(commands.Audited.__args__) == set(library.METHODS)  # type: ignore[attr-defined]
+    assert set(declarations.Audited.__args__) == set(library.METHODS)  # type: ignore[attr-defined]

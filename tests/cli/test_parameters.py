@@ -13,17 +13,17 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 import tacit.methods
-from tacit.cli import app, main, options, plan_commands
+from tacit.cli import app, main, options, plan_declarations
 from tacit.cli.options import PlanCommand, Table, configured
 from tacit.parameters import Parameter, parameters, written
 from tacit.privacy.vault import plan as plans
 
 TABLES: dict[type[PlanCommand], Table] = {
-    plan_commands.Synthesize: plan_commands.SYNTHESIS_OPTIONS,
-    plan_commands.Evaluate: plan_commands.EVALUATION_OPTIONS,
-    plan_commands.Train: plan_commands.POLICY_GRADIENT_OPTIONS,
-    plan_commands.Learn: plan_commands.EXPERTS_OPTIONS,
-    plan_commands.Imitate: plan_commands.MOBILITY_OPTIONS,
+    plan_declarations.Synthesize: plan_declarations.SYNTHESIS_OPTIONS,
+    plan_declarations.Evaluate: plan_declarations.EVALUATION_OPTIONS,
+    plan_declarations.Train: plan_declarations.POLICY_GRADIENT_OPTIONS,
+    plan_declarations.Learn: plan_declarations.EXPERTS_OPTIONS,
+    plan_declarations.Imitate: plan_declarations.MOBILITY_OPTIONS,
 }
 
 

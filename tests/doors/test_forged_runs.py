@@ -14,7 +14,7 @@ from door_cases import Regression, Rewards, Silent, open_vault, priced
 from scipy import stats
 
 from tacit.errors import DoorError, LedgerError, PlanError
-from tacit.privacy.gradients.per_unit import secret_generator
+from tacit.privacy.gradients.clipped_sums import secret_generator
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise, add_noise
 

@@ -9,7 +9,15 @@ import pytest
 from scipy import stats
 
 from tacit.errors import DataError
-from tacit.evaluation.audit import Counts, audit, epsilon_lower_bound, highest_rate, lowest_rate, mu_lower_bound, rate
+from tacit.evaluation.lower_bounds import (
+    Counts,
+    audit,
+    epsilon_lower_bound,
+    highest_rate,
+    lowest_rate,
+    mu_lower_bound,
+    rate,
+)
 
 
 def test_clopper_pearson_where_it_has_a_closed_form() -> None:

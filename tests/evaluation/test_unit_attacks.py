@@ -18,7 +18,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.evaluation.attacks import area
 from tacit.evaluation.canaries import Drawn, UnitScores, leaping
 from tacit.evaluation.membership import attack
-from tacit.privacy.gradients.per_unit import clipped_sum
+from tacit.privacy.gradients.clipped_sums import clipped_sum
 from tacit.privacy.mechanisms.sums import PoissonSum
 
 SPEC = PublicSpec(

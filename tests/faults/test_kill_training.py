@@ -103,7 +103,7 @@ def test_ctrl_c_between_steps_loses_nothing_but_the_step(ram_path: Path, plan: T
 def test_ctrl_c_behind_the_door_keeps_the_step_claimed(
     ram_path: Path, plan: TransitionsPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tacit.privacy.gradients import per_unit as gradients
+    from tacit.privacy.gradients import clipped_sums as gradients
 
     with monkeypatch.context() as patch:
         patch.setattr(gradients, "clipped_sum", lambda *_, **__: signal.raise_signal(signal.SIGINT))

@@ -24,7 +24,7 @@ from training_cases import DELTA, claimed, open_ledger, released, small_plan, tr
 from tacit.errors import TacitError
 from tacit.methods.synthesis import training
 from tacit.methods.synthesis.plan import TransitionsPlan
-from tacit.privacy.gradients import per_unit as gradients
+from tacit.privacy.gradients import clipped_sums as gradients
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise

@@ -7,7 +7,7 @@ from pathlib import Path
 from door_cases import Rewards, open_vault, priced
 from wrong_calls import WrongCall
 
-from tacit.cli import commands
+from tacit.cli import declarations
 from tacit.cli.audit import audit as command
 from tacit.evaluation import audits
 from tacit.privacy.noise.secret import SecretNoise
@@ -15,11 +15,11 @@ from tacit.privacy.vault.base import Label
 
 
 def nothing_to_audit(folder: Path) -> None:
-    command(commands.Audit())
+    command(declarations.Audit())
 
 
 def two_things_to_audit(folder: Path) -> None:
-    command(commands.Audit(run=folder, all=True))
+    command(declarations.Audit(run=folder, all=True))
 
 
 def an_audit_of_no_method(folder: Path) -> None:
@@ -27,11 +27,11 @@ def an_audit_of_no_method(folder: Path) -> None:
 
 
 def an_audit_of_three_runs(folder: Path) -> None:
-    command(commands.Audit(methods=("experts",), runs=3))
+    command(declarations.Audit(methods=("experts",), runs=3))
 
 
 def an_audit_by_nobody(folder: Path) -> None:
-    command(commands.Audit(methods=("experts",), jobs=0))
+    command(declarations.Audit(methods=("experts",), jobs=0))
 
 
 def an_audit_of_what_promises_nothing(folder: Path) -> None:
@@ -39,11 +39,11 @@ def an_audit_of_what_promises_nothing(folder: Path) -> None:
     run = vault.reserve(priced(vault, noise_multiplier=1.0, steps=1))
     vault.noisy_sum(run, "sum", Rewards())
     vault.release(run, 0.0, label=Label((), (), ())).certificate.save(folder / "certificate.json")
-    command(commands.Audit(run=folder))
+    command(declarations.Audit(run=folder))
 
 
 def findings_where_something_is(folder: Path) -> None:
-    command(commands.Audit(methods=("experts",), out=folder))
+    command(declarations.Audit(methods=("experts",), out=folder))
 
 
 def findings_that_are_torn(folder: Path) -> None:

@@ -10,10 +10,10 @@ import numpy as np
 from wrong_calls import DELTA, PRIVATE_ID, UNIT, WrongCall, ledger, shorten
 
 from tacit import hub
-from tacit.cli.commands import Map
+from tacit.cli.declarations import Map
 from tacit.cli.generate import draw, simulator_in
 from tacit.cli.imitate_plan import cut, in_options, require_sound
-from tacit.cli.plan_commands import Imitate
+from tacit.cli.plan_declarations import Imitate
 from tacit.data.mobility import Rules, from_cells, from_plt, from_points
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import RegularGrid, grid_from_json

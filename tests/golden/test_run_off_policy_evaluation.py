@@ -134,7 +134,7 @@ def chosen(folder: Path) -> Numbers:
     for seed in range(6):  # a choice is one number: at a small epsilon several seeds tell more of its law
         vault = runs.vault(episodes(), folder, UNIT, seed=seed, name=str(seed))
         calibrated = plan.calibrate(unit=UNIT, epsilon=0.5, delta=1e-4)
-        found.append(ope.select(calibrated, vault).value.index)
+        found.append(ope.selection.fit(calibrated, vault).value.index)
     mechanism: Any = calibrated.parts()[0].mechanism
     scores = mechanism.scores(dict(unit_rows(episodes(), PROBLEM)))["scores"]
     return {"choices": found, "scores": runs.summary(scores), "sums of scores": scores.sum(axis=0).tolist()}

@@ -15,7 +15,7 @@ from typing import Any, Union, get_args, get_origin
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from tacit.cli import commands, plan_commands
+from tacit.cli import declarations, plan_declarations
 from tacit.cli.console import Interrupted, complain, say
 from tacit.cli.options import PlanCommand, config_of, configured
 from tacit.errors import TacitError
@@ -44,30 +44,30 @@ _OPTIONAL = {
 }
 """Package -> the extra of tacit that installs it."""
 FUNCTIONS: dict[type, str] = {
-    plan_commands.Demo: "demo.demo",
-    commands.DataMaze: "data.maze",
-    commands.DataChain: "data.chain",
-    commands.DataClinic: "data.clinic",
-    commands.DataInspect: "data.inspect",
-    commands.DataImport: "data.import_",
-    plan_commands.Synthesize: "synthesize.synthesize",
-    plan_commands.Evaluate: "evaluate.evaluate",
-    plan_commands.Train: "train.train",
-    plan_commands.Learn: "learn.learn",
-    plan_commands.Imitate: "imitate.imitate",
-    commands.Generate: "generate.generate",
-    commands.Map: "generate.draw",
-    commands.Play: "play.play",
-    commands.Export: "play.export",
-    commands.Sample: "synthesis_runs.sample",
-    commands.Report: "audit.report",
-    commands.Audit: "audit.audit",
-    commands.CertificateShow: "certificate.show",
-    commands.CertificateVerify: "certificate.verify",
-    commands.CertificateLabel: "certificate.label",
-    commands.CertificateSign: "certificate.sign",
-    commands.LedgerShow: "certificate.show_ledger",
-    commands.LedgerVerify: "certificate.verify_ledger",
+    plan_declarations.Demo: "demo.demo",
+    declarations.DataMaze: "data.maze",
+    declarations.DataChain: "data.chain",
+    declarations.DataClinic: "data.clinic",
+    declarations.DataInspect: "data.inspect",
+    declarations.DataImport: "data.import_",
+    plan_declarations.Synthesize: "synthesize.synthesize",
+    plan_declarations.Evaluate: "evaluate.evaluate",
+    plan_declarations.Train: "train.train",
+    plan_declarations.Learn: "learn.learn",
+    plan_declarations.Imitate: "imitate.imitate",
+    declarations.Generate: "generate.generate",
+    declarations.Map: "generate.draw",
+    declarations.Play: "play.play",
+    declarations.Export: "play.export",
+    declarations.Sample: "synthesis_runs.sample",
+    declarations.Report: "audit.report",
+    declarations.Audit: "audit.audit",
+    declarations.CertificateShow: "certificate.show",
+    declarations.CertificateVerify: "certificate.verify",
+    declarations.CertificateLabel: "certificate.label",
+    declarations.CertificateSign: "certificate.sign",
+    declarations.LedgerShow: "certificate.show_ledger",
+    declarations.LedgerVerify: "certificate.verify_ledger",
 }
 """Command -> the module of this package and the function that runs it; the module is loaded only then."""
 _CONFIGURED = {kind.__name__.lower(): kind for kind in FUNCTIONS if issubclass(kind, PlanCommand)}
@@ -131,7 +131,7 @@ def _parsed(words: list[str]) -> object:
         found = configured(kind, words[0], file)  # a flag that the file sets can be taken back by --no-FLAG
         return tyro.cli(kind, prog=f"tacit {words[0]}", args=words[1:], default=found, registry=_REGISTRY)
     return tyro.cli(
-        commands.Command,
+        declarations.Command,
         prog="tacit",
         description="Differentially private reinforcement learning, with guarantees that anyone can recompute.",
         args=words,

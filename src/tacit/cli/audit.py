@@ -9,9 +9,9 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
-from tacit.cli import commands
-from tacit.cli.commands import Audit
+from tacit.cli import declarations
 from tacit.cli.console import progress, require_new, say
+from tacit.cli.declarations import Audit
 from tacit.cli.options import refused
 from tacit.cli.run_folder import CERTIFICATE, RunFolder
 from tacit.errors import CertificateError, FileError
@@ -145,7 +145,7 @@ def _show(found: list[Found]) -> None:
     say("Bounds from below prove nothing about what is above them: docs/audits.md says how to read them.")
 
 
-def report(command: commands.Report) -> None:
+def report(command: declarations.Report) -> None:
     """Write report.html again.
 
     Raises:

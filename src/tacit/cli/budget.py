@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.cli.console import Interrupted, complain, say
-from tacit.cli.plan_commands import Evaluate, Imitate, Learn, Synthesize
+from tacit.cli.plan_declarations import Evaluate, Imitate, Learn, Synthesize
 from tacit.cli.run_folder import RunFolder
 from tacit.data.store import read_spec, read_unit
 from tacit.errors import BudgetExceeded, DataError, LedgerError, PlanExhausted

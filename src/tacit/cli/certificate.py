@@ -6,7 +6,8 @@ import json
 from collections import Counter
 from contextlib import suppress
 
-from tacit.cli.commands import (
+from tacit.cli.console import require_new, say
+from tacit.cli.declarations import (
     CertificateLabel,
     CertificateShow,
     CertificateSign,
@@ -14,7 +15,6 @@ from tacit.cli.commands import (
     LedgerShow,
     LedgerVerify,
 )
-from tacit.cli.console import require_new, say
 from tacit.errors import CertificateError, FileError, LedgerError
 from tacit.evaluation import audits
 from tacit.privacy.certificate import markdown as certificate_label

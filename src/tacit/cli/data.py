@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.cli.commands import DataChain, DataClinic, DataImport, DataInspect, DataMaze
 from tacit.cli.console import complain, progress, say
+from tacit.cli.declarations import DataChain, DataClinic, DataImport, DataInspect, DataMaze
 from tacit.cli.options import meaningless
 from tacit.cli.options import named as in_words
 from tacit.cli.run_folder import CERTIFICATE

@@ -15,7 +15,7 @@ from tacit.cli import synthesis_runs
 from tacit.cli.budget import promised, thrown_away
 from tacit.cli.console import progress, say
 from tacit.cli.data import simulate
-from tacit.cli.plan_commands import Baseline, Demo
+from tacit.cli.plan_declarations import Baseline, Demo
 from tacit.cli.run_folder import RunFolder, Stopwatch, finish, require_free, settings_of
 from tacit.cli.synthesis_plan import PRIVORL, baseline_plan, learner
 from tacit.data.spec import PublicSpec

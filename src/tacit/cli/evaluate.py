@@ -15,7 +15,7 @@ import numpy as np
 from tacit.cli import options
 from tacit.cli.budget import ledger_path, open_ledger, require_unit
 from tacit.cli.console import progress, say
-from tacit.cli.plan_commands import EVALUATION_OPTIONS, Activation, Evaluate, EvaluationMethod
+from tacit.cli.plan_declarations import EVALUATION_OPTIONS, Activation, Evaluate, EvaluationMethod
 from tacit.cli.run_folder import (
     CERTIFICATE,
     REPORT,

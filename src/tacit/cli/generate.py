@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from tacit import hub
-from tacit.cli.commands import Format, Generate, Map
 from tacit.cli.console import progress, say
+from tacit.cli.declarations import Format, Generate, Map
 from tacit.cli.imitate_plan import read_grid
 from tacit.cli.options import meaningless, refused
 from tacit.data import mobility

@@ -17,7 +17,7 @@ from tacit.cli.budget import ledger_path
 from tacit.cli.console import Interrupted, progress, say
 from tacit.cli.generate import Generator, cautions
 from tacit.cli.imitate_plan import Plan, planned, region, require_answerable, require_sound, silent, unit
-from tacit.cli.plan_commands import Imitate
+from tacit.cli.plan_declarations import Imitate
 from tacit.cli.run_folder import (
     CERTIFICATE,
     REPORT,

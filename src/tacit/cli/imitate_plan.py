@@ -15,7 +15,7 @@ from tacit.cli import options
 from tacit.cli.budget import promised, require_only
 from tacit.cli.console import progress
 from tacit.cli.options import given
-from tacit.cli.plan_commands import Imitate
+from tacit.cli.plan_declarations import Imitate
 from tacit.data.mobility import UNIX, Rules, from_cells, from_plt, from_points
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import EARTH_KM, Grid, RegularGrid, grid_from_json

@@ -14,7 +14,7 @@ from tacit.cli import budget, learn_plan
 from tacit.cli.budget import ledger_path
 from tacit.cli.console import Interrupted, progress, say
 from tacit.cli.learn_plan import Plan, Planned, Played, least_floor, opened, planned, require_sound, unit
-from tacit.cli.plan_commands import Learn
+from tacit.cli.plan_declarations import Learn
 from tacit.cli.run_folder import (
     CERTIFICATE,
     REPORT,

@@ -24,7 +24,7 @@ from tacit.cli import options, worlds
 from tacit.cli.budget import require_unit
 from tacit.cli.console import progress
 from tacit.cli.options import given
-from tacit.cli.plan_commands import EXPERTS_OPTIONS, Clone, Learn
+from tacit.cli.plan_declarations import EXPERTS_OPTIONS, Clone, Learn
 from tacit.cli.worlds import LONGEST, OwnDomain
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.store import read_spec

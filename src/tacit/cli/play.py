@@ -9,8 +9,8 @@ import numpy as np
 
 from tacit import hub
 from tacit.cli import worlds
-from tacit.cli.commands import Export, Play
 from tacit.cli.console import say
+from tacit.cli.declarations import Export, Play
 from tacit.cli.options import refused, require_least
 from tacit.envs.serving import Actor, returns
 from tacit.errors import FileError

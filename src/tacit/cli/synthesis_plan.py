@@ -19,7 +19,7 @@ from tacit.cli import options
 from tacit.cli.budget import require_unit
 from tacit.cli.console import Interrupted, progress, say
 from tacit.cli.options import given
-from tacit.cli.plan_commands import SYNTHESIS_OPTIONS, SynthesisMethod, Synthesize
+from tacit.cli.plan_declarations import SYNTHESIS_OPTIONS, SynthesisMethod, Synthesize
 from tacit.data import overlap
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.store import read_spec

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tacit import hub
-from tacit.cli.commands import Sample
 from tacit.cli.console import progress, say
+from tacit.cli.declarations import Sample
 from tacit.cli.options import meaningless, refused
 from tacit.cli.run_folder import CERTIFICATE, REPORT, VERIFY, RunFolder, certify
 from tacit.cli.synthesis_plan import PRIVORL_J

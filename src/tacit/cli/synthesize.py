@@ -12,7 +12,7 @@ from tacit.cli import budget, options, run_folder, synthesis_runs
 from tacit.cli.budget import open_ledger
 from tacit.cli.console import complain, progress, say
 from tacit.cli.options import given
-from tacit.cli.plan_commands import SynthesisMethod, Synthesize
+from tacit.cli.plan_declarations import SynthesisMethod, Synthesize
 from tacit.cli.run_folder import RunFolder, Stopwatch, finish, require_free, say_private, settings_of
 from tacit.cli.synthesis_plan import (
     CLINIC,

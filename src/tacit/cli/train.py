@@ -15,7 +15,7 @@ from tacit import hub
 from tacit.cli import options, train_report, worlds
 from tacit.cli.budget import promised
 from tacit.cli.console import progress, say
-from tacit.cli.plan_commands import RECIPES, Train
+from tacit.cli.plan_declarations import RECIPES, Train
 from tacit.cli.run_folder import (
     CERTIFICATE,
     REPORT,

@@ -25,7 +25,7 @@ from tacit.data.mobility import days as movement
 from tacit.data.mobility.days import LAST, SLOTS, Days
 from tacit.envs.movement import possible
 from tacit.errors import DataError
-from tacit.evaluation.audit import Counts, epsilon_lower_bound, mu_lower_bound
+from tacit.evaluation.lower_bounds import Counts, epsilon_lower_bound, mu_lower_bound
 
 Floats = NDArray[np.float64]
 Presence = NDArray[np.bool_]

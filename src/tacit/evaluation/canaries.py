@@ -3,7 +3,7 @@
 For any method that is trained by `vault.noisy_gradient` over a `PoissonSum` of any unit: the attacker draws a unit's
 rows or fragments as the door does, with random numbers of its own, and uses the method's own objective.
 
-`UnitScores` are scores for `measure.audit` or `measure.one_run`. Looks
+`UnitScores` are scores for `evaluation.lower_bounds` or `evaluation.one_run`. Looks
 at whole histories and is not differentially private: outside `vault.nonprivate` only for simulated data. What an attack
 finds bounds privacy from below and proves nothing.
 """
@@ -25,7 +25,7 @@ from tacit.evaluation.fidelity import uniform_table
 from tacit.methods.synthesis.diffusion import Denoiser, draw, row_losses
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import TransitionsPlan
-from tacit.privacy.gradients.per_unit import clipped_sum
+from tacit.privacy.gradients.clipped_sums import clipped_sum
 from tacit.privacy.mechanisms.base import Objective, calibrated
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError
 from tacit.evaluation.attacks import area
-from tacit.evaluation.audit import Rate, rate
+from tacit.evaluation.lower_bounds import Rate, rate
 from tacit.methods.synthesis.diffusion import row_losses
 from tacit.methods.synthesis.synthesizer import Synthesizer
 

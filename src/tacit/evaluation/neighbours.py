@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from tacit.errors import DataError
-from tacit.evaluation.audit import Rate, rate
 from tacit.evaluation.fidelity import flatten
+from tacit.evaluation.lower_bounds import Rate, rate
 
 Columns = Mapping[str, NDArray[np.generic]]
 Floats = NDArray[np.float64]

@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from tacit.errors import DataError
-from tacit.evaluation.audit import Rate, rate
+from tacit.evaluation.lower_bounds import Rate, rate
 from tacit.evaluation.neighbours import Columns, numbers
 
 # Networks that measure: columns as standardised numbers, by the moments of one table, and a plain perceptron.

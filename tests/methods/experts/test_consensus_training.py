@@ -26,8 +26,8 @@ from tacit.methods.experts import training
 from tacit.methods.experts.clones import LinearClone
 from tacit.methods.experts.consensus import TRAINING, Consensus
 from tacit.methods.experts.training import ExpertLoss
+from tacit.privacy.gradients.clipped_sums import clipped_sum
 from tacit.privacy.gradients.clipping import SLACK
-from tacit.privacy.gradients.per_unit import clipped_sum
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
 from tacit.privacy.noise.secret import SecretNoise

@@ -32,7 +32,7 @@ def test_the_best_candidate_is_chosen_when_there_is_enough_data(tmp_path):
     values = [exact_value(WORST), exact_value(TARGET)]
     assert values[1] > values[0] + 1
     vault = open_vault(tmp_path, units=3000)
-    released = selection.select(plan_for(vault, epsilon=2.0), vault)
+    released = selection.fit(plan_for(vault, epsilon=2.0), vault)
     assert (released.value.index, released.value.name) == (1, "target")
     assert released.value.candidates == ("worst", "target", "as now", "uniform")
     assert released.certificate.epsilon <= 2.0
@@ -44,7 +44,7 @@ def test_at_a_tiny_epsilon_it_is_a_lottery(tmp_path):
     seen = set()
     for i in range(20):
         vault = open_vault(tmp_path, units=100, name=str(i))
-        seen.add(selection.select(plan_for(vault, epsilon=1e-4), vault).value.index)
+        seen.add(selection.fit(plan_for(vault, epsilon=1e-4), vault).value.index)
     assert len(seen) >= 3
 
 
@@ -69,25 +69,25 @@ def test_the_plan_names_each_policy_by_its_whole_content():
 
 def test_a_release_counts_as_a_candidate_of_its_own_ledger_only(tmp_path):
     vault, other = open_vault(tmp_path, units=2000), open_vault(tmp_path, units=2000, name="b")
-    chosen = selection.select(plan_for(other, epsilon=2.0), other)
+    chosen = selection.fit(plan_for(other, epsilon=2.0), other)
     foreign = Candidate(name="learned", policy=Release(TARGET, chosen.certificate))
     assert foreign.known is TARGET
     plan = dataclasses.replace(plan_for(vault), candidates=(foreign, CANDIDATES[0]))
     with pytest.raises(PlanError, match="another ledger"):
-        selection.select(plan, vault)
+        selection.fit(plan, vault)
     again = dataclasses.replace(plan_for(other, epsilon=3.0), candidates=(foreign, CANDIDATES[0]))
-    assert selection.select(again, other).value.name == "learned"
+    assert selection.fit(again, other).value.name == "learned"
 
 
 def test_one_plan_one_choice_and_bounds_as_recorded(tmp_path):
     vault = open_vault(tmp_path)
     plan = plan_for(vault)
-    selection.select(plan, vault)
+    selection.fit(plan, vault)
     with pytest.raises(PlanExhausted):
-        selection.select(plan, vault)
+        selection.fit(plan, vault)
     spec = dataclasses.replace(SPEC, terminals=False)
     with pytest.raises(PlanError, match="bounds"):
-        selection.select(dataclasses.replace(plan, spec=spec), vault)
+        selection.fit(dataclasses.replace(plan, spec=spec), vault)
 
 
 def test_bad_plans_are_refused():

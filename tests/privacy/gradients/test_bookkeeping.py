@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tacit.errors import DoorError
-from tacit.privacy.gradients.per_unit import clipped_sum
+from tacit.privacy.gradients.clipped_sums import clipped_sum
 
 
 class Odd(nn.Module):

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from tacit.errors import DoorError
 from tacit.privacy.gradients import bookkeeping
-from tacit.privacy.gradients.per_unit import clipped_sum
+from tacit.privacy.gradients.clipped_sums import clipped_sum
 
 
 def test_unit_gradients_equal_one_backward_each() -> None:

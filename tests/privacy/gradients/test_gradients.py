@@ -27,8 +27,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from tacit.errors import DoorError
-from tacit.privacy.gradients import per_unit as gradients
-from tacit.privacy.gradients.per_unit import assign_gradient, clipped_sum
+from tacit.privacy.gradients import clipped_sums as gradients
+from tacit.privacy.gradients.clipped_sums import assign_gradient, clipped_sum
 
 Case = tuple[nn.Module, Loss, dict[str, Tensor]]
 

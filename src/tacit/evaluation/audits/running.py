@@ -21,7 +21,7 @@ from dp_accounting.dp_event import ZCDpEvent
 from numpy.typing import NDArray
 
 from tacit.errors import PlanError
-from tacit.evaluation import audit as rates
+from tacit.evaluation import lower_bounds as rates
 from tacit.evaluation import one_run
 from tacit.evaluation.audits import doors, library
 from tacit.evaluation.audits.cases import Asked, Case, Floats, Seen
@@ -33,9 +33,9 @@ from tacit.privacy.vault import plan as plans
 
 # From scores to lower bounds: exact confidence, and what is assumed is said.
 #
-# Bounds that assume nothing come from `measure.audit` (Clopper & Pearson) and `measure.one_run` (Steinke et al.).
-# Where all that leaves the doors are Gaussian sums, the whole trade-off curve is one of mu-GDP, and the rates of one
-# test that was fixed beforehand bound mu: far tighter, for a mechanism of that law.
+# Bounds that assume nothing come from `evaluation.lower_bounds` (Clopper & Pearson) and `evaluation.one_run` (Steinke
+# et al.). Where all that leaves the doors are Gaussian sums, the whole trade-off curve is one of mu-GDP, and the rates
+# of one test that was fixed beforehand bound mu: far tighter, for a mechanism of that law.
 
 
 FEWEST_SHADOWED = 16

@@ -1,12 +1,13 @@
 """Off-policy evaluation: what a policy is worth, from other people's trajectories.
 
 `fit(plan, vault, policy)` runs any of the plans below; `ResidualRegression` is the default choice.
-An `Overlap` plan tells how alike two policies are, `select` chooses among candidates. See the README
+An `Overlap` plan tells how alike two policies are, `selection.fit` chooses among candidates. See the README
 of this folder for the algorithms and their guarantees.
 """
 
 from __future__ import annotations
 
+from tacit.methods.off_policy_evaluation import selection
 from tacit.methods.off_policy_evaluation.algorithm import Estimator, fit
 from tacit.methods.off_policy_evaluation.baselines import Lsl, Lsw, SufficientStatistics
 from tacit.methods.off_policy_evaluation.doubly_robust import DoublyRobust
@@ -18,7 +19,7 @@ from tacit.methods.off_policy_evaluation.overlap import Overlap
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, LinearQ, Network, Policy, Tabular, Uniform
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Interval, Problem
 from tacit.methods.off_policy_evaluation.residual import ResidualRegression, Shares
-from tacit.methods.off_policy_evaluation.selection import Candidate, Choice, Selection, select
+from tacit.methods.off_policy_evaluation.selection import Candidate, Choice, Selection
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy
 
 __all__ = [
@@ -53,5 +54,5 @@ __all__ = [
     "Tabular",
     "Uniform",
     "fit",
-    "select",
+    "selection",
 ]

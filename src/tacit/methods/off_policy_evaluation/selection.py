@@ -178,7 +178,7 @@ class Selection(plans.PrivatePlan):
         return self.calibrate(unit=unit, epsilon=self.epsilon, delta=delta)
 
 
-def select(plan: Selection, vault: Vault) -> Release[Choice]:
+def fit(plan: Selection, vault: Vault) -> Release[Choice]:
     """Run a calibrated plan: the name of one candidate.
 
     Raises:
@@ -190,7 +190,7 @@ def select(plan: Selection, vault: Vault) -> Release[Choice]:
     if plan.spec != vault.spec:
         raise PlanError(
             "the plan's public bounds are not those of the records",
-            where="off_policy_evaluation.select",
+            where="off_policy_evaluation.selection.fit",
             expected="spec=vault.spec",
             remedy="make the plan with the bounds of the records",
         )
@@ -198,7 +198,7 @@ def select(plan: Selection, vault: Vault) -> Release[Choice]:
     if strangers:
         raise PlanError(
             "a candidate was released under another ledger",
-            where="off_policy_evaluation.select",
+            where="off_policy_evaluation.selection.fit",
             expected="policies known without the records, or releases of this very ledger",
             remedy="pass the release that this vault made, or the policy itself if it is public",
         )

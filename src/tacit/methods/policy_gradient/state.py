@@ -1,4 +1,7 @@
-"""What a run carries from round to round: released and public values alone, which is what a checkpoint holds."""
+"""What a run carries from round to round, and the update step (`State.update`).
+
+All of it is released or public, which is what a checkpoint holds.
+"""
 
 from __future__ import annotations
 

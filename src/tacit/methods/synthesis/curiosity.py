@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from tacit.methods.synthesis.diffusion import Denoiser, Denoising, generated_loss, sample_encoded
 from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.methods.synthesis.settings import Curiosity, Sampler
-from tacit.privacy.gradients.per_unit import clipped_sum
+from tacit.privacy.gradients.clipped_sums import clipped_sum
 
 FEATURES = 32
 """Output width of both networks (the paper's appendix F-B)."""

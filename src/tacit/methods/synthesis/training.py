@@ -18,7 +18,7 @@ from tacit.methods.synthesis.raking import PART as HISTOGRAMS
 from tacit.methods.synthesis.raking import asked
 from tacit.methods.synthesis.settings import Pretraining, Progress, scheduled
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.gradients.per_unit import assign_gradient
+from tacit.privacy.gradients.clipped_sums import assign_gradient
 from tacit.privacy.ledger import checkpoint
 from tacit.privacy.mechanisms.base import Objective
 from tacit.privacy.vault.base import exhausted

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu, softplus
 
 from tacit.errors import DoorError
+from tacit.privacy.gradients.clipped_sums import secret_generator
 from tacit.privacy.gradients.clipping import SLACK
-from tacit.privacy.gradients.per_unit import secret_generator
 from tacit.privacy.mechanisms.base import calibrated
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.noise.secret import SecretNoise, add_noise

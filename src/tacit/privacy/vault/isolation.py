@@ -135,7 +135,7 @@ class Trials:
         """Try the objective on decoys, once a model: a full step runs, losses stay apart, no statistics are kept."""
         import torch
 
-        from tacit.privacy.gradients.per_unit import clipped_sum
+        from tacit.privacy.gradients.clipped_sums import clipped_sum
 
         if (part, objective) in self._models.setdefault(model, set()):
             return

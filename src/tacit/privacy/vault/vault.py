@@ -172,7 +172,7 @@ class Vault(BaseVault):
         """
         import torch
 
-        from tacit.privacy.gradients.per_unit import clipped_sum, require_unwatched, secret_generator
+        from tacit.privacy.gradients.clipped_sums import clipped_sum, require_unwatched, secret_generator
 
         spec = run.sum_part(part)
         sizes = {sum(p.numel() for p in model.parameters() if p.requires_grad) for model in models}

@@ -23,7 +23,7 @@ from tacit.methods.synthesis.trajectories.models import (
     fragment_model,
 )
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
-from tacit.privacy.gradients.per_unit import _layers, clipped_sum
+from tacit.privacy.gradients.clipped_sums import _layers, clipped_sum
 
 PLANS = {
     "transformer": small(),

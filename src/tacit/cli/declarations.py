@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg, subcommand
 
-from tacit.cli.plan_commands import Demo, Evaluate, Imitate, Learn, Synthesize, Train
+from tacit.cli.plan_declarations import Demo, Evaluate, Imitate, Learn, Synthesize, Train
 
 Audited = Literal[
     "transitions", "trajectories", "policy-gradient", "gpope", "evaluation", "movement", "movement-federated", "experts"
