@@ -44,7 +44,7 @@ check: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2 tests/docs
+	$(BIN)/pytest -n 2 tests/docs tests/test_source.py
 
 bench: setup
 	for name in dp_sgd noise sampling sampling_diffusion agents ledger maze off_policy_evaluation policy_gradient experts mobility trajectories; do $(BIN)/python -m benchmarks.$$name || exit 1; done

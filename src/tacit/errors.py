@@ -36,7 +36,7 @@ class DataError(TacitError):
 
 
 class SealedError(DataError):
-    """The records are sealed in a vault; only its doors read them."""
+    """The records are sealed in a vault; only its mechanisms read them."""
 
 
 class PlanError(TacitError):
@@ -57,8 +57,8 @@ class PlanExhausted(LedgerError):
     """Every step of the plan has been claimed; a claimed step is never run again."""
 
 
-class DoorError(TacitError):
-    """A door of the vault was used in a way that its guarantee does not cover; nothing was released."""
+class MechanismError(TacitError):
+    """A mechanism of the vault was used in a way that its guarantee does not cover; nothing was released."""
 
     exit_code = 4
 

@@ -17,7 +17,7 @@ from scipy.special import ndtri
 
 from tacit.errors import CertificateError, FileError, PlanError
 from tacit.evaluation import audits
-from tacit.evaluation.audits import doors, library, running
+from tacit.evaluation.audits import certified, library, running
 from tacit.evaluation.audits.cases import Asked
 from tacit.evaluation.audits.findings import Audited, Finding
 from tacit.evaluation.audits.running import Effort, audit, audit_certificate
@@ -89,7 +89,7 @@ def test_the_broken_twin_is_above_it(name: str, monkeypatch: pytest.MonkeyPatch)
 def test_the_sums_of_a_certificate_are_rebuilt_and_tell_the_canary(name: str) -> None:
     part, unit, gaussian = SUMS[name]
     assert part_of(json.loads(json.dumps(part.certified()))) == part
-    case = doors.case((part,), unit, words=name)
+    case = certified.case((part,), unit, words=name)
     plan = case.plan(0.0, 1e-3, 1)
     assert running.is_gaussian(plans.event(plan)) == gaussian
     worlds = []
@@ -114,11 +114,11 @@ def test_a_certificate_is_audited_on_canaries(ram_path: Path, monkeypatch: pytes
 
 def test_a_part_of_another_kind_is_left_out_and_told(ram_path: Path) -> None:
     record = broken.certificate(ram_path, once=(broken.HISTOGRAM,)).to_json()
-    case, left_out = doors.of_certificate(record)
+    case, left_out = certified.of_certificate(record)
     assert left_out == ("bins",)
     assert case.plan(0.0, record["delta"], 1).epsilon < record["epsilon"]
     with pytest.raises(CertificateError, match="noisy sum"):
-        doors.of_certificate({**record, "parts": [part for part in record["parts"] if part["name"] == "bins"]})
+        certified.of_certificate({**record, "parts": [part for part in record["parts"] if part["name"] == "bins"]})
 
 
 def test_what_is_asked_for_is_checked() -> None:

@@ -24,7 +24,7 @@ from expert_cases import (
 )
 from scipy import stats
 
-from tacit.errors import DataError, DoorError
+from tacit.errors import DataError, MechanismError
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
 from tacit.privacy.vault.vault import Vault
@@ -111,7 +111,7 @@ def consensus_refusals(folder: Path) -> None:
     run = vault.reserve(plan_of(floored))
     try:
         vault.above_threshold(run, "consensus")
-    except DoorError:
+    except MechanismError:
         pass
     else:
         raise AssertionError("deterministic policies pass for policies with a floor")
@@ -119,7 +119,7 @@ def consensus_refusals(folder: Path) -> None:
     run = vault.reserve(plan_of(part(source="clones", rows_per_unit=100)))
     try:
         vault.above_threshold(run, "consensus", clone=Whole(), world=Counting())
-    except DoorError:
+    except MechanismError:
         return
     raise AssertionError("clones are made from everybody's rows")
 

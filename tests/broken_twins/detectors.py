@@ -26,7 +26,7 @@ from selection_detectors import SELECTION_DETECTORS
 from table_detectors import TABLE_DETECTORS
 from torch import Tensor, nn
 
-from tacit.errors import BudgetExceeded, DoorError, PlanError, PlanExhausted
+from tacit.errors import BudgetExceeded, MechanismError, PlanError, PlanExhausted
 from tacit.evaluation.lower_bounds import audit
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.ledger.ledger import Ledger
@@ -264,7 +264,7 @@ def step_counter(folder: Path) -> None:
 
     try:
         vault.noisy_sum(run, "sum", Breaking())
-    except DoorError:
+    except MechanismError:
         assert vault.ledger.claimed(run.plan_id, "sum") == 1, "a step that began is not claimed"
     again()
     for _ in range(5):
@@ -314,7 +314,7 @@ def coupling_is_refused(folder: Path) -> None:
     for callback, claimed in ((Centred(), False), (Pooling(), True)):
         try:
             vault.noisy_sum(run, "sum", callback)
-        except DoorError:
+        except MechanismError:
             assert vault.touched(run) == claimed
             continue
         raise AssertionError(f"{type(callback).__name__} was let in")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from device_cases import DELTA, PARTS, PEOPLE, PUBLIC, UNIT, Coupled, OnePlan, Remembering, ledger, people, priced
 from scipy import stats
 
-from tacit.errors import DoorError, LedgerError
+from tacit.errors import LedgerError, MechanismError
 from tacit.privacy.mechanisms.device_sums import LaplaceSum
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import Answer, Device, Query, StackedDevices
@@ -93,7 +93,7 @@ def fewer_answers_than_shares(folder: Path) -> None:
     run = vault.reserve(priced("shared", 4.0))
     try:
         vault.noisy_sum(run, "sum", Remembering(), PUBLIC)
-    except DoorError:
+    except MechanismError:
         assert vault.steps_left(run, "sum") == 3, "an aborted step was not charged"
     else:
         raise AssertionError("a sum with too little noise was released")
@@ -128,7 +128,7 @@ def devices_apart(folder: Path) -> None:
     run = vault.reserve(priced("server", 4.0))
     try:
         vault.noisy_sum(run, "sum", Coupled(), PUBLIC)
-    except DoorError:
+    except MechanismError:
         return
     raise AssertionError("people's answers may depend on each other")
 

@@ -19,7 +19,7 @@ from tacit.cli.evaluate import _policy
 from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
 from tacit.envs.chain import values
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.methods import off_policy_evaluation
 from tacit.methods.off_policy_evaluation import Estimator, Evaluation, Overlap
 from tacit.privacy.certificate.certificate import Certificate
@@ -430,7 +430,7 @@ def refusing(error: BaseException, *, charged: bool) -> Callable[..., Any]:
 def test_a_failed_evaluation_takes_no_place_and_a_charge_stays(
     chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    error = DoorError("it failed", where="a door", expected="that it works", remedy="mend it")
+    error = MechanismError("it failed", where="a door", expected="that it works", remedy="mend it")
     (tmp_path / "run").mkdir()  # an empty folder is free, and stays
     with monkeypatch.context() as patched:
         patched.setattr(command, "fit", refusing(error, charged=True))
@@ -442,7 +442,7 @@ def test_a_failed_evaluation_takes_no_place_and_a_charge_stays(
 def test_what_a_failed_evaluation_had_released_stays(
     chain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    error = DoorError("it failed", where="a door", expected="that it works", remedy="mend it")
+    error = MechanismError("it failed", where="a door", expected="that it works", remedy="mend it")
     monkeypatch.setattr(command, "fit", refusing(error, charged=False))
     words = ("--method", "pdis", "--policy", "uniform", "--overlap", "0.3")
     assert evaluate(chain, tmp_path, *words) == 4

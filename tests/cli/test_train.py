@@ -76,7 +76,7 @@ def test_the_ledger_is_shown_without_the_times_of_meetings(trained: Path, capsys
     assert len(kept) > 1
     assert run("ledger", "show", str(trained / "ledger")) == 0
     out = capsys.readouterr().out
-    assert f"notes that doors keep for themselves: {len(kept)} of kind register" in out
+    assert f"notes that mechanisms keep for themselves: {len(kept)} of kind register" in out
     assert not any(entry.time in out for entry in kept)
 
 

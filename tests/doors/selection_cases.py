@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from door_cases import Rewards, SumPlan, open_vault, unit_of
 
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.privacy.accounting.events import Law
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.kinds import Selection
@@ -89,6 +89,6 @@ def repeated(
         run = vault.reserve(dataclasses.replace(plan, number=number))
         try:
             found.append(vault.select(run, "best", attempt, Itself()))
-        except DoorError:
+        except MechanismError:
             found.append(None)
     return found

@@ -26,7 +26,7 @@ from expert_cases import (
     vault_of,
 )
 
-from tacit.errors import DataError, DoorError, PlanError, PlanExhausted
+from tacit.errors import DataError, MechanismError, PlanError, PlanExhausted
 from tacit.privacy.mechanisms.above_threshold import stable_lengths
 from tacit.privacy.mechanisms.thresholds import KappaStop, PMin
 from tacit.privacy.noise.secret import SecretNoise
@@ -231,7 +231,7 @@ def test_how_many_experts_there_are_is_answered_once_and_for_the_price_of_a_plan
     """Whoever could ask for nothing whether there are M experts would find their number, and so miss the last one."""
     vault = vault_of(tmp_path, logs(experts, episodes=episodes), Steppers(np.full(experts, 1e6)))
     run = vault.reserve(plan_of(part()))
-    with pytest.raises(DoorError, match="fewer experts than"):
+    with pytest.raises(MechanismError, match="fewer experts than"):
         vault.above_threshold(run, "consensus")
     assert len(vault.ledger.plans()) == 1
     assert "fewer experts" in str(vault.ledger.void_reason)
@@ -259,14 +259,14 @@ def test_two_plans_that_exclude_each_other_are_not_admitted_at_once(tmp_path: Pa
 def test_the_call_must_fit_the_source(tmp_path: Path) -> None:
     vault = vault_of(tmp_path, logs(150), Steppers(np.full(150, 1e6)))
     run = vault.reserve(plan_of(part()))
-    with pytest.raises(DoorError, match="logs"):
+    with pytest.raises(MechanismError, match="logs"):
         vault.above_threshold(run, "consensus", clone=Cloned(), world=Counting())
     cloned = vault_of(tmp_path, logs(150), name="cloned")
     run = cloned.reserve(plan_of(part(source="clones", rows_per_unit=100)))
     for given in ({}, {"clone": Cloned()}, {"world": Counting()}):
-        with pytest.raises(DoorError, match="clones"):
+        with pytest.raises(MechanismError, match="clones"):
             cloned.above_threshold(run, "consensus", **given)
-    with pytest.raises(DoorError, match="another unit's rows"):
+    with pytest.raises(MechanismError, match="another unit's rows"):
         cloned.above_threshold(run, "consensus", clone=Whole(), world=Counting())
     assert not cloned.touched(run)
 
@@ -276,12 +276,12 @@ def test_policies_below_the_declared_floor_are_refused_before_the_claim(tmp_path
     """An action that one expert never takes would tell, with probability 1 / m, that it is not there."""
     vault = vault_of(tmp_path, logs(150), Steppers(np.full(150, 1e6), floor=floor))
     run = vault.reserve(plan_of(part(floor=PMin(0.05))))
-    with pytest.raises(DoorError, match="floor"):
+    with pytest.raises(MechanismError, match="floor"):
         vault.above_threshold(run, "consensus")
     assert not vault.touched(run)
     cloned = vault_of(tmp_path, logs(150), name="cloned")
     run = cloned.reserve(plan_of(part(source="clones", rows_per_unit=100, floor=PMin(0.05))))
-    with pytest.raises(DoorError, match="floor"):
+    with pytest.raises(MechanismError, match="floor"):
         cloned.above_threshold(run, "consensus", clone=Cloned(), world=Counting())
     assert not cloned.touched(run)
 
@@ -289,7 +289,7 @@ def test_policies_below_the_declared_floor_are_refused_before_the_claim(tmp_path
 def test_a_floor_that_nobody_knows_is_an_assumption_of_logs_alone() -> None:
     part(floor=PMin(0.05)).require_floor(float("nan"))
     part(source="clones", rows_per_unit=1).require_floor(float("nan"))
-    with pytest.raises(DoorError):
+    with pytest.raises(MechanismError):
         part(source="clones", rows_per_unit=1, floor=PMin(0.05)).require_floor(float("nan"))
 
 

@@ -14,7 +14,7 @@ import pytest
 from door_cases import SPEC, Silent, open_vault, priced
 
 from tacit.data.spec import Discrete
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.smooth_sensitivity import Visits
 from tacit.privacy.vault.isolation import edge_rows, foreign, try_on_decoys
@@ -55,7 +55,7 @@ class Telling:
 def test_an_error_of_tacits_own_tells_no_record_either(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[1.0], [float(RARE)]])
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
-    with pytest.raises(DoorError, match=r"behind the door \(PlanError\)") as caught:
+    with pytest.raises(MechanismError, match=r"inside the vault \(PlanError\)") as caught:
         vault.noisy_sum(run, "sum", Telling())
     assert "9.87" not in str(caught.value)
 
@@ -104,7 +104,7 @@ def test_whatever_a_callback_holds_is_named_and_what_can_grow_is_refused(tmp_pat
     vault = open_vault(tmp_path, [[1.0]])
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
     for held in ([], {}, set(), (1, Holding([]))):
-        with pytest.raises(DoorError, match="can carry state"):
+        with pytest.raises(MechanismError, match="can carry state"):
             vault.noisy_sum(run, "sum", Holding(held))
     vault.noisy_sum(run, "sum", Holding(Model()))
     assert vault._trials.foreign == {"Holding", "Model"}

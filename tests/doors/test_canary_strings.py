@@ -29,7 +29,7 @@ from tacit import hub
 from tacit.cli import main
 from tacit.data import Box, PublicSpec, Trajectories
 from tacit.data import store as stores
-from tacit.errors import DataError, DoorError, SealedError, TacitError
+from tacit.errors import DataError, MechanismError, SealedError, TacitError
 from tacit.methods.synthesis import algorithm, training
 from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.privacy.gradients import clipping
@@ -255,7 +255,7 @@ class Telling:
 
 @pytest.mark.parametrize(
     "error",
-    [ValueError, MemoryError, RecursionError, OSError, AssertionError, DoorError, KeyboardInterrupt, SystemExit],
+    [ValueError, MemoryError, RecursionError, OSError, AssertionError, MechanismError, KeyboardInterrupt, SystemExit],
 )
 def test_a_callback_that_tells_is_not_heard(
     tmp_path: Path, nothing_leaks: Callable[[], None], error: type[BaseException]
@@ -265,7 +265,7 @@ def test_a_callback_that_tells_is_not_heard(
     with open_ledger(tmp_path) as ledger:
         vault = Vault(people(tmp_path), ledger)
         run = vault.reserve(plans.account(SumPlan(noise_multiplier=4.0), unit=UNIT, delta=1e-3))
-        with pytest.raises((DoorError, KeyboardInterrupt, SystemExit)) as caught:
+        with pytest.raises((MechanismError, KeyboardInterrupt, SystemExit)) as caught:
             vault.noisy_sum(run, "sum", Telling(error))
     say_nothing(caught.value)
     assert error.__name__ in repr(caught.value)
@@ -294,7 +294,7 @@ def test_a_failure_in_the_middle_of_training_is_not_heard(
             vault = Vault(people(tmp_path), ledger)
             plan = dataclasses.replace(small_plan(), learning_rate=0.01 + 1e-3 * len(ledger.plans()))
             patch.setattr(owner, name, failing(getattr(owner, name), after=2))
-            with pytest.raises(DoorError) as caught:
+            with pytest.raises(MechanismError) as caught:
                 algorithm.fit(plan, vault, folder=tmp_path / "checkpoint" / name)
         say_nothing(caught.value)
     torch.set_printoptions(profile="default")

@@ -26,7 +26,7 @@ from device_cases import (
     priced,
 )
 
-from tacit.errors import DataError, DoorError, LedgerError, PlanError, PlanExhausted
+from tacit.errors import DataError, LedgerError, MechanismError, PlanError, PlanExhausted
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum, answers, released, sum_over_all
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -139,7 +139,7 @@ class Fewer:
 def test_too_few_answers_abort_the_step_which_stays_charged(tmp_path: Path) -> None:
     vault = FederatedVault(Fewer(StackedDevices(people()), PEOPLE - 1), ledger(tmp_path))
     run = vault.reserve(priced("shared", 4.0))
-    with pytest.raises(DoorError, match=f"{PEOPLE - 1} devices answered"):
+    with pytest.raises(MechanismError, match=f"{PEOPLE - 1} devices answered"):
         vault.noisy_sum(run, "sum", Remembering(), PUBLIC)
     assert vault.steps_left(run, "sum") == 3
     assert vault.ledger.claimed(run.plan_id, "sum") == 1
@@ -161,7 +161,7 @@ def test_with_noise_by_the_server_whoever_is_missing_adds_nothing(tmp_path: Path
 def test_a_work_that_couples_people_is_refused_before_a_step_is_claimed(tmp_path: Path) -> None:
     vault = vault_of(tmp_path)
     run = vault.reserve(priced("server", 4.0))
-    with pytest.raises(DoorError, match="another unit's"):
+    with pytest.raises(MechanismError, match="another unit's"):
         vault.noisy_sum(run, "sum", Coupled(), PUBLIC)
     assert not vault.touched(run)
 
@@ -197,7 +197,7 @@ def test_nothing_of_a_failure_on_records_is_said(tmp_path: Path, monkeypatch: py
     vault = vault_of(tmp_path)
     run = vault.reserve(priced("server", 4.0))
     monkeypatch.setattr(type(vault._trials), "work", lambda *_: 3)
-    with pytest.raises(DoorError, match=r"ValueError.*nothing was released") as refused:
+    with pytest.raises(MechanismError, match=r"ValueError.*nothing was released") as refused:
         vault.noisy_sum(run, "sum", Failing(), PUBLIC)
     assert "hers" not in str(refused.value)
     assert refused.value.__context__ is None
@@ -209,7 +209,7 @@ def test_nothing_of_a_failure_on_records_is_said(tmp_path: Path, monkeypatch: py
 def test_public_arrays_are_finite_numbers(public: dict[str, Any], tmp_path: Path) -> None:
     vault = vault_of(tmp_path)
     run = vault.reserve(priced("server", 4.0))
-    with pytest.raises((DoorError, TypeError)):
+    with pytest.raises((MechanismError, TypeError)):
         vault.noisy_sum(run, "sum", Remembering(), public)
 
 
@@ -225,7 +225,7 @@ def test_public_arrays_are_finite_numbers(public: dict[str, Any], tmp_path: Path
 )
 def test_only_sums_over_all_devices_are_served(part: PoissonSum, tmp_path: Path) -> None:
     vault = vault_of(tmp_path)
-    with pytest.raises(DoorError, match="not a sum over all devices"):
+    with pytest.raises(MechanismError, match="not a sum over all devices"):
         vault.reserve(plans.account(OnePlan(part=part, noise_multiplier=4.0), unit=UNIT, delta=DELTA))
     assert vault.ledger.spent() == (0.0, 0.0)
 
@@ -373,7 +373,7 @@ def test_other_queries_are_refused_and_claim_nothing(
     one = device(tmp_path)
     with pytest.raises(error):
         one.answer(plan_id or one.plan_id, part, 0, PUBLIC, 3)
-    with pytest.raises(DoorError, match="not finite"):
+    with pytest.raises(MechanismError, match="not finite"):
         one.answer(one.plan_id, "sum", 0, {"weights": np.array([np.inf, 0.0])}, 3)
     assert not one.ledger.claimed(one.plan_id, "sum")
 

@@ -13,7 +13,7 @@ import torch
 from door_cases import Regression, Rewards, Silent, open_vault, priced
 from scipy import stats
 
-from tacit.errors import DoorError, LedgerError, PlanError
+from tacit.errors import LedgerError, MechanismError, PlanError
 from tacit.privacy.gradients.clipped_sums import secret_generator
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise, add_noise
@@ -77,7 +77,7 @@ def test_the_objectives_generator_is_filled_from_the_secret_stream() -> None:
 def test_autocast_around_the_door_is_refused(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[1.0], [2.0]])
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
-    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(DoorError, match="autocast"):
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(MechanismError, match="autocast"):
         vault.noisy_gradient(run, "sum", [torch.nn.Linear(1, 1)], Regression())
     assert not vault.touched(run)
 

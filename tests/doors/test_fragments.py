@@ -14,7 +14,7 @@ from door_cases import SPEC, GivenParts, Silent, unit_of
 from torch import Tensor, nn
 
 from tacit.data.trajectories import Trajectories
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
@@ -133,6 +133,6 @@ def test_callbacks_see_fragments_and_are_tried_on_them(tmp_path: Path) -> None:
     vault, run = opened(tmp_path, [(3,), (40,)], part_of(rows_per_unit=50, clip=100.0))
     assert vault.noisy_sum(run, "sum", Longest())[0, 0] * 100 == pytest.approx(3 + 8)
     vault, run = opened(tmp_path, [(3,), (40,)], part_of(), "two")
-    with pytest.raises(DoorError, match=r"not finite|changes when another"):
+    with pytest.raises(MechanismError, match=r"not finite|changes when another"):
         vault.noisy_sum(run, "sum", Mixed())
     assert vault.steps_left(run, "sum") == 5

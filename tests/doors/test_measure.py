@@ -18,7 +18,7 @@ from dp_accounting import GaussianDpEvent
 from scipy import stats
 from scipy.stats import chi2
 
-from tacit.errors import AccountingError, CertificateError, DoorError, PlanError, PlanExhausted
+from tacit.errors import AccountingError, CertificateError, MechanismError, PlanError, PlanExhausted
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting import concentrated
 from tacit.privacy.accounting.events import flatten
@@ -167,7 +167,7 @@ def test_with_choices_the_concentration_is_what_is_certified() -> None:
 )
 def test_queries_that_do_not_fit_take_nothing(tmp_path: Path, query: Any) -> None:
     vault, run = opened(tmp_path)
-    with pytest.raises(DoorError, match="cannot be asked"):
+    with pytest.raises(MechanismError, match="cannot be asked"):
         vault.noisy_marginals(run, "cells", query)
     assert vault.steps_left(run, "cells") == 100
 
@@ -175,7 +175,7 @@ def test_queries_that_do_not_fit_take_nothing(tmp_path: Path, query: Any) -> Non
 def test_without_choices_none_may_be_asked(tmp_path: Path) -> None:
     vault, run = opened(tmp_path, choices=False)
     query = Choice(((0,), (1,)), (np.zeros(3), np.zeros(3)), (1.0, 1.0), (0.0, 0.0), 1)
-    with pytest.raises(DoorError, match="choices=True"):
+    with pytest.raises(MechanismError, match="choices=True"):
         vault.noisy_marginals(run, "cells", query)
 
 
@@ -201,7 +201,7 @@ def test_replicates_ask_for_vaults_of_their_own(tmp_path: Path) -> None:
     ledgers = [Ledger(tmp_path / f"r{r}.ledger", first.unit, epsilon=1e6, delta=0.05) for r in range(2)]
     vault = Vault(records(UNITS), ledgers)
     run = vault.reserve(plans.account(GivenParts((part(),)), unit=vault.unit, delta=1e-4))
-    with pytest.raises(DoorError, match="several ledgers"):
+    with pytest.raises(MechanismError, match="several ledgers"):
         vault.noisy_marginals(run, "cells", Marginal((0,), 1))
 
 
@@ -254,7 +254,7 @@ def test_no_public_number_drowns_the_randomness_of_a_choice(
 ) -> None:
     query = Choice(((0,), (0,)), (expected, np.zeros(3)), weights, offsets, 1)
     vault, run = opened(tmp_path, [[1.0]] * units, noise_multiplier=sigma, steps=60)
-    with contextlib.suppress(DoorError):  # refused, which is as good
+    with contextlib.suppress(MechanismError):  # refused, which is as good
         drawn = {int(vault.noisy_marginals(run, "cells", query)[0]) for _ in range(60)}
         assert drawn == {0, 1}  # each has a probability of more than a tenth, whatever the units
 

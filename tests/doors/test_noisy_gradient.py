@@ -15,7 +15,7 @@ from door_cases import Regression, Silent, open_vault, priced, records, unit_of
 from scipy import stats
 from torch import Tensor, nn
 
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
 
@@ -83,7 +83,7 @@ def test_replicates_get_their_own_sample_noise_and_model(tmp_path: Path) -> None
     flat = vault.noisy_gradient(run, "sum", [model_of(0), model_of(1)], Regression())
     assert flat.shape == (2, 25)
     assert not torch.equal(flat[0], flat[1])
-    with pytest.raises(DoorError, match="1 models"):
+    with pytest.raises(MechanismError, match="1 models"):
         vault.noisy_gradient(run, "sum", [model_of()], Regression())
 
 
@@ -138,7 +138,7 @@ def test_models_and_losses_that_mix_units_are_refused_before_a_step_is_claimed(
 ) -> None:
     vault = open_vault(tmp_path, [[1.0], [2.0]])
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
-    with pytest.raises(DoorError, match=message):
+    with pytest.raises(MechanismError, match=message):
         vault.noisy_gradient(run, "sum", [model], objective)
     assert not vault.touched(run)
 
@@ -176,7 +176,7 @@ def test_a_watched_model_is_refused_before_a_step_is_claimed(tmp_path: Path, wat
     model, seen = model_of(), list[object]()
     vault.noisy_gradient(run, "sum", [model], Plain())
     handle = watch(model, seen)
-    with pytest.raises(DoorError, match="hooks"):
+    with pytest.raises(MechanismError, match="hooks"):
         vault.noisy_gradient(run, "sum", [model], Plain())
     handle.remove()
     assert seen == []

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tacit.errors import BudgetExceeded, DataError, DoorError, LedgerError, PlanError, PlanExhausted
+from tacit.errors import BudgetExceeded, DataError, LedgerError, MechanismError, PlanError, PlanExhausted
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.base import Label, Run
@@ -219,7 +219,7 @@ def test_callbacks_that_couple_units_are_refused_before_a_step_is_claimed(
 ) -> None:
     vault = open_vault(tmp_path, [[1.0], [2.0]])
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
-    with pytest.raises(DoorError, match=message):
+    with pytest.raises(MechanismError, match=message):
         vault.noisy_sum(run, "sum", callback)
     assert not vault.touched(run)
 
@@ -238,7 +238,7 @@ def test_a_certificate_needs_an_admitted_run(tmp_path: Path) -> None:
 def test_a_callback_that_changes_between_calls_is_refused(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[1.0], [2.0]])
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
-    with pytest.raises((DoorError, TypeError)):
+    with pytest.raises((MechanismError, TypeError)):
         vault.noisy_sum(run, "sum", Counting(([],)))
     assert not vault.touched(run)
 
@@ -256,7 +256,7 @@ class Failing:
 def test_a_failure_behind_the_door_shows_nothing_and_keeps_the_step_claimed(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[7.25]])
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
-    with pytest.raises(DoorError) as caught:
+    with pytest.raises(MechanismError) as caught:
         vault.noisy_sum(run, "sum", Failing())
     chain, seen = caught.value, ""
     while chain is not None:

@@ -12,7 +12,7 @@ import pytest
 from door_cases import SPEC, GivenParts, Named, Silent, open_vault, priced, records, told_apart_by_rewards, unit_of
 
 from tacit.data.trajectories import Trajectories
-from tacit.errors import AccountingError, DoorError, PlanError
+from tacit.errors import AccountingError, MechanismError, PlanError
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
@@ -104,7 +104,7 @@ def test_what_a_summary_keeps_cannot_be_written_to() -> None:
 def test_a_summary_needs_rows_that_stay_the_same(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[1.0]])
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
-    with pytest.raises(DoorError, match="drawn anew"):
+    with pytest.raises(MechanismError, match="drawn anew"):
         vault.noisy_sum(run, "sum", Scaled(), 1.0)
 
 
@@ -127,7 +127,7 @@ class Crowded:
 def test_a_summary_that_couples_units_is_refused(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[1.0]])
     run = vault.reserve(plans.account(GivenParts((summed(rows="first"),)), unit=vault.unit, delta=1e-4))
-    with pytest.raises(DoorError, match="how many units"):
+    with pytest.raises(MechanismError, match="how many units"):
         vault.noisy_sum(run, "sum", Crowded())
 
 

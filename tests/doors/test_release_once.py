@@ -12,7 +12,7 @@ from door_cases import GivenParts, Silent, open_vault, priced, unit_of
 from dp_accounting import GaussianDpEvent
 from scipy import stats
 
-from tacit.errors import DoorError, PlanError, PlanExhausted
+from tacit.errors import MechanismError, PlanError, PlanExhausted
 from tacit.privacy.mechanisms.releases import Axis, NoisyHistogram, NoisyMaximum
 from tacit.privacy.mechanisms.sums import Once
 from tacit.privacy.vault import plan as plans
@@ -79,7 +79,7 @@ def test_a_mechanism_without_a_proof_page_is_refused(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[1.0]])
     foreign = Once(mechanism=Foreign(name="bins", axes=(REWARD,), noise_multiplier=1.0))
     run = vault.reserve(priced(vault, noise_multiplier=1.0, once=(foreign,)))
-    with pytest.raises(DoorError, match="not a mechanism of tacit"):
+    with pytest.raises(MechanismError, match="not a mechanism of tacit"):
         vault.release_once(run, "bins")
 
 
@@ -112,7 +112,7 @@ def test_what_a_mechanism_asks_of_a_callback_is_tried_and_named(tmp_path: Path) 
         best = NoisyMaximum(name="best", scores=scores, candidates=2, epsilon=1.0, rows_per_unit=1)
         run = vault.reserve(plans.account(GivenParts((Once(mechanism=best),)), unit=vault.unit, delta=1e-4))
         if scores == Crowd():
-            with pytest.raises(DoorError, match="how many units"):
+            with pytest.raises(MechanismError, match="how many units"):
                 vault.release_once(run, "best")
             assert not vault.touched(run)
         else:

@@ -14,7 +14,7 @@ import pytest
 from door_cases import SumPlan, open_vault, unit_of
 from selection_cases import DELTA, Best, Itself, Sum, best_of, opened
 
-from tacit.errors import CertificateError, DoorError, PlanError, PlanExhausted
+from tacit.errors import CertificateError, MechanismError, PlanError, PlanExhausted
 from tacit.methods import synthesis
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.vault import plan as plans
@@ -119,20 +119,20 @@ def test_a_judge_pays_from_the_same_promise(tmp_path: Path) -> None:
 @pytest.mark.parametrize("attempt", [Twice(), Peek()], ids=lambda one: type(one).__name__)
 def test_a_run_does_what_its_plan_says_and_no_more(tmp_path: Path, attempt: Any) -> None:
     vault, _, run = opened(tmp_path)
-    with pytest.raises(DoorError, match="no run of the selection came to an end"):
+    with pytest.raises(MechanismError, match="no run of the selection came to an end"):
         vault.select(run, "best", attempt, Itself())
 
 
 def test_a_run_may_not_run_another_plan_at_the_same_price(tmp_path: Path) -> None:
     vault, plan, run = opened(tmp_path)
     other = dataclasses.replace(plan.candidates[0], clip=0.5)  # the same event, another plan
-    with pytest.raises(DoorError, match="no run of the selection came to an end"):
+    with pytest.raises(MechanismError, match="no run of the selection came to an end"):
         vault.select(run, "best", Another(other), Itself())
 
 
 def test_a_score_that_is_no_number_is_the_worst(tmp_path: Path) -> None:
     vault, _, run = opened(tmp_path)
-    with pytest.raises(DoorError, match="no run of the selection came to an end"):
+    with pytest.raises(MechanismError, match="no run of the selection came to an end"):
         vault.select(run, "best", Sum(), Undecided())
 
 
@@ -150,7 +150,7 @@ def test_a_score_that_is_no_number_is_the_worst(tmp_path: Path) -> None:
 )
 def test_what_could_keep_runs_is_refused_before_anything_is_claimed(tmp_path: Path, attempt: Any) -> None:
     vault, _, run = opened(tmp_path)
-    with pytest.raises(DoorError):
+    with pytest.raises(MechanismError):
         vault.select(run, "best", attempt, Itself())
     assert not vault.touched(run)
 
@@ -169,7 +169,7 @@ def test_several_ledgers_are_refused(tmp_path: Path) -> None:
     ledgers = [Ledger(tmp_path / f"{i}.ledger", unit, epsilon=1e6, delta=5e-4) for i in range(2)]
     vault = Vault(records([[0.0]]), ledgers)
     plan = best_of(vault, SumPlan(steps=1, noise_multiplier=2.0))
-    with pytest.raises(DoorError, match="several ledgers"):
+    with pytest.raises(MechanismError, match="several ledgers"):
         vault.select(vault.reserve(plan), "best", Sum(), Itself())
 
 

@@ -16,7 +16,7 @@ from door_cases import GivenParts, Silent, open_vault, records, unit_of
 from dp_accounting import GaussianDpEvent
 from scipy import stats
 
-from tacit.errors import CertificateError, DoorError, PlanError, PlanExhausted
+from tacit.errors import CertificateError, MechanismError, PlanError, PlanExhausted
 from tacit.privacy.accounting.events import flatten
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
@@ -156,16 +156,16 @@ def test_nobody_and_huge_rows_are_survived() -> None:
 @pytest.mark.parametrize("fake", [FAKE[:7], FAKE[:, :1], FAKE * np.inf])
 def test_public_rows_that_do_not_fit_take_nothing(tmp_path: Path, fake: torch.Tensor) -> None:
     vault, run = opened(tmp_path, [[1.0]] * 9)
-    with pytest.raises(DoorError, match="rows to vote on"):
+    with pytest.raises(MechanismError, match="rows to vote on"):
         vault.teacher_votes(run, "votes", Encode(), fake)
-    with pytest.raises(DoorError, match="rows to vote on"):
+    with pytest.raises(MechanismError, match="rows to vote on"):
         vault.teacher_votes(run, "votes", Encode(), FAKE, against=fake[:0])
     assert not vault.touched(run)
 
 
 def test_callbacks_that_couple_units_are_refused(tmp_path: Path) -> None:
     vault, run = opened(tmp_path, [[1.0]] * 9)
-    with pytest.raises(DoorError):
+    with pytest.raises(MechanismError):
         vault.teacher_votes(run, "votes", Whitened(), FAKE[:, :1])
     assert not vault.touched(run)
 
@@ -190,7 +190,7 @@ def test_a_certificate_recomputes_its_epsilon(tmp_path: Path) -> None:
 def test_numbers_of_another_type_take_nothing(tmp_path: Path, fake: torch.Tensor) -> None:
     vault, run = opened(tmp_path, [[1.0]] * 9)
     for given, against in ((fake, None), (FAKE, fake)):
-        with pytest.raises(DoorError, match="rows to vote on"):
+        with pytest.raises(MechanismError, match="rows to vote on"):
             vault.teacher_votes(run, "votes", Encode(), given, against=against)
     assert not vault.touched(run)
 

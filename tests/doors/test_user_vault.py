@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from user_cases import LENGTH, Earned, Scripted, open_user_vault, priced, user_sum
 
-from tacit.errors import DoorError, LedgerError, PlanError, PlanExhausted
+from tacit.errors import LedgerError, MechanismError, PlanError, PlanExhausted
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
@@ -307,5 +307,5 @@ def test_columns_of_another_shape_are_refused(tmp_path: Path) -> None:
     serve = users.serve
     users.serve = lambda people, actor: {**serve(people, actor), "actions": np.zeros((1, LENGTH, 2))}  # type: ignore[method-assign]
     vault = open_user_vault(tmp_path, users)
-    with pytest.raises(DoorError, match="actions"):
+    with pytest.raises(MechanismError, match="actions"):
         vault.meet(vault.reserve(priced(user_sum())), actor)

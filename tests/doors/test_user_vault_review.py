@@ -19,7 +19,7 @@ from user_cases import LENGTH, Earned, Scripted, open_user_vault, priced, user_s
 
 from tacit.agents.heads import Categorical
 from tacit.data.visits import Visit, rows_of
-from tacit.errors import CertificateError, DoorError, LedgerError, PlanError, PlanExhausted
+from tacit.errors import CertificateError, LedgerError, MechanismError, PlanError, PlanExhausted
 from tacit.privacy.certificate import canonical as certificate_json
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.gradients import clipping
@@ -206,7 +206,7 @@ def test_no_choice_of_meetings_moves_the_releases_by_more_than_one_gaussian(
         for t in block:
             vault.meet(run, STILL)
             if t == 2:
-                with pytest.raises(DoorError):
+                with pytest.raises(MechanismError):
                     vault.noisy_sum(run, "policy", Failing(steps, True))
             else:
                 rows.append(vault.noisy_sum(run, "policy", Failing(steps, False))[0] * part.users)
@@ -250,7 +250,7 @@ class Telling(Scripted):
 
 def test_what_the_users_own_code_fails_with_is_not_shown(tmp_path: Path) -> None:
     vault = open_user_vault(tmp_path, Telling([], {}, simulated=False))
-    with pytest.raises(DoorError) as caught:
+    with pytest.raises(MechanismError) as caught:
         vault.meet(vault.reserve(priced(user_sum())), STILL)
     assert "ann" not in str(caught.value)
     assert caught.value.__cause__ is caught.value.__context__ is None
@@ -270,7 +270,7 @@ def test_an_error_that_a_callback_met_in_the_core_is_not_shown(tmp_path: Path) -
     vault = open_user_vault(tmp_path, Scripted([[["ann"]]], {"ann": [SECRET]}))
     run = vault.reserve(priced(user_sum()))
     vault.meet(run, STILL)
-    with pytest.raises(DoorError) as caught:
+    with pytest.raises(MechanismError) as caught:
         vault.noisy_sum(run, "policy", Bounding())
     assert str(SECRET) not in str(caught.value)
 
@@ -289,7 +289,7 @@ class Keeping:
 def test_real_people_are_not_served_with_an_actor_that_could_keep_what_it_sees(tmp_path: Path) -> None:
     vault = open_user_vault(tmp_path, Scripted([], {}, simulated=False))
     run = vault.reserve(priced(user_sum()))
-    with pytest.raises(DoorError, match="can carry state"):
+    with pytest.raises(MechanismError, match="can carry state"):
         vault.meet(run, Keeping([]))
     vault.meet(run, STILL)
 

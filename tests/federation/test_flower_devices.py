@@ -13,7 +13,7 @@ import pytest
 from flwr.app import Error, Message
 from tests.federation.loop_grid import LoopGrid, Opener, Reply
 
-from tacit.errors import DataError, DoorError
+from tacit.errors import DataError, MechanismError
 from tacit.federation import FlowerDevices, client_app
 from tacit.federation.messages import QUERY, read_query, write_answer, write_query
 from tacit.privacy.ledger.ledger import Ledger
@@ -162,7 +162,7 @@ def test_a_query_that_no_plan_needs_is_answered_by_nobody_and_costs_nothing(tmp_
     plan = cases.priced("server", 0.0)
     grid, devices = federation(tmp_path, plan, 2)
     for message in (Message(write_query(spoilt(plan, **changed)), node, QUERY) for node in (100, 101)):
-        assert grid.ask(message).error.reason == "no answer: DoorError"
+        assert grid.ask(message).error.reason == "no answer: MechanismError"
     assert devices.sums(ask(plan)).answered == 2
 
 
@@ -185,7 +185,7 @@ def test_shared_noise_is_never_answered_in_the_clear(tmp_path: Path) -> None:
     grid, _ = federation(tmp_path, plan, 1)
     reply = grid.ask(Message(write_query(ask(plan)), 100, QUERY))
     assert reply.has_error()
-    assert reply.error.reason == "no answer: DoorError"
+    assert reply.error.reason == "no answer: MechanismError"
     with cases.ledger(tmp_path, "person0") as ledger:
         assert ledger.claimed(plan_id(plan), "sum") == 0
 
@@ -212,14 +212,14 @@ def test_a_failure_on_a_device_says_nothing_of_her(error: Exception, tmp_path: P
 def test_more_devices_than_people_are_refused(tmp_path: Path) -> None:
     plan = cases.priced("server", 0.0)
     _, devices = federation(tmp_path, plan, cases.PEOPLE + 1)
-    with pytest.raises(DoorError, match="13 devices"):
+    with pytest.raises(MechanismError, match="13 devices"):
         devices.sums(ask(plan))
 
 
 def test_waiting_for_devices(tmp_path: Path) -> None:
     _, devices = federation(tmp_path, cases.priced("server", 0.0), 3)
     assert devices.wait(3) == 3
-    with pytest.raises(DoorError, match="3 devices are connected"):
+    with pytest.raises(MechanismError, match="3 devices are connected"):
         devices.wait(4, seconds=0.2)
 
 

@@ -12,7 +12,7 @@ from tests.federation.loop_grid import LoopGrid
 
 from tacit.data.mobility.days import Days
 from tacit.envs.city import city
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.federation import FlowerDevices, client_app
 from tacit.methods import mobility
 from tacit.methods.mobility import pategail
@@ -74,7 +74,7 @@ def test_a_simulator_comes_out_with_a_certificate_that_says_whom_it_trusts(tmp_p
 def test_below_the_floor_nothing_comes_out(tmp_path: Path) -> None:
     grid, vault = federation(tmp_path)
     grid.dead = {100, 101}
-    with pytest.raises(DoorError, match="floor of 5"):
+    with pytest.raises(MechanismError, match="floor of 5"):
         mobility.fit(replace(PLAN), vault, grid=DAYS.grid)
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.federation.messages import (
     Asked,
     read_answer,
@@ -73,7 +73,7 @@ def _array(content: RecordDict, data: bytes) -> RecordDict:
     ],
 )
 def test_a_malformed_query_is_refused(spoil: Any) -> None:
-    with pytest.raises(DoorError, match="not a query"):
+    with pytest.raises(MechanismError, match="not a query"):
         read_query(spoil(write_query(query())))
 
 
@@ -114,7 +114,7 @@ def test_anything_else_is_no_array(data: bytes) -> None:
 def test_public_arrays_beyond_the_limit_are_not_even_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tacit.federation.messages.MOST_PUBLIC", 10)
     monkeypatch.setattr("tacit.federation.messages._HEADER", 10)
-    with pytest.raises(DoorError, match="not a query"):
+    with pytest.raises(MechanismError, match="not a query"):
         read_query(write_query(query()))
 
 

@@ -17,7 +17,7 @@ from flwr.common import bytes_to_ndarray, ndarray_to_bytes
 from scipy import stats
 from tests.federation.loop_grid import LoopGrid, Opener, masked
 
-from tacit.errors import DoorError, PlanError
+from tacit.errors import MechanismError, PlanError
 from tacit.federation import FlowerDevices, client_app, server
 from tacit.federation.guard import threshold
 from tacit.federation.messages import write_query
@@ -176,7 +176,7 @@ def test_below_the_floor_nothing_is_opened(tmp_path: Path, stage: str) -> None:
     losing(federation.grid, 104, stage)
     vault = FederatedVault(federation.devices, cases.ledger(tmp_path))
     run = vault.reserve(plan)
-    with pytest.raises(DoorError, match="0 devices answered"):
+    with pytest.raises(MechanismError, match="0 devices answered"):
         vault.noisy_sum(run, "sum", federation.work, cases.PUBLIC)
     assert vault.steps_left(run, "sum") == 3  # charged all the same
     if stage in STAGES[:3]:
@@ -331,7 +331,7 @@ def test_devices_do_not_help_to_open_a_single_answer(tmp_path: Path, change: Cal
     federation = Round(tmp_path, shared_plan())
     dishonest(federation.grid, "unmask", change)
     assert federation.sums().answered == 0
-    assert "no answer: DoorError" in federation.reasons()
+    assert "no answer: MechanismError" in federation.reasons()
 
 
 def test_a_train_message_outside_the_protocol_gets_no_answer(tmp_path: Path) -> None:

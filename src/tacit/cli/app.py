@@ -95,8 +95,8 @@ def _optional(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    0 is success; 2 bad options, plans or data; 3 the ledger; 4 a door or the accounting; 5 a certificate; 6 a file;
-    130 an interruption; 1 anything unexpected.
+    0 is success; 2 bad options, plans or data; 3 the ledger; 4 a mechanism or the accounting; 5 a certificate; 6 a
+    file; 130 an interruption; 1 anything unexpected.
 
     Raises:
         BrokenPipeError: nobody reads the output any more; `tacit.cli.main` ends quietly.

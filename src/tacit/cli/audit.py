@@ -1,4 +1,4 @@
-"""`tacit audit`: lower bounds on epsilon, from canaries through the real doors; `tacit report`: a run's page again."""
+"""`tacit audit`: lower bounds on epsilon, from canaries in the real mechanisms; `tacit report`: a run's page again."""
 
 from __future__ import annotations
 

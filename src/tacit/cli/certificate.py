@@ -117,7 +117,7 @@ def show_ledger(command: LedgerShow) -> None:
             say(f"  {entry.time} {entry.payload['kind']}: {entry.payload['text']}")
     if counts := Counter(entry.payload["kind"] for entry in notes if entry.payload["kind"] in FOLDED):
         kinds = ", ".join(f"{counts[kind]:,} of kind {kind}" for kind in FOLDED if counts[kind])
-        say(f"  notes that doors keep for themselves: {kinds}")
+        say(f"  notes that mechanisms keep for themselves: {kinds}")
     if view.void_reason is not None:
         say(f"VOID: nothing is promised any more ({view.void_reason}).")
     say(f"Head: {view.head}")

@@ -256,7 +256,7 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """Try to refute a promise: plant canaries, run the real doors, and say how large epsilon must at least be.
+    """Try to refute a promise: plant canaries, run the real mechanisms, and say how large epsilon must at least be.
 
     No record of anybody is read: all that runs is invented. An audit can refute a certificate, and never prove it. Ends
     with exit code 5 where a bound is above what was certified.

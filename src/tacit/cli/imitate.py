@@ -198,7 +198,7 @@ def require_packages(command: Imitate) -> None:
 
 
 def vault_of(plan: Plan, days: Days, ledger: Ledger, *, simulated: bool) -> Vault | FederatedVault:
-    """The vault whose doors the plan needs: one over devices where these add noise or keep critics.
+    """The vault whose mechanisms the plan needs: one over devices where these add noise or keep critics.
 
     Raises:
         DataError: there are more people than the population.

@@ -41,7 +41,8 @@ class Trajectories:
 
     Attributes:
         spec: the public bounds.
-        simulated: True when no record is a real person's: it came from a simulator, or out of a door of a vault. Such a
+        simulated: True when no record is a real person's: it came from a simulator, or out of a mechanism of a vault.
+        Such a
             set shows its columns at any time and can be written with `to_minari`. Of any other set nothing is shown
             once it is sealed in a vault, there is no length, and it cannot be pickled or copied.
     """
@@ -313,7 +314,7 @@ class Trajectories:
             raise DataError(
                 "real records cannot be written as a dataset for others",
                 where="Trajectories.to_minari",
-                expected="a set that is simulated or came out of a door of a vault",
+                expected="a set that is simulated or came out of a vault",
                 remedy="synthesize a dataset and write that, or use save(folder) for the private records",
             )
         from tacit.data.sources import minari_writer
@@ -443,7 +444,7 @@ class Trajectories:
                 "the records are sealed in a vault",
                 where=f"Trajectories.{what}",
                 expected="records that no vault holds, or simulated ones",
-                remedy="use the doors of the vault, or its nonprivate(fn, reason=...), which the ledger notes",
+                remedy="use the mechanisms of the vault, or its nonprivate(fn, reason=...), which the ledger notes",
             )
 
     def __setattr__(self, name: str, value: object) -> NoReturn:

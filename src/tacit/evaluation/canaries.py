@@ -1,7 +1,7 @@
 """Attacks on people rather than rows: what a model, or a run's noisy gradients, tell of a unit's whole history.
 
 For any method that is trained by `vault.noisy_gradient` over a `PoissonSum` of any unit: the attacker draws a unit's
-rows or fragments as the door does, with random numbers of its own, and uses the method's own objective.
+rows or fragments as the mechanism does, with random numbers of its own, and uses the method's own objective.
 
 `UnitScores` are scores for `evaluation.lower_bounds` or `evaluation.one_run`. Looks
 at whole histories and is not differentially private: outside `vault.nonprivate` only for simulated data. What an attack
@@ -31,7 +31,7 @@ from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.records import Reader
 
-# White-box scores of canaries from the noisy gradients of a run, which are public as soon as they leave the door.
+# White-box scores of canaries from the noisy gradients of a run, which are public as soon as they leave the vault.
 
 
 Columns = Mapping[str, NDArray[Any]]
@@ -266,7 +266,7 @@ class UnitScores:
         objective: the method's.
         canaries: simulated units, in or out by coins of their own.
         public: a few units that owe nothing to private ones and look like most of them; None if there are no others.
-        expected: what the door divides its sums by (`PoissonSum.expected`).
+        expected: what the mechanism divides its sums by (`PoissonSum.expected`).
         seed: of the auditor's own draws.
         draws: gradients a canary and step; their mean is nearer to what the run's own draw gave.
     """

@@ -13,7 +13,7 @@ from flwr.clientapp import ClientApp
 from flwr.common import Code, FitRes, Status, ndarrays_to_parameters
 from flwr.compat.common.recorddict_compat import fitres_to_recorddict
 
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.federation.guard import guard, require_setup
 from tacit.federation.messages import QUERY, Asked, read_query, refusal, write_answer
 from tacit.privacy.mechanisms.device_sums import DeviceSum, between
@@ -84,8 +84,8 @@ class _Masked(_Answering):
         return Message(fitres_to_recorddict(result, keep_input=False), reply_to=message)
 
 
-def _wrong_way(part: str) -> DoorError:
-    return DoorError(
+def _wrong_way(part: str) -> MechanismError:
+    return MechanismError(
         "the part is not answered in this kind of message",
         where=f"part {part!r}",
         expected="shared noise through secure aggregation, other parts in a query",

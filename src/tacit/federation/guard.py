@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from flwr.app import ConfigRecord, Context, Message, MessageType
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, RECORD_KEY_STATE, Key, Stage
 
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.federation.messages import refusal
 from tacit.privacy.mechanisms.device_sums import DeviceSum, largest
 
@@ -99,7 +99,7 @@ def require_fit(part: DeviceSum, devices: int) -> int:
     """The largest number of one answer, if the sum of so many answers surely fits the modulus.
 
     Raises:
-        DoorError: it does not.
+        MechanismError: it does not.
     """
     most = int(largest(part))
     if devices * 2 * most >= MODULUS:
@@ -111,7 +111,7 @@ def require_setup(context: Context, part: DeviceSum) -> int:
     """The largest number of this device's answer, if the round was set up as the part of the plan demands.
 
     Raises:
-        DoorError: a mask could be opened by fewer devices than the floor, numbers would be rounded or cut, or not
+        MechanismError: a mask could be opened by fewer devices than the floor, numbers would be rounded or cut, or not
             every device has a share of every other's secrets.
     """
     setup = dict(context.state.config_records[RECORD_KEY_STATE])
@@ -176,6 +176,8 @@ def guard(message: Message, context: Context, call_next: Callable[[Message, Cont
         return refusal(message, error)
 
 
-def _refused(why: str, expected: str) -> DoorError:
+def _refused(why: str, expected: str) -> MechanismError:
     remedy: Any = "run the server of the same plan and version"
-    return DoorError(f"the secure sum is refused: {why}", where="secure aggregation", expected=expected, remedy=remedy)
+    return MechanismError(
+        f"the secure sum is refused: {why}", where="secure aggregation", expected=expected, remedy=remedy
+    )

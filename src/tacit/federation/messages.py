@@ -12,7 +12,7 @@ import numpy.typing as npt
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 from numpy.lib import format as npy
 
-from tacit.errors import DoorError, LedgerError, PlanError
+from tacit.errors import LedgerError, MechanismError, PlanError
 from tacit.privacy.mechanisms.base import Public
 from tacit.privacy.mechanisms.device_sums import admissible
 from tacit.privacy.vault.devices import MOST_PUBLIC, Query
@@ -46,7 +46,7 @@ def read_query(content: RecordDict) -> Asked:
     """The query in a message's content.
 
     Raises:
-        DoorError: something of it is missing, of another type or too large.
+        MechanismError: something of it is missing, of another type or too large.
     """
     try:
         asked, arrays = dict(content.config_records[_QUERY]), dict(content.array_records[_PUBLIC])
@@ -103,12 +103,12 @@ def refusal(message: Message, error: Exception) -> Message:
 
     An error in her records is none of these: it looks like any other failure.
     """
-    kind = type(error).__name__ if isinstance(error, DoorError | LedgerError | PlanError) else "it failed"
+    kind = type(error).__name__ if isinstance(error, MechanismError | LedgerError | PlanError) else "it failed"
     return Message(Error(code=0, reason=f"no answer: {kind}"), reply_to=message)
 
 
-def _malformed() -> DoorError:
-    return DoorError(
+def _malformed() -> MechanismError:
+    return MechanismError(
         "the message is not a query",
         where="tacit.federation",
         expected="a plan, a part, a step, a size and named arrays",

@@ -19,7 +19,7 @@ from flwr.server.workflow.secure_aggregation.secaggplus_workflow import Workflow
 from flwr.serverapp import Grid
 
 from tacit.data.spec import PublicSpec
-from tacit.errors import DataError, DoorError
+from tacit.errors import DataError, MechanismError
 from tacit.federation.guard import MODULUS, require_fit, strong_masks, threshold
 from tacit.federation.messages import QUERY, read_answer, read_numbers, write_query
 from tacit.privacy.mechanisms.device_sums import WHO_ANSWERS, DeviceSum, zeros
@@ -220,12 +220,12 @@ class FlowerDevices:
         """Wait until so many devices are connected, and return how many there are.
 
         Raises:
-            DoorError: there are fewer after `seconds`.
+            MechanismError: there are fewer after `seconds`.
         """
         end = time.monotonic() + seconds
         while len(nodes := self._nodes()) < count:
             if time.monotonic() >= end:
-                raise DoorError(
+                raise MechanismError(
                     f"{len(nodes)} devices are connected",
                     where="FlowerDevices.wait",
                     expected=f"{count} within {seconds:g} s",
@@ -262,7 +262,7 @@ class FlowerDevices:
     def _nodes(self) -> list[int]:
         nodes = sorted(set(self._grid.get_node_ids()))
         if len(nodes) > self._most:
-            raise DoorError(
+            raise MechanismError(
                 f"{len(nodes)} devices are connected",
                 where="FlowerDevices",
                 expected=f"at most {self._most:,}, one for each person of the declared population",

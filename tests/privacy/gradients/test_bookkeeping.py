@@ -8,7 +8,7 @@ from gradient_cases import Mlp, relative, squared_loss, unit_gradients, vectors
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.privacy.gradients.clipped_sums import clipped_sum
 
 
@@ -103,7 +103,7 @@ def test_what_has_no_single_fresh_norm_is_refused_by_name(name: str) -> None:
     make, parameter, message = REFUSED[name]
     torch.manual_seed(0)
     model = make()
-    with pytest.raises(DoorError, match=f"{parameter}: .*{message}"):
+    with pytest.raises(MechanismError, match=f"{parameter}: .*{message}"):
         clipped_sum(model, squared_loss, vectors(6, 4), 1.0)
     assert all(p.requires_grad for p in model.parameters())
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
@@ -112,7 +112,7 @@ def test_what_has_no_single_fresh_norm_is_refused_by_name(name: str) -> None:
 def test_mixing_is_seen_through_an_output_layer_of_zeros() -> None:
     model = Odd(centred)
     nn.init.zeros_(model.second.weight)
-    with pytest.raises(DoorError, match=r"first\.weight: .*several units"):
+    with pytest.raises(MechanismError, match=r"first\.weight: .*several units"):
         clipped_sum(model, squared_loss, vectors(6), 1.0)
 
 
@@ -122,7 +122,7 @@ def test_mixing_is_seen_although_the_first_units_are_masked() -> None:
 
     model = Odd(time_first)
     rows = vectors(12, 12) | {"valid": (torch.arange(12) > 5).float()}
-    with pytest.raises(DoorError, match="several units"):
+    with pytest.raises(MechanismError, match="several units"):
         clipped_sum(model, loss, rows, 1.0)
 
 
@@ -141,7 +141,7 @@ def lower_precision() -> Iterator[None]:
 
 @pytest.mark.usefixtures("lower_precision")
 def test_products_below_float32_are_refused() -> None:
-    with pytest.raises(DoorError, match="float32_matmul_precision"):
+    with pytest.raises(MechanismError, match="float32_matmul_precision"):
         clipped_sum(Mlp(), squared_loss, vectors(3), 1.0)
 
 
@@ -165,7 +165,7 @@ def test_products_below_float32_are_refused() -> None:
 @pytest.mark.filterwarnings("ignore:Lazy modules:UserWarning")
 def test_layers_that_mix_units_or_keep_something_are_refused(layer: nn.Module, message: str) -> None:
     model = nn.Sequential(nn.Linear(16, 8), layer, nn.Linear(8, 3))
-    with pytest.raises(DoorError, match=f"1.*{message}"):
+    with pytest.raises(MechanismError, match=f"1.*{message}"):
         clipped_sum(model, squared_loss, vectors(6), 1.0)
 
 
@@ -181,7 +181,7 @@ def test_a_buffer_that_changes_is_refused() -> None:
             self.total += x.detach().sum(0)
             return x
 
-    with pytest.raises(DoorError, match=r"0\.total: .*buffer"):
+    with pytest.raises(MechanismError, match=r"0\.total: .*buffer"):
         clipped_sum(nn.Sequential(Counting(), nn.Linear(16, 3)), squared_loss, vectors(6), 1.0)
 
 
@@ -197,18 +197,18 @@ def test_a_buffer_that_changes_is_refused() -> None:
 def test_the_loss_is_one_differentiable_number_a_unit(
     loss: Callable[[nn.Module, Mapping[str, Tensor]], Tensor],
 ) -> None:
-    with pytest.raises(DoorError, match="one differentiable loss a unit"):
+    with pytest.raises(MechanismError, match="one differentiable loss a unit"):
         clipped_sum(Mlp(), loss, vectors(6), 1.0)
 
 
 @pytest.mark.parametrize("rows", [{}, {"x": torch.ones(2, 16), "y": torch.ones(3, 3)}, {"x": torch.tensor(1.0)}])
 def test_rows_share_their_leading_axis(rows: dict[str, Tensor]) -> None:
-    with pytest.raises(DoorError, match="leading axis"):
+    with pytest.raises(MechanismError, match="leading axis"):
         clipped_sum(Mlp(), squared_loss, rows, 1.0)
 
 
 def test_nothing_to_train_is_refused() -> None:
-    with pytest.raises(DoorError, match="no parameter"):
+    with pytest.raises(MechanismError, match="no parameter"):
         clipped_sum(Mlp().requires_grad_(False), squared_loss, vectors(2), 1.0)
 
 
@@ -218,7 +218,7 @@ def test_a_refused_step_leaves_no_norm_behind() -> None:
     rows = vectors(6)
     clipped_sum(model, squared_loss, rows, 1.0)
     model.run = lambda m, x: m.first(x)[..., :3]
-    with pytest.raises(DoorError, match=r"second\.weight"):
+    with pytest.raises(MechanismError, match=r"second\.weight"):
         clipped_sum(model, squared_loss, rows, 1.0)
     model.run = lambda m, x: m.second(m.first(x))
     expected = unit_gradients(model, squared_loss, rows).sum(0)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.privacy.gradients.clipping import SLACK, clip_rows, clipped_sums, coefficients
 
 
@@ -41,7 +41,7 @@ def test_clip_zero_lets_nothing_through() -> None:
 
 @pytest.mark.parametrize("clip", [math.nan, math.inf, -math.inf, -1e-9])
 def test_without_a_finite_bound_nothing_is_clipped_but_refused(clip: float) -> None:
-    with pytest.raises(DoorError, match="finite bound"):
+    with pytest.raises(MechanismError, match="finite bound"):
         clip_rows([[1.0]], clip)
 
 
@@ -52,7 +52,7 @@ def test_rows_are_scaled_one_by_one() -> None:
 
 
 def test_rows_need_two_axes() -> None:
-    with pytest.raises(DoorError, match=r"\[units, d\]"):
+    with pytest.raises(MechanismError, match=r"\[units, d\]"):
         clip_rows([1.0, 2.0], 1.0)
 
 

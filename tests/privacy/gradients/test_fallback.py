@@ -5,7 +5,7 @@ import torch
 from gradient_cases import Convolution, Mlp, reference, relative, squared_loss, unit_gradients, vectors
 from torch import Tensor, nn
 
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.privacy.gradients import bookkeeping
 from tacit.privacy.gradients.clipped_sums import clipped_sum
 
@@ -47,7 +47,7 @@ def test_what_vmap_cannot_run_is_refused_in_one_sentence() -> None:
         return value if float(value.detach().sum()) > 0 else 2 * value
 
     rows = {"x": torch.randn(3, 4, 10), "y": torch.randn(3, 3)}
-    with pytest.raises(DoorError, match=r"Conv1d, GroupNorm, Linear .* torch\.func\.vmap"):
+    with pytest.raises(MechanismError, match=r"Conv1d, GroupNorm, Linear .* torch\.func\.vmap"):
         clipped_sum(Convolution(), loss, rows, 1.0)
 
 

@@ -26,7 +26,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.privacy.gradients import clipped_sums as gradients
 from tacit.privacy.gradients.clipped_sums import assign_gradient, clipped_sum
 
@@ -156,7 +156,7 @@ def test_a_hostile_part_costs_its_unit_at_most_the_clip(hostile: float) -> None:
 def test_what_cannot_be_divided_alike_is_refused() -> None:
     rows = fragments()
     rows["draws"] = torch.zeros(6, 3)
-    with pytest.raises(DoorError, match="no common second axis"):
+    with pytest.raises(MechanismError, match="no common second axis"):
         clipped_sum(Mlp(), shared_loss, rows, 1.0, shares=mask_shares)
 
 
@@ -296,7 +296,7 @@ def test_assigned_gradients_are_views_in_the_order_of_the_parameters() -> None:
 
 @pytest.mark.parametrize("flat", [torch.zeros(3), torch.zeros(3, dtype=torch.float64), torch.zeros(51)[::1]])
 def test_a_flat_vector_that_does_not_fit_is_refused(flat: Tensor) -> None:
-    with pytest.raises(DoorError, match="flat gradient"):
+    with pytest.raises(MechanismError, match="flat gradient"):
         assign_gradient(nn.Linear(16, 4), flat)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from ledger_cases import in_child
 
-from tacit.errors import DoorError, LedgerError, PlanError
+from tacit.errors import LedgerError, MechanismError, PlanError
 from tacit.privacy.noise.correlated import CorrelatedNoise, Correlation, coefficients, inverse, sensitivity
 from tacit.privacy.noise.secret import SecretNoise
 
@@ -182,7 +182,7 @@ def test_parameters_out_of_range_are_refused(correlation: Correlation, steps: in
 def test_steps_and_size_are_kept(correlation: Correlation) -> None:
     noise = CorrelatedNoise(correlation, 3, 1, (1.0,), SecretNoise())
     noise.next(4, 1.0)
-    with pytest.raises(DoorError):
+    with pytest.raises(MechanismError):
         noise.next(5, 1.0)
     for bad in (math.nan, -1.0, math.inf):
         with pytest.raises(PlanError):
@@ -190,7 +190,7 @@ def test_steps_and_size_are_kept(correlation: Correlation) -> None:
     assert noise.left == 2
     assert not noise.next(4, 0.0).any()
     noise.next(4, 1.0)
-    with pytest.raises(DoorError):
+    with pytest.raises(MechanismError):
         noise.next(4, 1.0)
 
 
@@ -198,7 +198,7 @@ def test_it_cannot_be_copied_or_told() -> None:
     noise = CorrelatedNoise("toeplitz", 3, 1, (1.0,), SecretNoise())
     noise.next(2, 1.0)
     for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(DoorError):
+        with pytest.raises(MechanismError):
             attempt(noise)
     assert repr(noise) == "CorrelatedNoise('toeplitz', steps=3, left=2)"
 
@@ -211,7 +211,7 @@ def test_a_forked_child_cannot_draw_a_step_that_its_parent_draws_too() -> None:
     def child() -> None:
         try:
             noise.next(2, 1.0)
-        except DoorError as error:
+        except MechanismError as error:
             raise LedgerError("refused", where="", expected="", remedy="") from error
 
     assert in_child(child) == 3

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.errors import DoorError, PlanError
+from tacit.errors import MechanismError, PlanError
 from tacit.privacy.noise import secret as noise_module
 from tacit.privacy.noise.box_muller import box_muller_compiled, box_muller_numpy
 from tacit.privacy.noise.secret import CHUNK, NoiseSource, SecretNoise
@@ -100,7 +100,7 @@ def test_scale_out_of_range_is_refused(scale):
     "out", [np.empty(3, np.float32), np.empty(4), np.empty(8, np.float32)[::2], np.empty((2, 2), np.float32)]
 )
 def test_out_that_cannot_hold_the_noise_is_refused(out):
-    with pytest.raises(DoorError, match="float32"):
+    with pytest.raises(MechanismError, match="float32"):
         SecretNoise().gaussian(4, out=out)
 
 
@@ -141,7 +141,7 @@ def test_a_key_serves_a_bounded_number_of_bytes(monkeypatch):
 
 @pytest.mark.parametrize("steal", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_state_can_neither_be_pickled_nor_copied(steal):
-    with pytest.raises(DoorError, match="pickled or copied"):
+    with pytest.raises(MechanismError, match="pickled or copied"):
         steal(SecretNoise())
 
 

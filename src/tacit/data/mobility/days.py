@@ -246,7 +246,7 @@ def spec_of(grid: Grid) -> PublicSpec:
 
 
 def days_of(rows: Mapping[str, npt.NDArray[Any]]) -> tuple[IntArray, IntArray]:
-    """The whole days among the rows that a door gives, and whose they are.
+    """The whole days among the rows that a mechanism gives, and whose they are.
 
     A whole day is 47 rows in a row from a start up to the next start or the end of the person's rows. Everything else
     (days that were cut, rows that are of no day) is left out without an error: a person may have anything.

@@ -1,4 +1,4 @@
-"""An audited case: a plan, canaries that are as loud as its bounds allow, and runs through the real doors.
+"""An audited case: a plan, canaries that are as loud as its bounds allow, and runs through the real mechanisms.
 
 Everybody takes part in every sum, and hardly anybody else is there: the promise holds for any others, and the
 fewer they are the more an auditor sees. All records are invented.
@@ -38,7 +38,7 @@ class Seen:
     """R independent runs.
 
     Args:
-        scores: [R, m], of the canaries, from all that left the doors.
+        scores: [R, m], of the canaries, from all that left the vault.
         published: [R, P], the release itself as numbers; P = 0 where it is not looked at.
     """
 
@@ -69,7 +69,7 @@ class Case:
 
     Args:
         name: on the command line.
-        words: the method, and which of its doors.
+        words: the method, and which of its mechanisms.
         unit: whom it protects.
         plan: (epsilon, delta, canaries) -> a calibrated plan that so many canaries can meet.
         run: makes the runs.

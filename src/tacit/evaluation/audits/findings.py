@@ -34,7 +34,8 @@ class Finding:
     Args:
         way: which.
         epsilon: lower bound, whatever the mechanism is.
-        gaussian: lower bound if the released sums are as Gaussian as their door says; None where they are of another
+        gaussian: lower bound if the released sums are as Gaussian as their mechanism says; None where they are of
+        another
             law, or this was not looked at.
         confidence: with which both hold together.
         runs: how many the bounds are made from, both worlds together.
@@ -69,7 +70,7 @@ class Audited:
 
     Args:
         name: of the case.
-        words: the method, and which of its doors.
+        words: the method, and which of its mechanisms.
         unit, relation: whom it protects.
         epsilon, delta: as certified, for the plan that was audited.
         confidence: of all findings together.
@@ -171,7 +172,7 @@ def sentences(audited: Audited) -> list[str]:
 
 
 WAYS: Mapping[Way, str] = {
-    "canary": "one canary and all that leaves the doors",
+    "canary": "one canary and all that leaves the vault",
     "release": "one canary and the release alone, after shadow runs",
     "one run": "many canaries at once",
 }

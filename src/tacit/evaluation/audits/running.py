@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tacit.errors import PlanError
 from tacit.evaluation import lower_bounds as rates
 from tacit.evaluation import one_run
-from tacit.evaluation.audits import doors, library
+from tacit.evaluation.audits import certified, library
 from tacit.evaluation.audits.cases import Asked, Case, Floats, Seen
 from tacit.evaluation.audits.findings import Audited, Finding, Way
 from tacit.privacy.accounting.accountants import gaussian_epsilon
@@ -34,7 +34,7 @@ from tacit.privacy.vault import plan as plans
 # From scores to lower bounds: exact confidence, and what is assumed is said.
 #
 # Bounds that assume nothing come from `evaluation.lower_bounds` (Clopper & Pearson) and `evaluation.one_run` (Steinke
-# et al.). Where all that leaves the doors are Gaussian sums, the whole trade-off curve is one of mu-GDP, and the rates
+# et al.). Where all that leaves the vault are Gaussian sums, the whole trade-off curve is one of mu-GDP, and the rates
 # of one test that was fixed beforehand bound mu: far tighter, for a mechanism of that law.
 
 
@@ -205,7 +205,7 @@ def audit_certificate(
 def _case(source: str) -> tuple[Case, tuple[str, ...]]:
     if source in library.METHODS:
         return library.METHODS[source](), ()
-    return doors.of_certificate(json.loads(source))
+    return certified.of_certificate(json.loads(source))
 
 
 @functools.lru_cache(maxsize=8)
@@ -316,7 +316,7 @@ def _one_thread() -> None:
 def _of_one(
     passes: Sequence[tuple[_Job, Seen, float]], gaussian: bool, delta: float, confidence: float
 ) -> list[Finding]:
-    """What one canary shows: by all that left the doors, and by the release alone."""
+    """What one canary shows: by all that left the vault, and by the release alone."""
     scores, published = [], []
     for present in (False, True):
         own = [seen for job, seen, _ in passes if job.present == (present,)]

@@ -1,8 +1,8 @@
-"""What every number that leaves a door tells an auditor of canaries.
+"""What every number that leaves the vault tells an auditor of canaries.
 
 The auditor knows everybody's records, the plan and the code, sees all that is released, and asks whether the canaries
-were in. At each door the method's own callback is run once more, on the auditor's copy of the records, to learn what
-each canary would have added there. Of the vault's own records, samples and noise nothing is looked at.
+were in. At each mechanism the method's own callback is run once more, on the auditor's copy of the records, to learn
+what each canary would have added there. Of the vault's own records, samples and noise nothing is looked at.
 
 One canary gets the log-likelihood ratio of all that was released, the best score there is; of many canaries that all
 take part in every sum, each gets its posterior mean in a linear Gaussian model, as in `measure.unit_attacks`. Whatever
@@ -50,7 +50,7 @@ class _Met:
 
 
 class Witness:
-    """Scores canaries by what leaves the doors.
+    """Scores canaries by what leaves the vault.
 
     Args:
         known: the auditor's copy of everybody's records; the canaries are the last units. None for people who are met.
@@ -113,7 +113,7 @@ class Witness:
         Args:
             part: of the plan.
             rows: of those who may be canaries, V of each replicate side by side; V = 0 where nobody of them is met.
-            contribution, state: what the door was asked.
+            contribution, state: what the mechanism was asked.
             mean: what it answered.
         """
         met = self._met.setdefault(part.name, _Met(part))
@@ -202,22 +202,22 @@ def _bounded(part: Sum, vectors: Floats) -> Floats:
     return clipping.clip_rows(vectors, part.clip)
 
 
-# Vaults whose doors are the real ones, and which tell a witness what left them.
+# Vaults whose mechanisms are the real ones, and which tell a witness what left them.
 
 
 class WitnessedVault(Vault):
-    """A `Vault` with a witness, who is set before the first door is opened."""
+    """A `Vault` with a witness, who is set before the first mechanism is opened."""
 
     witness: Witness
 
     def noisy_sum(self, run: Run, part: str, contribution: Contribution, state: Any = None) -> Floats:
-        """As the real door."""
+        """As the real call."""
         mean = super().noisy_sum(run, part, contribution, state)
         self.witness.saw_sum(run.sum_part(part), contribution, state, mean)
         return mean
 
     def noisy_gradient(self, run: Run, part: str, models: Sequence[nn.Module], objective: Objective) -> Tensor:
-        """As the real door."""
+        """As the real call."""
         mean = super().noisy_gradient(run, part, models, objective)
         self.witness.saw_gradient(run.part(part, PoissonSum), list(models), objective, mean.double().numpy())
         return mean
@@ -231,7 +231,7 @@ class WitnessedDevices(FederatedVault):
     def noisy_sum(
         self, run: Run, part: str, work: Work | Contribution, state: Mapping[str, NDArray[Any]] | None = None
     ) -> Floats:
-        """As the real door; the work is one without memory."""
+        """As the real call; the work is one without memory."""
         mean = super().noisy_sum(run, part, work, state)
         assert not hasattr(work, "begin")
         self.witness.saw_sum(run.sum_part(part), work, state, mean)
@@ -294,7 +294,7 @@ class WitnessedUsers(UserVault):
         self._as_if = met_rows(served, self.spec, part.rows_per_unit, replicate, np.ones(len(replicate), bool))
 
     def noisy_sum(self, run: Run, part: str, contribution: Contribution, state: Any = None) -> Floats:
-        """As the real door."""
+        """As the real call."""
         mean = super().noisy_sum(run, part, contribution, state)
         self.witness.saw_meeting(run.part(part, UserSum), self._as_if, contribution, state, mean)
         return mean

@@ -194,7 +194,7 @@ def _audited(audits: Sequence[Audited]) -> Section:
     return Section(
         "Audited, to see whether the promise stands",
         (*grid(drawings), *tabled("Told by", rows), Text(left)) if audits else (),
-        "Canaries that are as loud as the plan lets anybody be went through the same doors, with the same noise; no "
+        "Canaries that are as loud as the plan lets anybody be went through the same mechanisms and noise; no "
         "record was read for it. An audit can refute a promise, and never prove one: what ε really is lies between "
         "what is shown and what is promised.",
         "audited",

@@ -45,7 +45,7 @@ def label(plan: Plan, covered: str, *, counts: str = SUMS, public: tuple[str, ..
         ),
         not_covered=(
             "the choice of hyper-parameters: it must have been made without looking at these records",
-            "whatever the curator computes from the records outside the door (see the ledger's notes)",
+            "whatever the curator computes from the records outside the vault (see the ledger's notes)",
             *(f"{what} (declared public by the user, not checked here)" for what in public),
         ),
         not_protected=(

@@ -68,7 +68,7 @@ def label(
         covered=covered,
         not_covered=(
             "the choice of hyper-parameters: it must have been made without looking at these records",
-            "whatever the curator computes from the records outside the door (see the ledger's notes)",
+            "whatever the curator computes from the records outside the vault (see the ledger's notes)",
             *not_covered,
         ),
         not_protected=(

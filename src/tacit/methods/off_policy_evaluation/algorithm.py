@@ -154,7 +154,7 @@ def label(
         covered=(covered, "everything computed from the evaluation: its value, interval, value function and report"),
         not_covered=(
             "the choice of hyper-parameters: it must have been made without looking at the private records",
-            "whatever the curator computes from the records outside the doors (see the ledger's notes)",
+            "whatever the curator computes from the records outside the vault (see the ledger's notes)",
         ),
         not_protected=(
             "what is true of the population rather than of one unit, such as how good the policy is",

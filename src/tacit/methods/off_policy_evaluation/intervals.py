@@ -71,7 +71,7 @@ def bounds(sums: NoisySums, *, level: float, sides: Sides) -> tuple[float, float
     """The interval for E[u] at this level, within [floor, 1]; never empty, never NaN.
 
     Args:
-        sums: what the door returned.
+        sums: what the mechanism returned.
         level: nominal coverage, in [0.5, 0.999].
         sides: "both", or "lower" for a lower bound alone (the upper end is then 1).
 

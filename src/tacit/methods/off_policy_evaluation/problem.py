@@ -133,7 +133,7 @@ class Evaluation(Json):
         theta: parameters of the value function, [n], or None.
         features: its features.
         limits: the public range that values are clipped to.
-        diagnostics: further public numbers by name (post-processing of what the doors gave).
+        diagnostics: further public numbers by name (post-processing of what the mechanisms gave).
     """
 
     method: str

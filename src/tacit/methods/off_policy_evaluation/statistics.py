@@ -9,7 +9,7 @@ it is A_i = sum_t Z_t D_t^T and b_i = sum_t Z_t r_t, which is sum_t v_t phi_t e_
 e_t = rho_t (delta_t + gamma lambda e_{t+1}), delta_t = r_t - D_t . theta.
 
 Residual return regression and fitted Q move theta by the gain of a Kalman filter whose noise variances are the privacy
-noise's. The doors give a noisy Gram matrix G + E and, round by round, noisy x = G d + noise, d the error of the
+noise's. The mechanisms give a noisy Gram matrix G + E and, round by round, noisy x = G d + noise, d the error of the
 parameters. All noise is known, so the filter needs no step size. The Gram matrix is noisy itself: what its eigenvalues
 can be is narrowed by their sign (the mean of the posterior under a flat prior on [0, inf)), and its noise times the
 uncertainty of d is added to the noise of x. It all is post-processing.
@@ -40,7 +40,7 @@ LARGEST = 1e15
 
 @dataclass(frozen=True, eq=False)
 class BellmanStatistics:
-    """Each unit's linear Bellman error, as a summary behind a door.
+    """Each unit's linear Bellman error, as a summary inside the vault.
 
     Args:
         problem: discount, horizon and episodes.

@@ -105,7 +105,7 @@ def label(plan: PolicyGradientPlan, *, start: str, critic: str | None = None, in
         f"the first parameters: {start}",
         "the choice of hyper-parameters: it must have been made without looking at these people's records",
         f"what a {name} is served with: it is a function of own records, and seen by whoever sees their actions",
-        "whatever the curator computes from the records outside the door (see the ledger's notes)",
+        "whatever the curator computes from the records outside the vault (see the ledger's notes)",
         *(
             f"{what}: {source} (declared public by the user, not checked here)"
             for what, source in (("the critic", critic), ("the Fisher information of the trust region", information))

@@ -168,7 +168,7 @@ def fit(plan: SelectionPlan, vault: Vault, *, attempt: Attempt, judge: Judge) ->
     Raises:
         PlanExhausted: the plan was begun before. It cannot be resumed: how far it came would tell how often it ran.
         BudgetExceeded: the ledger cannot pay for the plan.
-        DoorError: a callback could keep something of runs that are not released, or every run failed.
+        MechanismError: a callback could keep something of runs that are not released, or every run failed.
     """
     run = vault.reserve(plan)
     if vault.touched(run):
@@ -194,7 +194,7 @@ def _label(plan: SelectionPlan) -> Label:
         not_covered=(
             *public,
             "the candidates themselves: they must have been chosen without looking at the private records",
-            "whatever the curator computes from the records outside the doors (see the ledger's notes)",
+            "whatever the curator computes from the records outside the vault (see the ledger's notes)",
         ),
         not_protected=(
             f"what is true of the population rather than of one {plan.unit.name if plan.unit else 'unit'}",

@@ -26,7 +26,7 @@ Name = Literal["NonPre", "NonCur", "Cur", "FineCur", "NonPriv"]
 NAMES: tuple[Name, ...] = get_args(Name)
 
 UNBOUNDED = 1e9
-"""A clip that no gradient of the default networks comes near to; an infinite one is refused by the doors."""
+"""A clip that no gradient of the default networks comes near to; an infinite one is refused by the mechanisms."""
 SHARE = 0.125
 """Generated rows for each private one in a step of FineCur: the authors' 16 beside batches of 128."""
 

@@ -186,7 +186,7 @@ def denoising_loss(model: Denoiser, rows: Mapping[str, Tensor]) -> Tensor:
 
 @dataclass(frozen=True)
 class Denoising:
-    """The objective behind the door: EDM's denoising loss of each unit's own rows and its own noise draws."""
+    """The objective inside the vault: EDM's denoising loss of each unit's own rows and its own noise draws."""
 
     encoder: Encoder
     noise_draws: int

@@ -245,7 +245,7 @@ def label(
         not_covered=(
             *public,
             choices,
-            "whatever the curator computes from the records outside the doors (see the ledger's notes)",
+            "whatever the curator computes from the records outside the vault (see the ledger's notes)",
         ),
         not_protected=(
             f"what is true of the population rather than of one {plan.unit.name if plan.unit else 'unit'}",

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.privacy.gradients.layers import Contribution, Dense, contribution
 
 Loss = Callable[[nn.Module, Mapping[str, Tensor]], Tensor]
@@ -61,7 +61,8 @@ def contributions(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], laye
     """Each layer's contribution to every unit's gradient, in the order of `layers`.
 
     Raises:
-        DoorError: a trainable parameter delivered none, or more than one, or was used outside its layer; an input was
+        MechanismError: a trainable parameter delivered none, or more than one, or was used outside its layer; an input
+        was
             overwritten; a leading axis is not a multiple of the units.
     """
     units = len(next(iter(rows.values())))
@@ -95,7 +96,7 @@ def probe(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], layers: list
         Bytes that one unit holds until its clipped gradient is summed, and whether every layer gave evidence.
 
     Raises:
-        DoorError: a layer mixes units, or see `contributions`.
+        MechanismError: a layer mixes units, or see `contributions`.
     """
     units = len(next(iter(rows.values())))
     rows = {name: tensor.clone() for name, tensor in rows.items()}
@@ -136,11 +137,11 @@ def checked_losses(losses: Tensor, units: int) -> Tensor:
     """`losses`, if it is one differentiable loss a unit.
 
     Raises:
-        DoorError: another shape, a type that has no gradient, or no path to the parameters.
+        MechanismError: another shape, a type that has no gradient, or no path to the parameters.
     """
     if losses.shape != (units,) or not losses.dtype.is_floating_point or not losses.requires_grad:
         kind = "that depend on the parameters" if losses.requires_grad else "cut off from the parameters"
-        raise DoorError(
+        raise MechanismError(
             f"the loss returned {losses.dim()} axes, {losses.dtype}, {kind}",
             where="loss",
             expected="one differentiable loss a unit, shape [units]",
@@ -149,9 +150,9 @@ def checked_losses(losses: Tensor, units: int) -> Tensor:
     return losses
 
 
-def refused(parameter: str, what: str) -> DoorError:
+def refused(parameter: str, what: str) -> MechanismError:
     """The error of a parameter whose per-unit gradient cannot be known."""
-    return DoorError(
+    return MechanismError(
         f"the parameter {what}",
         where=parameter,
         expected="every trainable parameter in exactly one call of its layer a step, on rows laid out unit by unit",
@@ -236,7 +237,7 @@ def dense_contribution(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor])
         loss: as for book-keeping; it is called on one unit, rows [1, ...] -> [1], inside `vmap`.
 
     Raises:
-        DoorError: `torch.func.vmap` cannot run the model or the loss.
+        MechanismError: `torch.func.vmap` cannot run the model or the loss.
     """
     closed = Closed(model, loss)
     parameters = {f"model.{name}": p.detach() for name, p in model.named_parameters() if p.requires_grad}
@@ -252,7 +253,7 @@ def dense_contribution(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor])
     else:
         return Dense({name.removeprefix("model."): gradient for name, gradient in gradients.items()})
     kinds = sorted({type(m).__name__ for m in model.modules() if any(True for _ in m.parameters(recurse=False))})
-    raise DoorError(
+    raise MechanismError(
         f"per-unit gradients of {', '.join(kinds)} cannot be computed by torch.func.vmap ({failure})",
         where="model",
         expected="layers and a loss without data-dependent control flow or in-place statistics",

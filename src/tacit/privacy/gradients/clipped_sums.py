@@ -1,8 +1,8 @@
 """Sums of clipped per-unit gradients, in one forward and one backward pass.
 
-`clipped_sum` is what the door `Vault.noisy_gradient` adds noise to. Models of Linear, LayerNorm, Embedding and Table go
-through book-keeping (`bookkeeping.py`, `layers.py`); if any other layer has trainable parameters, the whole model goes
-through `torch.func` (`bookkeeping.py`). Both give the same sum.
+`clipped_sum` is what the mechanism `Vault.noisy_gradient` adds noise to. Models of Linear, LayerNorm, Embedding and
+Table go through book-keeping (`bookkeeping.py`, `layers.py`); if any other layer has trainable parameters, the whole
+model goes through `torch.func` (`bookkeeping.py`). Both give the same sum.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.utils.parametrizations import _SpectralNorm
 from torch.nn.utils.spectral_norm import SpectralNorm
 
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.privacy.gradients import bookkeeping, clipping
 from tacit.privacy.gradients.bookkeeping import Layer, Loss
 from tacit.privacy.gradients.layers import Contribution, Dense, supported
 from tacit.privacy.noise.secret import SecretNoise
 
-# What a model must be behind the door: watched by nobody, of float32 parameters, and keeping units apart.
+# What a model must be inside the vault: watched by nobody, of float32 parameters, and keeping units apart.
 
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -36,17 +36,17 @@ def require_unwatched(model: nn.Module) -> None:
     """Refuse a model on which somebody else's hooks are: they would be called with private rows.
 
     Raises:
-        DoorError: a module, a parameter or PyTorch as a whole has hooks.
+        MechanismError: a module, a parameter or PyTorch as a whole has hooks.
     """
     everywhere = any(getattr(nn.modules.module, f"_global{name}", None) for name in _HOOKS)
     modules = (getattr(module, name, None) for module in model.modules() for name in _HOOKS)
     tensors = (getattr(tensor, name, None) for tensor in model.parameters() for name in _TENSOR_HOOKS)
     if everywhere or any(modules) or any(tensors):
-        raise DoorError(
+        raise MechanismError(
             "the model has hooks, which would see private rows",
             where="noisy_gradient",
             expected="a model that nobody watches, as a profiler or logger does",
-            remedy="remove the hooks (handle.remove()) before the door is called",
+            remedy="remove the hooks (handle.remove()) before the mechanism is called",
         )
 
 
@@ -54,19 +54,19 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters that require gradients, by name.
 
     Raises:
-        DoorError: there is none, or one is not initialised float32.
+        MechanismError: there is none, or one is not initialised float32.
     """
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     for name, parameter in parameters.items():
         if parameter.dtype != torch.float32 or isinstance(parameter, nn.UninitializedParameter):
-            raise DoorError(
+            raise MechanismError(
                 f"the parameter is {parameter.dtype}, or not initialised yet",
                 where=name,
                 expected="initialised float32 parameters: coarser rounding exceeds the slack of the clip",
                 remedy="call model.float() and run lazy modules once on public rows; autocast inside the loss is fine",
             )
     if not parameters:
-        raise DoorError(
+        raise MechanismError(
             "no parameter requires a gradient", where="model", expected="at least one", remedy="unfreeze a layer"
         )
     return parameters
@@ -76,10 +76,10 @@ def require_apart(model: nn.Module) -> None:
     """Refuse layers that mix units or keep something of them, and arithmetic that is coarser than float32.
 
     Raises:
-        DoorError: there is such a layer, or float32 products are set to lower precision.
+        MechanismError: there is such a layer, or float32 products are set to lower precision.
     """
     if torch.get_float32_matmul_precision() != "highest":
-        raise DoorError(
+        raise MechanismError(
             "float32 matrix products are set to a lower precision",
             where="torch.get_float32_matmul_precision()",
             expected="'highest': sums must be rounded by less than the slack of the clip",
@@ -87,8 +87,8 @@ def require_apart(model: nn.Module) -> None:
         )
     devices = {"cpu", next(model.parameters()).device.type}
     if any(torch.is_autocast_enabled(device) for device in devices):
-        raise DoorError(
-            "autocast is on around the door",
+        raise MechanismError(
+            "autocast is on around the mechanism",
             where="torch.autocast",
             expected="gradients in float32: coarser rounding exceeds the slack of the clip",
             remedy="leave the autocast region; use autocast inside the loss for speed",
@@ -108,9 +108,9 @@ def require_apart(model: nn.Module) -> None:
             raise mixing(name, f"{kind} with max_norm or scale_grad_by_freq, which look at all units' rows")
 
 
-def mixing(name: str, what: str) -> DoorError:
+def mixing(name: str, what: str) -> MechanismError:
     """The error of a layer that does not treat every unit on its own."""
-    return DoorError(
+    return MechanismError(
         what,
         where=name or "model",
         expected="layers that treat every unit on its own and keep nothing",
@@ -197,7 +197,8 @@ def clipped_sum(
     | clip 0, inf, negative, NaN                    | see `clipping`                                      |
 
     Raises:
-        DoorError: a trainable parameter is unused, used twice, tied or used outside its layer; a layer mixes units or
+        MechanismError: a trainable parameter is unused, used twice, tied or used outside its layer; a layer mixes units
+        or
             keeps running statistics; parameters are not float32, or float32 products are set to lower precision;
             `rows`, `shares` or `add_to` have the wrong shape.
     """
@@ -229,7 +230,7 @@ def assign_gradient(model: nn.Module, flat: Tensor) -> None:
     """Let every trainable parameter's `.grad` be its view of `flat` [P], without a copy.
 
     Raises:
-        DoorError: `flat` has another size than the trainable parameters.
+        MechanismError: `flat` has another size than the trainable parameters.
     """
     parameters = trainable(model)
     for name, view in _views(parameters, _buffer(parameters, flat)).items():
@@ -292,7 +293,7 @@ def _bytes_a_unit(
 def _second_axis(rows: Mapping[str, Tensor]) -> int:
     sizes = {tensor.shape[1] for tensor in rows.values() if tensor.dim() > 1}
     if len(sizes) != 1:
-        raise DoorError(
+        raise MechanismError(
             "the rows have no common second axis, along which units could be divided",
             where="clipped_sum(rows)",
             expected="tensors [units, L, ...] or [units], where the objective has shares",
@@ -353,7 +354,7 @@ def _identity(loss: Loss) -> Hashable:
 def _units(rows: Mapping[str, Tensor]) -> int:
     sizes = {tensor.shape[0] if tensor.dim() else -1 for tensor in rows.values()}
     if len(sizes) != 1 or -1 in sizes:
-        raise DoorError(
+        raise MechanismError(
             "the rows have no common leading axis",
             where="clipped_sum(rows)",
             expected="tensors [units, ...]",
@@ -369,7 +370,7 @@ def _buffer(parameters: Mapping[str, nn.Parameter], flat: Tensor | None) -> Tens
         return torch.zeros(size, device=first.device)
     fits = flat.shape == (size,) and flat.dtype == torch.float32 and flat.device == first.device
     if not fits or not flat.is_contiguous() or flat.requires_grad:
-        raise DoorError(
+        raise MechanismError(
             f"a flat vector of shape {tuple(flat.shape)}, {flat.dtype}",
             where="flat gradient",
             expected=f"[{size}], float32, contiguous, on {first.device}, without a gradient of its own",
@@ -387,7 +388,7 @@ def _layers(model: nn.Module) -> list[Layer] | None:
     """The trainable layers, or None if one of them is not supported.
 
     Raises:
-        DoorError: a parameter belongs to two layers.
+        MechanismError: a parameter belongs to two layers.
     """
     names = {id(p): name for name, p in model.named_parameters() if p.requires_grad}
     layers, seen = [], set[int]()

@@ -11,7 +11,7 @@ batch size; non-finite contributions count as zero.
 | norm NaN, inf or negative           | coefficient 0; `clip_rows` returns exact zeros, never 0 * NaN      |
 | coefficient below 2^-126            | coefficient 0: float32 would round it by more than the slack       |
 | clip 0                              | every coefficient 0                                                |
-| clip negative, NaN or inf           | `DoorError`: without a finite bound there is no guarantee          |
+| clip negative, NaN or inf           | `MechanismError`: without a finite bound there is no guarantee          |
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 
 if TYPE_CHECKING:
     import torch
@@ -41,10 +41,10 @@ def checked_clip(clip: float) -> float:
     """`clip`, if it is a finite bound.
 
     Raises:
-        DoorError: `clip` is negative, NaN or infinite.
+        MechanismError: `clip` is negative, NaN or infinite.
     """
     if not (math.isfinite(clip) and clip >= 0):
-        raise DoorError(
+        raise MechanismError(
             f"clip is {clip}",
             where="clip",
             expected="a finite bound of at least 0 on the norm of one unit's contribution",
@@ -67,7 +67,7 @@ def coefficients(norms: Array, clip: float) -> Array:
     coefficient depends on its own unit's norm alone.
 
     Raises:
-        DoorError: see `checked_clip`.
+        MechanismError: see `checked_clip`.
     """
     bound = checked_clip(clip) * (1.0 - SLACK)
     factors = (bound / norms.clip(min=bound or 1.0)).clip(max=1.0)
@@ -91,7 +91,7 @@ def clipped_sums(
         [R, d] float64, added up in the order of the units.
 
     Raises:
-        DoorError: as `clip_rows`.
+        MechanismError: as `clip_rows`.
     """
     clipped = clip_rows(contributions, clip)
     ends = np.searchsorted(replicate, np.arange(replicates + 1))
@@ -112,11 +112,11 @@ def clip_rows(contributions: npt.ArrayLike, clip: float) -> npt.NDArray[np.float
     a NaN, an infinity, or a norm whose square leaves float64 becomes zero.
 
     Raises:
-        DoorError: `contributions` is not [U, d], or see `checked_clip`.
+        MechanismError: `contributions` is not [U, d], or see `checked_clip`.
     """
     vectors = np.asarray(contributions, np.float64)
     if vectors.ndim != 2:
-        raise DoorError(
+        raise MechanismError(
             f"contributions of shape {vectors.shape}",
             where="clip_rows",
             expected="[units, d]",

@@ -19,7 +19,7 @@ from dp_accounting import ComposedDpEvent, DpEvent, SelfComposedDpEvent
 from numpy.typing import NDArray
 
 from tacit.data.spec import Box, PublicSpec
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.privacy.accounting.events import MAX_EPSILON, EpsilonDeltaDpEvent
 from tacit.privacy.mechanisms import thresholds
 from tacit.privacy.mechanisms.base import Array, Experts, RowsOf, Usual, World, refused, rows_of
@@ -157,7 +157,7 @@ class _Prefixed(Usual):
 
 @dataclass(frozen=True, kw_only=True)
 class AboveThreshold(_Prefixed):
-    """One release of n_r prefixes, through the door `above_threshold`; for the relation `add_or_remove`.
+    """One release of n_r prefixes, through the call `above_threshold`; for the relation `add_or_remove`.
 
     n_r times: an expert is drawn (with replacement) and a trajectory of it that is used for nothing else; step by step
     the number of experts that would have acted like this all along, each weighted with its probability of doing so, is
@@ -229,12 +229,12 @@ class AboveThreshold(_Prefixed):
         """Refuse policies that do not keep the declared floor (NaN: policies of any form).
 
         Raises:
-            DoorError: they say so themselves, or are clones, of which it has to be known.
+            MechanismError: they say so themselves, or are clones, of which it has to be known.
         """
         declared = self.floor.probability if isinstance(self.floor, PMin) else 0.0
         unknown = math.isnan(floor) and (self.source == "logs" or not declared)
         if not (unknown or declared <= floor <= 1 / self.actions):
-            raise DoorError(
+            raise MechanismError(
                 "the policies do not keep the declared floor",
                 where=self.name,
                 expected=f"a floor from {declared:g} to 1 / {self.actions}",

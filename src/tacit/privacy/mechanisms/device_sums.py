@@ -19,7 +19,7 @@ import numpy.typing as npt
 from dp_accounting import DpEvent, GaussianDpEvent, LaplaceDpEvent, NonPrivateDpEvent, SelfComposedDpEvent
 from dp_accounting.dp_event import ZCDpEvent
 
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.privacy.gradients.clipping import clip_rows
 from tacit.privacy.mechanisms.base import HeldBy, RowsOf, Trust, Usual, calibrated, check_sum, rows_of
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -337,7 +337,7 @@ def answers(part: FederatedSum, vectors: npt.ArrayLike, noise: SecretNoise) -> n
     is at most the part's clip, also after rounding to the grid. A row with a value that is not finite counts as zero.
 
     Raises:
-        DoorError: `vectors` is not [U, d], or not as wide as a `LaplaceSum` declares.
+        MechanismError: `vectors` is not [U, d], or not as wide as a `LaplaceSum` declares.
     """
     if isinstance(part, LaplaceSum):
         return _each_bounded(part, np.asarray(vectors, np.float64))
@@ -356,7 +356,7 @@ def answers(part: FederatedSum, vectors: npt.ArrayLike, noise: SecretNoise) -> n
 
 
 def released(part: FederatedSum, total: npt.NDArray[Any], unit: Unit, noise: SecretNoise) -> npt.NDArray[np.float64]:
-    """The mean that leaves the door: the sum of `answers`, with the server's noise where the server adds it; [d]."""
+    """The mean that leaves the vault: the sum of `answers`, with the server's noise where the server adds it; [d]."""
     sigma = calibrated(part.noise_multiplier, part.name)
     if isinstance(part, PoissonSum):
         scale = sigma * part.clip
@@ -409,7 +409,7 @@ def laplace_scale(noise_multiplier: float) -> int:
 def _each_bounded(part: LaplaceSum, vectors: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Every number within the bound, in whole grid steps; a row with one that is not finite counts as zero."""
     if vectors.ndim != 2 or vectors.shape[1] != part.size:
-        raise DoorError(
+        raise MechanismError(
             f"answers of shape {vectors.shape}",
             where=part.name,
             expected=f"[units, {part.size}]",

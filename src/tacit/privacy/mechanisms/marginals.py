@@ -20,7 +20,7 @@ from dp_accounting import DpEvent, GaussianDpEvent, NonPrivateDpEvent, SelfCompo
 from dp_accounting.dp_event import ZCDpEvent
 from numpy.typing import NDArray
 
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.privacy.gradients.clipping import SLACK
 from tacit.privacy.mechanisms.base import RowsOf, Usual, calibrated, rows_of
 from tacit.privacy.mechanisms.releases import Axis, axes_of, stated_axes
@@ -250,7 +250,7 @@ def require(part: Marginals, query: Query) -> None:
     """Check a query by public facts alone, before it is paid for.
 
     Raises:
-        DoorError: the axes are not the part's, a shape or number is wrong, or the part allows no choices.
+        MechanismError: the axes are not the part's, a shape or number is wrong, or the part allows no choices.
     """
     groups: Sequence[Axes] = (query.axes,) if isinstance(query, Marginal) else ()
     if isinstance(query, Dependence):
@@ -296,4 +296,4 @@ def _coordinate(values: np.ndarray, index: int) -> np.ndarray:
 
 def _must(ok: bool, part: Marginals, expected: str) -> None:
     if not ok:
-        raise DoorError("the query cannot be asked", where=part.name, expected=expected, remedy="change the query")
+        raise MechanismError("the query cannot be asked", where=part.name, expected=expected, remedy="change the query")

@@ -311,7 +311,7 @@ class UserSum(Usual):
 
 @dataclass(frozen=True, kw_only=True)
 class Once(Usual):
-    """One release of a mechanism from `tacit.privacy.mechanisms`, through the door `release_once`."""
+    """One release of a mechanism from `tacit.privacy.mechanisms`, through the call `release_once`."""
 
     mechanism: Mechanism
     steps: ClassVar[int] = 1

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import leaky_relu, softplus
 
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.privacy.gradients.clipped_sums import secret_generator
 from tacit.privacy.gradients.clipping import SLACK
 from tacit.privacy.mechanisms.base import calibrated
@@ -82,7 +82,7 @@ def require(part: TeacherVotes, generated: Tensor, against: Tensor, width: int) 
     """Check the public rows before their votes are paid for.
 
     Raises:
-        DoorError: they are not finite [b, D] and [M, D].
+        MechanismError: they are not finite [b, D] and [M, D].
     """
     shapes = tuple(generated.shape), tuple(against.shape)
     single = generated.dtype == against.dtype == torch.float32
@@ -94,7 +94,7 @@ def require(part: TeacherVotes, generated: Tensor, against: Tensor, width: int) 
         and shapes[1][1] == width
     )
     if not fit or not bool(generated.isfinite().all() and against.isfinite().all()):
-        raise DoorError(
+        raise MechanismError(
             "the rows to vote on, or to learn against, have another shape or are not finite",
             where=part.name,
             expected=f"finite float32 rows [{part.queries}, {width}] to vote on, [any, {width}] to learn against",

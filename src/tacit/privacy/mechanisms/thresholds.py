@@ -1,4 +1,4 @@
-"""Thresholds of the door `above_threshold`, chosen before any record is read (`proofs/above_threshold.md`).
+"""Thresholds of the call `above_threshold`, chosen before any record is read (`proofs/above_threshold.md`).
 
 Counts, thresholds and noise live on the grid of multiples of 1 / GRID, and every number of a `Thresholds` is one, so
 that float64 adds and compares them exactly. Units: experts, unless said otherwise.

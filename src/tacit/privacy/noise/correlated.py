@@ -17,7 +17,7 @@ from typing import Literal, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import DoorError, PlanError
+from tacit.errors import MechanismError, PlanError
 from tacit.privacy.noise.secret import NoiseSource
 
 Float64 = npt.NDArray[np.float64]
@@ -163,12 +163,12 @@ class CorrelatedNoise:
             scale: standard deviation of the noise that one contribution of a person alone would need (sigma * clip).
 
         Raises:
-            DoorError: the steps are used up, the size changed, or this is a forked child.
+            MechanismError: the steps are used up, the size changed, or this is a forked child.
             PlanError: the scale is negative, not finite or out of range.
         """
         with self._lock:
             if os.getpid() != self._pid or self.left == 0 or self._size(size) != size:
-                raise DoorError(
+                raise MechanismError(
                     "correlated noise cannot go on here",
                     where="CorrelatedNoise.next",
                     expected=f"at most {self._steps} steps of one size, in the process that began",
@@ -201,7 +201,7 @@ class CorrelatedNoise:
         return f"CorrelatedNoise({self._correlation!r}, steps={self._steps}, left={self.left})"
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise DoorError(
+        raise MechanismError(
             "correlated noise cannot be pickled or copied",
             where="CorrelatedNoise",
             expected="one live object in the process that draws",

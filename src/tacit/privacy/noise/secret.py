@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from tacit.errors import DoorError, PlanError
+from tacit.errors import MechanismError, PlanError
 from tacit.privacy.noise.box_muller import BoxMuller, Float32, Words, box_muller_compiled, box_muller_numpy, refine_tail
 from tacit.privacy.noise.discrete import discrete_gaussian, discrete_laplace
 
@@ -47,7 +47,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class NoiseSource(Protocol):
-    """What a door asks of its noise.
+    """What a mechanism asks of its noise.
 
     A discrete Gaussian, or one that correlates successive calls (matrix factorisation), may stand in for `SecretNoise`.
     """
@@ -104,15 +104,15 @@ class SecretNoise:
         follows the Box-Muller law on a lattice, independently from pair to pair: tail probabilities of a pair's radius
         are those of the continuous law to a relative 2^-16 as far as 11 standard deviations, and the support ends at
         11.6 (the continuous law has 2^-97 beyond). Float32 rounding moves a coordinate by at most 5e-7 of its pair's
-        radius, which the doors' slack in the clip absorbs. NOT covered: attacks on floating-point arithmetic itself
-        (I. Mironov, CCS 2012), which only a discrete Gaussian on a grid excludes.
+        radius, which the mechanisms' slack in the clip absorbs. NOT covered: attacks on floating-point arithmetic
+        itself (I. Mironov, CCS 2012), which only a discrete Gaussian on a grid excludes.
 
     Edge cases:
         | case | what happens |
         |---|---|
         | a forked child, with `os.fork` or below Python | takes a fresh key before its next word |
         | several threads | each has its own key |
-        | pickle, `copy`, `deepcopy` | DoorError |
+        | pickle, `copy`, `deepcopy` | MechanismError |
         | size 0 | an empty array |
         | scale 0 | zeros (a plan of infinite epsilon); negative, NaN or outside [2^-40, 2^40] -> PlanError |
 
@@ -152,13 +152,13 @@ class SecretNoise:
 
         Raises:
             PlanError: the scale is negative, not finite or out of range.
-            DoorError: `out` has another shape, type or layout.
+            MechanismError: `out` has another shape, type or layout.
         """
         factor = _float32_scale(scale)
         if out is None:
             out = np.empty(size, np.float32)
         elif out.shape != (size,) or out.dtype != np.float32 or not out.flags.c_contiguous or not out.flags.writeable:
-            raise DoorError(
+            raise MechanismError(
                 "out= cannot hold the noise",
                 where="SecretNoise.gaussian",
                 expected=f"a writeable contiguous float32 array of shape ({size},)",
@@ -240,7 +240,7 @@ class SecretNoise:
         return f"SecretNoise(seeded={self._seeded})"
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
-        raise DoorError(
+        raise MechanismError(
             "secret noise cannot be pickled or copied",
             where="SecretNoise",
             expected="one live object in the process that draws",
@@ -305,7 +305,7 @@ def poisson_sample(population: int, rate: float, noise: SecretNoise) -> Int64:
         | rate 1 | everyone, without a draw |
         | rate so small that a gap overflows | the gap is cut at `population`: nobody |
         | population 0 | an empty sample |
-        | an empty sample | returned as such; the door still adds noise |
+        | an empty sample | returned as such; the mechanism still adds noise |
 
     Args:
         population: the number of units to draw from.

@@ -43,7 +43,7 @@ class Run:
             if part.name == name:
                 return part
         raise PlanError(
-            f"the plan has no such part {name!r} for this door",
+            f"the plan has no such part {name!r} for this mechanism",
             where=f"{self.plan.method} plan",
             expected=f"one of {[part.name for part in known]}",
             remedy="name a part of the plan",
@@ -81,7 +81,7 @@ class BaseVault:
     Args:
         ledger: one ledger, or for simulated records R of them, for R independent replicates in one pass.
         simulated: whether no person is behind the records.
-        kinds: the kinds of part that the vault's doors serve.
+        kinds: the kinds of part that the vault's mechanisms serve.
         noise: a seeded source for tests only; it voids the ledgers.
 
     Raises:
@@ -134,7 +134,7 @@ class BaseVault:
 
         Raises:
             PlanError: the plan is not calibrated, was edited, names another unit than the ledger, or has a part that no
-                door of this vault serves.
+                mechanism of this vault serves.
             BudgetExceeded: the ledger cannot pay; nothing was charged.
         """
         if plan.unit != self.unit:
@@ -168,7 +168,7 @@ class BaseVault:
         return Run(plan, identity, bound)
 
     def _require_fit(self, plan: Plan) -> None:
-        """Raise a PlanError unless the doors of this vault serve every part."""
+        """Raise a PlanError unless the mechanisms of this vault serve every part."""
         if not all(isinstance(part, self._kinds) for part in plan.parts()):
             raise PlanError(
                 f"the plan has a part that a {type(self).__name__} does not serve",
@@ -187,7 +187,7 @@ class BaseVault:
         return any(self.ledger.claimed(run.plan_id, part.name) for part in run.plan.parts())
 
     def next_step(self, run: Run, part: str) -> int:
-        """The index of the step that the next call of the door will run, claiming its block if need be.
+        """The index of the step that the next call of the mechanism will run, claiming its block if need be.
 
         Raises:
             PlanExhausted: every step has been claimed.
@@ -206,7 +206,7 @@ class BaseVault:
         return not self._claimed.get((run.plan_id, part), range(0))
 
     def _certified(self, run: Run, value: Value, label: Label, assumptions: Sequence[str]) -> Release[Value]:
-        """A value that came out of the run's doors, with its certificate; `assumptions` are the vault's own."""
+        """A value that came out of the run, with its certificate; `assumptions` are the vault's own."""
         certificate = certify(
             run.plan,
             run.plan_id,
@@ -302,7 +302,7 @@ def certify(
             "the plan is not one that the ledger admitted",
             where=f"{plan.method} plan",
             expected="the run that Vault.reserve returned",
-            remedy="release a value with the run whose doors it came from",
+            remedy="release a value with the run it came from",
         )
     assert plan.unit is not None
     assert plan.delta is not None

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.errors import DataError, DoorError, LedgerError
+from tacit.errors import DataError, LedgerError, MechanismError
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Contribution, Own, Plan, Public, Rows, Seeds, Work
 from tacit.privacy.mechanisms.device_sums import DeviceSum, FederatedSum, LaplaceSum, answers, zeros
@@ -118,7 +118,7 @@ def require_public(public: Public, where: str) -> None:
     """Refuse a query of a shape or size that no plan needs.
 
     Raises:
-        DoorError: something is no array of finite numbers, or all together is too large.
+        MechanismError: something is no array of finite numbers, or all together is too large.
     """
     arrays = list(public.values())
     plain = all(isinstance(array, np.ndarray) and array.dtype.kind in "biuf" for array in arrays)
@@ -128,8 +128,8 @@ def require_public(public: Public, where: str) -> None:
         raise _query_refused("a number in it is not finite", where)
 
 
-def _query_refused(why: str, where: str) -> DoorError:
-    return DoorError(
+def _query_refused(why: str, where: str) -> MechanismError:
+    return MechanismError(
         f"the public part of a query cannot be answered: {why}",
         where=where,
         expected=f"named NumPy arrays of finite numbers, of at most {MOST_PUBLIC:,} bytes together",
@@ -224,7 +224,7 @@ class Device(BaseVault):
         Raises:
             LedgerError: the query belongs to another plan, or its step was answered or burnt.
             PlanError: the plan has no such part.
-            DoorError: the query's arrays are not ones that a device answers.
+            MechanismError: the query's arrays are not ones that a device answers.
         """
         spec = self.part(part)
         require_public(public, where=part)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Contribution, Plan, Work
@@ -31,7 +31,8 @@ class FederatedVault(BaseVault):
         ledger: the budget.
         noise: a seeded source for tests only; it voids the ledger.
 
-    Guarantee: whatever leaves through the door under plans admitted by the ledger satisfies its (epsilon, delta) for
+    Guarantee: whatever leaves through the mechanism under plans admitted by the ledger satisfies its (epsilon, delta)
+    for
     its unit: one person, with her records and all that her device ever computed of them, against everybody whom the
     certificate's assumptions do not trust.
 
@@ -72,8 +73,8 @@ class FederatedVault(BaseVault):
         Guarantee: one step of the part's event, which is claimed before a device is asked, however many answer.
 
         Raises:
-            PlanExhausted: no step is left. DoorError: the work couples people or has the wrong shape, the public arrays
-            are not ones that devices answer, or fewer devices answered than the part's floor.
+            PlanExhausted: no step is left. MechanismError: the work couples people or has the wrong shape, the public
+            arrays are not ones that devices answer, or fewer devices answered than the part's floor.
         """
         spec = run.sum_part(part)
         assert isinstance(spec, PoissonSum | DeviceSum | LaplaceSum)
@@ -92,7 +93,7 @@ class FederatedVault(BaseVault):
         return behind(part, step)[None]
 
     def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
-        """Put a value that came out of the run's door together with its certificate."""
+        """Put a value that came out of the run together with its certificate."""
         own = [f"the user's {name} asks devices as tacit's own would: not checked" for name in sorted(self._foreign)]
         return self._certified(run, value, label, (*self._devices.assumptions, *own))
 
@@ -102,7 +103,7 @@ class FederatedVault(BaseVault):
         for part in plan.parts():
             plain = not isinstance(part, PoissonSum) or (part.rate, part.rows, part.fold) == (1, "first", None)
             if not plain or (isinstance(part, PoissonSum) and part.reserve):
-                raise DoorError(
+                raise MechanismError(
                     "the part is not a sum over all devices",
                     where=part.name,
                     expected='rate 1, rows="first", no fold and no reserve',
@@ -115,7 +116,7 @@ def _require_enough(part: FederatedSum, answer: Answer, size: int) -> None:
     if answer.total.shape != (size,):
         raise ValueError("not one sum of the query's width")
     if isinstance(part, DeviceSum) and answer.answered < part.floor:
-        raise DoorError(
+        raise MechanismError(
             f"{answer.answered} devices answered",
             where=part.name,
             expected=f"at least the floor of {part.floor}, for which the noise was shared",

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tacit.data.spec import Box, Discrete, PublicSpec
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.privacy.mechanisms.base import Clone, Contribution, Objective, Public, Rows, RowsOf, Sum, Summary, Work
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Trials:
         if summary is not None:
             require_pure_form(summary, where=part.name)
             if part.rows != "first":
-                raise DoorError(
+                raise MechanismError(
                     "the summary of a unit would be made from rows that are drawn anew in every step",
                     where=part.name,
                     expected='a part with rows="first"',
@@ -68,7 +68,9 @@ class Trials:
             decoy_rows(self._spec, 1, part.rows_per_unit, seed=2, rows_of=part.rows, horizon=part.horizon)
         ).shape
         if len(shape) != 2:
-            raise DoorError(f"shape {shape}", where=part.name, expected="[units, d]", remedy="return a vector a unit")
+            raise MechanismError(
+                f"shape {shape}", where=part.name, expected="[units, d]", remedy="return a vector a unit"
+            )
         try_on_decoys(vectors, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows, horizon=part.horizon)
         try_on_fewer(vectors, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows, horizon=part.horizon)
         self.foreign |= foreign(contribution)
@@ -91,7 +93,7 @@ class Trials:
             first, own = work(work.begin(rows, seeds), public, seeds + np.uint64(100))
             second, _ = work(own, public, seeds + np.uint64(200))
             if np.ndim(first) != 2 or np.shape(first) != np.shape(second):
-                raise DoorError(
+                raise MechanismError(
                     f"answers of shapes {np.shape(first)} and {np.shape(second)}",
                     where=part.name,
                     expected="[units, d] every time",
@@ -161,7 +163,7 @@ class Trials:
         try_on_decoys(losses, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows, horizon=part.horizon)
         try_on_fewer(losses, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows, horizon=part.horizon)
         if any(not torch.equal(old, new) for old, new in zip(before, model.buffers(), strict=True)):
-            raise DoorError(
+            raise MechanismError(
                 "the model's buffers change when rows pass through it",
                 where=part.name,
                 expected="a model without running statistics",
@@ -175,7 +177,7 @@ class Trials:
         self._models[model].add((part, objective))
 
 
-def behind(part: str, step: Callable[[], Value], failed: Callable[[str, str], DoorError] | None = None) -> Value:
+def behind(part: str, step: Callable[[], Value], failed: Callable[[str, str], MechanismError] | None = None) -> Value:
     """Run a step; nothing record-dependent is raised or warned of, not even in an error's context or traceback.
 
     Args:
@@ -196,9 +198,9 @@ def behind(part: str, step: Callable[[], Value], failed: Callable[[str, str], Do
     raise failure
 
 
-def _failed(part: str, kind: str) -> DoorError:
-    return DoorError(
-        f"the step failed behind the door ({kind}); it stays claimed and nothing was released",
+def _failed(part: str, kind: str) -> MechanismError:
+    return MechanismError(
+        f"the step failed inside the vault ({kind}); it stays claimed and nothing was released",
         where=part,
         expected="a callback that runs on any rows within the public bounds",
         remedy="try the callback on invented rows of your own, where its whole message can be seen",
@@ -206,7 +208,8 @@ def _failed(part: str, kind: str) -> DoorError:
 
 
 def _public(error: BaseException) -> bool:
-    """Whether it is a DoorError that the privacy core's own code met in its own work: those name public things only.
+    """Whether it is a MechanismError that the privacy core's own code met in its own work: those name public things
+    only.
 
     One that a callback met on the way may repeat an argument of the callback's, as other errors of tacit may (`check`
     does), and a callback's arguments are records.
@@ -215,15 +218,16 @@ def _public(error: BaseException) -> bool:
     while trace is not None:
         own = own and str(trace.tb_frame.f_globals.get("__name__")).startswith(("tacit.privacy.", "torch."))
         trace = trace.tb_next
-    return isinstance(error, DoorError) and own
+    return isinstance(error, MechanismError) and own
 
 
 # Decoy units: a callback is tried on invented records before it may run on private ones.
 #
-# The doors bound what one unit adds to a sum. That bound is about the unit alone only if a unit's contribution depends
-# on no other unit, so every callback is first run on random rows drawn from the *public* bounds: one unit at a time is
-# exchanged for another, and the contributions of all other units must stay bit-identical. A callback that whitens over
-# the batch, keeps running statistics or remembers rows between calls is caught here, or refused by its form.
+# The mechanisms bound what one unit adds to a sum. That bound is about the unit alone only if a unit's contribution
+# depends on no other unit, so every callback is first run on random rows drawn from the *public* bounds: one unit at a
+# time is exchanged for another, and the contributions of all other units must stay bit-identical. A callback that
+# whitens over the batch, keeps running statistics or remembers rows between calls is caught here, or refused by its
+# form.
 
 
 Columns = dict[str, np.ndarray]
@@ -243,14 +247,15 @@ def require_pure_form(callback: object, where: str) -> None:
     Accepted: an instance of a frozen dataclass that is defined at module level; its fields are public configuration.
 
     Raises:
-        DoorError: the callback is a closure, a lambda, a bound method or a mutable object, or holds a list, a dict or
+        MechanismError: the callback is a closure, a lambda, a bound method or a mutable object, or holds a list, a dict
+        or
             a set, into which rows could be put.
     """
     kind = type(callback)
     frozen = dataclasses.is_dataclass(callback) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
     growing = any(isinstance(value, list | dict | set | bytearray) for value in inside(callback))
     if not frozen or growing or "<locals>" in kind.__qualname__:
-        raise DoorError(
+        raise MechanismError(
             f"{kind.__qualname__} can carry state between calls",
             where=where,
             expected="an instance of a frozen dataclass defined at module level",
@@ -374,10 +379,11 @@ def try_on_decoys(
     A contribution may differ by `ROUNDING` of the largest one: matrix products round a row by its place among others.
 
     At the edges of the public bounds its result need not be finite, but it has to run there (its own error is raised
-    here, if it does not): behind a door, that it fails would tell something about the records.
+    here, if it does not): inside the vault, that it fails would tell something about the records.
 
     Raises:
-        DoorError: the result has no leading unit axis, is not finite on ordinary rows, differs between two calls on
+        MechanismError: the result has no leading unit axis, is not finite on ordinary rows, differs between two calls
+        on
             the same rows, or changes for a unit whose own rows did not change.
     """
     rows = decoy_rows(spec, units, rows_per_unit, seed=0, rows_of=rows_of, horizon=horizon)
@@ -421,7 +427,7 @@ def try_on_fewer(
         contributions: (rows, which units these are) -> one vector or scalar a unit.
 
     Raises:
-        DoorError: the others' contributions change.
+        MechanismError: the others' contributions change.
     """
     rows = decoy_rows(spec, units, rows_per_unit, seed=0, rows_of=rows_of, horizon=horizon)
     base = contributions(rows, np.arange(units))
@@ -442,8 +448,8 @@ def _edges(space: Box | Discrete) -> Any:
     return np.stack([low, high, low + (high - low) / 2, np.clip(0.0, low, high)]).astype(np.float32)
 
 
-def _refusal(what: str, where: str) -> DoorError:
-    return DoorError(
+def _refusal(what: str, where: str) -> MechanismError:
+    return MechanismError(
         what,
         where=where,
         expected="one finite contribution a unit, computed from that unit's rows alone",

@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar, cast
 from dp_accounting import DpEvent
 
 from tacit.data.spec import PublicSpec
-from tacit.errors import AccountingError, DoorError, PlanError
+from tacit.errors import AccountingError, MechanismError, PlanError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting import tradeoff
 from tacit.privacy.certificate import canonical as certificate_json
@@ -285,10 +285,10 @@ def require_answerable(part: AboveThreshold, spec: PublicSpec, *, asked: bool) -
         raise _refused("there are no policies that can be asked", "Vault(data, ledger, experts=...)", ways)
 
 
-def too_few(part: AboveThreshold, unit: Unit) -> DoorError:
+def too_few(part: AboveThreshold, unit: Unit) -> MechanismError:
     """The error where there are fewer experts than a release of prefixes takes for granted."""
     least = f", each with {part.reserve} trajectories or more" if part.reserve else ""
-    return DoorError(
+    return MechanismError(
         f"there are fewer {unit.name}s than the plan takes for granted: nothing was released, and the ledger is void, "
         "because this error tells something about the records",
         where=f"part {part.name!r}",

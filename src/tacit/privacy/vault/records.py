@@ -1,6 +1,6 @@
-"""The records behind a vault's doors: who takes part in a step, and what is read of them.
+"""The records behind a vault's mechanisms: who takes part in a step, and what is read of them.
 
-Only `vault.py` uses this module, always inside a door and after the step was claimed.
+Only `vault.py` uses this module, always inside a mechanism and after the step was claimed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CHUNK = 200_000
 
 
 class Reader:
-    """The records as the doors see them.
+    """The records as the mechanisms see them.
 
     Args:
         data: the sealed records.

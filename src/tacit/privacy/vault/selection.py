@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.privacy.accounting.events import Law
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.base import Plan
@@ -85,7 +85,7 @@ def best(
     would say that there was one among all runs.
 
     Raises:
-        DoorError: every run failed.
+        MechanismError: every run failed.
     """
     kept: Selected | None = None
     for _ in range(number_of_runs(spec.stop, spec.law, noise)):
@@ -101,7 +101,7 @@ def best(
         if not math.isnan(score) and (kept is None or score > kept.score):
             kept = Selected(value, candidate, score)
     if kept is None:
-        raise DoorError(
+        raise MechanismError(
             "no run of the selection came to an end",
             where=spec.name,
             expected="candidates and a judge that run on any records within the public bounds",
@@ -117,14 +117,14 @@ def require_closed(callback: object, where: str) -> None:
     an instance of a frozen dataclass at module level that holds no list, dict or set.
 
     Raises:
-        DoorError: anything else.
+        MechanismError: anything else.
     """
     fixed: frozenset[str] = frozenset()
     function = callback
     if type(callback) is functools.partial:
         function, fixed = callback.func, frozenset(callback.keywords)
         if callback.args or not fixed <= _KEYWORDS:
-            raise DoorError(
+            raise MechanismError(
                 "arguments are fixed that may see every run",
                 where=where,
                 expected="functools.partial(fit, " + ", ".join(f"{name}=" for name in sorted(_KEYWORDS)) + ")",

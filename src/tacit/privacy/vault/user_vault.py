@@ -2,9 +2,9 @@
 of times.
 
 A meeting lets people arrive, enters them in the register of contributions *before* anything of theirs is seen, serves
-them with a public actor and keeps their rows inside. A door then sums clipped contributions of that meeting, each part
-of the plan at most once, and adds noise that may be correlated with that of earlier sums. The next meeting forgets the
-rows.
+them with a public actor and keeps their rows inside. A mechanism then sums clipped contributions of that meeting, each
+part of the plan at most once, and adds noise that may be correlated with that of earlier sums. The next meeting forgets
+the rows.
 
 Proof pages: `proofs/policy_gradient.md`, `proofs/correlated_noise.md`, `proofs/ledger.md`.
 """
@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.data.spec import Box, Discrete, PublicSpec, Space
-from tacit.errors import DoorError, LedgerError, PlanError
+from tacit.errors import LedgerError, MechanismError, PlanError
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger.ledger import Ledger
@@ -97,7 +97,7 @@ def met_rows(
         Numbers are float32 and clipped to the bounds, each person's from their own rows alone.
 
     Raises:
-        DoorError: a column is missing or has another shape than the spec's.
+        MechanismError: a column is missing or has another shape than the spec's.
     """
     shapes = {
         "observations": _shape(spec.observation),
@@ -110,7 +110,7 @@ def met_rows(
     lengths = {column.shape[1] if column.ndim > 1 else -1 for column in columns.values()}
     wrong = [n for n, c in columns.items() if c.shape[:1] != (people,) or c.shape[2:] != shapes.get(n, ())]
     if missing or wrong or len(lengths) != 1:
-        raise DoorError(
+        raise MechanismError(
             f"columns are missing or of another shape: {', '.join(missing or wrong) or 'their numbers of rows differ'}",
             where="Users.serve",
             expected="[people, rows, ...] of the public spec: " + ", ".join(COLUMNS),
@@ -188,7 +188,7 @@ class UserVault(BaseVault):
             folder, and the ledger refuses one that is older than the newest it has seen.
         noise: a seeded source for tests only; it voids the ledgers.
 
-    Guarantee: whatever leaves through the door under plans admitted by a ledger satisfies that ledger's
+    Guarantee: whatever leaves through the mechanism under plans admitted by a ledger satisfies that ledger's
     (epsilon, delta) for its unit: one person, with all that happened in the meetings where the register let them
     contribute, however people respond to what was released, under the assumptions that every certificate prints.
 
@@ -256,7 +256,8 @@ class UserVault(BaseVault):
         Raises:
             PlanExhausted: no part of the plan has a step left.
             LedgerError: the run is not one that this vault admitted.
-            DoorError: the users' answer has not the columns and shapes of `privacy.meeting.met_rows`; or people are
+            MechanismError: the users' answer has not the columns and shapes of `privacy.meeting.met_rows`; or people
+            are
                 not simulated, and the actor could keep what it sees.
         """
         parts = [self._part(run, part.name) for part in run.plan.parts()]
@@ -287,7 +288,7 @@ class UserVault(BaseVault):
 
         Raises:
             PlanExhausted: no step is left. LedgerError: there was no meeting, or this part of it was released before.
-            DoorError: the callback couples people or has the wrong shape.
+            MechanismError: the callback couples people or has the wrong shape.
         """
         spec, state = self._part(run, part), read_only(state)
         d = self._trials.contribution(spec, contribution, state)
@@ -316,7 +317,7 @@ class UserVault(BaseVault):
         return rounded(behind(part, step) + noise, scale) / spec.expected(self.unit)
 
     def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
-        """Put a value that came out of the run's door together with its certificate."""
+        """Put a value that came out of the run together with its certificate."""
         name, actors = self.unit.name, sorted(self._remembered(run, ACTOR))
         pooled = any(isinstance(part, PoissonSum) for part in run.plan.parts())
         assumptions = (
@@ -434,8 +435,8 @@ class UserVault(BaseVault):
         return self._streams[key]
 
 
-def _users_failed(part: str, kind: str) -> DoorError:
-    return DoorError(
+def _users_failed(part: str, kind: str) -> MechanismError:
+    return MechanismError(
         f"the users' own arrive or serve failed ({kind}); who was let in has contributed, and nothing was released",
         where=f"UserVault.{part}",
         expected="an answer for any people; whoever does not answer has no rows",

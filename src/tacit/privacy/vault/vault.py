@@ -1,9 +1,9 @@
-"""The vault: the doors through which private records are read, and what is claimed before each.
+"""The vault: the mechanism calls through which private records are read, and what is claimed before each.
 
-Records and ledger live behind one object with few kinds of door: noisy sums, noisy marginals, votes of teachers,
-prefixes above a threshold, single releases, and the best of several runs of these. A door claims its steps from the
-ledger *before* it reads a record, bounds what each unit can contribute, adds secret noise and hands out a public value.
-Whatever is done with what a door returned is post-processing and costs nothing.
+Records and ledger live behind one object with few kinds of mechanism: noisy sums, noisy marginals, votes of teachers,
+prefixes above a threshold, single releases, and the best of several runs of these. A mechanism claims its steps from
+the ledger *before* it reads a record, bounds what each unit can contribute, adds secret noise and hands out a public
+value. Whatever is done with what a mechanism returned is post-processing and costs nothing.
 
 Proof pages: `proofs/noisy_sum.md`, `proofs/marginals.md`, `proofs/teachers.md`, `proofs/above_threshold.md`,
 `proofs/selection.md`, `proofs/ledger.md`.
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.data.trajectories import Trajectories
-from tacit.errors import DoorError, PlanError
+from tacit.errors import MechanismError, PlanError
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger.ledger import Ledger
@@ -97,13 +97,14 @@ class Vault(BaseVault):
 
     Args:
         data: the records; sealed on entry (simulated records stay readable).
-        ledger: the budget of these records. Simulated records may have R ledgers: every door then runs R independent
+        ledger: the budget of these records. Simulated records may have R ledgers: every mechanism then runs R
+        independent
             replicates in one fused pass, each paid by its own ledger.
         experts: the policies of the units, in the order in which these appear in the records, if there are any that can
             be asked (`AboveThreshold` with the source "logs"); they are as private as the records.
         noise: a seeded source for tests only; it voids the ledgers.
 
-    Guarantee: whatever leaves through the doors under plans admitted by a ledger satisfies that ledger's
+    Guarantee: whatever leaves through the mechanisms under plans admitted by a ledger satisfies that ledger's
     (epsilon, delta) for its unit, under the assumptions that every certificate prints.
 
     Raises:
@@ -129,7 +130,7 @@ class Vault(BaseVault):
         self._teachers: dict[tuple[str, str], Teachers] = {}
         self._only: Plan | None = None
 
-    # -- the doors ------------------------------------------------------------------------------------------------
+    # -- the mechanisms ------------------------------------------------------------------------------------------------
 
     def noisy_sum(self, run: Run, part: str, contribution: Contribution, state: Any = None) -> np.ndarray:
         """One noisy mean of clipped contributions over a fresh sample of units, shape [R, d], float64.
@@ -139,7 +140,7 @@ class Vault(BaseVault):
         sample too; the divisor is a public constant, the expected size of the sample.
 
         Raises:
-            PlanExhausted: no step is left. DoorError: the callback couples units or has the wrong shape.
+            PlanExhausted: no step is left. MechanismError: the callback couples units or has the wrong shape.
         """
         spec, state = run.sum_part(part), read_only(state)
         d = self._trials.contribution(spec, contribution, state)
@@ -167,8 +168,8 @@ class Vault(BaseVault):
 
         Raises:
             PlanExhausted: no step is left.
-            DoorError: the model or the objective mixes units, a trainable parameter got no fresh norm, or somebody's
-            hooks are on the model.
+            MechanismError: the model or the objective mixes units, a trainable parameter got no fresh norm, or
+            somebody's hooks are on the model.
         """
         import torch
 
@@ -178,7 +179,7 @@ class Vault(BaseVault):
         sizes = {sum(p.numel() for p in model.parameters() if p.requires_grad) for model in models}
         if len(models) != len(self.ledgers) or len(sizes) != 1:
             expected = f"{len(self.ledgers)} of one size: one a ledger"
-            raise DoorError(f"{len(models)} models", where=part, expected=expected, remedy="pass [model]")
+            raise MechanismError(f"{len(models)} models", where=part, expected=expected, remedy="pass [model]")
         for model in models:
             require_unwatched(model)
             self._trials.objective(spec, model, objective)
@@ -210,7 +211,7 @@ class Vault(BaseVault):
         Guarantee: that of the query, which takes its quanta from the part's budget before a record is read.
 
         Raises:
-            PlanExhausted: fewer quanta are left. DoorError: the query does not fit the part, or there are several
+            PlanExhausted: fewer quanta are left. MechanismError: the query does not fit the part, or there are several
             ledgers: replicates would be asked different questions.
         """
         spec = run.part(part, Marginals)
@@ -236,8 +237,8 @@ class Vault(BaseVault):
         Which units taught whom is secret, and forgotten with the process: a run that was interrupted stays so.
 
         Raises:
-            PlanExhausted: no step is left, or another process began. DoorError: the callback couples units, a shape is
-            wrong, or there are several ledgers.
+            PlanExhausted: no step is left, or another process began. MechanismError: the callback couples units, a
+            shape is wrong, or there are several ledgers.
         """
         from tacit.privacy.mechanisms import teachers
 
@@ -275,14 +276,16 @@ class Vault(BaseVault):
         released.
 
         Raises:
-            PlanExhausted: it was released already. DoorError: a clone and a world are missing, or given for the source
-            "logs"; the clone couples units; policies lie below the declared floor; or, after the claim, there are fewer
-            experts than the plan takes for granted.
+            PlanExhausted: it was released already. MechanismError: a clone and a world are missing, or given for the
+            source "logs"; the clone couples units; policies lie below the declared floor; or, after the claim, there
+            are fewer experts than the plan takes for granted.
         """
         spec = run.part(part, AboveThreshold)
         if (clone is not None, world is not None) != (spec.source == "clones",) * 2:
             expected = "a clone and a world" if spec.source == "clones" else "neither a clone nor a world"
-            raise DoorError(f"the source is {spec.source!r}", where=part, expected=expected, remedy="change the call")
+            raise MechanismError(
+                f"the source is {spec.source!r}", where=part, expected=expected, remedy="change the call"
+            )
         if clone is not None:
             self._trials.clone(spec, clone)
             self._remember(run, self._trials.foreign)
@@ -315,12 +318,12 @@ class Vault(BaseVault):
         Guarantee: the mechanism's own, on its proof page; its single step is claimed before a record is read.
 
         Raises:
-            DoorError: the mechanism is not one of tacit's. PlanExhausted: it has been released already.
+            MechanismError: the mechanism is not one of tacit's. PlanExhausted: it has been released already.
         """
         spec = run.part(part, Once)
         mechanism: Any = spec.mechanism
         if type(mechanism) not in RELEASES:
-            raise DoorError(
+            raise MechanismError(
                 f"{type(mechanism).__qualname__} is not a mechanism of tacit",
                 where=f"release_once({part!r})",
                 expected="a class of tacit.privacy.mechanisms, with its proof page",
@@ -354,7 +357,7 @@ class Vault(BaseVault):
         who can time the call learns about the number, which the proof excludes.
 
         Raises:
-            PlanExhausted: it was released already. DoorError: a callback could keep something of runs that are not
+            PlanExhausted: it was released already. MechanismError: a callback could keep something of runs that are not
             released, every run failed, or there are several ledgers.
         """
         spec = run.part(part, Selection)
@@ -364,11 +367,11 @@ class Vault(BaseVault):
         self._remember(run, foreign(attempt) | foreign(judge), selection.UNTRIED)
         self._take(run, spec)
         best = behind(part, lambda: selection.best(spec, attempt, judge, self._within, self._noise))
-        self._remember(run, self._trials.foreign)  # what the runs met behind their own doors
+        self._remember(run, self._trials.foreign)  # what the runs met behind their own mechanisms
         return best
 
     def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
-        """Put a value that came out of the run's doors together with its certificate."""
+        """Put a value that came out of the run together with its certificate."""
         kind, name = self._records.unit_kind, self.unit.name
         made = f"each {kind} counts as one {name}: the records were imported without unit ids"
         untried = [selection.untried(name) for name in sorted(self._remembered(run, selection.UNTRIED))]
@@ -383,11 +386,11 @@ class Vault(BaseVault):
             folder: if given, the result is also written as JSON under `folder/private/`, with a banner.
 
         Raises:
-            DoorError: this is the vault of a single run within a selection.
+            MechanismError: this is the vault of a single run within a selection.
         """
         if self._only is not None:
-            expected = "doors that the run's own plan pays for"
-            raise DoorError(
+            expected = "mechanisms that the run's own plan pays for"
+            raise MechanismError(
                 "a look within a selection", where="nonprivate", expected=expected, remedy="look afterwards"
             )
         self.ledger.note("nonprivate", reason)
@@ -426,7 +429,9 @@ class Vault(BaseVault):
     def _require_one(self, part: str) -> None:
         if len(self.ledgers) != 1:
             expected = "one ledger: each replicate asks questions of its own"
-            raise DoorError("there are several ledgers", where=part, expected=expected, remedy="open a vault for each")
+            raise MechanismError(
+                "there are several ledgers", where=part, expected=expected, remedy="open a vault for each"
+            )
 
 
 def _sigma(spec: Sum) -> float:

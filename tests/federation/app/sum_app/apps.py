@@ -13,7 +13,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from tests.federation.loop_grid import Opener
 
-from tacit.errors import DoorError
+from tacit.errors import MechanismError
 from tacit.federation import FlowerDevices, client_app
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import Device
@@ -46,7 +46,7 @@ def main(grid: Grid, context: Context) -> None:
         start = time.perf_counter()
         try:
             result = {"mean": vault.noisy_sum(run, "sum", cases.Remembering(), cases.PUBLIC)[0].tolist()}
-        except DoorError as error:
+        except MechanismError as error:
             result = {"error": str(error)}
         written = folder / f"result{step}.part"
         written.write_text(json.dumps({**result, "seconds": time.perf_counter() - start}), encoding="utf-8")

@@ -245,7 +245,7 @@ def _label(plan: UcbVi) -> Label:
         not_covered=(
             "the choice of hyper-parameters: it must have been made without looking at these people's records",
             f"what a {name} is served with: it is a function of own records, and seen by whoever sees their actions",
-            "whatever the curator computes from the records outside the door (see the ledger's notes)",
+            "whatever the curator computes from the records outside the vault (see the ledger's notes)",
         ),
         not_protected=(
             "what is true of the population rather than of one person",

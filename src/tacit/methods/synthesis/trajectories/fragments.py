@@ -208,7 +208,7 @@ class FragmentEncoder:
 def windows(
     columns: Mapping[str, NDArray[Any]], episodes: NDArray[np.int64], rows: NDArray[np.int64], length: int
 ) -> dict[str, Tensor]:
-    """Public rows from `rows` [B] on, each with those that follow in its episode: as the doors give private ones.
+    """Public rows from `rows` [B] on, each with those that follow in its episode: as the mechanisms give private ones.
 
     Args:
         columns: whole trajectories, [T, ...] each.

@@ -1,4 +1,5 @@
-"""The plan of a certificate as a case: its own parts through the real doors, with the loudest canary that there is.
+"""The plan of a certificate as a case: its own parts through the real mechanisms, with the loudest canary that there
+is.
 
 Each noisy sum is rebuilt from what the certificate says of it, with the same steps, samples, clip and noise. A canary's
 contribution has the full norm and one direction in all sums; nobody else adds anything. What a method makes of the sums
@@ -34,7 +35,7 @@ NAMES = PublicSpec(observation=Discrete(CROWD + 1), action=Discrete(2), reward=B
 
 
 @dataclass(frozen=True, kw_only=True)
-class Doors(plans.PrivatePlan):
+class Mechanisms(plans.PrivatePlan):
     """The noisy sums of a plan, without the method."""
 
     method: ClassVar[str] = "an audit of noisy sums"
@@ -89,8 +90,8 @@ def of_certificate(record: Mapping[str, Any]) -> tuple[Case, tuple[str, ...]]:
 def case(sums: Sequence[Sum], unit: Unit, *, words: str) -> Case:
     """Noisy sums as a case; its plan is priced at the noise that the sums have."""
 
-    def plan(epsilon: float, delta: float, canaries: int) -> Doors:
-        return plans.account(Doors(sums=tuple(sums)), unit=unit, delta=delta)
+    def plan(epsilon: float, delta: float, canaries: int) -> Mechanisms:
+        return plans.account(Mechanisms(sums=tuple(sums)), unit=unit, delta=delta)
 
     episodes = 1 + max((part.reserve for part in sums), default=0)
 
@@ -120,7 +121,7 @@ def _aim(part: Sum, canaries: int) -> Aim:
     return Aim(getattr(part, "size", max(2, canaries)), part.clip, part.laplace)
 
 
-def _summed(plan: Doors, vault: Any) -> Floats:
+def _summed(plan: Mechanisms, vault: Any) -> Floats:
     run = vault.reserve(plan)
     for part in plan.sums:
         aim = _aim(part, vault.witness.canaries)
@@ -129,7 +130,7 @@ def _summed(plan: Doors, vault: Any) -> Floats:
     return np.zeros((len(vault.ledgers), 0))
 
 
-def _met(plan: Doors, vault: Any) -> Floats:
+def _met(plan: Mechanisms, vault: Any) -> Floats:
     run = vault.reserve(plan)
     for _ in range(plan.sums[0].steps):
         vault.meet(run, _nothing)
