@@ -115,6 +115,7 @@ def test_moments_give_the_spectrum_of_that_trace_and_largest_eigenvalue() -> Non
     plan = PrivateFisher(bound=2.0, form="moments")
     assert plan.eigenvalues(None, 100) == [4.0]
     assert plan.eigenvalues(np.array([1.0, 0.4]), 100) == pytest.approx([0.4, 0.4, 0.2])
+    assert plan.eigenvalues(np.array([3.0, 0.01]), 14) == pytest.approx([3 / 14] * 14)  # of no more than P directions
     noisy = plan.eigenvalues(np.array([-3.0, 9.0]), 100)
     assert min(noisy) > 0
     assert max(noisy) <= 4.0

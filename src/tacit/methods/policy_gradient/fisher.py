@@ -153,8 +153,10 @@ class PrivateFisher:
             return [most]
         if self.form == "moments":
             trace, largest = (float(np.clip(value, 1e-6 * most, most)) for value in mean)
+            largest = max(largest, trace / parameters)  # noise may leave less than P eigenvalues need for the trace
             count = min(max(1, int(trace / largest)), parameters)
-            return [largest] * count + ([trace - count * largest] if trace > count * largest else [])
+            left = [trace - count * largest] if count < parameters and trace > count * largest else []
+            return [largest] * count + left
         matrix, (i, j) = np.zeros((parameters, parameters)), np.triu_indices(parameters)
         matrix[i, j] = mean * np.where(i == j, 0.5, 0.5**0.5)
         return _floats(np.clip(np.linalg.eigvalsh(matrix + matrix.T)[::-1], 1e-6 * most, most))
