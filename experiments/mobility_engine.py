@@ -11,7 +11,7 @@ a city.
 
 - `seconds`: of a sum (starts and jumps), `start` of the first one (moves), which waits for Ray;
 - `apart`: the largest distance of a mean from that of `StackedDevices`;
-- `clear`: noise by the server; `secure`: whole numbers summed by SecAgg+ (`federation/secure.py`), whose devices all
+- `clear`: noise by the server; `secure`: whole numbers summed by SecAgg+ (`federation/server.py`), whose devices all
   work one after another here: with 83 of them a sum takes minutes.
 """
 

@@ -36,6 +36,26 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), link
 
 
+SAID = [*(ROOT / "proofs").glob("*.md"), *(ROOT / "src").rglob("*.md"), *(ROOT / "src").rglob("*.py"), *PAGES]
+FILES = {
+    path.name
+    for top in ("src", "tests", "experiments", "benchmarks", "examples")
+    for path in (ROOT / top).rglob("*.py")
+}
+FILES |= {"setup.py"}
+
+
+def test_files_of_code_that_pages_and_docstrings_name_exist() -> None:
+    named = {
+        (path.relative_to(ROOT).as_posix(), name)
+        for path in SAID
+        if path.name != "CHANGELOG.md"
+        for name in re.findall(r"[`(/ ](\w+\.py)\b", path.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 300
+    assert {(page, name) for page, name in named if name not in FILES} == set()
+
+
 def test_quoted_code_is_in_its_file() -> None:
     page = ROOT / "docs" / "synthesis.md"
     quotes = list(QUOTED.finditer(page.read_text()))

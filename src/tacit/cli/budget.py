@@ -218,14 +218,14 @@ class Words:
         doing: what the command does, as a noun.
         done: what came out of the records.
         do: what to do instead, followed by "with less --epsilon", or by "from other people's records".
-        again: how another release of the same records is asked for.
+        retry: how another release of the same records is asked for.
     """
 
     people: str
     doing: str
     done: str
     do: str
-    anew: str
+    retry: str
 
 
 def inside(command: Command) -> bool:
@@ -364,7 +364,7 @@ def _left(ledger: Ledger | LedgerView) -> tuple[float, float]:
 
 def _begun_before(path: Path, words: Words) -> PlanExhausted:
     what = f"this very {words.doing} was begun before and is paid for, whether or not it came to its end"
-    remedy = f"keep its release; if it was interrupted and the budget allows another, {words.anew}"
+    remedy = f"keep its release; if it was interrupted and the budget allows another, {words.retry}"
     return PlanExhausted(what, where=str(path), expected=_COVERED, remedy=remedy)
 
 

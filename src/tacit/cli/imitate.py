@@ -48,7 +48,7 @@ from tacit.privacy.vault.vault import Vault
 
 FOLDER, CHECKPOINT = "simulator", "checkpoint"
 WORDS = budget.Words(
-    people="people", doing="imitation", done="made of", do="imitate", anew="give slightly less --epsilon"
+    people="people", doing="imitation", done="made of", do="imitate", retry="give slightly less --epsilon"
 )
 Released = Release[Simulator] | Release[BlockChain] | Release[Simulator | BlockChain]
 METHODS = {

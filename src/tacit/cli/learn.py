@@ -55,7 +55,7 @@ WORDS = budget.Words(
     doing="learning",
     done="learned from",
     do="learn",
-    anew="give another --seed, or slightly less --epsilon",
+    retry="give another --seed, or slightly less --epsilon",
 )
 LEVELS = {
     "logs": "Protected: everything in one expert's log. Not protected: whoever is in the logs of many experts.",

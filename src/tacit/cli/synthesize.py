@@ -98,7 +98,7 @@ def _words(command: Synthesize) -> budget.Words:
         doing="synthesis",
         done="learned from",
         do="synthesize",
-        anew="give slightly less --epsilon",
+        retry="give slightly less --epsilon",
     )
 
 

@@ -68,7 +68,7 @@ def plant(columns: Columns, canaries: Columns, *, seed: int) -> tuple[dict[str, 
         canaries: rows [m, ...] with (at least) the same names; values are brought to the types of `columns`.
         seed: of the coins, which are a stream of their own: an adversary who crafts canaries from the same seed learns
         nothing
-            of them. Whoever audits must not use it for anything that is trained.
+            of them. An auditor must not use it for anything that is trained.
 
     Returns:
         The rows, and who is in, [m].

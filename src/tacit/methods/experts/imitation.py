@@ -1,8 +1,8 @@
 """Return-weighted imitation: noisy full-batch steps up the likelihood of what good experts did.
 
 Input: experts' logs behind a vault; a calibrated plan (K steps, a clip C, a policy pi)
-1. once an expert: a few of its rows, evenly spaced, and its weight w_i in (0, 1], from its own returns  (returns.py)
-2. T <- inverse root of the noisy second moments of the inputs, theta = T phi                          (whitening.py)
+1. once an expert: a few of its rows, evenly spaced, and its weight w_i in (0, 1], from its own returns  (learned.py)
+2. T <- inverse root of the noisy second moments of the inputs, theta = T phi                             (below)
 3. for k = 1 .. K:
 4.     g_i <- w_i clip(mean over its rows of the gradient of log pi(a | s) by phi, C)
 5.     g   <- (sum_i g_i + noise) / population                                     (vault.noisy_sum)

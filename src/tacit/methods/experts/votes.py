@@ -2,7 +2,7 @@
 
 Input: experts' logs behind a vault; a calibrated plan (N anchors, a clone, a policy)
 1. each expert's clone is fitted to that expert's own rows                           (clones.py)
-2. x_i <- w_i (e_a - 1/A) over all anchors, a = what clone i would do there, w_i in (0, 1] its weight (returns.py)
+2. x_i <- w_i (e_a - 1/A) over all anchors, a = what clone i would do there, w_i in (0, 1] its weight (learned.py)
 3. votes <- (sum_i x_i + noise) / population,    |x_i| <= sqrt(N (1 - 1/A))            (vault.noisy_sum)
 4. fit the policy to the anchors and their votes                                     (fitting.py)
 5. with several rounds: play the policy in a public world, put new anchors where it comes, and go on with 2

@@ -4,7 +4,7 @@ Input: people's days behind a vault; a calibrated plan (layout, weights, matchin
 1. x_i <- histograms of person i's days: (bucket of state, action), different cells, moves and motif of whole days,
           scaled by public weights and to norm 1                                          (moves.py)
 2. y   <- (sum_i x_i + noise) / N                                                         (vault.noisy_sum)
-3. where days begin and how far exploring leads: two sums more of norm 1                  (starts.py, jumps.py)
+3. where days begin and how far exploring leads: two sums more of norm 1                  (places.py)
 4. table <- y's histogram, with public masses of time, shrunk by the known noise          (shrinkage.py)
 5. for a few rounds: play days of the policy (table + latent day type), m <- the vector they would have released;
           critic C^-1 (y / w - m), the policy takes a Gauss-Newton step for it           (matching.py)

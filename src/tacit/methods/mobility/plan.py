@@ -155,7 +155,7 @@ class OneShotPlan(plans.PrivatePlan):
         return sigma / math.sqrt(people) if self.noise == "device" else sigma / people
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> OneShotPlan:
-        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
+        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.vault.plan.calibrate`).
 
         Raises:
             PlanError: epsilon or delta is out of range, or delta >= 1 / population.

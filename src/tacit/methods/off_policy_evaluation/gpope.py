@@ -166,7 +166,7 @@ class Gpope(GaussianEstimator):
         )
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Gpope:
-        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
+        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.vault.plan.calibrate`).
 
         Raises:
             PlanError: epsilon or delta is out of range, or delta >= 1 / population.

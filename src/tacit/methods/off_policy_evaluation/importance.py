@@ -40,7 +40,7 @@ class ScoreEstimator(GaussianEstimator, ABC):
         self.parts()
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Self:
-        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`)."""
+        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.vault.plan.calibrate`)."""
         return super().calibrate(unit=unit, epsilon=epsilon, delta=delta)._clipped(unit)
 
     def account(self, *, unit: Unit, delta: float) -> Self:

@@ -139,7 +139,7 @@ class ResidualRegression(GaussianEstimator):
         )
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> ResidualRegression:
-        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
+        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.vault.plan.calibrate`).
 
         Fields that are None are chosen here by units per noise multiplier, which is public.
 

@@ -6,8 +6,8 @@ Input: people who come once, behind a vault; a calibrated plan (T, N, L, C, sigm
 3.     each gives   x_u = sum_t A_t grad log pi(a_t | s_t), A from own rows        (contributions.py, advantages.py)
                     or the parameter change of local updates                       (local_updates.py)
 4.     g <- (sum_u clip(x_u, C) + n_k) / N,  n_k from correlated noise             (vault.noisy_sum)
-5.     theta <- theta + step_k g;  average <- mean of the thetas of the last rounds
-6. release theta and the average; acting with them is post-processing              (learned.py)
+5.     theta <- theta + step_k g;  average <- mean of the thetas of the last rounds  (state.py)
+6. release theta and the average; acting with them is post-processing              (state.py)
 """
 
 from __future__ import annotations

@@ -277,7 +277,7 @@ class PolicyGradientPlan(plans.PrivatePlan):
         return tuple(found)
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> PolicyGradientPlan:
-        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
+        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.vault.plan.calibrate`).
 
         Raises:
             PlanError: the critic is shared or the plan says no noise, for which no noise multiplier gives a finite

@@ -97,7 +97,7 @@ def river_swim(*, repeat: int = 4, rounds: int = 200, users: int = 8) -> Recipe:
     Advantages that are standardised for each person make a vote of 0.005 as loud as one of 1.
 
     Args:
-        repeat: steps that an action holds for; with 1, hardly anybody finds the right bank.
+        repeat: steps that an action holds for; with 1, few people find the right bank.
         rounds, users: as for `cart_pole`.
     """
     policy = Policy(OneHot(6), _network(6, (), 2), Categorical(2))

@@ -1,4 +1,4 @@
-"""The accountants behind the table of `accounting.py`: from leaves to (epsilon, delta), in independent ways.
+"""The accountants behind the table of `table.py`: from leaves to (epsilon, delta), in independent ways.
 
 `pessimistic` is the certified upper bound; the others, and `quadrature.estimate`, only check it. Every accountant takes
 the canonical `(event, count)` leaves of `events.flatten` (no `NonPrivateDpEvent` among them) and a relation.

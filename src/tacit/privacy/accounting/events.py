@@ -1,4 +1,4 @@
-"""Privacy events as data: a closed whitelist of events, and their canonical list (`event_json.py`: their JSON form).
+"""Privacy events as data: a closed whitelist of events, their canonical list, and their JSON form.
 
 An event holds the parameters that are necessary and sufficient to account for a mechanism. All but
 `EpsilonDeltaDpEvent` and `SelectionDpEvent` are `dp_accounting`'s. Only these exist here; whatever else arrives, from a
@@ -271,7 +271,7 @@ def refused(what: str, expected: str) -> AccountingError:
     return AccountingError(what, where="event", expected=expected, remedy="describe the mechanism with these events")
 
 
-# The JSON form of events, as certificates hold it: only the whitelist of `events.py`, every parameter checked.
+# The JSON form of events, as certificates hold it: only the whitelist above, every parameter checked.
 
 
 _KEYS: dict[str, set[str]] = {

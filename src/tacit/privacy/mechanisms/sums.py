@@ -231,7 +231,7 @@ class UserSum(Usual):
             that one person adds. None until calibrated; 0 is no noise and an infinite epsilon.
         rows_per_unit: L, how many rows of one meeting are read at most, in order of time.
         participations: k, in how many sums one person may take part.
-        correlation: of the noise of successive sums (see `privacy.correlated`).
+        correlation: of the noise of successive sums (see `privacy.noise.correlated`).
         decay: rates of the workload that "toeplitz" noise is matched to: (1.0,) for sums that add up, (1.0, beta) with
             momentum beta, (rho,) where earlier sums fade at the rate rho.
 

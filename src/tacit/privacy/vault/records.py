@@ -25,7 +25,7 @@ from tacit.units import Unit
 # How the vault reads: rows of units as padded arrays, summaries that are computed once, and the two fixed halves.
 #
 # Only the vault's `records.py` and the devices use this module on private records, always after the step was claimed;
-# `measure.unit_attacks` on records of the attacker's own.
+# `evaluation.canaries` on records of the attacker's own.
 
 
 Columns = dict[str, np.ndarray]

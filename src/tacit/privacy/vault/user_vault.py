@@ -64,7 +64,7 @@ class Users(Protocol):
         """For each replicate the ids of at most `count` people who come next; "" for somebody whom nobody knows."""
 
     def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> Mapping[str, npt.NDArray[Any]]:
-        """What happened with these people, in this order: the columns of `privacy.meeting.met_rows`."""
+        """What happened with these people, in this order: the columns of `met_rows`."""
 
 
 # What the people of one meeting did, made safe for contributions.
@@ -256,7 +256,7 @@ class UserVault(BaseVault):
         Raises:
             PlanExhausted: no part of the plan has a step left.
             LedgerError: the run is not one that this vault admitted.
-            MechanismError: the users' answer has not the columns and shapes of `privacy.meeting.met_rows`; or people
+            MechanismError: the users' answer has not the columns and shapes of `met_rows`; or people
             are
                 not simulated, and the actor could keep what it sees.
         """

@@ -5,7 +5,7 @@ Input: devices behind a vault; a calibrated plan (T, N, kind, critics, PPO, sigm
 2. for k = 1 .. T:
 3.     play public days with the policy; states hold no places                     (training.Learner.play)
 4.     every device trains its critic against them on its own days, and answers:
-       rewards calibrated to [-1/2, 1/2], times public weights         (rewards.py, critics.py, allocation.py)
+       rewards calibrated to [-1/2, 1/2], times public weights         (rewards.py, critics.py, asking.py)
 5.     R <- (sum of clipped answers + noise) / N, over the weights                 (vault.noisy_sum)
 6.     PPO on the public days with R; the weights' moving average follows          (training.Learner.learn)
 7. release the averaged policy, the starts and the jumps: whatever is generated is post-processing

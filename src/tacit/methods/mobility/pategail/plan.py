@@ -255,7 +255,7 @@ class PateGailPlan(plans.PrivatePlan):
         )
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> PateGailPlan:
-        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.plan.calibrate`).
+        """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.vault.plan.calibrate`).
 
         Raises:
             PlanError: the starts are copied, the noise is the paper's, or another number of people is declared;

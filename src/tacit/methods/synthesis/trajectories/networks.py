@@ -1,7 +1,8 @@
 """The networks of fragments: tokens of rows, what mixes them, and how an episode ends.
 
-Only Linear, LayerNorm and `Table` have parameters, so that per-unit gradients are fast (`privacy.layers`); nothing is
-dropped out and nothing is averaged over a batch. Of every token the network knows the state in which its rows begin, as
+Only Linear, LayerNorm and `Table` have parameters, so that per-unit gradients are fast (`privacy.gradients.layers`);
+nothing is dropped out and nothing is averaged over a batch. Of every token the network knows the state in which its
+rows begin, as
 far as the noisy steps before it tell, as Fourier features: where walls are is a function of that.
 """
 
