@@ -9,7 +9,6 @@ that depends on the records is.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Self, TypeVar, cast
@@ -25,7 +24,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.base import Plan, besides, certified_parts, composed, neighbours, publish_logs
 from tacit.privacy.mechanisms.kinds import ADMITTED, part_of
-from tacit.serialization import LATER, from_json
+from tacit.serialization import from_json, to_json
 from tacit.units import Unit
 from tacit.validation import check
 
@@ -139,14 +138,10 @@ def bound(plan: Plan) -> accounting.Bound:
 
 
 def public_fields(plan: Plan) -> dict[str, Any]:
-    """The plan's fields as plain JSON values (dataclasses nested, tuples as lists, an infinite epsilon as "inf")."""
-    assert dataclasses.is_dataclass(plan)
-    assert not isinstance(plan, type)
-    unused = {f.name for f in dataclasses.fields(plan) if f.metadata == LATER and getattr(plan, f.name) is None}
-    fields: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(plan), default=str))
-    nested = {f.name: _of_plans(getattr(plan, f.name)) for f in dataclasses.fields(plan)}
-    fields |= {name: value for name, value in nested.items() if value is not None}
-    return {name: "inf" if value == math.inf else value for name, value in fields.items() if name not in unused}
+    """The plan's fields as plain JSON values (`serialization.to_json`); plans inside it stand with their methods."""
+    fields: dict[str, Any] = to_json(plan)
+    nested = {name: _of_plans(getattr(plan, name)) for name in fields}
+    return fields | {name: value for name, value in nested.items() if value is not None}
 
 
 def _of_plans(value: Any) -> Any:
