@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tacit.errors import PlanError
 
 
@@ -19,3 +21,21 @@ def check(name: str, value: object, ok: bool, expected: str) -> None:
     """
     if not ok:
         raise PlanError(f"{name} is {value!r}", where="plan", expected=expected, remedy=f"choose another {name}")
+
+
+def whole(least: int = 1, /, **values: int) -> None:
+    """Raise a PlanError unless every value is a whole number >= `least`."""
+    for name, value in values.items():
+        check(name, value, type(value) is int and value >= least, f"a whole number >= {least}")
+
+
+def positive(**values: float) -> None:
+    """Raise a PlanError unless every value is finite and > 0."""
+    for name, value in values.items():
+        check(name, value, math.isfinite(value) and value > 0, "a finite number > 0")
+
+
+def fraction(**values: float) -> None:
+    """Raise a PlanError unless every value is in [0, 1)."""
+    for name, value in values.items():
+        check(name, value, 0 <= value < 1, "a number in [0, 1)")

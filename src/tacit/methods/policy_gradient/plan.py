@@ -14,7 +14,7 @@ from tacit.privacy.noise import correlated
 from tacit.privacy.noise.correlated import Correlation
 from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
-from tacit.validation import check
+from tacit.validation import check, positive, whole
 
 # The pieces of a plan of policy gradients.
 
@@ -75,18 +75,6 @@ class Staircase:
         whole(every=self.every)
         positive(least=self.least)
         check("factor", self.factor, 1 < self.factor < math.inf, "a finite number > 1")
-
-
-def whole(**values: int) -> None:
-    """Raise a PlanError unless all are whole numbers of at least 1."""
-    for name, value in values.items():
-        check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
-
-
-def positive(**values: float) -> None:
-    """Raise a PlanError unless all are finite and above 0."""
-    for name, value in values.items():
-        check(name, value, math.isfinite(value) and value > 0, "a finite number > 0")
 
 
 Setting = Literal["control", "mujoco", "dosing"]

@@ -18,15 +18,13 @@ from tacit.methods.synthesis.settings import (
     SynthesisPlan,
     label,
     optimiser,
-    positive,
     pretrained_on,
     scheduled,
-    whole,
 )
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault.base import Label
 from tacit.serialization import LATER
-from tacit.validation import check
+from tacit.validation import check, positive, whole
 
 PART = "denoiser"
 """Name of the noisy gradients among the parts of `TransitionsPlan`."""

@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 from tacit.data.spec import Box, PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.synthesis.cut import Cut
-from tacit.methods.synthesis.settings import positive, whole
 from tacit.privacy.mechanisms.marginals import DIFFERENCES
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.units import Unit
-from tacit.validation import check
+from tacit.validation import check, positive, whole
 
 if TYPE_CHECKING:
     from tacit.privacy.vault.base import Run

@@ -12,29 +12,11 @@ from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Label
 from tacit.units import Unit
-from tacit.validation import check
+from tacit.validation import check, fraction, positive, whole
 
 SamplerMethod = Literal["dpm_solver", "heun"]
 CuriosityMode = Literal["replace", "append_pool"]
 Schedule = Literal["cosine", "constant"]
-
-
-def whole(least: int = 1, /, **values: int) -> None:
-    """Raise a PlanError unless every value is a whole number >= `least`."""
-    for name, value in values.items():
-        check(name, value, type(value) is int and value >= least, f"a whole number >= {least}")
-
-
-def positive(**values: float) -> None:
-    """Raise a PlanError unless every value is finite and > 0."""
-    for name, value in values.items():
-        check(name, value, math.isfinite(value) and value > 0, "a finite number > 0")
-
-
-def fraction(**values: float) -> None:
-    """Raise a PlanError unless every value is in [0, 1)."""
-    for name, value in values.items():
-        check(name, value, 0 <= value < 1, "a number in [0, 1)")
 
 
 def declared(provenance: str) -> None:

@@ -18,10 +18,11 @@ import numpy as np
 from tacit.methods.synthesis.baselines import graphical
 from tacit.methods.synthesis.baselines.graphical import Clique, Tree, model_cells, records
 from tacit.methods.synthesis.baselines.plan import Measurements, TablePlan, TableSynthesizer
-from tacit.methods.synthesis.settings import Progress, whole
+from tacit.methods.synthesis.settings import Progress
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.marginals import Choice
 from tacit.privacy.vault.vault import Vault
+from tacit.validation import whole
 
 CHOICE, MEASUREMENT = 1, 9
 """Quanta of a first round: 10 % and 90 % of the budget, as published."""

@@ -17,10 +17,11 @@ from tacit.methods.synthesis.baselines import graphical
 from tacit.methods.synthesis.baselines.graphical import Clique, Measured, records
 from tacit.methods.synthesis.baselines.plan import Measurements, TablePlan, TableSynthesizer
 from tacit.methods.synthesis.raking import simplex
-from tacit.methods.synthesis.settings import Progress, whole
+from tacit.methods.synthesis.settings import Progress
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.marginals import Choice
 from tacit.privacy.vault.vault import Vault
+from tacit.validation import whole
 
 
 @dataclass(frozen=True, kw_only=True)

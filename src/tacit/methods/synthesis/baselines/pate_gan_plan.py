@@ -5,19 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
-from tacit.methods.synthesis.settings import (
-    SynthesisPlan,
-    declared,
-    fraction,
-    label,
-    positive,
-    pretrained_on,
-    scheduled,
-    whole,
-)
+from tacit.methods.synthesis.settings import SynthesisPlan, declared, label, pretrained_on, scheduled
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.vault.base import Label
-from tacit.validation import check
+from tacit.validation import check, fraction, positive, whole
 
 Labels = Literal["shares", "majority"]
 

@@ -19,9 +19,10 @@ from tacit.methods.synthesis.baselines import graphical
 from tacit.methods.synthesis.baselines.graphical import Clique, model_cells
 from tacit.methods.synthesis.baselines.plan import Measurements, TablePlan, TableSynthesizer
 from tacit.methods.synthesis.cut import Cut
-from tacit.methods.synthesis.settings import Progress, whole
+from tacit.methods.synthesis.settings import Progress
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
+from tacit.validation import whole
 
 
 @dataclass(frozen=True, kw_only=True)

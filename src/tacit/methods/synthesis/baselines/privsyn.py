@@ -21,10 +21,11 @@ from tacit.methods.synthesis.baselines.graphical import Array, Clique, Measured,
 from tacit.methods.synthesis.baselines.plan import Measurements, Records, TablePlan, TableSynthesizer
 from tacit.methods.synthesis.cut import Codes
 from tacit.methods.synthesis.raking import simplex
-from tacit.methods.synthesis.settings import Progress, whole
+from tacit.methods.synthesis.settings import Progress
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.marginals import Dependence
 from tacit.privacy.vault.vault import Vault
+from tacit.validation import whole
 
 _FINENESS = 20
 """Quanta of the marginal of one column; all others are whole numbers of them, too."""

@@ -16,12 +16,13 @@ from tacit.hardware import torch_device
 from tacit.methods.synthesis.diffusion import Denoiser, chains
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.raking import resampled
-from tacit.methods.synthesis.settings import Sampler, whole
+from tacit.methods.synthesis.settings import Sampler
 from tacit.methods.synthesis.trajectories.models import FragmentModel
 from tacit.methods.synthesis.trajectories.networks import Around
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.methods.synthesis.trajectories.pretraining import Pretrained
 from tacit.methods.synthesis.trajectories.stitching import Populated, Stitched, drawn_again, picked, stitch, weights_of
+from tacit.validation import whole
 
 if TYPE_CHECKING:
     from tacit.data.trajectories import Trajectories
