@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 import tacit.methods
+from tacit import serialization
 from tacit.cli import app, main, options, plan_declarations
 from tacit.cli.options import PlanCommand, Table, configured
 from tacit.parameters import Parameter, parameters, written
@@ -60,7 +61,7 @@ def test_every_parameter_has_a_doc_line_and_is_in_the_certificate(plan: type) ->
     for field in dataclasses.fields(plan):
         value = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
         object.__setattr__(empty, field.name, None if value is dataclasses.MISSING else value)
-        later |= {field.name} if field.metadata == plans.LATER else set()
+        later |= {field.name} if field.metadata == serialization.LATER else set()
     assert {one.name for one in found} - later <= set(plans.public_fields(empty))
 
 
