@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from tyro import MISSING
 from tyro.conf import arg
@@ -20,7 +20,7 @@ from tacit.parameters import written
 
 Table = Mapping[str, Mapping[str, tuple[str, ...]]]
 """Method -> class of its plan ("module:Class") -> fields that are options."""
-Command = TypeVar("Command")
+Command = TypeVar("Command", bound="PlanCommand")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,11 +32,12 @@ class PlanCommand:
     """
 
     config: Path | None = None
+    _made: ClassVar[tuple[str, ...]] = ()
 
     @property
     def settings(self) -> dict[str, Any]:
         """Options that are made from plans, where they were given."""
-        return given(self, *getattr(self, "_made", ()))
+        return given(self, *self._made)
 
 
 def given(command: object, *names: str) -> dict[str, Any]:
@@ -52,7 +53,7 @@ def of_plans(table: Table) -> Callable[[type[Command]], type[Command]]:
         for name, (kind, meaning) in options.items():
             command.__annotations__[name] = Annotated[kind | None, arg(help=meaning)]
             setattr(command, name, None)
-        command._made = tuple(options)  # type: ignore[attr-defined]
+        command._made = tuple(options)
         return command
 
     return add
@@ -163,7 +164,7 @@ def configured(command: type[Command], name: str, path: Path) -> Command:
             except ValueError:
                 expected = f"a value as of {named(option)} on the command line"
                 raise refused(where, f"{key} is {str(value)[:40]!r}", expected, "change it, or remove it") from None
-    for field in dataclasses.fields(command):  # type: ignore[arg-type]
+    for field in dataclasses.fields(command):
         if field.default is dataclasses.MISSING:
             values.setdefault(field.name, MISSING)
     return command(**values)
