@@ -158,7 +158,7 @@ class Rounds:
         """One part of `ROUNDS` sums."""
         sigma, rows = self.noise_multiplier, DAYS * (SLOTS - 1)
         part = sum_over_all(
-            self.people, name="rewards", clip=1.0, noise_multiplier=sigma, steps=ROUNDS, rows_per_unit=rows
+            self.people, name="rewards", clip_norm=1.0, noise_multiplier=sigma, steps=ROUNDS, rows_per_unit=rows
         )
         return (part,)
 

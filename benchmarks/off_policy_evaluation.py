@@ -88,7 +88,7 @@ def main() -> None:
         features=OneHot(n),
         mode="paper",
         steps=STEPS,
-        clip=CLIP,
+        clip_norm=CLIP,
         noise_multiplier=SIGMA,
         unit=Unit("trajectory", "replace_one", UNITS),
     )

@@ -103,7 +103,7 @@ def private(rounds: int) -> Release[Learned]:
         horizon=PEER.steps,
         gamma=PEER.gamma,
         trace=PEER.trace,
-        clip=PEER.clip,
+        clip_norm=PEER.clip,
         correlation="independent",
         local=Local(
             epochs=PEER.epochs,

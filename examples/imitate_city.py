@@ -38,7 +38,7 @@ def main(folder: Path) -> None:
     print(plan)
 
     quiet = dataclasses.replace(plan, noise_multiplier=0.0).account(unit=UNIT, delta=DELTA)
-    deaf = dataclasses.replace(plan, silent=True)
+    deaf = dataclasses.replace(plan, zero_contribution=True)
     release = imitated(plan, days, folder / "ledger")
     rows = {
         f"epsilon {EPSILON:g}": release.value,

@@ -41,7 +41,7 @@ def write_records(path: Path, *, patients: int = 5_000) -> None:
 
 def release(vault: tacit.Vault, epsilon: float, folder: Path) -> tacit.Release[tacit.synthesis.Synthesizer]:
     """Train under a promise of its own, and write the synthetic dataset."""
-    plan = tacit.synthesis.TransitionsPlan(steps=200, rate=0.05, rows_per_unit=4)
+    plan = tacit.synthesis.TransitionsPlan(steps=200, sampling_rate=0.05, rows_per_unit=4)
     plan = plan.calibrate(unit=UNIT, epsilon=epsilon, delta=1e-6)
     result = tacit.synthesis.fit(plan, vault)
     name = f"visits/synthetic-epsilon{epsilon:g}-v0"

@@ -20,7 +20,7 @@ from tacit.evaluation.fidelity import ceiling, fidelity, independent_columns
 LAYOUT = maze.LAYOUTS["umaze"]
 ROWS, SAMPLES = 200_000, 20_000
 UNIT = tacit.Unit("transition", relation="add_or_remove", population=ROWS)
-PLAN = tacit.synthesis.TransitionsPlan(steps=300, rate=0.01)
+PLAN = tacit.synthesis.TransitionsPlan(steps=300, sampling_rate=0.01)
 
 
 def private_rows() -> tacit.Trajectories:

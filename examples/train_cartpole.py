@@ -46,7 +46,7 @@ def main(folder: Path) -> None:
     plan = recipe.plan.calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
     print(plan)
     release = learned(plan, recipe, folder / "run")
-    quiet = dataclasses.replace(plan, noise_multiplier=0.0, clip=plan.bound, most_noise=None)  # the same steps
+    quiet = dataclasses.replace(plan, noise_multiplier=0.0, clip_norm=plan.bound, most_noise=None)  # the same steps
     quiet = quiet.account(unit=UNIT, delta=DELTA)
     deaf = dataclasses.replace(plan, return_scale=0.0).account(unit=UNIT, delta=DELTA)
     for name, value in (

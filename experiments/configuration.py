@@ -22,7 +22,7 @@ LONGEST = 64
 CONSTANTS: dict[str, tuple[str, ...]] = {
     "Acrobot": ("SECONDS", "GRAVITY", "FASTEST"),
     "CartPole": ("SECONDS", "FARTHEST", "STEEPEST"),
-    "Cut": ("_INNER", "_EVEN"),
+    "Discretisation": ("_INNER", "_EVEN"),
     "Dosing": (
         *("TARGET", "WIDTH", "LOWEST", "HIGHEST", "MINUTES", "SUBSTEPS"),
         *("BASE", "PEAKS", "RISE", "BASES", "MEALS", "SPREAD"),

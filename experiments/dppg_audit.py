@@ -80,7 +80,7 @@ class Cell:
             rounds=rounds,
             users=PEOPLE,
             horizon=PULLS,
-            clip=CLIP,
+            clip_norm=CLIP,
             noise_multiplier=self.sigma,
             correlation=self.correlation,
             critic=self.critic,
@@ -197,7 +197,7 @@ class World:
     def noisy_sum(self, run: Any, part: str, contribution: Any, state: Any) -> np.ndarray:
         """The exact mean is noted; for the policy the released one is returned."""
         vectors = np.asarray(contribution(self.rows, state), np.float64)
-        clip, replicate = self.parts[part].clip, self.rows["replicate"]
+        clip, replicate = self.parts[part].clip_norm, self.rows["replicate"]
         total = clipping.clipped_sums(vectors, clip, replicate, self.replicates)
         if part != POLICY:
             return total / PEOPLE

@@ -143,7 +143,7 @@ def published(region: L2 | KL) -> Recipe:
         rounds=1_600,
         users=1,
         horizon=river_swim.HORIZON,
-        clip=1.0,
+        clip_norm=1.0,
         correlation="independent",
         critic="none",
         standardised=False,
@@ -174,7 +174,7 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
 COUNTERS: dict[str, dict[str, Any]] = {
     "ucb_tree": {"correlation": "tree"},
     "ucb_mf": {"correlation": "toeplitz"},
-    "ucb_mf_short": {"correlation": "toeplitz", "clip": 7.0},
+    "ucb_mf_short": {"correlation": "toeplitz", "clip_norm": 7.0},
 }
 
 

@@ -221,7 +221,7 @@ def control(line: Line, method: str) -> Recipe:
     ours, changed = line.recipe, CONTROLS[method]
     plan = replace(ours.plan, **changed["plan"])
     if "clip_of" in changed:
-        plan = replace(plan, clip=calibrated(ours.plan, line.epsilons[changed["clip_of"]]).bound)
+        plan = replace(plan, clip_norm=calibrated(ours.plan, line.epsilons[changed["clip_of"]]).bound)
     # nothing of people's rows enters noise alone, so one step of each of them is enough
     horizon = plan.horizon * ours.repeat if method == "noise_only" else ours.horizon
     return replace(ours, plan=plan, horizon=horizon)

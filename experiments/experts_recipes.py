@@ -113,7 +113,7 @@ def recipes(name: Name) -> Recipes:
     steps = 1_000
     match name:
         case "hiv":
-            mixed = replace(mixed, rate=3e-3, clip=1.0, stable_fraction=0.5, stable_rate=3e-4)
+            mixed = replace(mixed, rate=3e-3, clip_norm=1.0, stable_fraction=0.5, stable_rate=3e-4)
         case "lunar_lander":
             mixed, steps = replace(mixed, rate=1e-2, stable_fraction=0.5, stable_rate=3e-4), 2_000
     noisy = replace(mixed, trajectories=0, experts=None, stable_fraction=0.0, steps=steps)

@@ -315,7 +315,7 @@ def _ahead(results: Store) -> Iterator[Figure]:
 def quick(run: Run) -> Run:
     """A few steps of everything."""
     ways = run.ways
-    short: dict[str, Any] = {"steps": 20, "batch": 64}
+    short: dict[str, Any] = {"steps": 20, "expected_batch_size": 64}
     small = replace(
         ways,
         votes=replace(ways.votes, anchors=replace(ways.votes.anchors, count=100), rows=400),

@@ -120,7 +120,7 @@ def _open_register(folder: Path) -> Register:
 # -- training -----------------------------------------------------------------------------------------------------
 
 
-SYNTHESIS = synthesis.TransitionsPlan(steps=200, rate=0.2, width=8, depth=1, warmup=1, learning_rate=1e-3)
+SYNTHESIS = synthesis.TransitionsPlan(steps=200, sampling_rate=0.2, width=8, depth=1, warmup=1, learning_rate=1e-3)
 SYNTHESIS_EPSILON = 1.0
 PEOPLE = 30
 
@@ -251,7 +251,7 @@ class SumPlan:
             name="sum",
             steps=60,
             devices=UNIT.size,
-            clip=1.0,
+            clip_norm=1.0,
             noise="device",
             noise_multiplier=self.noise_multiplier,
             rows_per_unit=3,

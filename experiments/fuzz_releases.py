@@ -29,7 +29,7 @@ PLAN_ID = "0123456789abcdef"
 def _synthesis(folder: Path) -> Release[Any]:
     from tacit.methods.synthesis import TransitionsPlan, fit
 
-    plan = TransitionsPlan(steps=2, rate=1.0, warmup=0, width=8, depth=1, noise_multiplier=4.0).account(
+    plan = TransitionsPlan(steps=2, sampling_rate=1.0, warmup=0, width=8, depth=1, noise_multiplier=4.0).account(
         unit=UNIT, delta=1e-5
     )
     with Ledger(folder / "ledger", UNIT, epsilon=9.0, delta=1e-4) as ledger:

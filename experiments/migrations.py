@@ -182,6 +182,28 @@ MIGRATIONS: tuple[Migration, ...] = (
     RenamedType("Plan", "BaselinePlan", beside="model"),
     RenamedType("Plan", "SelectionPlan", beside="candidates"),
     RenamedType("Silent", "ZeroContribution"),
+    # fields have the field's names
+    RenamedType("Cut", "Discretisation"),
+    *(
+        RenamedField(kind, old, new)
+        for (old, new), kinds in {
+            ("rate", "sampling_rate"): "TransitionsPlan TrajectoriesPlan Raking PoissonSum",
+            ("clip", "clip_norm"): (
+                "TransitionsPlan TrajectoriesPlan Raking PoissonSum FixedSizeSum UserSum DeviceSum Pretraining "
+                "PolicyGradientPlan UcbVi PateGailPlan Consensus ReturnWeighted Gpope SufficientStatistics"
+            ),
+            ("noise_draws", "noise_multiplicity"): "TransitionsPlan TrajectoriesPlan",
+            ("surroundings", "local_context"): "TrajectoriesPlan",
+            ("cut", "discretisation"): "Raking MstPlan AimPlan PrivSynPlan PgmPlan",
+            ("batch", "expected_batch_size"): "Consensus",
+            ("batch", "batch_size"): "Gpope FixedSizeSum",
+            ("silent", "zero_contribution"): "OneShotPlan PateGailPlan BaselinePlan",
+            ("reserve", "held_out"): "PoissonSum",
+        }.items()
+        for kind in kinds.split()
+    ),
+    RenamedField("", "clip", "clip_norm", beside="steps relative_noise"),
+    RenamedField("", "clip", "clip_norm", beside="name"),
 )
 """In the order in which the names changed."""
 

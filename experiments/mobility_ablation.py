@@ -78,7 +78,7 @@ ROWS = (
     Row("cross-entropy", critic=(("penalty", 0.0), ("loss", "cross_entropy"))),
     Row("80 % of the people", people=66),
     Row("40 % of the people", people=33),
-    Row("silent", changes=(("silent", True),)),
+    Row("silent", changes=(("zero_contribution", True),)),
     Row("recipe", 10.0),
     Row("40 % of the people", 10.0, people=33),
     Row("local", 10.0, changes=(("noise", "device"),)),

@@ -49,7 +49,7 @@ def plan(rule: str) -> pategail.PateGailPlan:
     """The recipe with this rule."""
     recipe = pategail.recipe("samples", GEOLIFE)
     if rule == "noise":
-        return replace(recipe, allocation="uniform", silent=True)
+        return replace(recipe, allocation="uniform", zero_contribution=True)
     allocation: Any = "own" if rule == "mirrored" else rule
     return replace(recipe, allocation=allocation)
 

@@ -110,7 +110,7 @@ def method(name: str, epsilon: float) -> tuple[Any, float]:
         )
     else:
         (part,) = (part for part in plan.parts() if part.name == MOVES_PART)
-        noise = (part.noise_multiplier or 0.0) * part.clip / GEOLIFE
+        noise = (part.noise_multiplier or 0.0) * part.clip_norm / GEOLIFE
         run = InMemory(plan, contribution(plan), lambda mean, seed: policy(plan, mean, noise))
     return run, accounting.mu_gdp(plans.event(plan), "add_or_remove")
 

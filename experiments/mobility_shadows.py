@@ -101,10 +101,10 @@ class InMemory:
     def __post_init__(self) -> None:
         parts = {part.name: part for part in self.plan.parts()}
         grid = world(GEOLIFE).days.grid
-        noise = (parts[STARTS].noise_multiplier or 0.0) * parts[STARTS].clip / GEOLIFE
+        noise = (parts[STARTS].noise_multiplier or 0.0) * parts[STARTS].clip_norm / GEOLIFE
         readers = {STARTS: HomeSums.sized(grid, GEOLIFE, noise), JUMPS: JumpSums.sized(grid)}
         sums = {
-            name: Sums.of(one, parts[name].clip, parts[name].noise_multiplier or 0.0)
+            name: Sums.of(one, parts[name].clip_norm, parts[name].noise_multiplier or 0.0)
             for name, one in {MOVES_PART: self.moves, **readers}.items()
         }
         object.__setattr__(self, "_readers", readers)

@@ -56,7 +56,7 @@ def guaranteed(plan: Any, unit: Unit, epsilon: float) -> Json:
     sums = {
         part.name: {
             "steps": part.steps,
-            "clip": part.bound if isinstance(part, LaplaceSum) else part.clip,
+            "clip_norm": part.bound if isinstance(part, LaplaceSum) else part.clip_norm,
             "relative_noise": round(part.noise_multiplier, 9),
         }
         for part in replace(plan, noise_multiplier=1.0).parts()
@@ -151,11 +151,11 @@ WAYS: dict[str, Way] = {
     "epr": baseline("epr"),
     "timegeo": baseline("timegeo"),
     "markov": baseline("markov", together=False),
-    "silence": InProcess(lambda people, epsilon: replace(one_shot(people, epsilon), silent=True), imitated),
+    "silence": InProcess(lambda people, epsilon: replace(one_shot(people, epsilon), zero_contribution=True), imitated),
     "samples": Federated("samples"),
     "rewards": Federated("table"),
     "linear": Federated("linear"),
     "gradient": Federated("gradient"),
     "local": Federated("table", (("noise", "device"),)),
-    "noise": Federated("samples", (("silent", True),)),
+    "noise": Federated("samples", (("zero_contribution", True),)),
 }

@@ -42,7 +42,7 @@ RIDGES = tuple(c * 10.0**p for c in (0.1, 1, 10, 100, 1000) for p in (0, 0.5))
 CLIPS = (0.01, 0.1, 1.0)
 """Of the root mean square norm of a unit's stacked statistics in the pool."""
 PAPER_STEPS = 1_000
-POISSON: dict[str, Any] = {"mode": "poisson", "steps": 500, "batch": 50}
+POISSON: dict[str, Any] = {"mode": "poisson", "steps": 500, "batch_size": 50}
 CENTRED_SHARE = 0.2
 """Of the precision, what the value gets that DP-LSTD is centred on."""
 Cells = tuple[Axis, ...] | None
@@ -181,7 +181,7 @@ def dp_lstd(pool: Pool, setting: Setting, trials: int, *, share: float = 0.0) ->
 
 def ope_ssp(domain: Domain, clip: float, share: float) -> ope.SufficientStatistics:
     """DP-LSTD's plan."""
-    return ope.SufficientStatistics(problem=domain.problem, features=domain.features, clip=clip, value_share=share)
+    return ope.SufficientStatistics(problem=domain.problem, features=domain.features, clip_norm=clip, value_share=share)
 
 
 @lru_cache(maxsize=4)

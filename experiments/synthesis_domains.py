@@ -97,7 +97,7 @@ class HalfCheetah:
     public_rows: int = 200_000
     name = "half_cheetah"
     provenance = "simulated: other bodies (masses, gravity, friction) and other policies"
-    settings = MappingProxyType({"rate": 0.04})
+    settings = MappingProxyType({"sampling_rate": 0.04})
     judge = MappingProxyType({"episodes": 10})
 
     @property
@@ -155,7 +155,7 @@ class Kitchen:
     population: int = 100_000
     name = "kitchen"
     provenance = "none"
-    settings = MappingProxyType({"rate": 0.04})
+    settings = MappingProxyType({"sampling_rate": 0.04})
     judge = MappingProxyType({"tasks": kitchen.PARTIAL, "episodes": 10})
     delta = 1e-6
 

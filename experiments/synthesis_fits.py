@@ -152,7 +152,7 @@ def ablated(change: ablations.Name | None) -> Json:
     """What an ablation changes as the plan is calibrated; those of pre-training are in the plan."""
     if change == "FineCur":
         return {"name": change, "share": ablations.SHARE, "curiosity": describe(synthesis.Curiosity())}
-    return {"name": change, "clip": ablations.UNBOUNDED} if change == "NonPriv" else None
+    return {"name": change, "clip_norm": ablations.UNBOUNDED} if change == "NonPriv" else None
 
 
 def base(here: Domain, scale: Scale) -> synthesis.TransitionsPlan:
@@ -188,10 +188,12 @@ def tables_of(tables: synthesis.Raking) -> dict[str, Json]:
     """What a raking is but for the edges of its bins: its settings, and of each table the columns and their bins."""
     named = [[[axis.column, axis.index, len(axis.edges) - 1] for axis in table] for table in tables.tables]
     own = {
-        one.name: getattr(tables, one.name) for one in dataclasses.fields(tables) if one.name not in ("cut", "joint")
+        one.name: getattr(tables, one.name)
+        for one in dataclasses.fields(tables)
+        if one.name not in ("discretisation", "joint")
     }
-    cut = {"decoding": tables.cut.decoding, **constants(type(tables.cut))}
-    return {"type": type(tables).__name__, **describe(own), **cut, "tables": named}
+    bins = {"decoding": tables.discretisation.decoding, **constants(type(tables.discretisation))}
+    return {"type": type(tables).__name__, **describe(own), **bins, "tables": named}
 
 
 def guarantee(promise: Unit, epsilon: float, delta: float) -> Json:

@@ -38,7 +38,7 @@ from experiments.synthesis_fits import (
     vault,
 )
 from tacit.methods.synthesis.baselines import pate_gan, raking_alone
-from tacit.methods.synthesis.cut import Cut
+from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.encoding import Encoder
 
 
@@ -63,7 +63,7 @@ class Marginals:
 
     def configuration(self, here: Domain, scale: Scale) -> Json:
         """Its plan, with bins by the bounds, and whether it is run with those of public rows."""
-        plan = self._planned(here, Cut(here.spec, self.bins))
+        plan = self._planned(here, Discretisation(here.spec, self.bins))
         return {"method": self.module, "plan": describe(plan), "public_bins": not self.paper, "rows": scale.rows}
 
     def table(self, here: Domain, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
@@ -78,15 +78,15 @@ class Marginals:
     def _imported(self) -> Any:
         return importlib.import_module(f"tacit.methods.synthesis.baselines.{self.module}")
 
-    def _planned(self, here: Domain, cut: Cut | None) -> Any:
+    def _planned(self, here: Domain, cut: Discretisation | None) -> Any:
         plan = getattr(self._imported(), self.plan)
-        return plan.paper(here.spec) if self.paper else plan(cut=cut, **dict(self.settings))
+        return plan.paper(here.spec) if self.paper else plan(discretisation=cut, **dict(self.settings))
 
 
 @functools.lru_cache(maxsize=2)
-def _cut(here: Domain, seed: int, bins: int) -> Cut:
+def _cut(here: Domain, seed: int, bins: int) -> Discretisation:
     """Bins of the public rows that tacit is pre-trained on."""
-    return Cut.from_public(here.spec, here.public(seed), provenance=here.provenance, bins=bins)
+    return Discretisation.from_public(here.spec, here.public(seed), provenance=here.provenance, bins=bins)
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ def domain(cell: Cell, scale: fits.Scale) -> Maze:
 def bare_plan(cell: Cell, here: Maze, scale: fits.Scale) -> synthesis.TransitionsPlan:
     """Without raking, before calibration."""
     plan = fits.base(here, scale)
-    return replace(plan, rate=0.128, steps=10_000) if cell.way == "memorised" else plan
+    return replace(plan, sampling_rate=0.128, steps=10_000) if cell.way == "memorised" else plan
 
 
 def _cell(key: str) -> Cell:

@@ -91,10 +91,10 @@ def plan() -> trajectories.TrajectoriesPlan:
         steps=8,
         start_steps=1,
         warmup=0,
-        rate=1.0,
+        sampling_rate=1.0,
         horizon=8,
         fragments_per_unit=8,
-        noise_draws=8,
+        noise_multiplicity=8,
         P_std=0.2,  # what a person adds can be expected then
         width=32,
         depth=1,

@@ -24,7 +24,7 @@ from experiments.trajectory_domains import DELTA, MazePeople, Patients, People, 
 from experiments.trajectory_transitions import QUICK_PEOPLE, QUICK_POOL, planned, vault
 from tacit.data.spec import Box
 from tacit.methods.synthesis import Encoder, Raking, trajectories
-from tacit.methods.synthesis.cut import Cut
+from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.trajectories.plan import Network
 from tacit.methods.synthesis.trajectories.pretraining import Pretrained
 from tacit.privacy.mechanisms.releases import Axis
@@ -74,14 +74,14 @@ class Fragments:
             network=self.network,
             provenance=here.provenance,
             raking=_few(raking, here) if scale.quick else raking,
-            surroundings=radius,
+            local_context=radius,
         )
         if not scale.quick:
             return plan
         assert plan.pretraining is not None
         plan = dataclasses.replace(plan, pretraining=dataclasses.replace(plan.pretraining, steps=21, batch=32))
         rate = QUICK_PEOPLE / here.population
-        return plan if self.told else dataclasses.replace(plan, steps=6, start_steps=6, warmup=0, rate=rate)
+        return plan if self.told else dataclasses.replace(plan, steps=6, start_steps=6, warmup=0, sampling_rate=rate)
 
     def made(self, here: People, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
         """Pre-train (or take what is kept), fit through the doors, sample."""
@@ -132,7 +132,9 @@ def many(here: People) -> People:
 
 def _few(raking: Raking, here: People) -> Raking:
     """Tables with which even rows of networks that hardly learned can be made to agree."""
-    return dataclasses.replace(raking, cut=Cut(here.spec, 4), joint=raking.joint[:1], pool=QUICK_POOL)
+    return dataclasses.replace(
+        raking, discretisation=Discretisation(here.spec, 4), joint=raking.joint[:1], pool=QUICK_POOL
+    )
 
 
 def pretrained(plan: trajectories.TrajectoriesPlan, here: People) -> tuple[Pretrained, Notes]:
@@ -142,7 +144,7 @@ def pretrained(plan: trajectories.TrajectoriesPlan, here: People) -> tuple[Pretr
     Networks that look see public worlds through noise of many sizes, since the plan is not calibrated.
     """
     assert plan.pretraining is not None
-    told, seed = plan.surroundings is not None, 0
+    told, seed = plan.local_context is not None, 0
 
     def make() -> tuple[Columns, Notes]:
         public = many(here).worlds(seed) if told else here.public(seed)
@@ -153,7 +155,7 @@ def pretrained(plan: trajectories.TrajectoriesPlan, here: People) -> tuple[Pretr
         return arrays, {"pretrain": cost, "encoder": encoder.to_json()}
 
     steps: dict[str, Any] = {} if told else {"steps": 1_000, "start_steps": 1_000, "raking": None}
-    bare = dataclasses.replace(plan, rate=1.0, clip=1.0, learning_rate=1.0, **steps)
+    bare = dataclasses.replace(plan, sampling_rate=1.0, clip_norm=1.0, learning_rate=1.0, **steps)
     world = here.layout if isinstance(here, MazePeople) else here.name
     rows = many(here).others if told else here.others
     arrays, notes = kept(f"people/{world}/pretrained", {"public": rows, "plan": describe(bare)}, make)

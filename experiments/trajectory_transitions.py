@@ -58,7 +58,7 @@ class Transitions:
             pretraining=Pretraining(provenance=here.provenance) if self.public else None,
             raking=dataclasses.replace(raking, pool=QUICK_POOL) if scale.quick else raking,
         )
-        return dataclasses.replace(plan, steps=6, rate=QUICK_PEOPLE / here.population) if scale.quick else plan
+        return dataclasses.replace(plan, steps=6, sampling_rate=QUICK_PEOPLE / here.population) if scale.quick else plan
 
     def made(self, here: People, epsilon: float, seed: int, scale: Scale) -> tuple[Columns, Notes]:
         """Pre-train, fit through the doors, sample."""

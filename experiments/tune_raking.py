@@ -139,8 +139,8 @@ def raked(layout: str, choice: str, epsilon: float, quick: bool) -> tuple[Column
     assert tables is not None
     assert part.noise_multiplier is not None
     shares = tables.shares_of(tune.private_rows(layout))
-    exact = tables.clip * np.concatenate(shares)  # every unit owns one row, and all of them are clipped alike
-    deviation = part.noise_multiplier * part.clip / part.expected(tune.UNIT) / np.sqrt(part.steps)
+    exact = tables.clip_norm * np.concatenate(shares)  # every unit owns one row, and all of them are clipped alike
+    deviation = part.noise_multiplier * part.clip_norm / part.expected(tune.UNIT) / np.sqrt(part.steps)
     noisy = exact + rng.normal(0.0, deviation, exact.shape)
     weights = NoisyHistograms(tables, part, tune.UNIT, noisy, part.steps).weights(rows)
     chosen = resampled(weights, table_rows(quick), rng)

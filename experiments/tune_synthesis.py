@@ -58,7 +58,7 @@ Columns = Mapping[str, np.ndarray]
 
 PRETRAINING = Pretraining(provenance="simulated: random mazes of the same outer size")
 DEFAULT = TransitionsPlan(pretraining=PRETRAINING)
-SHORT = replace(DEFAULT, steps=250, rate=0.004)
+SHORT = replace(DEFAULT, steps=250, sampling_rate=0.004)
 CHANGES: dict[str, TransitionsPlan] = {
     "short": SHORT,
     "harmonics=0": replace(SHORT, harmonics=0),
@@ -66,9 +66,9 @@ CHANGES: dict[str, TransitionsPlan] = {
     "learning_rate=2.5e-3": replace(SHORT, learning_rate=2.5e-3),
     "learning_rate=1e-2": replace(SHORT, learning_rate=1e-2),
     "learning_rate=2e-2": replace(SHORT, learning_rate=2e-2),
-    "rate=0.008": replace(SHORT, rate=0.008),
+    "rate=0.008": replace(SHORT, sampling_rate=0.008),
     "steps=500": replace(SHORT, steps=500),
-    "noise_draws=2": replace(SHORT, noise_draws=2),
+    "noise_draws=2": replace(SHORT, noise_multiplicity=2),
     "pretraining=none": replace(SHORT, pretraining=None),
     "pretraining.steps=500": replace(SHORT, pretraining=replace(PRETRAINING, steps=500)),
     "curiosity=replace": replace(SHORT, pretraining=replace(PRETRAINING, curiosity=Curiosity(rate=0.3))),
@@ -184,7 +184,7 @@ def start(layout: str, plan: TransitionsPlan, bent: bool, seed: int) -> Pretrain
 def noise_multiplier(steps: int, rate: float, epsilon: float) -> float:
     """Smallest noise multiplier that keeps (epsilon, DELTA) a transition."""
     sigma = (
-        TransitionsPlan(steps=steps, rate=rate, warmup=0)
+        TransitionsPlan(steps=steps, sampling_rate=rate, warmup=0)
         .calibrate(unit=UNIT, epsilon=epsilon, delta=DELTA)
         .noise_multiplier
     )
@@ -195,18 +195,18 @@ def noise_multiplier(steps: int, rate: float, epsilon: float) -> float:
 def fine_tune(pretrained: Pretrained, plan: TransitionsPlan, rows: Columns, sigma: float, seed: int) -> Denoiser:
     """Steps 3 to 7 of the algorithm, with the noise of a seeded generator: for public rows only."""
     model = pretrained.model(plan)
-    objective = Denoising(model.encoder, plan.noise_draws, plan.P_mean, plan.P_std)
+    objective = Denoising(model.encoder, plan.noise_multiplicity, plan.P_mean, plan.P_std)
     generator, rng = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
     adam = torch.optim.Adam(model.network.parameters(), lr=plan.learning_rate, betas=plan.betas, fused=True)
     average = MovingAverage(model.network, decay=plan.ema, every=plan.ema_every)
     for step in range(plan.steps):
-        chosen = np.flatnonzero(rng.random(POPULATION, dtype=np.float32) < plan.rate)
+        chosen = np.flatnonzero(rng.random(POPULATION, dtype=np.float32) < plan.sampling_rate)
         batch = {name: torch.from_numpy(column[chosen][:, None]) for name, column in rows.items()}
         batch["mask"] = torch.ones(len(chosen), 1, dtype=torch.bool)
         batch |= objective.draw(generator, len(chosen), 1)
-        total = clipped_sum(model, objective.loss, batch, plan.clip)
-        noise = sigma * plan.clip * torch.randn(total.shape, generator=generator)
-        assign_gradient(model.network, (total + noise) / (plan.rate * POPULATION))
+        total = clipped_sum(model, objective.loss, batch, plan.clip_norm)
+        noise = sigma * plan.clip_norm * torch.randn(total.shape, generator=generator)
+        assign_gradient(model.network, (total + noise) / (plan.sampling_rate * POPULATION))
         adam.param_groups[0]["lr"] = plan.learning_rate_at(step)
         adam.step()
         average.update(model.network)
@@ -242,7 +242,7 @@ def measure(model: Denoiser, sampler: Sampler, layout: Layout, real: Columns) ->
 def run(cell: Cell, store: Store) -> None:
     """Measure a cell (and, for the default plan on rooms at epsilon 10, the samplers) and keep it."""
     real, layout, plan = private_rows(cell.layout), PUBLIC[cell.layout], cell.plan
-    sigma = noise_multiplier(plan.steps, plan.rate, cell.epsilon)
+    sigma = noise_multiplier(plan.steps, plan.sampling_rate, cell.epsilon)
     began = time.process_time()
     pretrained = start(cell.layout, _as_pretrained(plan), cell.bent, cell.seed)
     pretrain_s = time.process_time() - began

@@ -44,7 +44,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Release[Synthesizer]:
         simulated=True,
     )
     unit = Unit("person", "add_or_remove", 1_000)
-    plan = TransitionsPlan(steps=2, rate=1.0, warmup=0, width=8, depth=1, noise_multiplier=4.0).account(
+    plan = TransitionsPlan(steps=2, sampling_rate=1.0, warmup=0, width=8, depth=1, noise_multiplier=4.0).account(
         unit=unit, delta=1e-5
     )
     path = tmp_path_factory.mktemp("hub") / "ledger"

@@ -16,7 +16,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import FileError
 from tacit.methods.synthesis.baselines import pate_gan, privsyn
-from tacit.methods.synthesis.cut import Cut
+from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
@@ -40,7 +40,7 @@ def fitted(method: str, folder: Path) -> Release[Any]:
     )
     if method == "privsyn":
         module: Any = privsyn
-        plan: Any = privsyn.PrivSynPlan(cut=Cut(SPEC, bins=4))
+        plan: Any = privsyn.PrivSynPlan(discretisation=Discretisation(SPEC, bins=4))
     else:
         module = pate_gan
         plan = pate_gan.PateGanPlan(steps=2, teachers=2, hold=0, width=8, student_width=8, queries=4, opponents=8)

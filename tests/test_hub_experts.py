@@ -133,7 +133,13 @@ def test_the_card_says_what_is_protected(release: Release[Learned], folder: Path
 
 def test_prefixes_of_logs_protect_the_policies_alone() -> None:
     plan = Consensus(
-        policy=POLICY, trajectories=2, horizon=5, experts=90, floor=KappaStop(0.1), stable_fraction=1.0, batch=9
+        policy=POLICY,
+        trajectories=2,
+        horizon=5,
+        experts=90,
+        floor=KappaStop(0.1),
+        stable_fraction=1.0,
+        expected_batch_size=9,
     )
     plans = {clone: dataclasses.replace(plan, clone=clone) for clone in (None, CLONE)}
     ready = {clone: one.calibrate(unit=UNIT, epsilon=8.0, delta=1e-3) for clone, one in plans.items()}

@@ -42,7 +42,7 @@ def released(folder: Path, **fields: object) -> Release[Synthesizer]:
         steps=2,
         start_steps=2,
         warmup=0,
-        rate=1.0,
+        sampling_rate=1.0,
         sampler=Sampler(steps=2),
         **{**given, **fields},  # type: ignore[arg-type]
     ).calibrate(unit=UNIT, epsilon=5.0, delta=1e-3)

@@ -124,7 +124,7 @@ def certificate() -> tacit.Certificate:
     from tacit.privacy.vault import plan as plans
 
     unit = tacit.Unit("person", "add_or_remove", 1_000)
-    plan = tacit.synthesis.TransitionsPlan(steps=1, rate=1.0, warmup=0, noise_multiplier=4.0).account(
+    plan = tacit.synthesis.TransitionsPlan(steps=1, sampling_rate=1.0, warmup=0, noise_multiplier=4.0).account(
         unit=unit, delta=1e-5
     )
     return tacit.Certificate.build(

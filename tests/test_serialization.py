@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from tacit.errors import PlanError
+from tacit.parameters import as_in_format_1
+from tacit.privacy.certificate.canonical import plan_id
 from tacit.serialization import LATER, Json, Kinds, from_json, read, to_json
 from tacit.validation import check
 
@@ -130,3 +132,32 @@ def test_arrays_and_numbers_of_numpy_are_plain_and_arrays_are_read() -> None:
         "3": True,
     }
     assert np.array_equal(read(np.ndarray, [1.0, 2.0]), [1.0, 2.0])
+
+
+@dataclass(frozen=True)
+class Sampled(Json):
+    sampling_rate: float
+    clip_norm: float = 1.0
+
+
+@dataclass(frozen=True)
+class Learning(Json):
+    rate: float
+    inner: Sampled = field(default_factory=lambda: Sampled(0.5))
+
+
+def test_earlier_names_are_read_where_only_the_later_ones_are_fields() -> None:
+    earlier = {"rate": 0.1, "inner": {"rate": 0.2, "clip": 2.0}}
+    assert Learning.from_json(earlier) == Learning(0.1, Sampled(0.2, 2.0))
+    assert Learning.from_json(Learning(0.1).to_json()) == Learning(0.1)
+    for both in ({"rate": 0.2, "sampling_rate": 0.2, "clip_norm": 1.0}, {"rate": 0.2, "clip": 1.0, "clip_norm": 1.0}):
+        with pytest.raises(PlanError):
+            Sampled.from_json(both)
+
+
+def test_a_rename_leaves_identifiers_and_never_joins_two_fields() -> None:
+    assert as_in_format_1(Learning(0.1).to_json()) == {"rate": 0.1, "inner": {"rate": 0.5, "clip": 1.0}}
+    assert plan_id("m", {"clip_norm": 2.0, "sampling_rate": 1}) == plan_id("m", {"clip": 2, "rate": 1.0})
+    assert plan_id("m", {"clip_norm": 2.0}) != plan_id("m", {"clip_norm": 3.0})
+    two = {"batch": 1, "batch_size": 2}
+    assert as_in_format_1(two) == two

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 PROMISE = {
@@ -19,7 +21,36 @@ PROMISE = {
     "epsilon": "of the promise; None until the plan is calibrated.",
 }
 """Fields that every plan has beside its delta, whose doc line says the same of all three."""
+EARLIER: Mapping[str, str] = MappingProxyType(
+    {
+        "sampling_rate": "rate",
+        "clip_norm": "clip",
+        "batch_size": "batch",
+        "expected_batch_size": "batch",
+        "noise_multiplicity": "noise_draws",
+        "local_context": "surroundings",
+        "held_out": "reserve",
+        "discretisation": "cut",
+        "zero_contribution": "silent",
+    }
+)
+"""What format 1 of plans and certificates called these fields of today."""
 _PLAIN: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
+
+
+def current(values: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """The values by today's names: an earlier one is translated where only today's is among `names`."""
+    now = {old: new for new, old in EARLIER.items() if new in names and new not in values and old not in names}
+    return {now.get(name, name): value for name, value in values.items()}
+
+
+def as_in_format_1(value: Any) -> Any:
+    """A JSON value whose fields have the names of format 1, from which identifiers are made: a rename changes none."""
+    if isinstance(value, Mapping):
+        names = {name: EARLIER.get(name, name) for name in value}
+        unique = len(set(names.values())) == len(names)
+        return {names[name] if unique else name: as_in_format_1(inner) for name, inner in value.items()}
+    return [as_in_format_1(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 @dataclasses.dataclass(frozen=True)

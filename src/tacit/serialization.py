@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar, Union, cast, get_args
 import numpy as np
 
 from tacit.errors import PlanError
+from tacit.parameters import current
 
 T = TypeVar("T")
 
@@ -92,7 +93,7 @@ def read(hint: Any, value: Any) -> Any:
 
 def _object(cls: Any, values: Any) -> Any:
     hints, fields = _fields(cls)
-    given = dict(values)
+    given = current(values, fields)
     needed = {name for name, field in fields.items() if field.metadata != LATER}
     if given.keys() - fields.keys() or needed - given.keys():
         raise TypeError("unknown or missing fields")

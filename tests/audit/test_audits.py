@@ -45,19 +45,27 @@ TWINS: dict[str, tuple[broken.Plant, float]] = {
 """Method -> a mistake, and the epsilon at which it is planted: so few runs of one method show no large one."""
 PERSON, PLACE = Unit("person", "add_or_remove", 40), Unit("person", "replace_one", 40)
 SUMS: dict[str, tuple[Sum, Unit, bool]] = {
-    "everybody": (PoissonSum(name="a", steps=2, rate=1.0, clip=2.0, noise_multiplier=0.5), PERSON, True),
-    "poisson": (PoissonSum(name="a", steps=4, rate=0.5, clip=0.1, noise_multiplier=0.4), PERSON, False),
-    "reserve": (PoissonSum(name="a", steps=1, rate=1.0, clip=1.0, noise_multiplier=0.4, reserve=2), PERSON, True),
-    "replaced": (PoissonSum(name="a", steps=2, rate=1.0, clip=1.0, noise_multiplier=1.0), PLACE, True),
+    "everybody": (PoissonSum(name="a", steps=2, sampling_rate=1.0, clip_norm=2.0, noise_multiplier=0.5), PERSON, True),
+    "poisson": (PoissonSum(name="a", steps=4, sampling_rate=0.5, clip_norm=0.1, noise_multiplier=0.4), PERSON, False),
+    "reserve": (
+        PoissonSum(name="a", steps=1, sampling_rate=1.0, clip_norm=1.0, noise_multiplier=0.4, held_out=2),
+        PERSON,
+        True,
+    ),
+    "replaced": (PoissonSum(name="a", steps=2, sampling_rate=1.0, clip_norm=1.0, noise_multiplier=1.0), PLACE, True),
     "fixed": (
-        FixedSizeSum(name="a", steps=4, batch=20, population=40, clip=1.0, noise_multiplier=0.8),
+        FixedSizeSum(name="a", steps=4, batch_size=20, population=40, clip_norm=1.0, noise_multiplier=0.8),
         PLACE,
         False,
     ),
-    "met": (UserSum(name="a", steps=4, users=8, clip=1.0, noise_multiplier=0.4), PERSON, True),
-    "met again": (UserSum(name="a", steps=4, users=8, clip=1.0, noise_multiplier=0.4, participations=2), PERSON, True),
+    "met": (UserSum(name="a", steps=4, users=8, clip_norm=1.0, noise_multiplier=0.4), PERSON, True),
+    "met again": (
+        UserSum(name="a", steps=4, users=8, clip_norm=1.0, noise_multiplier=0.4, participations=2),
+        PERSON,
+        True,
+    ),
     "shared": (
-        DeviceSum(name="a", steps=1, devices=20, clip=1.0, noise="shared", floor=20, noise_multiplier=0.3),
+        DeviceSum(name="a", steps=1, devices=20, clip_norm=1.0, noise="shared", floor=20, noise_multiplier=0.3),
         PERSON,
         True,
     ),

@@ -45,7 +45,7 @@ def found(folder: Path, sigma: float) -> OneRun:
 
 
 def certified(sigma: float) -> float:
-    event = PoissonSum(name="sum", steps=1, rate=1.0, clip=1.0, noise_multiplier=sigma).event
+    event = PoissonSum(name="sum", steps=1, sampling_rate=1.0, clip_norm=1.0, noise_multiplier=sigma).event
     return accounting.epsilon(event, delta=DELTA, relation="add_or_remove").epsilon
 
 

@@ -31,9 +31,11 @@ TIGHT, WIDE = 1e-5, 0.05  # where the Gaussian figure and the one that assumes n
 
 def part(kind: str, steps: int, sigma: float, clip: float = 1.0) -> Part:
     if kind == "every":
-        return PoissonSum(name="sum", steps=steps, rate=1.0, clip=clip, noise_multiplier=sigma, rows_per_unit=2)
+        return PoissonSum(
+            name="sum", steps=steps, sampling_rate=1.0, clip_norm=clip, noise_multiplier=sigma, rows_per_unit=2
+        )
     return FixedSizeSum(
-        name="sum", steps=steps, batch=1, population=4, clip=clip, noise_multiplier=sigma, rows_per_unit=2
+        name="sum", steps=steps, batch_size=1, population=4, clip_norm=clip, noise_multiplier=sigma, rows_per_unit=2
     )
 
 
@@ -106,7 +108,7 @@ def test_the_published_formula_promises_more_than_there_is_through_the_door(ram_
         scores = []
         for again in range(20):
             clip = 1.0 + again / 2**20  # each plan is another plan
-            one = FixedSizeSum(name="sum", steps=m, batch=1, population=m, clip=clip, noise_multiplier=sigma)
+            one = FixedSizeSum(name="sum", steps=m, batch_size=1, population=m, clip_norm=clip, noise_multiplier=sigma)
             run = vault.reserve(plans.account(GivenParts((one,)), unit=unit, delta=TIGHT))
             released = [vault.noisy_sum(run, "sum", Rewards(1e3))[:, 0] / clip + 1 for _ in range(m)]
             scores.append(evidence(np.array(released).T, m, sigma))

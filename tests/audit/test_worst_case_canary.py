@@ -67,7 +67,7 @@ def scores(folder: Path, door: Door, *, canary: bool, trials: int, rate: float, 
     found = []
     for number in range(trials // block):
         clip = 1.0 + number / 1024  # each plan is another plan
-        plan = priced(vault, steps=block, rate=rate, clip=clip, noise_multiplier=sigma, rows_per_unit=2)
+        plan = priced(vault, steps=block, sampling_rate=rate, clip_norm=clip, noise_multiplier=sigma, rows_per_unit=2)
         run = vault.reserve(plan)
         found += [door(vault, run) * rate * vault.unit.size / (sigma * clip) for _ in range(block)]
     return np.array(found)
@@ -84,7 +84,7 @@ def audited(
 
 
 def certified(delta: float, *, rate: float, sigma: float) -> float:
-    event = PoissonSum(name="step", steps=1, rate=rate, clip=1.0, noise_multiplier=sigma).event
+    event = PoissonSum(name="step", steps=1, sampling_rate=rate, clip_norm=1.0, noise_multiplier=sigma).event
     return accounting.epsilon(event, delta=delta, relation="add_or_remove").epsilon
 
 

@@ -73,10 +73,10 @@ def consensus_thresholds(folder: Path) -> None:
 def consensus_reserve(folder: Path) -> None:
     """Experts are drawn alike, the reserve is used for prefixes alone, and who cannot be drawn is not counted."""
     one = part()
-    r = one.reserve
+    r = one.held_out
     vault = _vault(folder, logs(150, episodes=r + 3), Steppers(np.full(150, 1e6)), noise=Still(), name="pool")
     (prefixes,) = vault.above_threshold(vault.reserve(plan_of(one)), "consensus")
-    pool = vault.reserve(plan_of(everything(reserve=r, clip=3.0, rows_per_unit=400, rows="first")))
+    pool = vault.reserve(plan_of(everything(held_out=r, clip_norm=3.0, rows_per_unit=400, rows="first")))
     rest = vault.noisy_sum(pool, "sum", Names())[0] * EXPERTS.size
     shown = np.unique(np.rint(prefixes.columns["rewards"] * 100).astype(int))
     assert rest[shown].max() < 1, "a trajectory that was drawn is in the pool"
@@ -90,12 +90,12 @@ def consensus_reserve(folder: Path) -> None:
     own = [r] * 100 + [40] * 50
     uneven = logs(150, episodes=own, length=2, tell_expert=True)
     reader = _vault(folder, uneven, Steppers(np.full(150, 1e6)), name="uneven")._records.reader()
-    drawn = np.concatenate([reader.reserved(r, 2, "key", 4)[0]["rewards"][:, 0] for _ in range(75)])
+    drawn = np.concatenate([reader.held_out(r, 2, "key", 4)[0]["rewards"][:, 0] for _ in range(75)])
     many = int((np.rint(drawn * 1000) >= 100).sum())
     assert stats.binomtest(many, len(drawn), 1 / 3).pvalue > RARE, "experts with many trajectories are drawn more often"
 
     again = _vault(folder, logs(1, episodes=4), Steppers(np.full(1, 1e6)), name="again")._records.reader()
-    numbers = np.rint(again.reserved(4, 20, "key", 4)[0]["rewards"][:, 0] * 100)
+    numbers = np.rint(again.held_out(4, 20, "key", 4)[0]["rewards"][:, 0] * 100)
     assert len(set(numbers)) == 4, "a trajectory is used for two draws"
 
     crowd = logs(190, episodes=[r] * 100 + [r - 1] * 90)

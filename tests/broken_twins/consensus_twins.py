@@ -99,20 +99,20 @@ def tails_go_back_into_the_pool(patch: pytest.MonkeyPatch) -> None:
 
 def one_trajectory_for_two_draws(patch: pytest.MonkeyPatch) -> None:
     """A unit that is drawn again gives its first trajectory again."""
-    real = Reader.reserved
+    real = Reader.held_out
 
-    def reserved(self: Reader, reserve: int, horizon: int, key: str, size: int) -> Any:
+    def held_out(self: Reader, reserve: int, horizon: int, key: str, size: int) -> Any:
         parts = [real(self, reserve, horizon, key, 1) for _ in range(size)]
         return {name: np.concatenate([drawn[name] for drawn, _ in parts]) for name in parts[0][0]}, parts[0][1]
 
-    patch.setattr(Reader, "reserved", reserved)
+    patch.setattr(Reader, "held_out", held_out)
 
 
 def drawn_from_the_pooled_logs(patch: pytest.MonkeyPatch) -> None:
     """Trajectories are drawn and not experts, so that whoever has more is met more often."""
-    real = Reader.reserved
+    real = Reader.held_out
 
-    def reserved(self: Reader, reserve: int, horizon: int, key: str, size: int) -> Any:
+    def held_out(self: Reader, reserve: int, horizon: int, key: str, size: int) -> Any:
         usable = self.episodes_per_unit() >= reserve
         share = self.episodes_per_unit() * usable
         ends = np.cumsum(share[usable])
@@ -126,18 +126,18 @@ def drawn_from_the_pooled_logs(patch: pytest.MonkeyPatch) -> None:
         finally:
             self._noise = kept
 
-    patch.setattr(Reader, "reserved", reserved)
+    patch.setattr(Reader, "held_out", held_out)
 
 
 def counted_without_a_reserve(patch: pytest.MonkeyPatch) -> None:
     """Experts that cannot be drawn are counted."""
-    real = Reader.reserved
+    real = Reader.held_out
 
-    def reserved(self: Reader, *arguments: Any) -> Any:
+    def held_out(self: Reader, *arguments: Any) -> Any:
         drawn, usable = real(self, *arguments)
         return drawn, np.ones_like(usable)
 
-    patch.setattr(Reader, "reserved", reserved)
+    patch.setattr(Reader, "held_out", held_out)
 
 
 def every_column_is_released(patch: pytest.MonkeyPatch) -> None:

@@ -167,12 +167,12 @@ def noise_law(folder: Path) -> None:
     sigma, clip, rate, steps = 1.5, 0.5, 1.0, 60
     vault = open_vault(folder, [*OTHERS, CANARY], unit=unit_of(POPULATION))
     unit = POPULATION / (sigma * clip)
-    run = vault.reserve(priced(vault, noise_multiplier=sigma, clip=clip, rate=rate, steps=2 * steps))
+    run = vault.reserve(priced(vault, noise_multiplier=sigma, clip_norm=clip, sampling_rate=rate, steps=2 * steps))
     _standard_normal(np.array([vault.noisy_sum(run, "sum", Zeros(32))[0] for _ in range(steps)]) * rate * unit)
     model = nn.Linear(64, 1, bias=False)
     draws = [vault.noisy_gradient(run, "sum", [model], Linear(0.0, 64))[0].numpy() for _ in range(steps // 2)]
     _standard_normal(np.array(draws) * rate * unit)
-    run = vault.reserve(priced(vault, noise_multiplier=sigma, clip=clip, rate=1e-6, steps=20))
+    run = vault.reserve(priced(vault, noise_multiplier=sigma, clip_norm=clip, sampling_rate=1e-6, steps=20))
     draws = [vault.noisy_sum(run, "sum", Zeros(32))[0] for _ in range(10)]
     draws += [vault.noisy_gradient(run, "sum", [nn.Linear(32, 1, bias=False)], Linear(1.0, 32))[0].numpy()]
     _standard_normal(np.array(draws) * 1e-6 * unit)
@@ -182,7 +182,7 @@ def sampler_law(folder: Path) -> None:
     """Every subset of four units is a step's sample with its Poisson probability, independently from step to step."""
     rate, steps = 0.4, 600
     vault = open_vault(folder, [[float(i)] for i in range(4)], noise=Silent(), unit=unit_of(4))
-    run = vault.reserve(priced(vault, noise_multiplier=1.0, rate=rate, steps=steps, clip=1.0))
+    run = vault.reserve(priced(vault, noise_multiplier=1.0, sampling_rate=rate, steps=steps, clip_norm=1.0))
     counts = np.array([vault.noisy_sum(run, "sum", Named(4))[0] for _ in range(steps)]) * rate * 4
     joined = np.rint(counts)
     assert np.isin(joined, (0, 1)).all(), "a unit joined twice, or counts otherwise than once"
@@ -198,12 +198,12 @@ def sampler_law(folder: Path) -> None:
 
 def neighbours_of_halves(folder: Path) -> None:
     """Whoever comes first leaves: everybody else stays in the same half, and one half's sum does not move."""
-    part = PoissonSum(name="half", steps=1, rate=1.0, clip=1.0, noise_multiplier=1.0)
+    part = PoissonSum(name="half", steps=1, sampling_rate=1.0, clip_norm=1.0, noise_multiplier=1.0)
     halves = tuple(dataclasses.replace(part, name=f"half {fold}", fold=fold) for fold in (0, 1))
     sums = []
     with Ledger(folder / "a.ledger", unit_of(100), epsilon=1e6, delta=1e-3) as ledger:
         for clip, present in ((1.0, range(40)), (1.5, range(1, 40))):  # two plans under one ledger
-            own = tuple(dataclasses.replace(half, clip=clip) for half in halves)
+            own = tuple(dataclasses.replace(half, clip_norm=clip) for half in halves)
             vault = Vault(told_apart_by_rewards([[i / 10] for i in present]), ledger, noise=Silent())
             run = vault.reserve(plans.account(GivenParts(own), unit=vault.unit, delta=1e-4))
             sums.append([vault.noisy_sum(run, half.name, Named(10))[0] * 100 for half in own])
@@ -216,7 +216,7 @@ def fixed_size_law(folder: Path) -> None:
     """Every pair of four places is a step's sample equally often, and no place twice."""
     steps = 600
     unit = unit_of(4, "replace_one")
-    part = FixedSizeSum(name="sum", steps=steps, batch=2, population=4, clip=1.0, noise_multiplier=10.0)
+    part = FixedSizeSum(name="sum", steps=steps, batch_size=2, population=4, clip_norm=1.0, noise_multiplier=10.0)
     with Ledger(folder / "a.ledger", unit, epsilon=1e6, delta=0.1) as ledger:
         vault = Vault(records([[float(i)] for i in range(4)]), ledger, noise=Silent())
         run = vault.reserve(plans.account(GivenParts((part,)), unit=unit, delta=0.05))
@@ -229,7 +229,7 @@ def fixed_size_law(folder: Path) -> None:
 
 def replaced_record(folder: Path) -> None:
     """What is certified for one of 1,000 places drawn 1,000 times is above what a replaced record reaches (3.2)."""
-    part = FixedSizeSum(name="sum", steps=1_000, batch=1, population=1_000, clip=1.0, noise_multiplier=1.0)
+    part = FixedSizeSum(name="sum", steps=1_000, batch_size=1, population=1_000, clip_norm=1.0, noise_multiplier=1.0)
     plan = plans.account(GivenParts((part,)), unit=unit_of(1_000, "replace_one"), delta=1e-5)
     assert plan.epsilon is not None
     assert plan.epsilon > 3.2, f"certified {plan.epsilon:.3g}, which a replaced record exceeds"
@@ -284,7 +284,7 @@ def resumed_twice(folder: Path) -> None:
     lives = []
     for name in ("one", "two"):
         vault = open_vault(folder, [[1.0]] * 8, unit=unit_of(POPULATION), name=name)
-        run = vault.reserve(priced(vault, noise_multiplier=1.0, steps=8, rate=0.5))
+        run = vault.reserve(priced(vault, noise_multiplier=1.0, steps=8, sampling_rate=0.5))
         sums = [vault.noisy_sum(run, "sum", Zeros(4))[0] for _ in range(4)]
         gradients = [by_gradient(vault, run, 0.0) for _ in range(4)]
         lives.append({tuple(vector) for vector in (*sums, *gradients)})  # single numbers lie on a grid and may agree
@@ -297,7 +297,7 @@ def worst_case_canary(folder: Path) -> None:
     for name, units in (("without", OTHERS), ("with", [*OTHERS, CANARY])):
         vault, scores = open_vault(folder, units, unit=unit_of(POPULATION), name=name), []
         for clip in (1.0, 2.0):
-            run = vault.reserve(priced(vault, noise_multiplier=1.0, steps=steps, rows_per_unit=2, clip=clip))
+            run = vault.reserve(priced(vault, noise_multiplier=1.0, steps=steps, rows_per_unit=2, clip_norm=clip))
             scores += [by_sum(vault, run, 1e3)[0] / clip for _ in range(steps)]
         worlds.append(scores)
     event = priced(vault, noise_multiplier=1.0, steps=1).parts()[0].event
@@ -333,7 +333,7 @@ def budget(folder: Path) -> None:
     refused = 0
     for number in range(8):
         try:
-            vault.reserve(dataclasses.replace(plan, clip=1.0 + number))
+            vault.reserve(dataclasses.replace(plan, clip_norm=1.0 + number))
         except BudgetExceeded:
             refused += 1
     assert refused, "the ledger admits more than its budget"

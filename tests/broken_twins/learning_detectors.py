@@ -10,7 +10,7 @@ from locality_cases import MET, PLANS, plan, run, same
 LEARNERS = {
     "own critic": PLANS["own critic"],
     "local updates": PLANS["local updates"],
-    "raw rewards": plan(critic="none", standardised=False, clip=100.0),
+    "raw rewards": plan(critic="none", standardised=False, clip_norm=100.0),
 }
 
 

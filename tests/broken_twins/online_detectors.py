@@ -34,7 +34,7 @@ def neighbours_of_meetings(folder: Path) -> None:
         own.mkdir()
         rewards = {"canary": answer, "ann": [0.1], "bob": [0.1], "cy": [0.1]}
         rounds = [[["canary", "ann", "canary"]], [["bob", "canary"]], [["canary"]], [["cy", "canary"]]]
-        plan = priced(user_sum(steps=8, clip=1.0))
+        plan = priced(user_sum(steps=8, clip_norm=1.0))
         for part in (rounds[:2], rounds[2:]):
             vault = open_user_vault(own, Scripted(part, rewards), noise=Silent())
             run = vault.reserve(plan)
@@ -54,7 +54,7 @@ def neighbours_of_meetings(folder: Path) -> None:
 def correlated_noise_law(folder: Path) -> None:
     """C times the noise of the sums, over the stated scale, is standard normal, in every step and after a restart."""
     steps, width, sigma, clip = 12, 2_000, 1.5, 0.5
-    plan = priced(user_sum(steps=2 * steps, clip=clip, noise_multiplier=sigma))
+    plan = priced(user_sum(steps=2 * steps, clip_norm=clip, noise_multiplier=sigma))
     for left in (2 * steps, steps):
         vault = open_user_vault(folder, Scripted([], {}))
         run = vault.reserve(plan)

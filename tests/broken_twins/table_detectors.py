@@ -88,7 +88,7 @@ def law_of_choices(folder: Path) -> None:
 def one_unit_one_teacher(folder: Path) -> None:
     """Another unit in one place moves each count by at most one vote, in every batch; a stopped run does not go on."""
     part = TeacherVotes(
-        name="votes", steps=25, queries=64, teachers=12, noise_multiplier=1.0, batch=2, learning_rate=0.05
+        name="votes", steps=25, queries=64, teachers=12, noise_multiplier=1.0, batch_size=2, learning_rate=0.05
     )
     public, rest = torch.linspace(-10, 10, 64)[:, None], [[float(i % 7 - 3)] for i in range(30)]
     shares = []

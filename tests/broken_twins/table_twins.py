@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tacit.privacy.mechanisms import marginals
-from tacit.privacy.mechanisms.marginals import Choice, Cut
+from tacit.privacy.mechanisms.marginals import Cells, Choice
 from tacit.privacy.mechanisms.teachers import Teachers
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import vault
@@ -21,25 +21,25 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def rows_weigh_one_each(patch: pytest.MonkeyPatch) -> None:
     """A unit counts as often as it has rows."""
-    real = Cut.__init__
+    real = Cells.__init__
 
-    def broken(self: Cut, part: Any, rows: Any) -> None:
+    def broken(self: Cells, part: Any, rows: Any) -> None:
         real(self, part, rows)
         self._weights = None
 
-    patch.setattr(Cut, "__init__", broken)
+    patch.setattr(Cells, "__init__", broken)
 
 
 def quanta_divide_the_variance_twice(patch: pytest.MonkeyPatch) -> None:
     """c quanta divide the standard deviation by c, not by its root."""
-    real = Cut.answer
+    real = Cells.answer
 
-    def broken(self: Cut, part: Any, query: Any, noise: Any) -> Any:
+    def broken(self: Cells, part: Any, query: Any, noise: Any) -> Any:
         own = math.sqrt(query.quanta)
         patched = type(part)(**{**vars(part), "noise_multiplier": part.noise_multiplier / own})
         return real(self, patched, query, noise)
 
-    patch.setattr(Cut, "answer", broken)
+    patch.setattr(Cells, "answer", broken)
 
 
 def one_quantum_whatever_is_taken(patch: pytest.MonkeyPatch) -> None:
@@ -50,14 +50,14 @@ def one_quantum_whatever_is_taken(patch: pytest.MonkeyPatch) -> None:
 
 def choice_without_the_half(patch: pytest.MonkeyPatch) -> None:
     """exp(e q / max w) where it should be exp(e q / (2 max w))."""
-    real = Cut.answer
+    real = Cells.answer
 
-    def broken(self: Cut, part: Any, query: Any, noise: Any) -> Any:
+    def broken(self: Cells, part: Any, query: Any, noise: Any) -> Any:
         if isinstance(query, Choice):
             part = type(part)(**{**vars(part), "noise_multiplier": part.noise_multiplier / 2})
         return real(self, part, query, noise)
 
-    patch.setattr(Cut, "answer", broken)
+    patch.setattr(Cells, "answer", broken)
 
 
 def best_choice(patch: pytest.MonkeyPatch) -> None:

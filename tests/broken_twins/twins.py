@@ -99,7 +99,7 @@ def half_sigma(patch: pytest.MonkeyPatch) -> None:
 def noise_without_clip(patch: pytest.MonkeyPatch) -> None:
     """Noise of standard deviation sigma C^2, as when the clip is multiplied in twice."""
     real = vault._sigma
-    patch.setattr(vault, "_sigma", lambda spec: real(spec) * spec.clip)
+    patch.setattr(vault, "_sigma", lambda spec: real(spec) * spec.clip_norm)
 
 
 def _count_samples(patch: pytest.MonkeyPatch) -> list[int]:

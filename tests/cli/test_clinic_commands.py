@@ -28,7 +28,19 @@ def test_records_are_those_of_the_environment(unit: str, units: int, tmp_path: P
 @pytest.mark.parametrize(
     "method",
     [
-        ("--batch", "10", "--steps", "2", "--width", "8", "--depth", "1", "--rows-per-unit", "4", "--no-rake"),
+        (
+            "--expected-batch-size",
+            "10",
+            "--steps",
+            "2",
+            "--width",
+            "8",
+            "--depth",
+            "1",
+            "--rows-per-unit",
+            "4",
+            "--no-rake",
+        ),
         ("--method", "privsyn", "--bins", "4"),
     ],
     ids=["privorl", "privsyn"],

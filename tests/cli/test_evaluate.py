@@ -174,7 +174,7 @@ def test_the_chain_is_valued_and_its_report_can_be_made_again(
 def test_every_method_with_a_value_has_the_truth_near_its_interval(
     method: str, chain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    more = ("--clip", "1") if method == "ssp" else ()
+    more = ("--clip-norm", "1") if method == "ssp" else ()
     assert evaluate(chain, tmp_path, "--method", method, "--policy", "uniform", "--level", "0.99", *more) == 0
     evaluation = Evaluation.from_json(json.loads((tmp_path / "run" / "evaluation.json").read_text()))
     assert evaluation.interval is not None
@@ -287,8 +287,8 @@ def test_diagnostics_without_privacy_stay_with_the_curator(
         (("--overlap", "0.5"), "--overlap has no meaning here"),
         (("--overlap", "1", "--policy", "uniform"), "overlap is 1.0; expected a share of epsilon and delta"),
         (("--find-range",), "--find-range has no meaning here"),
-        (("--method", "lsw", "--clip", "1"), "--clip has no meaning here"),
-        (("--method", "ssp"), "the clip is missing"),
+        (("--method", "lsw", "--clip-norm", "1"), "--clip-norm has no meaning here"),
+        (("--method", "ssp"), "the clip norm is missing"),
         (("--method", "pdis", "--features", "one-hot"), "--features has no meaning here"),
         (("--method", "lsl", "--policy", "uniform"), "--method lsl does not evaluate this policy"),
         (("--method", "fqe"), "--method fqe does not evaluate this policy"),

@@ -324,7 +324,10 @@ def test_the_published_settings_state_both_epsilons(tmp_path: Path, capsys: pyte
     out = capsys.readouterr().out
     assert "The published accounting claims epsilon 10; what holds, and what the certificate states, is " in out
     assert "Protected: the experts' policies, and nothing else." in out
-    for other, message in (("--epsilon", "no setting for 'acrobot' at epsilon 9"), ("--clip", "--clip has no meaning")):
+    for other, message in (
+        ("--epsilon", "no setting for 'acrobot' at epsilon 9"),
+        ("--clip-norm", "--clip-norm has no meaning"),
+    ):
         changed = [*words, other, "9"] if other not in words else [*words[:6], other, "9", *words[8:]]
         assert run(*changed, "--dry-run", "--out", str(tmp_path / "run")) == 2
         assert message in capsys.readouterr().err
@@ -381,7 +384,7 @@ def test_the_telling_dimensions_are_those_that_decide() -> None:
         (("--world", "cart_pole", "--queried"), "--queried has no meaning here"),
         (("--world", "cart_pole", "--sharpness", "3"), "--sharpness has no meaning here"),
         (("--world", "cart_pole", "--method", "return-weighted", "--clone", "mlp"), "--clone has no meaning here"),
-        (("--world", "cart_pole", "--method", "return-weighted", "--clip", "-1"), "clip is -1"),
+        (("--world", "cart_pole", "--method", "return-weighted", "--clip-norm", "-1"), "clip_norm is -1"),
         (("--world", "cart_pole", "--method", "consensus", "--floor", "0.1", "--stop", "0.1"), "exclude each other"),
         (("--world", "cart_pole", "--delta", "0.1"), "delta 0.1 is not below 1 / population"),
         (("FOLDER",), "--population is missing"),

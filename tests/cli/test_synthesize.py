@@ -37,7 +37,7 @@ PROMISE = (
 TINY = (
     "--steps",
     "4",
-    "--batch",
+    "--expected-batch-size",
     "200",
     "--width",
     "8",
@@ -120,7 +120,7 @@ def test_a_release_holds_nothing_private_and_the_budget_is_kept(
     for dry in ((), ("--dry-run",)):
         assert main([*words, "--out", str(tmp_path / "again"), *dry]) == 3
         assert "this very synthesis was begun before and is paid for" in capsys.readouterr().err
-        assert main([*words, "--clip", "2", "--out", str(tmp_path / "more"), *dry]) == 3
+        assert main([*words, "--clip-norm", "2", "--out", str(tmp_path / "more"), *dry]) == 3
         assert "the budget of these patients does not cover another synthesis" in capsys.readouterr().err
     assert not (tmp_path / "more").exists()
     assert len(Ledger.read(tmp_path / "visits.ledger").plans()) == 1
@@ -145,7 +145,7 @@ def test_a_slip_binds_no_ledger_and_takes_no_place(
 ) -> None:
     words = ["synthesize", str(records), *PROMISE, *TINY, "--out", str(tmp_path / "run")]
     before = {path.name for path in tmp_path.iterdir()}
-    assert main([*words, "--population", "8", "--batch", "8", "--delta", "0.01"]) == 2
+    assert main([*words, "--population", "8", "--expected-batch-size", "8", "--delta", "0.01"]) == 2
     assert "the data hold more patients than the declared population" in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} - before == {"visits.ledger.lock"}
     assert main(words) == 0
@@ -180,8 +180,8 @@ def test_public_records_start_the_training(records: Path, tmp_path: Path, capsys
         (("--delta", "0.01"), "delta 0.01 is not below 1 / population = 0.005"),
         (("--delta", "0"), "delta is 0.0; expected a number in (0, 1)"),
         (("--epsilon", "-1"), "epsilon is -1.0; expected a finite number > 0"),
-        (("--batch", "201"), "denoiser.rate is 1.005; expected a probability in (0, 1]"),
-        (("--clip", "0"), "denoiser.clip is 0.0; expected a finite number > 0"),
+        (("--expected-batch-size", "201"), "denoiser.sampling_rate is 1.005; expected a probability in (0, 1]"),
+        (("--clip-norm", "0"), "denoiser.clip_norm is 0.0; expected a finite number > 0"),
         (("--steps", "0"), "denoiser.steps is 0"),
     ],
 )

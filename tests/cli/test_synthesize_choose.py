@@ -16,7 +16,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault import selection
 
 SMALL = ("--steps", "20", "--width", "16", "--depth", "1")
-CHOICE = (*SMALL, "--no-rake", "--choose", "learning-rate=0.001,0.01", "clip=1")
+CHOICE = (*SMALL, "--no-rake", "--choose", "learning-rate=0.001,0.01", "clip-norm=1")
 
 
 def test_the_best_candidate_is_released_under_one_promise(
@@ -45,12 +45,12 @@ def test_the_best_candidate_is_released_under_one_promise(
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("--choose", "width=16,32"), "one of steps, batch"),
+        (("--choose", "width=16,32"), "one of steps, expected-batch-size"),
         (("--choose", "learning-rate=fast"), "with numbers"),
-        (("--choose", "clip=1", "clip=2"), "once"),
-        (("--clip", "1", "--choose", "clip=1,2"), "not also as --clip"),
-        (("--method", "mst", "--choose", "clip=1,2"), "our settings of privorl"),
-        (("--paper", "--choose", "clip=1,2"), "our settings of privorl"),
+        (("--choose", "clip-norm=1", "clip-norm=2"), "once"),
+        (("--clip-norm", "1", "--choose", "clip-norm=1,2"), "not also as --clip-norm"),
+        (("--method", "mst", "--choose", "clip-norm=1,2"), "our settings of privorl"),
+        (("--paper", "--choose", "clip-norm=1,2"), "our settings of privorl"),
     ],
 )
 def test_choices_that_mean_nothing_are_refused_before_anything_is_spent(

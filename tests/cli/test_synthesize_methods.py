@@ -144,7 +144,7 @@ def test_public_records_that_are_private_ones_are_refused(folders: Path, capsys:
     line = ["data", "import", str(folders / "copies.csv"), "--unit", "patient", "--spec", str(folders / "spec.json")]
     assert main([*line, "--out", str(folders / "copies")]) == 0
     public = ("--public", str(folders / "copies"), "--provenance", "Invented for a test.")
-    tiny = ("--steps", "2", "--batch", "200", "--width", "8", "--depth", "1")
+    tiny = ("--steps", "2", "--expected-batch-size", "200", "--width", "8", "--depth", "1")
     assert synthesize(folders, "visits", *public, *tiny) == 2
     error = capsys.readouterr().err
     assert "public rows are also among the private records" in error
@@ -170,7 +170,7 @@ def test_bins_are_chosen_by_public_records(folders: Path) -> None:
     public = ("--public", str(folders / "others"), "--provenance", "Invented for a test.")
     assert synthesize(folders, "visits", *public, "--method", "privsyn", "--bins", "4") == 0
     certificate = Certificate.load(folders / "run" / "certificate.json")
-    cut = certificate.to_json()["plan"]["cut"]
+    cut = certificate.to_json()["plan"]["discretisation"]
     assert cut["provenance"] == "Invented for a test."
     assert cut["edges"]
     assert any("Invented for a test." in line for line in certificate.not_covered)
@@ -178,7 +178,7 @@ def test_bins_are_chosen_by_public_records(folders: Path) -> None:
         entry.payload["kind"] for entry in Ledger.read(folders / "visits.ledger").entries() if entry.kind == "note"
     ]
     assert notes == ["nonprivate"]
-    assert hub.load(folders / "run" / "model").value.plan.cut.provenance == "Invented for a test."
+    assert hub.load(folders / "run" / "model").value.plan.discretisation.provenance == "Invented for a test."
 
 
 @contextmanager
@@ -240,7 +240,7 @@ def test_an_interrupted_baseline_says_what_is_lost(
 
 
 def test_raking_is_paid_within_the_same_promise(folders: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--steps", "3", "--batch", "200", "--width", "8", "--depth", "1")
+    words = ("--steps", "3", "--expected-batch-size", "200", "--width", "8", "--depth", "1")
     assert synthesize(folders, "visits", *words, "--dry-run") == 0
     promise = capsys.readouterr().out
     assert "histograms: 1 noisy sum(s) over every patient" in promise

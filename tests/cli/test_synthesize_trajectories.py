@@ -19,7 +19,20 @@ from tacit.methods.synthesis.settings import Pretraining
 from tacit.methods.synthesis.trajectories import plan, stitching
 from tacit.privacy.certificate.certificate import Certificate
 
-TINY = ("--steps", "4", "--batch", "200", "--width", "8", "--depth", "1", "--fragments-per-unit", "2", "--longest", "6")
+TINY = (
+    "--steps",
+    "4",
+    "--expected-batch-size",
+    "200",
+    "--width",
+    "8",
+    "--depth",
+    "1",
+    "--fragments-per-unit",
+    "2",
+    "--longest",
+    "6",
+)
 WHOLE = ("--method", "privorl-j", *TINY, "--trajectories", "20")
 
 
@@ -96,7 +109,19 @@ def test_simulated_trajectories_are_compared_in_their_world(tmp_path: Path, monk
         "A simulator.",
     )
     promise = ("--unit", "episode", "--relation", "add_or_remove", "--population", "400", "--epsilon", "4")
-    small = ("--steps", "4", "--batch", "40", "--width", "8", "--longest", "60", "--trajectories", "20", "--no-rake")
+    small = (
+        "--steps",
+        "4",
+        "--expected-batch-size",
+        "40",
+        "--width",
+        "8",
+        "--longest",
+        "60",
+        "--trajectories",
+        "20",
+        "--no-rake",
+    )
     run = tmp_path / "run"
     line = ["synthesize", str(tmp_path / "ways"), *promise, "--delta", "1e-4", "--method", "privorl-j", *small]
     with monkeypatch.context() as patch:
@@ -123,7 +148,7 @@ def test_people_who_own_several_records_have_settings_of_their_own(
     assert "histograms: 1 noisy sum(s)" in promise
     assert synthesize(visits, "--dry-run", "--no-rake") == 0
     assert "histograms" not in capsys.readouterr().out
-    assert synthesize(visits, "--dry-run", "--rows-per-unit", "1", "--batch", "20") == 0
+    assert synthesize(visits, "--dry-run", "--rows-per-unit", "1", "--expected-batch-size", "20") == 0
     assert "each patient bounded to norm 1 with 1 row(s) a step" in capsys.readouterr().out
     assert synthesize(visits, "--dry-run", *WHOLE) == 0
     assert "histograms: 1 noisy sum(s)" in capsys.readouterr().out
@@ -214,7 +239,7 @@ def test_histograms_tell_networks_of_many_worlds_about_the_private_one(
     assert [one.counts()["episodes"] for one in worlds] == [5, 5, 5]
     promise = ("--unit", "episode", "--relation", "add_or_remove", "--population", "400", "--epsilon", "4")
     line = ["synthesize", str(tmp_path / "ways"), *promise, "--delta", "1e-4", "--method", "privorl-j"]
-    told = ["--surroundings", "1", "--width", "8", "--depth", "1", "--longest", "60", "--trajectories", "20"]
+    told = ["--local-context", "1", "--width", "8", "--depth", "1", "--longest", "60", "--trajectories", "20"]
     public = ["--public", str(tmp_path / "mazes"), "--provenance", "Random mazes."]
     out = ["--out", str(tmp_path / "run")]
     apart = ["--public-is-apart", "A simulator."]
@@ -224,7 +249,7 @@ def test_histograms_tell_networks_of_many_worlds_about_the_private_one(
     certificate = Certificate.load(tmp_path / "run" / "certificate.json")
     assert certificate.verify().private
     assert [part["name"] for part in certificate.parts] == ["histograms"]
-    assert hub.load(tmp_path / "run" / "model").value.plan.surroundings == 1
+    assert hub.load(tmp_path / "run" / "model").value.plan.local_context == 1
     for wrong, words in (
         ([*told, *out], "no public worlds"),
         ([*told, *public, "--no-rake", *out], "no public worlds"),

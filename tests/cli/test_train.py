@@ -133,9 +133,9 @@ def test_an_interrupted_run_goes_on(
     assert "give the same command with --resume" in capsys.readouterr().err
     assert run(*words) == 6
     capsys.readouterr()
-    assert run(*words, "--clip", "3", "--resume") == 6
+    assert run(*words, "--clip-norm", "3", "--resume") == 6
     shown = capsys.readouterr()
-    assert "begun with other options (clip)" in shown.err
+    assert "begun with other options (clip_norm)" in shown.err
     assert "promises" not in shown.out
     assert run(*words, "--resume") == 0
     release = hub.load(tmp_path / "run" / "policy")
@@ -265,7 +265,7 @@ def test_the_published_recipe_is_labelled(tmp_path: Path, capsys: pytest.Capture
         (("river-swim", "--bounds", "bounds.json"), "the file of bounds cannot be read"),
         (("no_such_module:Dose-v0",), "there is no module 'no_such_module'"),
         (("CartPole-v1", "--delta", "0.1"), "delta 0.1 is not below 1 / population"),
-        (("CartPole-v1", "--clip", "-1"), "--clip is -1; expected a finite number > 0"),
+        (("CartPole-v1", "--clip-norm", "-1"), "--clip-norm is -1; expected a finite number > 0"),
         (("CartPole-v1", "--participations", "0"), "--participations is 0; expected a whole number >= 1"),
         (("CartPole-v1", "--participations", "5"), "--participations is 5, of 4 round(s)"),
         (("CartPole-v1", "--unit", ""), "unit"),

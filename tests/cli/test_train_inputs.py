@@ -91,7 +91,7 @@ def test_what_is_compared_has_the_same_clip() -> None:
     unit = Unit("person", "add_or_remove", 1_600)
     plan = recipes.cart_pole().plan.calibrate(unit=unit, epsilon=1.0, delta=1e-5)
     quiet, deaf = train_report.without_noise(plan), train_report.noise_alone(plan)
-    assert plan.bound < plan.clip
+    assert plan.bound < plan.clip_norm
     assert quiet.bound == deaf.bound == plan.bound
     assert (quiet.noise_multiplier, deaf.noise_multiplier) == (0.0, plan.noise_multiplier)
 

@@ -70,9 +70,11 @@ class OnePlan:
 
 PUBLIC = {"weights": np.array([0.5, -0.25])}
 PARTS: dict[str, FederatedSum] = {
-    "server": PoissonSum(name="sum", steps=4, rate=1.0, clip=1.0, rows_per_unit=6, rows="first"),
-    "shared": DeviceSum(name="sum", steps=4, devices=PEOPLE, clip=1.0, noise="shared", floor=PEOPLE, rows_per_unit=6),
-    "device": DeviceSum(name="sum", steps=4, devices=PEOPLE, clip=1.0, noise="device", rows_per_unit=6),
+    "server": PoissonSum(name="sum", steps=4, sampling_rate=1.0, clip_norm=1.0, rows_per_unit=6, rows="first"),
+    "shared": DeviceSum(
+        name="sum", steps=4, devices=PEOPLE, clip_norm=1.0, noise="shared", floor=PEOPLE, rows_per_unit=6
+    ),
+    "device": DeviceSum(name="sum", steps=4, devices=PEOPLE, clip_norm=1.0, noise="device", rows_per_unit=6),
     "laplace": LaplaceSum(name="sum", steps=4, size=3, bound=1.0, rows_per_unit=6),
 }
 

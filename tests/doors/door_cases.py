@@ -37,8 +37,8 @@ class SumPlan:
     method: ClassVar[str] = "a noisy sum"
     source: ClassVar[str] = "tests"
     steps: int = 10
-    rate: float = 1.0
-    clip: float = 1.0
+    sampling_rate: float = 1.0
+    clip_norm: float = 1.0
     noise_multiplier: float | None = None
     rows_per_unit: int = 1
     once: tuple[Once, ...] = ()
@@ -51,8 +51,8 @@ class SumPlan:
             PoissonSum(
                 name="sum",
                 steps=self.steps,
-                rate=self.rate,
-                clip=self.clip,
+                sampling_rate=self.sampling_rate,
+                clip_norm=self.clip_norm,
                 noise_multiplier=self.noise_multiplier,
                 rows_per_unit=self.rows_per_unit,
             ),

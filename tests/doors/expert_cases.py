@@ -154,4 +154,6 @@ def plan_of(*parts: Any, unit: Unit = EXPERTS) -> Any:
 
 
 def everything(**changes: Any) -> PoissonSum:
-    return PoissonSum(**{"name": "sum", "steps": 1, "rate": 1.0, "clip": 1.0, "noise_multiplier": 5.0, **changes})
+    return PoissonSum(
+        **{"name": "sum", "steps": 1, "sampling_rate": 1.0, "clip_norm": 1.0, "noise_multiplier": 5.0, **changes}
+    )

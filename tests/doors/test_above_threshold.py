@@ -117,11 +117,11 @@ def test_the_noise_is_drawn_anew_for_every_step() -> None:
 
 def test_pool_and_reserve_share_no_episode(tmp_path: Path) -> None:
     one = part()
-    r = one.reserve
+    r = one.held_out
     assert r >= 2
     vault = vault_of(tmp_path, logs(150, episodes=r + 3), Steppers(np.full(150, 1e6)), noise=Still())
-    pool = everything(reserve=r, clip=2.0, rows_per_unit=400, rows="first")
-    assert pool.certified()["reserve"] == r
+    pool = everything(held_out=r, clip_norm=2.0, rows_per_unit=400, rows="first")
+    assert pool.certified()["held_out"] == r
     (prefixes,) = vault.above_threshold(vault.reserve(plan_of(one)), "consensus")
     drawn = set(np.rint(prefixes.columns["rewards"] * 100).astype(int).tolist())
     rest = vault.noisy_sum(vault.reserve(plan_of(pool)), "sum", Names())[0] * EXPERTS.size
@@ -146,23 +146,23 @@ def test_a_reserve_depends_on_nothing_but_the_number_of_episodes() -> None:
 
 def test_an_expert_that_is_drawn_again_gives_another_episode_and_then_nothing() -> None:
     reader = Reader(logs(1, episodes=4), SecretNoise())
-    drawn, usable = reader.reserved(4, 20, "key", 4)
+    drawn, usable = reader.held_out(4, 20, "key", 4)
     assert sorted(np.rint(drawn["rewards"][:, 0] * 100).astype(int)) == [0, 1, 2, 3]
     assert usable.tolist() == [True]
-    drawn, _ = reader.reserved(4, 20, "key", 5)
+    drawn, _ = reader.held_out(4, 20, "key", 5)
     assert not drawn["mask"].any()
-    drawn, usable = Reader(logs(3, episodes=[4, 2, 3]), SecretNoise()).reserved(3, 5, "key", 3)
+    drawn, usable = Reader(logs(3, episodes=[4, 2, 3]), SecretNoise()).held_out(3, 5, "key", 3)
     assert usable.tolist() == [True, False, True]
     assert drawn["mask"].shape == (3, 5)
 
 
 def test_an_expert_with_too_few_episodes_is_not_counted_either(tmp_path: Path) -> None:
     one = part(experts=100)
-    r = one.reserve
+    r = one.held_out
     vault = vault_of(tmp_path, logs(190, episodes=[r] * 100 + [r - 1] * 90), Steppers(np.full(190, 1e6)), noise=Still())
     assert one.thresholds.threshold <= 100
     run = vault.reserve(plan_of(part(experts=100)))
-    usable = vault._records.reader().reserved(r, 20, "k", 4)[1]
+    usable = vault._records.reader().held_out(r, 20, "k", 4)[1]
     assert usable.sum() == 100
     (prefixes,) = vault.above_threshold(run, "consensus")
     assert prefixes.lengths.tolist() == [20] * 4
@@ -178,11 +178,11 @@ def test_a_plan_that_reads_the_reserve_is_refused_beside_the_release(tmp_path: P
     before, after = both if first == "prefixes" else both[::-1]
     vault.reserve(before)
     held = vault.ledger.plans()
-    with pytest.raises(PlanError, match="reserve"):
+    with pytest.raises(PlanError, match="held_out"):
         vault.reserve(after)
     assert vault.ledger.plans() == held
     if first == "prefixes":
-        vault.reserve(plan_of(everything(reserve=part().reserve)))
+        vault.reserve(plan_of(everything(held_out=part().held_out)))
     vault.reserve(before)  # reopened
 
 
@@ -195,7 +195,7 @@ def test_a_second_release_from_the_same_logs_is_refused(tmp_path: Path) -> None:
 
 def test_a_plan_whose_own_parts_meet_in_the_reserve_is_refused(tmp_path: Path) -> None:
     vault = vault_of(tmp_path, logs(150), Steppers(np.full(150, 1e6)))
-    with pytest.raises(PlanError, match="reserve"):
+    with pytest.raises(PlanError, match="held_out"):
         vault.reserve(plan_of(part(), part(name="again")))
 
 

@@ -101,7 +101,7 @@ def people(folder: Path) -> Trajectories:
 
 
 def small_plan() -> TransitionsPlan:
-    return TransitionsPlan(steps=4, rate=1.0, width=8, depth=1, harmonics=1, warmup=1).calibrate(
+    return TransitionsPlan(steps=4, sampling_rate=1.0, width=8, depth=1, harmonics=1, warmup=1).calibrate(
         unit=UNIT, epsilon=8.0, delta=1e-3
     )
 
@@ -169,7 +169,7 @@ def test_a_run_from_ingest_to_release_writes_and_says_nothing(
 
 
 PROMISE = ("--unit", "person", "--relation", "add_or_remove", "--population", "60", "--epsilon", "8", "--delta", "1e-3")
-TINY = ("--steps", "4", "--batch", "60", "--width", "8", "--depth", "1", "--rows", "50")
+TINY = ("--steps", "4", "--expected-batch-size", "60", "--width", "8", "--depth", "1", "--rows", "50")
 
 
 def imported(folder: Path) -> tuple[str, ...]:

@@ -115,7 +115,7 @@ def test_rounding_to_the_grid_leaves_the_norm_within_the_clip(d: int) -> None:
 def test_shares_are_provisioned_for_the_floor() -> None:
     """Of 12 devices whose floor is 3, any 3 together add the whole noise; all 12 add four times its variance."""
     part = DeviceSum(
-        name="sum", steps=1, devices=12, clip=2.0, noise="shared", noise_multiplier=5.0, floor=3, rows_per_unit=6
+        name="sum", steps=1, devices=12, clip_norm=2.0, noise="shared", noise_multiplier=5.0, floor=3, rows_per_unit=6
     )
     drawn = answers(part, np.zeros((3, 5_000)), SecretNoise()).sum(axis=0)
     assert (drawn * 2.0 / 2**part.bits).std() == pytest.approx(10.0, rel=0.06)
@@ -216,10 +216,10 @@ def test_public_arrays_are_finite_numbers(public: dict[str, Any], tmp_path: Path
 @pytest.mark.parametrize(
     "part",
     [
-        PoissonSum(name="sum", steps=1, rate=0.5, clip=1.0, rows="first"),
-        PoissonSum(name="sum", steps=1, rate=1.0, clip=1.0),
-        PoissonSum(name="sum", steps=1, rate=1.0, clip=1.0, rows="first", fold=0),
-        PoissonSum(name="sum", steps=1, rate=1.0, clip=1.0, rows="first", reserve=1),
+        PoissonSum(name="sum", steps=1, sampling_rate=0.5, clip_norm=1.0, rows="first"),
+        PoissonSum(name="sum", steps=1, sampling_rate=1.0, clip_norm=1.0),
+        PoissonSum(name="sum", steps=1, sampling_rate=1.0, clip_norm=1.0, rows="first", fold=0),
+        PoissonSum(name="sum", steps=1, sampling_rate=1.0, clip_norm=1.0, rows="first", held_out=1),
     ],
     ids=["sampled", "rows drawn anew", "a half", "a reserve"],
 )
@@ -282,11 +282,11 @@ def test_shared_noise_is_priced_as_the_same_gaussian_and_a_little_more() -> None
 
 def test_sums_that_do_not_fit_32_bits_are_refused() -> None:
     with pytest.raises(PlanError, match="fit 32 bits"):
-        DeviceSum(name="sum", steps=1, devices=40_000, clip=1.0, noise="shared", noise_multiplier=1.0)
+        DeviceSum(name="sum", steps=1, devices=40_000, clip_norm=1.0, noise="shared", noise_multiplier=1.0)
     with pytest.raises(PlanError, match="share of noise"):
-        DeviceSum(name="sum", steps=1, devices=9, clip=1.0, noise="shared", noise_multiplier=0.02, bits=8)
+        DeviceSum(name="sum", steps=1, devices=9, clip_norm=1.0, noise="shared", noise_multiplier=0.02, bits=8)
     with pytest.raises(PlanError, match="drawn exactly"):
-        DeviceSum(name="sum", steps=1, devices=2, clip=1.0, noise="shared", noise_multiplier=4.0, bits=24)
+        DeviceSum(name="sum", steps=1, devices=2, clip_norm=1.0, noise="shared", noise_multiplier=4.0, bits=24)
 
 
 def test_laplace_noise_that_cannot_be_drawn_is_refused_in_the_plan() -> None:
@@ -299,7 +299,7 @@ def test_laplace_noise_that_cannot_be_drawn_is_refused_in_the_plan() -> None:
 def test_one_call_makes_a_sum_that_fits_for_any_number_of_people(people: int) -> None:
     unit = dataclasses.replace(UNIT, population=people)
     for noise in ("server", "shared", "device"):
-        part = sum_over_all(people, name="sum", clip=1.0, noise_multiplier=None, noise=noise)  # type: ignore[arg-type]
+        part = sum_over_all(people, name="sum", clip_norm=1.0, noise_multiplier=None, noise=noise)  # type: ignore[arg-type]
         plan = plans.calibrate(OnePlan(part=part), unit=unit, epsilon=2.0, delta=1e-6)
         assert plan.epsilon == 2.0
         (found,) = plan.parts()
@@ -314,7 +314,7 @@ def test_a_low_floor_takes_a_coarser_grid(floor: int) -> None:
     class Shared(OnePlan):
         def parts(self) -> tuple[Any, ...]:
             sigma = self.noise_multiplier
-            return (sum_over_all(1_000, name="s", clip=1.0, noise_multiplier=sigma, noise="shared", floor=floor),)
+            return (sum_over_all(1_000, name="s", clip_norm=1.0, noise_multiplier=sigma, noise="shared", floor=floor),)
 
     plan = plans.calibrate(Shared(part=PARTS["shared"]), unit=unit, epsilon=0.1, delta=1e-6)
     (part,) = plan.parts()

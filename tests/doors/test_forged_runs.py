@@ -84,4 +84,4 @@ def test_autocast_around_the_door_is_refused(tmp_path: Path) -> None:
 
 def test_a_scale_that_float32_noise_cannot_hold_is_refused() -> None:
     with pytest.raises(PlanError, match="scale"):
-        PoissonSum(name="sum", steps=1, rate=0.1, clip=1e-30, noise_multiplier=1.0)
+        PoissonSum(name="sum", steps=1, sampling_rate=0.1, clip_norm=1e-30, noise_multiplier=1.0)

@@ -80,7 +80,14 @@ def opened(folder: Path, lengths: Sequence[Sequence[int]], part: PoissonSum, nam
 
 
 def part_of(**fields: Any) -> PoissonSum:
-    given = {"name": "sum", "steps": 5, "rate": 1.0, "clip": 0.5, "noise_multiplier": 1.0, "rows_per_unit": 4}
+    given = {
+        "name": "sum",
+        "steps": 5,
+        "sampling_rate": 1.0,
+        "clip_norm": 0.5,
+        "noise_multiplier": 1.0,
+        "rows_per_unit": 4,
+    }
     return PoissonSum(**{**given, "horizon": 8, **fields})
 
 
@@ -92,7 +99,7 @@ def net() -> nn.Module:
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 def test_whatever_somebody_owns_adds_at_most_the_clip(tmp_path: Path, lengths: tuple[int, ...]) -> None:
     for clip in (0.01, 1e4):
-        part = part_of(clip=clip)
+        part = part_of(clip_norm=clip)
         vault, run = opened(tmp_path, [lengths], part, f"{clip}")
         norm = float(vault.noisy_gradient(run, "sum", [net()], Sequences())[0].norm()) * 100
         assert norm == pytest.approx(0.01, rel=2e-4) if clip == 0.01 else 0.01 < norm < 1e4
@@ -101,7 +108,11 @@ def test_whatever_somebody_owns_adds_at_most_the_clip(tmp_path: Path, lengths: t
 @pytest.mark.parametrize("clip", [0.01, 1.0])
 def test_leaving_somebody_out_moves_the_sum_by_at_most_the_clip(tmp_path: Path, clip: float) -> None:
     """L is above any number of rows, so that nothing is left to chance; one person has everything twice."""
-    everybody, part, model = [(3,), (12, 1), (7, 7, 7), (12, 1, 12, 1)], part_of(clip=clip, rows_per_unit=30), net()
+    everybody, part, model = (
+        [(3,), (12, 1), (7, 7, 7), (12, 1, 12, 1)],
+        part_of(clip_norm=clip, rows_per_unit=30),
+        net(),
+    )
     vault, run = opened(tmp_path, everybody, part)
     whole = vault.noisy_gradient(run, "sum", [model], Sequences())[0] * 100
     for i in range(4):
@@ -112,7 +123,7 @@ def test_leaving_somebody_out_moves_the_sum_by_at_most_the_clip(tmp_path: Path, 
 
 def test_rows_behind_an_end_teach_nothing(tmp_path: Path) -> None:
     """A person of one row and horizon 8: the gradient is that of the row."""
-    vault, run = opened(tmp_path, [(1,)], part_of(clip=1e6))
+    vault, run = opened(tmp_path, [(1,)], part_of(clip_norm=1e6))
     model = net()
     found = vault.noisy_gradient(run, "sum", [model], Sequences())[0] * 100
     error = (model(torch.tensor([[0.0, 0.0]])) + 9.5).square().sum()
@@ -124,13 +135,13 @@ def test_a_sample_that_is_read_in_parts_adds_up_to_the_same(tmp_path: Path, monk
     found = []
     for name, size in (("whole", records.READ_BYTES), ("parts", 1)):
         monkeypatch.setattr(records, "READ_BYTES", size)
-        vault, run = opened(tmp_path, [(3,), (12, 1), (7, 7)], part_of(rows_per_unit=30, clip=1.0), name)
+        vault, run = opened(tmp_path, [(3,), (12, 1), (7, 7)], part_of(rows_per_unit=30, clip_norm=1.0), name)
         found.append(vault.noisy_gradient(run, "sum", [net()], Sequences()))
     torch.testing.assert_close(*found)
 
 
 def test_callbacks_see_fragments_and_are_tried_on_them(tmp_path: Path) -> None:
-    vault, run = opened(tmp_path, [(3,), (40,)], part_of(rows_per_unit=50, clip=100.0))
+    vault, run = opened(tmp_path, [(3,), (40,)], part_of(rows_per_unit=50, clip_norm=100.0))
     assert vault.noisy_sum(run, "sum", Longest())[0, 0] * 100 == pytest.approx(3 + 8)
     vault, run = opened(tmp_path, [(3,), (40,)], part_of(), "two")
     with pytest.raises(MechanismError, match=r"not finite|changes when another"):

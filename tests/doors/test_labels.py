@@ -45,7 +45,7 @@ def test_units_that_were_never_told_apart_are_an_assumption(
 def test_a_total_that_counts_a_release_of_policies_alone_says_so(tmp_path: Path) -> None:
     """A certificate of other sums, under a ledger that has published beginnings of logs, names that release."""
     vault = vault_of(tmp_path, logs(150), Steppers(np.full(150, 1e6)))
-    sums = vault.reserve(plan_of(everything(reserve=part().reserve)))
+    sums = vault.reserve(plan_of(everything(held_out=part().held_out)))
     alone = vault.release(sums, 0.0, label=Label((), (), ())).certificate
     assert alone.not_protected == ()
     prefixes = vault.reserve(plan_of(part()))

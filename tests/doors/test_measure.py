@@ -24,7 +24,7 @@ from tacit.privacy.accounting import concentrated
 from tacit.privacy.accounting.events import flatten
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.mechanisms.marginals import Choice, Cut, Dependence, Marginal, Marginals
+from tacit.privacy.mechanisms.marginals import Cells, Choice, Dependence, Marginal, Marginals
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
@@ -115,7 +115,7 @@ def test_one_unit_moves_counts_by_one_and_distances_by_four(tmp_path: Path) -> N
         rows = {name: column[..., None] if name == "observations" else column for name, column in rows.items()}
         answers = []
         for first in (0, 1):
-            cut = Cut(cells, {**{name: column[first:] for name, column in rows.items()}, "mask": mask[first:]})
+            cut = Cells(cells, {**{name: column[first:] for name, column in rows.items()}, "mask": mask[first:]})
             queries = (Marginal((0, 1), 1), Dependence(((0, 1),), 1))
             answers.append([cut.answer(cells, query, SecretNoise()) for query in queries])
         moved = [np.abs(one - other).sum() for one, other in zip(*answers, strict=True)]

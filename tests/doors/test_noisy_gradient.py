@@ -39,7 +39,7 @@ def test_one_unit_moves_the_gradient_by_at_most_the_clip(tmp_path: Path, clip: f
     model, sums = model_of(), []
     for name, present in (("all", units), *((f"without{i}", units[:i] + units[i + 1 :]) for i in range(4))):
         vault = open_vault(tmp_path, present, noise=Silent(), name=name)
-        run = vault.reserve(priced(vault, noise_multiplier=1.0, clip=clip, rows_per_unit=3))
+        run = vault.reserve(priced(vault, noise_multiplier=1.0, clip_norm=clip, rows_per_unit=3))
         sums.append(vault.noisy_gradient(run, "sum", [model], FixedRows())[0] * vault.unit.size)
     for fewer in sums[1:]:
         assert torch.linalg.vector_norm(sums[0] - fewer) <= clip
@@ -55,7 +55,7 @@ class FixedRows(Plain):
 
 def test_without_noise_or_clip_it_is_the_plain_mean_gradient(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[1.0], [2.0], [-3.0]], noise=Silent(), unit=unit_of(3))
-    run = vault.reserve(priced(vault, noise_multiplier=1.0, clip=1e6))
+    run = vault.reserve(priced(vault, noise_multiplier=1.0, clip_norm=1e6))
     model = model_of()
     flat = vault.noisy_gradient(run, "sum", [model], Plain())[0]
     observations = torch.linspace(-1, 1, 3)[:, None]
@@ -66,7 +66,7 @@ def test_without_noise_or_clip_it_is_the_plain_mean_gradient(tmp_path: Path) -> 
 
 def test_noise_has_the_stated_law(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[0.0]], unit=unit_of(500))
-    run = vault.reserve(priced(vault, noise_multiplier=1.5, clip=2.0, rate=0.01, steps=200))
+    run = vault.reserve(priced(vault, noise_multiplier=1.5, clip_norm=2.0, sampling_rate=0.01, steps=200))
     model = model_of()
     with torch.no_grad():
         for p in model.parameters():
@@ -145,7 +145,7 @@ def test_models_and_losses_that_mix_units_are_refused_before_a_step_is_claimed(
 
 def test_a_units_rows_are_drawn_inside_it(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[1.0, 2.0, 4.0, 8.0]], noise=Silent(), unit=unit_of(2))
-    run = vault.reserve(priced(vault, noise_multiplier=1.0, rows_per_unit=2, steps=600, clip=1e5))
+    run = vault.reserve(priced(vault, noise_multiplier=1.0, rows_per_unit=2, steps=600, clip_norm=1e5))
     model = nn.Linear(1, 1)
     with torch.no_grad():
         model.weight.zero_(), model.bias.zero_()

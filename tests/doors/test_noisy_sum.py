@@ -53,7 +53,7 @@ def test_one_unit_moves_the_sum_by_at_most_the_clip(
     sums = []
     for name, present in (("all", units), ("fewer", fewer)):
         vault = open_vault(folder, present, noise=Silent(), name=name)
-        plan = priced(vault, noise_multiplier=1.0, clip=clip, rows_per_unit=4 if rows_per_unit > 1 else 1)
+        plan = priced(vault, noise_multiplier=1.0, clip_norm=clip, rows_per_unit=4 if rows_per_unit > 1 else 1)
         run = vault.reserve(plan)
         present_rows = max(len(unit) for unit in units)
         if rows_per_unit == 1 and present_rows > 1:
@@ -81,7 +81,7 @@ class HostileRewards:
 
 def test_noise_has_the_stated_law_and_the_divisor_is_public(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[0.0]] * 3, unit=unit_of(1000))
-    run = vault.reserve(priced(vault, noise_multiplier=2.0, clip=0.5, rate=0.25, steps=4000))
+    run = vault.reserve(priced(vault, noise_multiplier=2.0, clip_norm=0.5, sampling_rate=0.25, steps=4000))
     draws = np.concatenate([vault.noisy_sum(run, "sum", Rewards())[0] for _ in range(4000)])
     standard = draws * (0.25 * 1000) / (2.0 * 0.5)
     assert stats.kstest(standard, "norm").pvalue > 1e-4
@@ -90,7 +90,7 @@ def test_noise_has_the_stated_law_and_the_divisor_is_public(tmp_path: Path) -> N
 
 def test_every_unit_joins_with_the_stated_rate_independently(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[float(i)] for i in range(8)], noise=Silent(), unit=unit_of(8))
-    run = vault.reserve(priced(vault, noise_multiplier=1.0, rate=0.3, steps=3000))
+    run = vault.reserve(priced(vault, noise_multiplier=1.0, sampling_rate=0.3, steps=3000))
     joined = np.array([vault.noisy_sum(run, "sum", Named(8))[0] for _ in range(3000)]) * 0.3 * 8 > 0.5
     assert np.abs(joined.mean(0) - 0.3).max() < 5 * math.sqrt(0.3 * 0.7 / 3000)
     assert np.abs(np.corrcoef(joined.T) - np.eye(8)).max() < 5 / math.sqrt(3000)
@@ -98,7 +98,7 @@ def test_every_unit_joins_with_the_stated_rate_independently(tmp_path: Path) -> 
 
 def test_an_empty_sample_releases_pure_noise(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[5.0]], unit=unit_of(10))
-    run = vault.reserve(priced(vault, noise_multiplier=1.0, rate=1e-9, steps=50))
+    run = vault.reserve(priced(vault, noise_multiplier=1.0, sampling_rate=1e-9, steps=50))
     draws = np.array([vault.noisy_sum(run, "sum", Rewards())[0, 0] for _ in range(50)])
     assert (draws != 0).mean() > 0.9  # rounded noise is 0 once in a thousand draws
     assert stats.kstest(draws * 1e-9 * 10, "norm").pvalue > 1e-4
@@ -123,7 +123,7 @@ def test_replicates_are_independent_and_each_is_paid(tmp_path: Path) -> None:
     unit = unit_of(4)
     ledgers = [Ledger(tmp_path / f"{r}.ledger", unit, epsilon=1e6, delta=0.1) for r in range(3)]
     vault = Vault(records([[1.0], [1.0], [1.0], [1.0]]), ledgers)
-    run = vault.reserve(priced(vault, noise_multiplier=1.0, rate=0.5, steps=400))
+    run = vault.reserve(priced(vault, noise_multiplier=1.0, sampling_rate=0.5, steps=400))
     out = np.array([vault.noisy_sum(run, "sum", Rewards()) for _ in range(400)])
     assert out.shape == (400, 3, 1)
     assert np.abs(out.mean(0) - 1.0).max() < 0.25

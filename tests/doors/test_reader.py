@@ -23,11 +23,13 @@ from tacit.units import Relation
 
 
 def summed(**fields: Any) -> PoissonSum:
-    return PoissonSum(**{"name": "sum", "steps": 10, "rate": 1.0, "clip": 1.0, "noise_multiplier": 1.0} | fields)
+    return PoissonSum(
+        **{"name": "sum", "steps": 10, "sampling_rate": 1.0, "clip_norm": 1.0, "noise_multiplier": 1.0} | fields
+    )
 
 
 def fixed(**fields: Any) -> FixedSizeSum:
-    given = {"name": "sum", "steps": 10, "batch": 3, "population": 100, "clip": 1.0, "noise_multiplier": 1.0}
+    given = {"name": "sum", "steps": 10, "batch_size": 3, "population": 100, "clip_norm": 1.0, "noise_multiplier": 1.0}
     return FixedSizeSum(**given | fields)
 
 
@@ -80,7 +82,9 @@ def test_a_summary_is_made_once_and_serves_every_step_and_sample(tmp_path: Path)
     for rate in (1.0, 0.5):
         vault = open_vault(tmp_path, [[1.0, 2.0], [3.0], [0.5]], noise=Silent(), name=f"{rate}")
         plan = plans.account(
-            GivenParts((summed(rate=rate, clip=100.0, rows_per_unit=2, rows="first"),)), unit=vault.unit, delta=1e-4
+            GivenParts((summed(sampling_rate=rate, clip_norm=100.0, rows_per_unit=2, rows="first"),)),
+            unit=vault.unit,
+            delta=1e-4,
         )
         run = vault.reserve(plan)
         vault._trials.contribution(plan.parts()[0], Scaled(), 10.0)
@@ -157,9 +161,9 @@ def test_a_units_half_does_not_depend_on_who_else_is_there() -> None:
 
 def test_the_two_halves_add_up_and_cost_no_more_than_one(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[float(i % 10)] for i in range(40)], noise=Silent())
-    halves = tuple(summed(name=f"half {fold}", clip=20.0, fold=fold) for fold in (0, 1))
+    halves = tuple(summed(name=f"half {fold}", clip_norm=20.0, fold=fold) for fold in (0, 1))
     plan = plans.account(GivenParts(halves), unit=vault.unit, delta=1e-4)
-    alone = plans.account(GivenParts((summed(clip=20.0),)), unit=vault.unit, delta=1e-4)
+    alone = plans.account(GivenParts((summed(clip_norm=20.0),)), unit=vault.unit, delta=1e-4)
     assert plan.epsilon == pytest.approx(alone.epsilon, rel=1e-6)
     run = vault.reserve(plan)
     sums = [vault.noisy_sum(run, f"half {fold}", Named(10))[0] * 100 for fold in (0, 1)]
@@ -169,7 +173,7 @@ def test_the_two_halves_add_up_and_cost_no_more_than_one(tmp_path: Path) -> None
 
 def test_halves_are_for_whole_sums_only() -> None:
     with pytest.raises(PlanError, match="fold"):
-        summed(rate=0.5, fold=0)
+        summed(sampling_rate=0.5, fold=0)
 
 
 # -- samples of fixed size ------------------------------------------------------------------------------------------
@@ -183,7 +187,7 @@ def fixed_vault(folder: Path, units: int, relation: Relation = "replace_one") ->
 
 def test_a_sample_of_fixed_size_holds_so_many_places_and_is_uniform(tmp_path: Path) -> None:
     vault = fixed_vault(tmp_path, units=100)
-    plan = plans.account(GivenParts((fixed(steps=2_000, clip=5.0),)), unit=vault.unit, delta=1e-4)
+    plan = plans.account(GivenParts((fixed(steps=2_000, clip_norm=5.0),)), unit=vault.unit, delta=1e-4)
     run = vault.reserve(plan)
     counts = np.stack([vault.noisy_sum(run, "sum", Named(10))[0] * 3 for _ in range(2_000)])
     np.testing.assert_allclose(counts.sum(1), 3, atol=0.03)
@@ -192,7 +196,7 @@ def test_a_sample_of_fixed_size_holds_so_many_places_and_is_uniform(tmp_path: Pa
 
 def test_places_that_hold_nobody_add_nothing(tmp_path: Path) -> None:
     vault = fixed_vault(tmp_path, units=50)
-    run = vault.reserve(plans.account(GivenParts((fixed(steps=2_000, clip=5.0),)), unit=vault.unit, delta=1e-4))
+    run = vault.reserve(plans.account(GivenParts((fixed(steps=2_000, clip_norm=5.0),)), unit=vault.unit, delta=1e-4))
     counts = np.stack([vault.noisy_sum(run, "sum", Named(10))[0] * 3 for _ in range(2_000)]).sum(1)
     assert np.rint(counts).min() == 0
     assert counts.mean() == pytest.approx(1.5, abs=0.1)
@@ -205,8 +209,8 @@ def test_a_fixed_size_belongs_to_replacement_and_to_the_units_own_population(tmp
     priced_plan = plans.account(GivenParts((fixed(population=200),)), unit=vault.unit, delta=1e-4)
     with pytest.raises(PlanError, match="population"):
         vault.reserve(priced_plan)
-    with pytest.raises(PlanError, match="batch"):
-        fixed(batch=101)
+    with pytest.raises(PlanError, match="batch_size"):
+        fixed(batch_size=101)
 
 
 def test_the_promise_tells_the_sampler() -> None:
@@ -215,7 +219,7 @@ def test_the_promise_tells_the_sampler() -> None:
         (fixed(), "3 of 100 places drawn without replacement"),
         (summed(fold=1), "every person of one fixed half"),
         (summed(rows="first", rows_per_unit=5), "its first 5 row(s)"),
-        (summed(rate=0.5), "Poisson samples at rate 0.5 (about 50 of 100)"),
+        (summed(sampling_rate=0.5), "Poisson samples at rate 0.5 (about 50 of 100)"),
     ):
         assert words in plans.guarantee(plans.account(GivenParts((part,)), unit=unit, delta=1e-4))
 

@@ -125,7 +125,7 @@ def test_a_run_does_what_its_plan_says_and_no_more(tmp_path: Path, attempt: Any)
 
 def test_a_run_may_not_run_another_plan_at_the_same_price(tmp_path: Path) -> None:
     vault, plan, run = opened(tmp_path)
-    other = dataclasses.replace(plan.candidates[0], clip=0.5)  # the same event, another plan
+    other = dataclasses.replace(plan.candidates[0], clip_norm=0.5)  # the same event, another plan
     with pytest.raises(MechanismError, match="no run of the selection came to an end"):
         vault.select(run, "best", Another(other), Itself())
 
@@ -179,7 +179,9 @@ def test_candidates_with_parts_of_other_doors_are_refused() -> None:
     @dataclass(frozen=True)
     class Fixed(SumPlan):
         def parts(self) -> tuple[Any, ...]:
-            return (FixedSizeSum(name="sum", steps=1, batch=5, population=10, clip=1.0, noise_multiplier=1.0),)
+            return (
+                FixedSizeSum(name="sum", steps=1, batch_size=5, population=10, clip_norm=1.0, noise_multiplier=1.0),
+            )
 
     with pytest.raises(PlanError, match="parts of kinds"):
         Best((Fixed(noise_multiplier=1.0),)).parts()
@@ -201,7 +203,7 @@ def test_an_edited_certificate_is_refused(tmp_path: Path) -> None:
         {"stop": 10},
         {"law": "geometric"},
         {"candidates": quieter},
-        {"reserve": 1},
+        {"held_out": 1},
         {"sampler": "every unit, once"},
     ):
         edited = copy.deepcopy(text)
@@ -219,10 +221,14 @@ def test_a_reserve_is_not_read_by_a_run(tmp_path: Path) -> None:
         left: int = 0
 
         def parts(self) -> tuple[Any, ...]:
-            return (PoissonSum(name="sum", steps=1, rate=1.0, clip=1.0, noise_multiplier=1.0, reserve=self.left),)
+            return (
+                PoissonSum(
+                    name="sum", steps=1, sampling_rate=1.0, clip_norm=1.0, noise_multiplier=1.0, held_out=self.left
+                ),
+            )
 
     def reserve(*left: int) -> Any:
-        return Best(tuple(Leaves(left=one) for one in left)).parts()[0].certified()["reserve"]
+        return Best(tuple(Leaves(left=one) for one in left)).parts()[0].certified()["held_out"]
 
     assert (reserve(3, 2), reserve(2), reserve(0, 5)) == (2, 2, 0)
 

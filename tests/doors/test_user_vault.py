@@ -39,7 +39,7 @@ def sums(vault: UserVault, plan: Any, rounds: int, part: str = "policy") -> list
 def test_contributions_are_clipped_summed_and_divided_by_the_public_number(tmp_path: Path) -> None:
     users = Scripted([[["ann", "bob", "cy"]]], {"ann": [1.0, 2.0], "bob": [4.0], "cy": [9.0, 9.0, 9.0]})
     vault = open_user_vault(tmp_path, users, noise=Silent())
-    run = vault.reserve(priced(user_sum(clip=10.0)))
+    run = vault.reserve(priced(user_sum(clip_norm=10.0)))
     vault.meet(run, actor)
     assert vault.noisy_sum(run, "policy", Earned()) == pytest.approx((3 + 4 + 10) / 4, rel=2e-4)
     assert users.met == [([["ann", "bob", "cy"]], actor)]
@@ -94,7 +94,7 @@ def test_rows_beyond_the_cap_are_not_read(tmp_path: Path) -> None:
 def test_rewards_are_clipped_to_the_public_bounds(tmp_path: Path) -> None:
     users = Scripted([[["ann"]]], {"ann": [1e9]})
     vault = open_user_vault(tmp_path, users, noise=Silent())
-    assert sums(vault, priced(user_sum(clip=100.0)), 1)[0] == pytest.approx(10.0, abs=0.1)
+    assert sums(vault, priced(user_sum(clip_norm=100.0)), 1)[0] == pytest.approx(10.0, abs=0.1)
 
 
 def test_replicates_do_not_share_people_and_are_paid_by_their_own_ledgers(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_noise_has_the_stated_size_in_every_step(tmp_path: Path, correlation: An
 
     steps, width = 8, 20_000
     vault = open_user_vault(tmp_path, Scripted([], {}))
-    run = vault.reserve(priced(user_sum(steps=steps, clip=3.0, noise_multiplier=2.0, correlation=correlation)))
+    run = vault.reserve(priced(user_sum(steps=steps, clip_norm=3.0, noise_multiplier=2.0, correlation=correlation)))
     noise = []
     for _ in range(steps):
         vault.meet(run, actor)
@@ -212,9 +212,15 @@ def test_private_people_have_one_ledger(tmp_path: Path) -> None:
     ("parts", "match"),
     [
         ((user_sum(), user_sum(name="critic", users=5)), "disagree"),
-        ((user_sum(), PoissonSum(name="p", steps=1, rate=0.5, clip=1.0, noise_multiplier=1.0)), "disagree"),
+        (
+            (user_sum(), PoissonSum(name="p", steps=1, sampling_rate=0.5, clip_norm=1.0, noise_multiplier=1.0)),
+            "disagree",
+        ),
         ((user_sum(steps=30),), "120 meetings"),
-        ((PoissonSum(name="p", steps=1, rate=0.5, clip=1.0, noise_multiplier=1.0, rows="first"),), "pool"),
+        (
+            (PoissonSum(name="p", steps=1, sampling_rate=0.5, clip_norm=1.0, noise_multiplier=1.0, rows="first"),),
+            "pool",
+        ),
     ],
 )
 def test_plans_that_fit_no_meeting_are_refused_before_they_are_charged(
@@ -230,7 +236,7 @@ def test_other_kinds_of_part_belong_to_another_vault(tmp_path: Path) -> None:
     from door_cases import open_vault
 
     unit = unit_of(relation="replace_one")
-    part = FixedSizeSum(name="f", steps=1, batch=2, population=100, clip=1.0, noise_multiplier=1.0)
+    part = FixedSizeSum(name="f", steps=1, batch_size=2, population=100, clip_norm=1.0, noise_multiplier=1.0)
     vault = open_user_vault(tmp_path, Scripted([], {}), unit=unit)
     with pytest.raises(PlanError):
         vault.reserve(priced(part, unit=unit))
@@ -242,7 +248,9 @@ def test_a_pool_is_sampled_in_secret(tmp_path: Path) -> None:
     pool = [f"p{i}" for i in range(50)]
     users = Scripted([], {person: [float(i)] for i, person in enumerate(pool)}, pool=[[*pool, "p0"]])
     vault = open_user_vault(tmp_path, users, noise=Silent())
-    part = PoissonSum(name="p", steps=40, rate=0.2, clip=1.0, noise_multiplier=1.0, rows_per_unit=LENGTH, rows="first")
+    part = PoissonSum(
+        name="p", steps=40, sampling_rate=0.2, clip_norm=1.0, noise_multiplier=1.0, rows_per_unit=LENGTH, rows="first"
+    )
     run = vault.reserve(priced(part))
     for _ in range(40):
         vault.meet(run, actor)
@@ -268,7 +276,7 @@ def test_one_person_moves_the_sum_by_at_most_the_clip(
     for first in (answers[0], changed, []):
         rewards = dict(zip(people, [first, *answers[1:]], strict=True))
         vault = open_user_vault(tmp_path_factory.mktemp("v"), Scripted([[people]], rewards), noise=Silent())
-        totals.append(sums(vault, priced(user_sum(clip=2.0)), 1)[0][0, 0])
+        totals.append(sums(vault, priced(user_sum(clip_norm=2.0)), 1)[0][0, 0])
         for held in (vault.ledger, vault._register):
             held.close()
     grid = 2.0**-9  # of the rounding

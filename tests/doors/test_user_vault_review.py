@@ -193,7 +193,7 @@ def test_no_choice_of_meetings_moves_the_releases_by_more_than_one_gaussian(
     part = user_sum(
         steps=steps,
         noise_multiplier=sigma,
-        clip=clip,
+        clip_norm=clip,
         correlation=correlation,
         decay=decay,
         participations=participations,
@@ -353,7 +353,9 @@ def test_a_part_that_an_earlier_process_finished_is_exhausted(tmp_path: Path) ->
 def test_one_draw_from_a_pool_is_summed_once(tmp_path: Path) -> None:
     users = Scripted([], {"ann": [1.0], "bob": [1.0]}, pool=[["ann", "bob"]])
     vault = open_user_vault(tmp_path, users, noise=Silent())
-    part = PoissonSum(name="p", steps=4, rate=0.5, clip=1.0, noise_multiplier=1.0, rows_per_unit=LENGTH, rows="first")
+    part = PoissonSum(
+        name="p", steps=4, sampling_rate=0.5, clip_norm=1.0, noise_multiplier=1.0, rows_per_unit=LENGTH, rows="first"
+    )
     run = vault.reserve(priced(part))
     vault.meet(run, STILL)
     vault.noisy_sum(run, "p", Earned())
@@ -380,7 +382,7 @@ EDITS: dict[str, Edit] = {
     "the wrong relation": lambda r: [row.update(relation="add_or_remove") for row in r["relations"]],
     "the cheaper relation": lambda r: r["relations"][1].update(epsilon=r["relations"][0]["epsilon"]),
     "sampler": lambda r: r["parts"][0].update(sampler="every unit, once"),
-    "kind": lambda r: r["parts"][0].update(kind="poisson_sum", rate=0.01),
+    "kind": lambda r: r["parts"][0].update(kind="poisson_sum", sampling_rate=0.01),
     "words": lambda r: r["contribution"].__setitem__(0, "nothing at all"),
 }
 

@@ -73,7 +73,7 @@ class Earned:
 
 
 def user_sum(**fields: Any) -> UserSum:
-    defaults: dict[str, Any] = {"name": "policy", "steps": 3, "users": 4, "clip": 10.0, "rows_per_unit": LENGTH}
+    defaults: dict[str, Any] = {"name": "policy", "steps": 3, "users": 4, "clip_norm": 10.0, "rows_per_unit": LENGTH}
     return UserSum(**defaults | {"noise_multiplier": 1.0} | fields)
 
 

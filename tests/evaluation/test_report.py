@@ -261,8 +261,8 @@ def test_the_page_reads_the_certificates_that_tacit_writes() -> None:
                 "name": "denoiser",
                 "sampler": "every unit, every step",
                 "steps": 4,
-                "rate": 1.0,
-                "clip": 1.0,
+                "sampling_rate": 1.0,
+                "clip_norm": 1.0,
                 "noise_multiplier": 2.0,
                 "rows_per_unit": 1,
             }

@@ -19,7 +19,7 @@ from tacit.evaluation.report.learning import settings
 PLAN = {
     "users": 32,
     "rounds": 50,
-    "clip": 0.8,
+    "clip_norm": 0.8,
     "critic": "local",
     "ridge": 0.005,
     "kappa": 1.0,

@@ -28,7 +28,9 @@ SPEC = PublicSpec(
     source="declared",
     difference=(0.05,) * 6,
 )
-PART = PoissonSum(name="sum", steps=4, rate=1.0, clip=0.5, noise_multiplier=1.0, rows_per_unit=3, horizon=4)
+PART = PoissonSum(
+    name="sum", steps=4, sampling_rate=1.0, clip_norm=0.5, noise_multiplier=1.0, rows_per_unit=3, horizon=4
+)
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def test_canary_people_are_told_as_well_as_the_noise_allows_and_not_better() -> 
                 total = torch.zeros(size)
                 for known in (others, people(columns, chosen)):
                     add_everybody(total, model, objective, known, seed=1_000 * run + step)
-                noisy = total + sigma * PART.clip * torch.randn(size, generator=generator)
+                noisy = total + sigma * PART.clip_norm * torch.randn(size, generator=generator)
                 seen(step, model, noisy / 50.0)
             values.append(seen.sums())
         areas[sigma] = area(np.array(values), present)
@@ -106,7 +108,7 @@ def test_canary_people_are_told_as_well_as_the_noise_allows_and_not_better() -> 
 
 def add_everybody(total: Tensor, model: nn.Module, objective: Moves, known: Trajectories, seed: int) -> None:
     drawn = Drawn(PART, objective, known, seed=seed)
-    clipped_sum(model, objective.loss, drawn.rows(np.arange(drawn.units)), PART.clip, add_to=total)
+    clipped_sum(model, objective.loss, drawn.rows(np.arange(drawn.units)), PART.clip_norm, add_to=total)
 
 
 def unit_losses(model: nn.Module, objective: Moves, known: Trajectories, *, draws: int) -> npt.NDArray[np.float64]:

@@ -154,7 +154,7 @@ def test_bars_of_curves_stand_beside_each_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("plan", "hidden", "setting"),
     [
-        ({"clip": 0.123}, (64, 64), r"recipe\.plan\.clip"),
+        ({"clip_norm": 0.123}, (64, 64), r"recipe\.plan\.clip_norm"),
         ({"horizon": 77}, (64, 64), r"recipe\.plan\.horizon"),
         ({}, (64, 32), r"recipe\.policy\.network\.sizes"),
     ],

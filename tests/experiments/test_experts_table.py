@@ -102,7 +102,7 @@ def test_recipes_name_plans_of_their_kind() -> None:
         assert {ways.mixed_at(epsilon).trajectories for epsilon in EPSILONS} == {25, 20, 12, 5, 3}
 
 
-@pytest.mark.parametrize("change", [{"steps": 999}, {"clip": 0.123}])
+@pytest.mark.parametrize("change", [{"steps": 999}, {"clip_norm": 0.123}])
 def test_a_row_of_another_recipe_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
 ) -> None:

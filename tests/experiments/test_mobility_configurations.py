@@ -90,7 +90,7 @@ def test_every_row_of_audits_faults_and_files_has_a_configuration_of_its_own() -
     ("changed", "words"),
     [
         ({"rounds": 7}, r"plan\.rounds: 60 stored, 7 asked"),
-        ({"clip": 0.5}, r"plan\.clip: 1\.0 stored, 0\.5 asked"),
+        ({"clip_norm": 0.5}, r"plan\.clip_norm: 1\.0 stored, 0\.5 asked"),
         ({"critic": pategail.Critic(rate=0.003, steps=5, hidden=(64, 32))}, r"plan\.critic\.hidden\[0\]: 32 stored"),
         ({"ppo": pategail.Ppo(average=0.95, hidden=(32,))}, r"plan\.ppo\.hidden\[0\]: 64 stored, 32 asked"),
     ],
@@ -109,7 +109,7 @@ def test_a_changed_clip_of_a_baseline_is_seen(monkeypatch: pytest.MonkeyPatch) -
     assert mobility_frontier.store().has("83/epr/2/0")
     monkeypatch.setitem(baseline.CLIPS, "epr", 0.7)
     forget()
-    refused(mobility_frontier.store(), "83/epr/2/0", r"sums\.moves\.clip: 0\.65 stored, 0\.7 asked")
+    refused(mobility_frontier.store(), "83/epr/2/0", r"sums\.moves\.clip_norm: 0\.65 stored, 0\.7 asked")
 
 
 def test_changed_recipes_of_ablation_allocation_and_attack_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:

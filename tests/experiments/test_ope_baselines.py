@@ -138,7 +138,7 @@ def later_gpope(domain: ope_methods.Domain, **fields: Any) -> ope.Gpope:
 
 def later_lstd(domain: ope_methods.Domain, clip: float, share: float) -> Any:
     base = {"problem": domain.problem, "features": domain.features}
-    return ope.SufficientStatistics(**base, clip=2 * clip, value_share=share)
+    return ope.SufficientStatistics(**base, clip_norm=2 * clip, value_share=share)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def later_lstd(domain: ope_methods.Domain, clip: float, share: float) -> Any:
             ope_baselines,
             "ope_ssp",
             later_lstd,
-            "method.plan.clip: 1.0 stored, 2.0 asked",
+            "method.plan.clip_norm: 1.0 stored, 2.0 asked",
         ),
         (
             gpope_hiv,

@@ -47,7 +47,7 @@ from tacit.envs import acrobot, cart_pole, dosing, hiv, lunar_lander, population
 from tacit.envs.acrobot import Acrobot
 from tacit.methods.off_policy_evaluation import residual
 from tacit.methods.policy_gradient.plan import PolicyGradientPlan
-from tacit.methods.synthesis import cut
+from tacit.methods.synthesis import discretisation
 from tacit.units import Unit
 
 CACHED: tuple[Any, ...] = (
@@ -205,7 +205,7 @@ CONTROLS = dppg_table1.CONTROLS
             'unit.relation: "add_or_remove" stored',
         ),
         (dppg_audit, dppg_audit.CELLS[0].key, dppg_audit, "DELTA", 1e-6, "delta: 1e-05 stored"),
-        (dppg_audit, dppg_audit.CELLS[0].key, dppg_audit, "CLIP", 0.1, "plan.clip: 0.05 stored"),
+        (dppg_audit, dppg_audit.CELLS[0].key, dppg_audit, "CLIP", 0.1, "plan.clip_norm: 0.05 stored"),
         (dppg_frontier, FRONTIER, dppg_frontier, "CURVE", 5, "curve: 10 stored, 5 asked"),
         (dppg_riverswim, RIVER, river_swim, "FORWARD", 0.4, "river.FORWARD: 0.35 stored, 0.4 asked"),
         (dppg_table1, "Dosing-1|ppo", dosing, "BASE", 900.0, "line.task.domain.BASE: 1000.0 stored, 900.0 asked"),
@@ -331,15 +331,15 @@ def test_a_better_accountant_leaves_the_rows_of_canaries(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("name", ["_INNER", "_EVEN"])
 def test_the_cuts_of_bins_are_seen(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    before = getattr(cut, name)
+    before = getattr(discretisation, name)
     for experiment, key, where in (
-        (table1_transitions, "half_cheetah/td3_bc/aim/10/0", "table.plan.cut"),
-        (table3_fidelity, "half_cheetah/aim/10/0", "table.plan.cut"),
+        (table1_transitions, "half_cheetah/td3_bc/aim/10/0", "table.plan.discretisation"),
+        (table3_fidelity, "half_cheetah/aim/10/0", "table.plan.discretisation"),
         (table1_transitions, "umaze/iql/raked/1/0", "table.raking"),
         (table2_trajectories, "umaze/iql/tacit_j/1/0", "table.plan.raking"),
     ):
         assert experiment.store().has(key)
-        monkeypatch.setattr(cut, name, 0.123)
+        monkeypatch.setattr(discretisation, name, 0.123)
         refused(experiment, key, f"{where}.{name}: {before} stored, 0.123 asked")
         monkeypatch.undo()
         forget()

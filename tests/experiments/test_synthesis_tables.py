@@ -170,7 +170,7 @@ def uncached() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("uncached")
-@pytest.mark.parametrize("setting", [{"clip": 0.5}, {"steps": 900}])
+@pytest.mark.parametrize("setting", [{"clip_norm": 0.5}, {"steps": 900}])
 def test_a_plan_of_another_clip_or_other_steps_makes_the_row_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: dict[str, float]
 ) -> None:

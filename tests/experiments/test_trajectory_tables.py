@@ -143,7 +143,7 @@ def test_rows_that_differ_in_their_seed_have_one_configuration_and_quick_ones_an
     assert own == trajectory_audit.configuration("tacit/299") != twin
 
 
-@pytest.mark.parametrize("changed", ["steps", "clip", "width"])
+@pytest.mark.parametrize("changed", ["steps", "clip_norm", "width"])
 def test_a_row_of_another_plan_is_none(changed: str, table2: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     key, other = "umaze/iql/by_gradients/10/1", "umaze/iql/raked_by_gradients/10/1"
     assert table2.has(key)
@@ -177,7 +177,7 @@ def test_rows_of_another_agent_or_another_audit_are_none(
     _keep(audit, "tacit/0", {})
     assert audit.has("tacit/0")
     small = trajectory_audit.plan()
-    monkeypatch.setattr(trajectory_audit, "plan", lambda: replace(small, clip=2 * small.clip))
+    monkeypatch.setattr(trajectory_audit, "plan", lambda: replace(small, clip_norm=2 * small.clip_norm))
     again = Store(audit.path, trajectory_audit.configuration, "none", audit.rows, audit.configurations)
     assert not again.has("tacit/0")
 

@@ -26,7 +26,7 @@ SPEC = PublicSpec(Box((-4.0,), (4.0,)), Discrete(2), Box((-10.0,), (10.0,)), "de
 
 
 def small_plan(steps: int = 200, epsilon: float = 1.0) -> TransitionsPlan:
-    plan = TransitionsPlan(steps=steps, rate=0.2, width=8, depth=1, warmup=1, learning_rate=1e-3)
+    plan = TransitionsPlan(steps=steps, sampling_rate=0.2, width=8, depth=1, warmup=1, learning_rate=1e-3)
     return plan.calibrate(unit=UNIT, epsilon=epsilon, delta=DELTA)
 
 

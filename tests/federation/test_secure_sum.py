@@ -81,7 +81,7 @@ def whole(plan: Any, count: int, step: int = 0) -> npt.NDArray[np.int64]:
     rewards = rng.integers(0, 9, (cases.PEOPLE, 6)) / 8
     means = np.array([rewards[u, : 1 + u % 6].mean() for u in range(count)])
     each = np.concatenate([np.outer(means, cases.PUBLIC["weights"]), np.full((count, 1), (step + 1) / 8)], axis=1)
-    return np.asarray(np.rint(each / part.clip * 2**part.bits).sum(axis=0), np.int64)
+    return np.asarray(np.rint(each / part.clip_norm * 2**part.bits).sum(axis=0), np.int64)
 
 
 def stage_of(message: Message) -> str:
@@ -282,7 +282,7 @@ def test_of_drop_outs_told_differently_no_fewer_than_the_floor_are_left(devices:
     """Each of n devices gives shares of n - t others as dropped out, t of which open one: n (n - t) / t are opened."""
     for floor in range(1, devices + 1):
         opened = threshold(
-            DeviceSum(name="sum", steps=1, devices=devices, clip=1.0, noise="shared", floor=floor), devices
+            DeviceSum(name="sum", steps=1, devices=devices, clip_norm=1.0, noise="shared", floor=floor), devices
         )
         assert floor <= opened <= devices
         assert devices - devices * (devices - opened) // opened >= floor

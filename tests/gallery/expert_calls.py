@@ -27,7 +27,7 @@ POLICY = Policy(FEATURES, Mlp((1, 3), gain=0.0), Categorical(3))
 CLONE = experts.LinearClone(features=FEATURES, actions=3)
 VOTES = experts.Votes(anchors=experts.Uniform(low=(-4.0,), high=(4.0,), count=3), clone=CLONE, policy=POLICY)
 CONSENSUS = experts.Consensus(
-    policy=POLICY, trajectories=1, horizon=2, experts=90, floor=PMin(0.1), stable_fraction=1.0, batch=9
+    policy=POLICY, trajectories=1, horizon=2, experts=90, floor=PMin(0.1), stable_fraction=1.0, expected_batch_size=9
 )
 
 

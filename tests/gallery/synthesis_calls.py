@@ -17,7 +17,7 @@ from tacit.data.sources.d4rl import read_columns
 from tacit.evaluation import neighbours
 from tacit.hardware import torch_device
 from tacit.methods.synthesis import TransitionsPlan, ablations
-from tacit.methods.synthesis.cut import Cut
+from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.privacy.vault.vault import Vault
 
 BASELINES = "tacit.methods.synthesis.baselines"
@@ -64,11 +64,11 @@ def device_that_is_not_there(folder: Path) -> None:
 
 
 def too_few_bins(folder: Path) -> None:
-    Cut(SPEC, bins=1)
+    Discretisation(SPEC, bins=1)
 
 
 def bins_without_the_size_of_a_step(folder: Path) -> None:
-    Cut(dataclasses.replace(SPEC, difference=None))
+    Discretisation(dataclasses.replace(SPEC, difference=None))
 
 
 def ablation_of_pretraining_without_one(folder: Path) -> None:
@@ -77,7 +77,7 @@ def ablation_of_pretraining_without_one(folder: Path) -> None:
 
 def marginals_without_their_package(folder: Path) -> None:
     home: Any = import_module(f"{BASELINES}.mst")
-    plan = home.MstPlan(cut=Cut(SPEC, bins=4)).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
+    plan = home.MstPlan(discretisation=Discretisation(SPEC, bins=4)).calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
     with ledger(folder) as book, mock.patch.dict(sys.modules, {"mbi": None, "jax": None}):
         home.fit(plan, Vault(data(), book))
 

@@ -21,7 +21,7 @@ def observations_of_several_shapes(folder: Path) -> None:
 
 
 def no_row_of_a_unit(folder: Path) -> None:
-    PoissonSum(name="sum", steps=1, rate=0.1, clip=1.0, rows_per_unit=0, horizon=8)
+    PoissonSum(name="sum", steps=1, sampling_rate=0.1, clip_norm=1.0, rows_per_unit=0, horizon=8)
 
 
 def no_fragment_of_a_unit(folder: Path) -> None:
@@ -29,11 +29,11 @@ def no_fragment_of_a_unit(folder: Path) -> None:
 
 
 def fragments_without_a_row(folder: Path) -> None:
-    PoissonSum(name="sum", steps=1, rate=0.1, clip=1.0, horizon=0)
+    PoissonSum(name="sum", steps=1, sampling_rate=0.1, clip_norm=1.0, horizon=0)
 
 
 def fragments_of_first_rows(folder: Path) -> None:
-    PoissonSum(name="sum", steps=1, rate=0.1, clip=1.0, rows="first", horizon=8)
+    PoissonSum(name="sum", steps=1, sampling_rate=0.1, clip_norm=1.0, rows="first", horizon=8)
 
 
 TRAJECTORY_CALLS: tuple[WrongCall, ...] = (

@@ -68,7 +68,7 @@ def vault(folder: Path) -> Vault:
 
 
 def small_plan() -> TransitionsPlan:
-    return TransitionsPlan(steps=2, rate=0.2, warmup=1, width=4, depth=1, harmonics=1).calibrate(
+    return TransitionsPlan(steps=2, sampling_rate=0.2, warmup=1, width=4, depth=1, harmonics=1).calibrate(
         unit=UNIT, epsilon=1.0, delta=DELTA
     )
 
@@ -292,7 +292,7 @@ def delta_above_one_over_the_population(folder: Path) -> None:
 
 
 def rate_over_one(folder: Path) -> None:
-    TransitionsPlan(rate=128 / 100)
+    TransitionsPlan(sampling_rate=128 / 100)
 
 
 def negative_budget(folder: Path) -> None:

@@ -98,7 +98,7 @@ def imitation(**changes: Any) -> experts.ReturnWeighted:
 
 def consensus(**changes: Any) -> experts.Consensus:
     few: dict[str, Any] = {"policy": LINEAR, "experts": COUNT, "trajectories": 3, "horizon": 30, "steps": 12}
-    few |= {"batch": 30, "stable_batch": 32, "floor": PMin(FLOOR), "rate": 0.02, "stable_rate": 0.02}
+    few |= {"expected_batch_size": 30, "stable_batch": 32, "floor": PMin(FLOOR), "rate": 0.02, "stable_rate": 0.02}
     return experts.Consensus(**few | {"stable_fraction": 0.4, "learner": BC()} | changes)
 
 

@@ -96,9 +96,9 @@ def summed(part: Any, *, noise_multiplier: float | None = None) -> Run:
     return Run(make, lambda: (part,))
 
 
-COMMON: dict[str, Any] = {"name": "sum", "steps": STEPS, "clip": 0.6}
+COMMON: dict[str, Any] = {"name": "sum", "steps": STEPS, "clip_norm": 0.6}
 RUNS = {
-    "noise of the server": summed(PoissonSum(**COMMON, rate=1.0, rows="first", rows_per_unit=4)),
+    "noise of the server": summed(PoissonSum(**COMMON, sampling_rate=1.0, rows="first", rows_per_unit=4)),
     "shared noise": summed(DeviceSum(**COMMON, devices=PEOPLE, noise="shared", floor=18, rows_per_unit=4)),
     "noise of each device": summed(DeviceSum(**COMMON, devices=PEOPLE, noise="device", rows_per_unit=4)),
     "Laplace noise": summed(

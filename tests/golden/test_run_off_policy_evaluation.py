@@ -173,8 +173,10 @@ RUNS = {
         behaviour=ope.BehaviourPolicy(ope.Uniform(2), source="declared"),
     ),
     "GPOPE": evaluation(ope.Gpope(**BASE), defaults=True),
-    "GPOPE, Poisson samples": evaluation(ope.Gpope(**BASE, mode="poisson", steps=20, batch=20, schedule="diminishing")),
-    "GPOPE, the paper's sampler": evaluation(ope.Gpope(**BASE, mode="paper", steps=20, batch=5)),
+    "GPOPE, Poisson samples": evaluation(
+        ope.Gpope(**BASE, mode="poisson", steps=20, batch_size=20, schedule="diminishing")
+    ),
+    "GPOPE, the paper's sampler": evaluation(ope.Gpope(**BASE, mode="paper", steps=20, batch_size=5)),
     "GPOPE, the paper's noise": priced(
         ope.Gpope.published(**BASE, population=UNITS, steps=20, epsilon=1.0, delta=1e-4)
     ),
@@ -191,8 +193,10 @@ RUNS = {
         ope.Behaviour(),
         line=True,
     ),
-    "DP-LSTD": evaluation(ope.SufficientStatistics(**BASE, clip=0.5), defaults=True),
-    "DP-LSTD without a value": evaluation(ope.SufficientStatistics(**BASE, clip=0.5, value_share=0.0), ope.Behaviour()),
+    "DP-LSTD": evaluation(ope.SufficientStatistics(**BASE, clip_norm=0.5), defaults=True),
+    "DP-LSTD without a value": evaluation(
+        ope.SufficientStatistics(**BASE, clip_norm=0.5, value_share=0.0), ope.Behaviour()
+    ),
     "default shares and prior": Run(lambda folder: {}, lambda: (ope.Shares(), ope.Smoothness(2.0))),
     "LSTD without privacy": Run(without_privacy, lambda: (lstd,)),
     "selection among candidates": Run(chosen, choice_defaults),

@@ -17,7 +17,7 @@ from tacit.methods.synthesis.ablations import ablation, curious, pretrained_only
 from tacit.methods.synthesis.baselines import aim, mst, pate_gan, pgm, privsyn, raking_alone
 from tacit.methods.synthesis.baselines.pate_gan_networks import pretrain_gan
 from tacit.methods.synthesis.baselines.pate_gan_plan import GanPretraining, PateGanPlan
-from tacit.methods.synthesis.cut import Cut
+from tacit.methods.synthesis.discretisation import Discretisation
 
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # programs this small cost more to compile than to run
 
@@ -69,7 +69,7 @@ def data(rows: dict[str, Any], spec: PublicSpec) -> Trajectories:
 
 def small(**changes: Any) -> synthesis.TransitionsPlan:
     """The default plan with few steps and a small network."""
-    given: dict[str, Any] = {"steps": 12, "rate": 0.02, "width": 32, "depth": 2, "warmup": 3}
+    given: dict[str, Any] = {"steps": 12, "sampling_rate": 0.02, "width": 32, "depth": 2, "warmup": 3}
     return synthesis.TransitionsPlan(**{**given, **changes})
 
 
@@ -115,14 +115,14 @@ def appended_in_pretraining(folder: Path) -> Numbers:
 
 def paper_sampler(folder: Path) -> Numbers:
     heun = dataclasses.replace(synthesis.Sampler.paper(), steps=8)
-    return fitted(small(noise_draws=2, sampler=heun, schedule="constant").calibrate(**PROMISE), folder)
+    return fitted(small(noise_multiplicity=2, sampler=heun, schedule="constant").calibrate(**PROMISE), folder)
 
 
 def many_rows(folder: Path) -> Numbers:
     """People with ten rows each."""
     unit = Unit("person", "add_or_remove", 400)
     plan = synthesis.TransitionsPlan.for_people(population=400, epsilon=8.0, rows_per_unit=4)
-    plan = dataclasses.replace(plan, steps=6, warmup=2, rate=0.2).calibrate(unit=unit, epsilon=8.0, delta=1e-4)
+    plan = dataclasses.replace(plan, steps=6, warmup=2, sampling_rate=0.2).calibrate(unit=unit, epsilon=8.0, delta=1e-4)
     people = Trajectories.from_arrays(**walk(1), unit_ids=np.arange(4_000) // 10, spec=SPEC, simulated=True)
     value = synthesis.fit(plan, runs.vault(people, folder, unit)).value
     return {"weights": runs.weights(value.weights)} | runs.columns(value.sample_columns(300, seed=5))
@@ -161,9 +161,9 @@ def table(module: Any, plan: Any, folder: Path) -> Numbers:
 def graphical(module: Any, kind: Any, **changes: Any) -> Run:
     def make(folder: Path) -> Numbers:
         pytest.importorskip("mbi")
-        return table(module, kind(cut=Cut(TABLE, 4), iterations=20, **changes), folder)
+        return table(module, kind(discretisation=Discretisation(TABLE, 4), iterations=20, **changes), folder)
 
-    return Run(make, lambda: (kind(cut=Cut(TABLE)),), TRAINED)
+    return Run(make, lambda: (kind(discretisation=Discretisation(TABLE)),), TRAINED)
 
 
 def gan(plan: PateGanPlan, folder: Path) -> Numbers:
@@ -197,7 +197,7 @@ def histograms_alone(folder: Path) -> Numbers:
 def selected(folder: Path) -> Numbers:
     judge = synthesis.RakingPlan(raking=synthesis.Raking.of(SPEC, bins=8, coarse=4))
     sampler = synthesis.Sampler(steps=4)
-    whole: dict[str, Any] = {"steps": 3, "rate": 1.0, "warmup": 1, "sampler": sampler, "width": 16}
+    whole: dict[str, Any] = {"steps": 3, "sampling_rate": 1.0, "warmup": 1, "sampler": sampler, "width": 16}
     candidates = (small(**whole, learning_rate=1e-6), small(**whole))
     plan = selection.SelectionPlan(candidates=candidates, judge=judge, stop=4).calibrate(**PROMISE)
     vault = runs.vault(data(walk(1), SPEC), folder, UNIT, seed=2)
@@ -233,8 +233,10 @@ RUNS = {
     "AIM": graphical(aim, aim.AimPlan, rounds=4),
     "PGM": graphical(pgm, pgm.PgmPlan, pairs=3, triples=1),
     "PrivSyn": Run(
-        lambda folder: table(privsyn, privsyn.PrivSynPlan(cut=Cut(TABLE, 4), records=2_000, rounds=10), folder),
-        lambda: (privsyn.PrivSynPlan(cut=Cut(TABLE)),),
+        lambda folder: table(
+            privsyn, privsyn.PrivSynPlan(discretisation=Discretisation(TABLE, 4), records=2_000, rounds=10), folder
+        ),
+        lambda: (privsyn.PrivSynPlan(discretisation=Discretisation(TABLE)),),
     ),
     "PATE-GAN": Run(lambda folder: gan(small_gan(), folder), lambda: (PateGanPlan(),), TRAINED),
     "PATE-GAN after public rows": Run(gan_with_public_rows, lambda: (GanPretraining(provenance=PROVENANCE),), TRAINED),

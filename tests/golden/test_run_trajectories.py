@@ -78,7 +78,7 @@ def rooms() -> Trajectories:
 
 def small(**changes: Any) -> trajectories.TrajectoriesPlan:
     """The default plan with few steps and small networks."""
-    given: dict[str, Any] = {"steps": 4, "start_steps": 3, "rate": 0.5, "fragments_per_unit": 2, "horizon": 8}
+    given: dict[str, Any] = {"steps": 4, "start_steps": 3, "sampling_rate": 0.5, "fragments_per_unit": 2, "horizon": 8}
     given |= {"rows_per_token": 2, "width": 16, "depth": 1, "heads": 2, "start_width": 16, "warmup": 1, "longest": 12}
     given["sampler"] = synthesis.Sampler(steps=4, sigma_max=10.0)
     return trajectories.TrajectoriesPlan(**given | changes)
@@ -120,7 +120,7 @@ def network(**changes: Any) -> Run:
 
 
 def of_rooms(folder: Path) -> Numbers:
-    return fitted(small(horizon=4, longest=4, rate=1.0), folder, data=rooms())
+    return fitted(small(horizon=4, longest=4, sampling_rate=1.0), folder, data=rooms())
 
 
 def pretrained(folder: Path) -> Numbers:
@@ -130,8 +130,8 @@ def pretrained(folder: Path) -> Numbers:
 
 def with_context(folder: Path, **changes: Any) -> Numbers:
     """Networks that learned from several public worlds are shown histograms of the private one."""
-    tables = synthesis.Raking.of(SPEC, bins=8, coarse=4, clip=1.0, pool=200)
-    plan = small(raking=tables, surroundings=1, pretraining=little(), **changes)
+    tables = synthesis.Raking.of(SPEC, bins=8, coarse=4, clip_norm=1.0, pool=200)
+    plan = small(raking=tables, local_context=1, pretraining=little(), **changes)
     return fitted(plan, folder, public=[walks(7), walks(8, drift=0.15)])
 
 
@@ -143,7 +143,7 @@ def worlds() -> tuple[Any, ...]:
     """The plan of public worlds and of many people with its own defaults."""
     tables = synthesis.Raking.of(SPEC)
     plan = trajectories.TrajectoriesPlan.for_people(
-        population=10_000, longest=300, provenance=PROVENANCE, raking=tables, surroundings=3
+        population=10_000, longest=300, provenance=PROVENANCE, raking=tables, local_context=3
     )
     return (plan,)
 
@@ -157,7 +157,7 @@ RUNS = {
     "U-Net": network(network="unet"),
     "autoregressive": network(network="autoregressive", rows_per_token=1),
     "tokens of components": network(tokens="components", rows_per_token=1),
-    "several noise draws and first rows": network(noise_draws=2, start_rows=12, episodes_per_unit=2),
+    "several noise draws and first rows": network(noise_multiplicity=2, start_rows=12, episodes_per_unit=2),
     "noisy endings": network(ending_noise=0.1),
     "discrete rooms": Run(of_rooms, lambda: (), TRAINED),
     "curious pre-training": Run(pretrained, lambda: (), TRAINED),

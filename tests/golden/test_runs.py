@@ -128,12 +128,17 @@ def test_a_changed_default_fails(kept: Path, changed: Outer) -> None:
 @pytest.mark.parametrize(
     ("area", "name", "plan", "changes"),
     [
-        ("synthesis", "default plan", synthesis.TransitionsPlan(), {"steps": 999, "learning_rate": 4e-3, "clip": 0.9}),
+        (
+            "synthesis",
+            "default plan",
+            synthesis.TransitionsPlan(),
+            {"steps": 999, "learning_rate": 4e-3, "clip_norm": 0.9},
+        ),
         (
             "policy_gradient",
             "default plan",
             policy_gradient.PolicyGradientPlan(),
-            {"rounds": 49, "clip": 0.7, "step": 0.9},
+            {"rounds": 49, "clip_norm": 0.7, "step": 0.9},
         ),
         ("agents", "IQL", iql.IqlConfig(), {"steps": 1_000, "learning_rate": 1e-4, "width": 64}),
     ],
@@ -147,8 +152,8 @@ def test_a_changed_default_of_a_method_fails(area: str, name: str, plan: Any, ch
 
 def test_a_renamed_parameter_fails() -> None:
     wanted = runs.stored("synthesis")["default plan"]["parameters"]
-    found = {"sampling_rate" if name == "rate" else name: value for name, value in wanted.items()}
-    assert runs.differences(wanted, found, 0.0) == ["sampling_rate is not stored", "rate is missing"]
+    found = {"rate" if name == "sampling_rate" else name: value for name, value in wanted.items()}
+    assert runs.differences(wanted, found, 0.0) == ["rate is not stored", "sampling_rate is missing"]
 
 
 @pytest.mark.parametrize("area", AREAS)

@@ -97,7 +97,7 @@ PUBLIC = (
     "tacit.methods.synthesis.ablations",
     "tacit.methods.synthesis.baselines",
     "tacit.methods.synthesis.baselines.pate_gan",
-    "tacit.methods.synthesis.cut.Cut",
+    "tacit.methods.synthesis.discretisation.Discretisation",
     "tacit.methods.synthesis.trajectories",
     "tacit.privacy.accounting.bounds",
     "tacit.privacy.certificate.markdown.label",

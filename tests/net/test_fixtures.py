@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.net.changes import Changes
 
 from tacit import hub
 from tacit.cli import main
@@ -40,6 +41,14 @@ def copied(name: str, to: Path) -> Path:
     for key in [*folder.rglob("key"), *folder.rglob("*.key")]:
         key.chmod(0o600)
     return folder
+
+
+def named_today(command: list[str]) -> list[str]:
+    """A command line of then with the names that its options have today."""
+    now, (name, *_) = Changes.load().now, command
+    keys = [now(f"tacit {name} {word}") if word.startswith("--") else word for word in command]
+    assert None not in keys
+    return [str(key).removeprefix(f"tacit {name} ") for key in keys]
 
 
 def lock(path: Path) -> Path:
@@ -224,9 +233,10 @@ def test_an_old_run_that_was_interrupted_goes_on(name: str, tmp_path: Path, monk
     (before,) = Ledger.read(was["ledger"]).plans()
     assert 0 < before.claimed == was["claimed"] < before.steps == was["steps"]
     entries = len(Ledger.read(was["ledger"]).entries())
-    assert main(was["command"]) == 6  # not without --resume
+    command = named_today(was["command"])
+    assert main(command) == 6  # not without --resume
 
-    assert main([*was["command"], "--resume"]) == 0
+    assert main([*command, "--resume"]) == 0
     ledger = Ledger.read(was["ledger"])
     (after,) = ledger.plans()
     assert (after.id, after.steps, after.claimed) == (before.id, was["steps"], was["steps"])
@@ -250,6 +260,6 @@ def test_an_old_run_without_its_ledger_is_refused(
     path = Path(was["ledger"])
     REFUSED[damage](path)
     before = path.exists() and path.read_bytes()
-    assert main([*was["command"], "--resume"]) == 3
+    assert main([*named_today(was["command"]), "--resume"]) == 3
     assert len([line for line in capsys.readouterr().err.splitlines() if line.startswith("tacit: ")]) == 1
     assert (path.exists() and path.read_bytes()) == before

@@ -28,7 +28,7 @@ class DataMaze:
         steps: how many transitions.
         episodes: so many whole episodes instead, of 100 to 300 steps each and a unit of its own.
         mazes: so many random mazes of the layout's size instead, never the layout itself, with --episodes in each of
-            them; a maze is a unit, as a public world for `tacit synthesize --surroundings`.
+            them; a maze is a unit, as a public world for `tacit synthesize --local-context`.
         seed: of the simulation.
         unit: what one protected unit will be.
     """

@@ -29,7 +29,7 @@ from tacit.evaluation.report.charts import Kind
 from tacit.evaluation.report.tables import Table
 from tacit.methods import synthesis
 from tacit.methods.synthesis import Raking, Synthesizer, TransitionsPlan, fit
-from tacit.methods.synthesis.cut import Cut
+from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.vault.vault import Vault
@@ -87,7 +87,7 @@ FULL = Size(
 QUICK = Size(
     20_000,
     2_000,
-    TransitionsPlan(steps=10, rate=0.02, width=16, depth=1, warmup=1),
+    TransitionsPlan(steps=10, sampling_rate=0.02, width=16, depth=1, warmup=1),
     4_000,
     2,
     IqlConfig(steps=10, width=8),
@@ -204,8 +204,8 @@ def compared(
     costs = []
     for method in methods:
         watch = Stopwatch()
-        cut = Cut(data.spec) if bins is None else Cut(data.spec, bins=bins)
-        plan = baseline_plan(method, cut).calibrate(unit=like.unit, epsilon=like.epsilon, delta=like.delta)
+        bins_of = Discretisation(data.spec) if bins is None else Discretisation(data.spec, bins=bins)
+        plan = baseline_plan(method, bins_of).calibrate(unit=like.unit, epsilon=like.epsilon, delta=like.delta)
         bar, phase = progress(f"Training {method} with privacy"), watch.phase("Training with privacy")
         with _vault(data.columns, data.spec, plan) as vault, bar as advance, phase:
             release = learner(method).fit(plan, vault, seed=seed, progress=advance)

@@ -262,8 +262,9 @@ def planned(command: Evaluate, spec: PublicSpec | None) -> Estimator:
     if command.find_range and (method != "residual" or command.range is not None):
         raise meaningless("--find-range", "--method residual without --range")
     own = command.settings
-    if own and method not in EVALUATION_OPTIONS:
-        raise meaningless("--clip", f"one of the methods {', '.join(EVALUATION_OPTIONS)}")
+    for name in own.keys() - set(options.options(EVALUATION_OPTIONS, method)):
+        those = [one for one in EVALUATION_OPTIONS if name in options.options(EVALUATION_OPTIONS, one)]
+        raise meaningless(name, f"one of the methods {', '.join(those)}")
     if (method in _ON_POLICY and command.policy != "behaviour") or (
         method in _OFF_POLICY and command.policy == "behaviour"
     ):
@@ -272,10 +273,10 @@ def planned(command: Evaluate, spec: PublicSpec | None) -> Estimator:
             "--policy behaviour for lsw and lsl, any other one for fqe and dr",
             "choose the method residual, which evaluates both",
         )
-    if method == "ssp" and "clip" not in own:
+    if method == "ssp" and "clip_norm" not in own:
         raise refused(
-            "the clip is missing",
-            "--clip, the largest norm of one unit's statistics",
+            "the clip norm is missing",
+            "--clip-norm, the largest norm of one unit's statistics",
             "choose it without looking at the records, or use the method residual, which needs none",
         )
     given: dict[str, Any] = {"problem": asked, **own, **({} if method in _ON_POLICY else {"level": command.level})}

@@ -235,10 +235,10 @@ def silent(plan: Plan) -> Plan:
     A linear critic has no such control, and that of a table of rewards takes its place.
     """
     if not isinstance(plan, pategail.PateGailPlan) or plan.kind != "linear":
-        return replace(plan, silent=True)
+        return replace(plan, zero_contribution=True)
     unit, epsilon, delta = promised(plan)
     table = replace(pategail.recipe("table", plan.people, epsilon), noise=plan.noise, floor=plan.floor)
-    table = replace(table, rounds=plan.rounds, rows_per_unit=plan.rows_per_unit, silent=True)
+    table = replace(table, rounds=plan.rounds, rows_per_unit=plan.rows_per_unit, zero_contribution=True)
     return table.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
 

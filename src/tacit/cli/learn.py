@@ -264,7 +264,7 @@ def votes(value: Learned, plan: Plan, world: World | None) -> Votes | None:
     part = learn_plan.part(plan, PART)
     assert plan.unit is not None
     actions = shares.shape[1]
-    noise = part.clip * (part.noise_multiplier or 0.0) / plan.unit.size * math.sqrt(1 - 1 / actions)
+    noise = part.clip_norm * (part.noise_multiplier or 0.0) / plan.unit.size * math.sqrt(1 - 1 / actions)
     if states.ndim == 1:
         states = np.stack([states, np.zeros_like(states)], axis=1)
         (i, j), names = (0, 1), ["state", " "]

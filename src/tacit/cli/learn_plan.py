@@ -46,7 +46,18 @@ _OWN = {
     "consensus": ("clone", "learner", "prefixes", "present", "stop", "queried", "paper"),
 }
 """Options that belong to some methods only, beside those of their plans."""
-_PUBLISHED = ("clone", "policy", "clip", "learner", "prefixes", "stop", "floor", "share", "stable_fraction", "rows")
+_PUBLISHED = (
+    "clone",
+    "policy",
+    "clip_norm",
+    "learner",
+    "prefixes",
+    "stop",
+    "floor",
+    "share",
+    "stable_fraction",
+    "rows",
+)
 """Options that the published settings have an answer of their own to."""
 Plan = Votes | ReturnWeighted | Consensus
 _STAND_IN = PublicSpec(Box((-1.0,), (1.0,)), Discrete(2), Box((0.0,), (1.0,)), "declared")
@@ -246,7 +257,7 @@ def _weighted(command: Learn, spec: PublicSpec, world: World | None) -> ReturnWe
     if returns is None:
         raise refused("--returns is missing", "public LOW HIGH of an episode's return", "declare it")
     weight = _weight(returns, command)
-    own = given(command, "rows", "clip", "steps")
+    own = given(command, "rows", "clip_norm", "steps")
     return ReturnWeighted(policy=_policy(command, spec, world), weight=weight, seed=command.seed, **own)
 
 
@@ -272,7 +283,7 @@ def _consensus(command: Learn, spec: PublicSpec, world: World | None, whose: Uni
         horizon=command.horizon or world.horizon,
         experts=present,
         clone=None if command.queried else _clone(command, spec, world),
-        batch=min(256, whose.size),
+        expected_batch_size=min(256, whose.size),
         seed=command.seed,
         **own,
     )
@@ -469,7 +480,7 @@ def require_enough(command: Learn, plan: Plan, policies: int | None = None) -> N
             expected=f"at least {prefixes.experts:,}, as --present or --population says",
             remedy="give --present a number that is sure to be there",
         )
-    kept, episodes = prefixes.reserve, EPISODES if command.episodes is None else command.episodes
+    kept, episodes = prefixes.held_out, EPISODES if command.episodes is None else command.episodes
     least = kept + 1 if len(plan.parts()) > 1 else kept
     if episodes < least:
         expected = f"at least {least}: the consensus keeps {kept} of each expert for itself"

@@ -16,7 +16,7 @@ from tyro import MISSING
 from tyro.conf import arg
 
 from tacit.errors import FileError, PlanError
-from tacit.parameters import written
+from tacit.parameters import current, written
 
 Table = Mapping[str, Mapping[str, tuple[str, ...]]]
 """Method -> class of its plan ("module:Class") -> fields that are options."""
@@ -152,7 +152,7 @@ def configured(command: type[Command], name: str, path: Path) -> Command:
         PlanError: an option is unknown, or its value is of another type.
     """
     where, hints, values = f"--config {path}", get_type_hints(command), dict[str, Any]()
-    for key, value in _content(path, name).items():
+    for key, value in current(_content(path, name), hints).items():
         option = key.replace("-", "_")
         if option not in hints or option in ("config", "_made"):
             near = difflib.get_close_matches(option, hints, n=1)

@@ -39,11 +39,18 @@ Noise = Literal["server", "shared", "device"]
 """Who adds the noise."""
 
 _TRAINED = {
-    "tacit.methods.synthesis.plan:DiffusionPlan": ("steps", "clip", "noise_draws", "width", "depth", "learning_rate"),
+    "tacit.methods.synthesis.plan:DiffusionPlan": (
+        "steps",
+        "clip_norm",
+        "noise_multiplicity",
+        "width",
+        "depth",
+        "learning_rate",
+    ),
 }
-_FRAGMENTS = ("network", "horizon", "fragments_per_unit", "surroundings", "longest", "episodes_per_unit")
+_FRAGMENTS = ("network", "horizon", "fragments_per_unit", "local_context", "longest", "episodes_per_unit")
 _ROWS = {"tacit.methods.synthesis.baselines.plan:TablePlan": ("rows_per_unit",)}
-_MARGINALS = {**_ROWS, "tacit.methods.synthesis.cut:Cut": ("bins",)}
+_MARGINALS = {**_ROWS, "tacit.methods.synthesis.discretisation:Discretisation": ("bins",)}
 _VOTES = {"tacit.methods.synthesis.baselines.pate_gan_plan:PateGanPlan": ("steps", "teachers")}
 SYNTHESIS_OPTIONS: Table = {
     "privorl": {**_TRAINED, "tacit.methods.synthesis.plan:TransitionsPlan": ("rows_per_unit",)},
@@ -62,15 +69,19 @@ EVALUATION_OPTIONS: Table = {
     "wpdis": _SCORES,
     "fqe": _SCORES,
     "dr": _SCORES,
-    "gpope": {"tacit.methods.off_policy_evaluation.gpope:Gpope": ("clip",)},
-    "ssp": {"tacit.methods.off_policy_evaluation.baselines:SufficientStatistics": ("clip",)},
+    "gpope": {"tacit.methods.off_policy_evaluation.gpope:Gpope": ("clip_norm",)},
+    "ssp": {"tacit.methods.off_policy_evaluation.baselines:SufficientStatistics": ("clip_norm",)},
 }
-POLICY_GRADIENT_OPTIONS: Table = {"train": {"tacit.methods.policy_gradient.plan:PolicyGradientPlan": ("clip", "gamma")}}
+POLICY_GRADIENT_OPTIONS: Table = {
+    "train": {"tacit.methods.policy_gradient.plan:PolicyGradientPlan": ("clip_norm", "gamma")}
+}
 _WEIGHT = {"tacit.methods.experts.learned:ReturnWeight": ("sharpness",)}
 EXPERTS_OPTIONS: Table = {
     "votes": {"tacit.methods.experts.votes:Votes": ("rounds", "rows"), **_WEIGHT},
-    "return-weighted": {"tacit.methods.experts.imitation:ReturnWeighted": ("rows", "clip", "steps"), **_WEIGHT},
-    "consensus": {"tacit.methods.experts.consensus:Consensus": ("rows", "clip", "steps", "share", "stable_fraction")},
+    "return-weighted": {"tacit.methods.experts.imitation:ReturnWeighted": ("rows", "clip_norm", "steps"), **_WEIGHT},
+    "consensus": {
+        "tacit.methods.experts.consensus:Consensus": ("rows", "clip_norm", "steps", "share", "stable_fraction")
+    },
 }
 MOBILITY_OPTIONS: Table = {
     "one-shot": {"tacit.methods.mobility.plan:OneShotPlan": ("floor",)},
@@ -154,14 +165,14 @@ class Synthesize(Spending):
             printed in the certificate and noted in the ledger. Several in a row are refused all the same.
         paper: the published settings of privorl or privorl-j, with millions of parameters (for an accelerator), not
             ours.
-        batch: expected number of units in a noisy gradient.
+        expected_batch_size: expected number of units in a noisy gradient.
         no_rake: leave out the noisy histograms of the rows that privorl and privorl-j release besides the model,
             within the same promise, and by which they weight what is sampled. With --public, their bins are cut by the
             public records.
         choose: settings of privorl to choose from by the records themselves, each as NAME=VALUE,VALUE: all combinations
             are candidates, of which a secret number is run and the best released, within the same promise. Names:
-            steps, batch, clip, rows-per-unit, noise-draws, learning-rate. It takes about ten times as long; how long
-            exactly must not become known, and it cannot be resumed.
+            steps, expected-batch-size, clip-norm, rows-per-unit, noise-multiplicity, learning-rate. It
+            takes about ten times as long; how long exactly must not become known, and it cannot be resumed.
         device: where the diffusion model is trained and sampled: cpu, or an accelerator such as cuda.
         rows: how many synthetic transitions to write; 100,000 by default.
         trajectories: how many synthetic trajectories to write, for privorl-j; 1,000 by default.
@@ -184,7 +195,7 @@ class Synthesize(Spending):
     provenance: str | None = None
     public_is_apart: str | None = None
     paper: bool = False
-    batch: float | None = None
+    expected_batch_size: float | None = None
     no_rake: bool = False
     choose: tuple[str, ...] = ()
     device: str = "cpu"

@@ -33,6 +33,7 @@ from tacit.cli.console import say
 from tacit.errors import FileError
 from tacit.evaluation.report import render, storage
 from tacit.evaluation.report.blocks import PublicReport
+from tacit.parameters import current
 from tacit.privacy.certificate.certificate import Certificate
 
 _LARGEST = 64 * 2**20
@@ -100,7 +101,8 @@ class RunFolder:
             FileError: it was begun with others.
         """
         begun, plain = self.read(), json.loads(json.dumps(settings, default=str))
-        other = sorted(k for k in {*plain, *begun["settings"]} if plain.get(k) != begun["settings"].get(k))
+        stored = current(begun["settings"], plain)
+        other = sorted(name for name in {*plain, *stored} if plain.get(name) != stored.get(name))
         if begun["command"] != command or other:
             raise FileError(
                 f"the run was begun with other options ({', '.join(other) or begun['command']})",

@@ -29,7 +29,7 @@ from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import DataError, PlanError
 from tacit.methods import selection, synthesis
 from tacit.methods.synthesis import Encoder, Pretraining, Raking, TransitionsPlan, trajectories
-from tacit.methods.synthesis.cut import Cut
+from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.ledger.ledger import Ledger
@@ -50,14 +50,14 @@ CLINIC = "clinic"
 OVERLAP = "overlap of public and private rows"
 """Why the curator looks at the records before a public pre-training, as the ledger has it."""
 _LENGTHS = ("longest", "episodes_per_unit")
-_NOISY = ("steps", "batch", "clip", "noise_draws", "fragments_per_unit", "learning_rate")
+_NOISY = ("steps", "expected_batch_size", "clip_norm", "noise_multiplicity", "fragments_per_unit", "learning_rate")
 """What has no meaning where no noisy gradient is taken."""
 NAMES: dict[str, Callable[[str], Any]] = {
     "steps": int,
-    "batch": float,
-    "clip": float,
+    "expected-batch-size": float,
+    "clip-norm": float,
     "rows-per-unit": int,
-    "noise-draws": int,
+    "noise-multiplicity": int,
     "learning-rate": float,
 }
 """Settings that may be chosen, and what their values are: none of them changes what public pre-training begins with."""
@@ -66,7 +66,11 @@ NAMES: dict[str, Callable[[str], Any]] = {
 def options_of(method: SynthesisMethod) -> tuple[str, ...]:
     """Options that belong to some methods only, this one among them."""
     own = options.options(SYNTHESIS_OPTIONS, method)
-    return (*own, *(("batch",) if method in DIFFUSED else ()), *(() if method in ("pgm", "pate-gan") else PUBLIC))
+    return (
+        *own,
+        *(("expected_batch_size",) if method in DIFFUSED else ()),
+        *(() if method in ("pgm", "pate-gan") else PUBLIC),
+    )
 
 
 def published(method: SynthesisMethod) -> tuple[str, ...] | None:
@@ -77,8 +81,8 @@ def published(method: SynthesisMethod) -> tuple[str, ...] | None:
 
 
 def unheard(command: Synthesize) -> str | None:
-    """An option that is given and has no meaning beside --surroundings."""
-    return next(iter(given(command, *_NOISY)), None) if "surroundings" in command.settings else None
+    """An option that is given and has no meaning beside --local-context."""
+    return next(iter(given(command, *_NOISY)), None) if "local_context" in command.settings else None
 
 
 def planned(command: Synthesize) -> Any:
@@ -114,19 +118,21 @@ def learner(method: SynthesisMethod) -> Any:
     return import_module(f"tacit.methods.synthesis.baselines.{_HOMES.get(method, method)}")
 
 
-def cuts(method: SynthesisMethod) -> bool:
+def discretises(method: SynthesisMethod) -> bool:
     """Whether the plan of the method cuts columns by the public bounds of the records."""
     return "teachers" not in options_of(method) and method not in DIFFUSED
 
 
-def baseline_plan(method: SynthesisMethod, cut: Cut | None) -> Any:
-    """The plan of a baseline with its own settings, not calibrated; `cut` is for a method that `cuts`."""
+def baseline_plan(method: SynthesisMethod, discretisation: Discretisation | None) -> Any:
+    """The plan of a baseline with its own settings, not calibrated; a method that `discretises` needs bins."""
     home = learner(method)
-    if cut is None or not cuts(method):
+    if discretisation is None or not discretises(method):
         return home.PateGanPlan()
     if method == "pgm":
-        return home.PgmPlan.paper(cut.spec)
-    return getattr(home, {"mst": "MstPlan", "aim": "AimPlan", "privsyn": "PrivSynPlan"}[method])(cut=cut)
+        return home.PgmPlan.paper(discretisation.spec)
+    return getattr(home, {"mst": "MstPlan", "aim": "AimPlan", "privsyn": "PrivSynPlan"}[method])(
+        discretisation=discretisation
+    )
 
 
 def provenance(command: Synthesize) -> Any:
@@ -173,7 +179,7 @@ def _trajectories(command: Synthesize) -> TrajectoriesPlan:
         episodes=own.get("episodes_per_unit", TrajectoriesPlan.episodes_per_unit),
         horizon=own.get("horizon"),
         network=own.get("network", TrajectoriesPlan.network),
-        surroundings=own.get("surroundings"),
+        local_context=own.get("local_context"),
     )
     changes = _changes(command, plan)
     if "steps" in changes:
@@ -184,10 +190,10 @@ def _trajectories(command: Synthesize) -> TrajectoriesPlan:
 
 def _changes(command: Synthesize, plan: TransitionsPlan | TrajectoriesPlan) -> dict[str, Any]:
     """Fields of one of tacit's own plans that the command sets."""
-    shapes = (*_LENGTHS, "horizon", "network", "surroundings")  # what a plan of fragments was made with
+    shapes = (*_LENGTHS, "horizon", "network", "local_context")  # what a plan of fragments was made with
     changes = {name: value for name, value in command.settings.items() if name not in shapes}
-    if command.batch is not None:
-        changes["rate"] = command.batch / command.population
+    if command.expected_batch_size is not None:
+        changes["sampling_rate"] = command.expected_batch_size / command.population
     if "steps" in changes:  # fewer steps have a shorter beginning
         changes["warmup"] = min(plan.warmup, changes["steps"] // 10)
     return changes
@@ -214,7 +220,7 @@ def _cuttable(spec: PublicSpec) -> bool:
 
 
 def _theirs(command: Synthesize) -> Any:
-    plan = baseline_plan(command.method, _cut(command) if cuts(command.method) else None)
+    plan = baseline_plan(command.method, _discretisation(command) if discretises(command.method) else None)
     changes = {name: value for name, value in command.settings.items() if name != "bins"}
     if "steps" in changes:
         changes["hold"] = min(plan.hold, changes["steps"] // 10)
@@ -223,14 +229,14 @@ def _theirs(command: Synthesize) -> Any:
     return dataclasses.replace(plan, **changes)
 
 
-def _cut(command: Synthesize) -> Cut:
+def _discretisation(command: Synthesize) -> Discretisation:
     """Public bins of the records' columns: by the bounds, or such that each holds about as many public rows."""
     spec = read_spec(command.data)[0]
     bins = given(command, "bins")
     public = others(command, spec, "public")
     if public is None or command.provenance is None:
-        return Cut(spec, **bins)
-    return Cut.from_public(spec, public.columns, provenance=provenance(command), **bins)
+        return Discretisation(spec, **bins)
+    return Discretisation.from_public(spec, public.columns, provenance=provenance(command), **bins)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from tacit.evaluation.report import Report
 from tacit.evaluation.sequences import Sequences
 from tacit.methods import synthesis
 from tacit.methods.synthesis import trajectories
-from tacit.methods.synthesis.cut import as_trajectories as single_steps
+from tacit.methods.synthesis.discretisation import as_trajectories as single_steps
 from tacit.methods.synthesis.trajectories.synthesizer import as_trajectories
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault

@@ -199,7 +199,7 @@ def _require_meaning(command: Synthesize) -> None:
         for name in decided:
             if getattr(command, name) is not None:
                 raise meaningless(name, "it with our settings, not --paper, whose are published")
-    if "surroundings" in command.settings:
+    if "local_context" in command.settings:
         _require_worlds(command)
     if command.no_rake and (decided is None or command.paper):
         raise meaningless("--no-rake", f"it with our settings of {ours}, whose models draw what is weighted")
@@ -224,16 +224,16 @@ def _require_meaning(command: Synthesize) -> None:
 
 
 def _require_worlds(command: Synthesize) -> None:
-    """Refuse surroundings without many public worlds and histograms, or with what sets noisy gradients."""
+    """Refuse local context without many public worlds and histograms, or with what sets noisy gradients."""
     name = unheard(command)
     if name is not None:
-        raise meaningless(name, "it with a run that takes noisy gradients, not --surroundings")
+        raise meaningless(name, "it with a run that takes noisy gradients, not --local-context")
     if command.public is None or command.no_rake or read_spec(command.public)[2] != "id":
         raise PlanError(
             "there are no public worlds to learn from, or no histograms that tell of the private one",
-            where="--surroundings",
+            where="--local-context",
             expected="--public records whose units are worlds (cities, hospitals), with --provenance and no --no-rake",
-            remedy="import the public records with the world as their unit, or leave --surroundings out",
+            remedy="import the public records with the world as their unit, or leave --local-context out",
         )
 
 
@@ -268,7 +268,7 @@ def _start(command: Synthesize, learns: Any, plan: Any, public: Trajectories, sp
     with progress("Training on the public records") as advance:
         how: dict[str, Any] = {"seed": command.seed, "progress": advance}
         if command.method == PRIVORL_J:
-            worlds = public.by_unit() if "surroundings" in command.settings else public
+            worlds = public.by_unit() if "local_context" in command.settings else public
             encoder = learns.public_encoder(spec, worlds)
             return learns.pretrain(plan, encoder, worlds, device=command.device, **how)
         encoder = synthesis.Encoder.from_public(spec, public.columns)

@@ -246,7 +246,7 @@ def require_sound(command: Train) -> None:
     options.require_least("train", command, evaluate=2, seed=0, horizon=1, repeat=1)
     for name, value, sound, expected, remedy in _rules(command):
         if not sound:
-            raise refused(f"--{name} is {value:g}", expected, remedy)
+            raise refused(f"{options.named(name)} is {value:g}", expected, remedy)
     if command.paper and (command.critic, command.correlation) != (RECIPES, RECIPES):
         raise refused(
             "the published recipe has a critic and a noise of its own",
@@ -287,7 +287,7 @@ def _rules(command: Train) -> Iterator[tuple[str, float, bool, str, str]]:
         yield "compare", one, 0 < one <= MAX_EPSILON, f"numbers {most}", "give --compare 8 0.5, or leave it out"
     yield "delta", command.delta, 0 < command.delta < 1, "a number in (0, 1)", "give --delta 1e-5"
     for name, value in command.settings.items():
-        if name == "clip":
+        if name == "clip_norm":
             yield name, value, 0 < value < math.inf, "a finite number > 0", "leave it out"
         else:
             yield name, value, 0 <= value <= 1, "a number in [0, 1]", "give --gamma 0.99"
@@ -341,7 +341,7 @@ def planned(command: Train, world: World) -> PolicyGradientPlan:
     """
     plan = world.recipe.plan
     changes = command.settings
-    if "clip" in changes:
+    if "clip_norm" in changes:
         changes["most_noise"] = None
     if command.correlation != RECIPES:
         changes["correlation"] = command.correlation

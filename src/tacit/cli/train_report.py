@@ -88,7 +88,7 @@ def repeated(world: World, plan: PolicyGradientPlan, *, runs: int, seed: int, ad
 
 def without_noise(plan: PolicyGradientPlan) -> PolicyGradientPlan:
     """The same plan, with the clip that it has at its noise, without that noise: the ceiling of the comparison."""
-    return _priced(dataclasses.replace(plan, noise_multiplier=0.0, clip=plan.bound, most_noise=None), plan)
+    return _priced(dataclasses.replace(plan, noise_multiplier=0.0, clip_norm=plan.bound, most_noise=None), plan)
 
 
 def noise_alone(plan: PolicyGradientPlan) -> PolicyGradientPlan:

@@ -117,7 +117,7 @@ class GradientScores:
     def _draw(self, encoder: Encoder, rows: int, draws: int) -> tuple[Tensor, Tensor, Tensor]:
         """Noise levels [rows draws, 1], noises and spreads, spread evenly over the levels within a row."""
         law = {"P_mean": self._plan.P_mean, "P_std": self._plan.P_std}
-        found = draw(self._generator, rows, 1, encoder=encoder, noise_draws=draws, **law)
+        found = draw(self._generator, rows, 1, encoder=encoder, noise_multiplicity=draws, **law)
         sigma, noise = found["sigma"].view(-1, 1), found["noise"].view(-1, 1, encoder.size)
         return sigma, noise, found["spread"][:, 0].repeat_interleave(draws, 0)
 
@@ -250,7 +250,7 @@ class Drawn:
         """Of each unit the clipped gradient [P] that it would add to a step, with rows and draws of the attacker's."""
         for unit in range(self.units):
             rows = self.rows(np.array([unit]))
-            yield clipped_sum(model, self._objective.loss, rows, self._part.clip, shares=self.shares)
+            yield clipped_sum(model, self._objective.loss, rows, self._part.clip_norm, shares=self.shares)
 
 
 class UnitScores:
@@ -285,7 +285,7 @@ class UnitScores:
         self._canaries = Drawn(part, objective, canaries, seed=seed)
         self._public = None if public is None else Drawn(part, objective, public, seed=seed + 1)
         self._expected, self._draws, self._total = expected, draws, np.zeros(self._canaries.units)
-        self._clip, self._variance = part.clip, max(LEAST, calibrated(part.noise_multiplier, part.name) ** 2)
+        self._clip, self._variance = part.clip_norm, max(LEAST, calibrated(part.noise_multiplier, part.name) ** 2)
 
     def __call__(self, step: int, model: nn.Module, gradient: Tensor) -> None:
         """One step: the noisy mean gradient [P] that was taken at the weights of `model`."""

@@ -28,7 +28,7 @@ CLONE = LinearClone(features=FEATURES, actions=2, floor=0.05)
 
 def plan(**fields: Any) -> Consensus:
     plain: dict[str, Any] = {"policy": POLICY, "experts": 200, "trajectories": 4, "floor": PMin(0.05), "horizon": 40}
-    return Consensus(**plain | {"steps": 100, "batch": 50, "stable_fraction": 0.5} | fields)
+    return Consensus(**plain | {"steps": 100, "expected_batch_size": 50, "stable_fraction": 0.5} | fields)
 
 
 def cost(*parts: AboveThreshold | PoissonSum) -> float:
@@ -45,7 +45,7 @@ def test_the_prefixes_cost_their_share_and_both_stages_the_whole() -> None:
     assert 0.999 * 8.0 < cost(prefixes, training) <= 8.0
     # as one composition, the two cost less than the sum of both: noise that keeps 4.8 alone would be more than this
     assert cost(training) > 4.8
-    assert training.reserve == prefixes.reserve > 0
+    assert training.held_out == prefixes.held_out > 0
     assert plans.bound(ready).epsilon <= 8.0
 
 
@@ -72,7 +72,7 @@ def test_dp_sgd_alone_asks_for_no_consensus(fields: dict[str, Any]) -> None:
     ready = plan(**fields, experts=None).calibrate(unit=UNIT, epsilon=3.0, delta=DELTA)
     (training,) = ready.parts()
     assert isinstance(training, PoissonSum)
-    assert (training.steps, training.rate, training.reserve) == (100, 0.25, 0)
+    assert (training.steps, training.sampling_rate, training.held_out) == (100, 0.25, 0)
 
 
 def test_printing_tells_threshold_reserve_and_expected_steps_before_any_record_is_read() -> None:
@@ -80,7 +80,7 @@ def test_printing_tells_threshold_reserve_and_expected_steps_before_any_record_i
     prefixes = ready.parts()[0]
     assert isinstance(prefixes, AboveThreshold)
     words = str(ready)
-    assert f"{prefixes.reserve} trajectories of each expert kept for this alone" in words
+    assert f"{prefixes.held_out} trajectories of each expert kept for this alone" in words
     assert f"about {prefixes.thresholds.threshold:,.0f} experts" in words
     assert "steps on average" in words
     assert "50 noisy sum(s)" in words
@@ -91,9 +91,9 @@ def test_clones_need_no_reserve() -> None:
     ready = plan(clone=CLONE, rows=80).calibrate(unit=UNIT, epsilon=8.0, delta=DELTA)
     prefixes, training = ready.parts()
     assert isinstance(prefixes, AboveThreshold)
-    assert (prefixes.source, prefixes.rows_per_unit, prefixes.reserve) == ("clones", 80, 0)
+    assert (prefixes.source, prefixes.rows_per_unit, prefixes.held_out) == ("clones", 80, 0)
     assert isinstance(training, PoissonSum)
-    assert training.reserve == 0
+    assert training.held_out == 0
 
 
 def test_an_unreachable_threshold_says_what_to_turn() -> None:
@@ -144,7 +144,7 @@ def test_floors_make_different_plans() -> None:
         ({"steps": 0}, "steps"),
         ({"trajectories": -1}, "trajectories"),
         ({"rate": 0.0}, "rate"),
-        ({"clip": float("nan")}, "clip"),
+        ({"clip_norm": float("nan")}, "clip_norm"),
         ({"average": 2.0}, "average"),
         ({"floor": 0.05}, "floor"),
         ({"clone": replace(CLONE, floor=0.04)}, "clone.floor"),
@@ -157,7 +157,7 @@ def test_values_out_of_range_are_refused(fields: dict[str, Any], named: str) -> 
 
 
 def test_what_does_not_fit_the_population_is_refused() -> None:
-    for fields, named in (({"batch": 201}, "batch"), ({"experts": 201}, "experts")):
+    for fields, named in (({"expected_batch_size": 201}, "expected_batch_size"), ({"experts": 201}, "experts")):
         with pytest.raises(PlanError, match=f"{named} is 201"):
             plan(**fields).calibrate(unit=UNIT, epsilon=8.0, delta=DELTA)
     with pytest.raises(PlanError, match="delta"):

@@ -100,7 +100,14 @@ def vault(folder: Path, *, episodes: int = 6, replicates: int = 1, seed: int = 0
 
 def plan(**fields: Any) -> Consensus:
     plain: dict[str, Any] = {"policy": POLICY, "learner": BC(), "experts": 200, "trajectories": 6, "horizon": 40}
-    plain |= {"floor": PMin(FLOOR), "steps": 120, "batch": 60, "rate": 0.02, "stable_rate": 0.02, "clip": 0.3}
+    plain |= {
+        "floor": PMin(FLOOR),
+        "steps": 120,
+        "expected_batch_size": 60,
+        "rate": 0.02,
+        "stable_rate": 0.02,
+        "clip_norm": 0.3,
+    }
     return Consensus(**plain | fields)
 
 

@@ -136,7 +136,7 @@ def test_plans_come_back_from_json(calibrated: bool) -> None:
     "fields",
     [
         {"steps": 0},
-        {"clip": 0.0},
+        {"clip_norm": 0.0},
         {"kept": 0},
         {"rows": 0},
         {"rate": -1.0},

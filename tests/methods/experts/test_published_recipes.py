@@ -97,11 +97,11 @@ def test_noise_alone_costs_what_is_claimed(task: str) -> None:
 def test_a_plan_has_the_numbers_of_its_setting() -> None:
     found = plan("lunar_lander", 7.5, 100, delta=2e-4)
     assert (found.trajectories, found.stable_fraction, found.noise_multiplier) == (62, 0.5, 80.0)
-    assert (found.rate, found.stable_rate, found.batch, found.stable_batch) == (0.005, 0.005, 256, 256)
-    assert (found.clip, found.rows_per_expert, found.floor, found.clone) == (1.0, 1, PMin(0.02), None)
+    assert (found.rate, found.stable_rate, found.expected_batch_size, found.stable_batch) == (0.005, 0.005, 256, 256)
+    assert (found.clip_norm, found.rows_per_expert, found.floor, found.clone) == (1.0, 1, PMin(0.02), None)
     assert found.trajectory_epsilon == pytest.approx(3.75 / 62)
     assert found.trajectory_delta == pytest.approx(1e-4 / 1.02 / 62)
-    assert found.parts()[1].reserve == found.parts()[0].reserve > 0
+    assert found.parts()[1].held_out == found.parts()[0].held_out > 0
     assert experts.published_setting("hiv", 5.0).hidden == (512,)
     assert len(SETTINGS) == 12
 

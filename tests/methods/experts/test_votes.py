@@ -102,11 +102,13 @@ def test_everybody_adds_a_vector_of_the_norm_that_the_plan_declares(actions: int
     )
     found = Vote(Ballot(clone, None))(rows, np.stack([ANCHORS, ANCHORS]))
     (part,) = plan.parts()
-    assert part.clip == pytest.approx(math.sqrt(50 * (1 - 1 / actions)))
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), part.clip, rtol=1e-6)
+    assert part.clip_norm == pytest.approx(math.sqrt(50 * (1 - 1 / actions)))
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), part.clip_norm, rtol=1e-6)
     np.testing.assert_allclose(found.reshape(20, 50, actions).sum(axis=2), 0.0, atol=1e-6)
     weighted = Vote(Ballot(clone, None))(ballots(20, clone), np.stack([ANCHORS, ANCHORS]))
-    np.testing.assert_allclose(np.linalg.norm(weighted, axis=1), part.clip * ballots(20, clone)["weight"], rtol=1e-6)
+    np.testing.assert_allclose(
+        np.linalg.norm(weighted, axis=1), part.clip_norm * ballots(20, clone)["weight"], rtol=1e-6
+    )
 
 
 @pytest.mark.parametrize("clone", [CLONE, MlpClone(features=FEATURES, actions=2, hidden=(7,))])

@@ -135,7 +135,7 @@ def test_the_same_over_devices(tmp_path: Path, noise: Any) -> None:
 
 
 def test_without_people_only_noise_is_left(tmp_path: Path) -> None:
-    silent = calibrated(dataclasses.replace(SIX_DAYS, silent=True))
+    silent = calibrated(dataclasses.replace(SIX_DAYS, zero_contribution=True))
     (nothing,) = mobility.replicates(silent, vault(tmp_path), grid=CITY.grid)
     (something,) = mobility.replicates(calibrated(), vault(tmp_path, seed=1), grid=CITY.grid)
     far, near = (sequence(CITY, one.generate(2_000))["SEQ"] for one in (nothing, something))

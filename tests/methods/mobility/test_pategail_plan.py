@@ -42,7 +42,7 @@ def small(kind: Kind = "table", **fields: Any) -> PateGailPlan:
         "queries": 20,
         "days": 10,
         "updates": 1,
-        "clip": 0.5 if kind in ("linear", "gradient") else None,
+        "clip_norm": 0.5 if kind in ("linear", "gradient") else None,
         "critic": Critic(hidden=(4,), steps=2, batch=8),
         "ppo": Ppo(hidden=() if flat else (4,), epochs=2, value_steps=2),
         "rows_per_unit": 2 * (SLOTS - 1),
@@ -117,7 +117,7 @@ def test_a_run_goes_through_the_door(kind: Kind, ram_path: Path) -> None:
         {"kind": "samples", "allocation": "utility", "smooth": False},
         {"critic": Critic(hidden=(4,), steps=2, batch=8, loss="cross_entropy", penalty=0.0), "last": False},
         {"critic": Critic(hidden=(4, 4), steps=2, batch=8, spectral=True)},
-        {"silent": True},
+        {"zero_contribution": True},
         {"memory": 0.5},
         {"kind": "samples", "memory": 0.5},
         {"noise": "device"},
@@ -163,7 +163,7 @@ def test_an_own_allocation_is_asked_with_public_values(ram_path: Path) -> None:
 
 def test_without_noise_a_run_is_that_of_its_seed(ram_path: Path) -> None:
     """Weights of the policy depend on the devices' own seeds too, which are secret: only the control is repeatable."""
-    plan = small(silent=True, starts="given", noise_multiplier=0.0).account(unit=UNIT, delta=DELTA)
+    plan = small(zero_contribution=True, starts="given", noise_multiplier=0.0).account(unit=UNIT, delta=DELTA)
     starts, space = Starts.uniform(GRID), JumpLaw(GRID, (1.0, 5.0), (1.0,))
     found = []
     for name in ("a", "b"):
@@ -200,13 +200,13 @@ def test_recipes_are_plans(kind: Kind, number: int) -> None:
         {"allocation": "greedy"},
         {"starts": "real"},
         {"shares": (0.6, 0.5)},
-        {"clip": 0.0},
-        {"clip": 0.5, "beta": 0.1},
-        {"kind": "linear", "clip": None},
-        {"kind": "gradient", "clip": None},
+        {"clip_norm": 0.0},
+        {"clip_norm": 0.5, "beta": 0.1},
+        {"kind": "linear", "clip_norm": None},
+        {"kind": "gradient", "clip_norm": None},
         {"kind": "gradient", "ppo": Ppo(hidden=(8,))},
         {"kind": "gradient", "allocation": "paper"},
-        {"kind": "linear", "silent": True},
+        {"kind": "linear", "zero_contribution": True},
         {"laplace": 0.1},
         {"rows_per_unit": 46},
     ],

@@ -42,7 +42,7 @@ def small(kind: str = "table", **fields: Any) -> PateGailPlan:
         "queries": 20,
         "days": 10,
         "updates": 1,
-        "clip": 0.5 if kind in ("linear", "gradient") else None,
+        "clip_norm": 0.5 if kind in ("linear", "gradient") else None,
         "critic": Critic(hidden=(4,), steps=2, batch=8),
         "ppo": Ppo(hidden=() if kind == "gradient" else (4,), epochs=2, value_steps=2),
         "rows_per_unit": 2 * (SLOTS - 1),

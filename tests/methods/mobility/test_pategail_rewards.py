@@ -241,7 +241,7 @@ def test_critics_learn_what_their_people_do() -> None:
 
 
 def test_silence_is_zero_and_keeps_everything() -> None:
-    one, seeds = work("samples", silent=True), np.arange(4, dtype=np.uint64)
+    one, seeds = work("samples", zero_contribution=True), np.arange(4, dtype=np.uint64)
     own = one.begin(rows(4), seeds)
     answer, after = one(own, asked(one), seeds)
     assert not answer.any()

@@ -96,7 +96,7 @@ class OneSum:
     noise_multiplier: float | None = None
 
     def parts(self):
-        return (sum_over_all(6, name=STARTS, clip=CLIP, noise_multiplier=self.noise_multiplier, rows_per_unit=94),)
+        return (sum_over_all(6, name=STARTS, clip_norm=CLIP, noise_multiplier=self.noise_multiplier, rows_per_unit=94),)
 
 
 @pytest.mark.parametrize("federated", [False, True])

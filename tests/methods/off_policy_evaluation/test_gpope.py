@@ -111,7 +111,7 @@ def test_the_papers_noise_costs_twenty_times_what_it_says() -> None:
     assert 20.8 <= priced.epsilon <= 21.5
     (part,) = priced.parts()
     assert isinstance(part, FixedSizeSum)
-    assert (part.batch, part.population, part.steps, part.rows) == (1, 1000, 1000, "first")
+    assert (part.batch_size, part.population, part.steps, part.rows) == (1, 1000, 1000, "first")
 
 
 def test_the_full_batch_is_one_gaussian_of_the_plans_precision() -> None:
@@ -119,7 +119,7 @@ def test_the_full_batch_is_one_gaussian_of_the_plans_precision() -> None:
     parts = plan.parts()
     assert [part.name for part in parts] == ["gtd2", "scores"]
     assert plan.noise_multiplier == pytest.approx(2 * 3.7307, abs=2e-3), "replace-one is twice add-or-remove"
-    assert all(isinstance(part, PoissonSum) and part.rate == 1 for part in parts)
+    assert all(isinstance(part, PoissonSum) and part.sampling_rate == 1 for part in parts)
     precision = sum(part.steps / part.noise_multiplier**2 for part in parts if isinstance(part, PoissonSum))
     assert precision == pytest.approx(plan.noise_multiplier**-2)
     assert plan.sigma == pytest.approx(plan.noise_multiplier * math.sqrt(30 / 0.8))
@@ -129,10 +129,12 @@ def test_the_full_batch_is_one_gaussian_of_the_plans_precision() -> None:
 def test_the_sampled_modes_sample_as_they_say() -> None:
     with pytest.raises(PlanError, match="unit"):
         Gpope(**BASE, mode="poisson").parts()
-    poisson = Gpope(**BASE, mode="poisson", steps=50, batch=20).calibrate(unit=unit_of(400), epsilon=1.0, delta=DELTA)
+    poisson = Gpope(**BASE, mode="poisson", steps=50, batch_size=20).calibrate(
+        unit=unit_of(400), epsilon=1.0, delta=DELTA
+    )
     (part,) = poisson.parts()
     assert isinstance(part, PoissonSum)
-    assert part.rate == 0.05
+    assert part.sampling_rate == 0.05
     assert poisson.divisor == 20
     with pytest.raises(AccountingError):
         Gpope(**BASE, mode="paper", steps=5).calibrate(unit=unit_of(400, "add_or_remove"), epsilon=1.0, delta=DELTA)
@@ -147,13 +149,13 @@ def test_public_defaults() -> None:
     assert loud.step_size_of(spec) == pytest.approx(1000 / (8 * 0.01 * 100 * math.sqrt(50) * math.sqrt(50)))
     fourier = Fourier(order=3, low=(0.0,), high=(1.0,))
     assert Gpope(problem=PROBLEM, features=fourier).clip_of(spec) == pytest.approx(0.02)
-    assert Gpope(**BASE, clip=0.3, step_size=2.0).step_size_of(spec) == 2.0
+    assert Gpope(**BASE, clip_norm=0.3, step_size=2.0).step_size_of(spec) == 2.0
 
 
 @pytest.mark.parametrize("mode", ["full_batch", "poisson", "paper"])
 def test_every_mode_runs_off_policy_once(tmp_path: Path, mode: Any) -> None:
     vault = open_vault(tmp_path, 60)
-    plan = Gpope(**BASE, mode=mode, steps=4, batch=5).calibrate(unit=vault.unit, epsilon=1.0, delta=DELTA)
+    plan = Gpope(**BASE, mode=mode, steps=4, batch_size=5).calibrate(unit=vault.unit, epsilon=1.0, delta=DELTA)
     release = fit(plan, vault, TARGET)
     values = release.value.values(np.arange(39))
     assert values.shape == (39,)
@@ -167,7 +169,7 @@ def test_every_mode_runs_off_policy_once(tmp_path: Path, mode: Any) -> None:
 
 def test_a_diverging_step_size_gives_numbers(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, 20)
-    plan = Gpope(**BASE, steps=40, step_size=1e6, clip=1e6).calibrate(unit=vault.unit, epsilon=1.0, delta=0.01)
+    plan = Gpope(**BASE, steps=40, step_size=1e6, clip_norm=1e6).calibrate(unit=vault.unit, epsilon=1.0, delta=0.01)
     assert np.isfinite(fit(plan, vault, Uniform(2)).value.values(np.arange(39))).all()
 
 
@@ -176,14 +178,14 @@ def test_a_diverging_step_size_gives_numbers(tmp_path: Path) -> None:
     [
         {"mode": "sgd"},
         {"steps": 0},
-        {"batch": 0},
-        {"clip": 0.0},
+        {"batch_size": 0},
+        {"clip_norm": 0.0},
         {"step_size": math.nan},
         {"step_size": 1e9},
         {"tail": 0.0},
         {"schedule": "cosine"},
         {"value_share": 1.0},
-        {"mode": "poisson", "batch": 11, "unit": unit_of(10)},
+        {"mode": "poisson", "batch_size": 11, "unit": unit_of(10)},
     ],
 )
 def test_parameters_out_of_range_are_refused(wrong: dict[str, Any]) -> None:

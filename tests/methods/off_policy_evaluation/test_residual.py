@@ -71,7 +71,9 @@ def values_of(policy, horizon=None):
 def test_the_parts_add_up_to_one_gaussian(plan):
     parts = dataclasses.replace(plan, noise_multiplier=3.0).parts()
     assert sum(part.steps / part.noise_multiplier**2 for part in parts) == pytest.approx(1 / 9)
-    assert all((part.rate, part.clip, part.rows, part.rows_per_unit) == (1.0, 1.0, "first", 3) for part in parts)
+    assert all(
+        (part.sampling_rate, part.clip_norm, part.rows, part.rows_per_unit) == (1.0, 1.0, "first", 3) for part in parts
+    )
 
 
 def test_which_parts_there_are():

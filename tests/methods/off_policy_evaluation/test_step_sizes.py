@@ -27,7 +27,13 @@ def test_the_study_and_the_private_path_agree(tmp_path: Path, mode: Any, step_si
     rng = np.random.default_rng(3)
     noise = rng.standard_normal((STEPS, 1, 78)).astype(np.float32)
     places = rng.integers(UNITS, size=(STEPS, 1, 1))
-    fields: dict[str, Any] = {"mode": mode, "steps": STEPS, "clip": 0.01, "value_share": 0.0, "noise_multiplier": 0.6}
+    fields: dict[str, Any] = {
+        "mode": mode,
+        "steps": STEPS,
+        "clip_norm": 0.01,
+        "value_share": 0.0,
+        "noise_multiplier": 0.6,
+    }
     plan = Gpope(**BASE, step_size=step_size, **fields).account(unit=unit_of(UNITS), delta=DELTA)
     vault = open_vault(tmp_path, UNITS, noise=Chosen(iter(noise), iter(places)))
     private = fit(plan, vault, TARGET).value.theta
@@ -44,7 +50,7 @@ def test_the_study_and_the_private_path_agree(tmp_path: Path, mode: Any, step_si
 
 def test_all_step_sizes_share_samples_and_noise() -> None:
     data = simulated(UNITS + 10)
-    plan = Gpope(**BASE, mode="paper", steps=30, noise_multiplier=1.0, clip=0.01, unit=unit_of(UNITS))
+    plan = Gpope(**BASE, mode="paper", steps=30, noise_multiplier=1.0, clip_norm=0.01, unit=unit_of(UNITS))
     many = tune(data, plan, TARGET, [0.1, 0.3, 1.0], trials=30, seed=4)
     one = tune(data, plan, TARGET, [0.3], trials=30, seed=4)
     assert many.theta.shape == (30, 3, 39)
@@ -57,9 +63,16 @@ def test_batches_are_of_the_population(mode: Any, batch: int) -> None:
     """Noise aside, the sum over batch / divisor has the full batch's mean: the first step's theta is -beta mean(B)."""
     data = simulated(UNITS)
     plan = Gpope(
-        **BASE, mode=mode, batch=batch, steps=2, noise_multiplier=1e-3, clip=10.0, tail=0.5, unit=unit_of(UNITS)
+        **BASE,
+        mode=mode,
+        batch_size=batch,
+        steps=2,
+        noise_multiplier=1e-3,
+        clip_norm=10.0,
+        tail=0.5,
+        unit=unit_of(UNITS),
     )
-    full = Gpope(**BASE, steps=2, noise_multiplier=1e-6, clip=10.0, tail=0.5, value_share=0.0, unit=unit_of(UNITS))
+    full = Gpope(**BASE, steps=2, noise_multiplier=1e-6, clip_norm=10.0, tail=0.5, value_share=0.0, unit=unit_of(UNITS))
     drawn = tune(data, plan, Behaviour(), [1.0], trials=1500, seed=0).theta[:, 0]
     whole = tune(data, full, Behaviour(), [1.0], trials=1, seed=0).theta[0, 0]
     error = drawn.std(axis=0) / np.sqrt(1500)
@@ -67,7 +80,7 @@ def test_batches_are_of_the_population(mode: Any, batch: int) -> None:
 
 
 def test_divergence_is_nan_and_the_rest_stays() -> None:
-    plan = Gpope(**BASE, mode="paper", steps=20, noise_multiplier=1.0, clip=1e6, unit=unit_of(UNITS))
+    plan = Gpope(**BASE, mode="paper", steps=20, noise_multiplier=1.0, clip_norm=1e6, unit=unit_of(UNITS))
     curves = tune(simulated(UNITS), plan, TARGET, [1e-6, 1e36], trials=3, seed=0)
     assert np.isfinite(curves.mspbe[:, 0]).all()
     assert np.isnan(curves.mspbe[:, 1]).all()

@@ -106,7 +106,7 @@ TABULAR = Policy(OneHot(4), Mlp((4, 3), gain=0.0), Categorical(3))
 def test_contributions_pass_the_trial_on_decoys(
     spec: PublicSpec, policy: Policy, contribution: Contribution, width: int
 ) -> None:
-    part = UserSum(name="policy", steps=2, users=2, clip=1.0, rows_per_unit=LENGTH)
+    part = UserSum(name="policy", steps=2, users=2, clip_norm=1.0, rows_per_unit=LENGTH)
     trials = Trials(spec)
     assert trials.contribution(part, contribution, released(policy, CRITIC)) == width
     assert trials.foreign == set()

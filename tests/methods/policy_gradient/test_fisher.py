@@ -90,7 +90,7 @@ def test_the_sum_is_each_persons_own_bounded_mean(form: str) -> None:
             np.testing.assert_allclose(found[u], [np.trace(matrix), largest], rtol=1e-5)
     plan = PrivateFisher(bound=0.3, form=form)  # type: ignore[arg-type]
     bounded = np.linalg.norm(plan.contribution(policy)(rows, state), axis=1)
-    clip = plan.part(steps=5, users=6, rows_per_unit=5).clip
+    clip = plan.part(steps=5, users=6, rows_per_unit=5).clip_norm
     assert (bounded <= clip * (1 + 1e-9)).all()
     assert bounded.max() > 0.4 * clip
     assert Trials(spec).contribution(plan.part(steps=5, users=3, rows_per_unit=5), plan.contribution(policy), state)
@@ -123,7 +123,7 @@ def test_moments_give_the_spectrum_of_that_trace_and_largest_eigenvalue() -> Non
 
 def test_the_two_parts_share_the_noise() -> None:
     part = PrivateFisher(share=0.25, bound=2.0).part(steps=9, users=4, rows_per_unit=20, noise_multiplier=3.0)
-    assert (part.noise_multiplier, part.clip, part.name) == (6.0, 4.0, "fisher")
+    assert (part.noise_multiplier, part.clip_norm, part.name) == (6.0, 4.0, "fisher")
 
 
 @pytest.mark.parametrize("wrong", [{"share": 0.0}, {"share": 1.0}, {"bound": 0.0}, {"form": "trace"}])

@@ -71,7 +71,7 @@ def test_the_recipe_finds_the_far_bank_in_private(tmp_path: Path) -> None:
 def test_an_update_is_the_clipped_mean_times_the_step(tmp_path: Path) -> None:
     opened = vault(tmp_path, replicates=3, noise=Silent())
     value = fit(
-        plan(rounds=2, clip=0.3, step=2.0, average=1.0, standardised=False, return_scale=1e6), opened, SOFTMAX
+        plan(rounds=2, clip_norm=0.3, step=2.0, average=1.0, standardised=False, return_scale=1e6), opened, SOFTMAX
     ).value
     first, second = np.diff(value.iterates, axis=0)
     assert value.iterates.shape == (3, 3, SOFTMAX.parameters)
@@ -136,7 +136,7 @@ def close(opened: UserVault) -> None:
 def test_a_resumed_run_goes_on_as_if_it_had_not_been_stopped(tmp_path: Path, fields: dict[str, Any]) -> None:
     for name in ("whole", "parts"):
         (tmp_path / name).mkdir()
-    priced = plan(clip=0.3, standardised=False, return_scale=10.0, **fields)
+    priced = plan(clip_norm=0.3, standardised=False, return_scale=10.0, **fields)
     whole = fit(priced, vault(tmp_path / "whole", noise=Silent()), SOFTMAX).value
     folder = tmp_path / "checkpoints"
     opened = vault(tmp_path / "parts", noise=Silent())

@@ -29,8 +29,8 @@ UNIT = Unit("person", "add_or_remove", 10_000)
         ({"participations": 0}, "participations"),
         ({"gamma": 1.1}, "gamma"),
         ({"trace": -0.1}, "trace"),
-        ({"clip": 0.0}, "clip"),
-        ({"clip": math.nan}, "clip"),
+        ({"clip_norm": 0.0}, "clip_norm"),
+        ({"clip_norm": math.nan}, "clip_norm"),
         ({"most_noise": 0.0}, "most_noise"),
         ({"noise_multiplier": -1.0}, "noise_multiplier"),
         ({"correlation": "none"}, "correlation"),
@@ -83,13 +83,13 @@ def test_the_price_is_one_gaussian_whatever_the_rounds() -> None:
 
 
 def test_calibration_finds_the_least_noise_and_shrinks_the_clip_with_it() -> None:
-    plan = PolicyGradientPlan(clip=0.8, most_noise=3.2)
+    plan = PolicyGradientPlan(clip_norm=0.8, most_noise=3.2)
     loud, quiet = (plan.calibrate(unit=UNIT, epsilon=epsilon, delta=1e-5) for epsilon in (2.0, 0.4344))
     assert loud.noise_multiplier == pytest.approx(1.994, rel=2e-3)
     assert (plan.bound, loud.bound) == (0.8, 0.8)
     assert quiet.noise_multiplier == pytest.approx(8.0, rel=2e-3)
     assert quiet.bound == pytest.approx(0.4, rel=2e-3)
-    assert quiet.parts()[0].clip == quiet.bound
+    assert quiet.parts()[0].clip_norm == quiet.bound
     assert "32 person(s) met for each" in str(quiet)
     assert dataclasses.replace(quiet, most_noise=None).bound == 0.8
 
@@ -106,7 +106,7 @@ def test_a_shared_critic_has_an_infinite_price_and_no_calibration() -> None:
 
 def test_no_noise_has_an_infinite_price_and_no_calibration() -> None:
     silent = PolicyGradientPlan(noise_multiplier=0.0, most_noise=1.0)
-    assert silent.bound == silent.clip
+    assert silent.bound == silent.clip_norm
     with pytest.raises(PlanError, match="says no noise, and epsilon 1 is asked for"):
         silent.calibrate(unit=UNIT, epsilon=1.0, delta=1e-5)
     assert silent.account(unit=UNIT, delta=1e-5).epsilon == math.inf
@@ -118,7 +118,7 @@ def test_no_noise_has_an_infinite_price_and_no_calibration() -> None:
 )
 def test_the_papers_settings(setting: Any, clip: float, steps: int, trace: float) -> None:
     plan = PolicyGradientPlan.paper(setting)
-    assert (plan.clip, plan.horizon, plan.trace, plan.users, plan.gamma) == (clip, steps, trace, 8, 0.99)
+    assert (plan.clip_norm, plan.horizon, plan.trace, plan.users, plan.gamma) == (clip, steps, trace, 8, 0.99)
     assert plan.local is not None
     assert plan.critic == "shared"
 

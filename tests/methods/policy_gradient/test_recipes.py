@@ -36,17 +36,17 @@ def test_recipes_fit_their_tasks(name: str, task: Any) -> None:
 
 def test_the_clip_grows_with_the_people_of_a_round_and_shrinks_with_the_noise() -> None:
     few, many = (recipes.cart_pole(users=users).plan for users in (8, 32))
-    assert many.clip == 4 * few.clip
+    assert many.clip_norm == 4 * few.clip_norm
     loud = few.calibrate(unit=UNIT, epsilon=8.0, delta=1e-5)
     quiet = few.calibrate(unit=UNIT, epsilon=0.5, delta=1e-5)
-    assert loud.bound == few.clip
+    assert loud.bound == few.clip_norm
     assert quiet.bound * (quiet.noise_multiplier or 0) == pytest.approx(few.most_noise)
 
 
 @pytest.mark.parametrize("make", [recipes.cart_pole, recipes.acrobot, recipes.dosing])
 def test_larger_policies_take_shorter_steps(make: Any) -> None:
     plans: list[Recipe] = [make(hidden=hidden) for hidden in ((), (8,), (64, 64))]
-    assert plans[0].plan.clip > plans[1].plan.clip > plans[2].plan.clip
+    assert plans[0].plan.clip_norm > plans[1].plan.clip_norm > plans[2].plan.clip_norm
     assert [recipe.policy.network.parameters for recipe in plans] == sorted(r.policy.network.parameters for r in plans)
 
 

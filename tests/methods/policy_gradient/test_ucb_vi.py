@@ -80,7 +80,7 @@ def test_nobodys_counts_exceed_the_default_clip() -> None:
     rows |= {"next_observations": np.full((1, 20), 5), "mask": np.ones((1, 20), bool)}
     found = Visits(6, 2, 1.0)(rows | {"rewards": np.ones((1, 20), np.float32)}, None)
     (part,) = PLAN.parts()
-    assert np.linalg.norm(found) == pytest.approx(part.clip)
+    assert np.linalg.norm(found) == pytest.approx(part.clip_norm)
 
 
 def test_a_known_model_gives_the_best_policy() -> None:
@@ -141,7 +141,7 @@ def test_people_of_another_kind_are_refused(ram_path: Path) -> None:
         fit(plan, vault)
 
 
-@pytest.mark.parametrize("wrong", [{"states": 0}, {"rounds": 1.5}, {"most": 0.0}, {"bonus": -1.0}, {"clip": 0.0}])
+@pytest.mark.parametrize("wrong", [{"states": 0}, {"rounds": 1.5}, {"most": 0.0}, {"bonus": -1.0}, {"clip_norm": 0.0}])
 def test_what_is_out_of_range_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(PlanError, match=f"{next(iter(wrong))} is"):
         replace(PLAN, **wrong)  # type: ignore[arg-type]

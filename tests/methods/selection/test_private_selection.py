@@ -26,7 +26,7 @@ SPEC = PublicSpec(
 SPEC = dataclasses.replace(SPEC, difference=(0.5,))
 UNIT = Unit("row", "add_or_remove", 4_000)
 DELTA = 1e-5
-SMALL = synthesis.TransitionsPlan(steps=40, rate=0.1, width=16, depth=1, warmup=2)
+SMALL = synthesis.TransitionsPlan(steps=40, sampling_rate=0.1, width=16, depth=1, warmup=2)
 
 
 def rows(count: int = 4_000) -> Trajectories:

@@ -25,7 +25,7 @@ UNIT = Unit("transition", "add_or_remove", 5_000)
 COLUMNS = maze.collect(LAYOUT, 5_000, agents=50, seed=3)
 FIELDS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations")
 PUBLIC = synthesis.Pretraining(provenance="simulated", steps=10, batch=32, warmup=1)
-PLAN = synthesis.TransitionsPlan(steps=20, rate=0.1, width=16, depth=1, warmup=2, ema=0.9, pretraining=PUBLIC)
+PLAN = synthesis.TransitionsPlan(steps=20, sampling_rate=0.1, width=16, depth=1, warmup=2, ema=0.9, pretraining=PUBLIC)
 
 
 def changed(name: Name, plan: synthesis.TransitionsPlan = PLAN) -> synthesis.TransitionsPlan:
@@ -44,7 +44,7 @@ def test_each_changes_one_thing() -> None:
     assert difference(changed("NonCur", curiosity), PLAN) == set()
     assert difference(changed("Cur"), curiosity) == set()
     assert difference(changed("FineCur"), PLAN) == {"curiosity"}
-    assert difference(changed("NonPriv"), PLAN) == {"clip"}
+    assert difference(changed("NonPriv"), PLAN) == {"clip_norm"}
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "NonPriv"])
@@ -57,7 +57,10 @@ def test_all_but_one_keep_the_promise_with_the_same_noise(name: Name) -> None:
 
 def test_fine_tuning_meets_an_eighth_of_generated_rows() -> None:
     """16 beside batches of 128, as in the authors' code."""
-    small, paper = changed("FineCur").curiosity, synthesis.TransitionsPlan(steps=20, rate=128 / 5_000, warmup=2)
+    small, paper = (
+        changed("FineCur").curiosity,
+        synthesis.TransitionsPlan(steps=20, sampling_rate=128 / 5_000, warmup=2),
+    )
     assert small is not None
     assert small.appended == 62  # of 500
     wide = changed("FineCur", paper).curiosity
@@ -65,7 +68,7 @@ def test_fine_tuning_meets_an_eighth_of_generated_rows() -> None:
 
 
 def test_without_noise_nothing_is_promised_and_nothing_is_clipped(tmp_path: Path) -> None:
-    plan = changed("NonPriv", dataclasses.replace(PLAN, clip=1e-3))
+    plan = changed("NonPriv", dataclasses.replace(PLAN, clip_norm=1e-3))
     assert plan.epsilon == math.inf
     data = Trajectories.from_arrays(
         **{field: COLUMNS[field] for field in FIELDS}, unit_ids=":transition", spec=maze.spec(LAYOUT), simulated=True

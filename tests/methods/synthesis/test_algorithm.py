@@ -43,7 +43,7 @@ def vault_in(folder: Path, name: str = "run", noise: SecretNoise | None = None) 
 
 
 def plan_of(**fields: object) -> synthesis.TransitionsPlan:
-    small = {"steps": 40, "rate": 0.05, "width": 32, "depth": 2, "warmup": 5, "ema": 0.9}
+    small = {"steps": 40, "sampling_rate": 0.05, "width": 32, "depth": 2, "warmup": 5, "ema": 0.9}
     return synthesis.TransitionsPlan(**{**small, **fields}).calibrate(unit=UNIT, epsilon=8.0, delta=1e-5)  # type: ignore[arg-type]
 
 
@@ -206,7 +206,7 @@ def test_what_generated_rows_add_is_bounded_by_their_number() -> None:
     settings = synthesis.Curiosity(mode="append_pool", rate=0.5, pool=60, appended=20, sampler_steps=2)
     plan = plan_of(curiosity=settings)
     model = synthesis.pretrain(plan, synthesis.Encoder.from_bounds(maze.spec(LAYOUT)), None, seed=0).model(plan)
-    objective = diffusion.Denoising(model.encoder, plan.noise_draws, plan.P_mean, plan.P_std)
+    objective = diffusion.Denoising(model.encoder, plan.noise_multiplicity, plan.P_mean, plan.P_std)
     added = curiosity.Generated(model, objective, plan, settings).gradient(0)
     assert 0 < added.norm() <= 20 / 1_000
     assert added.norm() > 0.2 * 20 / 1_000

@@ -19,7 +19,7 @@ from tacit.units import Unit
 
 ROWS, LEVEL = 2_000, 0.25
 UNIT = Unit("transition", "add_or_remove", ROWS)
-PLAN: dict[str, Any] = {"steps": 12, "rate": 0.1, "width": 16, "depth": 1, "warmup": 2, "ema": 0.9}
+PLAN: dict[str, Any] = {"steps": 12, "sampling_rate": 0.1, "width": 16, "depth": 1, "warmup": 2, "ema": 0.9}
 DECLARED = (0.1, 0.1)
 
 

@@ -58,7 +58,7 @@ def batch(model: Denoiser, units: int, length: int, draws: int, seed: int = 0) -
         "terminations": torch.zeros(units, length, dtype=torch.bool),
         "mask": torch.ones(units, length, dtype=torch.bool),
     }
-    return rows | draw(uniform, units, length, encoder=model.encoder, noise_draws=draws)
+    return rows | draw(uniform, units, length, encoder=model.encoder, noise_multiplicity=draws)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_units_do_not_meet() -> None:
 
 def test_draws_follow_their_laws() -> None:
     encoder = Encoder.from_bounds(SPEC)
-    draws = draw(generator(), 4_000, 2, encoder=encoder, noise_draws=3, P_mean=-1.0, P_std=0.5)
+    draws = draw(generator(), 4_000, 2, encoder=encoder, noise_multiplicity=3, P_mean=-1.0, P_std=0.5)
     assert draws["sigma"].shape == (4_000, 2, 3)
     assert draws["noise"].shape == (4_000, 2, 3, 6)
     assert draws["spread"].shape == (4_000, 2, 4)
@@ -155,7 +155,7 @@ def test_draws_follow_their_laws() -> None:
 
 def test_draws_of_a_row_are_spread_over_the_noise_levels() -> None:
     """Each of K = 2 draws lies in its own half of the law: below and above the median."""
-    draws = draw(generator(), 500, 1, encoder=Encoder.from_bounds(SPEC), noise_draws=2, P_mean=-1.2)
+    draws = draw(generator(), 500, 1, encoder=Encoder.from_bounds(SPEC), noise_multiplicity=2, P_mean=-1.2)
     assert (draws["sigma"][..., 0].log() <= -1.2).all()
     assert (draws["sigma"][..., 1].log() >= -1.2).all()
 

@@ -30,17 +30,17 @@ def test_plan_uses_its_schedule() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rate": 0.0}, "rate"),
-        ({"rate": 1.1}, "rate"),
+        ({"sampling_rate": 0.0}, "sampling_rate"),
+        ({"sampling_rate": 1.1}, "sampling_rate"),
         ({"steps": 0}, "steps"),
         ({"steps": 2.5}, "steps"),
         ({"steps": True}, "steps"),
-        ({"clip": 0.0}, "clip"),
-        ({"clip": float("nan")}, "clip"),
+        ({"clip_norm": 0.0}, "clip_norm"),
+        ({"clip_norm": float("nan")}, "clip_norm"),
         ({"noise_multiplier": -1.0}, "noise_multiplier"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"rows_per_unit": 0}, "rows_per_unit"),
-        ({"noise_draws": 0}, "noise_draws"),
+        ({"noise_multiplicity": 0}, "noise_multiplicity"),
         ({"width": 0}, "width"),
         ({"harmonics": -1}, "harmonics"),
         ({"learning_rate": float("inf")}, "learning_rate"),
@@ -116,8 +116,8 @@ def test_invalid_pretraining_is_refused(change: dict[str, Any], message: str) ->
 def test_paper_settings() -> None:
     """PrivORL-n on maze2d-umaze: 5 epochs of batches of 128, the SDE sampler of EDM, W 1024, depth 6, lr 3e-4."""
     plan = TransitionsPlan.paper(population=1_000_000, provenance="three other mazes", epoch=3_950_000)
-    assert (plan.steps, plan.rate) == (39_063, 1.28e-4)
-    assert (plan.width, plan.depth, plan.harmonics, plan.clip, plan.noise_draws) == (1_024, 6, 0, 1.0, 1)
+    assert (plan.steps, plan.sampling_rate) == (39_063, 1.28e-4)
+    assert (plan.width, plan.depth, plan.harmonics, plan.clip_norm, plan.noise_multiplicity) == (1_024, 6, 0, 1.0, 1)
     assert (plan.learning_rate_at(0), plan.learning_rate_at(39_062)) == (3e-4, 3e-4)
     assert (plan.P_mean, plan.P_std, plan.betas, plan.ema, plan.ema_every) == (-1.2, 1.2, (0.9, 0.99), 0.995, 10)
     assert plan.sampler == Sampler(
@@ -151,11 +151,11 @@ def test_plans_need_no_torch() -> None:
 
 def test_a_plan_for_people_fits_the_network_to_their_number_and_epsilon() -> None:
     many = TransitionsPlan.for_people(population=10_000, epsilon=10.0)
-    assert (many.rate, many.width, many.rows_per_unit) == (0.4, 128, 16)
+    assert (many.sampling_rate, many.width, many.rows_per_unit) == (0.4, 128, 16)
     begun = TransitionsPlan.for_people(population=10_000, epsilon=10.0, pretraining=Pretraining(provenance="simulated"))
     assert begun.learning_rate < many.learning_rate
     few = TransitionsPlan.for_people(population=2_000, epsilon=10.0, rows_per_unit=32)
-    assert (few.rate, few.width, few.rows_per_unit) == (1.0, 64, 32)
+    assert (few.sampling_rate, few.width, few.rows_per_unit) == (1.0, 64, 32)
     unit = Unit("person", "add_or_remove", 2_000)
     assert few.calibrate(unit=unit, epsilon=10.0, delta=1e-6).epsilon == 10.0
     for wrong in ({"population": 0, "epsilon": 1.0}, {"population": 10, "epsilon": 0.0}):

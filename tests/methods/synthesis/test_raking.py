@@ -100,11 +100,11 @@ def test_tables_of_a_plane_need_a_plane() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"clip": 0.0},
+        {"clip_norm": 0.0},
         {"noise": -1.0},
         {"steps": 0},
-        {"rate": 0.0},
-        {"rate": 1.1},
+        {"sampling_rate": 0.0},
+        {"sampling_rate": 1.1},
         {"pool": 0},
         {"sweeps": 0},
         {"rows_per_unit": 0},
@@ -119,12 +119,12 @@ def test_settings_out_of_range_are_refused(change: dict[str, Any]) -> None:
 
 def test_the_noise_of_the_histograms_is_tied_to_that_of_the_gradients() -> None:
     raking = Raking.of(LINE, noise=3.0)
-    plan = synthesis.TransitionsPlan(steps=100, rate=0.2, warmup=0, noise_multiplier=4.0, raking=raking)
+    plan = synthesis.TransitionsPlan(steps=100, sampling_rate=0.2, warmup=0, noise_multiplier=4.0, raking=raking)
     gradients, histograms = plan.parts()
-    assert (histograms.name, histograms.steps, histograms.rate) == (PART, 1, 1.0)
+    assert (histograms.name, histograms.steps, histograms.sampling_rate) == (PART, 1, 1.0)
     assert histograms.noise_multiplier == pytest.approx(3 * 4.0 / (0.2 * math.sqrt(100)))
-    assert histograms.clip == pytest.approx(0.3 * math.sqrt(8))
-    sampled = dataclasses.replace(raking, steps=25, rate=0.1).beside(gradients)
+    assert histograms.clip_norm == pytest.approx(0.3 * math.sqrt(8))
+    sampled = dataclasses.replace(raking, steps=25, sampling_rate=0.1).beside(gradients)
     assert sampled.noise_multiplier == pytest.approx(3 * 4.0 * (0.1 * 5) / (0.2 * 10))
     calibrated = plan.calibrate(unit=UNIT, epsilon=3.0, delta=1e-4)
     alone = dataclasses.replace(plan, raking=None).calibrate(unit=UNIT, epsilon=3.0, delta=1e-4)
@@ -143,8 +143,8 @@ def test_a_plan_without_raking_has_the_fields_and_the_id_that_it_always_had() ->
 
 def test_very_many_units_are_met_in_samples() -> None:
     few, many = (Raking.of(LINE, population=population) for population in (10_000, 1_000_000))
-    assert (few.steps, few.rate) == (1, 1.0)
-    assert (many.steps, many.rate) == (100, 0.01)
+    assert (few.steps, few.sampling_rate) == (1, 1.0)
+    assert (many.steps, many.sampling_rate) == (100, 0.01)
     gradients = synthesis.TransitionsPlan(noise_multiplier=4.0).parts()[0]
     one, sampled = few.beside(gradients).noise_multiplier, many.beside(gradients).noise_multiplier
     assert one is not None
@@ -204,7 +204,15 @@ def records(people: int = 300, rows: int = 12) -> Trajectories:
 
 def raking_plan(**changes: Any) -> synthesis.TransitionsPlan:
     raking = dataclasses.replace(Raking.of(LINE, bins=8), pool=4_000, noise=0.2)
-    small = {"steps": 3, "rate": 0.5, "width": 8, "depth": 1, "warmup": 0, "rows_per_unit": 4, "raking": raking}
+    small = {
+        "steps": 3,
+        "sampling_rate": 0.5,
+        "width": 8,
+        "depth": 1,
+        "warmup": 0,
+        "rows_per_unit": 4,
+        "raking": raking,
+    }
     return synthesis.TransitionsPlan(**{**small, **changes}).calibrate(unit=UNIT, epsilon=20.0, delta=1e-4)
 
 

@@ -126,7 +126,7 @@ def test_only_plain_gaussians_run_in_parallel(events: list[dp_event.DpEvent]) ->
 
 def test_the_sampler_says_its_numbers() -> None:
     words = "fixed size: 50 of 1,000 slots, drawn without replacement, fresh every step"
-    assert FixedSizeSum(name="sum", steps=1, batch=50, population=1_000, clip=1.0).sampler == words
+    assert FixedSizeSum(name="sum", steps=1, batch_size=50, population=1_000, clip_norm=1.0).sampler == words
 
 
 def gaussian(sigma: Any) -> dict[str, Any]:

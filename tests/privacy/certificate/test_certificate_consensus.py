@@ -46,7 +46,13 @@ CLONES = AboveThreshold(
     rows_per_unit=4_000,
 )
 POOL = PoissonSum(
-    name="pool", steps=400, rate=0.085, clip=1.0, noise_multiplier=5.0, rows="drawn", reserve=PREFIXES.reserve
+    name="pool",
+    steps=400,
+    sampling_rate=0.085,
+    clip_norm=1.0,
+    noise_multiplier=5.0,
+    rows="drawn",
+    held_out=PREFIXES.held_out,
 )
 EXPERTS: dict[str, Any] = {
     "unit": Unit("expert", "add_or_remove", 3_000),
@@ -117,9 +123,9 @@ def test_of_logs_it_says_that_policies_are_protected_and_nothing_else() -> None:
         assert words in assumed
     assert "states, actions, rewards and transitions" in built.not_protected[0]
     assert "one for at most 1" in built.contribution[0].replace("one expert for", "one for")
-    for number in ("25", "200", "3,000", "0.05", "0.25", "2e-06", str(PREFIXES.reserve)):
+    for number in ("25", "200", "3,000", "0.05", "0.25", "2e-06", str(PREFIXES.held_out)):
         assert number in built.contribution[0]
-    assert f"{PREFIXES.reserve} of its episodes left out" in built.contribution[1]
+    assert f"{PREFIXES.held_out} of its episodes left out" in built.contribution[1]
     assert "above_threshold" in built.to_markdown()
     kappa = build(parts=stated(dataclasses.replace(PREFIXES, floor=KappaStop(0.05))), **EXPERTS)
     assert "no expert gives any action" not in " ".join(kappa.assumptions)
@@ -169,11 +175,11 @@ CONTRADICTIONS = {
     "a higher floor, two actions": (LOGS | {"floor": {"kind": "PMin", "probability": 0.51}}, "floor"),
     "less overflow": (LOGS | {"overflow": LOGS["overflow"] * 0.9}, "overflow"),
     "no overflow": (LOGS | {"overflow": 0.0}, "overflow"),
-    "a smaller reserve": (LOGS | {"reserve": LOGS["reserve"] - 1}, "overflow"),
-    "no reserve": (LOGS | {"reserve": 0}, "overflow"),
-    "a huge reserve": (LOGS | {"reserve": 10**6}, "overflow"),
+    "a smaller reserve": (LOGS | {"held_out": LOGS["held_out"] - 1}, "overflow"),
+    "no reserve": (LOGS | {"held_out": 0}, "overflow"),
+    "a huge reserve": (LOGS | {"held_out": 10**6}, "overflow"),
     "rows of logs": (LOGS | {"rows_per_unit": 3}, "rows_per_unit"),
-    "clones with a reserve": (SETS["clones"][0] | {"reserve": 3}, "reserve"),
+    "clones with a reserve": (SETS["clones"][0] | {"held_out": 3}, "held_out"),
     "clones made from nothing": (SETS["clones"][0] | {"rows_per_unit": 0}, "rows_per_unit"),
     "another sampler": (LOGS | {"sampler": "experts in turn"}, "sampler"),
     "an unknown floor": (LOGS | {"floor": {"kind": "None", "probability": 0.05}}, "floor"),
@@ -198,8 +204,8 @@ def test_a_part_of_an_unknown_kind_is_called_so() -> None:
 def test_a_reserve_is_read_once() -> None:
     for parts, field in (
         (stated(PREFIXES, dataclasses.replace(PREFIXES, name="again")), "source"),
-        ([*SETS["logs"], {key: value for key, value in stated(POOL)[0].items() if key != "reserve"}], "reserve"),
-        ([*SETS["logs"], stated(POOL)[0] | {"reserve": POOL.reserve - 1}], "reserve"),
+        ([*SETS["logs"], {key: value for key, value in stated(POOL)[0].items() if key != "held_out"}], "held_out"),
+        ([*SETS["logs"], stated(POOL)[0] | {"held_out": POOL.held_out - 1}], "held_out"),
     ):
         with pytest.raises(CertificateError, match=field):
             build(parts=parts, **EXPERTS)

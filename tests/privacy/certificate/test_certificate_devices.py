@@ -20,11 +20,11 @@ from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.units import Relation, Unit
 
 SHARED = DeviceSum(
-    name="moves", steps=3, devices=5_000, clip=1.0, noise="shared", noise_multiplier=30.0, floor=4_500, bits=16
+    name="moves", steps=3, devices=5_000, clip_norm=1.0, noise="shared", noise_multiplier=30.0, floor=4_500, bits=16
 )
-OWN = DeviceSum(name="rewards", steps=4, devices=4_000, clip=0.5, noise="device", noise_multiplier=12.0)
+OWN = DeviceSum(name="rewards", steps=4, devices=4_000, clip_norm=0.5, noise="device", noise_multiplier=12.0)
 PAPER = LaplaceSum(name="queries", steps=50, size=141, bound=0.5, noise_multiplier=200.0, rows_per_unit=47)
-STARTS = PoissonSum(name="starts", steps=1, rate=1.0, clip=1.0, noise_multiplier=8.0, rows="first")
+STARTS = PoissonSum(name="starts", steps=1, sampling_rate=1.0, clip_norm=1.0, noise_multiplier=8.0, rows="first")
 SETS: dict[str, tuple[Any, ...]] = {
     "shared": (SHARED,),
     "each device": (OWN,),

@@ -38,7 +38,7 @@ def certificate() -> Certificate:
 def test_what_it_says_is_what_the_certificate_says(certificate: Certificate) -> None:
     found = json.loads(json.dumps(label(certificate.to_json()), allow_nan=False))
     assert tuple(found["nist_sp_800_226"]) == ASKED
-    assert found["certificate"] == {"format": 1, "digest": certificate.digest}
+    assert found["certificate"] == {"format": 2, "digest": certificate.digest}
     loss = found["registry"]["deployment"]["privacy_loss"]
     assert loss["privacy_parameters"] == {"epsilon": certificate.epsilon, "delta": certificate.delta}
     assert loss["privacy_unit"] == "patient-level"
@@ -74,7 +74,7 @@ def test_without_a_promise_it_promises_nothing() -> None:
 
 
 def test_who_is_trusted_follows_from_the_parts() -> None:
-    summed = {"name": "sum", "steps": 1, "devices": 100, "clip": 1.0, "noise_multiplier": 1.0}
+    summed = {"name": "sum", "steps": 1, "devices": 100, "clip_norm": 1.0, "noise_multiplier": 1.0}
     local, shared = (DeviceSum(noise=noise, **summed).certified() for noise in ("device", "shared"))  # type: ignore[arg-type]
     numbers = LaplaceSum(name="sum", steps=1, size=2, bound=1.0, noise_multiplier=9.0).certified()
     assert model([local, numbers]) == "Local"

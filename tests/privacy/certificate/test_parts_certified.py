@@ -21,12 +21,22 @@ from tacit.privacy.vault import plan as plans
 
 AXES = (Axis("observations", 0, (0.0, 1.0, 2.0)),)
 HALVES = tuple(
-    PoissonSum(name=f"half {fold}", steps=3, rate=1.0, clip=2.0, noise_multiplier=20.0 + fold, rows="first", fold=fold)  # type: ignore[arg-type]
+    PoissonSum(
+        name=f"half {fold}",
+        steps=3,
+        sampling_rate=1.0,
+        clip_norm=2.0,
+        noise_multiplier=20.0 + fold,
+        rows="first",
+        fold=fold,
+    )  # type: ignore[arg-type]
     for fold in (0, 1)
 )
-FIXED = FixedSizeSum(name="gradient", steps=9, batch=7, population=5_000, clip=1.0, noise_multiplier=3.0)
-POISSON = PoissonSum(name="sum", steps=9, rate=0.01, clip=1.0, noise_multiplier=3.0)
-FRAGMENTS = PoissonSum(name="windows", steps=9, rate=0.01, clip=1.0, noise_multiplier=3.0, rows_per_unit=4, horizon=8)
+FIXED = FixedSizeSum(name="gradient", steps=9, batch_size=7, population=5_000, clip_norm=1.0, noise_multiplier=3.0)
+POISSON = PoissonSum(name="sum", steps=9, sampling_rate=0.01, clip_norm=1.0, noise_multiplier=3.0)
+FRAGMENTS = PoissonSum(
+    name="windows", steps=9, sampling_rate=0.01, clip_norm=1.0, noise_multiplier=3.0, rows_per_unit=4, horizon=8
+)
 REGRESSION = WeightedStates(
     name="regression",
     visits=Visits(AXES, 0.9, 10, 0.0, 1.0),
@@ -67,7 +77,7 @@ def test_a_part_is_rebuilt_as_it_was_and_nothing_else_is_taken_for_one(part: Par
         stated | {"sampler": "some units"},
         stated | {"kind": "unheard_of"},
         stated | {"steps": "9"},
-        {name: value for name, value in stated.items() if name != "clip"},
+        {name: value for name, value in stated.items() if name != "clip_norm"},
     ):
         with pytest.raises(PlanError):
             part_of(edited)

@@ -32,7 +32,7 @@ def test_the_promise_in_words_is_true_at_every_epsilon() -> None:
 
 
 def test_a_sampled_plan_is_put_into_words_by_its_epsilon_and_delta() -> None:
-    plan = plans.calibrate(SumPlan(steps=4, rate=0.1), unit=UNIT, epsilon=1.0, delta=1e-5)
+    plan = plans.calibrate(SumPlan(steps=4, sampling_rate=0.1), unit=UNIT, epsilon=1.0, delta=1e-5)
     assert "catches at most 13.6 % of true cases" in plans.guarantee(plan)  # 0.05 e + 1e-5 = 0.13592
 
 

@@ -55,7 +55,7 @@ class Aim:
     """What a unit adds: far more than the clip, at the coordinate of its name (in all of them, of Laplace sums)."""
 
     size: int
-    clip: float
+    clip_norm: float
     everywhere: bool = False
 
     def __call__(self, rows: Mapping[str, NDArray[Any]], state: Any) -> Floats:
@@ -63,7 +63,7 @@ class Aim:
         units = len(rows["mask"])
         name, sign = (rows[column].reshape(units, -1)[:, 0] for column in ("observations", "rewards"))
         where = np.ones((units, self.size)) if self.everywhere else np.eye(self.size)[name % self.size]
-        return np.asarray(1e3 * self.clip * sign.astype(np.float64)[:, None] * where)
+        return np.asarray(1e3 * self.clip_norm * sign.astype(np.float64)[:, None] * where)
 
 
 def of_certificate(record: Mapping[str, Any]) -> tuple[Case, tuple[str, ...]]:
@@ -93,7 +93,7 @@ def case(sums: Sequence[Sum], unit: Unit, *, words: str) -> Case:
     def plan(epsilon: float, delta: float, canaries: int) -> Mechanisms:
         return plans.account(Mechanisms(sums=tuple(sums)), unit=unit, delta=delta)
 
-    episodes = 1 + max((part.reserve for part in sums), default=0)
+    episodes = 1 + max((part.held_out for part in sums), default=0)
 
     def records(present: Present) -> Trajectories:
         return _records(present, unit, episodes)
@@ -118,7 +118,7 @@ def case(sums: Sequence[Sum], unit: Unit, *, words: str) -> Case:
 
 
 def _aim(part: Sum, canaries: int) -> Aim:
-    return Aim(getattr(part, "size", max(2, canaries)), part.clip, part.laplace)
+    return Aim(getattr(part, "size", max(2, canaries)), part.clip_norm, part.laplace)
 
 
 def _summed(plan: Mechanisms, vault: Any) -> Floats:

@@ -54,7 +54,9 @@ def transitions() -> Case:
     unit = Unit("transition", "add_or_remove", POPULATION)
 
     def plan(epsilon: float, delta: float, canaries: int) -> synthesis.TransitionsPlan:
-        small = synthesis.TransitionsPlan(steps=2, rate=1.0, warmup=0, width=32, depth=1, noise_draws=64)
+        small = synthesis.TransitionsPlan(
+            steps=2, sampling_rate=1.0, warmup=0, width=32, depth=1, noise_multiplicity=64
+        )
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
     def records(present: Present) -> Trajectories:
@@ -77,10 +79,10 @@ def histories() -> Case:
             steps=3,
             start_steps=1,
             warmup=0,
-            rate=1.0,
+            sampling_rate=1.0,
             horizon=8,
             fragments_per_unit=8,
-            noise_draws=8,
+            noise_multiplicity=8,
             P_std=0.2,  # draws that are nearly alike can be expected
             width=32,
             depth=1,
@@ -127,7 +129,7 @@ def gpope() -> Case:
     features = off_policy_evaluation.OneHot(STATES)
 
     def plan(epsilon: float, delta: float, canaries: int) -> off_policy_evaluation.Gpope:
-        small = off_policy_evaluation.Gpope(problem=problem, features=features, steps=4, clip=1.0)
+        small = off_policy_evaluation.Gpope(problem=problem, features=features, steps=4, clip_norm=1.0)
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
     def go(plan: off_policy_evaluation.Gpope, vault: WitnessedVault) -> Floats:

@@ -120,7 +120,7 @@ class Witness:
         vectors = np.zeros((len(mean), self.canaries, mean.shape[1]))
         if len(rows["replicate"]):
             asked = np.asarray(contribution(rows, state), np.float64)
-            vectors = clipping.clip_rows(asked, part.clip).reshape(vectors.shape)
+            vectors = clipping.clip_rows(asked, part.clip_norm).reshape(vectors.shape)
         met.left.append(mean * part.users)
         met.own.append(vectors)
 
@@ -198,8 +198,8 @@ def posterior_means(left: Floats, vectors: Floats, noise: float) -> Floats:
 
 def _bounded(part: Sum, vectors: Floats) -> Floats:
     if part.laplace:
-        return np.clip(vectors, -part.clip, part.clip)
-    return clipping.clip_rows(vectors, part.clip)
+        return np.clip(vectors, -part.clip_norm, part.clip_norm)
+    return clipping.clip_rows(vectors, part.clip_norm)
 
 
 # Vaults whose mechanisms are the real ones, and which tell a witness what left them.

@@ -33,7 +33,7 @@ _NAMES = {
     "rows": "rows of an expert that are read",
     "kept": "rows of an expert in a gradient",
     "rows_per_expert": "rows of an expert in a gradient",
-    "clip": "largest norm of a contribution",
+    "clip_norm": "largest norm of a contribution",
     "noise_multiplier": "noise multiplier",
     "weight: low": "return of an episode of no use",
     "weight: high": "return of a very good episode",
@@ -45,7 +45,7 @@ _NAMES = {
     "floor": "what hides an unreleased action",
     "share": "share of ε for the prefixes",
     "stable_fraction": "share of steps on the consensus",
-    "batch": "experts in a noisy step, on average",
+    "expected_batch_size": "experts in a noisy step, on average",
 }
 """Settings that their names alone do not explain."""
 _KINDS = {

@@ -19,7 +19,7 @@ _KINDS: dict[str, Kind] = {"released": "synthetic", "ceiling": "reference"}
 _NAMES = {
     "users": "people in a round",
     "rounds": "rounds, each with other people",
-    "clip": "largest norm of a contribution",
+    "clip_norm": "largest norm of a contribution",
     "gamma": "discount",
     "trace": "trace: 1 for whole returns",
     "horizon": "longest episode, in decisions",
@@ -142,7 +142,7 @@ def settings(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
     Settings without effect, and those that stand elsewhere on the page, are left out.
     """
     most, sigma = plan.get("most_noise"), plan.get("noise_multiplier")
-    used = {**plan, "clip": min(plan["clip"], most / sigma)} if most and sigma else plan
+    used = {**plan, "clip_norm": min(plan["clip_norm"], most / sigma)} if most and sigma else plan
     unused = {name for name, value in plan.items() if value is None} | blocks.STATED | {"most_noise"}
     unused |= set() if plan["critic"] == "local" else {"ridge"}
     unused |= set() if plan["critic"] in ("private", "shared") else {"kappa", "critic_step"}

@@ -36,7 +36,7 @@ _NAMES = {
     "people": "people",
     "noise": "who adds the noise",
     "noise_multiplier": "noise multiplier",
-    "clip": "largest norm of an answer",
+    "clip_norm": "largest norm of an answer",
     "floor": "fewest answers",
     "rounds": "rounds",
     "box": "declared to hold nearly all homes",

@@ -2,7 +2,7 @@
 
 Source: N. Sharma et al., "Preserving expert-level privacy in offline reinforcement learning" (arXiv:2411.13598),
 algorithms 2 to 4, with what does not hold replaced (`proofs/above_threshold.md`, `proofs/experts.md`): tails and what
-is left of the reserve are used for nothing else, the order of noisy and noiseless steps is public and fixed, and each
+is left of the hold-out are used for nothing else, the order of noisy and noiseless steps is public and fixed, and each
 noisy step pays for its own sample of experts. `training.py` runs it.
 """
 
@@ -40,7 +40,7 @@ _DELTA_SHARE = 0.3
 """Of the plan's delta, what the prefixes' own deltas add up to: thresholds hardly depend on it between 0.1 and 0.6."""
 
 _ROOM = 1.02
-"""A little more than the delta of the prefixes: what overflow may add to it (`AboveThreshold.reserve`)."""
+"""A little more than the delta of the prefixes: what overflow may add to it (`AboveThreshold.held_out`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +82,11 @@ class Consensus(plans.PrivatePlan):
     """share of the noiseless steps."""
     steps: int = 3_000
     """all steps, noisy or not."""
-    batch: int = 256
+    expected_batch_size: int = 256
     """how many experts a noisy step draws on average, each independently of the others."""
     rows_per_expert: int = 4
     """k, of how many rows of an expert one contribution is the mean."""
-    clip: float = 0.3
+    clip_norm: float = 0.3
     """C, the largest norm of one expert's gradient."""
     rate: float = 1e-3
     """learning rate of noisy steps (Adam's, falling to 0 over the last half)."""
@@ -114,11 +114,11 @@ class Consensus(plans.PrivatePlan):
     def __post_init__(self) -> None:
         check("policy.head", self.policy.head, isinstance(self.policy.head, Categorical), "a Categorical head")
         check("policy.network", self.policy.network, isinstance(self.policy.network, Mlp), "an Mlp")
-        names = ("horizon", "rows", "steps", "batch", "rows_per_expert", "stable_batch", "target_every")
+        names = ("horizon", "rows", "steps", "expected_batch_size", "rows_per_expert", "stable_batch", "target_every")
         for name, least in (*((name, 1) for name in names), ("trajectories", 0)):
             value = getattr(self, name)
             check(name, value, type(value) is int and value >= least, f"a whole number >= {least}")
-        for name in ("clip", "rate", "stable_rate"):
+        for name in ("clip_norm", "rate", "stable_rate"):
             value = getattr(self, name)
             check(name, value, 0 < value < math.inf, "a finite number > 0")
         check("average", self.average, 0 <= self.average <= 1, "a number in [0, 1]")
@@ -193,11 +193,11 @@ class Consensus(plans.PrivatePlan):
             noisy = PoissonSum(
                 name=TRAINING,
                 steps=self.private_steps,
-                rate=self.batch / self.unit.size,
-                clip=self.clip,
+                sampling_rate=self.expected_batch_size / self.unit.size,
+                clip_norm=self.clip_norm,
                 noise_multiplier=self.noise_multiplier,
                 rows_per_unit=self.rows_per_expert,
-                reserve=found[0].reserve if found else 0,
+                held_out=found[0].held_out if found else 0,
             )
             found.append(noisy)
         return tuple(found)
@@ -214,7 +214,12 @@ class Consensus(plans.PrivatePlan):
         """
         plans.check_delta(delta, unit)
         check("epsilon", epsilon, math.isfinite(epsilon) and epsilon > 0, "a finite number > 0")
-        check("batch", self.batch, self.batch <= unit.size, f"at most the population, {unit.size:,}")
+        check(
+            "expected_batch_size",
+            self.expected_batch_size,
+            self.expected_batch_size <= unit.size,
+            f"at most the population, {unit.size:,}",
+        )
         plan = replace(self, unit=unit, noise_multiplier=None, trajectory_epsilon=None, trajectory_delta=None)
         if self.asks:
             assert self.experts is not None

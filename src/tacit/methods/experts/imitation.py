@@ -147,7 +147,7 @@ class ReturnWeighted(plans.PrivatePlan):
     """how much each expert counts, by its own returns; None counts all alike."""
     steps: int = 30
     """number K of noisy steps."""
-    clip: float = 0.1
+    clip_norm: float = 0.1
     """C, the largest norm of one expert's mean gradient. The length of a step does not depend on it."""
     rate: float = 0.5
     """length of the first step; it decays linearly to 0."""
@@ -190,14 +190,14 @@ class ReturnWeighted(plans.PrivatePlan):
             return PoissonSum(
                 name=name,
                 steps=steps,
-                rate=1.0,
-                clip=clip,
+                sampling_rate=1.0,
+                clip_norm=clip,
                 noise_multiplier=sigma,
                 rows_per_unit=self.rows,
                 rows="first",
             )
 
-        steps = part(POLICY, self.steps, self.clip, 1 - self.share)
+        steps = part(POLICY, self.steps, self.clip_norm, 1 - self.share)
         return (part(INPUTS, 1, 1.0, self.share), steps) if self.share else (steps,)
 
 
@@ -221,12 +221,12 @@ class Gradient:
     Args:
         summary: the experts' rows and weights.
         policy: pi.
-        clip: C, before the weight.
+        clip_norm: C, before the weight.
     """
 
     summary: Kept
     policy: Policy
-    clip: float
+    clip_norm: float
 
     def __call__(self, rows: Mapping[str, Array], state: tuple[Float32, Float64]) -> Array:
         """[U, P]."""
@@ -240,7 +240,7 @@ class Gradient:
             theta, matrices = state[0][replicate[some]], state[1][replicate[some]]
             slope = self.policy.gradient(theta, rows["observations"][some], rows["actions"][some], weights[some])
             gradients[some] = through(matrices, self.policy.network, slope.astype(np.float64))
-        return clipping.clip_rows(gradients, self.clip) * rows["weight"][:, None]
+        return clipping.clip_rows(gradients, self.clip_norm) * rows["weight"][:, None]
 
 
 def fit(plan: ReturnWeighted, vault: Vault) -> Release[Learned]:
@@ -257,7 +257,7 @@ def fit(plan: ReturnWeighted, vault: Vault) -> Release[Learned]:
         assert plan.noise_multiplier is not None
         noise = plan.noise_multiplier / math.sqrt(plan.share) / vault.unit.size
         matrices = whitener(vault.noisy_sum(run, INPUTS, Moments(kept, plan.policy.features)), noise, size)
-    gradient = Gradient(kept, plan.policy, plan.clip)
+    gradient = Gradient(kept, plan.policy, plan.clip_norm)
     phi = np.repeat(plan.policy.initial(np.random.default_rng(plan.seed), 1), replicates, axis=0).astype(np.float64)
     direction, total = np.zeros_like(phi), np.zeros_like(phi)
     averaged = max(1, round(plan.average * plan.steps))

@@ -10,7 +10,7 @@ comparison, and no plan of this library is priced by them:
   sample of rate B / m. What is claimed is too small by a factor of about sqrt(1 / p), more at large epsilon.
 - Theorem 5.6 adds the epsilons of the two stages, "shown trivially by sequential composition". That holds where the two
   stages use different trajectories of every expert, not where training goes on with the tails of the trajectories whose
-  heads were released (`proofs/experts.md`). With a reserve that is set apart beforehand not only the sum holds but the
+  heads were released (`proofs/experts.md`). With a hold-out that is set apart beforehand not only the sum holds but the
   joint composition, which is smaller.
 - The prefixes' delta grows with the length T of a trajectory (a union over its steps). The event that it pays for can
   happen only once in a trajectory, so T may be left out (`proofs/above_threshold.md`).
@@ -159,7 +159,7 @@ NOISELESS_STEPS = 10_000
 """Steps of a setting of which none is noisy, our choice: the paper trains "as long as possible", which has no end."""
 
 _ROOM = 1.02
-"""A little more than the delta of the prefixes: what overflow may add to it (`AboveThreshold.reserve`)."""
+"""A little more than the delta of the prefixes: what overflow may add to it (`AboveThreshold.held_out`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,7 +264,7 @@ def paper(
     says that epsilon is spent, half of it in each stage (all of it where there is only one).
 
     What differs, of necessity:
-    - Noisy steps are drawn from a pool of each expert's trajectories; a reserve was set apart beforehand for the
+    - Noisy steps are drawn from a pool of each expert's trajectories; a hold-out was set apart beforehand for the
       prefixes. The paper goes on with the tails of the trajectories whose heads were released, of which no bound of
       this form holds.
     - A noisy step takes a Poisson sample of experts, which is what the paper's accountant assumes, not a batch of fixed
@@ -302,9 +302,9 @@ def paper(
         floor=PMin(setting.floor),
         stable_fraction=setting.stable_fraction,
         steps=_allowed_steps(setting, unit, delta, alone) if steps is None else steps,
-        batch=setting.batch,
+        expected_batch_size=setting.batch,
         rows_per_expert=1,
-        clip=1.0,
+        clip_norm=1.0,
         rate=setting.rate,
         stable_rate=setting.rate,
         stable_batch=setting.batch,
@@ -354,7 +354,7 @@ def claimed(plan: Consensus) -> Claim:
         return Claim(release, plan.epsilon, plan.delta)
     training = MixedTraining(
         experts=plan.unit.size,
-        batch=plan.batch,
+        batch=plan.expected_batch_size,
         noisy_share=round(1 - plan.stable_fraction, 12) if plan.asks else 1.0,
         noise_multiplier=plan.noise_multiplier or 0.0,
     )

@@ -4,7 +4,7 @@ Input: experts' logs behind a vault; a calibrated plan (n_r, thresholds, T steps
 1. D_stable <- vault.above_threshold: n_r beginnings of trajectories that enough experts agree with
 2. for t = 1 .. T, noisy or not as the public schedule says:
 3.     noisy:      g_t <- vault.noisy_gradient: every expert of a Poisson(q) sample gives the gradient of the learner's
-                   loss, averaged over k of its rows (never of its reserve), clipped to C; plus N(0, (sigma C)^2)
+                   loss, averaged over k of its rows (never of its hold-out), clipped to C; plus N(0, (sigma C)^2)
 4.     noiseless:  g_t <- the gradient of the mean loss of a batch of D_stable
 5.     theta <- Adam(theta, g_t), the two kinds of g_t with moments of their own
 6. release D_stable and the mean of the last thetas

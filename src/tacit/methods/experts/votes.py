@@ -96,8 +96,8 @@ class Votes(plans.PrivatePlan):
         part = PoissonSum(
             name=PART,
             steps=self.rounds,
-            rate=1.0,
-            clip=math.sqrt(self.anchors.count * (1 - 1 / self.clone.actions)),
+            sampling_rate=1.0,
+            clip_norm=math.sqrt(self.anchors.count * (1 - 1 / self.clone.actions)),
             noise_multiplier=self.noise_multiplier,
             rows_per_unit=self.rows,
             rows="first",

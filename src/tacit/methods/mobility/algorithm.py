@@ -81,7 +81,10 @@ def works(plan: OneShotPlan, grid: Grid) -> dict[str, Contribution]:
     found: dict[str, Any] = {MOVES_PART: Moves(Vector(plan.layout, plan.weights)), JUMPS: JumpSums.sized(grid)}
     if plan.shares.starts:
         found[STARTS] = HomeSums.sized(grid, plan.unit.size, plan.noise_of(STARTS), box=plan.box)
-    return {part.name: ZeroContribution(found[part.name]) if plan.silent else found[part.name] for part in plan.parts()}
+    return {
+        part.name: ZeroContribution(found[part.name]) if plan.zero_contribution else found[part.name]
+        for part in plan.parts()
+    }
 
 
 def _simulators(plan: OneShotPlan, vault: Vault | FederatedVault, run: Run, grid: Grid, seed: int) -> list[Simulator]:

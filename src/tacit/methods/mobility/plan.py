@@ -90,7 +90,7 @@ class OneShotPlan(plans.PrivatePlan):
     privacy), the last two over a `FederatedVault`."""
     floor: int | None = None
     """fewest answers, for shared noise; None is nine in ten."""
-    silent: bool = False
+    zero_contribution: bool = False
     """people add nothing: the control that shows what noise alone looks like."""
     noise_multiplier: float | None = None
     """of the whole plan, seen as one Gaussian; None until calibrated."""
@@ -129,7 +129,7 @@ class OneShotPlan(plans.PrivatePlan):
             sum_over_all(
                 self.floor or 1 if self.unit is None else self.unit.size,
                 name=name,
-                clip=_CLIPS[name],
+                clip_norm=_CLIPS[name],
                 noise_multiplier=self.noise_multiplier_of(name),
                 noise=self.noise,
                 floor=self.floor,

@@ -199,7 +199,7 @@ class SufficientStatistics(GaussianEstimator):
 
     features: AnyFeatures
     """phi, n numbers a state."""
-    clip: float
+    clip_norm: float
     """largest norm of one unit's stacked (A_i, b_i - A_i theta_0), n^2 + n numbers."""
     value_share: float = 0.2
     """of the precision (1 / noise^2), what the value with its interval gets. It is released first, and theta_0 gives
@@ -207,7 +207,7 @@ class SufficientStatistics(GaussianEstimator):
     value."""
 
     def __post_init__(self) -> None:
-        check("clip", self.clip, 1e-6 <= self.clip <= 1e6, "a number from 1e-6 to 1e6")
+        check("clip_norm", self.clip_norm, 1e-6 <= self.clip_norm <= 1e6, "a number from 1e-6 to 1e6")
         check("value_share", self.value_share, 0 <= self.value_share < 1, "a number in [0, 1)")
         super().__post_init__()
         self.parts()
@@ -235,12 +235,12 @@ class SufficientStatistics(GaussianEstimator):
             value = interval.nearest(found.value())
             centre = self.features.constant(value)
         summary = BellmanStatistics(self.problem, target, behaviour, self.features, "gtd")
-        noisy = self.clip * vault.noisy_sum(run, STATISTICS, Stacked(summary, self.clip), centre)[0]
+        noisy = self.clip_norm * vault.noisy_sum(run, STATISTICS, Stacked(summary, self.clip_norm), centre)[0]
         return Evaluation(
             method=self.method,
             value=value,
             interval=interval,
-            theta=solve(noisy, self.clip * scores.noise(vault, run, STATISTICS), centre),
+            theta=solve(noisy, self.clip_norm * scores.noise(vault, run, STATISTICS), centre),
             features=self.features,
             limits=self.problem.range(vault.spec),
         )
@@ -251,7 +251,7 @@ class Stacked:
     """Each unit's (A, b - A theta_0) over the clip, [U, n^2 + n], for the state theta_0 [n]."""
 
     summary: BellmanStatistics
-    clip: float
+    clip_norm: float
 
     def __call__(self, rows: Stats, state: np.ndarray) -> np.ndarray:
         """Statistics [U, ...] -> [U, n^2 + n]."""
@@ -261,7 +261,7 @@ class Stacked:
             Z, D = rows["Z"].astype(np.float64), rows["D"].astype(np.float64)
             A, b = np.swapaxes(Z, 1, 2) @ D, np.einsum("uln,ul->un", Z, rows["r"].astype(np.float64))
         stacked = np.concatenate([A.reshape(len(A), -1), b - A @ state], axis=1)
-        return np.asarray(stacked / self.clip)
+        return np.asarray(stacked / self.clip_norm)
 
 
 def solve(noisy: np.ndarray, noise: float, centre: np.ndarray) -> np.ndarray:

@@ -70,9 +70,9 @@ class Gpope(GaussianEstimator):
     """see `Mode`."""
     steps: int = 100
     """N, iterations."""
-    batch: int = 1
+    batch_size: int = 1
     """expected units of a step (mode poisson) or exact places (mode paper); of no meaning for the full batch."""
-    clip: float | None = None
+    clip_norm: float | None = None
     """h, the largest norm of one unit's stacked 2n-vector; None takes a hundredth of what one step's reward can be,
     times sqrt(n) where features are not indicators (`clip_of`)."""
     step_size: float | None = None
@@ -88,16 +88,18 @@ class Gpope(GaussianEstimator):
     def __post_init__(self) -> None:
         check("mode", self.mode, self.mode in ("full_batch", "poisson", "paper"), "full_batch, poisson or paper")
         check("schedule", self.schedule, self.schedule in ("constant", "diminishing"), "constant or diminishing")
-        check("batch", self.batch, type(self.batch) is int and self.batch >= 1, "a whole number >= 1")
+        check(
+            "batch_size", self.batch_size, type(self.batch_size) is int and self.batch_size >= 1, "a whole number >= 1"
+        )
         check("tail", self.tail, 0 < self.tail <= 1, "a number in (0, 1]")
         check("value_share", self.value_share, 0 <= self.value_share < 1, "a number in [0, 1)")
         super().__post_init__()
-        for name in ("clip", "step_size"):
+        for name in ("clip_norm", "step_size"):
             value = getattr(self, name)
             known = value is None or (math.isfinite(value) and 0 < value <= 1e6)
             check(name, value, known, "a number in (0, 1e6], or None for the public default")
         if self.unit is not None:
-            check("batch", self.batch, self.batch <= self.unit.size, "at most the population")
+            check("batch_size", self.batch_size, self.batch_size <= self.unit.size, "at most the population")
         if self.mode == "full_batch" or self.unit is not None:
             self.parts()
 
@@ -125,14 +127,14 @@ class Gpope(GaussianEstimator):
         check("unit", self.unit, self.unit is not None, "a unit, as calibrate and account set it")
         assert self.unit is not None
         if self.mode == "poisson":
-            return (dataclasses.replace(every, rate=self.batch / self.unit.size),)
+            return (dataclasses.replace(every, sampling_rate=self.batch_size / self.unit.size),)
         return (
             FixedSizeSum(
                 name=PART,
                 steps=self.steps,
-                batch=self.batch,
+                batch_size=self.batch_size,
                 population=self.unit.size,
-                clip=1.0,
+                clip_norm=1.0,
                 noise_multiplier=sigma,
                 rows_per_unit=self.problem.rows_per_unit,
                 rows="first",
@@ -146,7 +148,7 @@ class Gpope(GaussianEstimator):
         return f"{steps}, and one of {scores.COVERED}" if len(self.parts()) > 1 else steps
 
     def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
-        """V and, in the full batch, the value with an interval; the diagnostics hold "step_size" and "clip"."""
+        """V and, in the full batch, the value with an interval; the diagnostics hold "step_size" and "clip_norm"."""
         clip, beta = self.clip_of(vault.spec), self.step_size_of(vault.spec)
         summary = BellmanStatistics(self.problem, target, behaviour, self.features, "gtd")
         iterates = Iterates(self, np.zeros((len(vault.ledgers), 2 * self.features.size)))
@@ -162,7 +164,7 @@ class Gpope(GaussianEstimator):
             theta=iterates.mean[0],
             features=self.features,
             limits=self.problem.range(vault.spec),
-            diagnostics={"step_size": beta, "clip": clip},
+            diagnostics={"step_size": beta, "clip_norm": clip},
         )
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Gpope:
@@ -180,8 +182,8 @@ class Gpope(GaussianEstimator):
 
     def clip_of(self, spec: PublicSpec) -> float:
         """h: the plan's own, or 0.01 max |r| sqrt(max |phi|^2), with max |phi|^2 taken as 1 or, not tabular, n."""
-        if self.clip is not None:
-            return self.clip
+        if self.clip_norm is not None:
+            return self.clip_norm
         size = 1 if self.features.tabular else self.features.size
         return 0.01 * max(abs(spec.reward.low[0]), abs(spec.reward.high[0])) * math.sqrt(size)
 
@@ -206,7 +208,7 @@ class Gpope(GaussianEstimator):
         """Units of one step, as the public expects: what a noisy sum is divided by."""
         check("unit", self.unit, self.unit is not None, "a unit, as calibrate and account set it")
         assert self.unit is not None
-        return self.unit.size if self.mode == "full_batch" else self.batch
+        return self.unit.size if self.mode == "full_batch" else self.batch_size
 
     @property
     def sigma(self) -> float:
@@ -266,13 +268,13 @@ class Direction:
     """
 
     summary: BellmanStatistics
-    clip: float
+    clip_norm: float
 
     def __call__(self, rows: Stats, state: np.ndarray) -> np.ndarray:
         """Statistics [U, ...] with `replicate` [U] -> [U, 2n]."""
         x = state.astype(np.float32)[rows["replicate"], None, :]
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(direction(rows, x)[:, 0] / self.clip)
+            return np.asarray(direction(rows, x)[:, 0] / self.clip_norm)
 
 
 class Iterates:

@@ -84,8 +84,8 @@ class Problem:
         return PoissonSum(
             name=name,
             steps=steps,
-            rate=1.0,
-            clip=1.0,
+            sampling_rate=1.0,
+            clip_norm=1.0,
             noise_multiplier=noise_multiplier,
             rows_per_unit=self.rows_per_unit,
             rows="first",

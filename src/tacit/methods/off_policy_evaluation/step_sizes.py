@@ -205,9 +205,11 @@ def _draws(plan: Gpope, members: NDArray[np.int64], generator: np.random.Generat
         if plan.mode == "full_batch":
             yield None, noise
         elif plan.mode == "poisson":
-            yield members[:, generator.random(population) < plan.batch / population], noise
-        elif plan.batch == 1:
+            yield members[:, generator.random(population) < plan.batch_size / population], noise
+        elif plan.batch_size == 1:
             yield np.take_along_axis(members, generator.integers(population, size=(trials, 1)), axis=1), noise
         else:
-            places = np.argpartition(generator.random((trials, population)), plan.batch - 1, axis=1)[:, : plan.batch]
+            places = np.argpartition(generator.random((trials, population)), plan.batch_size - 1, axis=1)[
+                :, : plan.batch_size
+            ]
             yield np.take_along_axis(members, places, axis=1), noise

@@ -127,7 +127,7 @@ class PrivateFisher:
             name=PART,
             steps=steps,
             users=users,
-            clip=self.bound**2 * (1.0 if self.form == "matrix" else 2**0.5),
+            clip_norm=self.bound**2 * (1.0 if self.form == "matrix" else 2**0.5),
             noise_multiplier=None if noise_multiplier is None else noise_multiplier / self.share**0.5,
             rows_per_unit=rows_per_unit,
             participations=participations,

@@ -110,7 +110,7 @@ class PolicyGradientPlan(plans.PrivatePlan):
     """discount."""
     trace: float = 1.0
     """lambda of generalised advantage estimation; 1 takes whole returns."""
-    clip: float = 0.8
+    clip_norm: float = 0.8
     """C, the largest norm of what one person adds. Almost everybody is clipped: C / N is the length of a step."""
     most_noise: float | None = None
     """largest sigma times clip: where the plan's noise multiplier is larger, the clip shrinks (`bound`)."""
@@ -161,7 +161,9 @@ class PolicyGradientPlan(plans.PrivatePlan):
         often = type(self.rounds) is int and type(self.participations) is int and self.participations <= self.rounds
         check("participations", self.participations, often, "at most as many as there are rounds")
         whole(rounds=self.rounds, users=self.users, horizon=self.horizon, participations=self.participations)
-        positive(clip=self.clip, step=self.step, ridge=self.ridge, kappa=self.kappa, critic_step=self.critic_step)
+        positive(
+            clip_norm=self.clip_norm, step=self.step, ridge=self.ridge, kappa=self.kappa, critic_step=self.critic_step
+        )
         if self.most_noise is not None:
             positive(most_noise=self.most_noise)
         self.parts()
@@ -224,7 +226,7 @@ class PolicyGradientPlan(plans.PrivatePlan):
             users=8,
             horizon=steps,
             trace=trace,
-            clip=clip,
+            clip_norm=clip,
             noise_multiplier=noise_multiplier,
             correlation="independent",
             local=Local(epochs=epochs, minibatches=minibatches, learning_rate=rate, entropy=entropy),
@@ -242,7 +244,7 @@ class PolicyGradientPlan(plans.PrivatePlan):
                 name=name,
                 steps=self.rounds,
                 users=self.users,
-                clip=clip,
+                clip_norm=clip,
                 noise_multiplier=noise,
                 rows_per_unit=self.horizon,
                 participations=self.participations,
@@ -301,8 +303,8 @@ class PolicyGradientPlan(plans.PrivatePlan):
         With more noise, shorter steps: a clip that stays lets the noise of one round carry the policy too far.
         """
         if self.most_noise is None or not self.noise_multiplier:
-            return self.clip
-        return min(self.clip, self.most_noise / self.noise_multiplier)
+            return self.clip_norm
+        return min(self.clip_norm, self.most_noise / self.noise_multiplier)
 
     def step_at(self, round_: int) -> float:
         """The step size of round 0 .. T - 1."""

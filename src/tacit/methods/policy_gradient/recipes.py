@@ -214,7 +214,7 @@ def _plan(
         users=users,
         horizon=horizon,
         gamma=gamma,
-        clip=clip,
+        clip_norm=clip,
         most_noise=noise,
         critic=critic,
         reward_rate=reward_rate,
@@ -225,7 +225,7 @@ def _plan(
 def _strides(rounds: int, users: int, *, horizon: int, reward_rate: float | None = None) -> PolicyGradientPlan:
     """The plan of the robots, for the small noise of epsilon 8 and above."""
     return PolicyGradientPlan(
-        rounds=rounds, users=users, horizon=horizon, trace=0.95, clip=1.5 * users / 32, reward_rate=reward_rate
+        rounds=rounds, users=users, horizon=horizon, trace=0.95, clip_norm=1.5 * users / 32, reward_rate=reward_rate
     )
 
 

@@ -44,7 +44,7 @@ def ablation(name: Name, plan: TransitionsPlan, *, unit: Unit, epsilon: float, d
     """
     check("name", name, name in NAMES, f"one of {', '.join(NAMES)}")
     if name == "NonPriv":
-        return dataclasses.replace(plan, clip=UNBOUNDED, noise_multiplier=0.0).account(unit=unit, delta=delta)
+        return dataclasses.replace(plan, clip_norm=UNBOUNDED, noise_multiplier=0.0).account(unit=unit, delta=delta)
     if name == "NonPre":
         changed = dataclasses.replace(plan, pretraining=None)
     elif name == "FineCur":
@@ -79,5 +79,5 @@ def pretrained_only(plan: TransitionsPlan, start: Pretrained) -> Synthesizer:
 
 def _in_fine_tuning(plan: TransitionsPlan, unit: Unit) -> Curiosity:
     """The paper's rate, and the authors' share of generated rows beside the expected units of a step."""
-    appended = max(1, round(SHARE * plan.rate * unit.size))
+    appended = max(1, round(SHARE * plan.sampling_rate * unit.size))
     return Curiosity(mode="append_pool", pool=max(1_000, 4 * appended), appended=appended)

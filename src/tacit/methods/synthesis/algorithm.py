@@ -62,7 +62,7 @@ def fit(
         plan, vault, pretrained, lambda encoder: pretrain(plan, encoder, None, seed=0), where="synthesis"
     ).model(plan)
     model.to(torch_device(device, where="synthesis.fit"))
-    objective = Denoising(model.encoder, plan.noise_draws, plan.P_mean, plan.P_std)
+    objective = Denoising(model.encoder, plan.noise_multiplicity, plan.P_mean, plan.P_std)
     training = Training(plan, vault, {PART: model}, folder=folder, resume=resume, progress=progress)
     novel = None if plan.curiosity is None else Generated(model, objective, plan, plan.curiosity).gradient
     training.descend(PART, objective, learning_rate=plan.learning_rate_at, observe=observe, added=novel)

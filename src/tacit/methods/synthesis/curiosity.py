@@ -121,9 +121,9 @@ class Generated:
 
     def __init__(self, model: Denoiser, objective: Denoising, plan: TransitionsPlan, settings: Curiosity) -> None:
         assert plan.unit is not None
-        self.model, self.objective, self.clip = model, objective, plan.clip
+        self.model, self.objective, self.clip = model, objective, plan.clip_norm
         self.expected = plan.parts()[0].expected(plan.unit)
-        self.generator, epoch = torch.Generator().manual_seed(0), math.ceil(1 / plan.rate)
+        self.generator, epoch = torch.Generator().manual_seed(0), math.ceil(1 / plan.sampling_rate)
         self.pool = Pool(model, settings, plan.sampler, epoch=epoch, generator=self.generator)
 
     def gradient(self, step: int) -> Tensor:

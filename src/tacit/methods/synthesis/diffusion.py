@@ -109,7 +109,7 @@ def draw(
     rows_per_unit: int,
     *,
     encoder: Encoder,
-    noise_draws: int = 1,
+    noise_multiplicity: int = 1,
     P_mean: float = -1.2,
     P_std: float = 1.2,
 ) -> dict[str, Tensor]:
@@ -123,10 +123,10 @@ def draw(
         On the generator's device: `sigma` [U, L, K], ln sigma ~ N(P_mean, P_std^2); `noise` [U, L, K, D] and `spread`
         [U, L, encoder.bounded_size] standard normal.
     """
-    shape = (units, rows_per_unit, noise_draws)
-    strata = torch.arange(noise_draws, dtype=torch.float64, device=generator.device)
+    shape = (units, rows_per_unit, noise_multiplicity)
+    strata = torch.arange(noise_multiplicity, dtype=torch.float64, device=generator.device)
     uniform = torch.rand(shape, generator=generator, dtype=torch.float64, device=generator.device)
-    quantile = (strata + uniform) / noise_draws
+    quantile = (strata + uniform) / noise_multiplicity
     normal = torch.special.ndtri(quantile.clamp(2.0**-54, 1 - 2.0**-53)).to(torch.float32)
     return {
         "sigma": (P_mean + P_std * normal).exp(),
@@ -189,7 +189,7 @@ class Denoising:
     """The objective inside the vault: EDM's denoising loss of each unit's own rows and its own noise draws."""
 
     encoder: Encoder
-    noise_draws: int
+    noise_multiplicity: int
     P_mean: float
     P_std: float
 
@@ -200,7 +200,7 @@ class Denoising:
             units,
             rows_per_unit,
             encoder=self.encoder,
-            noise_draws=self.noise_draws,
+            noise_multiplicity=self.noise_multiplicity,
             P_mean=self.P_mean,
             P_std=self.P_std,
         )

@@ -37,7 +37,7 @@ PEOPLE_A_STEP = 4_000
 class DiffusionPlan(SynthesisPlan):
     """What the plans of transitions (PrivORL-n) and of trajectories (PrivORL-j) have in common.
 
-    `noise_multiplier` is the standard deviation of the noise over `clip`.
+    `noise_multiplier` is the standard deviation of the noise over `clip_norm`.
 
     Raises:
         PlanError: a value is out of range.
@@ -45,12 +45,12 @@ class DiffusionPlan(SynthesisPlan):
 
     steps: int
     """number T of noisy gradients of the denoiser."""
-    rate: float
+    sampling_rate: float
     """probability with which each unit of the population joins a step (Poisson sampling)."""
-    clip: float
+    clip_norm: float
     """bound C on the L2 norm of one unit's gradient. With Adam its value is immaterial once every unit is clipped; only
     the noise multiplier matters."""
-    noise_draws: int = 1
+    noise_multiplicity: int = 1
     """noise multiplicity K: (sigma, eps) pairs per row or fragment, averaged before the clip. Costs time, no privacy
     (arXiv:2210.09929)."""
     width: int
@@ -85,7 +85,7 @@ class DiffusionPlan(SynthesisPlan):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole(noise_draws=self.noise_draws, width=self.width, depth=self.depth, ema_every=self.ema_every)
+        whole(noise_multiplicity=self.noise_multiplicity, width=self.width, depth=self.depth, ema_every=self.ema_every)
         check("harmonics", self.harmonics, self.harmonics in range(9), "a whole number from 0 to 8")
         positive(learning_rate=self.learning_rate, P_std=self.P_std)
         check("P_mean", self.P_mean, math.isfinite(self.P_mean), "a finite number")
@@ -112,7 +112,7 @@ class DiffusionPlan(SynthesisPlan):
             self,
             touches=(*touches, *([] if raking is None else [raking.words(sums)])),
             sampled=sampled,
-            public=(pretrained_on(provenance, networks), *([] if raking is None else raking.cut.shaped())),
+            public=(pretrained_on(provenance, networks), *([] if raking is None else raking.discretisation.shaped())),
         )
 
 
@@ -132,8 +132,8 @@ class TransitionsPlan(DiffusionPlan):
     source: ClassVar[str] = "PrivORL: Differentially Private Synthetic Dataset for Offline Reinforcement Learning"
 
     steps: int = 1_000
-    rate: float = 0.008
-    clip: float = 1.0
+    sampling_rate: float = 0.008
+    clip_norm: float = 1.0
     rows_per_unit: int = 1
     """rows L of one unit that enter a step (drawn inside the unit when it owns more)."""
     width: int = 128
@@ -188,7 +188,7 @@ class TransitionsPlan(DiffusionPlan):
             )
         return cls(
             steps=math.ceil(5 * population / 128),
-            rate=128 / population,
+            sampling_rate=128 / population,
             width=1_024,
             depth=6,
             harmonics=0,
@@ -237,8 +237,8 @@ class TransitionsPlan(DiffusionPlan):
         large = population * epsilon >= 50_000
         return cls(
             steps=100,
-            rate=min(1.0, PEOPLE_A_STEP / population),
-            clip=0.05,
+            sampling_rate=min(1.0, PEOPLE_A_STEP / population),
+            clip_norm=0.05,
             rows_per_unit=rows_per_unit,
             width=128 if large else 64,
             depth=4 if large else 2,
@@ -255,8 +255,8 @@ class TransitionsPlan(DiffusionPlan):
         gradients = PoissonSum(
             name=PART,
             steps=self.steps,
-            rate=self.rate,
-            clip=self.clip,
+            sampling_rate=self.sampling_rate,
+            clip_norm=self.clip_norm,
             noise_multiplier=self.noise_multiplier,
             rows_per_unit=self.rows_per_unit,
         )

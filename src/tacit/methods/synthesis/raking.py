@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tacit.data.spec import Box, PublicSpec
 from tacit.errors import PlanError
-from tacit.methods.synthesis.cut import Cut
+from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.privacy.mechanisms.marginals import DIFFERENCES
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -152,16 +152,16 @@ class Raking:
     """Which histograms are released besides the model, and how synthetic rows are weighted to agree with them.
 
     Args:
-        cut: public bins of every column: the tables of one column each.
+        discretisation: public bins of every column: the tables of one column each.
         joint: tables of several columns.
         rows_per_unit: rows of one unit that count at most; which ones is drawn.
-        clip: bound on the L2 norm of one unit's tables together, over the square root of their number. (One row has a
-            norm of exactly that root; a mean over many different rows a far smaller one.)
+        clip_norm: bound on the L2 norm of one unit's tables together, over the square root of their number. (One row
+            has a norm of exactly that root; a mean over many different rows a far smaller one.)
         noise: how much noisier the histograms are than the gradients: the ratio of noise multipliers, each over what
             its steps and rate leave of it, sigma / (rate sqrt(steps)). At 3 the gradients get about 5 % more noise for
             a promise than without histograms.
-        steps, rate: sums of the histograms, each over a Poisson sample at this rate. One sum over everybody is the
-            least noisy, and holds a number for every unit and bin; with very many units several small samples do.
+        steps, sampling_rate: sums of the histograms, each over a Poisson sample at this rate. One sum over everybody is
+            the least noisy, and holds a number for every unit and bin; with very many units several small samples do.
         pool: synthetic rows to be weighted, at least; never fewer than twice those asked for.
         sweeps: of proportional fitting over all tables.
 
@@ -169,20 +169,20 @@ class Raking:
         PlanError: a value is out of range.
     """
 
-    cut: Cut
+    discretisation: Discretisation
     joint: tuple[Table, ...] = ()
     rows_per_unit: int = 64
-    clip: float = 0.3
+    clip_norm: float = 0.3
     noise: float = 3.0
     steps: int = 1
-    rate: float = 1.0
+    sampling_rate: float = 1.0
     pool: int = 250_000
     sweeps: int = 20
 
     def __post_init__(self) -> None:
         whole(steps=self.steps, rows_per_unit=self.rows_per_unit, pool=self.pool, sweeps=self.sweeps)
-        positive(clip=self.clip, noise=self.noise)
-        check("rate", self.rate, 0 < self.rate <= 1, "a probability in (0, 1]")
+        positive(clip_norm=self.clip_norm, noise=self.noise)
+        check("sampling_rate", self.sampling_rate, 0 < self.sampling_rate <= 1, "a probability in (0, 1]")
         own = all(type(axis) is Axis and self._known(axis) for table in self.joint for axis in table)
         check("joint", len(self.joint), own and all(self.joint), "tables of columns that the records have")
 
@@ -217,7 +217,7 @@ class Raking:
             DataError: the observation is a Box and `spec.difference` is not declared.
             PlanError: a value is out of range.
         """
-        fine, axes = _cuts(spec, bins, coarse, public, provenance)
+        fine, axes = _discretised(spec, bins, coarse, public, provenance)
         observation, action, reward, change = (_axes(axes, *names) for names in _COLUMNS)
         kinds = (
             list(combinations(observation, 2)),
@@ -230,7 +230,7 @@ class Raking:
             if len(fine.axes) + len(joint) + len(pairs) > MOST_TABLES:
                 break
             joint += pairs
-        return cls(cut=fine, joint=tuple(joint), **_sums(population), **settings)
+        return cls(discretisation=fine, joint=tuple(joint), **_sums(population), **settings)
 
     @classmethod
     def plane(
@@ -262,19 +262,19 @@ class Raking:
         check("observation", spec.observation.size, flat, "(x, y, v_x, v_y)")
         pushed = isinstance(spec.action, Box) and spec.action.size >= 2
         check("action", spec.action.size, pushed, "one along x, one along y, and any others")
-        fine, axes = _cuts(spec, bins, coarse, public, provenance)
+        fine, axes = _discretised(spec, bins, coarse, public, provenance)
         x, y, vx, vy = _axes(axes, "observations")
         action, reward, change = (_axes(axes, *names) for names in _COLUMNS[1:])
-        broad = _cuts(spec, bins, cells, public, provenance)[1]
+        broad = _discretised(spec, bins, cells, public, provenance)[1]
         place, motion, act = _axes(broad, "observations")[:2], _axes(broad, "observations")[2:], _axes(broad, "actions")
         joint: list[Table] = [(x, y), (vx, vy), (x, y, *reward), (*place, *motion), (*place, *act)]
         joint += [*product((vx, vy), action), *zip((vx, vy), change[2:], strict=True)]
         joint += zip(action[:2], change[2:], strict=True)
-        return cls(cut=fine, joint=tuple(joint), **_sums(population), **settings)
+        return cls(discretisation=fine, joint=tuple(joint), **_sums(population), **settings)
 
     def require(self, spec: PublicSpec) -> None:
         """Raise a PlanError unless the bins were cut by these public bounds of the private data."""
-        if self.cut.spec != spec:
+        if self.discretisation.spec != spec:
             raise PlanError(
                 "the histograms cut columns by other public bounds than the private data declare",
                 where="Raking",
@@ -284,7 +284,7 @@ class Raking:
 
     def require_memory(self, unit: Unit) -> None:
         """Raise a PlanError if one sum would not fit into memory: found out later, it would be paid for and lost."""
-        if self.rate * unit.size * sum(self.sizes) > MOST_NUMBERS:
+        if self.sampling_rate * unit.size * sum(self.sizes) > MOST_NUMBERS:
             raise PlanError(
                 "one sum of the histograms would hold too many numbers",
                 where="Raking",
@@ -300,7 +300,7 @@ class Raking:
     @property
     def tables(self) -> tuple[Table, ...]:
         """All tables: those of one column each first."""
-        return (*((axis,) for axis in self.cut.axes), *self.joint)
+        return (*((axis,) for axis in self.discretisation.axes), *self.joint)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -312,8 +312,8 @@ class Raking:
         return PoissonSum(
             name=PART,
             steps=self.steps,
-            rate=self.rate,
-            clip=self.clip * math.sqrt(len(self.tables)),
+            sampling_rate=self.sampling_rate,
+            clip_norm=self.clip_norm * math.sqrt(len(self.tables)),
             noise_multiplier=noise_multiplier,
             rows_per_unit=self.rows_per_unit,
         )
@@ -323,7 +323,7 @@ class Raking:
         sigma = gradients.noise_multiplier
         if sigma is None:
             return self.part(None)
-        left = (self.rate * math.sqrt(self.steps)) / (gradients.rate * math.sqrt(gradients.steps))
+        left = (self.sampling_rate * math.sqrt(self.steps)) / (gradients.sampling_rate * math.sqrt(gradients.steps))
         return self.part(self.noise * sigma * left)
 
     def shares_of(self, columns: Columns) -> list[Floats]:
@@ -332,7 +332,7 @@ class Raking:
         return [np.bincount(code, minlength=size) / len(code) for code, size in zip(codes, self.sizes, strict=True)]
 
     def _known(self, axis: Axis) -> bool:
-        return any((axis.column, axis.index) == (one.column, one.index) for one in self.cut.axes)
+        return any((axis.column, axis.index) == (one.column, one.index) for one in self.discretisation.axes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,7 +362,9 @@ class NoisyHistograms:
         assert self.part.noise_multiplier is not None
         sizes = self.raking.sizes
         tables = np.split(np.asarray(self.values, np.float64), np.cumsum(sizes)[:-1])
-        deviation = self.part.noise_multiplier * self.part.clip / self.part.expected(self.unit) / math.sqrt(self.sums)
+        deviation = (
+            self.part.noise_multiplier * self.part.clip_norm / self.part.expected(self.unit) / math.sqrt(self.sums)
+        )
         total = float(np.average([table.sum() for table in tables], weights=1 / np.array(sizes)))
         total = max(total, deviation, np.finfo(np.float64).tiny)
         return [table / total for table in tables], deviation / total
@@ -378,21 +380,21 @@ class NoisyHistograms:
 _COLUMNS = (("observations",), ("actions",), ("rewards",), (DIFFERENCES, "next_observations"))
 
 
-def _cuts(
+def _discretised(
     spec: PublicSpec, bins: int, coarse: int, public: Columns | None, provenance: str
-) -> tuple[Cut, tuple[Axis, ...]]:
-    """The cut into fine bins, and the axes of one into coarse bins."""
+) -> tuple[Discretisation, tuple[Axis, ...]]:
+    """The discretisation into fine bins, and the axes of one into coarse bins."""
     if public is None:
-        return Cut(spec, bins), Cut(spec, coarse, "center").axes
-    edges = [Cut.from_public(spec, public, provenance=provenance, bins=count) for count in (bins, coarse)]
-    return edges[0], Cut(spec, coarse, "center", edges[1].edges, provenance).axes
+        return Discretisation(spec, bins), Discretisation(spec, coarse, "center").axes
+    edges = [Discretisation.from_public(spec, public, provenance=provenance, bins=count) for count in (bins, coarse)]
+    return edges[0], Discretisation(spec, coarse, "center", edges[1].edges, provenance).axes
 
 
 def _sums(population: int | None) -> dict[str, Any]:
     """How many sums, and at which rate."""
     if population is None or population <= AT_ONCE:
         return {}
-    return {"steps": math.ceil(population / AT_ONCE), "rate": AT_ONCE / population}
+    return {"steps": math.ceil(population / AT_ONCE), "sampling_rate": AT_ONCE / population}
 
 
 def _axes(axes: Sequence[Axis], *columns: str) -> list[Axis]:

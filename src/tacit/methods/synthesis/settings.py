@@ -130,7 +130,7 @@ class Pretraining:
         steps, batch, learning_rate, weight_decay, betas: AdamW (fused); cosine decay after `warmup` steps, or constant.
         warmup: steps over which the learning rate rises linearly.
         schedule: `cosine` or `constant`, after the warm-up.
-        clip: bound of the norm of the whole batch's gradient.
+        clip_norm: bound of the norm of the whole batch's gradient.
         ema: decay of the exponential moving average of the weights.
         ema_every: steps between two updates of the average.
         curiosity: None trains on the real public rows only.
@@ -147,7 +147,7 @@ class Pretraining:
     betas: tuple[float, float] = (0.9, 0.99)
     warmup: int = 20
     schedule: Schedule = "cosine"
-    clip: float = 1.0
+    clip_norm: float = 1.0
     ema: float = 0.99
     ema_every: int = 1
     curiosity: Curiosity | None = None
@@ -155,7 +155,7 @@ class Pretraining:
     def __post_init__(self) -> None:
         declared(self.provenance)
         whole(steps=self.steps, batch=self.batch, ema_every=self.ema_every)
-        positive(learning_rate=self.learning_rate, clip=self.clip)
+        positive(learning_rate=self.learning_rate, clip_norm=self.clip_norm)
         check("weight_decay", self.weight_decay, self.weight_decay >= 0, "a number >= 0")
         optimiser(self.steps, self.warmup, self.schedule, self.betas, self.ema)
 

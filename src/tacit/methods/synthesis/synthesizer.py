@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.hardware import torch_device
-from tacit.methods.synthesis.cut import as_trajectories
 from tacit.methods.synthesis.diffusion import Denoiser, ResidualMLP, build_network, sample
+from tacit.methods.synthesis.discretisation import as_trajectories
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.plan import TransitionsPlan
 from tacit.methods.synthesis.raking import resampled

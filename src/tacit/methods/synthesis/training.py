@@ -336,7 +336,7 @@ def train_publicly(
         value = loss(batch)
         optimizer.zero_grad(set_to_none=True)
         value.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(network.parameters(), config.clip)
+        torch.nn.utils.clip_grad_norm_(network.parameters(), config.clip_norm)
         optimizer.step()
         average.update(network)
         if progress is not None:

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tacit.errors import CertificateError
+from tacit.parameters import as_in_format_1, current
 
 MAX_BYTES = 4 * 2**20
 
@@ -28,8 +29,12 @@ def digest(record: Mapping[str, Any]) -> str:
 
 
 def plan_id(method: str, fields: Mapping[str, Any]) -> str:
-    """A short identifier of everything in a plan (SHA-256 of its canonical JSON, 16 hex digits); 1.0 and 1 are one."""
-    text = json.dumps(_whole_numbers(plain({"method": method, **fields})), sort_keys=True, separators=(",", ":"))
+    """A short identifier of everything in a plan: SHA-256 of its canonical JSON, 16 hex digits.
+
+    1.0 and 1 are one, and fields have their names of format 1, so that a plan keeps its identifier.
+    """
+    named = as_in_format_1({"method": method, **fields})
+    text = json.dumps(_whole_numbers(plain(named)), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -127,6 +132,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "integer": (int,),
 }
 _MAX_DEPTH = 24
+_PART_FIELDS = ("sampling_rate", "clip_norm", "batch_size", "held_out")
 
 
 @cache
@@ -137,13 +143,33 @@ def schema() -> dict[str, Any]:
     return loaded
 
 
+def current_part(part: Mapping[str, Any]) -> dict[str, Any]:
+    """A part as format 2 states it; format 1 had other names for some of its fields."""
+    candidates = part.get("candidates")
+    if not isinstance(candidates, list | tuple):
+        return current(part, _PART_FIELDS)
+    runs = {"candidates": [_current_run(run) for run in candidates], "judge": _current_run(part.get("judge"))}
+    return {name: runs.get(name, value) for name, value in current(part, _PART_FIELDS).items()}
+
+
+def _current_run(run: Any) -> Any:
+    """The same for one run of a selection."""
+    if not isinstance(run, Mapping) or not isinstance(run.get("parts"), list | tuple):
+        return run
+    return {**run, "parts": [current_part(one) if isinstance(one, Mapping) else one for one in run["parts"]]}
+
+
 def require_shape(value: object) -> None:
-    """Check a certificate's JSON value against the schema.
+    """Check a certificate's JSON value against the schema, one of format 1 by the names of format 2.
 
     Raises:
         CertificateError: a field is missing, unknown, of the wrong type or out of range; the message names it.
     """
     _plain(value, 0)
+    if isinstance(value, Mapping) and value.get("format") == 1 and isinstance(value.get("parts"), list | tuple):
+        stated = [current_part(part) if isinstance(part, Mapping) else part for part in value["parts"]]
+        later = any(isinstance(part, Mapping) and not part.keys().isdisjoint(_PART_FIELDS) for part in value["parts"])
+        value = {**value, "parts": stated, **({"format": "1, with names of format 2"} if later else {})}
     problem = _problem(value, schema(), "")
     if problem:
         path, what = problem

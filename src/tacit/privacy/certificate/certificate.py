@@ -167,7 +167,7 @@ class Certificate:
 
         versions = {name: version for name in _PACKAGES if (version := _version(name))}
         primary = {
-            "format": 1,
+            "format": 2,
             "tacit_version": versions["tacit"],
             "void_reason": void_reason or None,
             "delta": float(delta),

@@ -233,10 +233,10 @@ def _contradictions(parts: Sequence[Part], unit: Unit) -> Iterator[tuple[str, st
             yield f"parts[{i}]", f"contradicts the unit: {error.what}, expected {error.expected}"
     kept = [i for i, part in enumerate(parts) if part.publishes_logs]
     if len(kept) > 1:
-        yield f"parts[{kept[1]}].source", "takes what another part has in reserve"
+        yield f"parts[{kept[1]}].source", "takes what another part holds out"
     for i, part in enumerate(parts):
-        if kept and i not in kept and part.reserve < parts[kept[0]].reserve:
-            yield f"parts[{i}].reserve", "does not leave out what another part has in reserve"
+        if kept and i not in kept and part.held_out < parts[kept[0]].held_out:
+            yield f"parts[{i}].held_out", "does not leave out what another part holds out"
 
 
 def _mu_range(event: DpEvent, epsilon: float, delta: float, *, sharp: bool) -> str:

@@ -9,6 +9,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from statistics import NormalDist
 from typing import Any
 
+from tacit.privacy.certificate.canonical import current_part
+
 _SHOWN = (1e-4, 0.01, 0.05, 0.1, 0.2, 0.5)
 _IN_WORDS = 0.05
 """The share of false alarms at which the promise is put into words."""
@@ -70,8 +72,9 @@ def markdown(record: Mapping[str, Any]) -> str:
             ],
         )
     lines += ["", "## How it is kept", "", *_bullets(record["contribution"]), ""]
-    columns = ("name", "kind", "steps", "rate", "clip", "noise_multiplier", "rows_per_unit", "sampler")
-    lines += _table(columns, [[part.get(column, "") for column in columns] for part in record["parts"]])
+    columns = ("name", "kind", "steps", "sampling_rate", "clip_norm", "noise_multiplier", "rows_per_unit", "sampler")
+    parts = [current_part(part) for part in record["parts"]]
+    lines += _table(columns, [[part.get(column, "") for column in columns] for part in parts])
     lines += ["", "Accountants:", ""]
     lines += _table(
         ("role", "accountant", "version", "epsilon"),

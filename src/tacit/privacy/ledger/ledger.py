@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from tacit.errors import LedgerError, PlanError
+from tacit.parameters import as_in_format_1
 from tacit.privacy.accounting.filters import Charge, Composition, RdpOrder
 from tacit.privacy.ledger.state import Entry, LedgerState, PlanSummary, Terms, canonical, replay
 from tacit.privacy.ledger.store import Store, read_entries
@@ -190,14 +191,16 @@ class Ledger:
             known = self._state.plans.get(plan_id)
             if known is None:
                 self._append("reserve", payload)
-            elif (known.description, dict(known.parts)) != (described, payload["parts"]) or _above(
-                charge, known.charge
+            elif (
+                _identified(known.description) != _identified(described)
+                or dict(known.parts) != payload["parts"]
+                or _above(charge, known.charge)
             ):
                 raise PlanError(
                     f"plan {plan_id!r} is not the one that was reserved",
                     where="Ledger.reserve",
                     expected="the same description, parts and cost",
-                    remedy="undo the edit, or reserve the edited plan under a new id (it is charged anew)",
+                    remedy="undo the edit, or reserve the edited plan under a new id (it is charged again)",
                 )
 
     def claim(self, plan_id: str, part: str, count: int) -> range:
@@ -363,6 +366,11 @@ class Ledger:
             if not self._fresh:
                 self._reload()
             yield
+
+
+def _identified(description: str) -> str:
+    """A description by the names of format 1: a plan stays the one that was reserved when a field is renamed."""
+    return canonical(as_in_format_1(json.loads(description)))
 
 
 def _above(new: Charge, old: Charge) -> bool:

@@ -29,12 +29,12 @@ from tacit.units import Relation, Unit
 from tacit.validation import check
 
 Source = Literal["logs", "clones"]
-"""Where a drawn expert's trajectory comes from: its own reserve, or its clone, played in a public world."""
+"""Where a drawn expert's trajectory comes from: its own hold-out, or its clone, played in a public world."""
 
 SLICE = 8
 """Time steps of all trajectories that are counted at once; those that stopped are dropped in between."""
 
-MOST_RESERVED = 64
+MOST_HELD_OUT = 64
 """Trajectories of an expert that one release may keep for itself."""
 
 _ROUNDING, _MOST_EXPERTS = 1e-9, 2.0**40
@@ -49,7 +49,7 @@ are really drawn (from uniform numbers on a grid of 2^-52) and multiplied (in fl
 
 @dataclass(frozen=True, kw_only=True)
 class _Prefixed(Usual):
-    """What a release of prefixes and its form in a certificate say alike, of thresholds, reserve and overflow."""
+    """What a release of prefixes and its form in a certificate say alike, of thresholds, hold-out and overflow."""
 
     kind: ClassVar[str] = "above_threshold"
     sampler: ClassVar[str] = "experts drawn uniformly, with replacement"
@@ -85,7 +85,7 @@ class _Prefixed(Usual):
             "floor": {"kind": type(self.floor).__name__, "probability": self.floor.probability},
             "steps": self.steps,
             "thresholds": dataclasses.asdict(self.thresholds),
-            "reserve": self.reserve,
+            "held_out": self.held_out,
             "overflow": self.overflow,
         }
         return {"kind": self.kind, "sampler": self.sampler, **fields}
@@ -95,8 +95,8 @@ class _Prefixed(Usual):
         test, public = self.thresholds, {"actions": self.actions, "experts": self.experts, "horizon": self.horizon}
         agreed = thresholds.longest(test, self.floor, **public)
         expected = thresholds.expected_length(test, self.floor, **public)
-        own = f"drawn from {self.reserve} trajectories of each expert kept for this alone"
-        kept = own if self.reserve else "played by clones"
+        own = f"drawn from {self.held_out} trajectories of each expert kept for this alone"
+        kept = own if self.held_out else "played by clones"
         return (
             f"{self.trajectories:,} trajectories, {kept}, cut before the first step that fewer than about "
             f"{test.threshold:,.0f} experts would have come to (of at least {self.experts:,}; noise of scale "
@@ -108,7 +108,7 @@ class _Prefixed(Usual):
         """See `Part`."""
         name, test, least = unit.name, self.thresholds, self.floor.probability
         if self.source == "logs":
-            played = f"one of the {self.reserve:,} trajectories that are kept of each for this alone"
+            played = f"one of the {self.held_out:,} trajectories that are kept of each for this alone"
         else:
             played = f"a trajectory that its clone, made from at most {rows_of(self)}, plays in a public simulator"
         held = (
@@ -199,8 +199,8 @@ class AboveThreshold(_Prefixed):
         within = self.source == "clones" or self.trajectories * self.epsilon <= MAX_EPSILON
         check(f"{self.name}.epsilon", self.epsilon, within, f"at most {MAX_EPSILON:g} / trajectories")
         _ = self.thresholds
-        few = self.reserve <= MOST_RESERVED
-        check(f"{self.name}.trajectories", self.trajectories, few, f"a reserve of at most {MOST_RESERVED} for each")
+        few = self.held_out <= MOST_HELD_OUT
+        check(f"{self.name}.trajectories", self.trajectories, few, f"a hold-out of at most {MOST_HELD_OUT} for each")
 
     @cached_property
     def thresholds(self) -> Thresholds:
@@ -210,12 +210,12 @@ class AboveThreshold(_Prefixed):
         )
 
     @cached_property
-    def reserve(self) -> int:
+    def held_out(self) -> int:
         """r, how many trajectories of each expert are kept for this release alone; 0 for "clones"."""
         if self.source == "clones":
             return 0
         whole = self.trajectories * self.epsilon
-        return thresholds.reserve(self.trajectories, self.experts, whole, 0.01 * self.trajectories * self.delta)
+        return thresholds.least_held_out(self.trajectories, self.experts, whole, 0.01 * self.trajectories * self.delta)
 
     @property
     def overflow(self) -> float:
@@ -223,7 +223,7 @@ class AboveThreshold(_Prefixed):
         if self.source == "clones":
             return 0.0
         whole = self.trajectories * self.epsilon
-        return thresholds.overflow_delta(self.trajectories, self.reserve, self.experts, whole)
+        return thresholds.overflow_delta(self.trajectories, self.held_out, self.experts, whole)
 
     def require_floor(self, floor: float) -> None:
         """Refuse policies that do not keep the declared floor (NaN: policies of any form).
@@ -244,18 +244,18 @@ class AboveThreshold(_Prefixed):
 
 @dataclass(frozen=True, kw_only=True)
 class CertifiedPrefixes(_Prefixed):
-    """A release of prefixes as a certificate states it, whose thresholds, reserve and overflow are those of the run.
+    """A release of prefixes as a certificate states it, whose thresholds, hold-out and overflow are those of the run.
 
     Args:
-        thresholds, reserve, overflow: as they were computed from the other fields when the release was made.
+        thresholds, held_out, overflow: as they were computed from the other fields when the release was made.
         rows_per_unit: see `AboveThreshold`, as the other fields.
 
     Raises:
-        PlanError: the thresholds do not keep epsilon and delta, or the reserve does not keep the overflow.
+        PlanError: the thresholds do not keep epsilon and delta, or the hold-out does not keep the overflow.
     """
 
     thresholds: Thresholds
-    reserve: int = 0
+    held_out: int = 0
     overflow: float
     rows_per_unit: int
 
@@ -272,20 +272,20 @@ class CertifiedPrefixes(_Prefixed):
         risk = thresholds.tail(test.threshold_scale, test.step_scale, margin) if margin >= 0 else 1.0
         check(f"{self.name}.delta", self.delta, risk <= self.delta * (1 + _ROUNDING), "what the thresholds keep")
         clones = self.source == "clones"
-        unused = not (self.reserve or self.overflow)
-        check(f"{self.name}.reserve", self.reserve, not clones or unused, "0, and no overflow, for clones")
+        unused = not (self.held_out or self.overflow)
+        check(f"{self.name}.held_out", self.held_out, not clones or unused, "0, and no overflow, for clones")
         rows = clones == bool(self.rows_per_unit)
         check(f"{self.name}.rows_per_unit", self.rows_per_unit, rows, "at least 1 for clones, 0 for logs")
         rare = clones or self.overflow >= self._least_overflow() * (1 - _ROUNDING)
-        check(f"{self.name}.overflow", self.overflow, rare, "at least what the reserve leaves")
+        check(f"{self.name}.overflow", self.overflow, rare, "at least what the hold-out leaves")
 
     def _least_overflow(self) -> float:
-        """What the reserve costs of delta at least; 1 where it cannot be computed."""
+        """What the hold-out costs of delta at least; 1 where it cannot be computed."""
         n, whole = self.trajectories, self.trajectories * self.epsilon
-        if not 1 <= self.reserve <= n or whole > MAX_EPSILON:
+        if not 1 <= self.held_out <= n or whole > MAX_EPSILON:
             return 1.0
         try:
-            return thresholds.overflow_delta(n, self.reserve, self.experts, whole)
+            return thresholds.overflow_delta(n, self.held_out, self.experts, whole)
         except OverflowError:
             return 1.0
 

@@ -91,8 +91,8 @@ class Part(Protocol):
         """Whether a unit that replaces another may move an answer by twice its bound, as the accountants assume."""
 
     @property
-    def reserve(self) -> int:
-        """How many of a unit's episodes the part leaves out, or keeps for itself if it `publishes_logs`."""
+    def held_out(self) -> int:
+        """How many of a unit's episodes the part leaves out, or holds out for itself if it `publishes_logs`."""
 
     @property
     def trust(self) -> Trust:
@@ -125,7 +125,7 @@ class Usual:
         return True
 
     @property
-    def reserve(self) -> int:
+    def held_out(self) -> int:
         """See `Part`."""
         return 0
 
@@ -170,7 +170,7 @@ class Sum(Part, Protocol):
     """A part that releases noisy sums of bounded contributions."""
 
     @property
-    def clip(self) -> float:
+    def clip_norm(self) -> float:
         """C, the largest norm of one unit's contribution to one sum."""
 
     @property
@@ -305,12 +305,14 @@ def check_sum(part: Sum) -> None:
     """Raise a PlanError unless what all kinds of sums have is in range."""
     name, sigma = part.name, part.noise_multiplier
     check(f"{name}.steps", part.steps, part.steps >= 1 and part.steps == int(part.steps), "a whole number >= 1")
-    check(f"{name}.clip", part.clip, math.isfinite(part.clip) and part.clip > 0, "a finite number > 0")
+    check(
+        f"{name}.clip_norm", part.clip_norm, math.isfinite(part.clip_norm) and part.clip_norm > 0, "a finite number > 0"
+    )
     valid = sigma is None or (math.isfinite(sigma) and sigma >= 0)
     check(f"{name}.noise_multiplier", sigma, valid, "a finite number >= 0, or None until calibrated")
-    scale = part.clip * (sigma or 1.0)
+    scale = part.clip_norm * (sigma or 1.0)
     held = 2.0**-40 <= scale <= 2.0**40
-    check(f"{name}.clip times noise", scale, held, "a scale of the noise that float32 holds")
+    check(f"{name}.clip_norm times noise", scale, held, "a scale of the noise that float32 holds")
     read = type(part.rows_per_unit) is int and part.rows_per_unit >= 1
     check(
         f"{name}.rows_per_unit", part.rows_per_unit, read, "a whole number >= 1: nobody teaches anything without a row"
@@ -322,7 +324,7 @@ def check_sum(part: Sum) -> None:
 
 def rows_of(part: Any) -> str:
     """What one contribution is made from, in plain words, of a sum or a `Mechanism`."""
-    rows, horizon, left = part.rows_per_unit, getattr(part, "horizon", 1), getattr(part, "reserve", 0)
+    rows, horizon, left = part.rows_per_unit, getattr(part, "horizon", 1), getattr(part, "held_out", 0)
     made = f"at most {rows:,} of its rows"
     if horizon > 1:
         made = f"at most {rows:,} fragments of its episodes, of {horizon:,} rows each"

@@ -54,9 +54,10 @@ class DeviceSum(Usual):
         name: the part's name inside its plan.
         steps: T, how many sums may ever be released.
         devices: N, how many devices there are; a sum is divided by this constant, however many answer.
-        clip: C, the largest L2 norm of one person's answer.
-        noise: "shared": each device adds a discrete Gaussian of variance (noise_multiplier clip)^2 / floor on the grid
-            of clip / 2^bits, in whole numbers modulo 2^32; "device": each adds N(0, (noise_multiplier clip)^2).
+        clip_norm: C, the largest L2 norm of one person's answer.
+        noise: "shared": each device adds a discrete Gaussian of variance (noise_multiplier clip_norm)^2 / floor on the
+            grid of clip_norm / 2^bits, in whole numbers modulo 2^32; "device": each adds
+            N(0, (noise_multiplier clip_norm)^2).
         noise_multiplier: None until calibrated; 0 is no noise and an infinite epsilon.
         floor: fewest answers of which a sum may be released, for shared noise.
         bits: of the grid, for shared noise.
@@ -69,7 +70,7 @@ class DeviceSum(Usual):
     name: str
     steps: int
     devices: int
-    clip: float
+    clip_norm: float
     noise: WhoAdds
     noise_multiplier: float | None = None
     floor: int = 1
@@ -141,7 +142,7 @@ class DeviceSum(Usual):
     @property
     def spread(self) -> float:
         """See `Sum`."""
-        noise = calibrated(self.noise_multiplier, self.name) * self.clip
+        noise = calibrated(self.noise_multiplier, self.name) * self.clip_norm
         return noise * math.sqrt(self.devices / (self.floor if self.shared else 1))
 
     def certified(self) -> dict[str, Any]:
@@ -157,22 +158,22 @@ class DeviceSum(Usual):
         sigma = calibrated(self.noise_multiplier, self.name)
         who = f"shared among at least {self.floor:,} answers" if self.shared else "of each device for itself"
         return (
-            f"{self.steps:,} sum(s) over {self.devices:,} devices, each answer bounded to norm {self.clip:g} with its "
-            f"first {self.rows_per_unit:,} row(s), noise multiplier {sigma:.4g}, {who}"
+            f"{self.steps:,} sum(s) over {self.devices:,} devices, each answer bounded to norm {self.clip_norm:g} with "
+            f"its first {self.rows_per_unit:,} row(s), noise multiplier {sigma:.4g}, {who}"
         )
 
     def contribution(self, unit: Unit) -> str:
         """See `Part`."""
-        scale = calibrated(self.noise_multiplier, self.name) * self.clip
+        scale = calibrated(self.noise_multiplier, self.name) * self.clip_norm
         noise = (
             f"discrete Gaussian noise of standard deviation {scale:.6g} a number, in steps of "
-            f"{self.clip / 2**self.bits:.6g}, shared among {self.floor:,} answers"
+            f"{self.clip_norm / 2**self.bits:.6g}, shared among {self.floor:,} answers"
             if self.shared
             else f"noise of standard deviation {scale:.6g} a number, which its own device adds"
         )
         return (
             f"{self.name} ({self.kind}): {self.steps:,} sum(s) over at most {self.devices:,} devices; one {unit.name} "
-            f"adds to one sum a vector of norm at most {self.clip:.6g} made from {rows_of(self)}, under {noise}"
+            f"adds to one sum a vector of norm at most {self.clip_norm:.6g} made from {rows_of(self)}, under {noise}"
         )
 
     def assumptions(self) -> tuple[str, ...]:
@@ -223,7 +224,7 @@ class LaplaceSum(Usual):
         check(f"{self.name}.noise_multiplier", self.noise_multiplier, drawn, "below 2^20: a scale that can be drawn")
 
     @property
-    def clip(self) -> float:
+    def clip_norm(self) -> float:
         """The bound of a single number, under the name that all sums have for theirs."""
         return self.bound
 
@@ -272,7 +273,7 @@ def sum_over_all(
     people: int,
     *,
     name: str,
-    clip: float,
+    clip_norm: float,
     noise_multiplier: float | None,
     noise: Literal["server", "shared", "device"] = "server",
     floor: int | None = None,
@@ -284,15 +285,15 @@ def sum_over_all(
     Args:
         people: the public population.
         floor: fewest answers, for shared noise; None is nine in ten.
-        name, clip, noise_multiplier, steps, rows_per_unit: as in both.
+        name, clip_norm, noise_multiplier, steps, rows_per_unit: as in both.
         noise: who adds it.
     """
     if noise == "server":
         return PoissonSum(
             name=name,
             steps=steps,
-            rate=1.0,
-            clip=clip,
+            sampling_rate=1.0,
+            clip_norm=clip_norm,
             noise_multiplier=noise_multiplier,
             rows_per_unit=rows_per_unit,
             rows="first",
@@ -302,7 +303,7 @@ def sum_over_all(
         name=name,
         steps=steps,
         devices=people,
-        clip=clip,
+        clip_norm=clip_norm,
         noise=noise,
         noise_multiplier=noise_multiplier,
         floor=least,
@@ -343,14 +344,14 @@ def answers(part: FederatedSum, vectors: npt.ArrayLike, noise: SecretNoise) -> n
         return _each_bounded(part, np.asarray(vectors, np.float64))
     d = np.shape(vectors)[-1]
     room = 0.5 * math.sqrt(d) / 2.0**part.bits if isinstance(part, DeviceSum) and part.shared else 0.0
-    clipped = clip_rows(vectors, part.clip * (1.0 - room))
+    clipped = clip_rows(vectors, part.clip_norm * (1.0 - room))
     if isinstance(part, PoissonSum):
         return clipped
     sigma = calibrated(part.noise_multiplier, part.name)
     if part.noise == "device":
-        scale = sigma * part.clip
+        scale = sigma * part.clip_norm
         return rounded(clipped + noise.gaussian(clipped.size, scale).reshape(clipped.shape), scale)
-    whole = np.rint(clipped / part.clip * 2.0**part.bits).astype(np.int64)
+    whole = np.rint(clipped / part.clip_norm * 2.0**part.bits).astype(np.int64)
     whole[(whole**2).sum(axis=1) > 4**part.bits] = 0  # cannot be: rounding was left its room
     return whole + noise.discrete_gaussian(whole.size, part.variance).reshape(whole.shape) if sigma else whole
 
@@ -359,7 +360,7 @@ def released(part: FederatedSum, total: npt.NDArray[Any], unit: Unit, noise: Sec
     """The mean that leaves the vault: the sum of `answers`, with the server's noise where the server adds it; [d]."""
     sigma = calibrated(part.noise_multiplier, part.name)
     if isinstance(part, PoissonSum):
-        scale = sigma * part.clip
+        scale = sigma * part.clip_norm
         return rounded(total + noise.gaussian(total.size, scale), scale) / part.expected(unit)
     if isinstance(part, LaplaceSum):
         step = part.bound / 2.0**GRID_BITS
@@ -369,7 +370,7 @@ def released(part: FederatedSum, total: npt.NDArray[Any], unit: Unit, noise: Sec
         return np.asarray(total, np.float64) / part.expected(unit)
     half = 2 ** (MODULUS_BITS - 1)
     centred = (np.asarray(total, np.int64) + half) % (2 * half) - half
-    return np.asarray(centred * (part.clip / 2.0**part.bits) / part.expected(unit), np.float64)
+    return np.asarray(centred * (part.clip_norm / 2.0**part.bits) / part.expected(unit), np.float64)
 
 
 def admissible(part: FederatedSum, size: int, vector: Any) -> bool:
@@ -381,7 +382,7 @@ def admissible(part: FederatedSum, size: int, vector: Any) -> bool:
     if isinstance(part, LaplaceSum):
         return between(vector, 2**GRID_BITS)
     if isinstance(part, PoissonSum):
-        return bool(np.linalg.norm(vector) <= part.clip * (1 + 1e-9))
+        return bool(np.linalg.norm(vector) <= part.clip_norm * (1 + 1e-9))
     return between(vector, largest(part))
 
 
@@ -398,7 +399,7 @@ def largest(part: DeviceSum) -> float:
     if part.shared:
         return float(2**part.bits + np.ceil(12 * (part.share or 0.0)))
     sigma = calibrated(part.noise_multiplier, part.name)
-    return float(part.clip * (1 + 12 * sigma) * (1 + 2.0**-10))
+    return float(part.clip_norm * (1 + 12 * sigma) * (1 + 2.0**-10))
 
 
 def laplace_scale(noise_multiplier: float) -> int:

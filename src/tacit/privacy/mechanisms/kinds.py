@@ -14,6 +14,7 @@ from dp_accounting import DpEvent
 
 from tacit.privacy.accounting.events import MAX_CANDIDATES, MAX_STOP, Law, SelectionDpEvent, flatten
 from tacit.privacy.accounting.selection import expected_runs
+from tacit.privacy.certificate.canonical import current_part
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold, CertifiedPrefixes
 from tacit.privacy.mechanisms.base import Part, Plan, Sum, Usual, certified_parts, composed, refused
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum
@@ -68,9 +69,9 @@ class Selection(Usual):
         return self.candidates if self.judge is None else (*self.candidates, self.judge)
 
     @property
-    def reserve(self) -> int:
+    def held_out(self) -> int:
         """What every run leaves out."""
-        return min(part.reserve for plan in self.runs() for part in plan.parts())
+        return min(part.held_out for plan in self.runs() for part in plan.parts())
 
     @property
     def event(self) -> DpEvent:
@@ -88,7 +89,7 @@ class Selection(Usual):
             "steps": 1,
             "stop": self.stop,
             "law": self.law,
-            "reserve": self.reserve,
+            "held_out": self.held_out,
             "candidates": [_certified(plan) for plan in self.candidates],
             "judge": None if self.judge is None else _certified(self.judge),
         }
@@ -134,7 +135,7 @@ class Selection(Usual):
             stop=stated["stop"],
             law=stated["law"],
         )
-        for name in ("sampler", "steps", "reserve"):
+        for name in ("sampler", "steps", "held_out"):
             if getattr(made, name) != stated[name]:
                 raise refused(f"the field {name!r} does not describe the numbers", repr(getattr(made, name)))
         return made
@@ -201,6 +202,7 @@ def part_of(stated: Mapping[str, Any]) -> Part:
     kind = str(stated.get("kind"))
     if kind not in KINDS:
         raise refused(f"the field 'kind' is {kind[:80]!r}", "one of " + ", ".join(KINDS))
+    stated = current_part(stated)
     if "noise_multiplier" in stated and stated["noise_multiplier"] is None:
         stated = {**stated, "noise_multiplier": 0.0}
     try:

@@ -191,7 +191,7 @@ class Choice:
 Query: TypeAlias = Marginal | Dependence | Choice
 
 
-class Cut:
+class Cells:
     """The records as cells of public bins, and the exact marginals made so far; it never leaves the vault.
 
     Args:

@@ -82,7 +82,7 @@ class NoisyHistogram(Usual):
     kind: ClassVar[str] = "noisy_histogram"
     sampler: ClassVar[str] = EVERY_UNIT[1]
     steps: ClassVar[int] = 1
-    rate: ClassVar[float] = 1.0
+    sampling_rate: ClassVar[float] = 1.0
 
     @classmethod
     def from_certified(cls, stated: Mapping[str, Any]) -> Self:
@@ -95,7 +95,7 @@ class NoisyHistogram(Usual):
         return sum(len(axis.edges) - 1 for axis in self.axes)
 
     @property
-    def clip(self) -> float:
+    def clip_norm(self) -> float:
         """Largest L2 norm of one unit's contribution."""
         return math.sqrt(len(self.axes))
 
@@ -111,8 +111,8 @@ class NoisyHistogram(Usual):
             "kind": self.kind,
             "sampler": self.sampler,
             "steps": self.steps,
-            "rate": self.rate,
-            "clip": self.clip,
+            "sampling_rate": self.sampling_rate,
+            "clip_norm": self.clip_norm,
             **fields,
             "axes": stated_axes(self.axes),
         }
@@ -140,8 +140,8 @@ class NoisyHistogram(Usual):
         """Sum clipped contributions over all units, add the noise, divide by the population."""
         total = np.zeros(self.size)
         for rows in chunks:
-            total += clipping.clip_rows(self.contributions(rows), self.clip).sum(axis=0)
-        return add_noise(total, self.noise_multiplier * self.clip, noise) / unit.size
+            total += clipping.clip_rows(self.contributions(rows), self.clip_norm).sum(axis=0)
+        return add_noise(total, self.noise_multiplier * self.clip_norm, noise) / unit.size
 
 
 GRID = 2**20

@@ -42,8 +42,8 @@ class PoissonSum(Usual):
     Args:
         name: the part's name inside its plan.
         steps: T, how many sums may ever be released.
-        rate: q, each unit's probability of taking part in a step, independently of everything else.
-        clip: C, the largest L2 norm of one unit's contribution to one sum.
+        sampling_rate: q, each unit's probability of taking part in a step, independently of everything else.
+        clip_norm: C, the largest L2 norm of one unit's contribution to one sum.
         noise_multiplier: sigma; the sum gets noise N(0, (sigma C)^2) per coordinate. None until calibrated.
         rows_per_unit: L, of how many of a unit's rows one contribution is made at most.
         rows: which rows these are (see `RowsOf`).
@@ -51,8 +51,8 @@ class PoissonSum(Usual):
             drawn again in every step; what lies behind the episode's end is masked out.
         fold: only units of this half take part (with rate 1). A unit's half is fixed for the ledger's life by a keyed
             hash of its own rows, so the two halves share no unit and cost no more than the dearer one.
-        reserve: how many of a unit's episodes are left out, because the same data serve an `AboveThreshold` release
-            with that reserve; a unit that has no others contributes nothing.
+        held_out: how many of a unit's episodes are left out, because the same data serve an `AboveThreshold` release
+            with that hold-out; a unit that has no others contributes nothing.
 
     Raises:
         PlanError: a parameter is outside its range.
@@ -60,28 +60,28 @@ class PoissonSum(Usual):
 
     name: str
     steps: int
-    rate: float
-    clip: float
+    sampling_rate: float
+    clip_norm: float
     noise_multiplier: float | None = None
     rows_per_unit: int = 1
     rows: RowsOf = "drawn"
     horizon: int = 1
     fold: Literal[0, 1] | None = None
-    reserve: int = 0
+    held_out: int = 0
     kind: ClassVar[str] = "poisson_sum"
     held_by: ClassVar[HeldBy] = "curator"
     laplace: ClassVar[bool] = False
     shared: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check(f"{self.name}.rate", self.rate, 0 < self.rate <= 1, "a probability in (0, 1]")
-        known = self.fold is None or (self.fold in (0, 1) and self.rate == 1)
-        check(f"{self.name}.fold", self.fold, known, "None, or 0 or 1 with rate 1")
-        whole = type(self.reserve) is int and self.reserve >= 0
+        check(f"{self.name}.sampling_rate", self.sampling_rate, 0 < self.sampling_rate <= 1, "a probability in (0, 1]")
+        known = self.fold is None or (self.fold in (0, 1) and self.sampling_rate == 1)
+        check(f"{self.name}.fold", self.fold, known, "None, or 0 or 1 with sampling_rate 1")
+        whole = type(self.held_out) is int and self.held_out >= 0
         check(
-            f"{self.name}.reserve",
-            self.reserve,
-            whole and (self.fold is None or not self.reserve),
+            f"{self.name}.held_out",
+            self.held_out,
+            whole and (self.fold is None or not self.held_out),
             "a whole number >= 0, and 0 with a fold",
         )
         check_sum(self)
@@ -90,48 +90,50 @@ class PoissonSum(Usual):
     def event(self) -> DpEvent:
         """The part as a `dp_accounting` event (Poisson-sampled Gaussian, composed T times)."""
         gaussian = GaussianDpEvent(calibrated(self.noise_multiplier, self.name))
-        step = gaussian if self.rate == 1 else PoissonSampledDpEvent(self.rate, gaussian)
+        step = gaussian if self.sampling_rate == 1 else PoissonSampledDpEvent(self.sampling_rate, gaussian)
         return SelfComposedDpEvent(step, self.steps)
 
     @property
     def sampler(self) -> str:
         """See `Part`."""
-        return EVERY_UNIT[0] if self.rate == 1 else "Poisson: each unit independently, fresh every step"
+        return EVERY_UNIT[0] if self.sampling_rate == 1 else "Poisson: each unit independently, fresh every step"
 
     @property
     def participation(self) -> float:
         """See `Sum`."""
-        return self.rate if self.fold is None else 0.5
+        return self.sampling_rate if self.fold is None else 0.5
 
     @property
     def spread(self) -> float:
         """See `Sum`."""
-        return calibrated(self.noise_multiplier, self.name) * self.clip
+        return calibrated(self.noise_multiplier, self.name) * self.clip_norm
 
     def certified(self) -> dict[str, Any]:
         """The part's parameters as the certificate states them."""
         fields = dataclasses.asdict(self)
-        if not self.reserve:
-            del fields["reserve"]
+        if not self.held_out:
+            del fields["held_out"]
         if self.horizon == 1:
             del fields["horizon"]
         return {"kind": self.kind, "sampler": self.sampler, **fields}
 
     def expected(self, unit: Unit) -> float:
         """How many units take part in one step, as the public expects: what a sum is divided by."""
-        return self.rate * unit.size
+        return self.sampling_rate * unit.size
 
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
-        if self.rate == 1:
+        if self.sampling_rate == 1:
             sampled = f"every {unit.name}" if self.fold is None else f"every {unit.name} of one fixed half"
         else:
-            sampled = f"Poisson samples at rate {self.rate:.4g} (about {self.expected(unit):,.0f} of {unit.size:,})"
+            sampled = (
+                f"Poisson samples at rate {self.sampling_rate:.4g} (about {self.expected(unit):,.0f} of {unit.size:,})"
+            )
         return _describe_sum(self, unit, sampled)
 
     def contribution(self, unit: Unit) -> str:
         """See `Part`."""
-        sampled = f"sampled at rate {self.rate:.6g}"
+        sampled = f"sampled at rate {self.sampling_rate:.6g}"
         if self.fold is not None:
             sampled += f", if the {unit.name} is in half {self.fold} of two, fixed by a keyed hash of its own rows"
         return contribution_to_sums(self, unit, sampled)
@@ -141,12 +143,12 @@ class PoissonSum(Usual):
 class FixedSizeSum(Usual):
     """T noisy sums of clipped contributions, each over a fresh sample of fixed size; for the relation `replace_one`.
 
-    The sample is `batch` of the `population` places, without replacement; places that hold no unit add nothing.
+    The sample is `batch_size` of the `population` places, without replacement; places that hold no unit add nothing.
 
     Args:
-        batch: B, how many places one step draws.
+        batch_size: B, how many places one step draws.
         population: the public number of places, that of the unit.
-        name, steps, clip, noise_multiplier, rows_per_unit, rows, horizon: as for `PoissonSum`.
+        name, steps, clip_norm, noise_multiplier, rows_per_unit, rows, horizon: as for `PoissonSum`.
 
     Raises:
         PlanError: a parameter is outside its range.
@@ -154,9 +156,9 @@ class FixedSizeSum(Usual):
 
     name: str
     steps: int
-    batch: int
+    batch_size: int
     population: int
-    clip: float
+    clip_norm: float
     noise_multiplier: float | None = None
     rows_per_unit: int = 1
     rows: RowsOf = "drawn"
@@ -166,30 +168,37 @@ class FixedSizeSum(Usual):
     laplace: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        check(f"{self.name}.batch", self.batch, 1 <= self.batch <= self.population, "from 1 to the population")
+        check(
+            f"{self.name}.batch_size",
+            self.batch_size,
+            1 <= self.batch_size <= self.population,
+            "from 1 to the population",
+        )
         check_sum(self)
 
     @property
     def event(self) -> DpEvent:
         """The part as a `dp_accounting` event (Gaussian sampled without replacement, composed T times)."""
         gaussian = GaussianDpEvent(calibrated(self.noise_multiplier, self.name))
-        return SelfComposedDpEvent(SampledWithoutReplacementDpEvent(self.population, self.batch, gaussian), self.steps)
+        return SelfComposedDpEvent(
+            SampledWithoutReplacementDpEvent(self.population, self.batch_size, gaussian), self.steps
+        )
 
     @property
     def sampler(self) -> str:
         """See `Part`."""
-        places = f"{self.batch:,} of {self.population:,} slots"
+        places = f"{self.batch_size:,} of {self.population:,} slots"
         return f"fixed size: {places}, drawn without replacement, fresh every step"
 
     @property
     def participation(self) -> float:
         """See `Sum`."""
-        return self.batch / self.population
+        return self.batch_size / self.population
 
     @property
     def spread(self) -> float:
         """See `Sum`."""
-        return calibrated(self.noise_multiplier, self.name) * self.clip
+        return calibrated(self.noise_multiplier, self.name) * self.clip_norm
 
     def certified(self) -> dict[str, Any]:
         """The part's parameters as the certificate states them."""
@@ -200,11 +209,11 @@ class FixedSizeSum(Usual):
 
     def expected(self, unit: Unit) -> float:
         """How many places one step draws: what a sum is divided by."""
-        return self.batch
+        return self.batch_size
 
     def describe(self, unit: Unit) -> str:
         """See `Part`."""
-        return _describe_sum(self, unit, f"{self.batch:,} of {unit.size:,} places drawn without replacement")
+        return _describe_sum(self, unit, f"{self.batch_size:,} of {unit.size:,} places drawn without replacement")
 
     def contribution(self, unit: Unit) -> str:
         """See `Part`."""
@@ -226,7 +235,7 @@ class UserSum(Usual):
         name: the part's name inside its plan.
         steps: T, how many sums may ever be released.
         users: N, how many people are met for one sum; the sum is divided by this constant, however many came.
-        clip: C, the largest L2 norm of one person's contribution to one sum.
+        clip_norm: C, the largest L2 norm of one person's contribution to one sum.
         noise_multiplier: sigma, of the whole part: the standard deviation of its noise over the largest norm of all
             that one person adds. None until calibrated; 0 is no noise and an infinite epsilon.
         rows_per_unit: L, how many rows of one meeting are read at most, in order of time.
@@ -242,7 +251,7 @@ class UserSum(Usual):
     name: str
     steps: int
     users: int
-    clip: float
+    clip_norm: float
     noise_multiplier: float | None = None
     rows_per_unit: int = 1
     participations: int = 1
@@ -279,7 +288,7 @@ class UserSum(Usual):
     @property
     def spread(self) -> float:
         """See `Sum`; times the sensitivity of `privacy.noise.correlated`, over all sums together."""
-        return calibrated(self.noise_multiplier, self.name) * self.clip
+        return calibrated(self.noise_multiplier, self.name) * self.clip_norm
 
     def certified(self) -> dict[str, Any]:
         """The part's parameters as the certificate states them."""
@@ -294,8 +303,8 @@ class UserSum(Usual):
         """See `Part`."""
         return (
             f"{self.steps:,} noisy sum(s) over {self.users:,} {unit.name}(s) met for each, everyone in at most "
-            f"{self.participations:,}, bounded to norm {self.clip:g} with {self.rows_per_unit:,} row(s) a meeting, "
-            f"{self.correlation} noise of multiplier {calibrated(self.noise_multiplier, self.name):.4g} in all"
+            f"{self.participations:,}, bounded to norm {self.clip_norm:g} with {self.rows_per_unit:,} row(s) a "
+            f"meeting, {self.correlation} noise of multiplier {calibrated(self.noise_multiplier, self.name):.4g} in all"
         )
 
     def contribution(self, unit: Unit) -> str:
@@ -303,7 +312,7 @@ class UserSum(Usual):
         return (
             f"{self.name} ({self.kind}): {self.steps:,} noisy sum(s), each over at most {self.users:,} {unit.name}(s) "
             f"that are met; one {unit.name} adds to at most {self.participations:,} of them a vector of norm at most "
-            f"{self.clip:.6g} made from {rows_of(self)} of that meeting, under {self.correlation} noise of a "
+            f"{self.clip_norm:.6g} made from {rows_of(self)} of that meeting, under {self.correlation} noise of a "
             f"standard deviation of {calibrated(self.noise_multiplier, self.name):.6g} times the largest norm of all "
             "it adds"
         )
@@ -404,10 +413,10 @@ class OwnProof(Proved):
 
 def contribution_to_sums(part: Any, unit: Unit, sampled: str) -> str:
     """What one unit adds to sums with Gaussian noise, in plain words that hold every number."""
-    scale = calibrated(part.noise_multiplier, part.name) * part.clip
+    scale = calibrated(part.noise_multiplier, part.name) * part.clip_norm
     return (
         f"{part.name} ({part.kind}): {part.steps:,} noisy sum(s); one {unit.name} adds to one sum a vector of "
-        f"norm at most {part.clip:.6g} made from {rows_of(part)}, {sampled}, "
+        f"norm at most {part.clip_norm:.6g} made from {rows_of(part)}, {sampled}, "
         f"under noise of standard deviation {scale:.6g} a number"
     )
 
@@ -415,9 +424,9 @@ def contribution_to_sums(part: Any, unit: Unit, sampled: str) -> str:
 def _describe_sum(part: Sum, unit: Unit, sampled: str) -> str:
     """What a sum over a sample of units does."""
     return (
-        f"{part.steps:,} noisy sum(s) over {sampled}, each {unit.name} bounded to norm {part.clip:g} with "
+        f"{part.steps:,} noisy sum(s) over {sampled}, each {unit.name} bounded to norm {part.clip_norm:g} with "
         f"{'its first ' if part.rows == 'first' else ''}{part.rows_per_unit:,} "
         f"{'row(s)' if part.horizon == 1 else f'fragment(s) of {part.horizon:,} rows'} a step, "
-        f"{f'{part.reserve} episode(s) of each left out, ' if part.reserve else ''}"
+        f"{f'{part.held_out} episode(s) of each left out, ' if part.held_out else ''}"
         f"noise multiplier {calibrated(part.noise_multiplier, part.name):.4g}"
     )

@@ -55,7 +55,7 @@ class Teachers:
 
     def _learn(self, against: Tensor, noise: SecretNoise) -> None:
         """A few steps of Adam, every teacher on its own rows and on public ones."""
-        part, shape = self._part, (self._part.teachers, self._part.batch)
+        part, shape = self._part, (self._part.teachers, self._part.batch_size)
         held = torch.from_numpy((self._counts > 0).astype(np.float32))[:, None]
         own = np.broadcast_to(np.maximum(1, self._counts)[:, None], shape)
         for _ in range(part.updates):
@@ -64,7 +64,7 @@ class Teachers:
             # Where a teacher has no units the place is another's: nothing of that row may be left, not even a NaN.
             real = self._real[torch.from_numpy(places)] * held[..., None]
             logits = self._logits(torch.cat([real, against[torch.from_numpy(others)]], 1))
-            losses = softplus(-logits[:, : part.batch]) * held + softplus(logits[:, part.batch :])
+            losses = softplus(-logits[:, : part.batch_size]) * held + softplus(logits[:, part.batch_size :])
             loss = losses.mean(1).sum()
             self._adam.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]

@@ -195,19 +195,19 @@ def expected_length(
     return float(reached.sum())
 
 
-def overflow(trajectories: int, reserve: int, experts: int) -> float:
-    """At least P[some expert is drawn more than `reserve` times], a union over the experts and the draws they get.
+def overflow(trajectories: int, held_out: int, experts: int) -> float:
+    """At least P[some expert is drawn more than `held_out` times], a union over the experts and the draws they get.
 
     Args:
         trajectories: n, independent draws.
-        reserve: r, fresh episodes set aside of each expert.
+        held_out: r, fresh episodes set aside of each expert.
         experts: M, a public lower bound.
     """
-    drawn = math.comb(trajectories, reserve + 1) * float(experts - 1) ** -reserve
+    drawn = math.comb(trajectories, held_out + 1) * float(experts - 1) ** -held_out
     return min(1.0, drawn * (1 + _ROUNDING))
 
 
-def overflow_delta(trajectories: int, reserve: int, experts: int, epsilon: float) -> float:
+def overflow_delta(trajectories: int, held_out: int, experts: int, epsilon: float) -> float:
     """The delta of a leaf (0, delta) beside n leaves (epsilon / n, ...) that pays for `overflow`.
 
     Independent fresh trajectories are the model, and what happens differs from it on overflow only: delta grows by
@@ -215,13 +215,13 @@ def overflow_delta(trajectories: int, reserve: int, experts: int, epsilon: float
     else the plan composes with and whatever epsilon it is evaluated at (`proofs/experts.md`).
 
     Args:
-        trajectories, reserve, experts: as for `overflow`.
+        trajectories, held_out, experts: as for `overflow`.
         epsilon: of all n trajectories together, by plain addition.
     """
-    return min(1.0, 2 * (1 + math.exp(epsilon)) * overflow(trajectories, reserve, experts))
+    return min(1.0, 2 * (1 + math.exp(epsilon)) * overflow(trajectories, held_out, experts))
 
 
-def reserve(trajectories: int, experts: int, epsilon_total: float, delta: float) -> int:
+def least_held_out(trajectories: int, experts: int, epsilon_total: float, delta: float) -> int:
     """The smallest r for which `overflow_delta` is at most `delta`.
 
     Raises:
@@ -231,7 +231,7 @@ def reserve(trajectories: int, experts: int, epsilon_total: float, delta: float)
         if overflow_delta(trajectories, fresh, experts, epsilon_total) <= delta:
             return fresh
     raise PlanError(
-        f"no reserve makes overflow as rare as {delta:.3g}",
+        f"no hold-out makes overflow as rare as {delta:.3g}",
         where="plan",
         expected="a positive delta for it",
         remedy="give a larger delta",

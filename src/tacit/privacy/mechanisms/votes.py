@@ -33,7 +33,7 @@ class TeacherVotes(Usual):
         noise_multiplier: sigma; a count of votes gets N(0, b sigma^2). None until calibrated; 0 is no noise.
         width: of the two hidden layers of a teacher.
         updates: steps of Adam that every teacher takes before it votes on a batch.
-        batch: own rows of one such step.
+        batch_size: own rows of one such step.
         learning_rate: of Adam.
 
     Raises:
@@ -47,7 +47,7 @@ class TeacherVotes(Usual):
     noise_multiplier: float | None = None
     width: int = 32
     updates: int = 1
-    batch: int = 8
+    batch_size: int = 8
     learning_rate: float = 1e-3
     rows_per_unit: ClassVar[int] = 1
     rows: ClassVar[RowsOf] = "drawn"
@@ -59,7 +59,7 @@ class TeacherVotes(Usual):
     )
 
     def __post_init__(self) -> None:
-        for name in ("steps", "queries", "teachers", "width", "updates", "batch"):
+        for name in ("steps", "queries", "teachers", "width", "updates", "batch_size"):
             value = getattr(self, name)
             check(f"{self.name}.{name}", value, type(value) is int and value >= 1, "a whole number >= 1")
         sigma = self.noise_multiplier

@@ -101,12 +101,12 @@ class FederatedVault(BaseVault):
         """Every part is a sum over all devices, of a person's first rows, without halves and reserves."""
         super()._require_fit(plan)
         for part in plan.parts():
-            plain = not isinstance(part, PoissonSum) or (part.rate, part.rows, part.fold) == (1, "first", None)
-            if not plain or (isinstance(part, PoissonSum) and part.reserve):
+            plain = not isinstance(part, PoissonSum) or (part.sampling_rate, part.rows, part.fold) == (1, "first", None)
+            if not plain or (isinstance(part, PoissonSum) and part.held_out):
                 raise MechanismError(
                     "the part is not a sum over all devices",
                     where=part.name,
-                    expected='rate 1, rows="first", no fold and no reserve',
+                    expected='sampling_rate 1, rows="first", no fold and nothing held out',
                     remedy="declare it so in the plan, or open a Vault over the records",
                 )
 

@@ -170,7 +170,7 @@ class Trials:
                 remedy="use LayerNorm or GroupNorm instead of BatchNorm",
             )
         rows = decoy_rows(self._spec, 5, part.rows_per_unit, seed=2, rows_of=part.rows, horizon=part.horizon)
-        clipped_sum(model, objective.loss, tensors(rows), part.clip, shares=shares)
+        clipped_sum(model, objective.loss, tensors(rows), part.clip_norm, shares=shares)
         self.foreign |= foreign(objective)
         kinds = {type(module) for module in model.modules()}
         self.foreign |= {k.__qualname__ for k in kinds if not k.__module__.startswith(("tacit.", "torch."))}

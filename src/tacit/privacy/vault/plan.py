@@ -240,7 +240,7 @@ def describe(plan: Plan) -> dict[str, Any]:
     return {"method": plan.method, "source": plan.source, "plan": public_fields(plan), "parts": parts}
 
 
-# Which plans may share records with a release of prefixes: what is drawn from a reserve is used for nothing else.
+# Which plans may share records with a release of prefixes: held-out trajectories are used for nothing else.
 #
 # The guarantee of `AboveThreshold` with the source "logs" is about the experts' policies; the trajectories are its own
 # randomness. A second look at them, by whatever plan, would share that randomness, and the two would not compose
@@ -248,19 +248,19 @@ def describe(plan: Plan) -> dict[str, Any]:
 
 
 def require_apart(plan: Plan, ledger: Ledger) -> None:
-    """Raise a PlanError if, with the plans that the ledger has admitted, a reserve would be read twice."""
+    """Raise a PlanError if, with the plans that the ledger has admitted, held-out trajectories would be read twice."""
     identity = plan_id(plan)
     parts = [*(part_of(stated) for stated in admitted(ledger, identity)), *plan.parts()]
     drawn = [part for part in parts if part.publishes_logs]
     if not drawn:
         return
-    most = max(part.reserve for part in drawn)
-    if len(drawn) > 1 or any(part.reserve < most for part in parts if not part.publishes_logs):
+    most = max(part.held_out for part in drawn)
+    if len(drawn) > 1 or any(part.held_out < most for part in parts if not part.publishes_logs):
         raise PlanError(
-            "trajectories of the experts' reserve would be used twice",
+            "held-out trajectories of the experts would be used twice",
             where=f"{plan.method} plan",
-            expected=f"one release of prefixes from logs for a dataset, and reserve >= {most} in every other part",
-            remedy='use the source "clones", or give the other parts that reserve',
+            expected=f"one release of prefixes from logs for a dataset, and held_out >= {most} in every other part",
+            remedy='use the source "clones", or give the other parts that held_out',
         )
 
 
@@ -282,7 +282,7 @@ def require_answerable(part: AboveThreshold, spec: PublicSpec, *, asked: bool) -
 
 def too_few(part: AboveThreshold, unit: Unit) -> MechanismError:
     """The error where there are fewer experts than a release of prefixes takes for granted."""
-    least = f", each with {part.reserve} trajectories or more" if part.reserve else ""
+    least = f", each with {part.held_out} trajectories or more" if part.held_out else ""
     return MechanismError(
         f"there are fewer {unit.name}s than the plan takes for granted: nothing was released, and the ledger is void, "
         "because this error tells something about the records",

@@ -16,7 +16,7 @@ from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.base import Clone, Contribution, Experts, Rows, RowsOf, Sum, Summary
-from tacit.privacy.mechanisms.marginals import Cut, Marginals
+from tacit.privacy.mechanisms.marginals import Cells, Marginals
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
 from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.noise.secret import SecretNoise, poisson_sample, rows_within_units
@@ -121,34 +121,34 @@ class Reader:
             return kept
         return {name: array[units] for name, array in kept.items()}
 
-    def pool(self, reserve: int, key: str) -> Reader:
-        """The same records without each unit's reserve (see `reserved`), and without the units that own no others."""
+    def pool(self, held_out: int, key: str) -> Reader:
+        """The same records without each unit's hold-out (see `held_out`), and without the units that own no others."""
         _, ranks, of_rows = self._split(key)
-        kept = ranks[of_rows] >= reserve
+        kept = ranks[of_rows] >= held_out
         rest = copy.copy(self)
         rest._order = self._order[kept]
         rest._offsets = np.unique(np.concatenate([[0], np.cumsum(kept)])[self._offsets])
         rest._summaries, rest._digests, rest._bounds = {}, [], None
         return rest
 
-    def reserved(self, reserve: int, horizon: int, key: str, size: int) -> tuple[Columns, np.ndarray]:
+    def held_out(self, episodes: int, horizon: int, key: str, size: int) -> tuple[Columns, np.ndarray]:
         """A trajectory of each of `size` units, drawn uniformly with replacement; another one whenever a unit returns.
 
-        The reserve of a unit are `reserve` of its episodes, in an order that depends on `key` and on how many episodes
+        The hold-out of a unit are `episodes` of its own, in an order that depends on `key` and on how many episodes
         the unit has, and on nothing else; units with fewer are never drawn.
 
         Returns:
-            Padded columns [n, T, ...] and `mask` [n, T] (all of it False where a unit was drawn more than `reserve`
+            Padded columns [n, T, ...] and `mask` [n, T] (all of it False where a unit was drawn more than `episodes`
             times: then nothing at all may be released), and which units can be drawn [units].
         """
         starts, ranks, _ = self._split(key)
-        usable = self.episodes_per_unit() >= reserve
+        usable = self.episodes_per_unit() >= episodes
         units = np.flatnonzero(usable)[self._noise.integers(np.full(size, int(usable.sum())))]
         count = np.array([np.count_nonzero(units[:j] == unit) for j, unit in enumerate(units)])
         first = np.concatenate([[0], np.cumsum(self.episodes_per_unit())])
         mask = np.zeros((len(units), horizon), bool)
         where = np.zeros((len(units), horizon), np.int64)
-        if (count < reserve).all():
+        if (count < episodes).all():
             for j, unit in enumerate(units):
                 own = slice(first[unit], first[unit + 1])
                 episode = first[unit] + int(np.flatnonzero(ranks[own] == count[j])[0])
@@ -251,7 +251,7 @@ class Records:
         self._data, self._keys, self._noise = data, tuple(keys), noise
         self.experts = experts
         self._readers = {0: Reader(data, noise)}
-        self._cuts: dict[Marginals, Cut] = {}
+        self._cells: dict[Marginals, Cells] = {}
 
     @property
     def columns(self) -> Rows:
@@ -266,7 +266,7 @@ class Records:
     def sample(self, part: Sum, summary: Summary | None = None) -> Columns:
         """A fresh sample for every replicate: its units' rows, or what the summary made of them."""
         replicate, units = self._drawn(part)
-        reader = self.reader(part.reserve)
+        reader = self.reader(part.held_out)
         if summary is None:
             return {**reader.rows(units, part.rows_per_unit, part.rows, part.horizon), "replicate": replicate}
         return {**reader.summaries(summary, units, part.rows_per_unit), "replicate": replicate}
@@ -274,7 +274,7 @@ class Records:
     def samples(self, part: Sum) -> Iterator[Columns]:
         """A fresh sample for every replicate, read so many units at a time that their rows stay below `READ_BYTES`."""
         replicate, units = self._drawn(part)
-        reader = self.reader(part.reserve)
+        reader = self.reader(part.held_out)
         size = max(1, READ_BYTES // (reader.row_bytes * part.rows_per_unit * part.horizon))
         for start in range(0, max(1, len(units)), size):
             some = slice(start, start + size)
@@ -283,14 +283,16 @@ class Records:
 
     def _drawn(self, part: Sum) -> tuple[np.ndarray, np.ndarray]:
         """(replicate, unit) pairs, sorted: trial r * units + u decides about unit u in replicate r."""
-        count, reader = len(self._keys), self.reader(part.reserve)
+        count, reader = len(self._keys), self.reader(part.held_out)
         if isinstance(part, FixedSizeSum):
-            places = reader.places(part.population, part.batch, count)
-            replicate, units = np.repeat(np.arange(count), part.batch), places.ravel()
+            places = reader.places(part.population, part.batch_size, count)
+            replicate, units = np.repeat(np.arange(count), part.batch_size), places.ravel()
             held = units < reader.units
             return replicate[held], units[held]
         assert isinstance(part, PoissonSum)
-        replicate, units = np.divmod(poisson_sample(reader.units * count, part.rate, self._noise), max(1, reader.units))
+        replicate, units = np.divmod(
+            poisson_sample(reader.units * count, part.sampling_rate, self._noise), max(1, reader.units)
+        )
         if part.fold is None:
             return replicate, units
         folds = np.stack([reader.folds(key) for key in self._keys])
@@ -303,12 +305,12 @@ class Records:
         for start in range(0, reader.units, units_at_once):
             yield reader.rows(np.arange(start, min(start + units_at_once, reader.units)), rows_per_unit, rows_of)
 
-    def cut(self, part: Marginals) -> Cut:
+    def cells(self, part: Marginals) -> Cells:
         """The records cut into cells, once for each part."""
-        if part not in self._cuts:
+        if part not in self._cells:
             reader = self.reader()
-            self._cuts[part] = Cut(part, reader.rows(np.arange(reader.units), part.rows_per_unit, part.rows))
-        return self._cuts[part]
+            self._cells[part] = Cells(part, reader.rows(np.arange(reader.units), part.rows_per_unit, part.rows))
+        return self._cells[part]
 
     def vectors(self, part: TeacherVotes, encode: Contribution, width: int) -> np.ndarray:
         """One row of every unit as a finite vector, [units, width] float32."""
@@ -329,12 +331,12 @@ class Records:
         reader = self.reader()
         return clone.experts(reader.summaries(clone, np.arange(reader.units), rows_per_unit)["parameters"])
 
-    def reserved(self, part: AboveThreshold) -> tuple[Columns, np.ndarray]:
-        """Trajectories of drawn units from their reserves, and which units can be drawn (see `Reader.reserved`)."""
-        return self.reader().reserved(part.reserve, part.horizon, self._keys[0], part.trajectories)
+    def held_out(self, part: AboveThreshold) -> tuple[Columns, np.ndarray]:
+        """Trajectories of drawn units from their hold-outs, and which units can be drawn (see `Reader.held_out`)."""
+        return self.reader().held_out(part.held_out, part.horizon, self._keys[0], part.trajectories)
 
-    def reader(self, reserve: int = 0) -> Reader:
-        """The records without the reserve of so many episodes of each unit."""
-        if reserve not in self._readers:
-            self._readers[reserve] = self._readers[0].pool(reserve, self._keys[0])
-        return self._readers[reserve]
+    def reader(self, held_out: int = 0) -> Reader:
+        """The records without so many held-out episodes of each unit."""
+        if held_out not in self._readers:
+            self._readers[held_out] = self._readers[0].pool(held_out, self._keys[0])
+        return self._readers[held_out]

@@ -309,10 +309,10 @@ class UserVault(BaseVault):
                 vectors = np.asarray(contribution(meeting.rows, state), np.float64)
                 if vectors.shape != (len(replicate), d):
                     raise ValueError("not one vector a person")
-            return clipping.clipped_sums(vectors, spec.clip, replicate, self.replicates)
+            return clipping.clipped_sums(vectors, spec.clip_norm, replicate, self.replicates)
 
         assert spec.noise_multiplier is not None
-        scale = spec.noise_multiplier * spec.clip
+        scale = spec.noise_multiplier * spec.clip_norm
         noise = stream.next(self.replicates * d, scale).reshape(self.replicates, d)
         return rounded(behind(part, step) + noise, scale) / spec.expected(self.unit)
 
@@ -405,7 +405,9 @@ class UserVault(BaseVault):
             ]
             return people, self._register.reserve(run.plan_id, keyed, part.participations)
         assert isinstance(part, PoissonSum)
-        people = [[pool[i] for i in poisson_sample(len(pool), part.rate, self._noise)] for pool in self._pool()]
+        people = [
+            [pool[i] for i in poisson_sample(len(pool), part.sampling_rate, self._noise)] for pool in self._pool()
+        ]
         return people, np.ones(sum(map(len, people)), bool)
 
     def _pool(self) -> list[list[str]]:
@@ -418,9 +420,11 @@ class UserVault(BaseVault):
         (part,) = plan.parts()
         assert isinstance(part, PoissonSum)
         pool = self._pool()
-        if len(pool) != self.replicates or part.rows != "first" or part.fold is not None or part.reserve:
+        if len(pool) != self.replicates or part.rows != "first" or part.fold is not None or part.held_out:
             raise _plan_error(
-                plan, "a Poisson sum needs a pool of people", 'users with a pool, rows="first", no fold and no reserve'
+                plan,
+                "a Poisson sum needs a pool of people",
+                'users with a pool, rows="first", no fold and nothing held out',
             )
         if max(map(len, pool)) > self.unit.size:
             raise _plan_error(plan, "the pool is larger than the declared population", f"at most {self.unit.size:,}")

@@ -152,9 +152,9 @@ class Vault(BaseVault):
             vectors = np.asarray(contribution(rows, state), np.float64)
             if vectors.shape != (len(rows["replicate"]), d):
                 raise ValueError("not one vector a unit")
-            return clipping.clipped_sums(vectors, spec.clip, rows["replicate"], len(self.ledgers))
+            return clipping.clipped_sums(vectors, spec.clip_norm, rows["replicate"], len(self.ledgers))
 
-        noisy = add_noise(behind(part, step), _sigma(spec) * spec.clip, self._noise)
+        noisy = add_noise(behind(part, step), _sigma(spec) * spec.clip_norm, self._noise)
         return noisy / spec.expected(self.unit)
 
     def noisy_gradient(self, run: Run, part: str, models: Sequence[nn.Module], objective: Objective) -> Tensor:
@@ -186,7 +186,7 @@ class Vault(BaseVault):
         self._remember(run, self._trials.foreign)
         self._take(run, spec)
         size = sizes.pop()
-        shape, sigma = (len(models), size), _sigma(spec) * spec.clip
+        shape, sigma = (len(models), size), _sigma(spec) * spec.clip_norm
         flat = torch.from_numpy(self._noise.gaussian(len(models) * size, sigma)).view(shape)
         flat = flat.to(next(models[0].parameters()).device)
 
@@ -200,7 +200,7 @@ class Vault(BaseVault):
                     tensors |= objective.draw(generator, stop - start, spec.rows_per_unit)
                     tensors = {name: tensor.to(flat.device) for name, tensor in tensors.items()}
                     shares = getattr(objective, "shares", None)
-                    clipped_sum(model, objective.loss, tensors, spec.clip, shares=shares, add_to=noisy)
+                    clipped_sum(model, objective.loss, tensors, spec.clip_norm, shares=shares, add_to=noisy)
             return flat
 
         return behind(part, step).div_(spec.expected(self.unit))
@@ -219,7 +219,7 @@ class Vault(BaseVault):
         marginals.require(spec, query)
         with self._lock:
             self._take(run, spec, query.quanta)
-            return behind(part, lambda: self._records.cut(spec).answer(spec, query, self._noise))
+            return behind(part, lambda: self._records.cells(spec).answer(spec, query, self._noise))
 
     def teacher_votes(
         self, run: Run, part: str, encode: Contribution, generated: Tensor, *, against: Tensor | None = None
@@ -272,7 +272,7 @@ class Vault(BaseVault):
             clone: how an expert's policy is learnt from its own rows; for the source "clones".
             world: the public simulator in which clones are played; likewise.
 
-        Guarantee: that of `AboveThreshold`. Where an expert was drawn more often than its reserve lasts, nothing is
+        Guarantee: that of `AboveThreshold`. Where an expert was drawn more often than its hold-out lasts, nothing is
         released.
 
         Raises:
@@ -292,7 +292,7 @@ class Vault(BaseVault):
         elif self._records.experts is not None:
             spec.require_floor(self._records.experts.floor)
         self._take(run, spec)
-        if self._records.owners(max(spec.reserve, 1)) < spec.experts:
+        if self._records.owners(max(spec.held_out, 1)) < spec.experts:
             for ledger in self.ledgers:
                 ledger.void(f"fewer {self.unit.name}s than a plan took for granted, and the error that said so")
             raise too_few(spec, self.unit)
@@ -306,7 +306,7 @@ class Vault(BaseVault):
                 if world is not None:
                     drawn, usable = rollouts(spec, experts, world, self.spec, self._noise), None
                 else:
-                    drawn, usable = self._records.reserved(spec)
+                    drawn, usable = self._records.held_out(spec)
                 released.append(Prefixes.of(drawn, stable_lengths(spec, experts, drawn, self._noise, usable)))
             return released
 
@@ -402,7 +402,7 @@ class Vault(BaseVault):
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _require_fit(self, plan: Plan) -> None:
-        """No reserve is read twice, and what is public of a release of prefixes fits this vault."""
+        """No held-out trajectory is read twice, and what is public of a release of prefixes fits this vault."""
         super()._require_fit(plan)
         if self._only is not None and plan != self._only:
             expected = "the plan that the run was given"

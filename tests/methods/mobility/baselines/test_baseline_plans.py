@@ -70,7 +70,9 @@ def test_more_states_come_nearer_to_people_and_silence_does_not(tmp_path: Path) 
     table, epr, rhythm = (
         seq(i, noiseless(BaselinePlan(model=m, days=6))) for i, m in enumerate(("table", "epr", "timegeo"))
     )
-    calibrated = BaselinePlan(days=6, model="table", silent=True).calibrate(unit=UNIT, epsilon=2.0, delta=DELTA)
+    calibrated = BaselinePlan(days=6, model="table", zero_contribution=True).calibrate(
+        unit=UNIT, epsilon=2.0, delta=DELTA
+    )
     silent = seq(3, calibrated)
     assert table < 0.6 * epr
     assert rhythm < epr

@@ -82,9 +82,11 @@ def test_lstd_of_two_transitions_by_hand() -> None:
 def test_sufficient_statistics_are_lstd_with_a_ridge(tmp_path: Path, share: float, bound: float) -> None:
     """RMSE of zero values: 0.71. No noise is added, but the ridge is that of the plan's."""
     vault = open_vault(tmp_path, 400, noise=Silent())
-    plan = SufficientStatistics(**BASE, clip=2.0, value_share=share, noise_multiplier=1e-2)
+    plan = SufficientStatistics(**BASE, clip_norm=2.0, value_share=share, noise_multiplier=1e-2)
     unit = vault.unit
-    priced = SufficientStatistics(**BASE, clip=2.0, value_share=share).calibrate(unit=unit, epsilon=100.0, delta=1e-4)
+    priced = SufficientStatistics(**BASE, clip_norm=2.0, value_share=share).calibrate(
+        unit=unit, epsilon=100.0, delta=1e-4
+    )
     assert priced.noise_multiplier is not None
     found = fit(priced, vault, Behaviour()).value
     error = np.sqrt(np.mean((found.values(STATES) - chain.values()) ** 2))
@@ -193,6 +195,6 @@ def test_refusals(tmp_path: Path) -> None:
         Lsl(**BASE, ridge=0.5, constants="published").calibrate(unit=vault.unit, epsilon=1, delta=0.01)
     with pytest.raises(PlanError, match="epsilon"):
         Lsw(**BASE).account(unit=vault.unit, delta=0.01)
-    for wrong in ({"clip": 0.0}, {"clip": 1.0, "value_share": 1.0}, {"clip": 1.0, "level": 0.2}):
+    for wrong in ({"clip_norm": 0.0}, {"clip_norm": 1.0, "value_share": 1.0}, {"clip_norm": 1.0, "level": 0.2}):
         with pytest.raises(PlanError):
             SufficientStatistics(**BASE, **wrong)

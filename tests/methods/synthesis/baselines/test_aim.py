@@ -10,12 +10,14 @@ from tests.methods.synthesis.baselines.ring_table import SPEC, UNIT, joint, ring
 
 from tacit.errors import PlanError
 from tacit.methods.synthesis.baselines import aim
-from tacit.methods.synthesis.cut import Cut
+from tacit.methods.synthesis.discretisation import Discretisation
 
 
 def test_a_run_learns_all_pairs_and_spends_its_budget_to_the_last_quantum(tmp_path: Path) -> None:
     pytest.importorskip("mbi")
-    plan = aim.AimPlan(cut=Cut(SPEC, 4), rounds=8, iterations=50).calibrate(unit=UNIT, epsilon=4.0, delta=1e-6)
+    plan = aim.AimPlan(discretisation=Discretisation(SPEC, 4), rounds=8, iterations=50).calibrate(
+        unit=UNIT, epsilon=4.0, delta=1e-6
+    )
     spent: list[int] = []
     release = aim.fit(plan, vault_in(tmp_path), progress=lambda done, total: spent.append(done))
     rows, real = release.value.sample_columns(20_000, seed=0), ring_columns()
@@ -29,7 +31,9 @@ def test_a_run_learns_all_pairs_and_spends_its_budget_to_the_last_quantum(tmp_pa
 
 def test_budgets_grow_where_noise_drowns_what_a_round_teaches(tmp_path: Path) -> None:
     pytest.importorskip("mbi")
-    plan = aim.AimPlan(cut=Cut(SPEC, 4), rounds=8, iterations=1).calibrate(unit=UNIT, epsilon=0.02, delta=1e-6)
+    plan = aim.AimPlan(discretisation=Discretisation(SPEC, 4), rounds=8, iterations=1).calibrate(
+        unit=UNIT, epsilon=0.02, delta=1e-6
+    )
     spent: list[int] = []
     aim.fit(plan, vault_in(tmp_path), progress=lambda done, total: spent.append(done))
     assert spent[-1] == plan.quanta
@@ -57,4 +61,4 @@ def test_candidates_are_held_already_or_affordable() -> None:
 def test_settings_out_of_range_are_refused() -> None:
     for wrong in ({"degree": 1}, {"rounds": 1}, {"cells": 0}, {"iterations": 0}):
         with pytest.raises(PlanError, match=next(iter(wrong))):
-            aim.AimPlan(cut=Cut(SPEC, 8), **wrong)
+            aim.AimPlan(discretisation=Discretisation(SPEC, 8), **wrong)

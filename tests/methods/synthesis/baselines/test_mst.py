@@ -13,12 +13,12 @@ from tacit.envs import maze
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.synthesis.baselines import TableSynthesizer, mst
-from tacit.methods.synthesis.cut import Cut
+from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.privacy.vault.plan import public_fields
 
 
-def plan_of(epsilon: float = 4.0, cut: Cut | None = None) -> mst.MstPlan:
-    plan = mst.MstPlan(cut=cut or Cut(SPEC, 8), iterations=50)
+def plan_of(epsilon: float = 4.0, discretisation: Discretisation | None = None) -> mst.MstPlan:
+    plan = mst.MstPlan(discretisation=discretisation or Discretisation(SPEC, 8), iterations=50)
     return plan.calibrate(unit=UNIT, epsilon=epsilon, delta=1e-6)
 
 
@@ -31,7 +31,7 @@ def test_a_run_finds_the_strongest_pairs_within_its_promise(tmp_path: Path) -> N
     independent = total_variation(np.outer(wanted.sum(1), wanted.sum(0)), wanted)
     assert total_variation(joint(rows, "observations", "actions"), wanted) < 0.2 * independent
     assert total_variation(joint(rows, "next_observations"), joint(real, "next_observations")) < 0.02
-    assert plan.quanta - len(plan.cut.shape) <= spent[-1][0] <= plan.quanta  # the last edge needs no choice
+    assert plan.quanta - len(plan.discretisation.shape) <= spent[-1][0] <= plan.quanta  # the last edge needs no choice
     assert release.certificate.verify().epsilon <= 4.0
     assert "exponential mechanism" in str(plan)
 
@@ -49,10 +49,10 @@ def test_a_run_finds_the_strongest_pairs_within_its_promise(tmp_path: Path) -> N
 
 def test_nothing_is_paid_where_the_run_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vault = vault_in(tmp_path)
-    foreign = Cut(maze.spec(LAYOUTS["ring"]), 8)
+    foreign = Discretisation(maze.spec(LAYOUTS["ring"]), 8)
     pytest.importorskip("mbi")
     with pytest.raises(PlanError, match="other public bounds"):
-        mst.fit(plan_of(cut=foreign), vault)
+        mst.fit(plan_of(discretisation=foreign), vault)
     monkeypatch.setitem(sys.modules, "mbi", None)
     with pytest.raises(PlanError, match=r"tacit\[marginals\]"):
         mst.fit(plan_of(), vault)
@@ -61,6 +61,6 @@ def test_nothing_is_paid_where_the_run_cannot_be(tmp_path: Path, monkeypatch: py
 
 def test_settings_out_of_range_are_refused() -> None:
     with pytest.raises(PlanError, match="iterations"):
-        mst.MstPlan(cut=Cut(SPEC, 8), iterations=0)
+        mst.MstPlan(discretisation=Discretisation(SPEC, 8), iterations=0)
     with pytest.raises(PlanError, match="a field is missing"):
         mst.MstPlan.from_json({"bins": 3})

@@ -12,12 +12,12 @@ from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.synthesis.baselines import privsyn
 from tacit.methods.synthesis.baselines.plan import Records, TableSynthesizer
 from tacit.methods.synthesis.baselines.privsyn import gradual_update
-from tacit.methods.synthesis.cut import Cut
+from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.privacy.vault.plan import public_fields
 
 
 def plan_of(epsilon: float = 4.0, **fields: object) -> privsyn.PrivSynPlan:
-    small = {"cut": Cut(SPEC, 8), "records": 20_000, "rounds": 20}
+    small = {"discretisation": Discretisation(SPEC, 8), "records": 20_000, "rounds": 20}
     plan = privsyn.PrivSynPlan(**{**small, **fields})  # type: ignore[arg-type]
     return plan.calibrate(unit=UNIT, epsilon=epsilon, delta=1e-6)
 
@@ -25,7 +25,9 @@ def plan_of(epsilon: float = 4.0, **fields: object) -> privsyn.PrivSynPlan:
 def test_a_run_learns_dependences_within_its_promise(tmp_path: Path) -> None:
     vault, real, spent = vault_in(tmp_path), ring_columns(), []
     public = {name: column[:500] for name, column in real.items()}  # simulated, and so anybody's
-    plan = plan_of(cut=Cut.from_public(SPEC, public, provenance="the simulator of the ring", bins=8))
+    plan = plan_of(
+        discretisation=Discretisation.from_public(SPEC, public, provenance="the simulator of the ring", bins=8)
+    )
     release = privsyn.fit(plan, vault, seed=1, progress=lambda done, total: spent.append((done, total)))
     rows = release.value.sample_columns(20_000, seed=0)
     for names in (("observations", "actions"), ("actions", "next_observations"), ("observations", "next_observations")):
@@ -104,4 +106,4 @@ def test_a_saved_table_comes_back_and_a_wrong_one_does_not(tmp_path: Path) -> No
 def test_settings_out_of_range_are_refused() -> None:
     for wrong in ({"cells": 0}, {"records": 1.5}, {"rounds": 0}):
         with pytest.raises(PlanError, match=next(iter(wrong))):
-            privsyn.PrivSynPlan(cut=Cut(SPEC, 8), **wrong)  # type: ignore[arg-type]
+            privsyn.PrivSynPlan(discretisation=Discretisation(SPEC, 8), **wrong)  # type: ignore[arg-type]

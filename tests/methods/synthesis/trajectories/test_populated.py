@@ -12,7 +12,7 @@ from trajectory_cases import PEOPLE, WAITING, small, vault_of, waiting_rooms
 
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.methods.synthesis import trajectories
-from tacit.methods.synthesis.cut import Cut
+from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.trajectories.stitching import LOST, TRIES, Populated, drawn_again, empty
 from tacit.privacy.mechanisms.releases import Axis
@@ -24,7 +24,7 @@ ACTION = Axis("actions", 0, (-0.5, 0.5, 1.5))
 
 
 def test_nobody_is_where_shares_are_within_their_noise() -> None:
-    raking = Raking(cut=Cut(SPEC, bins=4), joint=((X, Y), (X, ACTION)))
+    raking = Raking(discretisation=Discretisation(SPEC, bins=4), joint=((X, Y), (X, ACTION)))
     shares = [np.full(size, 1 / size) for size in raking.sizes]
     shares[-2] = np.array([[0.4, 0.0009], [0.0011, -0.002], [0.3, 0.0], [0.0, 0.298]]).ravel()  # [x, y]
     shares[-1] = np.zeros(8)  # of actions, which tell nothing of where people are
@@ -73,8 +73,10 @@ def test_what_misses_is_drawn_again_and_the_best_is_kept() -> None:
 def test_discrete_states_that_nobody_is_in_are_left_out(tmp_path: Path) -> None:
     """Histograms say that nobody is in room 0; a model that hardly learned goes there."""
     data = waiting_rooms(300)
-    raking = Raking.of(WAITING, pool=500, clip=1.0)
-    plan = small(horizon=4, longest=4, rate=1.0, raking=raking).calibrate(unit=PEOPLE, epsilon=15.0, delta=1e-4)
+    raking = Raking.of(WAITING, pool=500, clip_norm=1.0)
+    plan = small(horizon=4, longest=4, sampling_rate=1.0, raking=raking).calibrate(
+        unit=PEOPLE, epsilon=15.0, delta=1e-4
+    )
     value = trajectories.fit(plan, vault_of(tmp_path, data, noise=SecretNoise.for_tests(1))).value
     assert value.histograms is not None
     empty = value.histograms.copy()

@@ -62,7 +62,7 @@ def test_it_goes_through_json() -> None:
 def test_the_papers_sizes() -> None:
     plan = TrajectoriesPlan.paper(population=10_000, provenance="simulated")
     assert (plan.horizon, plan.depth, plan.heads, plan.width, plan.tokens) == (32, 6, 4, 256, "components")
-    assert plan.rate * 10_000 == pytest.approx(32)
+    assert plan.sampling_rate * 10_000 == pytest.approx(32)
     with pytest.raises(PlanError):
         TrajectoriesPlan.paper(population=31)
 
@@ -74,11 +74,11 @@ def test_settings_for_people_fit_every_length_and_network(network: Network, long
         population=10_000, longest=longest, network=network, episodes=3, provenance="simulated"
     )
     assert plan.horizon <= max(4, longest)
-    assert plan.rate * 10_000 == pytest.approx(4_000)
+    assert plan.sampling_rate * 10_000 == pytest.approx(4_000)
     assert plan.start_rows == min(128, 3 * longest)
-    assert TrajectoriesPlan.for_people(population=500, longest=longest).rate == 1.0
-    with pytest.raises(PlanError, match="surroundings"):
-        TrajectoriesPlan.for_people(population=500, longest=longest, surroundings=2)
+    assert TrajectoriesPlan.for_people(population=500, longest=longest).sampling_rate == 1.0
+    with pytest.raises(PlanError, match="local_context"):
+        TrajectoriesPlan.for_people(population=500, longest=longest, local_context=2)
     with pytest.raises(PlanError, match="episodes"):
         TrajectoriesPlan.for_people(population=500, longest=longest, episodes=0)
 
@@ -90,7 +90,7 @@ def test_what_histograms_tell_is_learned_on_short_fragments(longest: int, horizo
         "population": 500,
         "longest": longest,
         "raking": raking,
-        "surroundings": 2,
+        "local_context": 2,
         "provenance": "simulated",
     }
     plan = TrajectoriesPlan.for_people(**given)

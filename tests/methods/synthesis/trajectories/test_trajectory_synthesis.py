@@ -36,7 +36,14 @@ def test_it_learns_discrete_ways_within_its_promise(tmp_path: Path) -> None:
     """States go up by one; four of five episodes terminate behind the last of them, the others after one row."""
     data = waiting_rooms(300)
     plan = small(
-        steps=60, start_steps=20, rate=1.0, horizon=4, longest=4, learning_rate=3e-2, start_learning_rate=3e-2, width=32
+        steps=60,
+        start_steps=20,
+        sampling_rate=1.0,
+        horizon=4,
+        longest=4,
+        learning_rate=3e-2,
+        start_learning_rate=3e-2,
+        width=32,
     )
     release = trajectories.fit(calibrated(plan, 15.0), vault_of(tmp_path, data))
     assert release.certificate.verify().epsilon <= 15.0
@@ -58,7 +65,7 @@ def test_it_learns_discrete_ways_within_its_promise(tmp_path: Path) -> None:
         {"network": "unet"},
         {"network": "autoregressive", "rows_per_token": 1},
         {"tokens": "components", "rows_per_token": 1},
-        {"noise_draws": 2, "start_rows": 40, "longest": 4},
+        {"noise_multiplicity": 2, "start_rows": 40, "longest": 4},
     ],
     ids=str,
 )
@@ -137,7 +144,7 @@ def test_somebody_with_nearly_all_rows_moves_a_step_no_further(tmp_path: Path) -
     owned = Trajectories.from_arrays(
         **columns, unit_ids=np.minimum(episode, 1), episode_ids=episode, spec=data.spec, simulated=True
     )
-    plan = small(rate=1.0, clip=0.01, noise_multiplier=1.0).account(unit=PEOPLE, delta=1e-4)
+    plan = small(sampling_rate=1.0, clip_norm=0.01, noise_multiplier=1.0).account(unit=PEOPLE, delta=1e-4)
     norms: list[float] = []
     trajectories.fit(
         plan,
@@ -151,8 +158,8 @@ def test_somebody_with_nearly_all_rows_moves_a_step_no_further(tmp_path: Path) -
 def test_histograms_weight_whole_trajectories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The models hardly learned; of what they draw, that is taken which agrees with the histograms."""
     data = waiting_rooms(300)
-    raking = Raking.of(WAITING, pool=4_000, clip=1.0)
-    plan = calibrated(small(horizon=4, longest=4, rate=1.0, raking=raking), 15.0)
+    raking = Raking.of(WAITING, pool=4_000, clip_norm=1.0)
+    plan = calibrated(small(horizon=4, longest=4, sampling_rate=1.0, raking=raking), 15.0)
     release = trajectories.fit(plan, vault_of(tmp_path, data, noise=SecretNoise.for_tests(1)))
     assert release.certificate.verify().epsilon <= 15.0
     assert any("histograms" in line for line in release.certificate.covered)

@@ -62,7 +62,7 @@ def small(**fields: Any) -> TrajectoriesPlan:
     given: dict[str, Any] = {
         "steps": 4,
         "start_steps": 4,
-        "rate": 0.5,
+        "sampling_rate": 0.5,
         "fragments_per_unit": 2,
         "horizon": 8,
         "rows_per_token": 2,

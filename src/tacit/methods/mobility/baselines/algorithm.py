@@ -81,7 +81,7 @@ def _simulators(
     plan: BaselinePlan, vault: Vault | FederatedVault, run: Run, grid: Grid
 ) -> list[Simulator | BlockChain]:
     people = vault.unit.size
-    noise = {part.name: (part.noise_multiplier or 0.0) * part.clip / people for part in plan.parts()}
+    noise = {part.name: (part.noise_multiplier or 0.0) * part.clip_norm / people for part in plan.parts()}
     if plan.model == "markov" and len(vault.ledgers) > 1:
         raise PlanError(
             "the blocks of a chain are each ledger's own",
@@ -91,7 +91,7 @@ def _simulators(
         )
 
     def released(part: str, contribution: Any) -> Floats:
-        return vault.noisy_sum(run, part, ZeroContribution(contribution) if plan.silent else contribution)
+        return vault.noisy_sum(run, part, ZeroContribution(contribution) if plan.zero_contribution else contribution)
 
     homes = HomeSums.sized(grid, people, noise[STARTS])
     starts = [homes.read(mean, noise[STARTS]) for mean in released(STARTS, homes)]

@@ -53,7 +53,7 @@ class BaselinePlan(plans.PrivatePlan):
     invalid: Invalid | None = None
     """what an impossible action means when days are played; None is the papers' "stay" for the four numbers, whose
     share of going home counts nights at home in no way, and "mask" else."""
-    silent: bool = False
+    zero_contribution: bool = False
     """people add nothing: the control that shows what noise alone looks like."""
     noise_multiplier: float | None = None
     """of the whole plan, seen as one Gaussian; None until calibrated."""
@@ -86,8 +86,8 @@ class BaselinePlan(plans.PrivatePlan):
             PoissonSum(
                 name=name,
                 steps=1,
-                rate=1.0,
-                clip=clip,
+                sampling_rate=1.0,
+                clip_norm=clip,
                 noise_multiplier=self.noise_multiplier_of(name),
                 rows_per_unit=self.days * (SLOTS - 1),
                 rows="first",

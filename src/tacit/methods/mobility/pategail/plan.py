@@ -74,7 +74,7 @@ class PateGailPlan(plans.PrivatePlan):
     """public days that are played in a round."""
     updates: int = 2
     """rounds of PPO with new days for one release."""
-    clip: float | None = None
+    clip_norm: float | None = None
     """largest norm of one person's answer. None is what the range allows, sqrt(B) / 2 of B rewards in [-1/2, 1/2];
     "linear" and "gradient" have no range and need one."""
     smooth: bool = True
@@ -98,7 +98,7 @@ class PateGailPlan(plans.PrivatePlan):
     """of the policy."""
     last: bool = True
     """whether going back to the last place is an action of its own."""
-    silent: bool = False
+    zero_contribution: bool = False
     """every answer is 0, the control whose rewards are noise alone."""
     starts: Starts = "private"
     """see `Starts`."""
@@ -132,15 +132,20 @@ class PateGailPlan(plans.PrivatePlan):
         whole = type(self.rows_per_unit) is int and self.rows_per_unit >= DECISIONS
         check("rows_per_unit", self.rows_per_unit, whole, f"a whole number >= {DECISIONS}, one day")
         ranged = self.kind in ("samples", "table")
-        bounded = ranged if self.clip is None else 0 < self.clip < math.inf
-        check("clip", self.clip, bounded, "a finite number > 0, or None where rewards have a range")
+        bounded = ranged if self.clip_norm is None else 0 < self.clip_norm < math.inf
+        check("clip_norm", self.clip_norm, bounded, "a finite number > 0, or None where rewards have a range")
         check("memory", self.memory, 0 <= self.memory < 1, "a number in [0, 1)")
-        allowed = 0 <= self.beta < math.inf and (self.beta == 0 or (ranged and self.clip is None))
+        allowed = 0 <= self.beta < math.inf and (self.beta == 0 or (ranged and self.clip_norm is None))
         check("beta", self.beta, allowed, "0, or a finite number > 0 with a range and no smaller clip")
         flat = self.kind != "gradient" or (self.ppo.hidden == () and self.allocation == "uniform" and self.updates == 1)
         check("kind", self.kind, flat, "for gradients no hidden layers, uniform, one update")
-        fits = self.kind != "linear" or not self.silent
-        check("silent", self.silent, fits, "False with a linear critic, whose control is a silent table")
+        fits = self.kind != "linear" or not self.zero_contribution
+        check(
+            "zero_contribution",
+            self.zero_contribution,
+            fits,
+            "False with a linear critic, whose control is a silent table",
+        )
         if self.laplace is not None:
             sane = 0 < self.laplace < math.inf and self.kind == "samples" and self.noise == "server"
             check("laplace", self.laplace, sane and self.beta == 0, "> 0 with samples, server noise, beta 0")
@@ -195,7 +200,7 @@ class PateGailPlan(plans.PrivatePlan):
     @property
     def bound(self) -> float:
         """The clip that is used."""
-        return math.sqrt(self.asked) / 2 if self.clip is None else self.clip
+        return math.sqrt(self.asked) / 2 if self.clip_norm is None else self.clip_norm
 
     def noise_multiplier_of(self, part: str) -> float | None:
         """The noise multiplier of a part: that of the whole over the root of the part's share of the budget."""
@@ -212,7 +217,7 @@ class PateGailPlan(plans.PrivatePlan):
             return sum_over_all(
                 self.people,
                 name=name,
-                clip=clip,
+                clip_norm=clip,
                 noise_multiplier=sigma,
                 noise=self.noise,
                 floor=self.floor,
@@ -251,7 +256,7 @@ class PateGailPlan(plans.PrivatePlan):
             calibration=self.calibration,
             variance=self.beta > 0,
             last=self.last,
-            silent=self.silent,
+            zero_contribution=self.zero_contribution,
         )
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> PateGailPlan:
@@ -331,7 +336,7 @@ def recipe(kind: Kind, people: int, epsilon: float = 2.0) -> PateGailPlan:
     common: dict[str, Any] = {"people": people, "kind": kind, "updates": 1, "days": 150 if many else 300}
     if kind == "linear":
         layout = Layout(times=8, stays=(1, 2, 4, 8), counts=(1, 2, 3, 5)) if fine else Layout(times=8)
-        return PateGailPlan(**common | {"rounds": 30, "updates": 2}, layout=layout, clip=0.1)
+        return PateGailPlan(**common | {"rounds": 30, "updates": 2}, layout=layout, clip_norm=0.1)
     if many:
         rounds, steps, average = 10, 10, 0.8
     elif people >= FINE:
@@ -343,10 +348,10 @@ def recipe(kind: Kind, people: int, epsilon: float = 2.0) -> PateGailPlan:
     common |= {"rounds": rounds, "critic": Critic(rate=0.003, steps=steps)}
     common |= {"embedding": Embedding(harmonics=3 if fine else 0)}
     if kind == "gradient":
-        return PateGailPlan(**common, ppo=Ppo(hidden=(), rate=0.03, average=min(average, 0.9)), clip=0.2)
+        return PateGailPlan(**common, ppo=Ppo(hidden=(), rate=0.03, average=min(average, 0.9)), clip_norm=0.2)
     common |= {"ppo": Ppo(average=average)}
     if kind == "table":
         layout = Layout(times=8, counts=(1, 2, 4)) if fine else Layout(counts=(1, 2, 4))
-        return PateGailPlan(**common, layout=layout, clip=None if free else 2.0 if fine else 0.5)
+        return PateGailPlan(**common, layout=layout, clip_norm=None if free else 2.0 if fine else 0.5)
     clip = None if free else 4.0 if fine else 1.0
-    return PateGailPlan(**common, queries=512 if fine else 128, clip=clip, allocation="utility")
+    return PateGailPlan(**common, queries=512 if fine else 128, clip_norm=clip, allocation="utility")

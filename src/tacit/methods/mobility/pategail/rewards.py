@@ -120,7 +120,7 @@ class LocalCritics:
         calibration: of its values.
         variance: whether the second moment is sent too (`with_square`); not for a gradient.
         last: whether going back to the last place is an action of its own, and not a return.
-        silent: answer 0 always, untrained: the control whose rewards are noise alone.
+        zero_contribution: answer 0 always, untrained: the control whose rewards are noise alone.
 
     Raises:
         PlanError: a gradient with a variance, or an unknown kind.
@@ -133,7 +133,7 @@ class LocalCritics:
     calibration: Calibration = field(default_factory=Calibration)
     variance: bool = False
     last: bool = True
-    silent: bool = False
+    zero_contribution: bool = False
 
     def __post_init__(self) -> None:
         check("kind", self.kind, self.kind in get_args(Kind), " or ".join(get_args(Kind)))
@@ -160,7 +160,7 @@ class LocalCritics:
 
     def __call__(self, own: Arrays, public: Arrays, seeds: Array) -> tuple[Float64, dict[str, Array]]:
         """The answers [U, d], 0 for a person without a whole day, and everybody's critic as it is now."""
-        if self.silent:
+        if self.zero_contribution:
             return np.zeros((len(seeds), self.width(public))), dict(own)
         after = {name: column.copy() for name, column in own.items() if name != "codes"} | {"codes": own["codes"]}
         answers = []

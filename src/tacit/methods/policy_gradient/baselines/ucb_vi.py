@@ -71,7 +71,7 @@ class UcbVi(plans.PrivatePlan):
     """the largest reward of a step; the least is 0."""
     bonus: float = 3.0
     """coefficient of the exploration bonus, in rewards."""
-    clip: float | None = None
+    clip_norm: float | None = None
     """largest norm of one person's counts, rewards in units of `most`; None is sqrt(2) H, which none exceeds. Less
     noise comes with a shorter one, which scales long vectors down as a whole."""
     correlation: Correlation = "toeplitz"
@@ -98,7 +98,7 @@ class UcbVi(plans.PrivatePlan):
                 name=PART,
                 steps=self.rounds,
                 users=self.users,
-                clip=math.sqrt(2) * self.horizon if self.clip is None else self.clip,
+                clip_norm=math.sqrt(2) * self.horizon if self.clip_norm is None else self.clip_norm,
                 noise_multiplier=self.noise_multiplier,
                 rows_per_unit=self.horizon,
                 correlation=self.correlation,

@@ -58,14 +58,14 @@ class AimPlan(TablePlan):
     @property
     def quanta(self) -> int:
         """Ten a round."""
-        return (CHOICE + MEASUREMENT) * self.rounds * len(self.cut.shape)
+        return (CHOICE + MEASUREMENT) * self.rounds * len(self.discretisation.shape)
 
 
 def fit(plan: AimPlan, vault: Vault, *, seed: int = 0, progress: Progress | None = None) -> Release[TableSynthesizer]:
     """Make a synthesizer under the plan's promise; arguments and errors as of `mst.fit`."""
     graphical.require_mbi()
     ask = Measurements(plan, vault, progress)
-    shape = plan.cut.shape
+    shape = plan.discretisation.shape
     weights = workload_weights(len(shape), plan.degree)
     measured = [ask.marginal((column,), MEASUREMENT) for column in range(len(shape))]
     potentials = graphical.proportional(shape, measured, sweeps=1)

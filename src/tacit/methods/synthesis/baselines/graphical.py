@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import PlanError
-from tacit.methods.synthesis.cut import Codes
+from tacit.methods.synthesis.discretisation import Codes
 from tacit.methods.synthesis.raking import simplex
 
 Array = NDArray[np.float64]

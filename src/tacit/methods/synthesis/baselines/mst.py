@@ -46,7 +46,7 @@ class MstPlan(TablePlan):
     @property
     def quanta(self) -> int:
         """Three equal shares that A columns and the A - 1 edges of a tree divide evenly."""
-        columns = len(self.cut.shape)
+        columns = len(self.discretisation.shape)
         return 3 * columns * (columns - 1)
 
 
@@ -66,7 +66,7 @@ def fit(plan: MstPlan, vault: Vault, *, seed: int = 0, progress: Progress | None
     """
     graphical.require_mbi()
     ask = Measurements(plan, vault, progress)
-    shape = plan.cut.shape
+    shape = plan.discretisation.shape
     columns = len(shape)
     measured = [ask.marginal((column,), columns - 1) for column in range(columns)]
     pairs = _spanning_tree(ask, measured, columns)

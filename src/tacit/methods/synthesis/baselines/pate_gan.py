@@ -35,7 +35,7 @@ from tacit.methods.synthesis.baselines.pate_gan_networks import (
     waves,
 )
 from tacit.methods.synthesis.baselines.pate_gan_plan import PART, GanPretraining, PateGanPlan
-from tacit.methods.synthesis.cut import as_trajectories
+from tacit.methods.synthesis.discretisation import as_trajectories
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.settings import Progress
 from tacit.methods.synthesis.training import MovingAverage, load_parameters

@@ -174,7 +174,7 @@ class PateGanPlan(SynthesisPlan):
             noise_multiplier=self.noise_multiplier,
             width=self.teacher_width,
             updates=self.teacher_updates,
-            batch=self.teacher_batch,
+            batch_size=self.teacher_batch,
             learning_rate=self.teacher_rate,
         )
         return (part,)

@@ -18,7 +18,7 @@ from tacit.data.spec import PublicSpec
 from tacit.methods.synthesis.baselines import graphical
 from tacit.methods.synthesis.baselines.graphical import Clique, model_cells
 from tacit.methods.synthesis.baselines.plan import Measurements, TablePlan, TableSynthesizer
-from tacit.methods.synthesis.cut import Cut
+from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.settings import Progress
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.vault import Vault
@@ -56,12 +56,12 @@ class PgmPlan(TablePlan):
     @classmethod
     def paper(cls, spec: PublicSpec) -> Self:
         """The PrivORL paper's own setting: four bins a column that stand for their middles."""
-        return cls(cut=Cut(spec, bins=4, decoding="center"))
+        return cls(discretisation=Discretisation(spec, bins=4, decoding="center"))
 
     @cached_property
     def cliques(self) -> tuple[tuple[Clique, ...], ...]:
         """What is measured: columns, pairs and triples; a group that is empty is left out."""
-        shape, rng = self.cut.shape, np.random.default_rng(self.cliques_seed)
+        shape, rng = self.discretisation.shape, np.random.default_rng(self.cliques_seed)
         groups: list[list[Clique]] = [[(column,) for column in range(len(shape))]]
         for size, most in ((2, self.pairs), (3, self.triples)):
             chosen: list[Clique] = []
@@ -86,5 +86,5 @@ def fit(plan: PgmPlan, vault: Vault, *, seed: int = 0, progress: Progress | None
     ask = Measurements(plan, vault, progress)
     share = plan.quanta // len(plan.cliques)
     measured = [ask.marginal(clique, share // len(group)) for group in plan.cliques for clique in group]
-    tree = graphical.estimate(plan.cut.shape, measured, iterations=plan.iterations)
+    tree = graphical.estimate(plan.discretisation.shape, measured, iterations=plan.iterations)
     return ask.release(tree)

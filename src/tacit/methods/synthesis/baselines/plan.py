@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import PlanError
 from tacit.methods.synthesis.baselines.graphical import Clique, Measured, Tree
-from tacit.methods.synthesis.cut import Codes, Cut, as_trajectories
+from tacit.methods.synthesis.discretisation import Codes, Discretisation, as_trajectories
 from tacit.methods.synthesis.settings import BINS, Progress, SynthesisPlan, label
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.marginals import Marginal, Marginals, Query
@@ -41,7 +41,7 @@ class TablePlan(SynthesisPlan):
     source: ClassVar[str]
     choices: ClassVar[bool]
 
-    cut: Cut
+    discretisation: Discretisation
     """the public bins of the columns."""
     rows_per_unit: int = 1
     """rows of one unit that count at most."""
@@ -56,7 +56,7 @@ class TablePlan(SynthesisPlan):
         part = Marginals(
             name=PART,
             steps=self.quanta,
-            axes=self.cut.axes,
+            axes=self.discretisation.axes,
             noise_multiplier=self.noise_multiplier,
             choices=self.choices,
             rows_per_unit=self.rows_per_unit,
@@ -70,7 +70,7 @@ class TablePlan(SynthesisPlan):
             self,
             touches=(f"all noisy marginals{choices}, within {self.quanta:,} quanta",),
             sampled="everything sampled from the released tables",
-            public=self.cut.shaped(),
+            public=self.discretisation.shaped(),
             choices=BINS,
         )
 
@@ -90,12 +90,12 @@ class Measurements:
     """
 
     def __init__(self, plan: TablePlan, vault: Vault, progress: Progress | None) -> None:
-        if plan.cut.spec != vault.spec:
+        if plan.discretisation.spec != vault.spec:
             raise PlanError(
                 "the plan cuts columns by other public bounds than the private data declare",
                 where=f"{plan.method} plan",
-                expected="a cut of the private data's own public spec",
-                remedy="build the plan with Cut(vault.spec, ...)",
+                expected="a discretisation of the private data's own public spec",
+                remedy="build the plan with Discretisation(vault.spec, ...)",
             )
         self._run = vault.reserve(plan)
         if vault.touched(self._run):
@@ -157,10 +157,10 @@ class TableSynthesizer:
     model: Tree | Records
 
     def __repr__(self) -> str:
-        return f"TableSynthesizer({type(self.plan).__name__}, {len(self.plan.cut.shape)} columns)"
+        return f"TableSynthesizer({type(self.plan).__name__}, {len(self.plan.discretisation.shape)} columns)"
 
     def __post_init__(self) -> None:
-        shape = self.plan.cut.shape
+        shape = self.plan.discretisation.shape
         if isinstance(self.model, Records):
             codes = self.model.codes
             fits = codes.ndim == 2 and codes.shape[1] == len(shape) and len(codes) >= 1
@@ -179,11 +179,11 @@ class TableSynthesizer:
             seed: of the sampling; public, since sampling is post-processing.
         """
         rng = np.random.default_rng(seed)
-        return self.plan.cut.decode(self.model.draw(count, rng), rng)
+        return self.plan.discretisation.decode(self.model.draw(count, rng), rng)
 
     def sample(self, count: int, *, seed: int = 0) -> Trajectories:
         """`count` independent transitions as a data set that belongs to nobody, one unit a row."""
-        return as_trajectories(self.sample_columns(count, seed=seed), self.plan.cut.spec)
+        return as_trajectories(self.sample_columns(count, seed=seed), self.plan.discretisation.spec)
 
     def to_json(self) -> dict[str, Any]:
         """What `arrays` and the plan do not hold."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tacit.methods.synthesis.baselines.graphical import Array, Clique, Measured, records
 from tacit.methods.synthesis.baselines.plan import Measurements, Records, TablePlan, TableSynthesizer
-from tacit.methods.synthesis.cut import Codes
+from tacit.methods.synthesis.discretisation import Codes
 from tacit.methods.synthesis.raking import simplex
 from tacit.methods.synthesis.settings import Progress
 from tacit.privacy.certificate.certificate import Release
@@ -57,7 +57,7 @@ class PrivSynPlan(TablePlan):
     @property
     def quanta(self) -> int:
         """A tenth of them is `_FINENESS` a column."""
-        return 10 * _FINENESS * len(self.cut.shape)
+        return 10 * _FINENESS * len(self.discretisation.shape)
 
 
 def fit(
@@ -77,7 +77,7 @@ def fit(
         BudgetExceeded: the ledger cannot pay for the plan.
     """
     ask = Measurements(plan, vault, progress)
-    shape = plan.cut.shape
+    shape = plan.discretisation.shape
     pairs = tuple(combinations(range(len(shape)), 2))
     distances = ask(Dependence(pairs, plan.quanta // 10))
     singles = [ask.marginal((column,), _FINENESS) for column in range(len(shape))]

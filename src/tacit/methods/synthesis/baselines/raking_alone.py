@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.trajectories import Trajectories
-from tacit.methods.synthesis.cut import as_trajectories
+from tacit.methods.synthesis.discretisation import as_trajectories
 from tacit.methods.synthesis.raking import PART, NoisyHistograms, Raking, asked, resampled, simplex
 from tacit.methods.synthesis.settings import BINS, Progress, SynthesisPlan, label
 from tacit.privacy.certificate.certificate import Release
@@ -57,7 +57,7 @@ class RakingPlan(SynthesisPlan):
             self,
             touches=(self.raking.words(sums),),
             sampled="everything sampled from the released histograms",
-            public=self.raking.cut.shaped(),
+            public=self.raking.discretisation.shaped(),
             choices=BINS,
         )
 
@@ -90,15 +90,15 @@ class RakedColumns:
         """
         released, raking = self.plan.released(self.histograms), self.plan.raking
         rng, drawn = np.random.default_rng(seed), max(raking.pool, 2 * count)
-        shares = released.shares()[0][: len(raking.cut.axes)]
+        shares = released.shares()[0][: len(raking.discretisation.axes)]
         codes = [rng.choice(share.size, drawn, p=simplex(share, 1.0)) for share in shares]
-        rows = raking.cut.decode(np.stack(codes, axis=1).astype(np.int32), rng)
+        rows = raking.discretisation.decode(np.stack(codes, axis=1).astype(np.int32), rng)
         chosen = resampled(released.weights(rows), count, rng)
         return {name: column[chosen] for name, column in rows.items()}
 
     def sample(self, count: int, *, seed: int = 0) -> Trajectories:
         """`count` rows as a data set that belongs to nobody, one unit a row."""
-        return as_trajectories(self.sample_columns(count, seed=seed), self.plan.raking.cut.spec)
+        return as_trajectories(self.sample_columns(count, seed=seed), self.plan.raking.discretisation.spec)
 
     def to_json(self) -> dict[str, Any]:
         """What `arrays` and the plan do not hold: nothing."""

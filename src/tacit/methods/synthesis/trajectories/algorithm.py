@@ -10,7 +10,7 @@ Input: public trajectories, private ones behind a vault, a calibrated plan (T, T
           fragments of H rows and K noise draws, clipped to C; their sum gets N(0, (sigma C)^2)
 7.     theta <- Adam(theta, g_t)
 8. with raking: h <- vault.noisy_sum: every unit gives the mean histograms of its rows, clipped together; with
-   surroundings this comes first, and both models see h around every place from then on (surroundings.py)
+   local context this comes first, and both models see h around every place from then on (local_context.py)
 9. release the averages and h; stitching trajectories and weighting them is post-processing (stitching.py)
 """
 
@@ -71,7 +71,7 @@ def fit(
         FRAGMENTS: FragmentLoss.of(plan, fragments.codec),
     }
     training = Training(plan, vault, models, folder=folder, resume=resume, progress=progress)
-    if plan.surroundings is not None:
+    if plan.local_context is not None:
         training.ask_histograms()
         for model in models.values():
             show(plan, model, *training.histograms)

@@ -166,7 +166,7 @@ class FragmentLoss:
     """Mean loss of a unit's rows, and of how its fragments end: a pure function of that unit's rows and draws."""
 
     codec: FragmentEncoder
-    noise_draws: int
+    noise_multiplicity: int
     P_mean: float
     P_std: float
     ending_weight: float
@@ -175,7 +175,7 @@ class FragmentLoss:
     @classmethod
     def of(cls, plan: TrajectoriesPlan, codec: FragmentEncoder) -> FragmentLoss:
         """The plan's; where rows are drawn one by one there is no noise."""
-        draws = 0 if plan.network == "autoregressive" else plan.noise_draws
+        draws = 0 if plan.network == "autoregressive" else plan.noise_multiplicity
         return cls(codec, draws, plan.P_mean, plan.P_std, plan.ending_weight, plan.ending_noise)
 
     def draw(self, generator: torch.Generator, units: int, rows_per_unit: int) -> dict[str, Tensor]:
@@ -189,7 +189,7 @@ class FragmentLoss:
             units,
             rows_per_unit,
             encoder=self.codec.encoder,
-            noise_draws=self.noise_draws,
+            noise_multiplicity=self.noise_multiplicity,
             P_mean=self.P_mean,
             P_std=self.P_std,
         )["sigma"]
@@ -239,7 +239,13 @@ class StartLoss:
     def draw(self, generator: torch.Generator, units: int, rows_per_unit: int) -> dict[str, Tensor]:
         """As `diffusion.draw`, with noise for the observation alone."""
         return draw(
-            generator, units, rows_per_unit, encoder=self.encoder, noise_draws=1, P_mean=self.P_mean, P_std=self.P_std
+            generator,
+            units,
+            rows_per_unit,
+            encoder=self.encoder,
+            noise_multiplicity=1,
+            P_mean=self.P_mean,
+            P_std=self.P_std,
         )
 
     def loss(self, model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:

@@ -17,8 +17,8 @@ from torch.nn.functional import gelu, pad, scaled_dot_product_attention, silu
 from tacit.methods.synthesis.diffusion import FREQUENCIES, ResidualMLP
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.trajectories.fragments import Condition, FragmentEncoder
+from tacit.methods.synthesis.trajectories.local_context import LocalContext
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
-from tacit.methods.synthesis.trajectories.surroundings import Surroundings
 from tacit.privacy.gradients.layers import Table
 
 MODES = 3
@@ -119,9 +119,9 @@ class Around(nn.Module):
 
     def __init__(self, plan: TrajectoriesPlan, encoder: Encoder) -> None:
         super().__init__()
-        self.world: Surroundings | None = None
-        if plan.surroundings is not None and plan.raking is not None:
-            self.world = Surroundings(plan.raking, encoder, plan.surroundings)
+        self.world: LocalContext | None = None
+        if plan.local_context is not None and plan.raking is not None:
+            self.world = LocalContext(plan.raking, encoder, plan.local_context)
         self.size = 0 if self.world is None else self.world.size
         even = torch.zeros(0) if self.world is None else self.world.patches(self.world.even())
         self.register_buffer("patches", even, persistent=False)

@@ -27,16 +27,16 @@ WORLD_STEPS = 12_000
 WORLD_ROWS = 8_192
 """Public rows a step, likewise: of 1,024 fragments of 8."""
 
-TOLD_HORIZON = 8
+CONDITIONED_HORIZON = 8
 """Rows of a fragment where histograms tell where it is: they are looked up where its rows begin, and of all but the
 first row that is known only as far as the noisy rows before it tell. In mazes that were not trained on, shorter ones
 keep to the ways much better (precision of TrajScore .07, .13, .37, .52 and .60 with 128, 64, 32, 16 and 8)."""
 
-TOLD_HARMONICS = 6
+CONDITIONED_HARMONICS = 6
 """Octaves of the place, likewise: an episode ends within a short way. On held-out mazes the log-loss of how fragments
 end is .068 with 1, .050 with 3 and .034 with 5; where an end is missed, trajectories turn round and go on."""
 
-TOLD_ENDING_NOISE = 0.1
+CONDITIONED_ENDING_NOISE = 0.1
 """Likewise: without it, sampled fragments on a held-out maze end half as often as real ones."""
 
 MOST_START_ROWS = 128
@@ -53,7 +53,7 @@ class TrajectoriesPlan(DiffusionPlan):
 
     The defaults were chosen on public maze layouts alone; `TrajectoriesPlan.paper` gives the paper's own sizes. `steps`
     are those of the model of fragments; `harmonics` are of the state in which a row begins. Histograms are released
-    after the last gradient, or, with `surroundings`, before the first.
+    after the last gradient, or, with `local_context`, before the first.
 
     Raises:
         PlanError: a value is out of range.
@@ -65,8 +65,8 @@ class TrajectoriesPlan(DiffusionPlan):
     steps: int = 100
     start_steps: int = 50
     """of the model of first observations."""
-    rate: float = 0.4
-    clip: float = 0.05
+    sampling_rate: float = 0.4
+    clip_norm: float = 0.05
     fragments_per_unit: int = 4
     """fragments L of one unit in a step, at least 1. Costs time, no privacy."""
     horizon: int = 32
@@ -111,9 +111,9 @@ class TrajectoriesPlan(DiffusionPlan):
     P_mean: float = 0.0
     P_std: float = 1.4
     sampler: Sampler = field(default_factory=lambda: Sampler(sigma_max=40.0))
-    surroundings: int | None = None
+    local_context: int | None = None
     """up to how many bins around the place in which a row begins the networks are shown these histograms
-    (`surroundings.py`); None for none. They have to be pre-trained on many public worlds then, and may be left as they
+    (`local_context.py`); None for none. They have to be pre-trained on many public worlds then, and may be left as they
     are: with `steps` and `start_steps` of 0 the histograms are all that is learned of private rows."""
 
     def __post_init__(self) -> None:
@@ -121,7 +121,7 @@ class TrajectoriesPlan(DiffusionPlan):
             "fragments_per_unit", self.fragments_per_unit, self.fragments_per_unit >= 1, "at least one fragment a unit"
         )
         whole(fragments_per_unit=self.fragments_per_unit)
-        self._require_surroundings()
+        self._require_local_context()
         whole(horizon=self.horizon, longest=self.longest, start_rows=self.start_rows, heads=self.heads)
         whole(rows_per_token=self.rows_per_token, start_width=self.start_width, start_depth=self.start_depth)
         whole(mixture=self.mixture, episodes_per_unit=self.episodes_per_unit)
@@ -146,17 +146,17 @@ class TrajectoriesPlan(DiffusionPlan):
         known = inner is None or (inner.mode == "replace" and self.network != "autoregressive")
         check("curiosity", inner, known, "replace, with a network that denoises")
 
-    def _require_surroundings(self) -> None:
-        if self.surroundings is None:
+    def _require_local_context(self) -> None:
+        if self.local_context is None:
             whole(steps=self.steps, start_steps=self.start_steps)
             return
         whole(0, steps=self.steps, start_steps=self.start_steps)
-        check("surroundings", self.surroundings, self.surroundings in range(1, 9), "a whole number from 1 to 8")
+        check("local_context", self.local_context, self.local_context in range(1, 9), "a whole number from 1 to 8")
         needed = self.raking is not None and self.pretraining is not None and self.tokens == "rows"
-        check("surroundings", self.surroundings, needed, "them with raking, pre-training and tokens of rows")
+        check("local_context", self.local_context, needed, "them with raking, pre-training and tokens of rows")
         assert self.raking is not None
-        numbers = isinstance(self.raking.cut.spec.observation, Box)
-        check("surroundings", self.surroundings, numbers, "None for discrete observations, around which is nothing")
+        numbers = isinstance(self.raking.discretisation.spec.observation, Box)
+        check("local_context", self.local_context, numbers, "None for discrete observations, around which is nothing")
 
     @classmethod
     def paper(cls, *, population: int, provenance: str | None = None) -> TrajectoriesPlan:
@@ -188,8 +188,8 @@ class TrajectoriesPlan(DiffusionPlan):
             )
         return cls(
             steps=391,
-            rate=32 / population,
-            clip=1.0,
+            sampling_rate=32 / population,
+            clip_norm=1.0,
             fragments_per_unit=32,
             tokens="components",
             rows_per_token=1,
@@ -217,11 +217,11 @@ class TrajectoriesPlan(DiffusionPlan):
         network: Network = "transformer",
         provenance: str | None = None,
         raking: Raking | None = None,
-        surroundings: int | None = None,
+        local_context: int | None = None,
     ) -> TrajectoriesPlan:
         """Settings for thousands of people: this is the place where those of tacit's own runs are chosen.
 
-        With `surroundings`, nothing but the histograms is learned of private rows: the networks, which need not bear
+        With `local_context`, nothing but the histograms is learned of private rows: the networks, which need not bear
         any noise then, are larger and learn from many public worlds how people move, and the histograms tell where.
 
         Args:
@@ -232,30 +232,30 @@ class TrajectoriesPlan(DiffusionPlan):
             network: as of the class.
             provenance: of public trajectories to begin with; None is without pre-training.
             raking: histograms, `Raking.of(spec)` for one.
-            surroundings: as of the class; needs `raking` and `provenance`, of many public worlds.
+            local_context: as of the class; needs `raking` and `provenance`, of many public worlds.
 
         Raises:
             PlanError: a value is out of range.
         """
         check("population", population, population >= 1, "a whole number >= 1")
         whole(longest=longest, episodes=episodes)
-        usual = cls.horizon if surroundings is None else TOLD_HORIZON
+        usual = cls.horizon if local_context is None else CONDITIONED_HORIZON
         horizon = min(usual, max(4, longest // 4 * 4)) if horizon is None else horizon
         whole(horizon=horizon)
         halved = 4 if network == "unet" else 1
         together = next(
-            (count for count in (4 if surroundings is None else 8, 4, 2) if horizon % (count * halved) == 0), 1
+            (count for count in (4 if local_context is None else 8, 4, 2) if horizon % (count * halved) == 0), 1
         )
         pretraining = None if provenance is None else Pretraining(provenance=provenance, batch=256, learning_rate=2e-3)
         conditioned: dict[str, Any] = {}
-        if surroundings is not None:
-            conditioned = {"steps": 0, "start_steps": 0, "width": 128, "depth": 3, "harmonics": TOLD_HARMONICS}
-            conditioned |= {"P_mean": 1.0, "ending_noise": TOLD_ENDING_NOISE, "surroundings": surroundings}
+        if local_context is not None:
+            conditioned = {"steps": 0, "start_steps": 0, "width": 128, "depth": 3, "harmonics": CONDITIONED_HARMONICS}
+            conditioned |= {"P_mean": 1.0, "ending_noise": CONDITIONED_ENDING_NOISE, "local_context": local_context}
             if pretraining is not None:
                 batch = max(1, WORLD_ROWS // horizon)
                 pretraining = dataclasses.replace(pretraining, steps=WORLD_STEPS, batch=batch)
         return cls(
-            rate=min(1.0, PEOPLE_A_STEP / population),
+            sampling_rate=min(1.0, PEOPLE_A_STEP / population),
             horizon=horizon,
             rows_per_token=1 if network == "autoregressive" else together,
             start_rows=1 if episodes == 1 else min(MOST_START_ROWS, episodes * longest),
@@ -275,8 +275,8 @@ class TrajectoriesPlan(DiffusionPlan):
         episode's last.
         """
         same: dict[str, Any] = {
-            "rate": self.rate,
-            "clip": self.clip,
+            "sampling_rate": self.sampling_rate,
+            "clip_norm": self.clip_norm,
             "noise_multiplier": self.noise_multiplier,
         }
         trained: list[PoissonSum] = []

@@ -126,8 +126,8 @@ def pretrain(
         plan: its networks, noise law and pre-training.
         encoder: the public constants, of the private data's own bounds (`public_encoder`).
         public: whole trajectories of nobody who is among the private ones; None without pre-training. Several sets are
-            several worlds, each of which the networks see by its own histograms if the plan has `surroundings`: with as
-            much noise as the private ones will have, or, before the plan is calibrated, with more or less of it, so
+            several worlds, each of which the networks see by its own histograms if the plan has `local_context`: with
+            as much noise as the private ones will have, or, before the plan is calibrated, with more or less of it, so
             that one starting point does for every promise.
         seed: of the weights, the batches and the noise. Public: no private row is involved.
         progress: called after each step of the model of fragments.

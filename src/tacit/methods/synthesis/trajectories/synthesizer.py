@@ -163,7 +163,7 @@ def show(
         sums: of how many noisy sums they are the mean.
     """
     around, released = model.network.around, plan.released(histograms, sums)
-    if plan.surroundings is None or released is None:
+    if plan.local_context is None or released is None:
         return
     assert isinstance(around, Around)
     assert around.world is not None

@@ -16,16 +16,16 @@ from tacit.envs.maze import goal_episodes
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import PlanError, PlanExhausted
 from tacit.methods.synthesis import trajectories
-from tacit.methods.synthesis.cut import Cut
+from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import Pretraining
 from tacit.methods.synthesis.trajectories import stitching
+from tacit.methods.synthesis.trajectories.local_context import LocalContext
 from tacit.methods.synthesis.trajectories.models import fragment_model
 from tacit.methods.synthesis.trajectories.networks import StartNetwork
 from tacit.methods.synthesis.trajectories.plan import TrajectoriesPlan
 from tacit.methods.synthesis.trajectories.pretraining import noise_of, public_encoder, visited
-from tacit.methods.synthesis.trajectories.surroundings import Surroundings
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.vault import plan as plans
 
@@ -36,23 +36,25 @@ IDENTITY = Encoder(SPEC, (0.0,) * 8, (1.0,) * 8)
 """Of which an encoded observation is the raw one."""
 
 
-def world_of(*tables: tuple[Axis, ...], radius: int = 1) -> Surroundings:
-    raking = Raking(cut=Cut(SPEC, bins=4), joint=tables)
-    return Surroundings(raking, IDENTITY, radius)
+def world_of(*tables: tuple[Axis, ...], radius: int = 1) -> LocalContext:
+    raking = Raking(discretisation=Discretisation(SPEC, bins=4), joint=tables)
+    return LocalContext(raking, IDENTITY, radius)
 
 
-def shares_of(world: Surroundings, **given: Any) -> list[np.ndarray]:
+def shares_of(world: LocalContext, **given: Any) -> list[np.ndarray]:
     """Even shares, but for the joint tables given as `t0`, `t1`, ..."""
     found = [np.full(size, 1 / size) for size in world.raking.sizes]
     for name, share in given.items():
-        found[len(world.raking.cut.axes) + int(name[1:])] = np.asarray(share, np.float64).ravel()
+        found[len(world.raking.discretisation.axes) + int(name[1:])] = np.asarray(share, np.float64).ravel()
     return found
 
 
 def test_only_tables_of_places_and_of_what_is_found_there_are_looked_at() -> None:
     reward = Axis("rewards", 0, (0.0, 0.5, 1.0))
     world = world_of((X, Y), (X, ACTION), (ACTION,), (X, Y, reward), (ACTION, reward), (X, Y, X, ACTION))
-    joint = [i - len(world.raking.cut.axes) for i in world.chosen if i >= len(world.raking.cut.axes)]
+    joint = [
+        i - len(world.raking.discretisation.axes) for i in world.chosen if i >= len(world.raking.discretisation.axes)
+    ]
     assert joint == [0, 1, 3, 5]
     assert world.size == 2 * 3 + 9 + 2 + 2 + 4 * 2  # two columns of the observation, and those four
 
@@ -126,14 +128,14 @@ def test_the_noise_of_shares_is_that_of_the_released_histograms() -> None:
     assert plan.unit is not None
     part, unit = plan.parts()[-1], plan.unit
     assert part.noise_multiplier is not None
-    sizes, people = part.noise_multiplier * part.clip, part.expected(unit)
+    sizes, people = part.noise_multiplier * part.clip_norm, part.expected(unit)
     assert noise_of(plan) == pytest.approx(sizes / people / plan.raking.steps**0.5)
 
 
 def raked(data: Any, **fields: Any) -> TrajectoriesPlan:
-    raking = Raking.of(data.spec, bins=8, coarse=4, clip=1.0, pool=500)
+    raking = Raking.of(data.spec, bins=8, coarse=4, clip_norm=1.0, pool=500)
     pretraining = Pretraining(provenance="simulated mazes", steps=6, batch=32, warmup=1)
-    given = {"raking": raking, "surroundings": 1, "pretraining": pretraining, "steps": 2, "start_steps": 2, **fields}
+    given = {"raking": raking, "local_context": 1, "pretraining": pretraining, "steps": 2, "start_steps": 2, **fields}
     return small(**given).calibrate(unit=PEOPLE, epsilon=8.0, delta=1e-4)
 
 
@@ -143,11 +145,11 @@ def raked(data: Any, **fields: Any) -> TrajectoriesPlan:
         ({"raking": None}, "with raking"),
         ({"pretraining": None}, "pre-training"),
         ({"tokens": "components", "rows_per_token": 1}, "tokens of rows"),
-        ({"surroundings": 0}, "from 1 to 8"),
+        ({"local_context": 0}, "from 1 to 8"),
         ({"steps": -1}, "whole number >= 0"),
     ],
 )
-def test_surroundings_need_histograms_and_public_worlds(fields: dict[str, Any], named: str) -> None:
+def test_local_context_needs_histograms_and_public_worlds(fields: dict[str, Any], named: str) -> None:
     with pytest.raises(PlanError, match=named):
         raked(maze_episodes(2), **fields)
     with pytest.raises(PlanError, match="whole number"):

@@ -35,7 +35,7 @@ _EVEN = 0.25
 
 
 @dataclass(frozen=True)
-class Cut:
+class Discretisation:
     """Public bins of every column of a table.
 
     Raises:
@@ -65,7 +65,7 @@ class Cut:
         if isinstance(self.spec.observation, Box) and self.spec.difference is None:
             raise DataError(
                 "the typical size of a step is not declared",
-                where="Cut",
+                where="Discretisation",
                 expected="spec.difference, one positive number per observation dimension",
                 remedy="declare PublicSpec(difference=...)",
             )
@@ -73,16 +73,16 @@ class Cut:
         if self.edges and [(edges[0], edges[-1]) for edges in self.edges] != ends:
             raise DataError(
                 "the edges do not span the public bounds",
-                where="Cut",
+                where="Discretisation",
                 expected=f"edges of {len(ends)} continuous columns, from bound to bound",
-                remedy="build the cut with Cut.from_public",
+                remedy="build it with Discretisation.from_public",
             )
 
     @classmethod
     def from_public(
         cls, spec: PublicSpec, columns: Mapping[str, NDArray[Any]], *, provenance: str, bins: int = 32
-    ) -> Cut:
-        """Bins that hold about as many public rows each, with a quarter of rows spread as `Cut(spec, bins)` mixed in.
+    ) -> Discretisation:
+        """Bins that hold about as many public rows each, with a quarter of rows spread by the bounds alone.
 
         The widening bins of a difference stay as they are.
 

@@ -32,7 +32,7 @@ MOST = 4.0
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class LocalContext:
     """Features of the places in which rows begin.
 
     Args:

@@ -13,7 +13,7 @@ from tacit.envs import maze
 from tacit.envs.maze_layouts import LAYOUTS
 from tacit.errors import DataError, PlanError
 from tacit.methods.synthesis.baselines.mst import MstPlan
-from tacit.methods.synthesis.cut import Cut
+from tacit.methods.synthesis.discretisation import Discretisation
 from tacit.privacy.mechanisms.marginals import DIFFERENCES
 from tacit.privacy.vault.plan import public_fields
 
@@ -24,7 +24,7 @@ WHERE = "simulated: another maze"
 RNG = np.random.default_rng(0)
 
 
-def codes_of(cut: Cut, rows: dict[str, np.ndarray]) -> np.ndarray:
+def codes_of(cut: Discretisation, rows: dict[str, np.ndarray]) -> np.ndarray:
     """Cells [T, A], written here once more, by NumPy's own `digitize`."""
     cells = []
     for axis in cut.axes:
@@ -35,9 +35,11 @@ def codes_of(cut: Cut, rows: dict[str, np.ndarray]) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "cut", [Cut(MAZE, 16), Cut.from_public(MAZE, PUBLIC, provenance=WHERE, bins=16)], ids=["bounds", "public"]
+    "cut",
+    [Discretisation(MAZE, 16), Discretisation.from_public(MAZE, PUBLIC, provenance=WHERE, bins=16)],
+    ids=["bounds", "public"],
 )
-def test_rows_come_back_inside_their_bins_and_on_their_bounds(cut: Cut) -> None:
+def test_rows_come_back_inside_their_bins_and_on_their_bounds(cut: Discretisation) -> None:
     codes = codes_of(cut, ROWS)
     rows = cut.decode(codes, RNG)
     for name in ("observations", "actions", "rewards"):
@@ -54,14 +56,14 @@ def test_rows_come_back_inside_their_bins_and_on_their_bounds(cut: Cut) -> None:
 
 
 def test_middles_of_four_bins_are_all_that_the_papers_variant_knows() -> None:
-    cut = Cut(MAZE, 4, "center")
+    cut = Discretisation(MAZE, 4, "center")
     assert cut.shape == (4,) * 11
     rows = cut.decode(codes_of(cut, ROWS), RNG)
     np.testing.assert_allclose(np.unique(rows["actions"]), [-0.75, -0.25, 0.25, 0.75])
 
 
 def test_discrete_columns_and_terminations_are_kept_exactly() -> None:
-    cut, rows = Cut(SPEC, 8), ring_columns()
+    cut, rows = Discretisation(SPEC, 8), ring_columns()
     assert [axis.column for axis in cut.axes] == [
         "observations",
         "actions",
@@ -77,7 +79,7 @@ def test_discrete_columns_and_terminations_are_kept_exactly() -> None:
 
 
 def test_bins_of_public_rows_hold_about_equally_many_of_them() -> None:
-    even, public = Cut(MAZE, 16), Cut.from_public(MAZE, PUBLIC, provenance=WHERE, bins=16)
+    even, public = Discretisation(MAZE, 16), Discretisation.from_public(MAZE, PUBLIC, provenance=WHERE, bins=16)
     for axis in (6, 7, 9):  # the reward, a position's and a velocity's change
         heaviest = [np.bincount(codes_of(cut, PUBLIC)[:, axis]).max() / 5_000 for cut in (even, public)]
         assert heaviest[1] < 0.13 < heaviest[0]
@@ -85,27 +87,31 @@ def test_bins_of_public_rows_hold_about_equally_many_of_them() -> None:
 
 def test_a_column_without_public_values_is_cut_by_its_bounds() -> None:
     flat = {**PUBLIC, "rewards": np.zeros_like(PUBLIC["rewards"])}
-    edges = Cut.from_public(MAZE, flat, provenance=WHERE, bins=16).axes[6].edges
-    np.testing.assert_allclose(edges, Cut(MAZE, 16).axes[6].edges, atol=1e-6)
+    edges = Discretisation.from_public(MAZE, flat, provenance=WHERE, bins=16).axes[6].edges
+    np.testing.assert_allclose(edges, Discretisation(MAZE, 16).axes[6].edges, atol=1e-6)
 
 
 def test_a_cut_survives_the_certificates_json() -> None:
-    for cut in (Cut(MAZE, 8), Cut.from_public(MAZE, PUBLIC, provenance=WHERE, bins=8), Cut(SPEC, 4, "center")):
-        plan = MstPlan(cut=cut)
+    for cut in (
+        Discretisation(MAZE, 8),
+        Discretisation.from_public(MAZE, PUBLIC, provenance=WHERE, bins=8),
+        Discretisation(SPEC, 4, "center"),
+    ):
+        plan = MstPlan(discretisation=cut)
         assert MstPlan.from_json(json.loads(json.dumps(public_fields(plan)))) == plan
 
 
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(PlanError, match="bins"):
-        Cut(MAZE, 3)
+        Discretisation(MAZE, 3)
     with pytest.raises(PlanError, match="decoding"):
-        Cut(MAZE, 8, "left")  # type: ignore[arg-type]
+        Discretisation(MAZE, 8, "left")  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="provenance"):
-        Cut.from_public(MAZE, PUBLIC, provenance=" ")
+        Discretisation.from_public(MAZE, PUBLIC, provenance=" ")
     with pytest.raises(PlanError, match="provenance"):
-        Cut(MAZE, 8, provenance=WHERE)
+        Discretisation(MAZE, 8, provenance=WHERE)
     with pytest.raises(DataError, match="do not span"):
-        Cut(MAZE, 8, edges=((0.0, 1.0),), provenance=WHERE)
+        Discretisation(MAZE, 8, edges=((0.0, 1.0),), provenance=WHERE)
     unknown = PublicSpec(Box((0.0,), (1.0,)), Discrete(2), Box((0.0,), (1.0,)), source="declared")
     with pytest.raises(DataError, match="difference"):
-        Cut(unknown, 8)
+        Discretisation(unknown, 8)
