@@ -46,7 +46,7 @@ from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.noise import correlated
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.user_vault import UserVault, met_rows
+from tacit.privacy.vault.user_vault import UserVault, enrolled_rows
 from tacit.units import Unit
 
 DELTA, CONFIDENCE = 1e-5, 0.95
@@ -187,12 +187,12 @@ class World:
         """Never."""
         return False
 
-    def meet(self, run: Any, actor: Any) -> None:
+    def enroll(self, run: Any, actor: Any) -> None:
         """As the vault meets them."""
         people = self.users.arrive(PEOPLE)
         replicate = np.repeat(np.arange(self.replicates), PEOPLE)
         everybody = np.ones(len(replicate), bool)
-        self.rows = met_rows(self.users.serve(people, actor), SPEC, PULLS, replicate, everybody)
+        self.rows = enrolled_rows(self.users.serve(people, actor), SPEC, PULLS, replicate, everybody)
 
     def noisy_sum(self, run: Any, part: str, contribution: Any, state: Any) -> np.ndarray:
         """The exact mean is noted; for the policy the released one is returned."""

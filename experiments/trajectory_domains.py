@@ -213,7 +213,7 @@ class MazePeople:
         drift = found.drift[np.isfinite(found.drift)]
         return {
             "inside": found.elsewhere,
-            "at_seams": found.at_seams,
+            "at_seams": found.at_stitches,
             "gap": found.gap,
             "drift": float(drift[min(99, len(drift) - 1)]) if len(drift) else float("nan"),
         }
@@ -250,7 +250,7 @@ class Patients:
         """What the public trajectories are made with."""
         courses = {"horizon": clinic.HORIZON, "lost": clinic.LOST, "doctors": clinic.DOCTORS}
         own = {"staffs": self.staffs, "patients": self.public_patients, "provenance": self.provenance}
-        return {"courses": courses, "public": own}
+        return {"whole_trajectories": courses, "public": own}
 
     @property
     def rows(self) -> Json:

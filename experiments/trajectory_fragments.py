@@ -1,4 +1,5 @@
-"""Ways from people to synthetic trajectories, and to rows of them, under the guarantee of a whole person.
+"""TrajectoryStatistics from people to synthetic trajectories, and to rows of them, under the guarantee of a whole
+person.
 
 tacit_j         networks that learned from many public worlds and see the private one by its histograms
                 (`tacit.methods.synthesis.trajectories`), by which trajectories are weighted, too
@@ -94,7 +95,7 @@ class Fragments:
             columns, sampling = metered(lambda: value.sample_columns(scale.rows, seed=seed))
             return rows_of(columns), notes | promised(own) | {"fit": cost, "sample": sampling}
         found, sampling = metered(lambda: value.sample_trajectories(samples(here, scale), seed=seed))
-        columns = {**rows_of(found.columns), EPISODES: found.episodes, SEAMS: found.seams}
+        columns = {**rows_of(found.columns), EPISODES: found.episodes, SEAMS: found.stitches}
         return columns, notes | promised(own) | {"fit": cost, "sample": sampling}
 
 

@@ -32,9 +32,11 @@ EARLIER: Mapping[str, str] = MappingProxyType(
         "held_out": "reserve",
         "discretisation": "cut",
         "zero_contribution": "silent",
+        "whole_trajectories": "courses",
+        "stitches": "seams",
     }
 )
-"""What format 1 of plans and certificates called these fields of today."""
+"""What format 1 of plans, certificates and reports called these fields of today."""
 _PLAIN: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
 
 

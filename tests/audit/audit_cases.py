@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from door_cases import Rewards, open_vault, priced
+from vault_cases import Rewards, open_vault, priced
 
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.gradients import clipping

@@ -1,4 +1,4 @@
-"""Audits of every method: the real code is below its certificate, and a broken twin of each is above it.
+"""Audits of every method: the real code is below its certificate, and a mutation of each is above it.
 
 Noise is seeded, so that a test that passed cannot fail by chance.
 """

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from door_cases import open_vault, priced, unit_of
+from vault_cases import open_vault, priced, unit_of
 
 from tacit.evaluation.one_run import OneRun, audit
 from tacit.privacy.accounting import bounds as accounting

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from door_cases import GivenParts, Rewards, open_vault, records, unit_of
+from vault_cases import GivenParts, Rewards, open_vault, records, unit_of
 
 from tacit.evaluation.lower_bounds import Audit, audit
 from tacit.methods.off_policy_evaluation.gpope import published_epsilon

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from door_cases import Rewards, open_vault, priced, unit_of
 from torch import Tensor, nn
+from vault_cases import Rewards, open_vault, priced, unit_of
 
 from tacit.evaluation.lower_bounds import Audit, audit
 from tacit.privacy.accounting import bounds as accounting

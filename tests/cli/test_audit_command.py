@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from door_cases import Rewards, open_vault, priced
+from vault_cases import Rewards, open_vault, priced
 
 from tacit.cli import declarations, main
 from tacit.evaluation import audits

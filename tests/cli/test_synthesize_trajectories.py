@@ -67,9 +67,9 @@ def test_whole_trajectories_are_released_sampled_and_shown(visits: Path, capsys:
     assert [part["name"] for part in certificate.parts] == ["starts", "fragments"]
     stored = json.loads((run / "run.json").read_text())["report"]
     assert stored["reference"] is None
-    assert [drawing["kind"] for drawing in stored["courses"]["drawings"]] == ["synthetic"]
+    assert [drawing["kind"] for drawing in stored["whole_trajectories"]["drawings"]] == ["synthetic"]
     page = (run / "report.html").read_text()
-    assert '<section id="courses">' in page
+    assert '<section id="whole_trajectories">' in page
     for path in run.rglob("*"):
         assert path.is_dir() or CANARY.encode() not in path.read_bytes(), path.name
     assert CANARY not in captured.out + captured.err
@@ -130,12 +130,12 @@ def test_simulated_trajectories_are_compared_in_their_world(tmp_path: Path, monk
         patch.setattr(tables, "picture", lambda *rows, seed: ())
         assert main([*line, *public, "--world", "ring", "--out", str(run)]) == 0
     stored = json.loads((run / "run.json").read_text())["report"]
-    assert [drawing["kind"] for drawing in stored["courses"]["drawings"]] == ["reference", "synthetic"]
-    assert any(way["seams"] for way in stored["courses"]["drawings"][1]["trajectories"])
+    assert [drawing["kind"] for drawing in stored["whole_trajectories"]["drawings"]] == ["reference", "synthetic"]
+    assert any(way["stitches"] for way in stored["whole_trajectories"]["drawings"][1]["trajectories"])
     measures = {score["measure"] for score in stored["scores"]}
     assert {"Marginal", "TrajScore", "Next position", "Step inside a fragment"} <= measures
     page = (run / "report.html").read_text()
-    assert 'class="way-seam"' in page
+    assert 'class="path-stitch"' in page
     assert '<section id="map">' in page
 
 

@@ -108,10 +108,10 @@ def test_a_finished_run_is_left_as_it_is(trained: Path, capsys: pytest.CaptureFi
 
 @contextmanager
 def stopped(title: str) -> Iterator[Any]:
-    """A progress bar that interrupts the meetings after the second round."""
+    """A progress bar that interrupts the rounds after the second round."""
 
     def advance(done: int, total: int, *_: object) -> None:
-        if done == 2 and title == "Meeting people":
+        if done == 2 and title == "Enrolling people":
             raise KeyboardInterrupt
 
     yield advance

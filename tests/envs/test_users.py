@@ -48,7 +48,7 @@ def test_rows_are_in_order_of_the_people() -> None:
 
 
 def test_a_resumed_run_meets_the_same_people() -> None:
-    whole, second = users(), users(meetings=1)
+    whole, second = users(), users(rounds=1)
     first = whole.serve(whole.arrive(5), randomly)
     ids = whole.arrive(5)
     rows = whole.serve(ids, randomly)

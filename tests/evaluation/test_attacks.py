@@ -10,7 +10,16 @@ import pytest
 
 from tacit.errors import DataError
 from tacit.evaluation import attacks
-from tacit.evaluation.attacks import Trials, area, attack, auc_bound, hit_rate, likelihood_ratios, tpr_bound, trials
+from tacit.evaluation.attacks import (
+    IsolationChecks,
+    area,
+    attack,
+    auc_bound,
+    hit_rate,
+    likelihood_ratios,
+    tpr_bound,
+    trials,
+)
 from tacit.privacy.accounting.accountants import gaussian_epsilon
 
 PEOPLE, DELTA = 20, 1e-5
@@ -102,11 +111,11 @@ def test_area_and_hits_by_hand() -> None:
 def test_bad_arguments_are_named() -> None:
     present = np.zeros((4, 3), bool)
     with pytest.raises(DataError, match="do not fit"):
-        Trials(present, np.zeros((4, 2)))
+        IsolationChecks(present, np.zeros((4, 2)))
     with pytest.raises(DataError, match="do not fit"):
-        Trials(present, np.full((4, 3), np.nan))
+        IsolationChecks(present, np.full((4, 3), np.nan))
     with pytest.raises(DataError, match="too few shadow runs"):
-        likelihood_ratios(Trials(present, np.zeros((4, 3))), Trials(present, np.zeros((4, 3))))
+        likelihood_ratios(IsolationChecks(present, np.zeros((4, 3))), IsolationChecks(present, np.zeros((4, 3))))
     with pytest.raises(DataError, match="one side"):
         area(np.zeros(4), np.ones(4, bool))
     with pytest.raises(DataError, match="a score has shape"):

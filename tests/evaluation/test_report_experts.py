@@ -120,7 +120,7 @@ def test_settings_without_effect_are_left_out() -> None:
 def test_the_promise_says_which_of_an_expert_it_covers() -> None:
     page = Page(render(report(level="policies"))).text
     assert "Protected: only the experts' policies" in page
-    assert "whoever appears in them, a patient for instance, is not protected" in page
+    assert "people who appear in them, such as patients, are not protected" in page
     assert "out of the experts' own logs, published as they are" in page
     assert "that clones of the experts played in a public simulator" in Page(render(report(level="logs"))).text
 
@@ -148,7 +148,7 @@ def test_marks_show_action_and_agreement() -> None:
 
 def test_the_absent_count_as_undecided() -> None:
     page = Page(render(report())).text
-    assert "Shares are of the public population of 50,000, of whom whoever is not there counts as undecided" in page
+    assert "Shares are of the public population of 50,000, in which those who are absent count as undecided" in page
     weighed = {**EXPERTS, "plan": {**PLAN, "weight": {"low": 0.0, "high": 1.0, "sharpness": 6.0}}}
     assert "and what returns take from an expert's weight" in Page(render(report(certificate=weighed))).text
 

@@ -1,4 +1,4 @@
-"""Errors along trajectories and at seams, against a simulator whose errors are known in closed form."""
+"""Errors along trajectories and at stitch points, against a simulator whose errors are known in closed form."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def drive(states: np.ndarray, actions: np.ndarray) -> np.ndarray:
     return states + np.column_stack([actions, np.zeros(len(actions))])
 
 
-def driven(*lengths: int, error: float = 0.0, seams: tuple[int, ...] = (), jump: float = 0.0) -> Sequences:
-    """Trajectories with actions of 1 whose every step is `error` too long, and which jump by `jump` at seams."""
+def driven(*lengths: int, error: float = 0.0, stitches: tuple[int, ...] = (), jump: float = 0.0) -> Sequences:
+    """Trajectories with actions of 1 whose every step is `error` too long, and which jump by `jump` at stitches."""
     ends = np.append(0, np.cumsum(lengths))
     first = np.concatenate([np.arange(length) * (1.0 + error) for length in lengths])
-    for seam in seams:
-        owner = np.searchsorted(ends, seam, side="right")
-        first[seam : ends[owner]] += jump
+    for stitch in stitches:
+        owner = np.searchsorted(ends, stitch, side="right")
+        first[stitch : ends[owner]] += jump
     states = np.column_stack([first, np.full(len(first), 7.0)])
     columns = {
         "observations": states,
@@ -29,7 +29,7 @@ def driven(*lengths: int, error: float = 0.0, seams: tuple[int, ...] = (), jump:
         "next_observations": states + np.array([1.0 + error, 0.0]),
         "rewards": np.zeros(len(states)),
     }
-    return Sequences(columns, ends, np.array(seams, np.int64))
+    return Sequences(columns, ends, np.array(stitches, np.int64))
 
 
 def test_exact_trajectories_have_no_error_and_no_seam() -> None:
@@ -38,7 +38,7 @@ def test_exact_trajectories_have_no_error_and_no_seam() -> None:
     np.testing.assert_array_equal(found.drift, np.zeros(5))
     np.testing.assert_array_equal(found.reaching, [2, 2, 2, 1, 1])
     assert (found.elsewhere, found.unknown) == (0.0, 0.0)
-    assert np.isnan([found.at_seams, found.gap]).all()
+    assert np.isnan([found.at_stitches, found.gap]).all()
 
 
 def test_equal_errors_of_steps_add_up_to_a_drift() -> None:
@@ -48,16 +48,16 @@ def test_equal_errors_of_steps_add_up_to_a_drift() -> None:
 
 
 def test_a_jump_is_an_error_at_the_seam_alone() -> None:
-    found = sequence_dynamics(driven(4, 3, seams=(2, 6), jump=3.0), drive)
+    found = sequence_dynamics(driven(4, 3, stitches=(2, 6), jump=3.0), drive)
     np.testing.assert_allclose(found.along, [0.0, 3.0, 0.0, 0.0])
     np.testing.assert_allclose(found.drift, [0.0, 3.0, 3.0, 3.0])
-    assert (found.at_seams, found.elsewhere, found.gap) == (3.0, 0.0, 3.0)
+    assert (found.at_stitches, found.elsewhere, found.gap) == (3.0, 0.0, 3.0)
 
 
 def test_seams_tell_the_gap_from_the_error_of_the_step() -> None:
     """Fragments whose last step is wrong, but which are joined without a gap."""
-    found = sequence_dynamics(driven(4, error=0.25, seams=(2,)), drive)
-    assert (found.at_seams, found.elsewhere, found.gap) == pytest.approx((0.25, 0.25, 0.0))
+    found = sequence_dynamics(driven(4, error=0.25, stitches=(2,)), drive)
+    assert (found.at_stitches, found.elsewhere, found.gap) == pytest.approx((0.25, 0.25, 0.0))
 
 
 def test_without_gaps_it_is_the_error_of_one_step() -> None:

@@ -8,7 +8,7 @@ import pytest
 from tacit.data.spec import Box, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError
-from tacit.evaluation.sequences import Sequences, ways
+from tacit.evaluation.sequences import Sequences, trajectory_statistics
 
 # Two trajectories in the plane: east, east, back west; and one step of (3, 4).
 STATES = np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [0.0, 0.0]])
@@ -27,8 +27,8 @@ def wandering(count: int, seed: int) -> Sequences:
     return Sequences(columns, ends)
 
 
-def test_ways_of_two_small_trajectories() -> None:
-    found = ways(TWO)
+def test_statistics_of_two_small_trajectories() -> None:
+    found = trajectory_statistics(TWO)
     np.testing.assert_array_equal(found.returns, [7.0, 8.0])
     np.testing.assert_array_equal(found.lengths, [3.0, 1.0])
     np.testing.assert_array_equal(found.travelled, [3.0, 5.0])
@@ -37,8 +37,11 @@ def test_ways_of_two_small_trajectories() -> None:
 
 
 def test_resolution_and_position_choose_what_is_the_same_place() -> None:
-    assert ways(TWO, resolution=1.5).repeated.tolist() == [0.5, 0.0]  # 0 and 1 fall together: two places in 0, 1, 2, 1
-    height = ways(TWO, position=(1,))
+    assert trajectory_statistics(TWO, resolution=1.5).repeated.tolist() == [
+        0.5,
+        0.0,
+    ]  # 0 and 1 fall together: two places in 0, 1, 2, 1
+    height = trajectory_statistics(TWO, position=(1,))
     assert (height.travelled.tolist(), height.repeated.tolist()) == ([0.0, 4.0], [0.75, 0.0])
 
 
@@ -46,12 +49,14 @@ def test_a_jump_between_fragments_is_part_of_the_way() -> None:
     jumping = STATES.copy()
     jumping[1] = [1.0, 10.0]
     columns = {**TWO.columns, "observations": jumping}
-    assert ways(Sequences(columns, TWO.episodes)).travelled[0] == pytest.approx(2 * np.hypot(1, 10) + 1.0)
+    assert trajectory_statistics(Sequences(columns, TWO.episodes)).travelled[0] == pytest.approx(
+        2 * np.hypot(1, 10) + 1.0
+    )
 
 
 def test_different_discrete_states_are_one_apart() -> None:
     columns = {"observations": np.array([4, 4, 9]), "next_observations": np.array([4, 9, 4]), "rewards": np.zeros(3)}
-    found = ways(Sequences(columns, np.array([0, 3])))
+    found = trajectory_statistics(Sequences(columns, np.array([0, 3])))
     assert (found.travelled[0], found.end_to_end[0], found.repeated[0]) == (2.0, 0.0, 0.5)
 
 
@@ -60,7 +65,7 @@ def test_picking_keeps_rows_and_seams_together() -> None:
     picked = seamed.pick(np.array([1, 0, 0]))
     assert picked.columns["rewards"].tolist() == [8.0, 1.0, 2.0, 4.0, 1.0, 2.0, 4.0]
     assert picked.episodes.tolist() == [0, 1, 4, 7]
-    assert picked.seams.tolist() == [3, 6]
+    assert picked.stitches.tolist() == [3, 6]
     assert (picked.owners.tolist(), picked.times.tolist()) == ([0, 1, 1, 1, 2, 2, 2], [0, 0, 1, 2, 0, 1, 2])
 
 
@@ -94,25 +99,25 @@ def test_they_are_those_of_a_set_of_trajectories() -> None:
         spec=PublicSpec(bounds, bounds, Box((0.0,), (10.0,)), "declared"),
         simulated=True,
     )
-    assert ways(Sequences.of(trajectories)).returns.tolist() == [7.0, 8.0]
+    assert trajectory_statistics(Sequences.of(trajectories)).returns.tolist() == [7.0, 8.0]
 
 
 @pytest.mark.parametrize(
-    ("episodes", "seams", "complaint"),
+    ("episodes", "stitches", "complaint"),
     [
         ([0, 3], [], "do not fit"),
         ([1, 3, 4], [], "do not fit"),
         ([0, 3, 3, 4], [], "do not fit"),
         ([0.0, 4.0], [], "do not fit"),
-        ([0, 3, 4], [3], "seam"),
-        ([0, 3, 4], [0], "seam"),
-        ([0, 3, 4], [2, 1], "seam"),
-        ([0, 3, 4], [4], "seam"),
+        ([0, 3, 4], [3], "stitch"),
+        ([0, 3, 4], [0], "stitch"),
+        ([0, 3, 4], [2, 1], "stitch"),
+        ([0, 3, 4], [4], "stitch"),
     ],
 )
-def test_what_is_no_trajectory_is_refused(episodes: list[int], seams: list[int], complaint: str) -> None:
+def test_what_is_no_trajectory_is_refused(episodes: list[int], stitches: list[int], complaint: str) -> None:
     with pytest.raises(DataError, match=complaint):
-        Sequences(TWO.columns, np.array(episodes), np.array(seams, np.int64))
+        Sequences(TWO.columns, np.array(episodes), np.array(stitches, np.int64))
 
 
 def test_ragged_columns_and_bad_settings_are_refused() -> None:
@@ -122,4 +127,4 @@ def test_ragged_columns_and_bad_settings_are_refused() -> None:
         TWO.pick(np.array([0])).halves(0)
     for settings in ({"resolution": 0.0}, {"position": (2,)}):
         with pytest.raises(DataError, match="out of range"):
-            ways(TWO, **settings)  # type: ignore[arg-type]
+            trajectory_statistics(TWO, **settings)  # type: ignore[arg-type]

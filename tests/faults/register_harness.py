@@ -27,7 +27,7 @@ class ReserveFirst:
     def __init__(self, register: Register, serve: Callable[[list[str]], None]) -> None:
         self.register, self.serve = register, serve
 
-    def meet(self, people: list[str]) -> None:
+    def enroll(self, people: list[str]) -> None:
         granted = self.register.reserve(PLAN, people, MOST)
         self.serve([person for person, yes in zip(people, granted, strict=True) if yes])
         self.register.commit()
@@ -36,7 +36,7 @@ class ReserveFirst:
 class ServeFirst(ReserveFirst):
     """Broken: who is killed between the two steps serves the same people once more afterwards."""
 
-    def meet(self, people: list[str]) -> None:
+    def enroll(self, people: list[str]) -> None:
         counts = self.register._counts.get(PLAN, Counter[str]())
         self.serve([person for person in people if counts[self.register._hash(person)] < MOST])
         self.register.reserve(PLAN, people, MOST)
@@ -46,7 +46,7 @@ class ServeFirst(ReserveFirst):
 class CountCommits(ReserveFirst):
     """Broken: a reservation is written down at the commit only."""
 
-    def meet(self, people: list[str]) -> None:
+    def enroll(self, people: list[str]) -> None:
         write, self.register._append = self.register._append, lambda entry: None
         counts = self.register._counts.get(PLAN, Counter[str]())
         self.register.reserve(PLAN, people, MOST)
@@ -76,7 +76,7 @@ def child(root: Path, mode: str, seed: int) -> None:
     meeting = MODES[mode](open_(root), serve)
     while True:
         newest += 1
-        meeting.meet([f"person {number}" for number in draw.sample(range(max(0, newest - 20), newest + 4), 4)])
+        meeting.enroll([f"person {number}" for number in draw.sample(range(max(0, newest - 20), newest + 4), 4)])
 
 
 def audit(root: Path) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from door_cases import Rewards, open_vault, priced
+from vault_cases import Rewards, open_vault, priced
 from wrong_calls import WrongCall
 
 from tacit.cli import declarations

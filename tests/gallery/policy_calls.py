@@ -127,7 +127,7 @@ def key_that_is_lost(folder: Path) -> None:
 
 def actor_that_could_keep_something(folder: Path) -> None:
     with study(folder) as vault:
-        vault.meet(vault.reserve(ready()), lambda seen, replicate, generator: np.zeros(len(seen), np.int64))
+        vault.enroll(vault.reserve(ready()), lambda seen, replicate, generator: np.zeros(len(seen), np.int64))
 
 
 def older_register(folder: Path) -> None:
@@ -135,7 +135,7 @@ def older_register(folder: Path) -> None:
         plan = ready()
         run = vault.reserve(plan)
         before = (folder / "study" / "register").read_bytes()
-        vault.meet(run, Still())
+        vault.enroll(run, Still())
     (folder / "study" / "register").write_bytes(before)
     Register(folder / "study" / "register", key=folder / "keys" / "key")
 

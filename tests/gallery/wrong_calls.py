@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from door_cases import Regression, Rewards, SumPlan
 from torch import nn
+from vault_cases import Regression, Rewards, SumPlan
 
 from tacit import hub
 from tacit.cli.run_folder import RunFolder

@@ -73,12 +73,12 @@ def test_no_test_is_lost() -> None:
 
 
 def test_no_planted_mistake_and_no_detector_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(TESTS / "broken_twins"))
-    from twins import TWINS
+    monkeypatch.syspath_prepend(str(TESTS / "mutations"))
+    from mutations import MUTATIONS
 
     then = json.loads((FOLDER / "mutations.json").read_text(encoding="utf-8"))
     assert len(then) == 82
-    lost = lost_mutations(then, {twin.name: twin.seen_by for twin in TWINS}, Changes.load())
+    lost = lost_mutations(then, {mutation.name: mutation.seen_by for mutation in MUTATIONS}, Changes.load())
     assert lost == [], f"say in tests/net/changes.toml what became of {lost}"
 
 

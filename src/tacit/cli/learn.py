@@ -58,7 +58,7 @@ WORDS = budget.Words(
     retry="give another --seed, or slightly less --epsilon",
 )
 LEVELS = {
-    "logs": "Protected: everything in one expert's log. Not protected: whoever is in the logs of many experts.",
+    "logs": "Protected: everything in one expert's log. Not protected: people in the logs of many experts.",
     "policies": (
         "Protected: the experts' policies, and nothing else. Not protected: patients, states, rewards and transitions; "
         "released prefixes show them as they are."

@@ -72,19 +72,19 @@ def publish(run: RunFolder, release: Release[Any], count: int, *, seed: int, **s
         count, seed: how many trajectories are sampled, or else rows, each of which then is a trajectory; and how.
         sampling: what else this synthesizer's `sample` takes.
     """
-    certificate, seams = release.certificate, None
+    certificate, stitches = release.certificate, None
     certify(run, certificate)
     with progress(f"Sampling {count:,} {sampled(release)} and writing the dataset"):
         if isinstance(release.value, trajectories.Synthesizer):
             stitched = release.value.sample_trajectories(count, seed=seed, **sampling)
-            data, seams = as_trajectories(stitched, release.value.encoder), stitched.seams
+            data, stitches = as_trajectories(stitched, release.value.encoder), stitched.stitches
         else:
             data = release.value.sample(count, seed=seed, **sampling)
         root = run.inside(DATASETS)
         if not (root / DATASET).exists():
             root.mkdir(exist_ok=True)
             data.to_minari(DATASET, root=root, certificate=certificate.to_json(), description=certificate.sentence)
-    return Sequences.of(data, seams)
+    return Sequences.of(data, stitches)
 
 
 def sampled(release: Release[Any]) -> str:

@@ -294,7 +294,7 @@ def sections(
         found["map"] = tables.maze_map(layout, panels, seed=command.seed)
     if command.method == PRIVORL_J:
         whole = _whole(command, release, synthetic, sources, layout)
-        found["courses"], scores = whole["courses"], scores + whole["scores"]
+        found["whole_trajectories"], scores = whole["whole_trajectories"], scores + whole["scores"]
     found["scores"] = scores
     if real is None:
         return {**found, "costs": (size,)}
@@ -310,7 +310,7 @@ def _whole(
 ) -> dict[str, Any]:
     data, public = sources.data, sources.public
     line = {"state": SYMPTOMS} if command.world == CLINIC else {}
-    return tables.courses(
+    return tables.whole_trajectories(
         data.spec,
         synthetic,
         Sequences.of(data) if data.simulated else None,

@@ -150,12 +150,12 @@ def _learn(command: Train, world: World, plan: PolicyGradientPlan, run: RunFolde
     with (
         Ledger(run.inside(LEDGER), unit, epsilon=budget, delta=delta) as ledger,
         Register(run.inside(PRIVATE) / REGISTER, key=key_path(command.out)) as register,
-        progress("Meeting people") as advance,
+        progress("Enrolling people") as advance,
     ):
         identity = plans.plan_id(plan)
         known = any(summary.id == identity for summary in ledger.plans())
-        met = ledger.claimed(identity, POLICY) if known else 0
-        users = world.users(plan, seed=command.seed, meetings=met, population=unit.size)
+        enrolled = ledger.claimed(identity, POLICY) if known else 0
+        users = world.users(plan, seed=command.seed, rounds=enrolled, population=unit.size)
         release = fit(
             plan,
             UserVault(users, ledger, register),

@@ -57,9 +57,9 @@ class World:
     fast: bool
 
     def users(
-        self, plan: PolicyGradientPlan, *, seed: int, population: int, meetings: int = 0, replicates: int = 1
+        self, plan: PolicyGradientPlan, *, seed: int, population: int, rounds: int = 0, replicates: int = 1
     ) -> SimulatedUsers | Returning:
-        """People who come once, or `plan.participations` times; `meetings` were held before."""
+        """People who come once, or `plan.participations` times; `rounds` were held before."""
         users = SimulatedUsers(
             self.domain,
             self.spec,
@@ -67,10 +67,10 @@ class World:
             repeat=self.recipe.repeat,
             restarts=self.recipe.restarts,
             seed=seed,
-            meetings=meetings,
+            rounds=rounds,
             replicates=replicates,
         )
-        return users if plan.participations == 1 else Returning(users, population, meetings)
+        return users if plan.participations == 1 else Returning(users, population, rounds)
 
     def returns(self, actor: Actor, policies: int, episodes: int, *, seed: int) -> np.ndarray:
         """Returns [policies, episodes] of whole episodes of fresh people."""
@@ -85,23 +85,23 @@ class World:
 
 
 class Returning:
-    """Simulated people, only `population` of them, so that they come again, in turn, never twice to one meeting.
+    """Simulated people, only `population` of them, so that they come again, in turn, never twice to one round.
 
     Args:
         users: how they are served.
         population: how many there are.
-        meetings: how many meetings were held before.
+        rounds: how many rounds were held before.
     """
 
     simulated = True
 
-    def __init__(self, users: SimulatedUsers, population: int, meetings: int) -> None:
+    def __init__(self, users: SimulatedUsers, population: int, rounds: int) -> None:
         self.spec, self.replicates = users.spec, users.replicates
-        self._users, self._population, self._meetings = users, population, meetings
+        self._users, self._population, self._rounds = users, population, rounds
 
     def arrive(self, count: int) -> Sequence[Sequence[str]]:
         """Ids of the next people of each replicate."""
-        first, self._meetings = self._meetings * count, self._meetings + 1
+        first, self._rounds = self._rounds * count, self._rounds + 1
         self._users.arrive(count)
         ids = [(first + i) % self._population for i in range(min(count, self._population))]
         return [[f"{replicate}-{one}" for one in ids] for replicate in range(self.replicates)]

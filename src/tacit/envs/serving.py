@@ -237,8 +237,8 @@ def _empty(people: int, decisions: int, now: _Moment) -> dict[str, Array]:
 class SimulatedUsers:
     """People of a simulator: who comes next, and what they experience with an actor.
 
-    Everything random derives from `seed`, the meeting's number and nothing else, so a run that is resumed before its
-    k-th meeting (`meetings=k`) meets the same people as one that was never stopped.
+    Everything random derives from `seed`, the round's number and nothing else, so a run that is resumed before its
+    k-th round (`rounds=k`) meets the same people as one that was never stopped.
 
     Args:
         domain: the simulator; each person's slot begins at a fresh start.
@@ -250,7 +250,7 @@ class SimulatedUsers:
         seed: of everything random.
         missing: probability that a person who came gives no rows (they left, or answered too late).
         pool: number of people in a fixed pool for each replicate; 0 for people who come and never return.
-        meetings: how many meetings were held before.
+        rounds: how many rounds were held before.
 
     Attributes:
         spec: public bounds of the rows.
@@ -277,13 +277,13 @@ class SimulatedUsers:
         seed: int,
         missing: float = 0.0,
         pool: int = 0,
-        meetings: int = 0,
+        rounds: int = 0,
     ) -> None:
-        if min(horizon, repeat, replicates) < 1 or min(seed, pool, meetings) < 0 or not 0.0 <= missing <= 1.0:
+        if min(horizon, repeat, replicates) < 1 or min(seed, pool, rounds) < 0 or not 0.0 <= missing <= 1.0:
             raise DataError(
                 "a parameter is out of range",
                 where="SimulatedUsers",
-                expected="horizon, repeat, replicates >= 1; seed, pool, meetings >= 0; missing in [0, 1]",
+                expected="horizon, repeat, replicates >= 1; seed, pool, rounds >= 0; missing in [0, 1]",
                 remedy="correct the parameter",
             )
         self.spec = _repeated(spec, repeat)
@@ -291,17 +291,17 @@ class SimulatedUsers:
         self.slot = -(-horizon // repeat)
         self._domain, self._horizon, self._repeat, self._restarts = domain, horizon, repeat, restarts
         self._seed, self._missing = seed, missing
-        self._arrivals = self._meetings = meetings
+        self._arrivals = self._rounds = rounds
         self.pool = tuple(tuple(f"{seed}-{r}-pool-{i}" for i in range(pool)) for r in range(replicates if pool else 0))
 
     def arrive(self, count: int) -> Sequence[Sequence[str]]:
         """Ids of the next `count` people of each replicate; nobody comes twice."""
-        meeting, self._arrivals = self._arrivals, self._arrivals + 1
-        return [[f"{self._seed}-{r}-{meeting}-{i}" for i in range(count)] for r in range(self.replicates)]
+        round_, self._arrivals = self._arrivals, self._arrivals + 1
+        return [[f"{self._seed}-{r}-{round_}-{i}" for i in range(count)] for r in range(self.replicates)]
 
     def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> Mapping[str, Array]:
         """The rows of the people of each replicate under `actor`: columns [U, L, ...] of `tacit.envs.serving.serve`, U
-        all people in order, replicate by replicate. A missing person has no rows; a meeting may be empty.
+        all people in order, replicate by replicate. A missing person has no rows; a round may be empty.
 
         Raises:
             DataError: there is not one list of people for each replicate, or the actor's actions do not fit.
@@ -313,8 +313,8 @@ class SimulatedUsers:
                 expected=f"one list of people for each of the {self.replicates} replicates",
                 remedy="pass what arrive returned, or as many lists of the pool",
             )
-        generator = np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=(self._meetings,)))
-        self._meetings += 1
+        generator = np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=(self._rounds,)))
+        self._rounds += 1
         replicate = np.repeat(np.arange(self.replicates), [len(ids) for ids in people])
         if not len(replicate):
             return empty_rows(self.spec, 0, self.slot)

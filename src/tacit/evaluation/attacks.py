@@ -37,7 +37,7 @@ Score = Callable[[Released], Floats]
 
 
 @dataclass(frozen=True)
-class Trials:
+class IsolationChecks:
     """Runs whose members are known.
 
     Args:
@@ -98,7 +98,7 @@ def tpr_bound(mu: float, fpr: float) -> float:
 
 def trials(
     run: Run, scores: Mapping[str, Score], people: int, *, runs: int, seed: int, together: int = 16
-) -> dict[str, Trials]:
+) -> dict[str, IsolationChecks]:
     """Runs with random halves of the people, and every score's view of them.
 
     Args:
@@ -118,10 +118,10 @@ def trials(
         released = run(members, int(np.random.default_rng([seed, 1, block]).integers(2**62)))
         for name, score in scores.items():
             found[name].append(_shaped(score(released), members.shape))
-    return {name: Trials(present, np.concatenate(rows)) for name, rows in found.items()}
+    return {name: IsolationChecks(present, np.concatenate(rows)) for name, rows in found.items()}
 
 
-def likelihood_ratios(shadow: Trials, target: Trials) -> Floats:
+def likelihood_ratios(shadow: IsolationChecks, target: IsolationChecks) -> Floats:
     """LiRA: [T, U] log-likelihood ratios of presence to absence, from Gaussians fitted to each person's shadow runs.
 
     Both worlds of a person get the same variance, the mean of the two: a release of noise of known size has it, and
@@ -145,7 +145,13 @@ def likelihood_ratios(shadow: Trials, target: Trials) -> Floats:
 
 
 def attack(
-    shadow: Trials, target: Trials, *, delta: float, confidence: float = 0.95, fpr: float = 0.01, seed: int = 0
+    shadow: IsolationChecks,
+    target: IsolationChecks,
+    *,
+    delta: float,
+    confidence: float = 0.95,
+    fpr: float = 0.01,
+    seed: int = 0,
 ) -> Attack:
     """LiRA on target runs, calibrated on shadow runs.
 

@@ -26,28 +26,28 @@ class Sequences:
     Args:
         columns: by name, [T, ...] each, as of `Trajectories.columns`; the rows of a trajectory one after another.
         episodes: [E + 1], as of `Trajectories.episodes`: trajectory e has the rows `episodes[e]:episodes[e + 1]`.
-        seams: [S] rising rows at which a stitched fragment begins; the first row of a trajectory is none.
+        stitches: [S] rising rows at which a stitched fragment begins; the first row of a trajectory is none.
 
     Raises:
         DataError: the columns are empty or of different lengths, a trajectory is empty, the episodes do not cover the
-            rows, or a seam is not inside a trajectory.
+            rows, or a stitch is not inside a trajectory.
     """
 
     columns: Mapping[str, NDArray[np.generic]]
     episodes: Indices
-    seams: Indices = field(default_factory=lambda: np.zeros(0, np.int64))
+    stitches: Indices = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __post_init__(self) -> None:
         rows = {len(column) for column in self.columns.values()}
-        ends, seams = np.asarray(self.episodes), np.asarray(self.seams)
-        whole = all(one.ndim == 1 and np.issubdtype(one.dtype, np.integer) for one in (ends, seams))
+        ends, stitches = np.asarray(self.episodes), np.asarray(self.stitches)
+        whole = all(one.ndim == 1 and np.issubdtype(one.dtype, np.integer) for one in (ends, stitches))
         if not whole or len(rows) != 1 or len(ends) < 2 or ends[0] != 0 or {int(ends[-1])} != rows or _falls(ends):
             raise _bad("the episodes do not fit the columns", "[E + 1] rising whole numbers from 0 to the rows' number")
-        if _falls(seams) or np.isin(seams, ends).any() or not ((seams > 0) & (seams < ends[-1])).all():
-            raise _bad("a seam is not inside a trajectory", "rising rows, none of them the first of a trajectory")
+        if _falls(stitches) or np.isin(stitches, ends).any() or not ((stitches > 0) & (stitches < ends[-1])).all():
+            raise _bad("a stitch is not inside a trajectory", "rising rows, none of them the first of a trajectory")
 
     @classmethod
-    def of(cls, trajectories: Trajectories, seams: Indices | None = None) -> Sequences:
+    def of(cls, trajectories: Trajectories, stitches: Indices | None = None) -> Sequences:
         """The trajectories of a set.
 
         Raises:
@@ -55,7 +55,7 @@ class Sequences:
             DataError: as the class.
         """
         none = np.zeros(0, np.int64)
-        return cls(trajectories.columns, trajectories.episodes, none if seams is None else seams)
+        return cls(trajectories.columns, trajectories.episodes, none if stitches is None else stitches)
 
     def __len__(self) -> int:
         """E."""
@@ -82,7 +82,7 @@ class Sequences:
         episodes = np.append(0, np.cumsum(lengths))
         rows = np.arange(episodes[-1]) + np.repeat(self.episodes[chosen] - episodes[:-1], lengths)
         columns = {name: np.asarray(column)[rows] for name, column in self.columns.items()}
-        return Sequences(columns, episodes, np.flatnonzero(np.isin(rows, self.seams)))
+        return Sequences(columns, episodes, np.flatnonzero(np.isin(rows, self.stitches)))
 
     def some(self, count: int, seed: int) -> Sequences:
         """`count` random trajectories without repetition, or all of them."""
@@ -116,13 +116,13 @@ class Sequences:
 
 
 @dataclass(frozen=True, eq=False)
-class Ways:
+class TrajectoryStatistics:
     """Figures of E trajectories, [E] each.
 
     Attributes:
         returns: sum of the rewards, undiscounted.
         lengths: steps.
-        travelled: length of the way through the states, from the first to the last next observation, in units of the
+        travelled: length of the path through the states, from the first to the last next observation, in units of the
             observation; where a stitched trajectory jumps, the jump counts.
         end_to_end: distance from the first to the last state.
         repeated: share of the states, the last next observation among them, that the trajectory was in before.
@@ -135,13 +135,15 @@ class Ways:
     repeated: Floats
 
 
-def ways(sequences: Sequences, *, resolution: float | None = None, position: Sequence[int] | None = None) -> Ways:
-    """Returns, lengths and ways of trajectories.
+def trajectory_statistics(
+    sequences: Sequences, *, resolution: float | None = None, position: Sequence[int] | None = None
+) -> TrajectoryStatistics:
+    """Returns, lengths and paths of trajectories.
 
     Args:
         sequences: with `observations` and `next_observations` ([T, d] or [T]) and `rewards` [T].
         resolution: states are the same if they lie in the same cube of this side; None means equal numbers.
-        position: which entries of the observation the way is measured in (the plane of a maze is (0, 1)); None takes
+        position: which entries of the observation the path is measured in (the plane of a maze is (0, 1)); None takes
             all. Two different values of a discrete observation are one unit apart.
 
     Raises:
@@ -161,7 +163,7 @@ def ways(sequences: Sequences, *, resolution: float | None = None, position: Seq
     cells = states if resolution is None else np.floor(states.astype(np.float64) / resolution)
     distinct = np.unique(np.column_stack([owners, cells]), axis=0)[:, 0].astype(np.int64)
     rewards = np.asarray(sequences.columns["rewards"], np.float64)
-    return Ways(
+    return TrajectoryStatistics(
         returns=np.add.reduceat(rewards, sequences.episodes[:-1]),
         lengths=sequences.lengths.astype(np.float64),
         travelled=np.add.reduceat(steps[within], sequences.episodes[:-1]),
@@ -185,7 +187,8 @@ def _bad(what: str, expected: str) -> DataError:
     return DataError(what, where="measure.sequences", expected=expected, remedy="pass whole trajectories of one spec")
 
 
-# Whether synthetic trajectories obey a public simulator: step by step along them, at their seams, and as a whole.
+# Whether synthetic trajectories obey a public simulator: step by step along them, at their stitch points, and as a
+# whole.
 
 
 Step = Callable[[Floats, NDArray[np.generic]], NDArray[np.generic]]
@@ -207,10 +210,10 @@ class SequenceDynamics:
         drift: [H] mean distance, measured alike, between the state after step t and where the simulator alone gets to
             from the trajectory's first state with its actions; a step that is not known ends a trajectory's count.
         reaching: [H] how many trajectories `drift` is a mean of.
-        at_seams: mean error of the steps that lead from one fragment to the next; nan where there is no seam.
+        at_stitches: mean error of the steps that lead from one fragment to the next; nan where there is no stitch.
         elsewhere: mean error of all other steps.
         gap: mean distance, measured alike, between the next observation of a fragment's last row and the first
-            observation of the fragment that is stitched to it; nan where there is no seam.
+            observation of the fragment that is stitched to it; nan where there is no stitch.
         unknown: share of rows that start where the simulator has no next state. They count here alone.
 
     A mean over nothing is nan.
@@ -219,7 +222,7 @@ class SequenceDynamics:
     along: Floats
     drift: Floats
     reaching: NDArray[np.int64]
-    at_seams: float
+    at_stitches: float
     elsewhere: float
     gap: float
     unknown: float
@@ -254,12 +257,12 @@ def sequence_dynamics(sequences: Sequences, step: Step, *, known: Known | None =
     def apart(one: Floats, other: Floats) -> Floats:
         return np.asarray((np.abs(one - other)[:, moved] / unit[moved]).mean(axis=1))
 
-    seams = np.asarray(sequences.seams, np.int64)
+    stitches = np.asarray(sequences.stitches, np.int64)
     following = np.roll(states, -1, axis=0)
     following[sequences.episodes[1:] - 1] = nexts[sequences.episodes[1:] - 1]
     errors = apart(following, true)
     leads = np.zeros(len(states), np.bool_)
-    leads[seams - 1] = True
+    leads[stitches - 1] = True
     horizon = int(sequences.lengths.max())
     times = sequences.times[valid]
     counts = np.bincount(times, minlength=horizon)
@@ -269,9 +272,9 @@ def sequence_dynamics(sequences: Sequences, step: Step, *, known: Known | None =
         along=_mean(sums, counts),
         drift=drift,
         reaching=reaching,
-        at_seams=float(_mean(errors[valid & leads].sum(), (valid & leads).sum())),
+        at_stitches=float(_mean(errors[valid & leads].sum(), (valid & leads).sum())),
         elsewhere=float(_mean(errors[valid & ~leads].sum(), (valid & ~leads).sum())),
-        gap=float(_mean(apart(states[seams], nexts[seams - 1]).sum(), len(seams))),
+        gap=float(_mean(apart(states[stitches], nexts[stitches - 1]).sum(), len(stitches))),
         unknown=float(np.mean(~valid)),
     )
 

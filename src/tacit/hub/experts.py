@@ -103,11 +103,11 @@ def card(release: Release[Learned]) -> str:
     certificate, value = release.certificate, release.value
     name = certificate.unit["name"]
     protected = {
-        "logs": f"What is protected: the log of every {name}, with all decisions and returns in it. Whoever is in the "
+        "logs": f"What is protected: the log of every {name}, with all decisions and returns in it. A person in the "
         f"logs of\nseveral {name}s is not protected as a person.",
         "policies": f"What is protected: how every {name} decides, and nothing else. The prefixes in "
-        "`model.safetensors` are states,\nactions and rewards as they were logged: whoever appears in them, a patient "
-        f"for instance, is NOT protected. It holds if\nall {name}s met the same environment and the logs themselves "
+        "`model.safetensors` are states,\nactions and rewards as they were logged: people in them, patients "
+        f"for instance, are NOT protected. It holds if\nall {name}s met the same environment and the logs themselves "
         "stay secret.",
     }
     votes = ", `agreement` the noisy votes at public states" if value.agreement is not None else ""

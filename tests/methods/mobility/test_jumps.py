@@ -11,7 +11,7 @@ from tacit.envs.movement import FixedPolicy, play
 from tacit.envs.spaces import JumpLaw
 from tacit.evaluation.movement.measures import jensen_shannon
 from tacit.methods.mobility.places import Distances, JumpSums, smoothed
-from tacit.privacy.vault.isolation import decoy_rows
+from tacit.privacy.vault.isolation import invented_rows
 
 GRID = RegularGrid(0.0, 0.0, 2.0, 2.0, 0.1)  # cells of 11.1 km
 
@@ -42,7 +42,7 @@ def test_explores_are_counted_by_distance_and_returns_are_not():
 
 def test_decoys_have_jumps_of_norm_at_most_one():
     sums = JumpSums.sized(GRID)
-    rows = decoy_rows(spec_of(GRID), 20, 300, seed=1, rows_of="first")
+    rows = invented_rows(spec_of(GRID), 20, 300, seed=1, rows_of="first")
     norms = np.linalg.norm(sums(sums.summary(rows)), axis=1)
     assert ((norms == 0) | (np.abs(norms - 1) < 1e-12)).all()
 

@@ -28,7 +28,7 @@ from tacit.methods.mobility.pategail.rewards import (
     with_square,
 )
 from tacit.methods.mobility.simulator import Layout
-from tacit.privacy.vault.isolation import decoy_rows
+from tacit.privacy.vault.isolation import invented_rows
 
 GRID = RegularGrid(0.0, 0.0, 0.9, 0.9, 0.1)
 EMBEDDING = Embedding()
@@ -117,7 +117,7 @@ def test_who_has_no_day_answers_zero(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_rows_can_be_answered(kind: Any) -> None:
-    decoys = decoy_rows(spec_of(GRID), 6, 100, seed=0, rows_of="first")
+    decoys = invented_rows(spec_of(GRID), 6, 100, seed=0, rows_of="first")
     one, seeds = work(kind), np.arange(6, dtype=np.uint64)
     answer, _ = one(one.begin(decoys, seeds), asked(one), seeds)
     assert answer.shape == (6, one.width(asked(one)))

@@ -21,7 +21,7 @@ from tacit.privacy.mechanisms.device_sums import sum_over_all
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.isolation import decoy_rows
+from tacit.privacy.vault.isolation import invented_rows
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
@@ -79,7 +79,7 @@ def test_the_homes_of_rows_are_the_first_cells_of_whole_days():
 
 
 def test_decoys_have_homes_of_norm_at_most_one():
-    rows = decoy_rows(spec_of(GRID), 20, 200, seed=1, rows_of="first")
+    rows = invented_rows(spec_of(GRID), 20, 200, seed=1, rows_of="first")
     norms = np.linalg.norm(HomeSums(GRID, 20, 2, 2)(Homes()(rows)), axis=1)
     assert ((norms == 0) | (np.abs(norms - 1) < 1e-12)).all()
 

@@ -14,7 +14,7 @@ from tacit.methods.policy_gradient.advantages import Advantages
 from tacit.methods.policy_gradient.contributions import CriticGradient, EpisodeGradient, Released, blocks
 from tacit.privacy.mechanisms.base import Contribution
 from tacit.privacy.mechanisms.sums import UserSum
-from tacit.privacy.vault.isolation import Trials, decoy_rows
+from tacit.privacy.vault.isolation import IsolationChecks, invented_rows
 
 LOW, HIGH, LENGTH = (-1.0, 0.0), (1.0, 2.0), 12
 BOX = PublicSpec(Box(LOW, HIGH), Discrete(3), Box((-1.0,), (1.0,)), "declared")
@@ -27,7 +27,7 @@ PLAIN = Advantages(gamma=0.9, standardised=False)
 
 
 def people(spec: PublicSpec, units: int = 6) -> dict[str, np.ndarray]:
-    rows = decoy_rows(spec, units, LENGTH, seed=4, rows_of="first")
+    rows = invented_rows(spec, units, LENGTH, seed=4, rows_of="first")
     return rows | {"replicate": np.arange(units) // (units // 2)}
 
 
@@ -107,7 +107,7 @@ def test_contributions_pass_the_trial_on_decoys(
     spec: PublicSpec, policy: Policy, contribution: Contribution, width: int
 ) -> None:
     part = UserSum(name="policy", steps=2, users=2, clip_norm=1.0, rows_per_unit=LENGTH)
-    trials = Trials(spec)
+    trials = IsolationChecks(spec)
     assert trials.contribution(part, contribution, released(policy, CRITIC)) == width
     assert trials.foreign == set()
 

@@ -13,7 +13,7 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient.contributions import Released
 from tacit.methods.policy_gradient.fisher import FisherSum, PrivateFisher, PublicFisher, scores, spectrum
-from tacit.privacy.vault.isolation import Trials, decoy_rows
+from tacit.privacy.vault.isolation import IsolationChecks, invented_rows
 
 STATES = 4
 TABULAR = Policy(OneHot(STATES), Mlp((STATES, 2), gain=0.0), Categorical(2))
@@ -74,7 +74,7 @@ def test_few_rows_give_the_same_spectrum_as_the_whole_matrix() -> None:
 @pytest.mark.parametrize("form", ["matrix", "moments"])
 def test_the_sum_is_each_persons_own_bounded_mean(form: str) -> None:
     policy, spec = TABULAR, PublicSpec(Discrete(STATES), Discrete(2), Box((0.0,), (1.0,)), "declared")
-    state, rows = released(policy, 2, 3), decoy_rows(spec, 6, 5, seed=1, rows_of="first")
+    state, rows = released(policy, 2, 3), invented_rows(spec, 6, 5, seed=1, rows_of="first")
     rows["replicate"] = np.array([0, 0, 0, 1, 1, 1])
     found = FisherSum(policy, 1e3, form)(rows, state)  # type: ignore[arg-type]
     i, j = np.triu_indices(policy.parameters)
@@ -93,14 +93,16 @@ def test_the_sum_is_each_persons_own_bounded_mean(form: str) -> None:
     clip = plan.part(steps=5, users=6, rows_per_unit=5).clip_norm
     assert (bounded <= clip * (1 + 1e-9)).all()
     assert bounded.max() > 0.4 * clip
-    assert Trials(spec).contribution(plan.part(steps=5, users=3, rows_per_unit=5), plan.contribution(policy), state)
+    assert IsolationChecks(spec).contribution(
+        plan.part(steps=5, users=3, rows_per_unit=5), plan.contribution(policy), state
+    )
 
 
 def test_the_matrix_comes_back_from_its_triangle() -> None:
     plan, policy = PrivateFisher(bound=5.0), TABULAR
     state = released(policy, 1, 4)
     spec = PublicSpec(Discrete(STATES), Discrete(2), Box((0.0,), (1.0,)), "declared")
-    rows = decoy_rows(spec, 8, 5, seed=1, rows_of="first") | {"replicate": np.zeros(8, np.int64)}
+    rows = invented_rows(spec, 8, 5, seed=1, rows_of="first") | {"replicate": np.zeros(8, np.int64)}
     mean = plan.contribution(policy)(rows, state).mean(axis=0)
     found = plan.eigenvalues(mean, policy.parameters)
     total = np.zeros((policy.parameters, policy.parameters))

@@ -49,8 +49,8 @@ def plan(**fields: Any) -> PolicyGradientPlan:
     return PolicyGradientPlan(**few | fields).account(unit=UNIT, delta=1e-5)
 
 
-def vault(folder: Path, *, replicates: int = 1, meetings: int = 0, noise: SecretNoise | None = None) -> UserVault:
-    users = SimulatedUsers(RiverSwim(), river(), horizon=20, replicates=replicates, seed=5, meetings=meetings)
+def vault(folder: Path, *, replicates: int = 1, rounds: int = 0, noise: SecretNoise | None = None) -> UserVault:
+    users = SimulatedUsers(RiverSwim(), river(), horizon=20, replicates=replicates, seed=5, rounds=rounds)
     return open_user_vault(folder, users, noise=noise, unit=UNIT)  # type: ignore[arg-type]
 
 
@@ -143,7 +143,7 @@ def test_a_resumed_run_goes_on_as_if_it_had_not_been_stopped(tmp_path: Path, fie
     with pytest.raises(Stopped):
         fit(priced, opened, SOFTMAX, folder=folder, progress=stop_after(2))
     close(opened)
-    opened = vault(tmp_path / "parts", noise=Silent(), meetings=2)
+    opened = vault(tmp_path / "parts", noise=Silent(), rounds=2)
     with pytest.raises(PlanExhausted):
         fit(priced, opened, SOFTMAX, folder=folder)
     with pytest.raises(PlanError, match="another policy"):
@@ -166,14 +166,14 @@ def test_a_run_that_was_stopped_in_its_first_round_starts_again_with_what_is_lef
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(opened, "meet", stop)
+        patch.setattr(opened, "enroll", stop)
         with pytest.raises(KeyboardInterrupt):
             fit(priced, opened, SOFTMAX, folder=folder)
     begun = State(priced, SOFTMAX, None, 1, None, None, seed=0)
     begun.load(tmp_path / "checkpoints" / "checkpoint.safetensors", opened)
     assert begun.previous is None  # nothing was released yet: Adam has no moments to begin with
     run = opened.reserve(priced)
-    opened.meet(run, lambda seen, replicate, generator: np.zeros(len(seen), np.int64))
+    opened.enroll(run, lambda seen, replicate, generator: np.zeros(len(seen), np.int64))
     opened.noisy_sum(run, "policy", Zeros())  # claimed and lost
     with pytest.raises(PlanError, match="without the folder"):
         fit(priced, opened, SOFTMAX, resume=True)

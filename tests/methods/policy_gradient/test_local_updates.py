@@ -18,7 +18,7 @@ from tacit.errors import PlanError
 from tacit.methods.policy_gradient.advantages import Advantages
 from tacit.methods.policy_gradient.contributions import Released
 from tacit.methods.policy_gradient.local_updates import CriticUpdates, LocalUpdates, Training
-from tacit.privacy.vault.isolation import decoy_rows, require_pure_form, try_on_decoys, try_on_fewer
+from tacit.privacy.vault.isolation import check_fewer, check_isolation, invented_rows, require_pure_form
 
 LOW, HIGH = (-1.0, -2.0, 0.0), (1.0, 2.0, 4.0)
 DISCRETE = PublicSpec(observation=Box(LOW, HIGH), action=Discrete(3), reward=Box((-1.0,), (1.0,)), source="physics")
@@ -34,7 +34,7 @@ TRAINING = Training(learning_rate=3e-3, epochs=3, minibatches=4)
 
 
 def _rows(spec, people, length, seed=0):
-    rows = decoy_rows(spec, people, length, seed=seed, rows_of="first")
+    rows = invented_rows(spec, people, length, seed=seed, rows_of="first")
     return rows | {"replicate": np.arange(people) % 2}
 
 
@@ -219,7 +219,7 @@ def test_before_anything_was_released_moments_start_from_zero():
 
 
 @pytest.mark.parametrize(("policy", "spec"), [(SOFTMAX, DISCRETE), (NORMAL, CONTINUOUS)])
-def test_they_pass_the_vaults_trials(policy, spec):
+def test_they_pass_the_vaults_isolation_checks(policy, spec):
     state = _state(policy, previous=np.full((2, policy.parameters), 1e-3, np.float32))
     for update in (
         LocalUpdates(policy, REWARDS, TRAINING, critic=CRITIC, kappa=1.0, seeded=True),
@@ -230,8 +230,8 @@ def test_they_pass_the_vaults_trials(policy, spec):
         def vectors(rows, kept=None, update=update):
             return update({**rows, "replicate": np.zeros(len(rows["mask"]), np.int64)}, state)
 
-        try_on_decoys(vectors, spec, 20, where="test", rows_of="first")
-        try_on_fewer(vectors, spec, 20, where="test", rows_of="first")
+        check_isolation(vectors, spec, 20, where="test", rows_of="first")
+        check_fewer(vectors, spec, 20, where="test", rows_of="first")
 
 
 def test_a_person_sends_the_same_bits_whoever_else_is_there():

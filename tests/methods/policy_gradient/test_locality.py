@@ -2,7 +2,7 @@
 
 The same people are met twice, on the same noise; in one meeting one of them does something else altogether, and what
 that meeting releases is held at what it was. Then everything later is the same, bit for bit. Mistakes that published
-code makes are planted in `tests/broken_twins/learning_twins.py`: each of them carries something over, and is seen.
+code makes are planted in `tests/mutations/learning_mutations.py`: each of them carries something over, and is seen.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def test_what_is_released_does_depend_on_the_person(ram_path: Path, monkeypatch:
 def test_the_shared_critic_of_the_paper_is_seen(
     local: Local | None, change: str, ram_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for trial in ("try_on_decoys", "try_on_fewer"):  # they would refuse some leaks before anybody is met
+    for trial in ("check_isolation", "check_fewer"):  # they would refuse some leaks before anybody is met
         monkeypatch.setattr(callbacks, trial, lambda *_, **__: None)
     shared = plan(critic="shared", local=local)
     before = run(ram_path, shared, monkeypatch)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from door_cases import GivenParts
 from test_certificate import TRAJECTORY, build
+from vault_cases import GivenParts
 
 from tacit.errors import PlanError
 from tacit.privacy.accounting.events import flatten

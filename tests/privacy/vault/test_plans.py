@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from door_cases import SumPlan
+from vault_cases import SumPlan
 
 from tacit.errors import PlanError
 from tacit.privacy.accounting import bounds as accounting

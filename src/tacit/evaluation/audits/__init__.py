@@ -1,7 +1,7 @@
 """Audits of every method, through the real mechanisms: `audit(name, ...)` and `audit_certificate(record, ...)`.
 
 A *case* is a method with a small plan and canaries made for it (`library`), or the noisy sums of a certificate
-(`certified`). A *witness* stands at the mechanisms and scores canaries by what leaves them. The scores give lower
+(`certified`). A *canary scorer* stands at the mechanisms and scores canaries by what leaves them. The scores give lower
 bounds on epsilon, with their confidence (`running`, `findings`). An audit can refute a promise, and never prove one.
 
 What reads findings loads no PyTorch; the other names do when they are first used.

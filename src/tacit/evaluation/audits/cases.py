@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
-from tacit.evaluation.audits.witness import Visitors, Witness, WitnessedDevices, WitnessedUsers, WitnessedVault
+from tacit.evaluation.audits.scoring import CanaryScorer, ScoredDevices, ScoredUsers, ScoredVault, Visitors
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
 from tacit.privacy.mechanisms.base import Plan
@@ -99,7 +99,7 @@ Known = Callable[[int], Trajectories]
 def with_records(
     unit: Unit,
     records: Records,
-    go: Callable[[Any, WitnessedVault], Floats],
+    go: Callable[[Any, ScoredVault], Floats],
     known: Known | None = None,
     *,
     draws: int = 1,
@@ -113,26 +113,26 @@ def with_records(
 
     def run(plan: Plan, asked: Asked) -> Seen:
         with ledgers(unit, asked.replicates) as (own, _):
-            vault = WitnessedVault(records(asked.present), own, noise=asked.noise)
-            vault.witness = _witness(unit, records, known, asked, draws, blind)
+            vault = ScoredVault(records(asked.present), own, noise=asked.noise)
+            vault.scorer = _scorer(unit, records, known, asked, draws, blind)
             published = go(plan, vault)
-            return Seen(vault.witness.scores(), published)
+            return Seen(vault.scorer.scores(), published)
 
     return run
 
 
 def with_devices(
-    unit: Unit, records: Records, go: Callable[[Any, WitnessedDevices], Floats], known: Known | None = None
+    unit: Unit, records: Records, go: Callable[[Any, ScoredDevices], Floats], known: Known | None = None
 ) -> Callable[..., Seen]:
     """Runs over a `FederatedVault`, one ledger each."""
 
     def run(plan: Plan, asked: Asked) -> Seen:
         with ledgers(unit, 1) as ((own,), _):
             devices = StackedDevices(records(asked.present), noise=asked.noise)
-            vault = WitnessedDevices(devices, own, noise=asked.noise)
-            vault.witness = _witness(unit, records, known, asked)
+            vault = ScoredDevices(devices, own, noise=asked.noise)
+            vault.scorer = _scorer(unit, records, known, asked)
             published = go(plan, vault)
-            return Seen(vault.witness.scores(), published)
+            return Seen(vault.scorer.scores(), published)
 
     return run
 
@@ -141,7 +141,7 @@ def with_visitors(
     unit: Unit,
     spec: PublicSpec,
     rows: Callable[[int], Columns],
-    go: Callable[[Any, WitnessedUsers], Floats],
+    go: Callable[[Any, ScoredUsers], Floats],
 ) -> Callable[..., Seen]:
     """Runs over a `UserVault`; `rows` are those of m canaries in their meeting, [m, L, ...]."""
 
@@ -151,11 +151,11 @@ def with_visitors(
             often = min(part.participations for part in plan.parts())
             visitors = Visitors(rows(canaries), asked.present, spec, asked.replicates, often=often)
             with Register(folder / "ledgers" / "register", key=folder / "keys" / "key") as register:
-                vault = WitnessedUsers(visitors, own, register, noise=asked.noise)
+                vault = ScoredUsers(visitors, own, register, noise=asked.noise)
                 vault.visitors = visitors
-                vault.witness = Witness(None, canaries, unit, replicates=asked.replicates, seed=asked.seed)
+                vault.scorer = CanaryScorer(None, canaries, unit, replicates=asked.replicates, seed=asked.seed)
                 published = go(plan, vault)
-                return Seen(vault.witness.scores(), published)
+                return Seen(vault.scorer.scores(), published)
 
     return run
 
@@ -173,14 +173,16 @@ def ledgers(unit: Unit, count: int) -> Iterator[tuple[Sequence[Ledger], Path]]:
         yield [stack.enter_context(one) for one in made], folder
 
 
-def _witness(
+def _scorer(
     unit: Unit,
     records: Records,
     known: Known | None,
     asked: Asked,
     draws: int = 1,
     blind: frozenset[str] = frozenset(),
-) -> Witness:
+) -> CanaryScorer:
     canaries = len(asked.present)
     everybody = records(np.ones(canaries, np.bool_)) if known is None else known(canaries)
-    return Witness(everybody, canaries, unit, replicates=asked.replicates, seed=asked.seed, draws=draws, blind=blind)
+    return CanaryScorer(
+        everybody, canaries, unit, replicates=asked.replicates, seed=asked.seed, draws=draws, blind=blind
+    )

@@ -124,7 +124,7 @@ def _aim(part: Sum, canaries: int) -> Aim:
 def _summed(plan: Mechanisms, vault: Any) -> Floats:
     run = vault.reserve(plan)
     for part in plan.sums:
-        aim = _aim(part, vault.witness.canaries)
+        aim = _aim(part, vault.scorer.canaries)
         for _ in range(part.steps):
             vault.noisy_sum(run, part.name, aim)
     return np.zeros((len(vault.ledgers), 0))
@@ -133,9 +133,9 @@ def _summed(plan: Mechanisms, vault: Any) -> Floats:
 def _met(plan: Mechanisms, vault: Any) -> Floats:
     run = vault.reserve(plan)
     for _ in range(plan.sums[0].steps):
-        vault.meet(run, _nothing)
+        vault.enroll(run, _nothing)
         for part in plan.sums:
-            vault.noisy_sum(run, part.name, _aim(part, vault.witness.canaries))
+            vault.noisy_sum(run, part.name, _aim(part, vault.scorer.canaries))
     return np.zeros((len(vault.ledgers), 0))
 
 

@@ -15,7 +15,7 @@ from tacit.data.mobility.grids import RegularGrid
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.evaluation.audits.cases import Case, Columns, Floats, Present, with_devices, with_records, with_visitors
-from tacit.evaluation.audits.witness import WitnessedDevices, WitnessedUsers, WitnessedVault
+from tacit.evaluation.audits.scoring import ScoredDevices, ScoredUsers, ScoredVault
 from tacit.evaluation.canaries import leaping
 from tacit.methods import experts, mobility, off_policy_evaluation, policy_gradient, synthesis
 from tacit.methods.synthesis import trajectories
@@ -62,7 +62,7 @@ def transitions() -> Case:
     def records(present: Present) -> Trajectories:
         return _leapers(present, rows=1)
 
-    def go(plan: synthesis.TransitionsPlan, vault: WitnessedVault) -> Floats:
+    def go(plan: synthesis.TransitionsPlan, vault: ScoredVault) -> Floats:
         value = synthesis.fit(plan, vault).value
         return np.concatenate([np.asarray(w, np.float64).ravel() for w in value.weights.values()])[None]
 
@@ -94,7 +94,7 @@ def histories() -> Case:
     def records(present: Present) -> Trajectories:
         return _leapers(present, rows=HISTORY)
 
-    def go(plan: trajectories.TrajectoriesPlan, vault: WitnessedVault) -> Floats:
+    def go(plan: trajectories.TrajectoriesPlan, vault: ScoredVault) -> Floats:
         trajectories.fit(plan, vault)
         return np.zeros((1, 0))
 
@@ -114,7 +114,7 @@ def online() -> Case:
         )
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
-    def go(plan: policy_gradient.PolicyGradientPlan, vault: WitnessedUsers) -> Floats:
+    def go(plan: policy_gradient.PolicyGradientPlan, vault: ScoredUsers) -> Floats:
         return np.asarray(policy_gradient.fit(plan, vault, policy).value.last, np.float64)
 
     words = "policy gradient with people met once: correlated noisy sums"
@@ -132,7 +132,7 @@ def gpope() -> Case:
         small = off_policy_evaluation.Gpope(problem=problem, features=features, steps=4, clip_norm=1.0)
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
-    def go(plan: off_policy_evaluation.Gpope, vault: WitnessedVault) -> Floats:
+    def go(plan: off_policy_evaluation.Gpope, vault: ScoredVault) -> Floats:
         off_policy_evaluation.fit(plan, vault, off_policy_evaluation.Behaviour())
         return np.zeros((len(vault.ledgers), 0))
 
@@ -153,7 +153,7 @@ def evaluation() -> Case:
         )
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
-    def go(plan: off_policy_evaluation.ResidualRegression, vault: WitnessedVault) -> Floats:
+    def go(plan: off_policy_evaluation.ResidualRegression, vault: ScoredVault) -> Floats:
         value = off_policy_evaluation.fit(plan, vault, off_policy_evaluation.Behaviour()).value
         assert value.theta is not None
         assert value.value is not None
@@ -176,7 +176,7 @@ def movement(noise: mobility.plan.WhoAdds = "server") -> Case:
         )
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
-    def go(plan: mobility.OneShotPlan, vault: WitnessedVault | WitnessedDevices) -> Floats:
+    def go(plan: mobility.OneShotPlan, vault: ScoredVault | ScoredDevices) -> Floats:
         simulator = mobility.fit(plan, vault, grid=GRID).value
         assert isinstance(simulator.policy, mobility.TablePolicy)
         return simulator.policy.table.reshape(1, -1)
@@ -203,7 +203,7 @@ def votes() -> Case:
         )
         return small.calibrate(unit=unit, epsilon=epsilon, delta=delta)
 
-    def go(plan: experts.Votes, vault: WitnessedVault) -> Floats:
+    def go(plan: experts.Votes, vault: ScoredVault) -> Floats:
         return np.asarray(experts.fit(plan, vault).value.theta, np.float64)
 
     words = "learning from experts (votes of clones): one noisy sum"

@@ -4,15 +4,6 @@
 inputs; `render` turns any of them into the page.
 """
 
-from tacit.evaluation.report.courses import (
-    Courses,
-    Drawing,
-    Plane,
-    course_scores,
-    drawn_lines,
-    drawn_ways,
-    lengths_and_returns,
-)
 from tacit.evaluation.report.evaluation import EvaluationReport
 from tacit.evaluation.report.evidence import Attack, Audit, Caught, Cost, Histogram, Nearest, Points, Score, histogram
 from tacit.evaluation.report.experts import Consensus, ExpertsReport, Played, Votes
@@ -20,6 +11,15 @@ from tacit.evaluation.report.learning import Learning, Outcome, PolicyReport
 from tacit.evaluation.report.movement import MovementReport, Picture, picture
 from tacit.evaluation.report.page import render
 from tacit.evaluation.report.synthesis import Correlation, Curve, Map, Report, Return
+from tacit.evaluation.report.whole_trajectories import (
+    Drawing,
+    Plane,
+    WholeTrajectories,
+    drawn_lines,
+    drawn_paths,
+    lengths_and_returns,
+    trajectory_scores,
+)
 
 __all__ = [
     "Attack",
@@ -28,7 +28,6 @@ __all__ = [
     "Consensus",
     "Correlation",
     "Cost",
-    "Courses",
     "Curve",
     "Drawing",
     "EvaluationReport",
@@ -48,11 +47,12 @@ __all__ = [
     "Return",
     "Score",
     "Votes",
-    "course_scores",
+    "WholeTrajectories",
     "drawn_lines",
-    "drawn_ways",
+    "drawn_paths",
     "histogram",
     "lengths_and_returns",
     "picture",
     "render",
+    "trajectory_scores",
 ]

@@ -130,7 +130,7 @@ class Audit:
 
     Attributes:
         label: what was attacked ("the released pipeline").
-        kind: "synthetic" for what is released, "control" for a twin that was broken on purpose.
+        kind: "synthetic" for what is released, "control" for a mutation that was made on purpose.
         lower: no epsilon below it is consistent with the attack, at the confidence.
         confidence: of `lower`, in (0, 1).
         certified: what the attacked run promises (or, if it is broken, would have promised).

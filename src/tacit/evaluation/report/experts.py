@@ -75,7 +75,7 @@ _LEVELS = {
     "policies": (
         "only the experts' policies",
         "The promise covers how one expert decides, and nothing else. States, rewards and transitions of released "
-        "prefixes are published as they are, and whoever appears in them, a patient for instance, is not protected. "
+        "prefixes are published as they are, and people who appear in them, such as patients, are not protected. "
         "It holds if all experts meet the same environment and the logs themselves stay secret.",
     ),
 }
@@ -250,7 +250,7 @@ def _returns_lead(roles: set[Role], *, cut: bool) -> str:
     """What the rows beside the release are."""
     notes: dict[Role, str] = {
         "ceiling": "The same without noise learned from the same experts, with nothing added to any sum"
-        + ("; its prefixes were drawn and cut anew, so that it is no upper bound." if cut else "."),
+        + ("; its prefixes were drawn and cut again, so that it is no upper bound." if cut else "."),
         "floor": "Actions at random: learned, with the same noise, from logs whose actions were drawn at random.",
         "experts": "Of the experts themselves, the bar holds nine in ten.",
     }
@@ -282,12 +282,12 @@ def _votes_lead(votes: Votes, certificate: Mapping[str, Any]) -> str:
         noise += " With so much of it, single marks say little, and agreement looks larger than it is: look at regions."
     weighed = certificate["plan"].get("weight") is not None
     undecided = (
-        "whoever is not there, and what returns take from an expert's weight," if weighed else "whoever is not there"
+        "those who are absent, and what returns take from an expert's weight," if weighed else "those who are absent"
     )
     return (
         f"What the experts would do at {count:,} public states, as released: noisy counts and nothing else. "
         "A mark's form is the action that most of them choose, its strength how many do. Shares are of the public "
-        f"population of {population:,}, of whom {undecided} counts as undecided: without noise, those who are there "
+        f"population of {population:,}, in which {undecided} count as undecided: without noise, those who are there "
         f"agree at least as much. {noise}"
     )
 

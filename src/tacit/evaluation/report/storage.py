@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_type_hints
 from tacit import serialization
 from tacit.errors import FileError, TacitError
 from tacit.evaluation.report.blocks import PublicReport
+from tacit.parameters import current
 
 R = TypeVar("R", bound=PublicReport)
 
@@ -27,9 +28,10 @@ def from_json(kind: type[R], value: Mapping[str, Any], certificate: Mapping[str,
     """
     try:
         hints, names = get_type_hints(kind), _stored(kind)
-        if set(value) != set(names):
+        stored = current(value, names)
+        if set(stored) != set(names):
             raise ValueError
-        fields = {name: serialization.read(hints[name], value[name]) for name in names}
+        fields = {name: serialization.read(hints[name], stored[name]) for name in names}
         return kind(certificate=certificate, **fields)
     except (TypeError, ValueError, KeyError, AttributeError, TacitError):
         raise FileError(

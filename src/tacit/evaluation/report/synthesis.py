@@ -12,7 +12,6 @@ from tacit.errors import DataError
 from tacit.evaluation.report import charts
 from tacit.evaluation.report.blocks import Banner, Chart, PublicReport, Row, Section, grid, tabled
 from tacit.evaluation.report.charts import Array, Kind, Line, number, span, styles
-from tacit.evaluation.report.courses import Courses, map_chart, maze_plane, trajectories
 from tacit.evaluation.report.evidence import (
     Attack,
     Audit,
@@ -28,6 +27,7 @@ from tacit.evaluation.report.evidence import (
     pictured,
     taken,
 )
+from tacit.evaluation.report.whole_trajectories import WholeTrajectories, map_chart, maze_plane, trajectories
 
 Reference = Literal["simulated", "public"]
 _NAMES = {"simulated": "Protected rows (simulated)", "public": "Public rows", None: ""}
@@ -108,7 +108,7 @@ class Report(PublicReport):
             protected rows are simulated: no person is in them), "public", or None if there are none. A report on
             private people's records has none: such figures would not be differentially private.
         map, scores, marginals, correlation, returns, curves: the sections; None or () leaves one out.
-        courses: trajectories as wholes.
+        whole_trajectories: trajectories as wholes.
         embedding: tables as points of one t-SNE picture.
         nearest: how near synthetic rows come to single records.
         audits, attacks: what was tried against the promise, with planted or simulated records.
@@ -127,7 +127,7 @@ class Report(PublicReport):
     correlation: Correlation | None = None
     returns: tuple[Return, ...] = ()
     curves: tuple[Curve, ...] = ()
-    courses: Courses | None = None
+    whole_trajectories: WholeTrajectories | None = None
     embedding: tuple[Points, ...] = ()
     nearest: Nearest | None = None
     audits: tuple[Audit, ...] = ()
@@ -150,7 +150,7 @@ class Report(PublicReport):
             "correlation": self.correlation is not None and self.correlation.reference is not None,
             "returns": any(row.kind == "reference" for row in self.returns),
             "curves": any(curve.kind == "reference" for curve in self.curves),
-            "courses": self.courses is not None and self.courses.compared,
+            "whole_trajectories": self.whole_trajectories is not None and self.whole_trajectories.compared,
             "embedding": any(points.kind == "reference" for points in self.embedding),
             "nearest": self.nearest is not None,
             "attacks": bool(self.audits or self.attacks),
@@ -184,7 +184,7 @@ class Report(PublicReport):
             measured(world, title="Whether it obeys its world", lead=lead, id="world"),
             Section("Column by column", grid(columns, legend=legend), id="columns"),
             _together(self.correlation, name),
-            trajectories(self.courses, name),
+            trajectories(self.whole_trajectories, name),
             pictured(self.embedding),
             _usefulness(self),
             copied(self.nearest),

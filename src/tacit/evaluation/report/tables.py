@@ -16,15 +16,6 @@ from tacit.evaluation.fidelity import ceiling, correlations, fidelity, flatten, 
 from tacit.evaluation.neighbours import nearest_records
 from tacit.evaluation.one_run import OneRun, most_that_can_be_found
 from tacit.evaluation.report.charts import Axis, Kind
-from tacit.evaluation.report.courses import (
-    Courses,
-    Drawing,
-    course_scores,
-    drawn_lines,
-    drawn_ways,
-    lengths_and_returns,
-    maze_plane,
-)
 from tacit.evaluation.report.evidence import (
     Attack,
     Attacked,
@@ -37,7 +28,16 @@ from tacit.evaluation.report.evidence import (
     histogram,
 )
 from tacit.evaluation.report.synthesis import Correlation, Curve, Map, Return
-from tacit.evaluation.sequences import SequenceDynamics, Sequences, sequence_dynamics, ways
+from tacit.evaluation.report.whole_trajectories import (
+    Drawing,
+    WholeTrajectories,
+    drawn_lines,
+    drawn_paths,
+    lengths_and_returns,
+    maze_plane,
+    trajectory_scores,
+)
+from tacit.evaluation.sequences import SequenceDynamics, Sequences, sequence_dynamics, trajectory_statistics
 from tacit.evaluation.statistics import Starts, evaluate, interval
 from tacit.evaluation.trajscore import TrajScore, train_encoder, traj_score
 
@@ -369,7 +369,7 @@ def attacked(found: LossAttack) -> Attack:
     return Attack("Denoising loss", "guesses who was learned from by how well the network denoises a row", caught)
 
 
-def courses(
+def whole_trajectories(
     spec: PublicSpec,
     synthetic: Sequences,
     reference: Sequences | None,
@@ -380,16 +380,16 @@ def courses(
     layout: Layout | None = None,
     state: tuple[int, str] = (0, "observation_0"),
 ) -> dict[str, Any]:
-    """A report's fields on trajectories as wholes: `courses` and `scores`.
+    """A report's fields on trajectories as wholes: `whole_trajectories` and `scores`.
 
     Args:
         spec: the public bounds.
-        synthetic: released trajectories, with their seams.
+        synthetic: released trajectories, with their stitches.
         reference: simulated ones to compare with, or None (private ones are never compared with).
         public: of nobody who is among the reference, from which TrajScore learns what trajectories are like.
         longest: public number of steps of the longest trajectory.
         seed: of what is chosen to be drawn, and of TrajScore.
-        layout: the maze that they are ways through; without one, trajectories with discrete actions are time lines.
+        layout: the maze that they are paths through; without one, trajectories with discrete actions are time lines.
         state: column of the observation in time lines, and its name.
     """
     from tacit.envs.maze_layouts import CELL_ORIGIN
@@ -398,19 +398,19 @@ def courses(
     close = None
     if reference is not None and public is not None:
         close = _trajectory_score(synthetic, reference, public, longest, seed)
-    total = ways(synthetic).returns
+    total = trajectory_statistics(synthetic).returns
     room = 0.05 * float(np.ptp(total)) or 1.0
     returns = float(total.min()) - room, float(total.max()) + room  # of released trajectories, and so public
     box, column = spec.observation, state[0]
     lines = layout is None and isinstance(spec.action, Discrete) and isinstance(box, Box)
-    found = Courses(
-        drawings=_drawn(synthetic, reference, seed, ways=layout is not None, column=column if lines else None),
+    found = WholeTrajectories(
+        drawings=_drawn(synthetic, reference, seed, paths=layout is not None, column=column if lines else None),
         plane=None if layout is None else maze_plane(layout.cells, CELL_ORIGIN, layout.goal_position),
         state=Axis(state[1], box.low[column], box.high[column]) if lines and isinstance(box, Box) else None,
         figures=lengths_and_returns(synthetic, reference, longest=longest, returns=returns),
         errors=() if errors is None else ((SYNTHETIC, "synthetic", errors.along),),
     )
-    return {"courses": found, "scores": course_scores(errors, close)}
+    return {"whole_trajectories": found, "scores": trajectory_scores(errors, close)}
 
 
 def maze_errors(layout: Layout, sequences: Sequences) -> SequenceDynamics | None:
@@ -428,14 +428,14 @@ def maze_errors(layout: Layout, sequences: Sequences) -> SequenceDynamics | None
 
 
 def _drawn(
-    synthetic: Sequences, reference: Sequences | None, seed: int, *, ways: bool, column: int | None
+    synthetic: Sequences, reference: Sequences | None, seed: int, *, paths: bool, column: int | None
 ) -> tuple[Drawing, ...]:
     drawings, sources = [], list[tuple[Sequences, str, Kind]]()
     if reference is not None:
         sources.append((reference, PROTECTED, "reference"))
     for sequences, label, kind in (*sources, (synthetic, SYNTHETIC, "synthetic")):
-        if ways:
-            drawings.append(drawn_ways(sequences, label, kind, seed=seed))
+        if paths:
+            drawings.append(drawn_paths(sequences, label, kind, seed=seed))
         elif column is not None:
             drawings.append(drawn_lines(sequences, label, kind, column=column, whose=label.split()[0], seed=seed))
     return tuple(drawings)

@@ -13,7 +13,7 @@ from tacit.agents.features import fourier, frequencies
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.policies import imported
-from tacit.privacy.vault.isolation import decoy_rows
+from tacit.privacy.vault.isolation import invented_rows
 from tacit.serialization import Kinds
 from tacit.validation import check
 
@@ -251,7 +251,7 @@ def covariance(
     n = features.size
     if features.tabular:
         return deviation**2 * (np.eye(n) if smoothness is None else smoothness.correlation(n))
-    observations = decoy_rows(spec, 256, 1, seed=0)["observations"][:, 0]
+    observations = invented_rows(spec, 256, 1, seed=0)["observations"][:, 0]
     typical = float(np.square(features(observations), dtype=np.float64).sum(axis=1).mean())
     return np.asarray(deviation**2 / max(typical, 1e-12) * np.eye(n))
 

@@ -29,7 +29,7 @@ CHUNK = 256
 """Units whose statistics are made at a time."""
 
 TOGETHER = 25
-"""Trials that run side by side where a step draws a few units."""
+"""IsolationChecks that run side by side where a step draws a few units."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from tacit.data.spec import Discrete, Source
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, Policy, Target
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.vault.isolation import decoy_rows
+from tacit.privacy.vault.isolation import invented_rows
 from tacit.privacy.vault.vault import Vault
 
 
@@ -60,7 +60,7 @@ def resolve(policy: Target | Release[Policy], vault: Vault) -> Target:
             remedy="use a policy of tacit.off_policy_evaluation.policies for these actions",
         )
     if isinstance(found, Callable):
-        found.require_distributions(decoy_rows(vault.spec, 64, 1, seed=0)["observations"][:, 0])
+        found.require_distributions(invented_rows(vault.spec, 64, 1, seed=0)["observations"][:, 0])
     checked: Policy = found
     return checked
 

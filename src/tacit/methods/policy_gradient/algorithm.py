@@ -92,7 +92,7 @@ def fit(
 
     first = plan.rounds - vault.steps_left(run, POLICY)
     for k in range(first, plan.rounds):
-        vault.meet(run, Acting(policy, state.theta))
+        vault.enroll(run, Acting(policy, state.theta))
         clips = _clips(plan, state, information, k, first)
         released = state.released(k, plan.bound / clips)
         means = {part: vault.noisy_sum(run, part, one, released) for part, one in contributions.items()}

@@ -104,7 +104,7 @@ def label(plan: PolicyGradientPlan, *, start: str, critic: str | None = None, in
     not_covered = (
         f"the first parameters: {start}",
         "the choice of hyper-parameters: it must have been made without looking at these people's records",
-        f"what a {name} is served with: it is a function of own records, and seen by whoever sees their actions",
+        f"what a {name} is served with: it is a function of own records, and seen by anyone who sees their actions",
         "whatever the curator computes from the records outside the vault (see the ledger's notes)",
         *(
             f"{what}: {source} (declared public by the user, not checked here)"
@@ -114,7 +114,7 @@ def label(plan: PolicyGradientPlan, *, start: str, critic: str | None = None, in
     )
     not_protected = (
         "what is true of the population rather than of one person",
-        "who came when, to whoever serves or watches them, and every public parameter of the plan",
+        "who came when, to anyone who serves or watches them, and every public parameter of the plan",
         f"several {name}s that belong to one person, where ids do not show it; somebody without an id adds nothing",
     )
     assumptions = (

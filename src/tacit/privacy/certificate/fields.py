@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -40,6 +41,14 @@ STANDARD_ASSUMPTIONS = (
     "and the same records were not registered in a second ledger",
     "the run happened as stated: neither a digest nor a signature proves that",
 )
+
+
+_FORMAT_1 = (
+    ("against anyone who does not know", "against whoever does not know"),
+    ("patients and all others in the experts' logs", "patients and whoever else is in the experts' logs"),
+    ("its share of the noise as agreed", "its share of the noise as told"),
+)
+"""Words of parts' assumptions, and how format 1 put them."""
 
 
 def numbers(unit: Unit, event: DpEvent, delta: float, fields: Fields) -> dict[str, Any]:
@@ -210,9 +219,10 @@ def contradictions(record: Fields) -> Iterator[tuple[str, str]]:
     if record["audit"] is not None and record["audit"]["lower_bound"] > epsilon:
         yield "audit.lower_bound", "is above the certified epsilon"
     yield from _contradictions(parts_of(record["parts"]), Unit(*(record["unit"][name] for name in _UNIT)))
-    if not {*STANDARD_ASSUMPTIONS, *part_assumptions(record["parts"])} <= set(record["assumptions"]):
+    assumed = (*STANDARD_ASSUMPTIONS, *part_assumptions(record["parts"]))
+    if not set(_as_written(assumed, record["format"])) <= set(record["assumptions"]):
         yield "assumptions", "lacks a standing assumption"
-    if not set(part_not_protected(record["parts"])) <= set(record["not_protected"]):
+    if not set(_as_written(part_not_protected(record["parts"]), record["format"])) <= set(record["not_protected"]):
         yield "not_protected", "lacks what a part does not protect"
     if record["tacit_version"] != record["versions"]["tacit"]:
         yield "tacit_version", "is not that of versions"
@@ -220,6 +230,12 @@ def contradictions(record: Fields) -> Iterator[tuple[str, str]]:
         datetime.strptime(record["date"], "%Y-%m-%dT%H:%M:%SZ")
     except ValueError:
         yield "date", "is no date"
+
+
+def _as_written(sentences: Sequence[str], form: int) -> list[str]:
+    """The sentences as a certificate of this format has them."""
+    changes = _FORMAT_1 if form == 1 else ()
+    return [functools.reduce(lambda text, words: text.replace(*words), changes, sentence) for sentence in sentences]
 
 
 def _contradictions(parts: Sequence[Part], unit: Unit) -> Iterator[tuple[str, str]]:

@@ -183,8 +183,8 @@ def clipped_sum(
         if given.
 
     Guarantee: |result(D) - result(D without any one unit)| <= scale * clip, whatever that unit's rows hold, if
-    `loss` keeps units apart (probed here, and tried on decoys by the vault). The norm of a contribution is read
-    from the very tensors that enter the sum, in this call; nothing is kept between calls but the probe's verdict.
+    `loss` keeps units apart (probed here, and checked on invented rows by the vault). The norm of a contribution is
+    read from the very tensors that enter the sum, in this call; nothing is kept between calls but the probe's verdict.
     Float32 rounds the sum of the other units too, by about 1e-7 of its norm and not always alike; like the rounding of
     the norm, that is covered by `clipping.SLACK` as tested, not by proof.
 

@@ -136,7 +136,7 @@ class _Prefixed(Usual):
         floor = f"no expert gives any action a probability below {least:.6g}, as was declared"
         return (
             known,
-            "what is protected is which policies the experts follow, against whoever does not know the other experts' "
+            "what is protected is which policies the experts follow, against anyone who does not know the other experts' "
             "logs: the released steps are copied from logs, which stay secret",
             "trajectories were drawn by the policies that are counted, which act on observations as they are recorded "
             "(float32, within the declared bounds), independently, in one environment that is the same for all "
@@ -149,7 +149,7 @@ class _Prefixed(Usual):
         if self.source == "clones":
             return ()
         return (
-            "patients and whoever else is in the experts' logs: the states, actions, rewards and transitions of the "
+            "patients and all others in the experts' logs: the states, actions, rewards and transitions of the "
             "released steps are published as they were recorded",
             "an expert, from somebody who knows the logs that the released steps were copied from",
         )

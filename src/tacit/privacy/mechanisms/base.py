@@ -352,8 +352,8 @@ def calibrated(sigma: float | None, name: str) -> float:
 
 # The forms of what a method hands to a vault: functions of one unit's rows, losses, clones of experts, public worlds.
 #
-# All of them are frozen dataclasses whose fields are public. They are tried on decoys before they may see a record
-# (`isolation`).
+# All of them are frozen dataclasses whose fields are public. They are checked on invented rows before they may see a
+# record (`isolation`).
 
 
 Array = NDArray[Any]
@@ -405,7 +405,7 @@ class Work(Protocol):
     """What a device computes: a frozen dataclass whose fields are public.
 
     Guarantee asked of it: row u of everything that it returns depends on person u's rows, state and seed and on public
-    values alone. It is tried on decoys before it may see a record.
+    values alone. It is checked on invented rows before it may see a record.
     """
 
     def begin(self, rows: Rows, seeds: Seeds) -> Own:

@@ -41,7 +41,7 @@ MODULUS_BITS = 32
 
 WHO_ANSWERS = "whether a device takes part and answers in time depends on nobody's records, and is not hidden"
 SHARES = (
-    "every device that answers adds its share of the noise as told and keeps it secret; of colluding devices, those "
+    "every device that answers adds its share of the noise as agreed and keeps it secret; of colluding devices, those "
     "beyond the answers above the floor take their share away"
 )
 

@@ -163,7 +163,7 @@ class NoisyMaximum(Proved):
         | a score that is NaN | counts as 0 |
         | a score outside [0, 1], or infinite | is moved onto the nearer end |
         | no records | every candidate with probability 1 / K |
-        | scores of the wrong shape | refused on decoys |
+        | scores of the wrong shape | refused by the isolation check |
 
     Args:
         name: the part's name inside its plan.

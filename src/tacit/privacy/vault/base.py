@@ -104,7 +104,9 @@ class BaseVault:
         ):
             raise refused("the ledgers are missing, repeated or bound to different units", "one ledger a replicate")
         if len(ledgers) > 1 and not simulated:
-            raise refused("several ledgers for one private dataset", "one ledger a dataset: each would spend anew")
+            raise refused(
+                "several ledgers for one private dataset", "one ledger a dataset: each would spend the budget again"
+            )
         self.ledgers = ledgers
         self.unit = ledgers[0].unit
         self.simulated = simulated
@@ -119,7 +121,7 @@ class BaseVault:
         """Void the ledgers if somebody could know the noise."""
         if self._noise.seeded or type(self._noise) is not SecretNoise:
             for one in self.ledgers:
-                one.void("noise that is seeded, or not the library's own: whoever can draw it again can subtract it")
+                one.void("noise that is seeded, or not the library's own: anyone who can draw it again can subtract it")
 
     @property
     def ledger(self) -> Ledger:
@@ -307,7 +309,7 @@ def certify(
     assert plan.unit is not None
     assert plan.delta is not None
     own = [
-        f"the user's {name} keeps units apart and keeps nothing: it was tried on decoys, not proved"
+        f"the user's {name} keeps units apart and keeps nothing: it was checked on invented rows, not proved"
         for name in callbacks
     ]
     return Certificate.build(

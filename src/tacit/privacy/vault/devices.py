@@ -151,7 +151,8 @@ class Device(BaseVault):
         ledger: her own, of the plan's unit: what may ever leave this device.
         plan: the only one that this device takes part in, agreed on before; charged here in full (once: a device that
             is built again reopens it).
-        works: what is computed for each part; the server's queries do not choose it. No decoys are needed: there is
+        works: what is computed for each part; the server's queries do not choose it. No isolation check is needed:
+        there is
             nobody here whose records could come into another's answer.
         state: what `state()` gave before, when the device is built again.
         noise: a seeded source for tests only; it voids the ledger.

@@ -20,7 +20,7 @@ from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.base import BaseVault, Label, Run
 from tacit.privacy.vault.devices import Answer, Devices, Query, StackedDevices, as_work
-from tacit.privacy.vault.isolation import Trials, Value, behind, foreign, read_only
+from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign, read_only
 
 
 class FederatedVault(BaseVault):
@@ -54,10 +54,10 @@ class FederatedVault(BaseVault):
         self.spec = devices.spec
         self._key = devices.enter(self.unit.size)
         if isinstance(devices, StackedDevices) and devices.seeded:
-            ledger.void("devices whose noise is seeded: whoever can draw it again can subtract it")
+            ledger.void("devices whose noise is seeded: anyone who can draw it again can subtract it")
         self._void_if_seeded()
         self._devices, self._foreign = devices, foreign(devices)
-        self._trials = Trials(devices.spec)
+        self._checks = IsolationChecks(devices.spec)
 
     def noisy_sum(
         self, run: Run, part: str, work: Work | Contribution, state: Mapping[str, npt.NDArray[Any]] | None = None
@@ -79,8 +79,8 @@ class FederatedVault(BaseVault):
         spec = run.sum_part(part)
         assert isinstance(spec, PoissonSum | DeviceSum | LaplaceSum)
         asked, public = as_work(work), read_only(dict(state or {}))
-        size = self._trials.work(spec, asked, public)
-        self._remember(run, self._trials.foreign)
+        size = self._checks.work(spec, asked, public)
+        self._remember(run, self._checks.foreign)
         with self._lock:
             query = Query(run.plan_id, spec, self.next_step(run, part), asked, public, size, self._key)
             self._take(run, spec)

@@ -1,4 +1,4 @@
-"""Trials of callbacks on decoys before they may see records, and silence about what fails behind a query."""
+"""Isolation checks of callbacks, on invented rows before they may see records; and silence about what fails later."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 
-class Trials:
-    """Tries callbacks on decoys before they may run on records, each once.
+class IsolationChecks:
+    """Checks callbacks on invented rows before they may run on records, each once.
 
     Args:
-        spec: the public bounds that decoys are drawn from.
+        spec: the public bounds that invented rows are drawn from.
 
     Attributes:
         foreign: names of the callbacks and layers that are not tacit's own; certificates list them as assumptions.
@@ -44,7 +44,7 @@ class Trials:
         self.foreign: set[str] = set()
 
     def contribution(self, part: Sum | TeacherVotes, contribution: Contribution, state: Any) -> int:
-        """Try the callback on decoys, once a part and callback, and return the width of its vectors."""
+        """Check the callback on invented rows, once a part and callback, and return the width of its vectors."""
         require_pure_form(contribution, where=part.name)
         known = self._widths.get((part, contribution))
         if known is not None:
@@ -54,7 +54,7 @@ class Trials:
             require_pure_form(summary, where=part.name)
             if part.rows != "first":
                 raise MechanismError(
-                    "the summary of a unit would be made from rows that are drawn anew in every step",
+                    "the summary of a unit would be made from rows that are drawn again in every step",
                     where=part.name,
                     expected='a part with rows="first"',
                     remedy="declare it in the plan",
@@ -65,20 +65,22 @@ class Trials:
             return np.asarray(contribution({**seen, "replicate": np.zeros(len(rows["mask"]), np.int64)}, state))
 
         shape = vectors(
-            decoy_rows(self._spec, 1, part.rows_per_unit, seed=2, rows_of=part.rows, horizon=part.horizon)
+            invented_rows(self._spec, 1, part.rows_per_unit, seed=2, rows_of=part.rows, horizon=part.horizon)
         ).shape
         if len(shape) != 2:
             raise MechanismError(
                 f"shape {shape}", where=part.name, expected="[units, d]", remedy="return a vector a unit"
             )
-        try_on_decoys(vectors, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows, horizon=part.horizon)
-        try_on_fewer(vectors, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows, horizon=part.horizon)
+        check_isolation(
+            vectors, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows, horizon=part.horizon
+        )
+        check_fewer(vectors, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows, horizon=part.horizon)
         self.foreign |= foreign(contribution)
         self._widths[part, contribution] = int(shape[1])
         return int(shape[1])
 
     def work(self, part: FederatedSum, work: Work, public: Public) -> int:
-        """Try what devices compute on decoys, once a part and work: the state's beginning and two answers.
+        """Check what devices compute on invented rows, once a part and work: the state's beginning and two answers.
 
         Returns:
             The width of an answer.
@@ -101,40 +103,40 @@ class Trials:
                 )
             return np.concatenate([first, second], axis=1)
 
-        try_on_decoys(vectors, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows)
-        try_on_fewer(vectors, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows)
+        check_isolation(vectors, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows)
+        check_fewer(vectors, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows)
         self.foreign |= foreign(work)
-        width = int(vectors(decoy_rows(self._spec, 1, part.rows_per_unit, seed=2, rows_of=part.rows)).shape[1]) // 2
+        width = int(vectors(invented_rows(self._spec, 1, part.rows_per_unit, seed=2, rows_of=part.rows)).shape[1]) // 2
         self._widths[part, work] = width
         return width
 
     def clone(self, part: AboveThreshold, clone: Clone) -> None:
-        """Try how experts are cloned on decoys."""
+        """Check how experts are cloned, on invented rows."""
         require_pure_form(clone, where=part.name)
 
         def parameters(rows: Rows, _: object = None) -> np.ndarray:
             return np.asarray(clone(rows)["parameters"])
 
-        try_on_decoys(parameters, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows)
-        try_on_fewer(parameters, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows)
-        decoys = decoy_rows(self._spec, 5, part.rows_per_unit, seed=2, rows_of=part.rows)
-        part.require_floor(clone.experts(parameters(decoys)).floor)
+        check_isolation(parameters, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows)
+        check_fewer(parameters, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows)
+        rows = invented_rows(self._spec, 5, part.rows_per_unit, seed=2, rows_of=part.rows)
+        part.require_floor(clone.experts(parameters(rows)).floor)
         self.foreign |= foreign(clone)
 
     def mechanism(self, mechanism: Any, where: str) -> None:
-        """Try what a mechanism computes of each unit on decoys."""
+        """Check what a mechanism computes of each unit, on invented rows."""
         require_pure_form(mechanism, where=where)
         rows_per_unit, rows_of = mechanism.rows_per_unit, mechanism.rows
 
         def values(rows: Rows, _: object = None) -> np.ndarray:
             return np.asarray(mechanism.contributions(rows))
 
-        try_on_decoys(values, self._spec, rows_per_unit, where=where, rows_of=rows_of)
-        try_on_fewer(values, self._spec, rows_per_unit, where=where, rows_of=rows_of)
+        check_isolation(values, self._spec, rows_per_unit, where=where, rows_of=rows_of)
+        check_fewer(values, self._spec, rows_per_unit, where=where, rows_of=rows_of)
         self.foreign |= foreign(mechanism)
 
     def objective(self, part: Sum, model: nn.Module, objective: Objective) -> None:
-        """Try the objective on decoys, once a model: a full step runs, losses stay apart, no statistics are kept."""
+        """Check the objective on invented rows, once a model: a step runs, losses stay apart, no statistic is kept."""
         import torch
 
         from tacit.privacy.gradients.clipped_sums import clipped_sum
@@ -160,8 +162,10 @@ class Trials:
             return result
 
         before = [buffer.clone() for buffer in model.buffers()]
-        try_on_decoys(losses, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows, horizon=part.horizon)
-        try_on_fewer(losses, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows, horizon=part.horizon)
+        check_isolation(
+            losses, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows, horizon=part.horizon
+        )
+        check_fewer(losses, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows, horizon=part.horizon)
         if any(not torch.equal(old, new) for old, new in zip(before, model.buffers(), strict=True)):
             raise MechanismError(
                 "the model's buffers change when rows pass through it",
@@ -169,7 +173,7 @@ class Trials:
                 expected="a model without running statistics",
                 remedy="use LayerNorm or GroupNorm instead of BatchNorm",
             )
-        rows = decoy_rows(self._spec, 5, part.rows_per_unit, seed=2, rows_of=part.rows, horizon=part.horizon)
+        rows = invented_rows(self._spec, 5, part.rows_per_unit, seed=2, rows_of=part.rows, horizon=part.horizon)
         clipped_sum(model, objective.loss, tensors(rows), part.clip_norm, shares=shares)
         self.foreign |= foreign(objective)
         kinds = {type(module) for module in model.modules()}
@@ -221,7 +225,7 @@ def _public(error: BaseException) -> bool:
     return isinstance(error, MechanismError) and own
 
 
-# Decoy units: a callback is tried on invented records before it may run on private ones.
+# Isolation checks: a callback is tried on invented records before it may run on private ones.
 #
 # The mechanisms bound what one unit adds to a sum. That bound is about the unit alone only if a unit's contribution
 # depends on no other unit, so every callback is first run on random rows drawn from the *public* bounds: one unit at a
@@ -314,7 +318,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def decoy_rows(
+def invented_rows(
     spec: PublicSpec, units: int, rows_per_unit: int, seed: int, rows_of: RowsOf = "drawn", horizon: int = 1
 ) -> Columns:
     """Random rows inside the public bounds, shape [units, rows_per_unit, ...] a column, with their mask.
@@ -351,8 +355,8 @@ def decoy_rows(
 def edge_rows(
     spec: PublicSpec, units: int, rows_per_unit: int, rows_of: RowsOf = "drawn", horizon: int = 1
 ) -> Iterator[Columns]:
-    """Decoys at the ends of the public bounds, in the middle and at 0, and with every value of a discrete space."""
-    rows = decoy_rows(spec, units, rows_per_unit, seed=3, rows_of=rows_of, horizon=horizon)
+    """Invented rows at the ends of the public bounds, in the middle and at 0; every value of a discrete space."""
+    rows = invented_rows(spec, units, rows_per_unit, seed=3, rows_of=rows_of, horizon=horizon)
     rows["mask"] = np.ones_like(rows["mask"])
     cells = rows["mask"].size
     columns = {"observations": spec.observation, "actions": spec.action, "rewards": spec.reward}
@@ -365,7 +369,7 @@ def edge_rows(
         yield rows | {name: e[where % len(e)].reshape(rows[name].shape) for name, e in edges.items()}
 
 
-def try_on_decoys(
+def check_isolation(
     contributions: Callable[[Mapping[str, np.ndarray]], np.ndarray],
     spec: PublicSpec,
     rows_per_unit: int,
@@ -374,7 +378,7 @@ def try_on_decoys(
     horizon: int = 1,
     units: int = 5,
 ) -> None:
-    """Run `contributions` (rows -> one vector or scalar a unit) on decoys and refuse any coupling between units.
+    """Run `contributions` (rows -> one vector or scalar a unit) on invented rows and refuse any coupling between units.
 
     A contribution may differ by `ROUNDING` of the largest one: matrix products round a row by its place among others.
 
@@ -386,8 +390,8 @@ def try_on_decoys(
         on
             the same rows, or changes for a unit whose own rows did not change.
     """
-    rows = decoy_rows(spec, units, rows_per_unit, seed=0, rows_of=rows_of, horizon=horizon)
-    others = decoy_rows(spec, units, rows_per_unit, seed=1, rows_of=rows_of, horizon=horizon)
+    rows = invented_rows(spec, units, rows_per_unit, seed=0, rows_of=rows_of, horizon=horizon)
+    others = invented_rows(spec, units, rows_per_unit, seed=1, rows_of=rows_of, horizon=horizon)
     base = contributions(rows)
     if base.ndim == 0 or base.shape[0] != units or not np.isfinite(base).all():
         raise _refusal(f"the callback returned shape {base.shape}, or values that are not finite", where)
@@ -410,7 +414,7 @@ def try_on_decoys(
                 raise _refusal("the callback's shape is another one on rows at the edges of the public bounds", where)
 
 
-def try_on_fewer(
+def check_fewer(
     contributions: Callable[[Mapping[str, np.ndarray], np.ndarray], np.ndarray],
     spec: PublicSpec,
     rows_per_unit: int,
@@ -419,9 +423,10 @@ def try_on_fewer(
     horizon: int = 1,
     units: int = 5,
 ) -> None:
-    """Take one decoy unit out at a time: what the others contribute must stay, up to rounding.
+    """Take one invented unit out at a time: what the others contribute must stay, up to rounding.
 
-    Exchanging units (`try_on_decoys`) leaves their number as it was, and so cannot show a callback that divides by it.
+    Exchanging units (`check_isolation`) leaves their number as it was, and so cannot show a callback that divides by
+    it.
 
     Args:
         contributions: (rows, which units these are) -> one vector or scalar a unit.
@@ -429,7 +434,7 @@ def try_on_fewer(
     Raises:
         MechanismError: the others' contributions change.
     """
-    rows = decoy_rows(spec, units, rows_per_unit, seed=0, rows_of=rows_of, horizon=horizon)
+    rows = invented_rows(spec, units, rows_per_unit, seed=0, rows_of=rows_of, horizon=horizon)
     base = contributions(rows, np.arange(units))
     for unit in range(units):
         kept = np.flatnonzero(np.arange(units) != unit)

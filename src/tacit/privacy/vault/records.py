@@ -245,7 +245,7 @@ class Records:
                 f"there is not one policy for each {unit.name} of the records, over the same actions",
                 where="Vault(experts=)",
                 expected="one policy a unit, in the order in which the units appear in the records",
-                remedy="leave out whoever has no trajectories, or no policy",
+                remedy="leave out units without trajectories, or without a policy",
             )
         data._seal()
         self._data, self._keys, self._noise = data, tuple(keys), noise

@@ -1,9 +1,9 @@
-"""The vault of people who are met online: each is served with what was released, and contributes a bounded number
+"""The vault of people who are enrolled online: each is served with what was released, and contributes a bounded number
 of times.
 
-A meeting lets people arrive, enters them in the register of contributions *before* anything of theirs is seen, serves
-them with a public actor and keeps their rows inside. A mechanism then sums clipped contributions of that meeting, each
-part of the plan at most once, and adds noise that may be correlated with that of earlier sums. The next meeting forgets
+A round lets people arrive, enters them in the register of contributions *before* anything of theirs is seen, serves
+them with a public actor and keeps their rows inside. A mechanism then sums clipped contributions of that round, each
+part of the plan at most once, and adds noise that may be correlated with that of earlier sums. The next round forgets
 the rows.
 
 Proof pages: `proofs/policy_gradient.md`, `proofs/correlated_noise.md`, `proofs/ledger.md`.
@@ -31,9 +31,9 @@ from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
 from tacit.privacy.noise.correlated import CorrelatedNoise, sensitivity
 from tacit.privacy.noise.secret import SecretNoise, poisson_sample, rounded
 from tacit.privacy.vault.base import BaseVault, Label, Run, refused
-from tacit.privacy.vault.isolation import Trials, Value, behind, foreign, read_only, require_pure_form
+from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign, read_only, require_pure_form
 
-# Who is met online, and what they are served with: what a `UserVault` asks of both.
+# Who is enrolled online, and what they are served with: what a `UserVault` asks of both.
 
 
 class Actor(Protocol):
@@ -64,16 +64,16 @@ class Users(Protocol):
         """For each replicate the ids of at most `count` people who come next; "" for somebody whom nobody knows."""
 
     def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> Mapping[str, npt.NDArray[Any]]:
-        """What happened with these people, in this order: the columns of `met_rows`."""
+        """What happened with these people, in this order: the columns of `enrolled_rows`."""
 
 
-# What the people of one meeting did, made safe for contributions.
+# What the people of one round did, made safe for contributions.
 
 
 COLUMNS = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations", "mask")
 
 
-def met_rows(
+def enrolled_rows(
     served: Mapping[str, npt.NDArray[Any]],
     spec: PublicSpec,
     rows_per_unit: int,
@@ -171,14 +171,14 @@ NOTE, ACTOR = "register", "actor"
 
 
 @dataclass(repr=False)
-class _Meeting:
+class _EnrolledBatch:
     plan_id: str
     rows: dict[str, npt.NDArray[Any]]
     summed: set[str] = field(default_factory=set)
 
 
 class UserVault(BaseVault):
-    """People met one after another, the register of who contributed, and the ledger that pays.
+    """People enrolled one after another, the register of who contributed, and the ledger that pays.
 
     Args:
         users: how they arrive and are served. A plan of `PoissonSum` needs `users.pool`, for each replicate the ids of
@@ -189,7 +189,7 @@ class UserVault(BaseVault):
         noise: a seeded source for tests only; it voids the ledgers.
 
     Guarantee: whatever leaves through the mechanism under plans admitted by a ledger satisfies that ledger's
-    (epsilon, delta) for its unit: one person, with all that happened in the meetings where the register let them
+    (epsilon, delta) for its unit: one person, with all that happened in the rounds where the register let them
     contribute, however people respond to what was released, under the assumptions that every certificate prints.
 
     Edge cases:
@@ -197,12 +197,12 @@ class UserVault(BaseVault):
         |---|---|
         | somebody comes again, or without an id | is served like everyone and contributes zero |
         | nobody comes, or too few | the divisor stays; noise alone is released |
-        | no answer, or one after the meeting | zero; the contribution counts as made |
+        | no answer, or one after the round | zero; the contribution counts as made |
         | rows that are not finite or outside a discrete space | that person contributes zero |
         | rows outside the public bounds | clipped to them |
         | more rows than the plan's cap | those beyond are not read |
         | a crash | who was reserved has contributed; a resumed run opens a fresh block of correlated noise |
-        | two threads | one of them releases a part of a meeting, the other is refused |
+        | two threads | one of them releases a part of a round, the other is refused |
 
     Raises:
         LedgerError: several ledgers for people who are not simulated, another number of ledgers than replicates, or the
@@ -230,13 +230,13 @@ class UserVault(BaseVault):
         self.spec = users.spec
         self._users, self._register = users, register
         self._void_if_seeded()
-        self._trials = Trials(users.spec)
-        self._meeting: _Meeting | None = None
+        self._checks = IsolationChecks(users.spec)
+        self._batch: _EnrolledBatch | None = None
         self._streams: dict[tuple[str, str], CorrelatedNoise] = {}
 
     @property
     def replicates(self) -> int:
-        """R, how many independent populations are met at once."""
+        """R, how many independent populations are enrolled at once."""
         return len(self.ledgers)
 
     def reserve(self, plan: Plan) -> Run:
@@ -246,8 +246,8 @@ class UserVault(BaseVault):
             self._note()
         return run
 
-    def meet(self, run: Run, actor: Actor) -> None:
-        """One meeting: people arrive, enter the register, and are served; what they did stays inside.
+    def enroll(self, run: Run, actor: Actor) -> None:
+        """One round: people arrive, enter the register, and are served; what they did stays inside.
 
         Args:
             run: what `reserve` returned.
@@ -256,15 +256,15 @@ class UserVault(BaseVault):
         Raises:
             PlanExhausted: no part of the plan has a step left.
             LedgerError: the run is not one that this vault admitted.
-            MechanismError: the users' answer has not the columns and shapes of `met_rows`; or people
+            MechanismError: the users' answer has not the columns and shapes of `enrolled_rows`; or people
             are
                 not simulated, and the actor could keep what it sees.
         """
         parts = [self._part(run, part.name) for part in run.plan.parts()]
         if not self.simulated:
-            require_pure_form(actor, where="meet")
+            require_pure_form(actor, where="enroll")
         self._remember(run, foreign(actor), ACTOR)
-        self._meeting = None
+        self._batch = None
         open_parts = [part for part in parts if self.steps_left(run, part.name)]
         if not open_parts:
             self.next_step(run, parts[0].name)  # raises PlanExhausted
@@ -275,38 +275,38 @@ class UserVault(BaseVault):
         def serve() -> dict[str, npt.NDArray[Any]]:
             replicate = np.repeat(np.arange(self.replicates), [len(some) for some in people])
             served = self._users.serve(people, actor)
-            return met_rows(served, self.spec, parts[0].rows_per_unit, replicate, admitted)
+            return enrolled_rows(served, self.spec, parts[0].rows_per_unit, replicate, admitted)
 
-        self._meeting = _Meeting(run.plan_id, self._unseen(serve))
+        self._batch = _EnrolledBatch(run.plan_id, self._unseen(serve))
 
     def noisy_sum(self, run: Run, part: str, contribution: Contribution, state: Any = None) -> npt.NDArray[np.float64]:
-        """One noisy mean of the clipped contributions of the last meeting, shape [R, d], float64.
+        """One noisy mean of the clipped contributions of the last round, shape [R, d], float64.
 
         Guarantee: each replicate is one step of the part's event. The contribution of everyone whom the register let
         contribute is clipped to norm `clip` (a non-finite one counts as zero); the sum gets the next step of the part's
         noise, also where nobody came; the divisor is the part's public number of users.
 
         Raises:
-            PlanExhausted: no step is left. LedgerError: there was no meeting, or this part of it was released before.
+            PlanExhausted: no step is left. LedgerError: there was no round, or this part of it was released before.
             MechanismError: the callback couples people or has the wrong shape.
         """
         spec, state = self._part(run, part), read_only(state)
-        d = self._trials.contribution(spec, contribution, state)
-        self._remember(run, self._trials.foreign)
-        with self._lock:  # of two threads one gets the meeting
-            meeting = self._unsummed(run, part)
+        d = self._checks.contribution(spec, contribution, state)
+        self._remember(run, self._checks.foreign)
+        with self._lock:  # of two threads one gets the batch
+            batch = self._unsummed(run, part)
             self.next_step(run, part)  # raises PlanExhausted
             stream = self._stream(run, spec)
             self._take(run, spec)
-            if not meeting.summed and isinstance(spec, UserSum):
+            if not batch.summed and isinstance(spec, UserSum):
                 self._register.commit()
-            meeting.summed.add(part)
+            batch.summed.add(part)
 
         def step() -> npt.NDArray[np.float64]:
-            replicate = meeting.rows["replicate"]
+            replicate = batch.rows["replicate"]
             vectors = np.zeros((0, d))
             if len(replicate):
-                vectors = np.asarray(contribution(meeting.rows, state), np.float64)
+                vectors = np.asarray(contribution(batch.rows, state), np.float64)
                 if vectors.shape != (len(replicate), d):
                     raise ValueError("not one vector a person")
             return clipping.clipped_sums(vectors, spec.clip_norm, replicate, self.replicates)
@@ -322,7 +322,7 @@ class UserVault(BaseVault):
         pooled = any(isinstance(part, PoissonSum) for part in run.plan.parts())
         assumptions = (
             f"when other people come and what they do depends on a {name} only through what was released",
-            "who was drawn from the pool for a meeting stays secret"
+            "who was drawn from the pool for a round stays secret"
             if pooled
             else "the register of contributions was not rolled back together with the ledger and its lock",
             *(f"the user's {one}, with which people were served, keeps nothing of them" for one in actors),
@@ -332,26 +332,28 @@ class UserVault(BaseVault):
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _require_fit(self, plan: Plan) -> None:
-        """The parts agree on who is met, the population can fill the meetings, and the register is not an older one.
+        """The parts agree on who is enrolled, the population can fill the rounds, and the register is not an older one.
 
         Raises:
             PlanError, LedgerError: it is not so; nothing was charged.
         """
         super()._require_fit(plan)
         parts = plan.parts()
-        met = [part for part in parts if isinstance(part, UserSum)]
-        same = len({(part.users, part.participations, part.rows_per_unit) for part in met}) == 1
-        if len(parts) > 1 and not (same and len(met) == len(parts)):
-            raise _plan_error(plan, "the parts disagree on who is met", "equal users, rows_per_unit and participations")
-        for part in met:
+        enrolled = [part for part in parts if isinstance(part, UserSum)]
+        same = len({(part.users, part.participations, part.rows_per_unit) for part in enrolled}) == 1
+        if len(parts) > 1 and not (same and len(enrolled) == len(parts)):
+            raise _plan_error(
+                plan, "the parts disagree on who is enrolled", "equal users, rows_per_unit and participations"
+            )
+        for part in enrolled:
             sensitivity(part.correlation, part.steps, part.participations, part.decay)  # refuses decays without proof
             if part.users * part.steps > self.unit.size * part.participations:
                 raise _plan_error(
                     plan,
-                    f"{part.users * part.steps:,} meetings are more than the population can fill",
+                    f"{part.users * part.steps:,} contributions are more than the population can fill",
                     f"at most {self.unit.size * part.participations:,}: population times participations",
                 )
-        if not met:
+        if not enrolled:
             self._require_pool(plan)
         for one in self.ledgers:
             for entry in reversed(one.entries()):
@@ -367,19 +369,19 @@ class UserVault(BaseVault):
 
     def _unseen(self, step: Callable[[], Value]) -> Value:
         """Run the users' own code; what it fails with is shown for simulated people only."""
-        return step() if self.simulated else behind("meet", step, failed=_users_failed)
+        return step() if self.simulated else behind("enroll", step, failed=_users_failed)
 
-    def _unsummed(self, run: Run, part: str) -> _Meeting:
-        """The last meeting, if this part of it was not released yet."""
-        meeting = self._meeting
-        if meeting is None or meeting.plan_id != run.plan_id or part in meeting.summed:
+    def _unsummed(self, run: Run, part: str) -> _EnrolledBatch:
+        """The last batch, if this part of it was not released yet."""
+        batch = self._batch
+        if batch is None or batch.plan_id != run.plan_id or part in batch.summed:
             raise LedgerError(
-                "there is no meeting of which this part was not released yet",
+                "there is no round of which this part was not released yet",
                 where=f"{run.plan.method} plan, part {part!r}",
-                expected="one meeting for each release of a part: a second one would double what a person adds",
+                expected="one round for each release of a part: a second one would double what a person adds",
                 remedy="call meet(run, actor) first",
             )
-        return meeting
+        return batch
 
     def _part(self, run: Run, name: str) -> Sum:
         part = run.sum_part(name)
@@ -443,7 +445,7 @@ def _users_failed(part: str, kind: str) -> MechanismError:
     return MechanismError(
         f"the users' own arrive or serve failed ({kind}); who was let in has contributed, and nothing was released",
         where=f"UserVault.{part}",
-        expected="an answer for any people; whoever does not answer has no rows",
+        expected="an answer for any people; those who do not answer have no rows",
         remedy="mend it on invented people, where its whole message can be seen, and resume the plan",
     )
 

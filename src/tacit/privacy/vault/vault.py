@@ -40,7 +40,7 @@ from tacit.privacy.mechanisms.votes import TeacherVotes
 from tacit.privacy.noise.secret import SecretNoise, add_noise
 from tacit.privacy.vault import selection
 from tacit.privacy.vault.base import BaseVault, Label, Run, exhausted
-from tacit.privacy.vault.isolation import Trials, Value, behind, foreign, read_only
+from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign, read_only
 from tacit.privacy.vault.plan import require_answerable, require_apart, too_few
 from tacit.privacy.vault.records import Records
 from tacit.privacy.vault.selection import Attempt, Judge, Selected
@@ -126,7 +126,7 @@ class Vault(BaseVault):
         keys = [one.dataset_id for one in self.ledgers]
         self._records = Records(data, experts, unit=self.unit, keys=keys, noise=self._noise)
         self._void_if_seeded()
-        self._trials = Trials(data.spec)
+        self._checks = IsolationChecks(data.spec)
         self._teachers: dict[tuple[str, str], Teachers] = {}
         self._only: Plan | None = None
 
@@ -143,8 +143,8 @@ class Vault(BaseVault):
             PlanExhausted: no step is left. MechanismError: the callback couples units or has the wrong shape.
         """
         spec, state = run.sum_part(part), read_only(state)
-        d = self._trials.contribution(spec, contribution, state)
-        self._remember(run, self._trials.foreign)
+        d = self._checks.contribution(spec, contribution, state)
+        self._remember(run, self._checks.foreign)
         self._take(run, spec)
 
         def step() -> np.ndarray:
@@ -182,8 +182,8 @@ class Vault(BaseVault):
             raise MechanismError(f"{len(models)} models", where=part, expected=expected, remedy="pass [model]")
         for model in models:
             require_unwatched(model)
-            self._trials.objective(spec, model, objective)
-        self._remember(run, self._trials.foreign)
+            self._checks.objective(spec, model, objective)
+        self._remember(run, self._checks.foreign)
         self._take(run, spec)
         size = sizes.pop()
         shape, sigma = (len(models), size), _sigma(spec) * spec.clip_norm
@@ -244,10 +244,10 @@ class Vault(BaseVault):
 
         spec, key = run.part(part, TeacherVotes), (run.plan_id, part)
         self._require_one(part)
-        width = self._trials.contribution(spec, encode, None)
+        width = self._checks.contribution(spec, encode, None)
         against = generated if against is None else against
         teachers.require(spec, generated, against, width)
-        self._remember(run, self._trials.foreign)
+        self._remember(run, self._checks.foreign)
         with self._lock:  # two threads would deal the units twice
             if key not in self._teachers and self.ledger.claimed(run.plan_id, part):
                 raise exhausted(run, part)
@@ -287,8 +287,8 @@ class Vault(BaseVault):
                 f"the source is {spec.source!r}", where=part, expected=expected, remedy="change the call"
             )
         if clone is not None:
-            self._trials.clone(spec, clone)
-            self._remember(run, self._trials.foreign)
+            self._checks.clone(spec, clone)
+            self._remember(run, self._checks.foreign)
         elif self._records.experts is not None:
             spec.require_floor(self._records.experts.floor)
         self._take(run, spec)
@@ -329,8 +329,8 @@ class Vault(BaseVault):
                 expected="a class of tacit.privacy.mechanisms, with its proof page",
                 remedy="bring your statistic into one of the proved mechanisms",
             )
-        self._trials.mechanism(mechanism, where=part)
-        self._remember(run, self._trials.foreign)
+        self._checks.mechanism(mechanism, where=part)
+        self._remember(run, self._checks.foreign)
         self._take(run, spec)
         rows_per_unit, rows_of = mechanism.rows_per_unit, mechanism.rows
         size = max(1, 4_000_000 // max(1, rows_per_unit * mechanism.size))
@@ -367,7 +367,7 @@ class Vault(BaseVault):
         self._remember(run, foreign(attempt) | foreign(judge), selection.UNTRIED)
         self._take(run, spec)
         best = behind(part, lambda: selection.best(spec, attempt, judge, self._within, self._noise))
-        self._remember(run, self._trials.foreign)  # what the runs met behind their own mechanisms
+        self._remember(run, self._checks.foreign)  # what the runs met behind their own mechanisms
         return best
 
     def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
@@ -422,7 +422,7 @@ class Vault(BaseVault):
             Ledger(Path(folder) / "run.ledger", self.unit, epsilon=plan.epsilon, delta=plan.delta) as ledger,
         ):
             BaseVault.__init__(inner, ledger, simulated=self.simulated, kinds=INNER, noise=self._noise)
-            inner.spec, inner._records, inner._trials = self.spec, self._records, self._trials
+            inner.spec, inner._records, inner._checks = self.spec, self._records, self._checks
             inner._teachers, inner._only = {}, plan
             yield inner
 

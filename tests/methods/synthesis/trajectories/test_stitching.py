@@ -1,4 +1,4 @@
-"""Stitched trajectories: no jump at a seam, an end of their own, never longer than the longest."""
+"""Stitched trajectories: no jump at a stitch, an end of their own, never longer than the longest."""
 
 from __future__ import annotations
 
@@ -39,8 +39,10 @@ def test_rows_follow_each_other_across_seams_and_end_once(kind: str, where: str)
     assert np.array_equal(columns["observations"][1:][~last[:-1]], columns["next_observations"][:-1][~last[:-1]])
     assert np.array_equal(columns["terminations"] | columns["truncations"], last)
     assert np.diff(episodes).max() <= 30
-    assert set((stitched.seams - episodes[np.searchsorted(episodes, stitched.seams, side="right") - 1]) % 8) <= {0}
-    assert not np.isin(stitched.seams, episodes).any()
+    assert set((stitched.stitches - episodes[np.searchsorted(episodes, stitched.stitches, side="right") - 1]) % 8) <= {
+        0
+    }
+    assert not np.isin(stitched.stitches, episodes).any()
 
 
 def test_batches_are_joined_and_the_set_keeps_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,7 +52,7 @@ def test_batches_are_joined_and_the_set_keeps_episodes(monkeypatch: pytest.Monke
     assert data.simulated
     assert np.array_equal(data.episodes, stitched.episodes)
     assert np.array_equal(data.columns["rewards"], stitched.columns["rewards"])
-    assert np.isin(stitched.seams, np.arange(stitched.episodes[-1])).all()
+    assert np.isin(stitched.stitches, np.arange(stitched.episodes[-1])).all()
 
 
 def test_a_model_that_always_goes_on_is_cut_off_at_the_longest() -> None:

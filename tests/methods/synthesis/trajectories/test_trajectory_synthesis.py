@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from door_cases import Silent
 from trajectory_cases import PEOPLE, WAITING, clinic_courses, maze_episodes, small, vault_of, waiting_rooms
+from vault_cases import Silent
 
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, PlanError, PlanExhausted

@@ -71,4 +71,4 @@ def test_trajectories_are_picked_with_their_rows_and_seams() -> None:
     found = picked(stitched, np.array([2, 0, 2]))
     assert found.columns["rewards"].tolist() == [4, 5, 0, 1, 2, 4, 5]
     assert found.episodes.tolist() == [0, 2, 5, 7]
-    assert found.seams.tolist() == [1, 4, 6]
+    assert found.stitches.tolist() == [1, 4, 6]

@@ -212,7 +212,7 @@ def fit(plan: UcbVi, vault: UserVault, *, progress: Callable[[int, int], None] |
         table = plan_policy(plan, counters, plan.bonus)
         if k in kept:
             served.append(table)
-        vault.meet(run, Tabular(table))
+        vault.enroll(run, Tabular(table))
         counters += plan.users * vault.noisy_sum(run, PART, contribution)
         if progress is not None:
             progress(k + 1, plan.rounds)
@@ -244,12 +244,12 @@ def _label(plan: UcbVi) -> Label:
         ),
         not_covered=(
             "the choice of hyper-parameters: it must have been made without looking at these people's records",
-            f"what a {name} is served with: it is a function of own records, and seen by whoever sees their actions",
+            f"what a {name} is served with: it is a function of own records, and seen by anyone who sees their actions",
             "whatever the curator computes from the records outside the vault (see the ledger's notes)",
         ),
         not_protected=(
             "what is true of the population rather than of one person",
-            "who came when, to whoever serves or watches them, and every public parameter of the plan",
+            "who came when, to anyone who serves or watches them, and every public parameter of the plan",
             f"several {name}s that belong to one person, where ids do not show it; somebody without an id adds nothing",
         ),
         assumptions=(

@@ -6,7 +6,7 @@ A fragment is written as
   it ends: it goes on, or the episode is truncated or terminates after so many rows;
 - its steps: action, reward and what leads to the next observation (`Encoder`: a difference where observations are
   numbers), but no observation. Each row begins where the one before it ended, and a fragment where the one before
-  *it* ended: there is no seam at which states could jump.
+  *it* ended: there is no stitch point at which states could jump.
 
 Whether and how an episode ends is drawn before the rows are (`networks.Endings`), so that the rows behind an end are
 masked out of the network in the same way when it is trained and when it is sampled from.

@@ -128,12 +128,12 @@ class Stitched:
     Args:
         columns: `observations`, `actions`, `rewards`, `next_observations`, `terminations`, `truncations`, [T, ...].
         episodes: [E + 1], where each begins.
-        seams: [S] rows at which a stitched fragment begins; the first row of a trajectory is none.
+        stitches: [S] rows at which a stitched fragment begins; the first row of a trajectory is none.
     """
 
     columns: Columns
     episodes: NDArray[np.int64]
-    seams: NDArray[np.int64]
+    stitches: NDArray[np.int64]
 
 
 @torch.no_grad()
@@ -216,11 +216,11 @@ def _ended(model: FragmentModel, condition: Condition, left: Tensor, generator: 
 
 
 def _piece(rows: dict[str, Tensor], flags: Tensor, owners: Tensor, time: Tensor) -> Columns:
-    """The rows that are there, flat, with `owner` and `seam`."""
+    """The rows that are there, flat, with `owner` and `stitch`."""
     there, truncated, terminated = flags.bool().unbind(-1)
-    seam = torch.zeros_like(there)
-    seam[:, 0] = time > 0
-    whole = {**rows, "terminations": terminated, "truncations": truncated, "seam": seam}
+    stitch = torch.zeros_like(there)
+    stitch[:, 0] = time > 0
+    whole = {**rows, "terminations": terminated, "truncations": truncated, "stitch": stitch}
     whole["owner"] = owners[:, None].expand_as(there)
     return {name: column[there].cpu().numpy() for name, column in whole.items()}
 
@@ -230,7 +230,7 @@ def _joined(pieces: list[Columns], count: int) -> Stitched:
     order = np.argsort(columns["owner"], kind="stable")
     columns = {name: column[order] for name, column in columns.items()}
     episodes = np.append(0, np.cumsum(np.bincount(columns.pop("owner"), minlength=count)))
-    return Stitched(columns=columns, episodes=episodes, seams=np.flatnonzero(columns.pop("seam")))
+    return Stitched(columns=columns, episodes=episodes, stitches=np.flatnonzero(columns.pop("stitch")))
 
 
 STEPS = 300
@@ -311,4 +311,4 @@ def picked(stitched: Stitched, chosen: NDArray[np.int64]) -> Stitched:
     episodes = np.append(0, np.cumsum(lengths))
     rows = np.arange(episodes[-1]) + np.repeat(stitched.episodes[chosen] - episodes[:-1], lengths)
     columns = {name: column[rows] for name, column in stitched.columns.items()}
-    return Stitched(columns, episodes, np.flatnonzero(np.isin(rows, stitched.seams)))
+    return Stitched(columns, episodes, np.flatnonzero(np.isin(rows, stitched.stitches)))

@@ -193,5 +193,5 @@ def _together(parts: list[Stitched]) -> Stitched:
         episodes=np.concatenate(
             [[0], *(part.episodes[1:] + offset for part, offset in zip(parts, offsets, strict=False))]
         ),
-        seams=np.concatenate([part.seams + offset for part, offset in zip(parts, offsets, strict=False)]),
+        stitches=np.concatenate([part.stitches + offset for part, offset in zip(parts, offsets, strict=False)]),
     )

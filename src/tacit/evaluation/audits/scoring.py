@@ -1,0 +1,300 @@
+"""What every number that leaves the vault tells an auditor of canaries.
+
+The auditor knows everybody's records, the plan and the code, sees all that is released, and asks whether the canaries
+were in. At each mechanism the method's own callback is run once more, on the auditor's copy of the records, to learn
+what each canary would have added there. Of the vault's own records, samples and noise nothing is looked at.
+
+One canary gets the log-likelihood ratio of all that was released, the best score there is; of many canaries that all
+take part in every sum, each gets its posterior mean in a linear Gaussian model, as in `evaluation.canaries`. Whatever
+a score is worth, a bound that is computed from it holds: scores can be bad, and not wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from tacit.data.spec import PublicSpec
+from tacit.data.trajectories import Trajectories
+from tacit.evaluation.canaries import COIN, LEAST, Drawn
+from tacit.privacy.gradients import clipping
+from tacit.privacy.mechanisms.base import Contribution, Objective, Sum, Work
+from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
+from tacit.privacy.noise.correlated import coefficients, sensitivity
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.base import Run
+from tacit.privacy.vault.federated_vault import FederatedVault
+from tacit.privacy.vault.records import Reader
+from tacit.privacy.vault.user_vault import Actor, UserVault, enrolled_rows
+from tacit.privacy.vault.vault import Vault
+from tacit.units import Unit
+
+Floats = NDArray[np.float64]
+Rows = Mapping[str, NDArray[Any]]
+
+
+@dataclass
+class _Rounds:
+    """Of a part over people who are met: what each sum released beyond what others add, and what canaries would add."""
+
+    part: UserSum
+    left: list[Floats] = field(default_factory=list)
+    own: list[Floats] = field(default_factory=list)
+
+
+class CanaryScorer:
+    """Scores canaries by what leaves the vault.
+
+    Args:
+        known: the auditor's copy of everybody's records; the canaries are the last units. None for people who are met.
+        canaries: m, how many.
+        relation: with `replace_one` (m = 1) the unit before the canary is who is there in the canary's place.
+        replicates: R, how many independent runs are seen at once; 1 with many canaries.
+        seed: of the auditor's own draws, where an objective has some.
+        draws: gradients a unit and step, whose mean is nearer to what the run's own draw gave.
+        blind: names of parts that are not looked at.
+    """
+
+    def __init__(
+        self,
+        known: Trajectories | None,
+        canaries: int,
+        unit: Unit,
+        *,
+        replicates: int = 1,
+        seed: int = 0,
+        draws: int = 1,
+        blind: frozenset[str] = frozenset(),
+    ) -> None:
+        self._known, self._unit, self.canaries, self._draws, self._blind = known, unit, canaries, draws, blind
+        self._reader, self._seed = None if known is None else Reader(known, SecretNoise.for_tests(seed)), seed
+        self._total = np.zeros((replicates, canaries))
+        self._rounds: dict[str, _Rounds] = {}
+        self._drawn: dict[tuple[str, Objective], Drawn] = {}
+
+    def saw_sum(self, part: Sum, contribution: Contribution, state: Any, mean: Floats) -> None:
+        """One answer of `noisy_sum`, [R, d]."""
+        assert self._reader is not None
+        replicates, units = len(mean), self._reader.units
+        replicate, asked = np.repeat(np.arange(replicates), units), np.tile(np.arange(units), replicates)
+        summary = getattr(contribution, "summary", None)
+        rows: Rows
+        if summary is None:
+            rows = self._reader.rows(asked, part.rows_per_unit, part.rows, part.horizon)
+        else:
+            rows = self._reader.summaries(summary, asked, part.rows_per_unit)
+        vectors = np.asarray(contribution({**rows, "replicate": replicate}, state), np.float64)
+        self._saw(part, mean, _bounded(part, vectors).reshape(replicates, units, -1))
+
+    def saw_gradient(self, part: PoissonSum, models: list[nn.Module], objective: Objective, mean: Floats) -> None:
+        """One answer of `noisy_gradient`, [R, P]."""
+        assert self._known is not None
+        if part.name in self._blind:
+            return
+        if (part.name, objective) not in self._drawn:
+            self._drawn[part.name, objective] = Drawn(part, objective, self._known, seed=self._seed)
+        drawn = self._drawn[part.name, objective]
+        gradients = [
+            torch.stack([torch.stack(list(drawn.gradients(model))) for _ in range(self._draws)]).mean(0)
+            for model in models
+        ]
+        self._saw(part, mean, torch.stack(gradients).double().numpy())
+
+    def saw_round(self, part: UserSum, rows: Rows, contribution: Contribution, state: Any, mean: Floats) -> None:
+        """One answer of a `UserVault`'s `noisy_sum`, [R, d].
+
+        Args:
+            part: of the plan.
+            rows: of those who may be canaries, V of each replicate side by side; V = 0 where nobody of them is met.
+            contribution, state: what the mechanism was asked.
+            mean: what it answered.
+        """
+        met = self._rounds.setdefault(part.name, _Rounds(part))
+        vectors = np.zeros((len(mean), self.canaries, mean.shape[1]))
+        if len(rows["replicate"]):
+            asked = np.asarray(contribution(rows, state), np.float64)
+            vectors = clipping.clip_rows(asked, part.clip_norm).reshape(vectors.shape)
+        met.left.append(mean * part.users)
+        met.own.append(vectors)
+
+    def scores(self) -> Floats:
+        """[R, m], higher where a canary seems to be in."""
+        total = self._total.copy()
+        for met in self._rounds.values():
+            total += self._of_rounds(met)
+        return total
+
+    def _saw(self, part: Sum, mean: Floats, vectors: Floats) -> None:
+        """One answer [R, d], and what each unit would add, [R, units, d]."""
+        seen, first = mean * part.expected(self._unit), vectors.shape[1] - self.canaries
+        rate = part.participation
+        absent = np.zeros_like(vectors[:, first])
+        if self._unit.relation == "replace_one":
+            first, absent = first - 1, vectors[:, first - 1]
+        left = seen - rate * vectors[:, :first].sum(axis=1)
+        if self.canaries > 1 and rate < 1:
+            own = np.moveaxis(vectors[:, first:], 1, 0)
+            self._total += np.stack([log_ratio(part, left, vector, rate) for vector in own], axis=1)
+        elif self.canaries > 1:
+            self._total += posterior_means(left, vectors[:, first:], part.spread)
+        else:
+            ratios = [log_ratio(part, left, vector, rate) for vector in (vectors[:, -1], absent)]
+            self._total[:, 0] += ratios[0] - ratios[1]
+
+    def _of_rounds(self, met: _Rounds) -> Floats:
+        """[R, m] of all sums of a part together: each canary is met once, and later noise tells of that meeting's."""
+        part, steps = met.part, len(met.left)
+        white = np.eye(steps)
+        if part.correlation == "toeplitz":
+            column = coefficients(part.steps, part.decay)
+            white = np.array([[column[t - s] if t >= s else 0.0 for s in range(steps)] for t in range(steps)])
+        scale = sensitivity(part.correlation, part.steps, part.participations, part.decay)
+        noise = scale * part.spread
+        left = np.tensordot(white, np.array(met.left), axes=1)  # [T, R, d], independent noise
+        own = np.tensordot(white, np.array(met.own), axes=1)  # [T, R, m, d]
+        if self.canaries == 1:
+            return np.asarray((((left[:, :, None] - own / 2) * own).sum(axis=(0, 3))) / noise**2)
+        flat = np.moveaxis(left, 0, 1).reshape(left.shape[1], -1)
+        return posterior_means(flat, np.moveaxis(own, 0, 2).reshape(*own.shape[1:3], -1), noise)
+
+
+def log_ratio(part: Sum, left: Floats, vector: Floats, rate: float) -> Floats:
+    """[R], log of the densities of what was released with a unit's vector [R, d] in the sum, and without.
+
+    Args:
+        part: whose noise it is.
+        left: [R, d], the released sum, less what others add to it.
+        vector: what the unit adds where it takes part.
+        rate: how probable that is.
+    """
+    scale = part.spread
+    if part.laplace:
+        full = (np.abs(left) - np.abs(left - vector)).sum(axis=1) / scale
+    else:
+        full = ((left - vector / 2) * vector).sum(axis=1) / scale**2
+    return np.asarray(full if rate == 1 else np.logaddexp(math.log1p(-rate), math.log(rate) + full))
+
+
+def posterior_means(left: Floats, vectors: Floats, noise: float) -> Floats:
+    """[R, m], how much of each canary's vector [R, m, d] a noisy sum [R, d] seems to hold, less what was expected.
+
+    Each canary is in with probability 1/2.
+    """
+    found = np.empty(vectors.shape[:2])
+    for r, (seen, own) in enumerate(zip(left, vectors, strict=True)):
+        length = max(float(np.sqrt(np.square(own).sum(axis=1)).max()), 1e-300)
+        directions, variance = own / length, max(LEAST, (noise / length) ** 2) / COIN
+        kernel = directions @ directions.T + variance * np.eye(len(own))
+        found[r] = np.linalg.solve(kernel, directions @ (seen / length - directions.sum(axis=0) / 2))
+    return found
+
+
+def _bounded(part: Sum, vectors: Floats) -> Floats:
+    if part.laplace:
+        return np.clip(vectors, -part.clip_norm, part.clip_norm)
+    return clipping.clip_rows(vectors, part.clip_norm)
+
+
+# Vaults whose mechanisms are the real ones, and which tell a canary scorer what left them.
+
+
+class ScoredVault(Vault):
+    """A `Vault` with a canary scorer, which is set before the first mechanism is opened."""
+
+    scorer: CanaryScorer
+
+    def noisy_sum(self, run: Run, part: str, contribution: Contribution, state: Any = None) -> Floats:
+        """As the real call."""
+        mean = super().noisy_sum(run, part, contribution, state)
+        self.scorer.saw_sum(run.sum_part(part), contribution, state, mean)
+        return mean
+
+    def noisy_gradient(self, run: Run, part: str, models: Sequence[nn.Module], objective: Objective) -> Tensor:
+        """As the real call."""
+        mean = super().noisy_gradient(run, part, models, objective)
+        self.scorer.saw_gradient(run.part(part, PoissonSum), list(models), objective, mean.double().numpy())
+        return mean
+
+
+class ScoredDevices(FederatedVault):
+    """A `FederatedVault` with a canary scorer."""
+
+    scorer: CanaryScorer
+
+    def noisy_sum(
+        self, run: Run, part: str, work: Work | Contribution, state: Mapping[str, NDArray[Any]] | None = None
+    ) -> Floats:
+        """As the real call; the work is one without memory."""
+        mean = super().noisy_sum(run, part, work, state)
+        assert not hasattr(work, "begin")
+        self.scorer.saw_sum(run.sum_part(part), work, state, mean)
+        return mean
+
+
+class Visitors:
+    """People who are met: the canaries who are present, in the first meetings; nobody else ever answers.
+
+    Args:
+        rows: of what each canary does there with any actor, columns [m, L, ...] of `user_vault.enrolled_rows`.
+        present: [m], who of them comes.
+        spec: public bounds.
+        replicates: R.
+        often: in how many meetings they come.
+    """
+
+    simulated = True
+
+    def __init__(
+        self,
+        rows: Mapping[str, NDArray[Any]],
+        present: NDArray[np.bool_],
+        spec: PublicSpec,
+        replicates: int,
+        *,
+        often: int = 1,
+    ) -> None:
+        self.spec, self.replicates, self.canaries, self.often = spec, replicates, len(present), often
+        self._rows, self._present, self._meetings = dict(rows), present, 0
+
+    def arrive(self, count: int) -> list[list[str]]:
+        """The canaries who are present, or people who have no id and so add nothing."""
+        open_, self._meetings = self._meetings < self.often, self._meetings + 1
+        names = [f"canary {i}" if here and open_ else "" for i, here in enumerate(self._present[:count])]
+        return [names] * self.replicates
+
+    def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> dict[str, NDArray[Any]]:
+        """What all of them do."""
+        return self.as_if(sum(map(len, people)))
+
+    def as_if(self, people: int) -> dict[str, NDArray[Any]]:
+        """The canaries' rows, again and again for so many people."""
+        return {name: np.resize(column, (people, *column.shape[1:])) for name, column in self._rows.items()}
+
+
+class ScoredUsers(UserVault):
+    """A `UserVault` over `Visitors` with a canary scorer, which knows what the canaries do."""
+
+    scorer: CanaryScorer
+    visitors: Visitors
+
+    def enroll(self, run: Run, actor: Actor) -> None:
+        """As the real one."""
+        part = run.sum_part(run.plan.parts()[0].name)
+        met = part.steps - self.steps_left(run, part.name)
+        super().enroll(run, actor)
+        replicate = np.repeat(np.arange(self.replicates), self.visitors.canaries * (met < self.visitors.often))
+        served = self.visitors.as_if(len(replicate))
+        self._as_if = enrolled_rows(served, self.spec, part.rows_per_unit, replicate, np.ones(len(replicate), bool))
+
+    def noisy_sum(self, run: Run, part: str, contribution: Contribution, state: Any = None) -> Floats:
+        """As the real call."""
+        mean = super().noisy_sum(run, part, contribution, state)
+        self.scorer.saw_round(run.part(part, UserSum), self._as_if, contribution, state, mean)
+        return mean

@@ -1,0 +1,142 @@
+"""Detectors around the ledger, its files and its certificates, as those of `detectors.py`."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import shutil
+import warnings
+from pathlib import Path
+
+from vault_cases import Rewards, open_vault, priced, records, unit_of
+
+from tacit.errors import LedgerError, PlanError, PlanExhausted, TacitError
+from tacit.privacy.certificate.certificate import Certificate
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.base import Label
+from tacit.privacy.vault.vault import Vault
+
+UNITS, POPULATION = [[0.5], [1.0, 2.0], [-0.5]], 10
+
+
+def nothing_but_releases(folder: Path) -> None:
+    """What is printed, logged, warned of, noted and left in files is the same with and without somebody."""
+    told = []
+    for name, units in (("with", [*UNITS, [9.0, 9.0]]), ("without", UNITS)):
+        own, screen, log = folder / name, io.StringIO(), io.StringIO()
+        own.mkdir()
+        handler, root = logging.StreamHandler(log), logging.getLogger()
+        level = root.level
+        root.addHandler(handler)
+        root.setLevel(logging.DEBUG)
+        try:
+            with (
+                contextlib.redirect_stdout(screen),
+                contextlib.redirect_stderr(screen),
+                warnings.catch_warnings(record=True) as warned,
+            ):
+                vault = open_vault(own, units, unit=unit_of(POPULATION))
+                run = vault.reserve(priced(vault, noise_multiplier=1.0, rows_per_unit=2))
+                for _ in range(3):
+                    vault.noisy_sum(run, "sum", Rewards())
+        finally:
+            root.removeHandler(handler)
+            root.setLevel(level)
+        noted = [(e.kind, {k: v for k, v in e.payload.items() if k != "dataset_id"}) for e in vault.ledger.entries()]
+        vault.ledger.close()
+        files = sorted((path.name, path.stat().st_size) for path in own.iterdir())
+        told.append((screen.getvalue(), log.getvalue(), len(warned), noted, files))
+    for what, one, other in zip(("screen", "log", "warnings", "ledger", "files"), *told, strict=True):
+        assert one == other, f"somebody shows in the {what}"
+
+
+def steps_of_a_plan(folder: Path) -> None:
+    """A plan of five steps releases five, and the ledger says so after each."""
+    vault = open_vault(folder, UNITS, unit=unit_of(POPULATION))
+    run, released = vault.reserve(priced(vault, noise_multiplier=1.0, steps=5)), 0
+    with contextlib.suppress(PlanExhausted):
+        for _ in range(12):
+            vault.noisy_sum(run, "sum", Rewards())
+            released += 1
+            assert vault.ledger.claimed(run.plan_id, "sum") >= released, "more steps ran than were claimed"
+    assert released == 5, f"{released} steps of a plan of 5"
+
+
+def edited_plan(folder: Path) -> None:
+    """A known id with other terms is refused, and a plan that was begun is never given back."""
+    vault = open_vault(folder, UNITS, unit=unit_of(POPULATION), epsilon=100.0)
+    run = vault.reserve(priced(vault, noise_multiplier=1.0, steps=2))
+    terms = {"parts": {"sum": 2}, "epsilon": 50.0, "delta": 1e-4}
+    try:
+        vault.ledger.reserve(run.plan_id, {"method": "another"}, **terms)  # type: ignore[arg-type]
+    except PlanError:
+        pass
+    else:
+        raise AssertionError("an edited plan passes for the one that was reserved")
+    vault.noisy_sum(run, "sum", Rewards())
+    spent = vault.ledger.spent()
+    with contextlib.suppress(LedgerError):
+        vault.ledger.cancel(run.plan_id)
+    assert vault.ledger.spent() == spent, "a plan that was begun gave its charge back"
+
+
+def seed_replay(folder: Path) -> None:
+    """Noise that somebody can draw again voids the ledger."""
+    vault = open_vault(folder, UNITS, unit=unit_of(POPULATION), noise=SecretNoise.for_tests(1))
+    assert vault.ledger.void_reason is not None, "seeded noise passes for secret noise"
+
+
+def restored_ledger(folder: Path) -> None:
+    """A ledger that alone was put back from an older copy is refused, by its lock file and by whoever saw its head."""
+    vault = open_vault(folder, UNITS, unit=unit_of(POPULATION))
+    run, path = vault.reserve(priced(vault, noise_multiplier=1.0, steps=3)), vault.ledger.path
+    shutil.copy(path, folder / "copy")
+    vault.noisy_sum(run, "sum", Rewards())
+    head = vault.ledger.head
+    vault.ledger.close()
+    shutil.copy(folder / "copy", path)
+    for needless in (False, True):
+        if needless:
+            path.with_name(path.name + ".lock").unlink()
+        try:
+            with Ledger(path) as older:
+                older.require(head)
+        except LedgerError:
+            continue
+        raise AssertionError("an older ledger goes on")
+
+
+def second_writer(folder: Path) -> None:
+    """A second vault over the same ledger is refused while the first one lives."""
+    first = open_vault(folder, UNITS, unit=unit_of(POPULATION))
+    try:
+        Vault(records(UNITS), Ledger(first.ledger.path))
+    except LedgerError:
+        return
+    raise AssertionError("two writers hold one ledger")
+
+
+def edited_certificate(folder: Path) -> None:
+    """A certificate whose epsilon, delta or unit was edited is refused."""
+    vault = open_vault(folder, UNITS, unit=unit_of(POPULATION))
+    plan = priced(vault, noise_multiplier=1.0, steps=2)
+    release = vault.release(vault.reserve(plan), None, label=Label((), (), ()))
+    record = release.certificate.to_json()
+    Certificate.from_json(record).verify()
+    for name, value in (("epsilon", 0.1), ("delta", 1e-9), ("unit", {**record["unit"], "population": 10**6})):
+        with contextlib.suppress(TacitError):
+            Certificate.from_json({**record, name: value}).verify()
+            raise AssertionError(f"an edited {name} is believed")
+
+
+LEDGER_DETECTORS = (
+    nothing_but_releases,
+    steps_of_a_plan,
+    edited_plan,
+    seed_replay,
+    restored_ledger,
+    second_writer,
+    edited_certificate,
+)

@@ -1,0 +1,55 @@
+"""Detectors for private selections: the law of the best run, its price, and failures that tell nothing."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+from scipy.special import ndtr
+from selection_cases import DELTA, Sum, best_of, repeated
+from vault_cases import SumPlan, open_vault, unit_of
+
+from tacit.privacy.noise.secret import SecretNoise
+
+RARE = 1e-7
+STOP = 50
+
+
+def generating(z: np.ndarray) -> np.ndarray:
+    """E[z^K] of the logarithmic law."""
+    return np.asarray(np.log1p(-(1 - 1 / STOP) * z) / math.log(1 / STOP))
+
+
+def law_of_the_best(folder: Path) -> None:
+    """The best of K sums is distributed as the largest of K normal numbers, K of the logarithmic law."""
+    found = repeated(folder, 120, Sum(), noise=SecretNoise.for_tests(1), stop=STOP)
+    values = np.array([one.value for one in found if one is not None]) / 2.0
+    unusual = stats.kstest(values, lambda x: generating(ndtr(x))).pvalue
+    assert unusual > RARE, f"the best run has another law (p = {unusual:.1g})"
+
+
+def price_of_the_best(folder: Path) -> None:
+    """The promise holds against whoever asks whether the best of the runs is large."""
+    vault = open_vault(folder, [[0.0]], unit=unit_of(1_000))
+    plan = best_of(vault, SumPlan(steps=1, noise_multiplier=2.0), stop=STOP)
+    assert plan.epsilon is not None
+    bound = np.linspace(-3, 8, 400)
+    tail, moved = (1 - generating(ndtr(bound - shift)) for shift in (0.0, 0.5))
+    delta = float(np.max(moved - math.exp(plan.epsilon) * tail))
+    assert delta <= DELTA, f"a threshold on the best run needs delta {delta:.2g}, {DELTA:g} is promised"
+
+
+def failures_tell_nothing(folder: Path) -> None:
+    """Runs that fail are as if they had not been: the best of the others is released.
+
+    Half of the runs fail. All runs of a selection do with probability 1/21, and some run does with 20/21: that more or
+    fewer than half of 30 selections fail by chance has a probability below 2e-12.
+    """
+    found = repeated(folder, 30, Sum(fails_above=0.0), stop=20, law="geometric")
+    failed = sum(one is None for one in found)
+    assert failed <= 15, f"{failed} of 30 selections ended with a failure of one run"
+
+
+SELECTION_DETECTORS = (law_of_the_best, price_of_the_best, failures_tell_nothing)

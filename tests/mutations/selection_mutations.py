@@ -1,0 +1,53 @@
+"""Mistakes with private selections, planted as those of `mutations.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tacit.privacy.mechanisms.base import composed
+from tacit.privacy.mechanisms.kinds import Selection, expected_runs
+from tacit.privacy.vault import selection
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def a_fixed_number_of_runs(patch: pytest.MonkeyPatch) -> None:
+    """As many runs as the law has on average, every time."""
+    patch.setattr(selection, "number_of_runs", lambda stop, law, noise: round(expected_runs(stop, law)))
+
+
+def the_price_of_one_run(patch: pytest.MonkeyPatch) -> None:
+    """The selection is paid for as if the best run had been the only one."""
+    patch.setattr(Selection, "event", property(lambda self: composed(self.candidates[0].parts())))
+
+
+def a_failure_ends_it(patch: pytest.MonkeyPatch) -> None:
+    """The first run that fails ends the selection with its error."""
+    real = selection.best
+
+    def broken(spec: Any, attempt: Any, judge: Any, within: Any, noise: Any) -> Any:
+        failed: list[Exception] = []
+
+        def watched(plan: Any, vault: Any) -> Any:
+            try:
+                return attempt(plan, vault)
+            except Exception as error:
+                failed.append(error)
+                raise
+
+        found = real(spec, watched, judge, within, noise)
+        if failed:
+            raise failed[0]
+        return found
+
+    patch.setattr(selection, "best", broken)
+
+
+SELECTION: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
+    ("a fixed number of runs", a_fixed_number_of_runs, ("law_of_the_best",)),
+    ("the price of one run", the_price_of_one_run, ("price_of_the_best",)),
+    ("a failure ends the selection", a_failure_ends_it, ("failures_tell_nothing",)),
+)

@@ -1,0 +1,110 @@
+"""What callbacks may hold and where they are tried, and that nothing about the records is told when they misbehave."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from vault_cases import SPEC, Silent, open_vault, priced
+
+from tacit.data.spec import Discrete
+from tacit.errors import MechanismError
+from tacit.privacy.mechanisms.releases import Axis
+from tacit.privacy.mechanisms.smooth_sensitivity import Visits
+from tacit.privacy.vault.isolation import check_isolation, edge_rows, foreign
+from tacit.validation import check
+
+RARE = np.float32(9.8765)
+
+
+@dataclass(frozen=True)
+class Logarithm:
+    """Warns where a reward is the rare one."""
+
+    def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
+        return np.log(np.abs(rows["rewards"] - RARE) + 0.0)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_warning_behind_the_door_is_neither_shown_nor_raised(tmp_path: Path, strict: bool) -> None:
+    vault = open_vault(tmp_path, [[1.0], [float(RARE)]], noise=Silent())
+    run = vault.reserve(priced(vault, noise_multiplier=1.0))
+    vault._checks.contribution(run.sum_part("sum"), Logarithm(), None)
+    with warnings.catch_warnings(record=True) as said, np.errstate(all="raise" if strict else "warn"):
+        warnings.simplefilter("error" if strict else "always")
+        value = vault.noisy_sum(run, "sum", Logarithm())
+    assert not said
+    assert value[0, 0] * 100 == pytest.approx(1.0, abs=0.01)  # the other unit's, clipped; minus infinity counts as 0
+
+
+@dataclass(frozen=True)
+class Telling:
+    """Passes a record to a check of tacit's, which repeats it."""
+
+    def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
+        check("reward", rows["rewards"].max(), bool((rows["rewards"] != RARE).all()), "another one")
+        return rows["rewards"]
+
+
+def test_an_error_of_tacits_own_tells_no_record_either(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, [[1.0], [float(RARE)]])
+    run = vault.reserve(priced(vault, noise_multiplier=1.0))
+    with pytest.raises(MechanismError, match=r"inside the vault \(PlanError\)") as caught:
+        vault.noisy_sum(run, "sum", Telling())
+    assert "9.87" not in str(caught.value)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Looks states up in a table that is one too short."""
+
+    def __call__(self, rows: Mapping[str, np.ndarray]) -> np.ndarray:
+        return np.zeros((499, 1))[rows["observations"][:, 0]]
+
+
+def test_a_callback_that_fails_at_the_edge_of_the_bounds_fails_on_decoys() -> None:
+    spec = dataclasses.replace(SPEC, observation=Discrete(500), difference=None)
+    with pytest.raises(IndexError):
+        check_isolation(Table(), spec, 1, where="sum")
+    check_isolation(Table(), dataclasses.replace(spec, observation=Discrete(499)), 1, where="sum")
+
+
+def test_the_edges_are_the_ends_the_middle_and_every_discrete_value() -> None:
+    batches = list(edge_rows(SPEC, units=5, rows_per_unit=2))
+    rewards, actions = (np.concatenate([rows[name].ravel() for rows in batches]) for name in ("rewards", "actions"))
+    assert {-10, 0, 10} == set(rewards.tolist())
+    assert {0, 1, 2} == set(actions.tolist())
+    assert all(rows["observations"].shape == (5, 2, 1) and rows["mask"].all() for rows in batches)
+    states = dataclasses.replace(SPEC, observation=Discrete(3_000), difference=None, propensities=True)
+    seen = {s for rows in edge_rows(states, 5, 7, "first") for s in rows["observations"].ravel().tolist()}
+    assert seen == {*range(1_000), *range(2_000, 3_000)}
+
+
+class Model:
+    """A mutable object of the user's."""
+
+
+@dataclass(frozen=True, eq=False)
+class Holding:
+    held: Any = None
+
+    def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
+        return rows["rewards"]
+
+
+def test_whatever_a_callback_holds_is_named_and_what_can_grow_is_refused(tmp_path: Path) -> None:
+    assert foreign(Holding((Holding(Model()), Logarithm, np.float32(1), 2))) == {"Holding", "Model", "Logarithm"}
+    assert foreign(Visits((Axis("observations", 0, (0.0, 1.0)),), 0.9, 3, 0.0, 1.0)) == set()
+    vault = open_vault(tmp_path, [[1.0]])
+    run = vault.reserve(priced(vault, noise_multiplier=1.0))
+    for held in ([], {}, set(), (1, Holding([]))):
+        with pytest.raises(MechanismError, match="can carry state"):
+            vault.noisy_sum(run, "sum", Holding(held))
+    vault.noisy_sum(run, "sum", Holding(Model()))
+    assert vault._checks.foreign == {"Holding", "Model"}

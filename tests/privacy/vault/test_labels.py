@@ -1,0 +1,57 @@
+"""What a certificate says about how the units came about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from expert_cases import Steppers, everything, logs, part, plan_of, vault_of
+from vault_cases import SPEC, priced
+
+from tacit.data.trajectories import Trajectories
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.base import Label
+from tacit.privacy.vault.vault import Vault
+from tacit.units import Unit
+
+
+@pytest.mark.parametrize(
+    ("unit_ids", "name", "stated"),
+    [(":transition", "patient", True), (":transition", "transition", False), (np.arange(3), "patient", False)],
+)
+def test_units_that_were_never_told_apart_are_an_assumption(
+    tmp_path: Path, unit_ids: object, name: str, stated: bool
+) -> None:
+    data = Trajectories.from_arrays(
+        observations=np.zeros((3, 1)),
+        actions=np.zeros(3, int),
+        rewards=np.zeros(3),
+        next_observations=np.zeros((3, 1)),
+        terminations=np.ones(3, bool),
+        unit_ids=unit_ids,
+        spec=SPEC,
+        simulated=True,
+    )
+    unit = Unit(name, "add_or_remove", 100)
+    with Ledger(tmp_path / "a.ledger", unit, epsilon=1e6, delta=0.005) as ledger:
+        vault = Vault(data, ledger)
+        run = vault.reserve(priced(vault, noise_multiplier=1.0))
+        certificate = vault.release(run, 0.0, label=Label((), (), ())).certificate
+    said = f"each transition counts as one {name}: the records were imported without unit ids"
+    assert (said in certificate.assumptions) == stated
+
+
+def test_a_total_that_counts_a_release_of_policies_alone_says_so(tmp_path: Path) -> None:
+    """A certificate of other sums, under a ledger that has published beginnings of logs, names that release."""
+    vault = vault_of(tmp_path, logs(150), Steppers(np.full(150, 1e6)))
+    sums = vault.reserve(plan_of(everything(held_out=part().held_out)))
+    alone = vault.release(sums, 0.0, label=Label((), (), ())).certificate
+    assert alone.not_protected == ()
+    prefixes = vault.reserve(plan_of(part()))
+    beside = vault.release(sums, 0.0, label=Label((), (), ())).certificate
+    assert len(beside.not_protected) == 1
+    assert prefixes.plan_id in beside.not_protected[0]
+    assert "policies alone" in beside.not_protected[0]
+    own = vault.release(prefixes, 0.0, label=Label((), (), ())).certificate
+    assert not any(prefixes.plan_id in words for words in own.not_protected)

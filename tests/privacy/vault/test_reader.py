@@ -1,0 +1,283 @@
+"""How the doors read: first rows in order of time, summaries computed once, fixed halves, samples of fixed size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from vault_cases import SPEC, GivenParts, Named, Silent, open_vault, priced, records, told_apart_by_rewards, unit_of
+
+from tacit.data.trajectories import Trajectories
+from tacit.errors import AccountingError, MechanismError, PlanError
+from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import plan as plans
+from tacit.privacy.vault.records import Reader
+from tacit.privacy.vault.vault import Vault
+from tacit.units import Relation
+
+
+def summed(**fields: Any) -> PoissonSum:
+    return PoissonSum(
+        **{"name": "sum", "steps": 10, "sampling_rate": 1.0, "clip_norm": 1.0, "noise_multiplier": 1.0} | fields
+    )
+
+
+def fixed(**fields: Any) -> FixedSizeSum:
+    given = {"name": "sum", "steps": 10, "batch_size": 3, "population": 100, "clip_norm": 1.0, "noise_multiplier": 1.0}
+    return FixedSizeSum(**given | fields)
+
+
+def episodes() -> Trajectories:
+    """Person 1 has episodes of 2 and 3 rows, with a row of person 2 in between; rewards count the rows."""
+    return Trajectories.from_arrays(
+        observations=np.zeros((6, 1)),
+        actions=np.zeros(6, int),
+        rewards=np.arange(6.0),
+        next_observations=np.zeros((6, 1)),
+        terminations=[False, False, True, False, False, False],
+        unit_ids=["one", "one", "two", "one", "one", "one"],
+        episode_ids=[0, 0, 1, 2, 2, 2],
+        spec=SPEC,
+        simulated=True,
+    )
+
+
+def test_the_first_rows_come_in_order_of_time_with_the_starts_of_episodes() -> None:
+    rows = Reader(episodes(), SecretNoise()).rows(np.array([1, 0]), 4, "first")
+    np.testing.assert_array_equal(rows["mask"], [[True, False, False, False], [True] * 4])
+    np.testing.assert_array_equal(rows["rewards"][1], [0, 1, 3, 4])
+    np.testing.assert_array_equal(rows["starts"], [[True, False, False, False], [True, False, True, False]])
+
+
+calls: list[int] = []
+
+
+@dataclass(frozen=True)
+class Total:
+    """The sum of each unit's rewards, counted as it is called."""
+
+    def __call__(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        calls.append(len(rows["mask"]))
+        return {"total": (rows["rewards"] * rows["mask"]).sum(1)}
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """The summary's total over a public scale."""
+
+    summary: Total = field(default_factory=Total)
+
+    def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
+        assert "rewards" not in rows
+        return rows["total"][:, None] / state
+
+
+def test_a_summary_is_made_once_and_serves_every_step_and_sample(tmp_path: Path) -> None:
+    for rate in (1.0, 0.5):
+        vault = open_vault(tmp_path, [[1.0, 2.0], [3.0], [0.5]], noise=Silent(), name=f"{rate}")
+        plan = plans.account(
+            GivenParts((summed(sampling_rate=rate, clip_norm=100.0, rows_per_unit=2, rows="first"),)),
+            unit=vault.unit,
+            delta=1e-4,
+        )
+        run = vault.reserve(plan)
+        vault._checks.contribution(plan.parts()[0], Scaled(), 10.0)
+        calls.clear()
+        sums = [vault.noisy_sum(run, "sum", Scaled(), 10.0)[0, 0] * vault.unit.size * rate for _ in range(10)]
+        assert calls == [3]
+        possible = np.array([[a, b, c] for a in (0, 1) for b in (0, 1) for c in (0, 1)]) @ [0.3, 0.3, 0.05]
+        expected = [0.65] if rate == 1 else possible
+        assert all(np.abs(np.array(expected) - value).min() < 0.1 for value in sums)  # rounded to the noise's grid
+
+
+def test_what_a_summary_keeps_cannot_be_written_to() -> None:
+    reader = Reader(episodes(), SecretNoise())
+    whole = reader.summaries(Total(), np.arange(2), 5)["total"]
+    np.testing.assert_array_equal(whole, [13, 2])
+    with pytest.raises(ValueError, match="read-only"):
+        whole[0] = 7
+    np.testing.assert_array_equal(reader.summaries(Total(), np.array([1, 1]), 5)["total"], [2, 2])
+
+
+def test_a_summary_needs_rows_that_stay_the_same(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, [[1.0]])
+    run = vault.reserve(priced(vault, noise_multiplier=1.0))
+    with pytest.raises(MechanismError, match="drawn anew"):
+        vault.noisy_sum(run, "sum", Scaled(), 1.0)
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """A summary that divides by how many units there are."""
+
+    def __call__(self, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {"total": rows["rewards"].sum(1) / len(rows["mask"])}
+
+
+@dataclass(frozen=True)
+class Crowded:
+    summary: Crowd = field(default_factory=Crowd)
+
+    def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
+        return rows["total"][:, None]
+
+
+def test_a_summary_that_couples_units_is_refused(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, [[1.0]])
+    run = vault.reserve(plans.account(GivenParts((summed(rows="first"),)), unit=vault.unit, delta=1e-4))
+    with pytest.raises(MechanismError, match="how many units"):
+        vault.noisy_sum(run, "sum", Crowded())
+
+
+# -- halves -------------------------------------------------------------------------------------------------------
+
+
+def people(count: int) -> list[list[float]]:
+    """Units that differ from one another, within the bounds."""
+    return [[float(i % 100) / 10, float(i // 100) / 10] for i in range(count)]
+
+
+def test_the_halves_are_disjoint_even_and_fixed_for_the_life_of_the_ledger(tmp_path: Path) -> None:
+    reader = Reader(records(people(2_000)), SecretNoise())
+    first, again, other = reader.folds("a"), Reader(records(people(2_000)), SecretNoise()).folds("a"), reader.folds("b")
+    np.testing.assert_array_equal(first, again)
+    assert set(first.tolist()) == {0, 1}
+    assert 900 < first.sum() < 1_100
+    assert 900 < (first == other).sum() < 1_100
+
+
+def test_a_units_half_does_not_depend_on_who_else_is_there() -> None:
+    present = np.arange(200) % 7 > 0
+    everyone = Reader(told_apart_by_rewards(people(200)), SecretNoise()).folds("a")
+    fewer = [unit for unit, here in zip(people(200), present, strict=True) if here]
+    np.testing.assert_array_equal(Reader(told_apart_by_rewards(fewer), SecretNoise()).folds("a"), everyone[present])
+
+
+def test_the_two_halves_add_up_and_cost_no_more_than_one(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path, [[float(i % 10)] for i in range(40)], noise=Silent())
+    halves = tuple(summed(name=f"half {fold}", clip_norm=20.0, fold=fold) for fold in (0, 1))
+    plan = plans.account(GivenParts(halves), unit=vault.unit, delta=1e-4)
+    alone = plans.account(GivenParts((summed(clip_norm=20.0),)), unit=vault.unit, delta=1e-4)
+    assert plan.epsilon == pytest.approx(alone.epsilon, rel=1e-6)
+    run = vault.reserve(plan)
+    sums = [vault.noisy_sum(run, f"half {fold}", Named(10))[0] * 100 for fold in (0, 1)]
+    np.testing.assert_allclose(sums[0] + sums[1], np.full(10, 4.0), atol=0.1)
+    assert min(one.sum() for one in sums) > 5
+
+
+def test_halves_are_for_whole_sums_only() -> None:
+    with pytest.raises(PlanError, match="fold"):
+        summed(sampling_rate=0.5, fold=0)
+
+
+# -- samples of fixed size ------------------------------------------------------------------------------------------
+
+
+def fixed_vault(folder: Path, units: int, relation: Relation = "replace_one") -> Vault:
+    unit = unit_of(100, relation)
+    ledger = Ledger(folder / f"{relation}.ledger", unit, epsilon=1e6, delta=0.005)
+    return Vault(records([[float(i % 10)] for i in range(units)]), ledger, noise=Silent())
+
+
+def test_a_sample_of_fixed_size_holds_so_many_places_and_is_uniform(tmp_path: Path) -> None:
+    vault = fixed_vault(tmp_path, units=100)
+    plan = plans.account(GivenParts((fixed(steps=2_000, clip_norm=5.0),)), unit=vault.unit, delta=1e-4)
+    run = vault.reserve(plan)
+    counts = np.stack([vault.noisy_sum(run, "sum", Named(10))[0] * 3 for _ in range(2_000)])
+    np.testing.assert_allclose(counts.sum(1), 3, atol=0.03)
+    np.testing.assert_allclose(counts.mean(0), 0.3, atol=0.06)  # four standard errors
+
+
+def test_places_that_hold_nobody_add_nothing(tmp_path: Path) -> None:
+    vault = fixed_vault(tmp_path, units=50)
+    run = vault.reserve(plans.account(GivenParts((fixed(steps=2_000, clip_norm=5.0),)), unit=vault.unit, delta=1e-4))
+    counts = np.stack([vault.noisy_sum(run, "sum", Named(10))[0] * 3 for _ in range(2_000)]).sum(1)
+    assert np.rint(counts).min() == 0
+    assert counts.mean() == pytest.approx(1.5, abs=0.1)
+
+
+def test_a_fixed_size_belongs_to_replacement_and_to_the_units_own_population(tmp_path: Path) -> None:
+    with pytest.raises(AccountingError, match="add_or_remove"):
+        plans.account(GivenParts((fixed(),)), unit=unit_of(100, "add_or_remove"), delta=1e-4)
+    vault = fixed_vault(tmp_path, units=100)
+    priced_plan = plans.account(GivenParts((fixed(population=200),)), unit=vault.unit, delta=1e-4)
+    with pytest.raises(PlanError, match="population"):
+        vault.reserve(priced_plan)
+    with pytest.raises(PlanError, match="batch_size"):
+        fixed(batch_size=101)
+
+
+def test_the_promise_tells_the_sampler() -> None:
+    unit = unit_of(100, "replace_one")
+    for part, words in (
+        (fixed(), "3 of 100 places drawn without replacement"),
+        (summed(fold=1), "every person of one fixed half"),
+        (summed(rows="first", rows_per_unit=5), "its first 5 row(s)"),
+        (summed(sampling_rate=0.5), "Poisson samples at rate 0.5 (about 50 of 100)"),
+    ):
+        assert words in plans.guarantee(plans.account(GivenParts((part,)), unit=unit, delta=1e-4))
+
+
+def test_units_with_equal_rows_are_told_apart_and_one_of_them_less_changes_one_half() -> None:
+    many, one_less = (Reader(told_apart_by_rewards([[1.0]] * k), SecretNoise()).folds("a") for k in (1_000, 999))
+    assert 420 < many.sum() < 580
+    np.testing.assert_array_equal(many[:999], one_less)
+
+
+def test_a_fragment_is_what_follows_a_drawn_row_in_its_units_episode() -> None:
+    reader = Reader(episodes(), SecretNoise())
+    rows = reader.rows(np.array([0, 1]), 5, "drawn", horizon=3)
+    assert rows["rewards"].shape == rows["mask"].shape == rows["time"].shape == (2, 5, 3)
+    assert rows["observations"].shape == (2, 5, 3, 1)
+    padded = [[[0, 1, 0], [1, 1, 1], [3, 4, 5], [4, 5, 4], [5, 5, 5]], [[2, 2, 2]] * 5]
+    np.testing.assert_array_equal(rows["rewards"], padded)
+    first = [[1, 1, 0], [1, 0, 0], [1, 1, 1], [1, 1, 0], [1, 0, 0]]
+    np.testing.assert_array_equal(rows["mask"], [first, [[1, 0, 0], *[[0, 0, 0]] * 4]])
+    np.testing.assert_array_equal(rows["time"][0, :, 0], [0, 1, 0, 1, 2])
+
+
+def in_a_row(rows: int, **ids: Any) -> Trajectories:
+    """Rows without an end, whose rewards count them."""
+    return Trajectories.from_arrays(
+        observations=np.zeros((rows, 1)),
+        actions=np.zeros(rows, int),
+        rewards=np.arange(float(rows)),
+        next_observations=np.zeros((rows, 1)),
+        terminations=np.zeros(rows, bool),
+        spec=SPEC,
+        simulated=True,
+        **ids,
+    )
+
+
+def test_where_every_row_is_a_unit_a_fragment_is_that_row() -> None:
+    alone = in_a_row(6, unit_ids=":transition")
+    rows = Reader(alone, SecretNoise()).rows(np.arange(6), 1, "drawn", horizon=4)
+    assert rows["mask"].sum() == 6
+    assert not rows["time"][..., 0].any()
+
+
+def test_fragments_of_a_long_unit_are_drawn_uniformly() -> None:
+    long = in_a_row(40, unit_ids=["one"] * 40, episode_ids=np.zeros(40, int))
+    reader = Reader(long, SecretNoise.for_tests(0))
+    firsts = np.concatenate([reader.rows(np.array([0]), 2, "drawn", horizon=8)["time"][0, :, 0] for _ in range(2_000)])
+    counts = np.bincount(firsts.astype(int), minlength=40)
+    assert abs(counts - 100).max() < 60  # six standard deviations
+
+
+@pytest.mark.parametrize("fields", [{"horizon": 0}, {"horizon": 2.0}, {"horizon": 2, "rows": "first"}])
+def test_a_horizon_is_a_whole_number_and_of_drawn_rows(fields: dict[str, Any]) -> None:
+    with pytest.raises(PlanError, match="horizon"):
+        summed(**fields)
+
+
+def test_a_horizon_of_one_changes_no_plan() -> None:
+    assert "horizon" not in summed().certified()
+    assert "horizon" not in fixed().certified()
+    assert summed(horizon=4).certified()["horizon"] == 4
