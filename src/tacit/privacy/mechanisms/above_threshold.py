@@ -136,8 +136,8 @@ class _Prefixed(Usual):
         floor = f"no expert gives any action a probability below {least:.6g}, as was declared"
         return (
             known,
-            "what is protected is which policies the experts follow, against anyone who does not know the other experts' "
-            "logs: the released steps are copied from logs, which stay secret",
+            "what is protected is which policies the experts follow, against anyone who does not know the other "
+            "experts' logs: the released steps are copied from logs, which stay secret",
             "trajectories were drawn by the policies that are counted, which act on observations as they are recorded "
             "(float32, within the declared bounds), independently, in one environment that is the same for all "
             "experts, first states included, and which alone, or a public horizon, ends an episode",
