@@ -250,7 +250,7 @@ class Patients:
         """What the public trajectories are made with."""
         courses = {"horizon": clinic.HORIZON, "lost": clinic.LOST, "doctors": clinic.DOCTORS}
         own = {"staffs": self.staffs, "patients": self.public_patients, "provenance": self.provenance}
-        return {"whole_trajectories": courses, "public": own}
+        return {"courses": courses, "public": own}
 
     @property
     def rows(self) -> Json:
