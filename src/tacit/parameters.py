@@ -78,13 +78,13 @@ def parameters(of: type) -> tuple[Parameter, ...]:
     Args:
         of: a dataclass of this package.
     """
-    found: dict[str, Parameter] = {}
+    by_name: dict[str, Parameter] = {}
     for base in reversed(of.__mro__):
         if "__dataclass_fields__" in vars(base):
-            for one in written(f"{base.__module__}:{base.__qualname__}"):
-                doc = one.doc or (found[one.name].doc if one.name in found else "")
-                found[one.name] = dataclasses.replace(one, doc=doc)
-    return tuple(found[field.name] for field in dataclasses.fields(of))
+            for parameter in written(f"{base.__module__}:{base.__qualname__}"):
+                doc = parameter.doc or (by_name[parameter.name].doc if parameter.name in by_name else "")
+                by_name[parameter.name] = dataclasses.replace(parameter, doc=doc)
+    return tuple(by_name[field.name] for field in dataclasses.fields(of))
 
 
 @cache

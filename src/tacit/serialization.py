@@ -50,14 +50,14 @@ class Json:
 def to_json(value: Any) -> Any:
     """Plain JSON values: dataclasses and mappings are objects, tuples and arrays lists, infinities "inf" and "-inf"."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        given = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
-        return {field.name: to_json(own) for field, own in given if own is not None or field.metadata != LATER}
+        pairs = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
+        return {field.name: to_json(item) for field, item in pairs if item is not None or field.metadata != LATER}
     if isinstance(value, Mapping):
-        return {str(key): to_json(own) for key, own in value.items()}
+        return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):
         return to_json(value.tolist())
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [to_json(own) for own in value]
+        return [to_json(item) for item in value]
     if isinstance(value, np.generic):
         return to_json(value.item())
     if isinstance(value, float) and math.isinf(value):
@@ -93,16 +93,16 @@ def read(hint: Any, value: Any) -> Any:
 
 def _object(cls: Any, values: Any) -> Any:
     hints, fields = _fields(cls)
-    given = current(values, fields)
+    entries = current(values, fields)
     needed = {name for name, field in fields.items() if field.metadata != LATER}
-    if given.keys() - fields.keys() or needed - given.keys():
+    if entries.keys() - fields.keys() or needed - entries.keys():
         raise TypeError("unknown or missing fields")
-    read = {name: _value(hints[name], value) for name, value in given.items()}
-    fixed = {name: read.pop(name) for name in given if not fields[name].init}
-    made = cls(**read)
-    if any(getattr(made, name) != value for name, value in fixed.items()):
+    read = {name: _value(hints[name], value) for name, value in entries.items()}
+    fixed = {name: read.pop(name) for name in entries if not fields[name].init}
+    instance = cls(**read)
+    if any(getattr(instance, name) != value for name, value in fixed.items()):
         raise ValueError("a fixed field differs")
-    return made
+    return instance
 
 
 @functools.cache
@@ -122,7 +122,7 @@ def _value(hint: Any, value: Any) -> Any:
     if origin in (Union, UnionType):
         if value is None and NoneType in inner:
             return None
-        return _chosen(tuple(one for one in inner if one is not NoneType), value)
+        return _chosen(tuple(member for member in inner if member is not NoneType), value)
     if origin is Literal:
         if value not in inner:
             raise ValueError("none of the words")
@@ -131,7 +131,7 @@ def _value(hint: Any, value: Any) -> Any:
         if isinstance(value, str | Mapping):
             raise TypeError("no list")
         types = [inner[0]] * len(value) if inner[1:] == (...,) else inner
-        return tuple(_value(one, own) for one, own in zip(types, value, strict=True))
+        return tuple(_value(kind, item) for kind, item in zip(types, value, strict=True))
     if hint is np.ndarray or origin is np.ndarray:
         dtype = get_args(inner[1])[0] if len(inner) > 1 and get_args(inner[1]) else None
         return np.asarray(value, None if dtype is Any else dtype)
@@ -148,18 +148,18 @@ def _plain(hint: Any, origin: Any, inner: tuple[Any, ...], value: Any) -> Any:
             raise TypeError("a value of another type")
         return value
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return {key: _value(inner[1], own) for key, own in value.items()}
+        return {key: _value(inner[1], item) for key, item in value.items()}
     if isinstance(origin, type) and issubclass(origin, Sequence):
-        return [_value(inner[0], own) for own in value]
+        return [_value(inner[0], item) for item in value]
     return _object(hint, value) if dataclasses.is_dataclass(hint) else value
 
 
 def _chosen(types: tuple[Any, ...], value: Any) -> Any:
     """The value as the first of the types that it fits."""
     failed: Exception | None = None
-    for one in types:
+    for kind in types:
         try:
-            return _value(one, value)
+            return _value(kind, value)
         except (KeyError, TypeError, ValueError, AttributeError, PlanError) as error:
             if failed is None or isinstance(error, PlanError):
                 failed = error

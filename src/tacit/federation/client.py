@@ -51,8 +51,8 @@ class _Answering:
 
     def _answer(self, message: Message, context: Context, shared: bool) -> tuple[Asked, npt.NDArray[Any]]:
         asked = read_query(message.content)
-        kept = context.state.array_records.get(_STATE, {})
-        device = self._open(context, {str(name): np.asarray(array.numpy()) for name, array in kept.items()})
+        records = context.state.array_records.get(_STATE, {})
+        device = self._open(context, {str(name): np.asarray(array.numpy()) for name, array in records.items()})
         with device.ledger:
             part = device.part(asked.part)
             if shared != part.shared:

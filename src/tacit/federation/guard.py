@@ -150,13 +150,13 @@ def _require_unmask(context: Context, configs: ConfigRecord) -> None:
     """Refuse to give the shares of both secrets of one device, or of a sum of fewer devices than the floor."""
     active, dead = configs[Key.ACTIVE_NODE_ID_LIST], configs[Key.DEAD_NODE_ID_LIST]
     setup = context.state.config_records[RECORD_KEY_STATE]
-    people, own, floor = setup[_PEOPLE], setup["nid"], context.state.config_records[_FLOOR]["floor"]
+    people, node_id, floor = setup[_PEOPLE], setup["nid"], context.state.config_records[_FLOOR]["floor"]
     assert isinstance(active, list)
     assert isinstance(dead, list)
     assert isinstance(people, list)
     assert isinstance(floor, int)
     named = [*active, *dead]
-    if len(set(named)) != len(named) or not set(named) <= set(people) or own not in active or len(active) < floor:
+    if len(set(named)) != len(named) or not set(named) <= set(people) or node_id not in active or len(active) < floor:
         raise _refused("the server asks for shares that would open a single answer", "each device in one list")
 
 

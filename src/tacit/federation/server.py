@@ -75,8 +75,8 @@ def _attempt(
     exchanges, checked = _Checked(grid, query.size), [workflow.collect_masked_vectors_stage, workflow.unmask_stage]
     with strong_masks():
         for stage in (workflow.setup_stage, workflow.share_keys_stage):
-            kept = stage(exchanges, context, state)
-            if not kept or len(state.active_node_ids) < len(nodes):
+            completed = stage(exchanges, context, state)
+            if not completed or len(state.active_node_ids) < len(nodes):
                 return None, sorted(state.active_node_ids)
         state.nid_to_fitins = {node: write_query(query) for node in nodes}
         if not all(stage(exchanges, context, state) for stage in checked) or mean.value is None:

@@ -133,7 +133,7 @@ def test_replicates_are_independent_and_each_is_paid(tmp_path: Path) -> None:
 
 def test_several_ledgers_for_private_records_are_refused(tmp_path: Path) -> None:
     ledgers = [Ledger(tmp_path / f"{r}.ledger", unit_of(), epsilon=1.0, delta=1e-3) for r in range(2)]
-    with pytest.raises(LedgerError, match="each would spend anew"):
+    with pytest.raises(LedgerError, match="each would spend the budget again"):
         Vault(records([[1.0], [2.0]], simulated=False), ledgers)
 
 

@@ -108,7 +108,7 @@ def test_what_a_summary_keeps_cannot_be_written_to() -> None:
 def test_a_summary_needs_rows_that_stay_the_same(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[1.0]])
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
-    with pytest.raises(MechanismError, match="drawn anew"):
+    with pytest.raises(MechanismError, match="drawn again"):
         vault.noisy_sum(run, "sum", Scaled(), 1.0)
 
 

@@ -71,13 +71,13 @@ def mu(leaves: Leaves, relation: Relation) -> float:
     Exact for plain Gaussians. For a `ZCDpEvent` or a selection none is known: Renyi curves say too little of the
     smallest epsilons.
     """
-    own, rest = approximate.split(leaves)
+    epsilon_deltas, rest = approximate.split(leaves)
     if any(isinstance(leaf, ZCDpEvent | SelectionDpEvent) for leaf, _ in rest):
         return math.inf
     numbers = tuple(item for item in rest if isinstance(item[0], LaplaceDpEvent))
-    others = tuple(item for item in rest if item not in numbers)
+    gaussians = tuple(item for item in rest if item not in numbers)
     squares = math.fsum(count * laplace.mu(pure(leaf, relation)) ** 2 for leaf, count in numbers)
-    return math.hypot(approximate.mu(own), gaussian_mu(others, relation), math.sqrt(squares))
+    return math.hypot(approximate.mu(epsilon_deltas), gaussian_mu(gaussians, relation), math.sqrt(squares))
 
 
 def gaussian_delta(epsilon: Array | float, mu: Array | float) -> Array:
@@ -145,16 +145,18 @@ def pessimistic(leaves: Leaves, relation: Relation, *, spread: float) -> Any:
 
 @lru_cache(maxsize=8)
 def _pessimistic(leaves: Leaves, relation: Relation, spread: float) -> Any:
-    own, gaussians = approximate.split(leaves)
-    variance = approximate.variance(own) + sum(count * loss_std(leaf, relation) ** 2 for leaf, count in gaussians)
+    epsilon_deltas, gaussians = approximate.split(leaves)
+    variance = approximate.variance(epsilon_deltas) + sum(
+        count * loss_std(leaf, relation) ** 2 for leaf, count in gaussians
+    )
     interval = spacing(variance, sum(count for _, count in leaves), spread)
     largest_grid = MAX_GRID * min(1.0, math.sqrt(1e-4 / spread))
-    widest = max(approximate.width(own), max(width(leaf, relation) for leaf, _ in gaussians))
+    widest = max(approximate.width(epsilon_deltas), max(width(leaf, relation) for leaf, _ in gaussians))
     interval = max(interval, widest / largest_grid)
-    total = approximate.pessimistic(own, interval) if own else None
+    total = approximate.pessimistic(epsilon_deltas, interval) if epsilon_deltas else None
     for leaf, count in gaussians:
-        one = _one_pessimistic(leaf, relation, interval)
-        composed = one.self_compose(count) if count > 1 else one
+        distribution = _one_pessimistic(leaf, relation, interval)
+        composed = distribution.self_compose(count) if count > 1 else distribution
         total = composed if total is None else total.compose(composed)
     return total
 
@@ -175,17 +177,19 @@ def _one_pessimistic(leaf: Any, relation: Relation, interval: float) -> Any:
 
 def renyi_epsilon(leaves: Leaves, relation: Relation, delta: float) -> float:
     """A looser upper bound by Renyi DP, as a ceiling over the certified one; inf where none is implemented."""
-    own, gaussians = approximate.split(leaves)
-    losses = _renyi_curve(gaussians, own, relation, tuple(_ORDERS))
+    epsilon_deltas, gaussians = approximate.split(leaves)
+    losses = _renyi_curve(gaussians, epsilon_deltas, relation, tuple(_ORDERS))
     if losses is None:
         return math.inf
-    return float(compute_epsilon(_ORDERS, losses, approximate.compose(own).share(delta))[0])
+    return float(compute_epsilon(_ORDERS, losses, approximate.compose(epsilon_deltas).share(delta))[0])
 
 
 def renyi_curve(leaves: Leaves, relation: Relation, orders: tuple[float, ...]) -> Array:
     """Upper bounds on the Renyi divergences of these orders (> 1); inf where none is implemented."""
-    own, gaussians = approximate.split(leaves)
-    losses = None if approximate.own_delta(own) > 0 else _renyi_curve(gaussians, own, relation, orders)
+    epsilon_deltas, gaussians = approximate.split(leaves)
+    losses = (
+        None if approximate.own_delta(epsilon_deltas) > 0 else _renyi_curve(gaussians, epsilon_deltas, relation, orders)
+    )
     return np.full(len(orders), math.inf) if losses is None else losses
 
 
@@ -194,11 +198,13 @@ def renyi(leaves: Leaves, relation: Relation, order: float) -> float:
     return float(renyi_curve(leaves, relation, (order,))[0])
 
 
-def _renyi_curve(gaussians: Leaves, own: Leaves, relation: Relation, orders: tuple[float, ...]) -> Array | None:
+def _renyi_curve(
+    gaussians: Leaves, epsilon_deltas: Leaves, relation: Relation, orders: tuple[float, ...]
+) -> Array | None:
     accountant = _renyi(gaussians, relation, orders)
     if accountant is None:
         return None
-    return np.asarray(accountant.rdp) + [approximate.renyi(own, order) for order in orders]
+    return np.asarray(accountant.rdp) + [approximate.renyi(epsilon_deltas, order) for order in orders]
 
 
 @lru_cache(maxsize=32)

@@ -66,8 +66,8 @@ class Responses:
 
 def split(leaves: Leaves) -> tuple[Leaves, Leaves]:
     """(the mechanisms with a proof of their own, the others)."""
-    own = tuple(item for item in leaves if isinstance(item[0], EpsilonDeltaDpEvent))
-    return own, tuple(item for item in leaves if item not in own)
+    epsilon_deltas = tuple(item for item in leaves if isinstance(item[0], EpsilonDeltaDpEvent))
+    return epsilon_deltas, tuple(item for item in leaves if item not in epsilon_deltas)
 
 
 @lru_cache(maxsize=64)
@@ -170,8 +170,8 @@ def pessimistic(leaves: Leaves, interval: float) -> Any:
             for cell, part in ((left, mass - right_mass), (left + 1, right_mass)):
                 if part > 0:
                     cells[cell] = cells.get(cell, 0.0) + (1 - leaf.delta) * part
-        one = PrivacyLossDistribution.create_from_rounded_probability(cells, leaf.delta, interval)
-        composed = one.self_compose(count) if count > 1 else one
+        distribution = PrivacyLossDistribution.create_from_rounded_probability(cells, leaf.delta, interval)
+        composed = distribution.self_compose(count) if count > 1 else distribution
         total = composed if total is None else total.compose(composed)
     return total
 
@@ -215,6 +215,6 @@ def renyi(leaves: Leaves, order: float) -> float:
     total = 0.0
     for leaf, count in leaves:
         yes, no = float(log_expit(leaf.epsilon)), float(log_expit(-leaf.epsilon))
-        one = np.logaddexp(order * yes + (1 - order) * no, order * no + (1 - order) * yes)
-        total += count * max(float(one), 0.0) / (order - 1)
+        log_moment = np.logaddexp(order * yes + (1 - order) * no, order * no + (1 - order) * yes)
+        total += count * max(float(log_moment), 0.0) / (order - 1)
     return total

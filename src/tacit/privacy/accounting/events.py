@@ -151,7 +151,7 @@ def _sort_key(leaf: DpEvent) -> tuple[float, ...]:
     if isinstance(leaf, ZCDpEvent):
         return (6, leaf.rho)
     if isinstance(leaf, SelectionDpEvent):
-        return (7, leaf.stop, leaf.law == "geometric", *(x for one in leaf.candidates for x in _list_key(one)))
+        return (7, leaf.stop, leaf.law == "geometric", *(x for run in leaf.candidates for x in _list_key(run)))
     if isinstance(leaf, dp_event.PoissonSampledDpEvent):
         return (1, leaf.sampling_probability, leaf.event.noise_multiplier)
     if isinstance(leaf, dp_event.GaussianDpEvent):
@@ -218,15 +218,15 @@ def _selection(event: SelectionDpEvent) -> DpEvent:
     if event.law not in get_args(Law) or not 1 <= len(event.candidates) <= MAX_CANDIDATES:
         raise refused("a selection by an unknown law, or of no candidates", f"{get_args(Law)}, 1 to {MAX_CANDIDATES}")
     stop = whole(event.stop, "stop", MAX_STOP, least=2)
-    found = set()
-    for one in event.candidates:
-        leaves = flatten(ComposedDpEvent([SelfComposedDpEvent(leaf, count) for leaf, count in one]))
+    candidates = set()
+    for candidate in event.candidates:
+        leaves = flatten(ComposedDpEvent([SelfComposedDpEvent(leaf, count) for leaf, count in candidate]))
         if any(isinstance(leaf, SelectionDpEvent) for leaf, _ in leaves) or not leaves:
             raise refused("a selection among selections, or of nothing", "the events of single runs")
         if any(isinstance(leaf, dp_event.NonPrivateDpEvent) for leaf, _ in leaves):
             return dp_event.NonPrivateDpEvent()
-        found.add(leaves)
-    return SelectionDpEvent(tuple(sorted(found, key=_list_key)), stop, event.law)
+        candidates.add(leaves)
+    return SelectionDpEvent(tuple(sorted(candidates, key=_list_key)), stop, event.law)
 
 
 def limit(depth: int, nodes: list[int]) -> None:
@@ -337,7 +337,7 @@ def _encode(event: DpEvent) -> dict[str, Any]:
     if isinstance(event, dp_event.ComposedDpEvent):
         return {"kind": "composed", "events": [_encode(inner) for inner in event.events]}
     if isinstance(event, SelectionDpEvent):
-        candidates = [_encode(_composed(one)) for one in event.candidates]
+        candidates = [_encode(_composed(candidate)) for candidate in event.candidates]
         return {"kind": "selection", "candidates": candidates, "stop": int(event.stop), "law": event.law}
     return {"kind": "non_private"}
 
@@ -382,6 +382,6 @@ def _decode(value: object, depth: int, nodes: list[int]) -> DpEvent:
         candidates = value["candidates"]
         if not isinstance(candidates, list | tuple):
             raise refused("a selection whose candidates are no list", "a list of events")
-        found = tuple(flatten(_decode(inner, depth + 1, nodes)) for inner in candidates)
-        return SelectionDpEvent(found, value["stop"], value["law"])
+        candidate_leaves = tuple(flatten(_decode(inner, depth + 1, nodes)) for inner in candidates)
+        return SelectionDpEvent(candidate_leaves, value["stop"], value["law"])
     return dp_event.NonPrivateDpEvent()

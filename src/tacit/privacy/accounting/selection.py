@@ -89,9 +89,9 @@ def ceiling(leaves: Leaves, relation: Relation, delta: float) -> float:
     for leaf, count in leaves:
         selection = _selection(leaf)
         n, mean = _SHAPES[selection.law], expected_runs(selection.stop, selection.law)
-        single = np.max([accountants.renyi_curve(one, relation, _WHOLE) for one in selection.candidates], axis=0)
-        own = (1 + n) * ((1 - 1 / orders) * single + math.log(selection.stop) / orders)
-        total = total + count * (single + own + math.log(mean) / (orders - 1))
+        single = np.max([accountants.renyi_curve(run, relation, _WHOLE) for run in selection.candidates], axis=0)
+        surcharge = (1 + n) * ((1 - 1 / orders) * single + math.log(selection.stop) / orders)
+        total = total + count * (single + surcharge + math.log(mean) / (orders - 1))
     return float(np.min(total + math.log(1 / delta) / (orders - 1)))
 
 
@@ -100,14 +100,14 @@ def solved(leaves: Leaves, relation: Relation, delta: float) -> float:
 
     Its series are exact at whole orders: there, next to the orders that were found, the curves have to be the same.
     """
-    terms, found = [], []
+    terms, minima = [], []
     for leaf, count in leaves:
         selection = _selection(leaf)
         single = functools.partial(_single, selection, relation)
         least, other = _smallest(_other(single, selection.stop))
         more = (1 + _SHAPES[selection.law]) * min(math.log(selection.stop), least)
         terms.append((count, single, more, math.log(expected_runs(selection.stop, selection.law))))
-        found.append((selection, other))
+        minima.append((selection, other))
 
     def at(order: float) -> float:
         curve = math.fsum(
@@ -116,7 +116,7 @@ def solved(leaves: Leaves, relation: Relation, delta: float) -> float:
         return curve + (order * math.log1p(-1 / order) - math.log(order - 1) - math.log(delta)) / (order - 1)
 
     smallest, best = _smallest(at)
-    alike = all(_known(selection, relation, order) for selection, other in found for order in (best, other))
+    alike = all(_known(selection, relation, order) for selection, other in minima for order in (best, other))
     return max(smallest, 0.0) if alike else math.inf
 
 
@@ -131,14 +131,14 @@ def _certified(leaves: Leaves, relation: Relation, orders: tuple[float, ...]) ->
     for leaf, count in leaves:
         selection = _selection(leaf)
         single = _worst(selection, relation, _ORDERS)
-        others = np.array(_ORDERS)
+        all_orders = np.array(_ORDERS)
         held = np.isfinite(single)
         log_stop = math.log(selection.stop)
-        least = float(np.min((1 - 1 / others[held]) * single[held] + log_stop / others[held], initial=log_stop))
+        least = float(np.min((1 - 1 / all_orders[held]) * single[held] + log_stop / all_orders[held], initial=log_stop))
         more = (1 + _SHAPES[selection.law]) * least
         log_mean = math.log(expected_runs(selection.stop, selection.law))
-        own = _worst(selection, relation, orders) + more + log_mean / (np.array(orders) - 1)
-        total += count * own * (1 + ROUNDING)
+        curve = _worst(selection, relation, orders) + more + log_mean / (np.array(orders) - 1)
+        total += count * curve * (1 + ROUNDING)
     return total
 
 
@@ -150,7 +150,7 @@ def _worst(selection: SelectionDpEvent, relation: Relation, orders: tuple[float,
 def _known(selection: SelectionDpEvent, relation: Relation, order: float) -> bool:
     """Whether `dp_accounting` knows the same curve, at the whole order next to this one."""
     near = float(max(2, round(order)))
-    curve = max(float(accountants.renyi_curve(one, relation, (near,))[0]) for one in selection.candidates)
+    curve = max(float(accountants.renyi_curve(run, relation, (near,))[0]) for run in selection.candidates)
     return math.isclose(curve, _single(selection, relation, near), rel_tol=1e-3)
 
 
@@ -171,7 +171,7 @@ def _smallest(at: Curve) -> tuple[float, float]:
 
 def _single(selection: SelectionDpEvent, relation: Relation, order: float) -> float:
     """The largest of the candidates' Renyi divergences of an order; inf where one has none."""
-    return max(math.fsum(count * _leaf(leaf, relation, order) for leaf, count in one) for one in selection.candidates)
+    return max(math.fsum(count * _leaf(leaf, relation, order) for leaf, count in run) for run in selection.candidates)
 
 
 @lru_cache(maxsize=16384)
@@ -183,8 +183,8 @@ def _leaf(leaf: dp_event.DpEvent, relation: Relation, order: float) -> float:
         return far**2 * rho(leaf) * order
     if isinstance(leaf, dp_event.PoissonSampledDpEvent) and relation == "add_or_remove":
         return _sampled(*parameters(leaf), order)
-    own, rest = approximate.split(((leaf, 1),))
-    return math.inf if rest or approximate.own_delta(own) > 0 else approximate.renyi(own, order)
+    epsilon_deltas, rest = approximate.split(((leaf, 1),))
+    return math.inf if rest or approximate.own_delta(epsilon_deltas) > 0 else approximate.renyi(epsilon_deltas, order)
 
 
 def _sampled(q: float, sigma: float, order: float) -> float:

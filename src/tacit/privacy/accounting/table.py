@@ -42,8 +42,8 @@ def mixed(leaves: Leaves, relation: Relation, delta: float) -> float:
 
     The Gaussians' profile is the exact one where none is sampled, else that of centred quadrature.
     """
-    own, gaussians = approximate.split(leaves)
-    responses = approximate.compose(own)
+    epsilon_deltas, gaussians = approximate.split(leaves)
+    responses = approximate.compose(epsilon_deltas)
     share, top = responses.share(delta), float(responses.losses[-1])
     if all(isinstance(leaf, dp_event.GaussianDpEvent) for leaf, _ in gaussians):
         mu = accountants.gaussian_mu(gaussians, relation)
@@ -210,7 +210,7 @@ def row(leaves: Leaves, relation: Relation) -> Row:
         raise AccountingError(
             f"no certified bound exists for the pair {pair}" if leaves else "the event has no steps",
             where="accounting",
-            expected="one of " + ", ".join(f"({known}, {under})" for known, under in TABLE),
+            expected="one of " + ", ".join(f"({mechanism}, {under})" for mechanism, under in TABLE),
             remedy="describe the mechanism with events that the table knows",
         )
     return TABLE[pair]  # type: ignore[index]

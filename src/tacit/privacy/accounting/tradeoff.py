@@ -118,9 +118,9 @@ def missed(event: DpEvent, relation: Relation, *, delta: float, false_alarms: Ar
 
 def rows(record: Mapping[str, Any]) -> list[dict[str, float]]:
     """The curve of a certificate's JSON form at `STATED_ALARMS`, rounded down; 0 where nothing is promised."""
-    found = np.zeros(len(STATED_ALARMS))
+    shares = np.zeros(len(STATED_ALARMS))
     if record["private"]:
         event, relation = event_from_json(record["event"]), record["unit"]["relation"]
-        found = missed(event, relation, delta=record["delta"], false_alarms=np.array(STATED_ALARMS))
-    down = np.floor(found * 1e6) / 1e6
+        shares = missed(event, relation, delta=record["delta"], false_alarms=np.array(STATED_ALARMS))
+    down = np.floor(shares * 1e6) / 1e6
     return [{"false_alarms": a, "missed_at_least": b} for a, b in zip(STATED_ALARMS, down.tolist(), strict=True)]

@@ -96,13 +96,13 @@ def read(path: Path) -> Any:
         return json.loads(raw.decode("utf-8"), object_pairs_hook=_no_repeats, parse_constant=_no_constant)
     except (OSError, ValueError, RecursionError) as error:
         problem = error.strerror if isinstance(error, OSError) else type(error).__name__
-        here = path.is_file()
+        exists = path.is_file()
         raise CertificateError(
             f"the file cannot be read as a certificate ({problem or error})",
             where=str(path),
             expected="a certificate's JSON file of at most 4 MiB as tacit writes it",
             remedy="ask for the original file"
-            if here
+            if exists
             else "check the path: a run has its certificate.json in its folder",
         ) from None
 
@@ -156,7 +156,7 @@ def _current_run(run: Any) -> Any:
     """The same for one run of a selection."""
     if not isinstance(run, Mapping) or not isinstance(run.get("parts"), list | tuple):
         return run
-    return {**run, "parts": [current_part(one) if isinstance(one, Mapping) else one for one in run["parts"]]}
+    return {**run, "parts": [current_part(part) if isinstance(part, Mapping) else part for part in run["parts"]]}
 
 
 def require_shape(value: object) -> None:
@@ -205,8 +205,8 @@ def _problem(value: Any, rule: Mapping[str, Any], path: str) -> tuple[str, str] 
     if isinstance(value, list | tuple):
         if not rule.get("minItems", 0) <= len(value) <= rule.get("maxItems", len(value)):
             return path, "has too few or too many entries"
-        found = (_problem(item, rule.get("items", {}), f"{path}[{i}]") for i, item in enumerate(value))
-        return next((problem for problem in found if problem), None)
+        item_problems = (_problem(item, rule.get("items", {}), f"{path}[{i}]") for i, item in enumerate(value))
+        return next((problem for problem in item_problems if problem), None)
     if isinstance(value, int | float) and not isinstance(value, bool):
         low, high = rule.get("minimum", -math.inf), rule.get("maximum", math.inf)
         above, below = rule.get("exclusiveMinimum", -math.inf), rule.get("exclusiveMaximum", math.inf)
@@ -248,11 +248,11 @@ def _object_problem(value: Mapping[str, Any], rule: Mapping[str, Any], path: str
         if name not in value:
             return f"{path}.{name}".lstrip("."), "is missing"
     for name, item in value.items():
-        here = f"{path}.{name}".lstrip(".")
+        item_path = f"{path}.{name}".lstrip(".")
         if name not in properties and extra is False:
-            return here[:80], "is unknown"
+            return item_path[:80], "is unknown"
         inner = properties.get(name, extra if isinstance(extra, Mapping) else {})
-        problem = _problem(item, inner, here)
+        problem = _problem(item, inner, item_path)
         if problem:
             return problem
     return None

@@ -199,8 +199,8 @@ class Certificate:
         }
         derived = derive.numbers(unit, event, float(delta), primary)
         if all(row["plan_id"] != plan_id for row in releases):
-            own = {"plan_id": plan_id, "method": method, "epsilon": derived["epsilon"], "delta": float(delta)}
-            primary["releases"] = [*releases, own]
+            charge = {"plan_id": plan_id, "method": method, "epsilon": derived["epsilon"], "delta": float(delta)}
+            primary["releases"] = [*releases, charge]
             derived = derive.numbers(unit, event, float(delta), primary)
         derived["total"] |= {"composition": composition, "budget_epsilon": budget[0], "budget_delta": budget[1]}
         record = canonical.plain({**primary, **derived})
@@ -246,8 +246,8 @@ class Certificate:
             unit = Unit(record["unit"]["name"], record["unit"]["relation"], record["unit"]["population"])
             event = event_from_json(record["event"])
             _require(self.delta < 1 / unit.size, "delta", "is not below 1 / population")
-            same = flatten(event) == flatten(derive.parts_event(record["parts"]))
-            _require(same, "parts", "do not compose to the event")
+            composes = flatten(event) == flatten(derive.parts_event(record["parts"]))
+            _require(composes, "parts", "do not compose to the event")
             _require({"tacit", "dp-accounting"} <= set(record["versions"]), "versions", "lack an accountant")
             derived = derive.numbers(unit, event, self.delta, record)
         except (AccountingError, PlanError) as error:

@@ -141,9 +141,9 @@ def parts_of(stated: Sequence[Fields]) -> list[Part]:
         CertificateError: there is no such part.
     """
     parts = []
-    for i, one in enumerate(stated):
+    for i, entry in enumerate(stated):
         try:
-            parts.append(part_of(one))
+            parts.append(part_of(entry))
         except PlanError as error:
             raise CertificateError(
                 f"the field 'parts[{i}]' states no part of tacit's: {error.what}",
@@ -168,12 +168,12 @@ def parts_event(stated: Sequence[Fields]) -> DpEvent:
 
 def part_assumptions(stated: Sequence[Fields]) -> list[str]:
     """What single parts take for granted, beyond the standing assumptions."""
-    return list(dict.fromkeys(one for part in parts_of(stated) for one in part.assumptions()))
+    return list(dict.fromkeys(assumption for part in parts_of(stated) for assumption in part.assumptions()))
 
 
 def part_not_protected(stated: Sequence[Fields]) -> list[str]:
     """What single parts do not protect, although a reader could believe it."""
-    return [one for part in parts_of(stated) for one in part.not_protected()]
+    return [sentence for part in parts_of(stated) for sentence in part.not_protected()]
 
 
 def differences(stated: Any, derived: Any, path: str) -> Iterator[str]:
@@ -184,8 +184,8 @@ def differences(stated: Any, derived: Any, path: str) -> Iterator[str]:
     elif isinstance(derived, list | tuple):
         if len(stated) != len(derived):
             yield path
-        for i, (one, other) in enumerate(zip(stated, derived, strict=False)):
-            yield from differences(one, other, f"{path}[{i}]")
+        for i, (stated_item, derived_item) in enumerate(zip(stated, derived, strict=False)):
+            yield from differences(stated_item, derived_item, f"{path}[{i}]")
     elif isinstance(derived, float) and not isinstance(stated, str):
         if not math.isclose(stated, derived, rel_tol=1.01 * 10 ** (1 - DIGITS)):
             yield path
@@ -198,10 +198,10 @@ def contradictions(record: Fields) -> Iterator[tuple[str, str]]:
     epsilon, delta = float(record["epsilon"]), record["delta"]
     if record["plan_id"] != canonical.plan_id(record["method"], record["plan"]):
         yield "plan_id", "is not that of the plan"
-    own = [row for row in record["releases"] if row["plan_id"] == record["plan_id"]]
-    if len(own) != 1:
+    charges = [row for row in record["releases"] if row["plan_id"] == record["plan_id"]]
+    if len(charges) != 1:
         yield "releases", "does not hold this plan's own charge once"
-    for row in own:
+    for row in charges:
         if row["method"] != record["method"]:
             yield "releases.method", "names another method for this plan"
         if float(row["epsilon"]) < epsilon * (1 - 1e-5):
@@ -247,11 +247,11 @@ def _contradictions(parts: Sequence[Part], unit: Unit) -> Iterator[tuple[str, st
             part.validate(unit)
         except PlanError as error:
             yield f"parts[{i}]", f"contradicts the unit: {error.what}, expected {error.expected}"
-    kept = [i for i, part in enumerate(parts) if part.publishes_logs]
-    if len(kept) > 1:
-        yield f"parts[{kept[1]}].source", "takes what another part holds out"
+    publishers = [i for i, part in enumerate(parts) if part.publishes_logs]
+    if len(publishers) > 1:
+        yield f"parts[{publishers[1]}].source", "takes what another part holds out"
     for i, part in enumerate(parts):
-        if kept and i not in kept and part.held_out < parts[kept[0]].held_out:
+        if publishers and i not in publishers and part.held_out < parts[publishers[0]].held_out:
             yield f"parts[{i}].held_out", "does not leave out what another part holds out"
 
 

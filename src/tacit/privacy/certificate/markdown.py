@@ -138,16 +138,16 @@ def missed(record: Mapping[str, Any], false_alarms: float) -> float:
     """
     epsilon, mu = float(record["epsilon"]), float(record["mu"])
     pairs = [(epsilon, record["delta"]), *((float(row["epsilon"]), row["delta"]) for row in record["profile"])]
-    found = [0.0]
+    bounds = [0.0]
     for e, delta in pairs:
         if e < _LARGEST:
-            found += [1 - delta - math.exp(e) * false_alarms, math.exp(-e) * (1 - delta - false_alarms)]
+            bounds += [1 - delta - math.exp(e) * false_alarms, math.exp(-e) * (1 - delta - false_alarms)]
     if math.isfinite(mu):
         threshold = _NORMAL.inv_cdf(1 - false_alarms)
         reach = math.inf if record["mu_range"].endswith(_EVERYWHERE) else epsilon * (1 - _MARGIN)
         if abs(mu * threshold - mu * mu / 2) <= reach:
-            found.append(_NORMAL.cdf(threshold - mu))
-    return max(found)
+            bounds.append(_NORMAL.cdf(threshold - mu))
+    return max(bounds)
 
 
 def _attack(record: Mapping[str, Any]) -> str:
@@ -215,7 +215,7 @@ def guarantees(record: Fields) -> dict[str, Any]:
 
     In the order of its pyramid, from the parameter at the top down to the collection of the data.
     """
-    unit, sides = record["unit"], [one for one in record["assumptions"] if any(word in one for word in _ABOUT_SIDES)]
+    unit, sides = record["unit"], [line for line in record["assumptions"] if any(word in line for word in _ABOUT_SIDES)]
     return {
         "privacy_parameters": {"definition": variant(record), "epsilon": record["epsilon"], "delta": record["delta"]},
         "unit_of_privacy": {
@@ -250,7 +250,7 @@ def entry(record: Fields) -> dict[str, Any]:
     The registry keeps YAML, of which JSON is a part.
     """
     unit, total = record["unit"], record["total"]
-    accessed = [f"{kind.replace('_', ' ')}: {one}" for kind in ("covered", "not_covered") for one in record[kind]]
+    accessed = [f"{kind.replace('_', ' ')}: {access}" for kind in ("covered", "not_covered") for access in record[kind]]
     return {
         "url_slug": None,
         "status": "Draft",

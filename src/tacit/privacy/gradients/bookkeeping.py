@@ -66,10 +66,10 @@ def contributions(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], laye
             overwritten; a leading axis is not a multiple of the units.
     """
     units = len(next(iter(rows.values())))
-    found: dict[Layer, Contribution] = {}
+    by_layer: dict[Layer, Contribution] = {}
 
     def collect(layer: Layer, a: Tensor, g: Tensor) -> None:
-        found[layer] = contribution(layer.module, a, g, units, frozenset(layer.parameters))
+        by_layer[layer] = contribution(layer.module, a, g, units, frozenset(layer.parameters))
 
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     with _hooks(layers, units, collect) as anchor:
@@ -79,9 +79,9 @@ def contributions(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], laye
         if stray is not None:
             raise refused(name, "is used outside its own layer's forward")
     for layer in layers:
-        if layer not in found:
+        if layer not in by_layer:
             raise refused(layer.name, "got no gradient in this pass")
-    return [found[layer] for layer in layers]
+    return [by_layer[layer] for layer in layers]
 
 
 def probe(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], layers: list[Layer]) -> tuple[int, bool]:
@@ -101,7 +101,7 @@ def probe(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], layers: list
     units = len(next(iter(rows.values())))
     rows = {name: tensor.clone() for name, tensor in rows.items()}
     perturbed = {f"model.{name}": _perturbed(p, seed) for seed, (name, p) in enumerate(model.named_parameters())}
-    own = {p.untyped_storage().data_ptr() for p in perturbed.values()}
+    parameter_pointers = {p.untyped_storage().data_ptr() for p in perturbed.values()}
     held: dict[int, int] = {}
     inputs: dict[int, int] = {}
     evidence: set[Layer] = set()
@@ -116,8 +116,8 @@ def probe(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], layers: list
         inputs[a.untyped_storage().data_ptr()] = a.untyped_storage().nbytes()
         extra += contribution(layer.module, a, g, units, frozenset(layer.parameters)).bytes
         by_unit = g.reshape(units, -1)
-        others = by_unit[1::2]
-        if ((others != 0) & others.isfinite()).any():
+        remaining_units = by_unit[1::2]
+        if ((remaining_units != 0) & remaining_units.isfinite()).any():
             raise refused(layer.name, "has rows that belong to several units, or are not laid out unit by unit")
         if (by_unit[::2] != 0).any():
             evidence.add(layer)
@@ -128,7 +128,7 @@ def probe(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], layers: list
         weights = torch.zeros_like(checked_losses(losses, units))
         weights[::2] = 1.0
         _differentiate(losses, weights, [anchor])
-    before = sum(size for pointer, size in {**held, **inputs}.items() if pointer not in own)
+    before = sum(size for pointer, size in {**held, **inputs}.items() if pointer not in parameter_pointers)
     after = extra + sum(inputs.values())  # what autograd saved is freed while contributions are made
     return max(1, int(_IN_FLIGHT * max(before, after)) // units), len(evidence) == len(layers)
 
@@ -268,7 +268,7 @@ def bytes_of_one_unit(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor]) 
         rows: one unit's rows, [1, ...].
     """
     held: dict[int, int] = {}
-    own = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    parameter_pointers = {p.untyped_storage().data_ptr() for p in model.parameters()}
 
     def pack(tensor: Tensor) -> Tensor:
         held[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
@@ -276,5 +276,5 @@ def bytes_of_one_unit(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor]) 
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         loss(model, {name: tensor.clone() for name, tensor in rows.items()})
-    saved = sum(size for pointer, size in held.items() if pointer not in own)
+    saved = sum(size for pointer, size in held.items() if pointer not in parameter_pointers)
     return saved + 8 * sum(p.numel() for p in model.parameters() if p.requires_grad)

@@ -245,23 +245,23 @@ def _contributions(
         dense = bookkeeping.dense_contribution(model, loss, rows)
         yield {name: name for name in dense.gradients}, dense
         return
-    found = bookkeeping.contributions(model, loss, rows, layers)
-    yield from ((layer.parameters, one) for layer, one in zip(layers, found, strict=True))
+    contributions = bookkeeping.contributions(model, loss, rows, layers)
+    yield from ((layer.parameters, contribution) for layer, contribution in zip(layers, contributions, strict=True))
 
 
 @torch.no_grad()
 def _add_chunk(
-    views: Mapping[str, Tensor], found: list[tuple[Mapping[str, str], Contribution]], clip: float, scale: float
+    views: Mapping[str, Tensor], contributions: list[tuple[Mapping[str, str], Contribution]], clip: float, scale: float
 ) -> None:
-    norms = torch.stack([one.squares for _, one in found]).sum(0).sqrt_()
+    norms = torch.stack([contribution.squares for _, contribution in contributions]).sum(0).sqrt_()
     factors = clipping.coefficients(norms, clip)
     keep = None
     if not factors.all():
         keep = factors.nonzero()[:, 0]
         factors = factors[keep]
     weights = (factors * scale).float()
-    for names, one in found:
-        one.add({own: views[name] for own, name in names.items()}, weights, keep)
+    for names, contribution in contributions:
+        contribution.add({key: views[name] for key, name in names.items()}, weights, keep)
 
 
 @torch.no_grad()
@@ -274,8 +274,8 @@ def _in_parts(
     views, weight = _views(parameters, flat), flat.new_ones(1)
     length = _second_axis(unit)
     for part in _slices(length, min(parts, length)):
-        for names, one in _contributions(model, loss, _along(unit, part), layers):
-            one.add({own: views[name] for own, name in names.items()}, weight, None)
+        for names, contribution in _contributions(model, loss, _along(unit, part), layers):
+            contribution.add({key: views[name] for key, name in names.items()}, weight, None)
     return {name: name for name in views}, Dense({name: view[None] for name, view in views.items()})
 
 
@@ -286,8 +286,8 @@ def _bytes_a_unit(
     if not divisible:
         return _probe(model, loss, rows, units, layers)
     length = _second_axis(rows)
-    one, two = (_probe(model, loss, _along(rows, slice(0, n)), units, layers) for n in (1, min(2, length)))
-    return one + max(0, two - one) * (length - 1)
+    one_row, two_rows = (_probe(model, loss, _along(rows, slice(0, n)), units, layers) for n in (1, min(2, length)))
+    return one_row + max(0, two_rows - one_row) * (length - 1)
 
 
 def _second_axis(rows: Mapping[str, Tensor]) -> int:
@@ -325,9 +325,9 @@ def _probe(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], units: int,
         tuple((type(module), module.training) for module in model.modules()),
         tuple((name, p.shape) for name, p in model.named_parameters() if p.requires_grad),
     )
-    known = _probed.setdefault(model, {})
-    if key in known:
-        return known[key]
+    sizes = _probed.setdefault(model, {})
+    if key in sizes:
+        return sizes[key]
     if layers is None:
         size, conclusive = bookkeeping.bytes_of_one_unit(model, loss, {n: t[:1] for n, t in rows.items()}), True
     else:
@@ -337,7 +337,7 @@ def _probe(model: nn.Module, loss: Loss, rows: Mapping[str, Tensor], units: int,
             if conclusive or count >= units:
                 break
     if conclusive and key[0] is not None:
-        known[key] = size
+        sizes[key] = size
     return size
 
 
@@ -393,14 +393,14 @@ def _layers(model: nn.Module) -> list[Layer] | None:
     names = {id(p): name for name, p in model.named_parameters() if p.requires_grad}
     layers, seen = [], set[int]()
     for module in model.modules():
-        own = {name: p for name, p in module.named_parameters(recurse=False) if p.requires_grad}
-        if not own:
+        parameters = {name: p for name, p in module.named_parameters(recurse=False) if p.requires_grad}
+        if not parameters:
             continue
         if not supported(module):
             return None
-        for parameter in own.values():
+        for parameter in parameters.values():
             if id(parameter) in seen:
                 raise bookkeeping.refused(names[id(parameter)], "is tied to another layer's")
             seen.add(id(parameter))
-        layers.append(Layer(module, {name: names[id(p)] for name, p in own.items()}))
+        layers.append(Layer(module, {name: names[id(p)] for name, p in parameters.items()}))
     return layers

@@ -125,6 +125,6 @@ def clip_rows(contributions: npt.ArrayLike, clip: float) -> npt.NDArray[np.float
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         squares = np.square(vectors).sum(axis=1) + vectors.shape[1] * np.finfo(np.float64).tiny
         factors = coefficients(np.sqrt(squares), clip)
-        kept = np.where(factors[:, None] > 0, vectors, 0.0)
-        clipped: npt.NDArray[np.float64] = kept * factors[:, None]
+        finite_rows = np.where(factors[:, None] > 0, vectors, 0.0)
+        clipped: npt.NDArray[np.float64] = finite_rows * factors[:, None]
     return clipped

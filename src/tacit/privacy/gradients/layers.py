@@ -117,8 +117,8 @@ class Dense:
 
     def add(self, into: Mapping[str, Tensor], coefficients: Tensor, keep: Tensor | None) -> None:
         for name, gradient in self.gradients.items():
-            kept = gradient if keep is None else gradient[keep]
-            into[name].view(-1).addmv_(kept.flatten(1).T, coefficients)
+            rows = gradient if keep is None else gradient[keep]
+            into[name].view(-1).addmv_(rows.flatten(1).T, coefficients)
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,8 @@ class Segments:
 
 def supported(module: nn.Module) -> bool:
     """Whether `contribution` knows this layer: the exact class, with its own weight and bias and nothing else."""
-    own = set(dict(module.named_parameters(recurse=False)))
-    return type(module) in (nn.Linear, nn.LayerNorm, nn.Embedding, Table) and own <= {"weight", "bias"}
+    names = set(dict(module.named_parameters(recurse=False)))
+    return type(module) in (nn.Linear, nn.LayerNorm, nn.Embedding, Table) and names <= {"weight", "bias"}
 
 
 def contribution(module: nn.Module, a: Tensor, g: Tensor, units: int, trainable: frozenset[str]) -> Contribution:

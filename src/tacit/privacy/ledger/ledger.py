@@ -188,13 +188,13 @@ class Ledger:
                 remedy="describe the plan by its public parameters",
             ) from error
         with self._held():
-            known = self._state.plans.get(plan_id)
-            if known is None:
+            reservation = self._state.plans.get(plan_id)
+            if reservation is None:
                 self._append("reserve", payload)
             elif (
-                _identified(known.description) != _identified(described)
-                or dict(known.parts) != payload["parts"]
-                or _above(charge, known.charge)
+                _identified(reservation.description) != _identified(described)
+                or dict(reservation.parts) != payload["parts"]
+                or _above(charge, reservation.charge)
             ):
                 raise PlanError(
                     f"plan {plan_id!r} is not the one that was reserved",

@@ -95,10 +95,10 @@ class _Prefixed(Usual):
         test, public = self.thresholds, {"actions": self.actions, "experts": self.experts, "horizon": self.horizon}
         agreed = thresholds.longest(test, self.floor, **public)
         expected = thresholds.expected_length(test, self.floor, **public)
-        own = f"drawn from {self.held_out} trajectories of each expert kept for this alone"
-        kept = own if self.held_out else "played by clones"
+        logged = f"drawn from {self.held_out} trajectories of each expert kept for this alone"
+        origin = logged if self.held_out else "played by clones"
         return (
-            f"{self.trajectories:,} trajectories, {kept}, cut before the first step that fewer than about "
+            f"{self.trajectories:,} trajectories, {origin}, cut before the first step that fewer than about "
             f"{test.threshold:,.0f} experts would have come to (of at least {self.experts:,}; noise of scale "
             f"{test.threshold_scale:.3g} a trajectory and {test.step_scale:.3g} a step); if all experts agree on every "
             f"step, a prefix has {expected:.3g} steps on average, and {agreed:,} without noise and random ends"
@@ -129,13 +129,16 @@ class _Prefixed(Usual):
 
     def assumptions(self) -> tuple[str, ...]:
         """See `Part`."""
-        known = f"that there are at least {self.experts:,} experts is public knowledge"
+        count_assumption = f"that there are at least {self.experts:,} experts is public knowledge"
         if self.source == "clones":
-            return (known, "the simulator in which the clones were played is public, and keeps nothing of them")
+            return (
+                count_assumption,
+                "the simulator in which the clones were played is public, and keeps nothing of them",
+            )
         least = self.floor.probability
         floor = f"no expert gives any action a probability below {least:.6g}, as was declared"
         return (
-            known,
+            count_assumption,
             "what is protected is which policies the experts follow, against anyone who does not know the other "
             "experts' logs: the released steps are copied from logs, which stay secret",
             "trajectories were drawn by the policies that are counted, which act on observations as they are recorded "
@@ -191,8 +194,8 @@ class AboveThreshold(_Prefixed):
         for field in ("actions", "experts"):
             value = getattr(self, field)
             check(f"{self.name}.{field}", value, type(value) is int and value >= 2, "a whole number >= 2")
-        known = type(self.floor) in (PMin, KappaStop)
-        check(f"{self.name}.floor", self.floor, known, "PMin(probability) or KappaStop(probability)")
+        valid_floor = type(self.floor) in (PMin, KappaStop)
+        check(f"{self.name}.floor", self.floor, valid_floor, "PMin(probability) or KappaStop(probability)")
         check(f"{self.name}.source", self.source, self.source in get_args(Source), " or ".join(get_args(Source)))
         rows = self.rows_per_unit >= 1 if self.source == "clones" else self.rows_per_unit == 0
         check(f"{self.name}.rows_per_unit", self.rows_per_unit, rows, 'at least 1 for "clones", 0 for "logs"')
@@ -318,8 +321,8 @@ class Prefixes:
 
         Of the columns, those that the proof speaks of: a logged propensity, for one, would name its expert.
         """
-        kept = np.arange(drawn["mask"].shape[1]) < lengths[:, None]
-        columns = {name: drawn[name][kept] for name in _RELEASED}
+        released = np.arange(drawn["mask"].shape[1]) < lengths[:, None]
+        columns = {name: drawn[name][released] for name in _RELEASED}
         last = np.cumsum(lengths)[lengths > 0] - 1
         columns["truncations"] = np.zeros(len(columns["actions"]), bool)
         columns["truncations"][last] = ~columns["terminations"][last]
@@ -342,7 +345,7 @@ def stable_lengths(
         int64 [n], each at most the trajectory's own length.
     """
     n, horizon = drawn["mask"].shape
-    own, test = drawn["mask"].sum(axis=1), part.thresholds
+    full_lengths, test = drawn["mask"].sum(axis=1), part.thresholds
     bar = math.ceil(test.threshold * GRID) + noise.discrete_laplace(n, math.ceil(test.threshold_scale * GRID))
     step_noise = noise.discrete_laplace(n * horizon, math.ceil(test.step_scale * GRID)).reshape(n, horizon)
     stop = part.floor.probability if isinstance(part.floor, KappaStop) else 0.0
@@ -355,13 +358,13 @@ def stable_lengths(
         where = (active[row], start + column)
         count.look(drawn["observations"][where], drawn["actions"][where])
         for k in range(seen.shape[1]):
-            here = np.flatnonzero(column == k)
-            running = lengths[active[row[here]]] == start + k
-            here = here[running]
-            one = active[row[here]]
-            passed = count.after(one, here) + step_noise[one, start + k] >= bar[one]
-            lengths[one] += passed & ~halted[one, start + k]
-        active = active[(lengths[active] == start + seen.shape[1]) & (lengths[active] < own[active])]
+            steps = np.flatnonzero(column == k)
+            running = lengths[active[row[steps]]] == start + k
+            steps = steps[running]
+            trajectories = active[row[steps]]
+            passed = count.after(trajectories, steps) + step_noise[trajectories, start + k] >= bar[trajectories]
+            lengths[trajectories] += passed & ~halted[trajectories, start + k]
+        active = active[(lengths[active] == start + seen.shape[1]) & (lengths[active] < full_lengths[active])]
         if not active.size:
             break
     return lengths

@@ -157,13 +157,13 @@ class Usual:
         Raises:
             PlanError: a field is missing, unknown or out of range, or what follows from the fields is stated otherwise.
         """
-        made, fields = read(cls, stated), {field.name for field in dataclasses.fields(cast(Any, cls))}
+        part, fields = read(cls, stated), {field.name for field in dataclasses.fields(cast(Any, cls))}
         for name in stated.keys() - fields:
-            if not hasattr(made, name):
+            if not hasattr(part, name):
                 raise refused(f"the field {name!r} is unknown", "the fields of a certificate's part")
-            if getattr(made, name) != stated[name]:
-                raise refused(f"the field {name!r} does not describe the numbers", repr(getattr(made, name)))
-        return made
+            if getattr(part, name) != stated[name]:
+                raise refused(f"the field {name!r} does not describe the numbers", repr(getattr(part, name)))
+        return part
 
 
 class Sum(Part, Protocol):
@@ -325,12 +325,12 @@ def check_sum(part: Sum) -> None:
 def rows_of(part: Any) -> str:
     """What one contribution is made from, in plain words, of a sum or a `Mechanism`."""
     rows, horizon, left = part.rows_per_unit, getattr(part, "horizon", 1), getattr(part, "held_out", 0)
-    made = f"at most {rows:,} of its rows"
+    words = f"at most {rows:,} of its rows"
     if horizon > 1:
-        made = f"at most {rows:,} fragments of its episodes, of {horizon:,} rows each"
+        words = f"at most {rows:,} fragments of its episodes, of {horizon:,} rows each"
     if part.rows == "first":
-        made = f"its first {rows:,} rows in order of time"
-    return made + (f", {left:,} of its episodes left out" if left else "")
+        words = f"its first {rows:,} rows in order of time"
+    return words + (f", {left:,} of its episodes left out" if left else "")
 
 
 def refused(what: str, expected: str) -> PlanError:

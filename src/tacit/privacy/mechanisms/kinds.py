@@ -60,9 +60,9 @@ class Selection(Usual):
         count = len(self.candidates)
         check(f"{self.name}.candidates", count, 1 <= count <= MAX_CANDIDATES, f"1 to {MAX_CANDIDATES:,} plans")
         for plan in self.runs():
-            known = all(isinstance(part, INNER) for part in plan.parts())
+            valid = all(isinstance(part, INNER) for part in plan.parts())
             kinds = ", ".join(kind.__name__ for kind in INNER)
-            check(f"{self.name}: {plan.method}", [part.name for part in plan.parts()], known, f"parts of kinds {kinds}")
+            check(f"{self.name}: {plan.method}", [part.name for part in plan.parts()], valid, f"parts of kinds {kinds}")
 
     def runs(self) -> tuple[Plan, ...]:
         """All plans that may be run."""
@@ -128,7 +128,7 @@ class Selection(Usual):
     def from_certified(cls, stated: Mapping[str, Any]) -> Self:
         """See `Usual`."""
         judge = stated["judge"]
-        made = cls(
+        part = cls(
             name=stated["name"],
             candidates=tuple(_Run.of(run) for run in stated["candidates"]),
             judge=None if judge is None else _Run.of(judge),
@@ -136,9 +136,9 @@ class Selection(Usual):
             law=stated["law"],
         )
         for name in ("sampler", "steps", "held_out"):
-            if getattr(made, name) != stated[name]:
-                raise refused(f"the field {name!r} does not describe the numbers", repr(getattr(made, name)))
-        return made
+            if getattr(part, name) != stated[name]:
+                raise refused(f"the field {name!r} does not describe the numbers", repr(getattr(part, name)))
+        return part
 
 
 @dataclass(frozen=True)

@@ -82,9 +82,9 @@ class Marginals(Usual):
         sigma = self.noise_multiplier
         valid = sigma is None or (math.isfinite(sigma) and sigma >= 0)
         check(f"{self.name}.noise_multiplier", sigma, valid, "a finite number >= 0, or None until calibrated")
-        own = type(self.axes) is tuple and len(self.axes) >= 1 and all(type(axis) is Axis for axis in self.axes)
-        own = own and all(type(axis.edges) is tuple and axis.index >= 0 for axis in self.axes)
-        check(f"{self.name}.axes", len(self.axes), own, "a tuple of Axis, at least one")
+        valid_axes = type(self.axes) is tuple and len(self.axes) >= 1 and all(type(axis) is Axis for axis in self.axes)
+        valid_axes = valid_axes and all(type(axis.edges) is tuple and axis.index >= 0 for axis in self.axes)
+        check(f"{self.name}.axes", len(self.axes), valid_axes, "a tuple of Axis, at least one")
         check(f"{self.name}.choices", self.choices, type(self.choices) is bool, "True or False")
         rows = self.rows_per_unit
         whole = type(rows) is int and 1 <= rows <= GRID
@@ -226,18 +226,18 @@ class Cells:
         return np.array([np.argmax((scores - scores.max()) / scale + gumbel)], np.int64)
 
     def _exact(self, axes: Axes) -> Float64:
-        kept = self._kept.get(axes)
-        if kept is None:
+        marginal = self._kept.get(axes)
+        if marginal is None:
             shape = tuple(self._bins[axis] for axis in axes)
             cells = np.zeros(len(self._codes[0]), np.int64)
             for axis in axes:
                 cells *= self._bins[axis]
                 cells += self._codes[axis]
-            kept = np.bincount(cells, self._weights, math.prod(shape)).astype(np.float64).reshape(shape)
-            if sum(one.size for one in self._kept.values()) + kept.size > HELD_CELLS:
+            marginal = np.bincount(cells, self._weights, math.prod(shape)).astype(np.float64).reshape(shape)
+            if sum(cached.size for cached in self._kept.values()) + marginal.size > HELD_CELLS:
                 self._kept.clear()
-            self._kept[axes] = kept
-        return kept
+            self._kept[axes] = marginal
+        return marginal
 
     def _dependence(self, pair: Axes) -> float:
         joint = self._exact(pair)
@@ -271,8 +271,8 @@ def require(part: Marginals, query: Query) -> None:
     _must(type(query.quanta) is int and 1 <= query.quanta <= part.steps, part, f"from 1 to {part.steps:,} quanta")
     bins = [len(axis.edges) - 1 for axis in part.axes]
     for i, axes in enumerate(groups):
-        known = type(axes) is tuple and all(type(axis) is int and 0 <= axis < len(bins) for axis in axes)
-        _must(known and 1 <= len(axes) == len(set(axes)), part, "axes of the part, each once")
+        valid_axes = type(axes) is tuple and all(type(axis) is int and 0 <= axis < len(bins) for axis in axes)
+        _must(valid_axes and 1 <= len(axes) == len(set(axes)), part, "axes of the part, each once")
         _must(math.prod(bins[axis] for axis in axes) <= MAX_CELLS, part, f"at most {MAX_CELLS:,} cells")
         if isinstance(query, Choice):
             estimate = np.asarray(query.expected[i], np.float64)

@@ -81,9 +81,9 @@ class Visits:
         for t in reversed(range(length)):
             going_on = alive[:, t + 1] & ~starts[:, t + 1] if t + 1 < length else np.zeros(units, bool)
             following = rows["rewards"][:, t] + self.gamma * np.where(going_on, following, 0.0)
-            here = np.flatnonzero(alive[:, t])
-            result[here, 0, cells[here, t]] = 1.0
-            result[here, 1, cells[here, t]] = np.clip(following[here], self.low, self.high)
+            visitors = np.flatnonzero(alive[:, t])
+            result[visitors, 0, cells[visitors, t]] = 1.0
+            result[visitors, 1, cells[visitors, t]] = np.clip(following[visitors], self.low, self.high)
         return np.nan_to_num(result)
 
     def _cells(self, observations: np.ndarray) -> NDArray[np.int64]:
@@ -118,8 +118,8 @@ class _SmoothLeastSquares(Proved):
         )
         check("delta", self.delta, 0 < self.delta <= 0.5, "a number in (0, 1/2]")
         check("constants", self.constants, self.constants in ("published", "tight"), "published or tight")
-        own = type(self.visits) is Visits and all(type(axis) is Axis for axis in self.visits.axes)
-        check("visits", type(self.visits).__qualname__, own, "Visits with Axis cells: the proof is about these")
+        valid_cells = type(self.visits) is Visits and all(type(axis) is Axis for axis in self.visits.axes)
+        check("visits", type(self.visits).__qualname__, valid_cells, "Visits with Axis cells: the proof is about these")
         phi, weights = self._phi, np.asarray(self.weights)
         shape = phi.ndim == 2 and len(phi) == self.visits.states == len(weights)
         check("features", phi.shape, shape and bool(np.isfinite(phi).all()), "a finite row for each of the states")

@@ -75,8 +75,8 @@ class PoissonSum(Usual):
 
     def __post_init__(self) -> None:
         check(f"{self.name}.sampling_rate", self.sampling_rate, 0 < self.sampling_rate <= 1, "a probability in (0, 1]")
-        known = self.fold is None or (self.fold in (0, 1) and self.sampling_rate == 1)
-        check(f"{self.name}.fold", self.fold, known, "None, or 0 or 1 with sampling_rate 1")
+        valid_fold = self.fold is None or (self.fold in (0, 1) and self.sampling_rate == 1)
+        check(f"{self.name}.fold", self.fold, valid_fold, "None, or 0 or 1 with sampling_rate 1")
         whole = type(self.held_out) is int and self.held_out >= 0
         check(
             f"{self.name}.held_out",
@@ -267,8 +267,8 @@ class UserSum(Usual):
     def __post_init__(self) -> None:
         whole = all(type(n) is int and n >= 1 for n in (self.users, self.participations))
         check(f"{self.name}.users and participations", (self.users, self.participations), whole, "whole numbers >= 1")
-        known = self.correlation in get_args(Correlation)
-        check(f"{self.name}.correlation", self.correlation, known, " or ".join(get_args(Correlation)))
+        valid_correlation = self.correlation in get_args(Correlation)
+        check(f"{self.name}.correlation", self.correlation, valid_correlation, " or ".join(get_args(Correlation)))
         plain = self.decay == (1.0,) or self.correlation == "toeplitz"
         rates = plain and len(self.decay) >= 1 and all(0 <= rate <= 1 for rate in self.decay)
         check(f"{self.name}.decay", self.decay, rates, 'rates in [0, 1]; (1.0,) unless the correlation is "toeplitz"')

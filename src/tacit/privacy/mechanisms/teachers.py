@@ -57,13 +57,13 @@ class Teachers:
         """A few steps of Adam, every teacher on its own rows and on public ones."""
         part, shape = self._part, (self._part.teachers, self._part.batch_size)
         held = torch.from_numpy((self._counts > 0).astype(np.float32))[:, None]
-        own = np.broadcast_to(np.maximum(1, self._counts)[:, None], shape)
+        row_counts = np.broadcast_to(np.maximum(1, self._counts)[:, None], shape)
         for _ in range(part.updates):
-            places = np.minimum(self._first[:, None] + noise.integers(own), len(self._real) - 1)
-            others = noise.integers(np.full(shape, len(against)))
+            places = np.minimum(self._first[:, None] + noise.integers(row_counts), len(self._real) - 1)
+            public_places = noise.integers(np.full(shape, len(against)))
             # Where a teacher has no units the place is another's: nothing of that row may be left, not even a NaN.
             real = self._real[torch.from_numpy(places)] * held[..., None]
-            logits = self._logits(torch.cat([real, against[torch.from_numpy(others)]], 1))
+            logits = self._logits(torch.cat([real, against[torch.from_numpy(public_places)]], 1))
             losses = softplus(-logits[:, : part.batch_size]) * held + softplus(logits[:, part.batch_size :])
             loss = losses.mean(1).sum()
             self._adam.zero_grad(set_to_none=True)

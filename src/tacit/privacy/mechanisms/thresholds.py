@@ -164,8 +164,8 @@ def longest(thresholds: Thresholds, floor: Floor, *, actions: int, experts: int,
         return 0
     if isinstance(floor, KappaStop):
         return horizon
-    kept = math.log1p(-(actions - 1) * floor.probability)
-    return min(horizon, math.floor(math.log(thresholds.threshold / experts) / kept))
+    log_factor = math.log1p(-(actions - 1) * floor.probability)
+    return min(horizon, math.floor(math.log(thresholds.threshold / experts) / log_factor))
 
 
 def expected_length(

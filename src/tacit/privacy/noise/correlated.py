@@ -222,11 +222,11 @@ def _worst_leaves(steps: int, most: int) -> Float64:
     Row t of a tree's C sums the 2^l steps that end with t (counted from 1), 2^l the largest power of two that divides
     t. So of the intervals [i 2^l, (i + 1) 2^l) inside the n steps those with even i are rows.
     """
-    alone = np.arange(most + 1) ** 2.0
+    squares = np.arange(most + 1) ** 2.0
     whole = np.array([0.0, 0.0])  # by number of leaves: the interval of this level that is no row, when it is complete
     rest = np.array([0.0])  # the incomplete interval at the right end
     for level in range(steps.bit_length()):
-        row = whole + alone[: whole.size]
+        row = whole + squares[: whole.size]
         if steps >> level & 1:
             rest = _join(row, rest, most)
         whole = _join(row, whole, most)

@@ -46,13 +46,13 @@ def discrete_laplace(draw: Draw, size: int, scale: int) -> Integers:
     todo = np.arange(size)
     while todo.size:
         low = draw(np.full(todo.size, int(scale), np.int64))
-        kept = _one_in_exp(draw, low, int(scale))
-        low, places = low[kept], todo[kept]
+        accepted = _one_in_exp(draw, low, int(scale))
+        low, places = low[accepted], todo[accepted]
         magnitude = low + int(scale) * _ones(draw, places.size)
         negative = draw(np.full(places.size, 2, np.int64)) == 1
         once = ~(negative & (magnitude == 0))  # else zero would have two signs and twice its probability
         result[places[once]] = np.where(negative, -magnitude, magnitude)[once]
-        todo = np.concatenate([todo[~kept], places[~once]])
+        todo = np.concatenate([todo[~accepted], places[~once]])
     return result
 
 
@@ -105,10 +105,10 @@ def discrete_gaussian(draw: Draw, size: int, variance: int | Fraction) -> Intege
     todo = np.arange(size)
     while todo.size:
         proposed = discrete_laplace(draw, todo.size, scale)
-        kept = np.abs(proposed) <= _FAR * scale
-        kept[kept] = _keep(draw, np.abs(proposed[kept]), p, q, scale)
-        result[todo[kept]] = proposed[kept]
-        todo = todo[~kept]
+        accepted = np.abs(proposed) <= _FAR * scale
+        accepted[accepted] = _keep(draw, np.abs(proposed[accepted]), p, q, scale)
+        result[todo[accepted]] = proposed[accepted]
+        todo = todo[~accepted]
     return result
 
 

@@ -38,14 +38,14 @@ class Run:
         Raises:
             PlanError: there is no such part.
         """
-        known = [part for part in self.plan.parts() if isinstance(part, kinds)]
-        for part in known:
+        parts = [part for part in self.plan.parts() if isinstance(part, kinds)]
+        for part in parts:
             if part.name == name:
                 return part
         raise PlanError(
             f"the plan has no such part {name!r} for this mechanism",
             where=f"{self.plan.method} plan",
-            expected=f"one of {[part.name for part in known]}",
+            expected=f"one of {[part.name for part in parts]}",
             remedy="name a part of the plan",
         )
 
@@ -99,8 +99,8 @@ class BaseVault:
         ledgers = (ledger,) if isinstance(ledger, Ledger) else tuple(ledger)
         if (
             not ledgers
-            or len({one.unit for one in ledgers}) != 1
-            or len({one.dataset_id for one in ledgers}) != len(ledgers)
+            or len({ledger.unit for ledger in ledgers}) != 1
+            or len({ledger.dataset_id for ledger in ledgers}) != len(ledgers)
         ):
             raise refused("the ledgers are missing, repeated or bound to different units", "one ledger a replicate")
         if len(ledgers) > 1 and not simulated:
@@ -120,8 +120,10 @@ class BaseVault:
     def _void_if_seeded(self) -> None:
         """Void the ledgers if somebody could know the noise."""
         if self._noise.seeded or type(self._noise) is not SecretNoise:
-            for one in self.ledgers:
-                one.void("noise that is seeded, or not the library's own: anyone who can draw it again can subtract it")
+            for ledger in self.ledgers:
+                ledger.void(
+                    "noise that is seeded, or not the library's own: anyone who can draw it again can subtract it"
+                )
 
     @property
     def ledger(self) -> Ledger:
@@ -299,7 +301,7 @@ def certify(
     Raises:
         LedgerError: the ledger has not admitted this plan, or the plan is not the one that it admitted.
     """
-    if plan_id != plans.plan_id(plan) or all(other.id != plan_id for other in ledger.plans()):
+    if plan_id != plans.plan_id(plan) or all(summary.id != plan_id for summary in ledger.plans()):
         raise LedgerError(
             "the plan is not one that the ledger admitted",
             where=f"{plan.method} plan",
@@ -308,7 +310,7 @@ def certify(
         )
     assert plan.unit is not None
     assert plan.delta is not None
-    own = [
+    callback_assumptions = [
         f"the user's {name} keeps units apart and keeps nothing: it was checked on invented rows, not proved"
         for name in callbacks
     ]
@@ -326,23 +328,23 @@ def certify(
         simulated=simulated,
         void_reason=ledger.void_reason,
         releases=[
-            {"plan_id": other.id, "method": other.method, "epsilon": other.epsilon, "delta": other.delta}
-            for other in ledger.plans()
+            {"plan_id": summary.id, "method": summary.method, "epsilon": summary.epsilon, "delta": summary.delta}
+            for summary in ledger.plans()
         ],
         budget=(ledger.epsilon, ledger.delta),
         epsilon_target=plan.epsilon,
         composition="sum" if ledger.composition == "sum" else f"Renyi DP at order {ledger.composition.order:g}",
         covered=list(label.covered),
         not_covered=list(label.not_covered),
-        assumptions=[*label.assumptions, *own, *assumptions],
+        assumptions=[*label.assumptions, *callback_assumptions, *assumptions],
         not_protected=[*label.not_protected, *_logs_elsewhere(ledger, plan_id)],
     )
 
 
 def _logs_elsewhere(ledger: Ledger, plan_id: str) -> list[str]:
     """Where another plan of the ledger protects policies alone: what the total then does not protect."""
-    held = {other.id for other in ledger.plans()} - {plan_id}
-    found = {
+    held = {plan.id for plan in ledger.plans()} - {plan_id}
+    plan_ids = {
         entry.payload["plan"]
         for entry in ledger.entries()
         if entry.kind == "reserve"
@@ -350,6 +352,6 @@ def _logs_elsewhere(ledger: Ledger, plan_id: str) -> list[str]:
         and publish_logs([part_of(part) for part in entry.payload["description"].get("parts", ())])
     }
     return [
-        f"logs, from the release of plan {other}, which the total of this ledger counts: it protects policies alone"
-        for other in sorted(found)
+        f"logs, from the release of plan {identity}, which the total of this ledger counts: it protects policies alone"
+        for identity in sorted(plan_ids)
     ]

@@ -217,7 +217,7 @@ class Device(BaseVault):
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """Her state, as private as her records, to be kept on the device until it is built again."""
-        return {f"{part}/{key}": array for part, own in self._states.items() for key, array in own.items()}
+        return {f"{part}/{key}": array for part, state in self._states.items() for key, array in state.items()}
 
     def answer(self, plan_id: str, part: str, step: int, public: Public, size: int) -> npt.NDArray[Any]:
         """Her answer to one query, [size] as `device_parts.answers` gives it.
@@ -244,12 +244,12 @@ class Device(BaseVault):
         """What her work answers, [1, size]; zero where it fails or answers something else, her state as it was."""
         if self._reader is None:
             return np.zeros((1, size))
-        work, own = self._works[part.name], self._states.get(part.name)
+        work, state = self._works[part.name], self._states.get(part.name)
         try:
-            if own is None:
+            if state is None:
                 rows = self._reader.rows(np.zeros(1, np.int64), part.rows_per_unit, "first")
-                own = work.begin(rows, self._seeds())
-            vector, after = work(own, public, self._seeds())
+                state = work.begin(rows, self._seeds())
+            vector, after = work(state, public, self._seeds())
             if np.shape(vector) != (1, size):
                 raise ValueError("not one vector of the query's width")
         except Exception:
@@ -322,8 +322,10 @@ class StackedDevices:
     def assumptions(self) -> tuple[str, ...]:
         """The records lie with one curator; what they were imported as."""
         kind = self._data.unit_kind
-        made = () if kind == "id" else (f"each {kind} counts as one device: the records were imported without ids",)
-        return ("the records of all devices lie with one curator, who computes for them", *made)
+        assumptions = (
+            () if kind == "id" else (f"each {kind} counts as one device: the records were imported without ids",)
+        )
+        return ("the records of all devices lie with one curator, who computes for them", *assumptions)
 
     def enter(self, population: int) -> object:
         """Enter the only vault that these records will ever be in; the key without which nothing is answered.
@@ -358,9 +360,9 @@ class StackedDevices:
             states = [self._begin(query, np.arange(s, min(s + self._chunk, self._reader.units))) for s in starts]
             self._states[query.plan_id, part.name] = states
         total, people = zeros(part, query.size), 0
-        for i, own in enumerate(states):
-            units = len(next(iter(own.values())))
-            vectors, states[i] = query.work(own, query.public, self._seeds(units))
+        for i, state in enumerate(states):
+            units = len(next(iter(state.values())))
+            vectors, states[i] = query.work(state, query.public, self._seeds(units))
             total += self._summed(part, np.asarray(vectors), (units, query.size))
             people += units
         answered = people

@@ -94,8 +94,10 @@ class FederatedVault(BaseVault):
 
     def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
         """Put a value that came out of the run together with its certificate."""
-        own = [f"the user's {name} asks devices as tacit's own would: not checked" for name in sorted(self._foreign)]
-        return self._certified(run, value, label, (*self._devices.assumptions, *own))
+        assumptions = [
+            f"the user's {name} asks devices as tacit's own would: not checked" for name in sorted(self._foreign)
+        ]
+        return self._certified(run, value, label, (*self._devices.assumptions, *assumptions))
 
     def _require_fit(self, plan: Plan) -> None:
         """Every part is a sum over all devices, of a person's first rows, without halves and reserves."""

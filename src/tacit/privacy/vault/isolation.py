@@ -46,9 +46,9 @@ class IsolationChecks:
     def contribution(self, part: Sum | TeacherVotes, contribution: Contribution, state: Any) -> int:
         """Check the callback on invented rows, once a part and callback, and return the width of its vectors."""
         require_pure_form(contribution, where=part.name)
-        known = self._widths.get((part, contribution))
-        if known is not None:
-            return known
+        checked_width = self._widths.get((part, contribution))
+        if checked_width is not None:
+            return checked_width
         summary: Summary | None = getattr(contribution, "summary", None)
         if summary is not None:
             require_pure_form(summary, where=part.name)
@@ -86,14 +86,14 @@ class IsolationChecks:
             The width of an answer.
         """
         require_pure_form(work, where=part.name)
-        known = self._widths.get((part, work))
-        if known is not None:
-            return known
+        checked_width = self._widths.get((part, work))
+        if checked_width is not None:
+            return checked_width
 
         def vectors(rows: Rows, units: np.ndarray | None = None) -> np.ndarray:
             seeds = np.arange(len(rows["mask"]), dtype=np.uint64) if units is None else units.astype(np.uint64)
-            first, own = work(work.begin(rows, seeds), public, seeds + np.uint64(100))
-            second, _ = work(own, public, seeds + np.uint64(200))
+            first, state = work(work.begin(rows, seeds), public, seeds + np.uint64(100))
+            second, _ = work(state, public, seeds + np.uint64(200))
             if np.ndim(first) != 2 or np.shape(first) != np.shape(second):
                 raise MechanismError(
                     f"answers of shapes {np.shape(first)} and {np.shape(second)}",
@@ -147,17 +147,19 @@ class IsolationChecks:
         draws = objective.draw(torch.Generator().manual_seed(0), 5, part.rows_per_unit)
         device = next(model.parameters()).device
 
-        def tensors(rows: Rows, kept: np.ndarray | None = None) -> dict[str, Tensor]:
-            own = draws if kept is None else {name: tensor[torch.from_numpy(kept)] for name, tensor in draws.items()}
-            both = {name: torch.from_numpy(np.asarray(column)) for name, column in rows.items()} | own
+        def tensors(rows: Rows, units: np.ndarray | None = None) -> dict[str, Tensor]:
+            unit_draws = (
+                draws if units is None else {name: tensor[torch.from_numpy(units)] for name, tensor in draws.items()}
+            )
+            both = {name: torch.from_numpy(np.asarray(column)) for name, column in rows.items()} | unit_draws
             return {name: tensor.to(device) for name, tensor in both.items()}
 
         shares = getattr(objective, "shares", None)
 
-        def losses(rows: Rows, kept: np.ndarray | None = None) -> np.ndarray:
+        def losses(rows: Rows, units: np.ndarray | None = None) -> np.ndarray:
             with torch.no_grad():
-                own = tensors(rows, kept)
-                whole = own if shares is None else {**own, **shares(own)}
+                inputs = tensors(rows, units)
+                whole = inputs if shares is None else {**inputs, **shares(inputs)}
                 result: np.ndarray = objective.loss(model, whole).cpu().numpy()
             return result
 
@@ -218,11 +220,11 @@ def _public(error: BaseException) -> bool:
     One that a callback met on the way may repeat an argument of the callback's, as other errors of tacit may (`check`
     does), and a callback's arguments are records.
     """
-    trace, own = error.__traceback__, True
+    trace, core_only = error.__traceback__, True
     while trace is not None:
-        own = own and str(trace.tb_frame.f_globals.get("__name__")).startswith(("tacit.privacy.", "torch."))
+        core_only = core_only and str(trace.tb_frame.f_globals.get("__name__")).startswith(("tacit.privacy.", "torch."))
         trace = trace.tb_next
-    return isinstance(error, MechanismError) and own
+    return isinstance(error, MechanismError) and core_only
 
 
 # Isolation checks: a callback is tried on invented records before it may run on private ones.
@@ -292,10 +294,10 @@ def read_only(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: read_only(entry) for name, entry in value.items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        kept = copy.copy(value)
+        duplicate = copy.copy(value)
         for field in dataclasses.fields(value):
-            object.__setattr__(kept, field.name, read_only(getattr(value, field.name)))
-        return kept
+            object.__setattr__(duplicate, field.name, read_only(getattr(value, field.name)))
+        return duplicate
     return value
 
 
@@ -391,7 +393,7 @@ def check_isolation(
             the same rows, or changes for a unit whose own rows did not change.
     """
     rows = invented_rows(spec, units, rows_per_unit, seed=0, rows_of=rows_of, horizon=horizon)
-    others = invented_rows(spec, units, rows_per_unit, seed=1, rows_of=rows_of, horizon=horizon)
+    other_rows = invented_rows(spec, units, rows_per_unit, seed=1, rows_of=rows_of, horizon=horizon)
     base = contributions(rows)
     if base.ndim == 0 or base.shape[0] != units or not np.isfinite(base).all():
         raise _refusal(f"the callback returned shape {base.shape}, or values that are not finite", where)
@@ -400,13 +402,13 @@ def check_isolation(
     for unit in range(units):
         exchanged = {name: column.copy() for name, column in rows.items()}
         for name in exchanged:
-            exchanged[name][unit] = others[name][unit]
+            exchanged[name][unit] = other_rows[name][unit]
         result = contributions(exchanged)
         keep = np.arange(units) != unit
-        same = result.shape == base.shape and bool(
+        unchanged = result.shape == base.shape and bool(
             (np.abs(result[keep] - base[keep]) <= ROUNDING * np.abs(base).max()).all()
         )
-        if not same:
+        if not unchanged:
             raise _refusal("one unit's contribution changes when another unit's rows do", where)
     with quiet():
         for edge in edge_rows(spec, units, rows_per_unit, rows_of, horizon):
@@ -437,10 +439,10 @@ def check_fewer(
     rows = invented_rows(spec, units, rows_per_unit, seed=0, rows_of=rows_of, horizon=horizon)
     base = contributions(rows, np.arange(units))
     for unit in range(units):
-        kept = np.flatnonzero(np.arange(units) != unit)
-        result = contributions({name: column[kept] for name, column in rows.items()}, kept)
-        close = 1e-3 * np.abs(base[kept]) + 1e-5 * np.abs(base).max()
-        if result.shape != base[kept].shape or not (np.abs(result - base[kept]) <= close).all():
+        remaining = np.flatnonzero(np.arange(units) != unit)
+        result = contributions({name: column[remaining] for name, column in rows.items()}, remaining)
+        close = 1e-3 * np.abs(base[remaining]) + 1e-5 * np.abs(base).max()
+        if result.shape != base[remaining].shape or not (np.abs(result - base[remaining]) <= close).all():
             raise _refusal("a unit's contribution depends on how many units there are", where)
 
 

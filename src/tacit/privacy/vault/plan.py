@@ -146,8 +146,8 @@ def public_fields(plan: Plan) -> dict[str, Any]:
 
 def _of_plans(value: Any) -> Any:
     """The fields of a plan, or of several, that another plan holds, each with its method; None for anything else."""
-    if isinstance(value, tuple) and value and all(_is_plan(one) for one in value):
-        return [_of_plans(one) for one in value]
+    if isinstance(value, tuple) and value and all(_is_plan(plan) for plan in value):
+        return [_of_plans(plan) for plan in value]
     return {"method": value.method, "plan": public_fields(value)} if _is_plan(value) else None
 
 
@@ -294,7 +294,7 @@ def too_few(part: AboveThreshold, unit: Unit) -> MechanismError:
 
 def admitted(ledger: Ledger, identity: str) -> Iterable[Mapping[str, Any]]:
     """The parts of all plans that the ledger holds beside this one, as they were written when they were reserved."""
-    held = {other.id for other in ledger.plans()} - {identity}
+    held = {plan.id for plan in ledger.plans()} - {identity}
     for entry in ledger.entries():
         if entry.kind == "reserve" and entry.payload["plan"] in held:
             yield from entry.payload["description"].get("parts", ())

@@ -102,32 +102,32 @@ class Reader:
 
     def summaries(self, summary: Summary, units: np.ndarray, rows_per_unit: int) -> dict[str, np.ndarray]:
         """What the summary makes of each unit's first rows, [U, ...] an array; read-only where it is the whole."""
-        kept = self._summaries.get((summary, rows_per_unit))
-        if kept is None:
+        columns = self._summaries.get((summary, rows_per_unit))
+        if columns is None:
             size = max(1, CHUNK // rows_per_unit)
             parts = [
                 summary(self.rows(np.arange(start, min(start + size, self.units)), rows_per_unit, "first"))
                 for start in range(0, self.units, size)
             ]
-            kept = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-            for array in kept.values():
+            columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+            for array in columns.values():
                 if len(array) != self.units:
                     raise ValueError("not one row a unit")
                 array.flags.writeable = False
             while len(self._summaries) >= KEPT_SUMMARIES:
                 del self._summaries[next(iter(self._summaries))]
-            self._summaries[summary, rows_per_unit] = kept
+            self._summaries[summary, rows_per_unit] = columns
         if len(units) == self.units and np.array_equal(units, np.arange(self.units)):
-            return kept
-        return {name: array[units] for name, array in kept.items()}
+            return columns
+        return {name: array[units] for name, array in columns.items()}
 
     def pool(self, held_out: int, key: str) -> Reader:
         """The same records without each unit's hold-out (see `held_out`), and without the units that own no others."""
         _, ranks, of_rows = self._split(key)
-        kept = ranks[of_rows] >= held_out
+        in_pool = ranks[of_rows] >= held_out
         rest = copy.copy(self)
-        rest._order = self._order[kept]
-        rest._offsets = np.unique(np.concatenate([[0], np.cumsum(kept)])[self._offsets])
+        rest._order = self._order[in_pool]
+        rest._offsets = np.unique(np.concatenate([[0], np.cumsum(in_pool)])[self._offsets])
         rest._summaries, rest._digests, rest._bounds = {}, [], None
         return rest
 
@@ -150,8 +150,8 @@ class Reader:
         where = np.zeros((len(units), horizon), np.int64)
         if (count < episodes).all():
             for j, unit in enumerate(units):
-                own = slice(first[unit], first[unit + 1])
-                episode = first[unit] + int(np.flatnonzero(ranks[own] == count[j])[0])
+                unit_episodes = slice(first[unit], first[unit + 1])
+                episode = first[unit] + int(np.flatnonzero(ranks[unit_episodes] == count[j])[0])
                 rows = np.arange(starts[episode], starts[episode + 1])[:horizon]
                 mask[j, : len(rows)], where[j, : len(rows)] = True, rows
         positions = self._order[where]
@@ -180,8 +180,8 @@ class Reader:
 
     def places(self, population: int, batch: int, replicates: int) -> np.ndarray:
         """[replicates, batch] of the places 0 .. population - 1, uniform without replacement in each row."""
-        one = np.array([0, population], np.int64)
-        return rows_within_units(one, np.zeros(replicates, np.int64), batch, self._noise)[0]
+        offsets = np.array([0, population], np.int64)
+        return rows_within_units(offsets, np.zeros(replicates, np.int64), batch, self._noise)[0]
 
     def folds(self, key: str) -> np.ndarray:
         """Each unit's half, 0 or 1, [units]: a hash of its own rows under this key, whatever other units hold.
@@ -193,10 +193,10 @@ class Reader:
             equals: Counter[bytes] = Counter()
             columns = [self._data._columns[name] for name in sorted(self._data._columns)]
             for start, stop in zip(self._offsets[:-1], self._offsets[1:], strict=True):
-                own = self._order[start:stop]
+                positions = self._order[start:stop]
                 digest = hashlib.blake2b()
                 for column in columns:
-                    digest.update(np.ascontiguousarray(column[own]).tobytes())
+                    digest.update(np.ascontiguousarray(column[positions]).tobytes())
                 rows = digest.digest()
                 self._digests.append(rows + equals[rows].to_bytes(8, "little"))
                 equals[rows] += 1
@@ -277,9 +277,9 @@ class Records:
         reader = self.reader(part.held_out)
         size = max(1, READ_BYTES // (reader.row_bytes * part.rows_per_unit * part.horizon))
         for start in range(0, max(1, len(units)), size):
-            some = slice(start, start + size)
-            rows = reader.rows(units[some], part.rows_per_unit, part.rows, part.horizon)
-            yield {**rows, "replicate": replicate[some]}
+            chunk = slice(start, start + size)
+            rows = reader.rows(units[chunk], part.rows_per_unit, part.rows, part.horizon)
+            yield {**rows, "replicate": replicate[chunk]}
 
     def _drawn(self, part: Sum) -> tuple[np.ndarray, np.ndarray]:
         """(replicate, unit) pairs, sorted: trial r * units + u decides about unit u in replicate r."""

@@ -87,27 +87,27 @@ def best(
     Raises:
         MechanismError: every run failed.
     """
-    kept: Selected | None = None
+    winner: Selected | None = None
     for _ in range(number_of_runs(spec.stop, spec.law, noise)):
         candidate = _below(len(spec.candidates), noise)
         plan = spec.candidates[candidate]
         try:
             with within(plan) as vault:
-                found = attempt(plan, vault)
-            value = found.value if isinstance(found, Release) else found
+                outcome = attempt(plan, vault)
+            value = outcome.value if isinstance(outcome, Release) else outcome
             score = _score(judge, value, spec.judge, within)
         except Exception:
             continue
-        if not math.isnan(score) and (kept is None or score > kept.score):
-            kept = Selected(value, candidate, score)
-    if kept is None:
+        if not math.isnan(score) and (winner is None or score > winner.score):
+            winner = Selected(value, candidate, score)
+    if winner is None:
         raise MechanismError(
             "no run of the selection came to an end",
             where=spec.name,
             expected="candidates and a judge that run on any records within the public bounds",
             remedy="try each on invented records of your own, where its whole message can be seen",
         )
-    return kept
+    return winner
 
 
 def require_closed(callback: object, where: str) -> None:

@@ -128,14 +128,14 @@ def enrolled_rows(
     for name, space in spaces.items():
         inside = _inside(columns[name], space)
         good &= (inside.reshape(*mask.shape, math.prod(inside.shape[2:])).all(axis=2) | ~mask).all(axis=1)
-    kept = np.flatnonzero(good)
-    mask = mask[kept]
-    rows = {name: _bounded(columns[name][kept], space, mask) for name, space in spaces.items()}
+    enrolled = np.flatnonzero(good)
+    mask = mask[enrolled]
+    rows = {name: _bounded(columns[name][enrolled], space, mask) for name, space in spaces.items()}
     for name in ("terminations", "truncations"):
-        rows[name] = columns[name][kept].astype(bool) & mask
+        rows[name] = columns[name][enrolled].astype(bool) & mask
     ends = rows["terminations"] | rows["truncations"]
-    starts = np.concatenate([np.ones((len(kept), 1), bool), ends[:, :-1]], axis=1) & mask
-    return {**rows, "mask": mask, "starts": starts, "replicate": replicate[kept]}
+    starts = np.concatenate([np.ones((len(enrolled), 1), bool), ends[:, :-1]], axis=1) & mask
+    return {**rows, "mask": mask, "starts": starts, "replicate": replicate[enrolled]}
 
 
 def _shape(space: Space) -> tuple[int, ...]:
@@ -223,8 +223,8 @@ class UserVault(BaseVault):
         super().__init__(ledger, simulated=users.simulated, kinds=(UserSum, PoissonSum), noise=noise)
         if users.replicates != len(self.ledgers):
             raise refused(f"{len(self.ledgers)} ledger(s) for {users.replicates} population(s)", "one ledger each")
-        for one in self.ledgers:
-            folder = one.path.resolve().parent
+        for replicate_ledger in self.ledgers:
+            folder = replicate_ledger.path.resolve().parent
             if folder == register.key_folder or folder in register.key_folder.parents:
                 raise refused("the register's key lies in a ledger's folder", "a key that is stored elsewhere")
         self.spec = users.spec
@@ -273,7 +273,7 @@ class UserVault(BaseVault):
             self._note()
 
         def serve() -> dict[str, npt.NDArray[Any]]:
-            replicate = np.repeat(np.arange(self.replicates), [len(some) for some in people])
+            replicate = np.repeat(np.arange(self.replicates), [len(arrivals) for arrivals in people])
             served = self._users.serve(people, actor)
             return enrolled_rows(served, self.spec, parts[0].rows_per_unit, replicate, admitted)
 
@@ -325,7 +325,7 @@ class UserVault(BaseVault):
             "who was drawn from the pool for a round stays secret"
             if pooled
             else "the register of contributions was not rolled back together with the ledger and its lock",
-            *(f"the user's {one}, with which people were served, keeps nothing of them" for one in actors),
+            *(f"the user's {actor}, with which people were served, keeps nothing of them" for actor in actors),
         )
         return self._certified(run, value, label, assumptions)
 
@@ -340,8 +340,8 @@ class UserVault(BaseVault):
         super()._require_fit(plan)
         parts = plan.parts()
         enrolled = [part for part in parts if isinstance(part, UserSum)]
-        same = len({(part.users, part.participations, part.rows_per_unit) for part in enrolled}) == 1
-        if len(parts) > 1 and not (same and len(enrolled) == len(parts)):
+        agreed = len({(part.users, part.participations, part.rows_per_unit) for part in enrolled}) == 1
+        if len(parts) > 1 and not (agreed and len(enrolled) == len(parts)):
             raise _plan_error(
                 plan, "the parts disagree on who is enrolled", "equal users, rows_per_unit and participations"
             )
@@ -355,17 +355,17 @@ class UserVault(BaseVault):
                 )
         if not enrolled:
             self._require_pool(plan)
-        for one in self.ledgers:
-            for entry in reversed(one.entries()):
+        for ledger in self.ledgers:
+            for entry in reversed(ledger.entries()):
                 if entry.kind == "note" and entry.payload["kind"] == NOTE:
                     self._register.require(entry.payload["text"])
                     break
-        self._register.bind([one.dataset_id for one in self.ledgers])
+        self._register.bind([ledger.dataset_id for ledger in self.ledgers])
 
     def _note(self) -> None:
         """Record the register's newest line in the ledgers, so that an older register is noticed."""
-        for one in self.ledgers:
-            one.note(NOTE, self._register.head)
+        for ledger in self.ledgers:
+            ledger.note(NOTE, self._register.head)
 
     def _unseen(self, step: Callable[[], Value]) -> Value:
         """Run the users' own code; what it fails with is shown for simulated people only."""
@@ -395,15 +395,15 @@ class UserVault(BaseVault):
 
             def arrive() -> list[list[str]]:
                 arrived = self._users.arrive(part.users)
-                return [[str(person or "") for person in some[: part.users]] for some in arrived]
+                return [[str(person or "") for person in arrivals[: part.users]] for arrivals in arrived]
 
             people = self._unseen(arrive)
             if len(people) != self.replicates:
                 raise refused("the users came in another number of populations than replicates", "one list a replicate")
             keyed = [
-                f"{one.dataset_id}/{person}" if person else ""
-                for one, some in zip(self.ledgers, people, strict=True)
-                for person in some
+                f"{ledger.dataset_id}/{person}" if person else ""
+                for ledger, arrivals in zip(self.ledgers, people, strict=True)
+                for person in arrivals
             ]
             return people, self._register.reserve(run.plan_id, keyed, part.participations)
         assert isinstance(part, PoissonSum)
@@ -415,7 +415,7 @@ class UserVault(BaseVault):
     def _pool(self) -> list[list[str]]:
         """Everybody there is, each once, by replicate."""
         return self._unseen(
-            lambda: [sorted({str(person) for person in some if person}) for some in getattr(self._users, "pool", ())]
+            lambda: [sorted({str(person) for person in pool if person}) for pool in getattr(self._users, "pool", ())]
         )
 
     def _require_pool(self, plan: Plan) -> None:

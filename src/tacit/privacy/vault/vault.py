@@ -77,9 +77,9 @@ def _finite(value: Any, name: str, missing: list[str]) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(key): _finite(one, f"{name}.{key}", missing) for key, one in value.items()}
+        return {str(key): _finite(entry, f"{name}.{key}", missing) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one, f"{name}.{i}", missing) for i, one in enumerate(value)]
+        return [_finite(entry, f"{name}.{i}", missing) for i, entry in enumerate(value)]
     if isinstance(value, float) and not math.isfinite(value):
         missing.append(f"{name} is {value}")
         return None
@@ -123,7 +123,7 @@ class Vault(BaseVault):
         kinds = (PoissonSum, FixedSizeSum, Once, AboveThreshold, Marginals, TeacherVotes, Selection)
         super().__init__(ledger, simulated=data.simulated, kinds=kinds, noise=noise)
         self.spec = data.spec
-        keys = [one.dataset_id for one in self.ledgers]
+        keys = [ledger.dataset_id for ledger in self.ledgers]
         self._records = Records(data, experts, unit=self.unit, keys=keys, noise=self._noise)
         self._void_if_seeded()
         self._checks = IsolationChecks(data.spec)
@@ -373,9 +373,9 @@ class Vault(BaseVault):
     def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
         """Put a value that came out of the run together with its certificate."""
         kind, name = self._records.unit_kind, self.unit.name
-        made = f"each {kind} counts as one {name}: the records were imported without unit ids"
+        import_assumption = f"each {kind} counts as one {name}: the records were imported without unit ids"
         untried = [selection.untried(name) for name in sorted(self._remembered(run, selection.UNTRIED))]
-        return self._certified(run, value, label, [*untried, *(() if kind in ("id", name) else (made,))])
+        return self._certified(run, value, label, [*untried, *(() if kind in ("id", name) else (import_assumption,))])
 
     def nonprivate(self, fn: Callable[[Rows], Value], *, reason: str, folder: Path | None = None) -> Value:
         """The curator's own look at the records: entered in the ledger, never part of a release.
