@@ -79,10 +79,10 @@ _REGISTRY = ConstructorRegistry()
 @_REGISTRY.primitive_rule
 def _optional(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     """An option that may be left out says what it takes; "None" is no word of a command line."""
-    given = [one for one in get_args(info.type) if one is not NoneType]
-    if get_origin(info.type) not in (Union, UnionType) or len(given) != 1:
+    kinds = [kind for kind in get_args(info.type) if kind is not NoneType]
+    if get_origin(info.type) not in (Union, UnionType) or len(kinds) != 1:
         return None
-    spec = ConstructorRegistry.get_primitive_spec(PrimitiveTypeInfo.make(given[0], parent_markers=info.markers))
+    spec = ConstructorRegistry.get_primitive_spec(PrimitiveTypeInfo.make(kinds[0], parent_markers=info.markers))
     if not isinstance(spec, PrimitiveConstructorSpec):
         return None
     return dataclasses.replace(
@@ -128,8 +128,8 @@ def _parsed(words: list[str]) -> object:
     """
     kind, file = _CONFIGURED.get(words[0] if words else ""), config_of(words)
     if kind is not None and file is not None:
-        found = configured(kind, words[0], file)  # a flag that the file sets can be taken back by --no-FLAG
-        return tyro.cli(kind, prog=f"tacit {words[0]}", args=words[1:], default=found, registry=_REGISTRY)
+        defaults = configured(kind, words[0], file)  # a flag that the file sets can be taken back by --no-FLAG
+        return tyro.cli(kind, prog=f"tacit {words[0]}", args=words[1:], default=defaults, registry=_REGISTRY)
     return tyro.cli(
         declarations.Command,
         prog="tacit",

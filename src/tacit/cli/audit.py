@@ -51,15 +51,15 @@ def audit(command: Audit) -> None:
         raise refused("audit", f"{what} named to audit", expected, "name one of them")
     effort = _effort(command)
     if command.run is not None:
-        found = [_of_run(command, RunFolder(command.run), effort)]
+        results = [_of_run(command, RunFolder(command.run), effort)]
     else:
         if command.out is not None:
             require_new(command.out)
-        found = [_of_method(command, name, effort) for name in names]
+        results = [_of_method(command, name, effort) for name in names]
         if command.out is not None:
-            audits.save(command.out, tuple(one for one, _ in found))
-    _show(found)
-    refuted = [one.words for one, _ in found if not one.stands]
+            audits.save(command.out, tuple(result for result, _ in results))
+    _show(results)
+    refuted = [result.words for result, _ in results if not result.stands]
     if refuted:
         raise CertificateError(
             "an audit found a larger epsilon than was certified",
@@ -77,10 +77,10 @@ def _effort(command: Audit) -> audits.Effort:
 
 
 def _jobs(command: Audit) -> int:
-    given = command.jobs if command.jobs is not None else os.cpu_count() or 1
-    if given < 1:
-        raise refused("audit", f"{given} processes", "at least 1", "choose --jobs 1 or more")
-    return given
+    jobs = command.jobs if command.jobs is not None else os.cpu_count() or 1
+    if jobs < 1:
+        raise refused("audit", f"{jobs} processes", "at least 1", "choose --jobs 1 or more")
+    return jobs
 
 
 def _of_run(command: Audit, run: RunFolder, effort: audits.Effort) -> Found:
@@ -94,10 +94,10 @@ def _of_run(command: Audit, run: RunFolder, effort: audits.Effort) -> Found:
             certificate.to_json(), effort=effort, confidence=command.confidence, jobs=_jobs(command), progress=advance
         )
 
-    found = _timed(f"Auditing {certificate.method}", go)
-    audits.save(run.inside(audits.FILE), (found[0],))
+    result = _timed(f"Auditing {certificate.method}", go)
+    audits.save(run.inside(audits.FILE), (result[0],))
     say(f"Wrote {run.path / audits.FILE}; `tacit report {run.path}` shows it in the report.")
-    return found
+    return result
 
 
 def _of_method(command: Audit, name: str, effort: audits.Effort) -> Found:
@@ -121,27 +121,27 @@ def _timed(title: str, go: Callable[[Callable[[int, int], None]], audits.Audited
         return go(advance), time.perf_counter() - began
 
 
-def _show(found: list[Found]) -> None:
+def _show(results: list[Found]) -> None:
     table = Table(*COLUMNS, box=None, pad_edge=False)
-    for one, seconds in found:
-        best, runs = one.best, sum(finding.runs for finding in one.findings if finding.way != "release")
+    for result, seconds in results:
+        best, runs = result.best, sum(finding.runs for finding in result.findings if finding.way != "release")
         by = f"{best.way}, Gaussian" if (best.gaussian or 0.0) > best.epsilon else best.way
-        mark = "" if one.stands else "  REFUTED"
+        mark = "" if result.stands else "  REFUTED"
         table.add_row(
-            one.name,
-            f"{one.unit} ({one.relation})",
-            f"{one.epsilon:.4g}",
-            f"{one.lower:.3g}{mark}",
+            result.name,
+            f"{result.unit} ({result.relation})",
+            f"{result.epsilon:.4g}",
+            f"{result.lower:.3g}{mark}",
             by,
-            f"{100 * one.confidence:g} %",
+            f"{100 * result.confidence:g} %",
             f"{runs:,}",
             f"{seconds:.0f}",
         )
     console = Console(highlight=False)
     console.print(table) if console.is_terminal else Console(highlight=False, width=WIDE).print(table)
     say()
-    for one, _ in found:
-        say("\n".join(audits.sentences(one)))
+    for result, _ in results:
+        say("\n".join(audits.sentences(result)))
     say("Bounds from below prove nothing about what is above them: docs/audits.md says how to read them.")
 
 

@@ -74,19 +74,19 @@ def require_only(command: Command) -> None:
     Raises:
         LedgerError: --ledger names another, the one that was noted is gone, or another one lies in its place.
     """
-    chosen, own, note = _real(ledger_path(command)), _real(_beside(command)), _noted(command.data)
-    kept = own if note is None else note["path"]
-    if chosen != kept and os.path.exists(kept):
+    chosen, beside, note = _real(ledger_path(command)), _real(_beside(command)), _noted(command.data)
+    place = beside if note is None else note["path"]
+    if chosen != place and os.path.exists(place):
         raise LedgerError(
             "these records have a ledger already",
-            where=kept,
+            where=place,
             expected="that one: of two ledgers neither knows what the other promised, and both promises add up",
-            remedy="leave --ledger out" if kept == own else f"give --ledger {kept}",
+            remedy="leave --ledger out" if place == beside else f"give --ledger {place}",
         )
     if note is not None and (not os.path.exists(chosen) or Ledger.read(chosen).dataset_id != note["dataset"]):
         raise LedgerError(
             "the ledger of these records is not where it was",
-            where=kept,
+            where=place,
             expected="the ledger that they began with, which knows what was promised",
             remedy=(
                 "put it back, or give --ledger with the place that it was moved to; only if nothing was ever released "
@@ -113,8 +113,8 @@ def _noted(data: Path) -> dict[str, str] | None:
     """
     path = _note_of(data)
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return {"path": str(found["path"]), "dataset": str(found["dataset"])}
+        note = json.loads(path.read_text(encoding="utf-8"))
+        return {"path": str(note["path"]), "dataset": str(note["dataset"])}
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
@@ -272,18 +272,18 @@ def require_payable(command: Command, plan: Plan, words: Words, *, resumed: bool
         return
     view = Ledger.read(path)
     _require_alike(command, unit, view, path, words)
-    known = {found.id: found for found in view.plans()}.get(plans.plan_id(plan))
-    if known is not None:
-        if known.claimed and not resumed:
+    begun = {summary.id: summary for summary in view.plans()}.get(plans.plan_id(plan))
+    if begun is not None:
+        if begun.claimed and not resumed:
             raise _begun_before(path, words)
         return
-    charges = [found.charge for found in view.state.plans.values()]
+    charges = [summary.charge for summary in view.state.plans.values()]
     if view.composition == "sum" and not admits([*charges, charge], "sum", view.epsilon, view.delta):
         raise _too_much(path, _left(view), words)
 
 
-def _require_alike(command: Command, given: Unit, view: LedgerView, path: Path, words: Words) -> None:
-    where, unit = str(path), view.unit
+def _require_alike(command: Command, unit: Unit, view: LedgerView, path: Path, words: Words) -> None:
+    where, protected = str(path), view.unit
     if view.void_reason is not None:
         raise LedgerError(
             f"the ledger of these {words.people} is void ({view.void_reason})",
@@ -291,12 +291,12 @@ def _require_alike(command: Command, given: Unit, view: LedgerView, path: Path, 
             expected=f"a ledger that still promises something: nothing {words.done} these records can be private now",
             remedy=f"{words.do} from other {words.people}' records, which have a ledger of their own",
         )
-    if unit != given:
+    if protected != unit:
         raise LedgerError(
-            f"the ledger of these records protects every {unit.name} of {unit.size:,} ({unit.relation})",
+            f"the ledger of these records protects every {protected.name} of {protected.size:,} ({protected.relation})",
             where=where,
             expected="the same promise for as long as there is a budget",
-            remedy=f'give --unit "{unit.name}" and --population {unit.size}',
+            remedy=f'give --unit "{protected.name}" and --population {protected.size}',
         )
     for name, asked, bound in (
         ("epsilon", command.budget_epsilon, view.epsilon),
@@ -322,15 +322,17 @@ def opened(command: Command, plan: Plan, run: RunFolder) -> Iterator[Ledger]:
     """
     unit, epsilon, _ = promised(plan)
     beside = open_ledger(dataclasses.replace(command, epsilon=epsilon), unit)
-    with Ledger(run.inside(LEDGER), unit, epsilon=epsilon, delta=command.delta) if inside(command) else beside as found:
-        yield found
+    with (
+        Ledger(run.inside(LEDGER), unit, epsilon=epsilon, delta=command.delta) if inside(command) else beside as ledger
+    ):
+        yield ledger
 
 
 @contextmanager
 def thrown_away(plan: Plan, *, epsilon: float | None = None) -> Iterator[Ledger]:
     """A ledger for a plan, or for another epsilon, over simulated records: nobody is behind them. It is not kept."""
-    unit, own, delta = promised(plan)
-    whole = own if epsilon is None else epsilon
+    unit, plan_epsilon, delta = promised(plan)
+    whole = plan_epsilon if epsilon is None else epsilon
     with (
         tempfile.TemporaryDirectory() as folder,
         Ledger(Path(folder, LEDGER), unit, epsilon=whole, delta=delta) as ledger,
@@ -369,12 +371,12 @@ def _begun_before(path: Path, words: Words) -> PlanExhausted:
 
 
 def _too_much(path: Path, left: tuple[float, float], words: Words) -> BudgetExceeded:
-    some = min(left) > 0
+    unspent = min(left) > 0
     return BudgetExceeded(
-        f"the budget of these {words.people} does not cover {'this' if some else 'another'} {words.doing}",
+        f"the budget of these {words.people} does not cover {'this' if unspent else 'another'} {words.doing}",
         where=str(path),
-        expected=f"at most what is left of it, (epsilon {left[0]:.6g}, delta {left[1]:.3g})" if some else _COVERED,
+        expected=f"at most what is left of it, (epsilon {left[0]:.6g}, delta {left[1]:.3g})" if unspent else _COVERED,
         remedy=f"{words.do} with less --epsilon and --delta"
-        if some
+        if unspent
         else "keep the earlier release: all of it is spent",
     )

@@ -40,8 +40,8 @@ def verify(command: CertificateVerify) -> None:
         CertificateError: the certificate does not hold.
     """
     certificate = Certificate.load(command.path)
-    found = certificate.verify(command.public_key)
-    if not found.private:
+    check = certificate.verify(command.public_key)
+    if not check.private:
         raise CertificateError(
             f"the certificate is sound, and says that nothing is promised ({'; '.join(certificate.reasons)})",
             where=str(command.path),
@@ -49,9 +49,9 @@ def verify(command: CertificateVerify) -> None:
             remedy="do not publish the release",
         )
     say(certificate.sentence)
-    say(f"Recomputed: epsilon = {found.epsilon:.6g} at delta = {found.delta:.3g}, as the certificate states.")
-    say(f"Independent check: epsilon = {found.check_epsilon:.6g} by another accountant.")
-    say(f"Signed by {found.signed_by}." if found.signed_by else "Not signed: this shows no author.")
+    say(f"Recomputed: epsilon = {check.epsilon:.6g} at delta = {check.delta:.3g}, as the certificate states.")
+    say(f"Independent check: epsilon = {check.check_epsilon:.6g} by another accountant.")
+    say(f"Signed by {check.signed_by}." if check.signed_by else "Not signed: this shows no author.")
     if certificate.simulated:
         say("The records were declared simulated.")
 

@@ -126,9 +126,9 @@ def _episodes(layout: str, episodes: int, *, seed: int) -> Trajectories:
     from tacit.envs.maze import LAYOUTS, goal_episodes
 
     _require_some(layout, episodes, "episodes")
-    found = goal_episodes(LAYOUTS[layout], episodes, seed=seed)
-    columns: dict[str, Any] = dict(found.columns)
-    return Trajectories.from_arrays(**columns, unit_ids=":episode", spec=found.spec, simulated=True)
+    data = goal_episodes(LAYOUTS[layout], episodes, seed=seed)
+    columns: dict[str, Any] = dict(data.columns)
+    return Trajectories.from_arrays(**columns, unit_ids=":episode", spec=data.spec, simulated=True)
 
 
 def _worlds(layout: str, mazes: int, episodes: int | None, *, seed: int) -> Trajectories:
@@ -145,10 +145,12 @@ def _worlds(layout: str, mazes: int, episodes: int | None, *, seed: int) -> Traj
     assert episodes is not None
     names = ("observations", "actions", "rewards", "next_observations", "terminations", "truncations")
     worlds = other_mazes(LAYOUTS[layout], mazes, seed=seed)
-    found = [goal_episodes(maze, episodes, seed=seed + i) for i, maze in enumerate(worlds)]
-    columns: dict[str, Any] = {name: np.concatenate([np.asarray(one.columns[name]) for one in found]) for name in names}
-    units = np.repeat(np.arange(mazes), [len(one.columns["rewards"]) for one in found])
-    return Trajectories.from_arrays(**columns, unit_ids=units, unit_name="maze", spec=found[0].spec, simulated=True)
+    parts = [goal_episodes(maze, episodes, seed=seed + i) for i, maze in enumerate(worlds)]
+    columns: dict[str, Any] = {
+        name: np.concatenate([np.asarray(part.columns[name]) for part in parts]) for name in names
+    }
+    units = np.repeat(np.arange(mazes), [len(part.columns["rewards"]) for part in parts])
+    return Trajectories.from_arrays(**columns, unit_ids=units, unit_name="maze", spec=parts[0].spec, simulated=True)
 
 
 def _require_some(layout: str, count: int, what: str) -> None:
@@ -172,13 +174,13 @@ def inspect(command: DataInspect) -> None:
     """
     from tacit.data import inspect as summarise
 
-    found = summarise(command.path)
-    if found["simulated"]:
+    summary = summarise(command.path)
+    if summary["simulated"]:
         certificate = command.path / CERTIFICATE
         drawn = Certificate.load(certificate) if certificate.is_file() else None
         say(
             f"{'Simulated' if drawn is None else 'Synthetic'} records: "
-            + ", ".join(f"{count:,} {name}" for name, count in found["counts"].items())
+            + ", ".join(f"{count:,} {name}" for name, count in summary["counts"].items())
             + "."
         )
         if drawn is not None:
@@ -188,13 +190,13 @@ def inspect(command: DataInspect) -> None:
     unit = read_unit(command.path)
     if unit is not None:
         say(f"Units are called {unit!r}.")
-    spec = found["spec"]
+    spec = summary["spec"]
     say(f"Public bounds from: {spec['source']}. Episodes can terminate: {'yes' if spec['terminals'] else 'no'}.")
     bounds = {
         "next_observations": spec["observation"],
         **{f"{k}s": spec[k] for k in ("observation", "action", "reward")},
     }
-    for name, field in found["fields"].items():
+    for name, field in summary["fields"].items():
         say(f"  {name:<18}{field['kind']:<11}{field['dtype']:<8}width {field['width']}{_range(bounds.get(name))}")
     if spec["difference"] is not None:
         say("  typical step      " + ", ".join(f"{size:g}" for size in spec["difference"]))
@@ -217,9 +219,9 @@ def import_(command: DataImport) -> None:
             remedy="import one kind at a time",
         )
     kind = kinds.pop()
-    named, own = _KINDS[kind]
+    named, allowed = _KINDS[kind]
     for option in dict.fromkeys(option for _, options in _KINDS.values() for option in options):
-        if getattr(command, option) is not None and option not in own:
+        if getattr(command, option) is not None and option not in allowed:
             takers = " and ".join(kind for kind, taken in _KINDS.values() if option in taken)
             raise meaningless("data import", option, f"no {in_words(option)} for {named}: it is for {takers}")
     spec = None if command.spec is None else read_spec(command.spec)

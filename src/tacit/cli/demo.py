@@ -171,12 +171,14 @@ def _sections(
     return sections
 
 
-def _agents(shown: list[tuple[str, Kind, tables.Table]], others: tables.Named, size: Size, seed: int) -> dict[str, Any]:
+def _agents(
+    shown: list[tuple[str, Kind, tables.Table]], controls: tables.Named, size: Size, seed: int
+) -> dict[str, Any]:
     """What agents learn from each table, and how they get there."""
     layout, seeds, stages = LAYOUTS[LAYOUT], range(seed, seed + size.seeds), {}
-    every = [*shown, *((label, "control", table) for label, table in others)]
+    every = [*shown, *((label, "control", table) for label, table in controls)]
     for steps in sorted({max(1, size.agents.steps // 4), max(1, size.agents.steps // 2), size.agents.steps}):
-        taught = every if steps == size.agents.steps else shown  # others are trained in full only
+        taught = every if steps == size.agents.steps else shown  # controls are trained in full only
         config = dataclasses.replace(size.agents, steps=steps)
         with progress(f"Training {len(taught) * size.seeds} agents for {steps:,} steps") as advance:
             policies = train_tables([table for _, _, table in taught], config, seeds=seeds, progress=advance)
@@ -227,8 +229,8 @@ def attacks(value: Synthesizer, members: Table, others: Table, *, rows: int, see
     """
     with progress("Attacking the release"):
         chosen = [_some(table, rows, seed) for table in (members, others)]
-        found = attack(*(-losses(value, table, seed=seed) for table in chosen), seed=seed)
-    return (tables.attacked(found),)
+        outcome = attack(*(-losses(value, table, seed=seed) for table in chosen), seed=seed)
+    return (tables.attacked(outcome),)
 
 
 def audits(plan: TransitionsPlan, data: Trajectories, others: Table, *, canaries: int, seed: int) -> tuple[Audit, ...]:
@@ -248,8 +250,8 @@ def audits(plan: TransitionsPlan, data: Trajectories, others: Table, *, canaries
     title = "Training once more, with planted records"
     with _vault(columns, data.spec, plan) as vault, progress(title) as advance:
         synthesis.fit(plan, vault, observe=scores, progress=advance)
-    found = audit(scores.sums(), present, delta=delta)
-    return (tables.audited(found, "The same training, with planted records", "synthetic", certified=epsilon),)
+    bounds = audit(scores.sums(), present, delta=delta)
+    return (tables.audited(bounds, "The same training, with planted records", "synthetic", certified=epsilon),)
 
 
 @contextmanager

@@ -107,9 +107,9 @@ def evaluate(command: Evaluate) -> None:
         return
     spec, _, _ = read_spec(command.data)  # public; no record is read
     require_unit(command)
-    plan, policy, known = planned(command, spec), target(command, spec), behaviour(command, spec)
+    plan, policy, behaviour_policy = planned(command, spec), target(command, spec), behaviour(command, spec)
     _promise(plan, alike)
-    _produce(command, plan, alike, policy, known)
+    _produce(command, plan, alike, policy, behaviour_policy)
 
 
 def _promise(plan: Estimator, alike: Overlap | None) -> None:
@@ -119,7 +119,7 @@ def _promise(plan: Estimator, alike: Overlap | None) -> None:
 
 
 def _produce(
-    command: Evaluate, plan: Estimator, alike: Overlap | None, policy: Target, known: BehaviourPolicy | None
+    command: Evaluate, plan: Estimator, alike: Overlap | None, policy: Target, behaviour_policy: BehaviourPolicy | None
 ) -> None:
     watch = Stopwatch()
     with progress("Opening the records"):
@@ -129,17 +129,17 @@ def _produce(
     attempt = RunFolder.attempt(command.out, "evaluate", settings, resume=None)
     with open_ledger(command, plan.unit) as ledger, attempt as run:
         vault = Vault(data, ledger)
-        found = None if alike is None else _alike(run, alike, vault, policy, known)
+        overlap = None if alike is None else _alike(run, alike, vault, policy, behaviour_policy)
         with progress("Evaluating with privacy"):
-            release = fit(plan, vault, policy, behaviour=known)
+            release = fit(plan, vault, policy, behaviour=behaviour_policy)
         run.write(EVALUATION, release.value.to_json())
         certify(run, release.certificate)
         if command.nonprivate_diagnostics:
-            _look(run, vault, release.value, plan, policy, known)
+            _look(run, vault, release.value, plan, policy, behaviour_policy)
         report = dataclasses.replace(
             _report(run, release, data.spec, policy),
-            verify=VERIFY if found is None else (*VERIFY, *VERIFY_OVERLAP),
-            overlap=found,
+            verify=VERIFY if overlap is None else (*VERIFY, *VERIFY_OVERLAP),
+            overlap=overlap,
             costs=watch.costs() if data.simulated else (),
         )
         finish(run, report)
@@ -147,16 +147,16 @@ def _produce(
 
 
 def _alike(
-    run: RunFolder, plan: Overlap, vault: Vault, policy: Target, known: BehaviourPolicy | None
+    run: RunFolder, plan: Overlap, vault: Vault, policy: Target, behaviour_policy: BehaviourPolicy | None
 ) -> content.Overlap:
     """How alike the two policies are: released, saved with a certificate of its own, and made ready for the report."""
     with progress("Comparing the policies with privacy"):
-        release = fit(plan, vault, policy, behaviour=known)
+        release = fit(plan, vault, policy, behaviour=behaviour_policy)
     run.write(OVERLAP, release.value.to_json())
     release.certificate.save(run.inside(OVERLAP_CERTIFICATE))
-    found = release.value.diagnostics
-    edges, shares = (np.array(found["log10_weights"][name], np.float64) for name in ("edges", "shares"))
-    return content.Overlap(edges, shares, tuple(found["words"]))
+    figures = release.value.diagnostics
+    edges, shares = (np.array(figures["log10_weights"][name], np.float64) for name in ("edges", "shares"))
+    return content.Overlap(edges, shares, tuple(figures["words"]))
 
 
 def _report(run: RunFolder, release: Release[Evaluation], spec: PublicSpec, policy: Target) -> EvaluationReport:
@@ -176,21 +176,26 @@ def _report(run: RunFolder, release: Release[Evaluation], spec: PublicSpec, poli
     )
 
 
-def _scalars(found: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _scalars(figures: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Public numbers that fit into one cell of a table."""
-    single = {name: value for name, value in found.items() if isinstance(value, int | float)}
+    single = {name: value for name, value in figures.items() if isinstance(value, int | float)}
     return tuple((content.words(name), number(float(value))) for name, value in single.items())
 
 
 def _look(
-    run: RunFolder, vault: Vault, evaluation: Evaluation, plan: Estimator, policy: Target, known: BehaviourPolicy | None
+    run: RunFolder,
+    vault: Vault,
+    evaluation: Evaluation,
+    plan: Estimator,
+    policy: Target,
+    behaviour_policy: BehaviourPolicy | None,
 ) -> None:
     """The curator's own figures, under private/, noted in the ledger."""
     run.inside("private")
-    other = resolve_behaviour(policy, known, vault)
+    resolved = resolve_behaviour(policy, behaviour_policy, vault)
 
     def look(rows: Mapping[str, np.ndarray]) -> dict[str, float]:
-        return diagnostics(rows, evaluation, plan.problem, vault.spec, policy, other)
+        return diagnostics(rows, evaluation, plan.problem, vault.spec, policy, resolved)
 
     vault.nonprivate(look, reason=REASON, folder=run.path)
     say_private(run)
@@ -261,10 +266,12 @@ def planned(command: Evaluate, spec: PublicSpec | None) -> Estimator:
     asked = problem(command)
     if command.find_range and (method != "residual" or command.range is not None):
         raise meaningless("--find-range", "--method residual without --range")
-    own = command.settings
-    for name in own.keys() - set(options.options(EVALUATION_OPTIONS, method)):
-        those = [one for one in EVALUATION_OPTIONS if name in options.options(EVALUATION_OPTIONS, one)]
-        raise meaningless(name, f"one of the methods {', '.join(those)}")
+    settings = command.settings
+    for name in settings.keys() - set(options.options(EVALUATION_OPTIONS, method)):
+        methods = [
+            candidate for candidate in EVALUATION_OPTIONS if name in options.options(EVALUATION_OPTIONS, candidate)
+        ]
+        raise meaningless(name, f"one of the methods {', '.join(methods)}")
     if (method in _ON_POLICY and command.policy != "behaviour") or (
         method in _OFF_POLICY and command.policy == "behaviour"
     ):
@@ -273,22 +280,26 @@ def planned(command: Evaluate, spec: PublicSpec | None) -> Estimator:
             "--policy behaviour for lsw and lsl, any other one for fqe and dr",
             "choose the method residual, which evaluates both",
         )
-    if method == "ssp" and "clip_norm" not in own:
+    if method == "ssp" and "clip_norm" not in settings:
         raise refused(
             "the clip norm is missing",
             "--clip-norm, the largest norm of one unit's statistics",
             "choose it without looking at the records, or use the method residual, which needs none",
         )
-    given: dict[str, Any] = {"problem": asked, **own, **({} if method in _ON_POLICY else {"level": command.level})}
+    fields: dict[str, Any] = {
+        "problem": asked,
+        **settings,
+        **({} if method in _ON_POLICY else {"level": command.level}),
+    }
     if method in ("pdis", "wpdis"):
         if command.features is not None:
             raise meaningless("--features", "a method with a value function")
-        given["weighting"] = method
+        fields["weighting"] = method
     else:
-        given["features"] = features(None if spec is None else command.features, _STAND_IN if spec is None else spec)
+        fields["features"] = features(None if spec is None else command.features, _STAND_IN if spec is None else spec)
     if method == "residual":
-        given |= {"on_policy": command.policy == "behaviour", "range_finder": command.find_range}
-    plan: Estimator = _PLANS[method](**given)
+        fields |= {"on_policy": command.policy == "behaviour", "range_finder": command.find_range}
+    plan: Estimator = _PLANS[method](**fields)
     # Rounding must not lift the sum of both shares above the budget.
     rest = 1.0 if command.overlap is None else (1 - command.overlap) * (1 - 1e-12)
     return plan.calibrate(unit=unit, epsilon=rest * command.epsilon, delta=rest * command.delta)
@@ -318,10 +329,10 @@ def features(words: str | None, spec: PublicSpec) -> Features:
         phi = Fourier(_whole("--features", rest), low, high)
     elif rest:
         _find_modules_here()
-        found = np.asarray(_tried(imported(str(words)), "--features", spec))
-        if found.ndim != 2 or len(found) != 2:
+        values = np.asarray(_tried(imported(str(words)), "--features", spec))
+        if values.ndim != 2 or len(values) != 2:
             raise _unfit("--features", "numbers [N, n] for N observations")
-        phi = Custom(str(words), found.shape[1])
+        phi = Custom(str(words), values.shape[1])
     else:
         raise _unknown("--features", kind, "one-hot, one-hot:STATES, fourier:ORDER or package.module:function")
     _tried(phi, "--features", spec)
@@ -401,8 +412,8 @@ def _policy(words: str, spec: PublicSpec, option: str, activation: Activation | 
             expected=f"{space.n}, as the records have",
             remedy="choose a policy for these actions",
         )
-    found = np.asarray(_tried(policy.probabilities, option, spec))
-    if not np.isfinite(found).all():
+    probabilities = np.asarray(_tried(policy.probabilities, option, spec))
+    if not np.isfinite(probabilities).all():
         raise _unfit(option, "finite probabilities")
     return policy
 
@@ -455,8 +466,8 @@ def _whole(option: str, text: str) -> int:
     return int(text)
 
 
-def _unknown(option: str, given: str, expected: str) -> PlanError:
-    return PlanError(f"{given!r} is of no known form", where=option, expected=expected, remedy="choose one of these")
+def _unknown(option: str, text: str, expected: str) -> PlanError:
+    return PlanError(f"{text!r} is of no known form", where=option, expected=expected, remedy="choose one of these")
 
 
 def _unfit(option: str, expected: str) -> PlanError:

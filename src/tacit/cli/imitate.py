@@ -276,12 +276,12 @@ def report(command: Imitate, plan: Plan, release: Released, days: Days | None, r
 
 def compared(command: Imitate, plan: Plan, drawn: Days, days: Days) -> tuple[Line, ...]:
     """Measures of drawn days against simulated people's, beside what noise alone makes."""
-    some = first(days, DAYS)
+    sample = first(days, DAYS)
     noise = again(silent(plan), days, seed=command.seed, title="Imitating noise alone").generate(
         DAYS, seed=command.seed
     )
     with progress("Comparing with the simulated people"):
-        return tuple(line for metrics in SETS for line in lines(some, drawn, metrics=metrics, control=noise))
+        return tuple(line for metrics in SETS for line in lines(sample, drawn, metrics=metrics, control=noise))
 
 
 def draw(run: RunFolder, release: Released, drawn: Days, days: Days | None, blur: tuple[str, ...]) -> str:
@@ -352,8 +352,8 @@ def look(vault: Vault, simulator: Generator, run: RunFolder) -> None:
 
 def evenly(days: Days, most: int) -> Days:
     """So many days at most, of people of every kind: a map of the first few people would show their homes alone."""
-    kept = np.unique(np.linspace(0, len(days.cells) - 1, min(most, len(days.cells))).astype(np.int64))
-    return Days(days.cells[kept], days.person[kept], days.grid)
+    rows = np.unique(np.linspace(0, len(days.cells) - 1, min(most, len(days.cells))).astype(np.int64))
+    return Days(days.cells[rows], days.person[rows], days.grid)
 
 
 def first(days: Days, most: int) -> Days:

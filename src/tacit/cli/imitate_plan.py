@@ -204,19 +204,19 @@ def planned(command: Imitate) -> Plan:
     Raises:
         PlanError: an option is out of range or does not fit the method.
     """
-    whose, days = unit(command), days_of_each(command)
-    promise: dict[str, Any] = {"unit": whose, "epsilon": command.epsilon, "delta": command.delta}
-    some: dict[str, Any] = {} if days is None else {"days": days}
+    protected, days = unit(command), days_of_each(command)
+    promise: dict[str, Any] = {"unit": protected, "epsilon": command.epsilon, "delta": command.delta}
+    fields: dict[str, Any] = {} if days is None else {"days": days}
     if command.method == "one-shot":
-        plan = mobility.OneShotPlan(box=command.homes, noise=command.noise, **some, **given(command, "floor"))
+        plan = mobility.OneShotPlan(box=command.homes, noise=command.noise, **fields, **given(command, "floor"))
         return plan.calibrate(**promise)
     if command.method == "pategail":
-        return _critics(command, whose.size, days).calibrate(**promise)
+        return _critics(command, protected.size, days).calibrate(**promise)
     if command.method == "table":  # with as many states as the one-shot method would take
-        layout = mobility.OneShotPlan(**some).calibrate(**promise).layout
+        layout = mobility.OneShotPlan(**fields).calibrate(**promise).layout
         assert layout is not None
-        some["layout"] = layout
-    return baselines.BaselinePlan(model=command.method, **some).calibrate(**promise)
+        fields["layout"] = layout
+    return baselines.BaselinePlan(model=command.method, **fields).calibrate(**promise)
 
 
 def _critics(command: Imitate, people: int, days: int | None) -> pategail.PateGailPlan:

@@ -88,50 +88,50 @@ def learn(command: Learn) -> None:
         require_free(command.out, resume=None)
     world = opened(command)
     if command.dry_run:
-        found = planned(command, None, world)
-        learn_plan.require_enough(command, found.plan)
-        _promise(command, found)
+        setup = planned(command, None, world)
+        learn_plan.require_enough(command, setup.plan)
+        _promise(command, setup)
         if world is None:
             say(GUESSED)
         say("Dry run: no file was opened and nothing was spent.")
         return
     learn_plan.require_source(command, world)
-    found = planned(command, learn_plan.spec_of(command, world), world)
-    learn_plan.require_enough(command, found.plan)
-    budget.require_payable(command, found.plan, WORDS)
-    _promise(command, found)
-    _produce(command, found, world)
+    setup = planned(command, learn_plan.spec_of(command, world), world)
+    learn_plan.require_enough(command, setup.plan)
+    budget.require_payable(command, setup.plan, WORDS)
+    _promise(command, setup)
+    _produce(command, setup, world)
 
 
-def _promise(command: Learn, found: Planned) -> None:
-    say(str(found.plan))
+def _promise(command: Learn, setup: Planned) -> None:
+    say(str(setup.plan))
     if command.paper:
-        assert isinstance(found.plan, experts.Consensus)
-        say(str(claimed(found.plan)))
-    say(LEVELS[level(found.plan)])
+        assert isinstance(setup.plan, experts.Consensus)
+        say(str(claimed(setup.plan)))
+    say(LEVELS[level(setup.plan)])
     if learn_plan.nobody(command):
         say(f"The experts {SIMULATED}")
 
 
-def _produce(command: Learn, found: Planned, world: World | None) -> None:
+def _produce(command: Learn, setup: Planned, world: World | None) -> None:
     watch = Stopwatch()
-    data, played = _experts(command, found, world)
-    asked = played.experts if played is not None and level(found.plan) == "policies" else None
+    data, played = _experts(command, setup, world)
+    asked = played.experts if played is not None and level(setup.plan) == "policies" else None
     if asked is not None:
         require_policies(asked, data.spec, floor=least_floor(command))
     settings = settings_of(command)
     simulated = data.simulated
     with RunFolder.attempt(command.out, "learn", settings, resume=None) as run:
-        with budget.opened(command, found.plan, run) as ledger:
+        with budget.opened(command, setup.plan, run) as ledger:
             vault = Vault(data, ledger, experts=asked)
             with progress("Learning with privacy"), budget.spending(ledger, WORDS):
-                release = experts.fit(found.plan, vault, found.simulator, anchors=found.anchors)
+                release = experts.fit(setup.plan, vault, setup.simulator, anchors=setup.anchors)
             hub.save(release, run.inside(FOLDER), notes=_notes(world))
             certify(run, release.certificate)
-        page = report(command, found, release, world, run.path.name)
+        page = report(command, setup, release, world, run.path.name)
         finish(run, page)
         if world is not None:
-            page = _compared(run, page, command, found, release.value, world, played if simulated else None)
+            page = _compared(run, page, command, setup, release.value, world, played if simulated else None)
             size = ("Parameters", f"{release.value.policy.parameters:,}")
             page = dataclasses.replace(page, costs=(size, *watch.costs()) if simulated else ())
             finish(run, page)
@@ -142,7 +142,7 @@ def _compared(
     run: RunFolder,
     page: ExpertsReport,
     command: Learn,
-    found: Planned,
+    setup: Planned,
     value: Learned,
     world: World,
     played: learn_plan.Played | None,
@@ -153,18 +153,18 @@ def _compared(
         KeyboardInterrupt: as it came; an `Interrupted` says what is there already.
     """
     try:
-        return compared(page, command, found, value, world, played)
+        return compared(page, command, setup, value, world, played)
     except KeyboardInterrupt:
         done = f"the policy is released and saved in {run.inside(FOLDER)}"
         raise Interrupted(f"{done}, and {run.inside(REPORT)} lacks its returns alone") from None
 
 
-def _experts(command: Learn, found: Planned, world: World | None) -> tuple[Trajectories, learn_plan.Played | None]:
+def _experts(command: Learn, setup: Planned, world: World | None) -> tuple[Trajectories, learn_plan.Played | None]:
     """The logs, and the policies that played them where that happened here."""
     if command.source is not None and learn_plan.is_logs(command.source):
         return _logs(command), None
     assert world is not None
-    played = learn_plan.played(command, found.plan, world)
+    played = learn_plan.played(command, setup.plan, world)
     with progress("Checking the logs"):
         return trajectories(played, world, simulated=learn_plan.nobody(command)), played
 
@@ -203,8 +203,8 @@ def _closing(command: Learn, run: RunFolder, page: ExpertsReport) -> None:
         say(f"Return   {row.mean:.5g}, {row.low:.5g} to {row.high:.5g} (95 % of the mean), in {page.world}")
     if page.consensus is not None:
         lengths = page.consensus.lengths
-        some = int((lengths > 0).sum())
-        say(f"Prefixes {int(lengths.sum()):,} steps in all, {some} of {len(lengths)} not empty")
+        nonempty = int((lengths > 0).sum())
+        say(f"Prefixes {int(lengths.sum()):,} steps in all, {nonempty} of {len(lengths)} not empty")
     say(f"Open     {folder / REPORT}")
     say(f"Verify   tacit certificate verify {folder / CERTIFICATE}")
     if page.world is not None:
@@ -327,9 +327,9 @@ def _returns(command: Learn, planned: Planned, value: Learned, world: World, pla
 
 def _own(played: Played, world: World, seed: int) -> Row:
     """What the experts themselves return, at their best."""
-    some = dataclasses.replace(played.experts.take(slice(SAMPLE)), floor=0.0)
+    sample = dataclasses.replace(played.experts.take(slice(SAMPLE)), floor=0.0)
     with progress("Playing episodes of the experts themselves"):
-        paid = populations.returns(world, populations.Playing(some), 5, seed=seed, replicates=some.count)
+        paid = populations.returns(world, populations.Playing(sample), 5, seed=seed, replicates=sample.count)
     each = paid.mean(axis=1)
     low, high = np.quantile(each, [0.05, 0.95]).tolist()
     return Row("the experts themselves", "experts", float(each.mean()), low, high)

@@ -75,7 +75,9 @@ def require_sound(command: Learn) -> None:
         PlanError: the first such option.
     """
     options.require_least("learn", command, evaluate=2, seed=0, experts=2, episodes=1, horizon=1)
-    allowed = {method: {*own, *options.options(EXPERTS_OPTIONS, method)} for method, own in _OWN.items()}
+    allowed = {
+        method: {*option_names, *options.options(EXPERTS_OPTIONS, method)} for method, option_names in _OWN.items()
+    }
     for name in sorted(set().union(*allowed.values()) - allowed[command.method]):
         if getattr(command, name) not in (None, False):
             raise meaningless(name, f"a method that has it, not {command.method}")
@@ -147,14 +149,14 @@ def opened(command: Learn) -> World | None:
         if command.bounds is not None:
             raise meaningless("--bounds", f"{command.world} without it: it has bounds of its own")
         return populations.world(cast(populations.Name, command.world))
-    found = OwnDomain(command.world, known=get_args(populations.Name))
-    spec, limit = worlds.public_spec(found, worlds.read_bounds(command.bounds)), found.limit or LONGEST
-    found.try_out(command.seed)
+    environment = OwnDomain(command.world, known=get_args(populations.Name))
+    spec, limit = worlds.public_spec(environment, worlds.read_bounds(command.bounds)), environment.limit or LONGEST
+    environment.try_out(command.seed)
     low, high = spec.reward.low[0], spec.reward.high[0]
     total = (min(0.0, low * limit), max(0.0, high * limit))
     space = spec.observation
     box = space if isinstance(space, Box) else Box((0.0,), (space.n - 1.0,))
-    return World(cast(Any, command.world), found, spec, limit, limit, total, box, ())
+    return World(cast(Any, command.world), environment, spec, limit, limit, total, box, ())
 
 
 def planned(command: Learn, spec: PublicSpec | None, world: World | None) -> Planned:
@@ -168,8 +170,8 @@ def planned(command: Learn, spec: PublicSpec | None, world: World | None) -> Pla
     Raises:
         PlanError: the actions are continuous, or an option is missing, out of range or does not fit.
     """
-    own, whose = (world.spec if world else _STAND_IN) if spec is None else spec, unit(command)
-    if not isinstance(own.action, Discrete):
+    bounds, protected = (world.spec if world else _STAND_IN) if spec is None else spec, unit(command)
+    if not isinstance(bounds.action, Discrete):
         raise refused(
             "the actions are continuous",
             "discrete actions, which experts can agree on",
@@ -178,20 +180,20 @@ def planned(command: Learn, spec: PublicSpec | None, world: World | None) -> Pla
     match command.method:
         case "votes":
             plan: Plan
-            plan, states = _votes(command, own, world)
+            plan, states = _votes(command, bounds, world)
         case "return-weighted":
-            plan, states = _weighted(command, own, world), None
+            plan, states = _weighted(command, bounds, world), None
         case "consensus":
-            plan, states = _consensus(command, own, world, whose), None
+            plan, states = _consensus(command, bounds, world, protected), None
     if isinstance(plan, Consensus) and command.paper:
         return Planned(plan)  # priced already, at what it honestly costs
     simulator = world.domain if world is not None and _plays(plan) else None
-    return Planned(_calibrated(plan, command, whose), states, simulator)
+    return Planned(_calibrated(plan, command, protected), states, simulator)
 
 
-def _calibrated(plan: Plan, command: Learn, whose: Unit) -> Plan:
+def _calibrated(plan: Plan, command: Learn, protected: Unit) -> Plan:
     try:
-        return plan.calibrate(unit=whose, epsilon=command.epsilon, delta=command.delta)
+        return plan.calibrate(unit=protected, epsilon=command.epsilon, delta=command.delta)
     except PlanError as error:
         if "unreachable threshold" not in error.what:
             raise
@@ -226,17 +228,17 @@ def _votes(command: Learn, spec: PublicSpec, world: World | None) -> tuple[Votes
             _require_inside(anchors, spec)
     if command.returns is None and "sharpness" in command.settings:
         raise meaningless("--sharpness", "--returns")
-    own = given(command, "rows")
+    settings = given(command, "rows")
     if command.settings.get("rounds", 1) != 1:
         if world is None:
             raise refused("--rounds needs --world", "a public simulator to put new states by", "name one")
-        own |= given(command, "rounds")
+        settings |= given(command, "rounds")
     plan = Votes(
         anchors=anchors,
         clone=_clone(command, spec, world),
         policy=_policy(command, spec, world),
         weight=None if command.returns is None else _weight(command.returns, command),
-        **own,
+        **settings,
     )
     return plan, states
 
@@ -257,25 +259,25 @@ def _weighted(command: Learn, spec: PublicSpec, world: World | None) -> ReturnWe
     if returns is None:
         raise refused("--returns is missing", "public LOW HIGH of an episode's return", "declare it")
     weight = _weight(returns, command)
-    own = given(command, "rows", "clip_norm", "steps")
-    return ReturnWeighted(policy=_policy(command, spec, world), weight=weight, seed=command.seed, **own)
+    settings = given(command, "rows", "clip_norm", "steps")
+    return ReturnWeighted(policy=_policy(command, spec, world), weight=weight, seed=command.seed, **settings)
 
 
-def _consensus(command: Learn, spec: PublicSpec, world: World | None, whose: Unit) -> Consensus:
+def _consensus(command: Learn, spec: PublicSpec, world: World | None, protected: Unit) -> Consensus:
     if world is None:
         what = "for clones to be played in, or for the experts' policies"
         raise refused("--method consensus needs --world", f"a public simulator, {what}", "name one")
     if command.present is None and not command.simulates:
         expected = "how many experts there are at least, as the public knows"
         raise refused("--present is missing", expected, "declare it: the threshold rests on it")
-    present = whose.size if command.present is None else command.present
+    present = protected.size if command.present is None else command.present
     if command.paper:
-        return _published(command, spec, world, whose, present)
-    own = command.settings
+        return _published(command, spec, world, protected, present)
+    settings = command.settings
     if command.stop is not None:
-        own["floor"] = KappaStop(command.stop)
+        settings["floor"] = KappaStop(command.stop)
     elif command.floor is not None:
-        own["floor"] = PMin(command.floor)
+        settings["floor"] = PMin(command.floor)
     return Consensus(
         policy=_policy(command, spec, world, hidden=(64, 64)),
         learner=_LEARNERS[command.learner or "cql"](),
@@ -283,20 +285,20 @@ def _consensus(command: Learn, spec: PublicSpec, world: World | None, whose: Uni
         horizon=command.horizon or world.horizon,
         experts=present,
         clone=None if command.queried else _clone(command, spec, world),
-        expected_batch_size=min(256, whose.size),
+        expected_batch_size=min(256, protected.size),
         seed=command.seed,
-        **own,
+        **settings,
     )
 
 
-def _published(command: Learn, spec: PublicSpec, world: World, whose: Unit, present: int) -> Consensus:
+def _published(command: Learn, spec: PublicSpec, world: World, protected: Unit, present: int) -> Consensus:
     """The settings that the paper reports for this world and epsilon, priced at what they honestly cost."""
     assert isinstance(spec.action, Discrete)
     setting = published_setting(str(world.name), command.epsilon)
     features = maps.default(world.box)
     policy = Policy(features, Mlp((features.size, *setting.hidden, spec.action.n)), Categorical(spec.action.n))
-    own: dict[str, Any] = {"horizon": command.horizon or world.horizon, "steps": command.settings.get("steps")}
-    return paper(setting, policy=policy, unit=whose, experts=present, delta=command.delta, **own)
+    fields: dict[str, Any] = {"horizon": command.horizon or world.horizon, "steps": command.settings.get("steps")}
+    return paper(setting, policy=policy, unit=protected, experts=present, delta=command.delta, **fields)
 
 
 def _weight(returns: tuple[float, float], command: Learn) -> ReturnWeight:
@@ -330,8 +332,8 @@ def _policy(command: Learn, spec: PublicSpec, world: World | None, hidden: tuple
 
 def _features(command: Learn, spec: PublicSpec, world: World | None) -> Features:
     """Over the part of the observations where decisions matter, where a world says which it is."""
-    known = world is not None and isinstance(spec.observation, Box)
-    features = maps.default(world.box if world is not None and known else spec.observation)
+    boxed = world is not None and isinstance(spec.observation, Box)
+    features = maps.default(world.box if world is not None and boxed else spec.observation)
     if _kind(command) != "quadratic":
         return features
     if isinstance(features, OneHot):
@@ -480,17 +482,17 @@ def require_enough(command: Learn, plan: Plan, policies: int | None = None) -> N
             expected=f"at least {prefixes.experts:,}, as --present or --population says",
             remedy="give --present a number that is sure to be there",
         )
-    kept, episodes = prefixes.held_out, EPISODES if command.episodes is None else command.episodes
-    least = kept + 1 if len(plan.parts()) > 1 else kept
+    held_out, episodes = prefixes.held_out, EPISODES if command.episodes is None else command.episodes
+    least = held_out + 1 if len(plan.parts()) > 1 else held_out
     if episodes < least:
-        expected = f"at least {least}: the consensus keeps {kept} of each expert for itself"
+        expected = f"at least {least}: the consensus keeps {held_out} of each expert for itself"
         usual = "" if command.episodes is not None else " (by default)"
         raise refused(f"--episodes is {episodes}{usual}", expected, "give more --episodes, or fewer --prefixes")
 
 
 def part(plan: Plan, name: str) -> Any:
     """The part of a plan with this name; None where it has none."""
-    return next((one for one in plan.parts() if one.name == name), None)
+    return next((piece for piece in plan.parts() if piece.name == name), None)
 
 
 def _shape(spec: PublicSpec) -> object:

@@ -110,9 +110,9 @@ def require_least(where: str, command: object, **least: int) -> None:
         value: int | None = getattr(command, name)
         if value is not None and value < number:
             usual = getattr(type(command), name, None)
-            some = "it such a number" if usual is None else f"{named(name)} {usual}"
+            suggestion = "it such a number" if usual is None else f"{named(name)} {usual}"
             raise refused(
-                where, f"{named(name)} is {value}", f"a whole number >= {number}", f"give {some}, or leave it out"
+                where, f"{named(name)} is {value}", f"a whole number >= {number}", f"give {suggestion}, or leave it out"
             )
 
 
@@ -173,7 +173,7 @@ def configured(command: type[Command], name: str, path: Path) -> Command:
 def _content(path: Path, name: str) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
-        found = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        content = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise FileError(
             "there is no such file" if isinstance(error, FileNotFoundError) else "the file is neither TOML nor JSON",
@@ -181,14 +181,14 @@ def _content(path: Path, name: str) -> dict[str, Any]:
             expected='lines as `epsilon = 1.0`, or JSON as {"epsilon": 1.0} in a file that is called .json',
             remedy="check the path, and mend the file",
         ) from None
-    if isinstance(found, dict) and {"command", "settings"} <= found.keys():  # the run.json of a run
-        if found["command"] != name:
-            what = f"the file is of a run of tacit {str(found['command'])[:20]}"
+    if isinstance(content, dict) and {"command", "settings"} <= content.keys():  # the run.json of a run
+        if content["command"] != name:
+            what = f"the file is of a run of tacit {str(content['command'])[:20]}"
             raise refused(f"--config {path}", what, f"one of tacit {name}", "choose another file")
-        found = found["settings"]
-    if not isinstance(found, dict):
+        content = content["settings"]
+    if not isinstance(content, dict):
         raise refused(f"--config {path}", "the file has no options", "names of options with their values", "mend it")
-    return found
+    return content
 
 
 def _fitting(hint: Any, value: Any) -> Any:
@@ -198,13 +198,13 @@ def _fitting(hint: Any, value: Any) -> Any:
         ValueError: it is none.
     """
     if get_origin(hint) in (Union, UnionType):
-        (hint,) = (one for one in get_args(hint) if one is not NoneType)
+        (hint,) = (kind for kind in get_args(hint) if kind is not NoneType)
     kinds = get_args(hint)
     if get_origin(hint) is Literal and value in kinds:
         return value
     if get_origin(hint) is tuple and isinstance(value, list):
         kinds = (kinds[0],) * len(value) if kinds[-1] is Ellipsis else kinds
-        return tuple(_fitting(kind, one) for kind, one in zip(kinds, value, strict=True))
+        return tuple(_fitting(kind, entry) for kind, entry in zip(kinds, value, strict=True))
     if hint is Path and isinstance(value, str):
         return Path(value)
     if hint is float and type(value) in (int, float) and not math.isnan(value):

@@ -35,9 +35,9 @@ def play(command: Play) -> None:
     if not isinstance(name, str):
         where, what = f"play {command.policy}", "the policy says no environment"
         raise refused(where, what, "an environment", "name one with --environment")
-    same = name == notes.get("environment")
+    native = name == notes.get("environment")
     domain, limit = worlds.playground(name, release.value.policy, render=command.render)
-    horizon, repeat = (notes["horizon"], notes["repeat"]) if same else (limit, 1)
+    horizon, repeat = (notes["horizon"], notes["repeat"]) if native else (limit, 1)
     _verified(release)
     actor = _actor(release.value, command)
     paid = []

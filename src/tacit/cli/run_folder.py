@@ -102,10 +102,10 @@ class RunFolder:
         """
         begun, plain = self.read(), json.loads(json.dumps(settings, default=str))
         stored = current(begun["settings"], plain)
-        other = sorted(name for name in {*plain, *stored} if plain.get(name) != stored.get(name))
-        if begun["command"] != command or other:
+        differing = sorted(name for name in {*plain, *stored} if plain.get(name) != stored.get(name))
+        if begun["command"] != command or differing:
             raise FileError(
-                f"the run was begun with other options ({', '.join(other) or begun['command']})",
+                f"the run was begun with other options ({', '.join(differing) or begun['command']})",
                 where=str(self.path),
                 expected="the options that it was begun with",
                 remedy="give the same options, or another folder for a new run",

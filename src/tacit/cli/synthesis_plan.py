@@ -65,9 +65,9 @@ NAMES: dict[str, Callable[[str], Any]] = {
 
 def options_of(method: SynthesisMethod) -> tuple[str, ...]:
     """Options that belong to some methods only, this one among them."""
-    own = options.options(SYNTHESIS_OPTIONS, method)
+    names = options.options(SYNTHESIS_OPTIONS, method)
     return (
-        *own,
+        *names,
         *(("expected_batch_size",) if method in DIFFUSED else ()),
         *(() if method in ("pgm", "pate-gan") else PUBLIC),
     )
@@ -170,16 +170,16 @@ def _trajectories(command: Synthesize) -> TrajectoriesPlan:
     if command.paper:
         paper = TrajectoriesPlan.paper(population=command.population, provenance=provenance(command))
         return dataclasses.replace(paper, **given(command, *_LENGTHS))
-    own = command.settings
+    settings = command.settings
     plan = TrajectoriesPlan.for_people(
         population=command.population,
         provenance=provenance(command),
         raking=_raking(command),
-        longest=own.get("longest", TrajectoriesPlan.longest),
-        episodes=own.get("episodes_per_unit", TrajectoriesPlan.episodes_per_unit),
-        horizon=own.get("horizon"),
-        network=own.get("network", TrajectoriesPlan.network),
-        local_context=own.get("local_context"),
+        longest=settings.get("longest", TrajectoriesPlan.longest),
+        episodes=settings.get("episodes_per_unit", TrajectoriesPlan.episodes_per_unit),
+        horizon=settings.get("horizon"),
+        network=settings.get("network", TrajectoriesPlan.network),
+        local_context=settings.get("local_context"),
     )
     changes = _changes(command, plan)
     if "steps" in changes:
@@ -351,8 +351,8 @@ def _require_world(command: Synthesize, spec: PublicSpec) -> None:
             expected=f"one of {', '.join((*LAYOUTS, CLINIC))}",
             remedy="choose one of these, or leave --world out",
         )
-    known = clinic.spec() if name == CLINIC else maze.spec(LAYOUTS[name])
-    if (known.observation, known.action) != (spec.observation, spec.action):
+    bounds = clinic.spec() if name == CLINIC else maze.spec(LAYOUTS[name])
+    if (bounds.observation, bounds.action) != (spec.observation, spec.action):
         raise DataError(
             f"the records have other bounds than {name}",
             where="--world",

@@ -139,10 +139,10 @@ def _look(command: Synthesize, vault: Vault, rows: Columns, sources: Sources, ru
     """The curator's own figures, under private/, noted in the ledger."""
 
     run.inside("private")
-    others = None if sources.holdout is None else sources.holdout.columns
+    held_out = None if sources.holdout is None else sources.holdout.columns
 
     def look(real: Columns) -> dict[str, float]:
-        return tables.curators(rows, real, others, seed=command.seed)
+        return tables.curators(rows, real, held_out, seed=command.seed)
 
     vault.nonprivate(look, reason=LOOK, folder=run.path)
     say_private(run)
@@ -182,10 +182,10 @@ def wanted(command: Synthesize) -> int:
 
 
 def _require_meaning(command: Synthesize) -> None:
-    own = (*options_of(command.method), "trajectories" if command.method == PRIVORL_J else "rows")
+    allowed = (*options_of(command.method), "trajectories" if command.method == PRIVORL_J else "rows")
     every = (*(name for method in get_args(SynthesisMethod) for name in options_of(method)), "trajectories", "rows")
     for name in given(command, *every):
-        if name not in own:
+        if name not in allowed:
             raise meaningless(name, f"it with a method that has it, not {command.method}")
     if command.choose and (command.method != PRIVORL or command.paper):
         raise meaningless("--choose", f"it with our settings of {PRIVORL}")
@@ -283,26 +283,26 @@ def sections(
     """All of them: private records are never compared with, only simulated ones."""
     data, size = sources.data, synthesis_runs.size_of(release)
     real = data.columns if data.simulated else None
-    found = tables.sections(data.spec, synthetic.columns, real, seed=command.seed)
+    contents = tables.sections(data.spec, synthetic.columns, real, seed=command.seed)
     layout = LAYOUTS.get(command.world or "")
-    scores = found.get("scores", ())
+    scores = contents.get("scores", ())
     if layout is not None:
         scores += tables.physics(layout, synthetic.columns, ())
         panels: list[tuple[str, Any, tables.Table]] = [("Synthetic rows", "synthetic", synthetic.columns)]
         if real is not None:
             panels.insert(0, ("Protected rows", "reference", real))
-        found["map"] = tables.maze_map(layout, panels, seed=command.seed)
+        contents["map"] = tables.maze_map(layout, panels, seed=command.seed)
     if command.method == PRIVORL_J:
         whole = _whole(command, release, synthetic, sources, layout)
-        found["whole_trajectories"], scores = whole["whole_trajectories"], scores + whole["scores"]
-    found["scores"] = scores
+        contents["whole_trajectories"], scores = whole["whole_trajectories"], scores + whole["scores"]
+    contents["scores"] = scores
     if real is None:
-        return {**found, "costs": (size,)}
-    found["embedding"] = tables.picture(real, synthetic.columns, seed=command.seed)
+        return {**contents, "costs": (size,)}
+    contents["embedding"] = tables.picture(real, synthetic.columns, seed=command.seed)
     if sources.holdout is not None:
-        found["nearest"] = tables.nearest(synthetic.columns, real, sources.holdout.columns, seed=command.seed)
+        contents["nearest"] = tables.nearest(synthetic.columns, real, sources.holdout.columns, seed=command.seed)
     cost = Cost(command.method, "synthetic", tuple(watch.phases.items()), watch.memory())
-    return {**found, "synthesizers": (cost,), "costs": (size, *watch.costs())}
+    return {**contents, "synthesizers": (cost,), "costs": (size, *watch.costs())}
 
 
 def _whole(

@@ -153,8 +153,8 @@ def _learn(command: Train, world: World, plan: PolicyGradientPlan, run: RunFolde
         progress("Enrolling people") as advance,
     ):
         identity = plans.plan_id(plan)
-        known = any(summary.id == identity for summary in ledger.plans())
-        enrolled = ledger.claimed(identity, POLICY) if known else 0
+        begun = any(summary.id == identity for summary in ledger.plans())
+        enrolled = ledger.claimed(identity, POLICY) if begun else 0
         users = world.users(plan, seed=command.seed, rounds=enrolled, population=unit.size)
         release = fit(
             plan,
@@ -211,7 +211,7 @@ def _settings(command: Train, world: World, released: PolicyGradientPlan) -> lis
     for epsilon in sorted(set(command.compare)):
         plan = planned(dataclasses.replace(guarded, epsilon=epsilon), world)
         private.append((epsilon, f"{of}epsilon {epsilon:g}", "compared", plan))
-    rows: list[Shown] = [(label, role, plan) for _, label, role, plan in sorted(private, key=lambda one: -one[0])]
+    rows: list[Shown] = [(label, role, plan) for _, label, role, plan in sorted(private, key=lambda row: -row[0])]
     if not world.fast:
         return rows
     plan = planned(guarded, world) if command.paper else released
@@ -283,8 +283,8 @@ def _rules(command: Train) -> Iterator[tuple[str, float, bool, str, str]]:
     """Option, value, whether it is sound, what is expected, and a value to give instead."""
     most = f"> 0 and at most {MAX_EPSILON:g}"
     yield "epsilon", command.epsilon, 0 < command.epsilon <= MAX_EPSILON, f"a number {most}", "give --epsilon 1"
-    for one in command.compare:
-        yield "compare", one, 0 < one <= MAX_EPSILON, f"numbers {most}", "give --compare 8 0.5, or leave it out"
+    for epsilon in command.compare:
+        yield "compare", epsilon, 0 < epsilon <= MAX_EPSILON, f"numbers {most}", "give --compare 8 0.5, or leave it out"
     yield "delta", command.delta, 0 < command.delta < 1, "a number in (0, 1)", "give --delta 1e-5"
     for name, value in command.settings.items():
         if name == "clip_norm":
@@ -305,19 +305,19 @@ def opened(command: Train) -> World:
     name, declared = command.environment, worlds.read_bounds(command.bounds)
     if declared is not None and name in TACITS_OWN:
         raise refused(f"--bounds with {name}", f"none: {name} has bounds of its own", "leave --bounds out")
-    known = own(name) if declared is None else None
-    if known is not None:
-        domain, spec, limit = known
+    builtin = own(name) if declared is None else None
+    if builtin is not None:
+        domain, spec, limit = builtin
     else:
-        found = OwnDomain(name, known=TACITS_OWN)
-        domain, spec, limit = found, worlds.public_spec(found, declared), found.limit or LONGEST
-        found.try_out(command.seed)
+        environment = OwnDomain(name, known=TACITS_OWN)
+        domain, spec, limit = environment, worlds.public_spec(environment, declared), environment.limit or LONGEST
+        environment.try_out(command.seed)
     longest, repeat = command.horizon or limit, command.repeat or 1
     if repeat > longest:
         raise refused(
             f"--repeat is {repeat}", f"at most the longest episode, {longest} steps", "give a smaller --repeat"
         )
-    if known is not None and name in recipes.NAMED:
+    if builtin is not None and name in recipes.NAMED:
         recipe = _named(command)
     else:
         people = _people(command, recipes.general)
@@ -330,7 +330,7 @@ def opened(command: Train) -> World:
             users=people,
         )
     recipe.policy.require_fit(spec)
-    return World(name, domain, spec, recipe, fast=known is not None and name not in ROBOTS)
+    return World(name, domain, spec, recipe, fast=builtin is not None and name not in ROBOTS)
 
 
 def planned(command: Train, world: World) -> PolicyGradientPlan:
@@ -388,20 +388,20 @@ def _named(command: Train) -> Recipe:
     Raises:
         PlanError: the recipe has no such option.
     """
-    known = recipes.NAMED[command.environment]
-    takes = inspect.signature(known).parameters
+    builder = recipes.NAMED[command.environment]
+    takes = inspect.signature(builder).parameters
     chosen: dict[str, Any] = {} if command.repeat is None else {"repeat": command.repeat}
     if command.policy is not None or (command.paper and "hidden" in takes):
         chosen["hidden"] = PAPERS if command.policy is None else options.hidden("train", command.policy, "log-linear")
-    if other := sorted(set(chosen) - set(takes)):
-        words = ", ".join("--policy" if name == "hidden" else f"--{name}" for name in other)
+    if unsupported := sorted(set(chosen) - set(takes)):
+        words = ", ".join("--policy" if name == "hidden" else f"--{name}" for name in unsupported)
         raise refused(
             f"the recipe of {command.environment} has no choice of {words}",
             "options that the recipe has",
             f"leave {words} out",
         )
-    people = _people(command, known)
-    recipe = known(rounds=require_rounds(command, people), users=people, **chosen)
+    people = _people(command, builder)
+    recipe = builder(rounds=require_rounds(command, people), users=people, **chosen)
     if command.horizon is None:
         return recipe
     rows = -(-command.horizon // recipe.repeat)

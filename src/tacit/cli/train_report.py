@@ -44,10 +44,10 @@ def measured(
 
     drawn = final(greedy=False, average=False)
     means = drawn.mean(axis=1)
-    kept = len(value.people)
-    theta = value.iterates.reshape(kept * runs, -1)
+    points = len(value.people)
+    theta = value.iterates.reshape(points * runs, -1)
     few = max(2, evaluate // SHARE)
-    path = world.returns(Acting(value.policy, theta), kept * runs, few, seed=seed).mean(axis=1).reshape(kept, runs)
+    path = world.returns(Acting(value.policy, theta), points * runs, few, seed=seed).mean(axis=1).reshape(points, runs)
     row = Outcome(
         label=label,
         role=role,

@@ -74,8 +74,8 @@ class World:
 
     def returns(self, actor: Actor, policies: int, episodes: int, *, seed: int) -> np.ndarray:
         """Returns [policies, episodes] of whole episodes of fresh people."""
-        known = own(self.name) if self.recipe.restarts else None  # a slot of several episodes limits none of them
-        horizon, repeat = known[2] if known else self.recipe.horizon, self.recipe.repeat
+        builtin = own(self.name) if self.recipe.restarts else None  # a slot of several episodes limits none of them
+        horizon, repeat = builtin[2] if builtin else self.recipe.horizon, self.recipe.repeat
         generator = np.random.default_rng(seed)
         return returns(self.domain, actor, policies, episodes, horizon=horizon, repeat=repeat, generator=generator)
 
@@ -104,7 +104,7 @@ class Returning:
         first, self._rounds = self._rounds * count, self._rounds + 1
         self._users.arrive(count)
         ids = [(first + i) % self._population for i in range(min(count, self._population))]
-        return [[f"{replicate}-{one}" for one in ids] for replicate in range(self.replicates)]
+        return [[f"{replicate}-{person}" for person in ids] for replicate in range(self.replicates)]
 
     def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> Mapping[str, np.ndarray]:
         """Their rows."""
@@ -117,11 +117,11 @@ def playground(name: str, policy: Policy, *, render: bool) -> tuple[Domain, int]
     Raises:
         DataError: the environment is unknown or not one for this policy, or it cannot be shown.
     """
-    known = own(name) if name in TACITS_OWN else None
+    builtin = own(name) if name in TACITS_OWN else None
     if name in get_args(populations.Name):
-        here = populations.world(cast(populations.Name, name))
-        known = here.domain, here.spec, here.evaluation
-    if known is not None:
+        world = populations.world(cast(populations.Name, name))
+        builtin = world.domain, world.spec, world.evaluation
+    if builtin is not None:
         if render:
             raise DataError(
                 f"{name} has no pictures",
@@ -129,12 +129,12 @@ def playground(name: str, policy: Policy, *, render: bool) -> tuple[Domain, int]
                 expected="--render with one of Gymnasium's environments",
                 remedy="leave --render out",
             )
-        domain, spec, limit = known
+        domain, spec, limit = builtin
     else:
-        found = OwnDomain(
+        environment = OwnDomain(
             name, known=(*TACITS_OWN, *get_args(populations.Name)), **({"render_mode": "human"} if render else {})
         )
-        domain, spec, limit = found, _spec_of(found, policy), found.limit or LONGEST
+        domain, spec, limit = environment, _spec_of(environment, policy), environment.limit or LONGEST
     _require_fit(name, policy, spec)
     return domain, limit
 
@@ -213,7 +213,9 @@ class OwnDomain(GymDomain):
     def __init__(self, name: str, *, known: Sequence[str] = (), **options: Any) -> None:
         if ":" in name:
             _imported(name)
-        elif known and not any(one == name or one.startswith(f"{name}-v") for one in gymnasium.registry):
+        elif known and not any(
+            registered == name or registered.startswith(f"{name}-v") for registered in gymnasium.registry
+        ):
             near = difflib.get_close_matches(name, [*known, *gymnasium.registry], n=3, cutoff=0.6)
             raise DataError(
                 "there is no such environment",
@@ -300,7 +302,7 @@ def read_bounds(path: Path | None, *, option: str = "--bounds", form: str = FORM
     if path is None:
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        bounds = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise FileError(
             f"the file of bounds cannot be read ({error.strerror})",
@@ -311,12 +313,12 @@ def read_bounds(path: Path | None, *, option: str = "--bounds", form: str = FORM
     except (ValueError, RecursionError) as error:
         line = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
         raise _mend(path, f"the file of bounds is not valid JSON{line}", option, form) from None
-    if not isinstance(found, dict):
+    if not isinstance(bounds, dict):
         raise _mend(path, "the file of bounds is no JSON object", option, form)
-    if unknown := sorted(name for name in found if f'"{name}"' not in form):
+    if unknown := sorted(name for name in bounds if f'"{name}"' not in form):
         raise _mend(path, f"the file of bounds has the unknown key {unknown[0][:40]!r}", option, form)
     try:
-        return {name: _ends(name, found[name]) for name in found}
+        return {name: _ends(name, bounds[name]) for name in bounds}
     except DataError as error:
         raise _mend(path, error.what, option, form) from error
 

@@ -39,8 +39,8 @@ class Codes:
                     self._rising.append(ids[new])
                 return codes
         if self._table is None:
-            known: Sequence[int] = np.concatenate(self._rising).tolist() if self._rising else []
-            self._table, self._rising = {value: code for code, value in enumerate(known)}, []
+            earlier: Sequence[int] = np.concatenate(self._rising).tolist() if self._rising else []
+            self._table, self._rising = {value: code for code, value in enumerate(earlier)}, []
         table = self._table
         codes = np.fromiter((table.setdefault(value, len(table)) for value in ids.tolist()), np.int64, len(ids))
         self.count = len(table)
@@ -129,22 +129,22 @@ class Ingest:
             )
         units = units if isinstance(units, str) else _array(units)
         episodes = None if episodes is None else _array(episodes)
-        given = {name: _array(values) for name, values in columns.items() if values is not None}
-        if "truncations" not in given and "rewards" in given:
-            given["truncations"] = np.zeros(given["rewards"].shape[:1], dtype=np.bool_)
-        if ("propensities" in given) != self._spec.propensities:
-            raise self._unexpected("propensities" in given)
-        missing = [name for name in layout(self._spec) if name not in given]
+        arrays = {name: _array(values) for name, values in columns.items() if values is not None}
+        if "truncations" not in arrays and "rewards" in arrays:
+            arrays["truncations"] = np.zeros(arrays["rewards"].shape[:1], dtype=np.bool_)
+        if ("propensities" in arrays) != self._spec.propensities:
+            raise self._unexpected("propensities" in arrays)
+        missing = [name for name in layout(self._spec) if name not in arrays]
         if missing:
             raise self._error(f"the field {missing[0]} is missing", "every field of a transition")
-        mixed = [name for name, array in given.items() if array.dtype == object and not array.shape]
+        mixed = [name for name, array in arrays.items() if array.dtype == object and not array.shape]
         if mixed:
             raise self._error(
                 f"the entries of {mixed[0]} have different shapes",
                 "entries of one shape, the spec's",
                 remedy="bring them to one shape, or make a data set for each kind of record",
             )
-        lengths = {name: (array.shape or (-1,))[0] for name, array in given.items()}
+        lengths = {name: (array.shape or (-1,))[0] for name, array in arrays.items()}
         ids = {"units": units, "episodes": episodes}
         lengths |= {name: (v.shape or (-1,))[0] for name, v in ids.items() if isinstance(v, np.ndarray)}
         if len(set(lengths.values())) != 1 or -1 in lengths.values():
@@ -152,7 +152,7 @@ class Ingest:
         for start in range(0, lengths["rewards"], CHUNK):
             part = slice(start, start + CHUNK)
             self._add(
-                {name: given[name][part] for name in layout(self._spec)},
+                {name: arrays[name][part] for name in layout(self._spec)},
                 units if isinstance(units, str) else units[part],
                 None if episodes is None else episodes[part],
             )
@@ -318,12 +318,12 @@ class Ingest:
         probabilities: Array = np.minimum(values, 1.0).astype(np.float32)
         return probabilities
 
-    def _unexpected(self, given: bool) -> DataError:
+    def _unexpected(self, present: bool) -> DataError:
         give = "give the behaviour policy's probability of every logged action, or declare propensities=False"
         return self._error(
-            "there are propensities but the spec declares none" if given else "the propensities are missing",
+            "there are propensities but the spec declares none" if present else "the propensities are missing",
             "propensities where the spec declares them, and only there",
-            remedy="declare PublicSpec(propensities=True), or leave them out" if given else give,
+            remedy="declare PublicSpec(propensities=True), or leave them out" if present else give,
         )
 
     def _ids(self, values: Any, what: str) -> Array:

@@ -183,11 +183,11 @@ def _near(left: tuple[Points, Points], right: tuple[Points, Points], tolerance: 
     """Pairs of near or exact rows; the few rows that have any are found first."""
     (points, count), (others, there) = left, right
     among = cKDTree(others, balanced_tree=False, compact_nodes=False)
-    some = np.isfinite(_nearest(points, among, tolerance))
-    if not some.any():
+    rows = np.isfinite(_nearest(points, among, tolerance))
+    if not rows.any():
         return 0
-    tree = cKDTree(points[some], balanced_tree=False, compact_nodes=False)
-    return int(tree.count_neighbors(among, tolerance, p=np.inf, weights=(count[some], there)))
+    tree = cKDTree(points[rows], balanced_tree=False, compact_nodes=False)
+    return int(tree.count_neighbors(among, tolerance, p=np.inf, weights=(count[rows], there)))
 
 
 def _codes(points: Points, others: Points) -> tuple[Codes, Codes]:

@@ -245,25 +245,25 @@ class PublicSpec:
         """
         if not isinstance(values, Mapping):
             raise _unlike(where, "there is no JSON object")
-        found: dict[str, Any] = {"propensities": False, **values}
+        fields: dict[str, Any] = {"propensities": False, **values}
         for name in _FIELDS:
-            if name not in found:
+            if name not in fields:
                 raise _unlike(where, f"the field {name!r} is missing")
-        if unknown := [name for name in found if name not in _FIELDS]:
+        if unknown := [name for name in fields if name not in _FIELDS]:
             raise _unlike(where, f"the field {str(unknown[0])[:40]!r} is unknown")
         name = "observation"
         try:
             for name in ("observation", "action", "reward"):
-                found[name] = _space_from_json(found[name])
+                fields[name] = _space_from_json(fields[name])
             name = "difference"
-            if found[name] is not None:
-                found[name] = _floats(found[name], "PublicSpec.difference")
+            if fields[name] is not None:
+                fields[name] = _floats(fields[name], "PublicSpec.difference")
         except DataError as error:
             raise DataError(
                 f"{name}: {error.what}", where=where, expected=error.expected, remedy=error.remedy
             ) from None
         try:
-            return cls(**found)
+            return cls(**fields)
         except DataError as error:
             raise DataError(error.what, where=where, expected=error.expected, remedy=error.remedy) from None
 

@@ -276,13 +276,13 @@ def _read_public(folder: Path) -> tuple[PublicSpec, bool, UnitKind, str | None]:
     return public
 
 
-def _public(found: Any) -> tuple[PublicSpec, bool, UnitKind, str | None] | None:
-    if not isinstance(found, dict) or {**found, **FORMAT} != found:
+def _public(metadata: Any) -> tuple[PublicSpec, bool, UnitKind, str | None] | None:
+    if not isinstance(metadata, dict) or {**metadata, **FORMAT} != metadata:
         return None
-    simulated, owner, unit = found["simulated"], found.get("owner", "id"), found.get("unit")
+    simulated, owner, unit = metadata["simulated"], metadata.get("owner", "id"), metadata.get("unit")
     if not isinstance(simulated, bool) or owner not in get_args(UnitKind) or not isinstance(unit, str | None):
         return None
-    return PublicSpec.from_json(found["spec"]), simulated, owner, unit
+    return PublicSpec.from_json(metadata["spec"]), simulated, owner, unit
 
 
 def chunks(column: Array) -> Iterator[Array]:

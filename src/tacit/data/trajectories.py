@@ -137,7 +137,7 @@ class Trajectories:
         """
         from tacit.data.sources import minari
 
-        found, records = minari.read(
+        public, records = minari.read(
             dataset,
             unit=unit,
             spec=spec,
@@ -148,7 +148,7 @@ class Trajectories:
             root=root,
             store=store,
         )
-        return cls(records, found, simulated=simulated)
+        return cls(records, public, simulated=simulated)
 
     @classmethod
     def from_csv(
@@ -360,13 +360,13 @@ class Trajectories:
             SealedError: the records are sealed in a vault.
         """
         columns, records = self.columns, self._records
-        found = []
+        units = []
         for begin, end in itertools.pairwise(records.offsets.tolist()):
             rows = np.sort(records.order[begin:end])
-            own: dict[str, Any] = {name: np.asarray(column)[rows] for name, column in columns.items()}
-            own["episode_ids"] = np.searchsorted(records.episodes, rows, side="right")
-            found.append(self.from_arrays(**own, unit_ids=":episode", spec=self.spec, simulated=self.simulated))
-        return found
+            part: dict[str, Any] = {name: np.asarray(column)[rows] for name, column in columns.items()}
+            part["episode_ids"] = np.searchsorted(records.episodes, rows, side="right")
+            units.append(self.from_arrays(**part, unit_ids=":episode", spec=self.spec, simulated=self.simulated))
+        return units
 
     def require_several(self) -> None:
         """Refuse records that all belong to one unit, before a vault exists: nobody could hide among others.

@@ -87,7 +87,7 @@ def rows_of(
             expected="the ids as a vault passes them to serve: text",
             remedy="write str(id) wherever a visit is filed",
         )
-    asked = [person for some in people for person in some]
+    asked = [person for replicate in people for person in replicate]
     rows = empty_rows(spec, len(asked), horizon)
     for i, person in enumerate(asked):
         visit = visits.get(person) if person else None

@@ -223,13 +223,17 @@ def _plans(certificate: Certificate) -> list[Any]:
     """The plans of which the certificate's release may be a run: its own, or one of those that it selected from."""
     record = certificate.to_json()
     selected = any(part["kind"] == Selection.kind for part in record["parts"])
-    return [record["plan"], *(one["plan"] for one in record["plan"]["candidates"])] if selected else [record["plan"]]
+    return (
+        [record["plan"], *(candidate["plan"] for candidate in record["plan"]["candidates"])]
+        if selected
+        else [record["plan"]]
+    )
 
 
 def _found(value: object) -> str | None:
     """The kind of a value, if it has one."""
     name = f"{type(value).__module__}.{type(value).__qualname__}"
-    return next((kind for kind, known in _KINDS.items() if name in known), None)
+    return next((kind for kind, classes in _KINDS.items() if name in classes), None)
 
 
 def _plan(release: Release[Any]) -> dict[str, Any]:
@@ -276,16 +280,16 @@ def load_experts(
 
 
 def _name(value: object) -> str:
-    found = _found(value)
-    if found is None:
-        names = dict.fromkeys(known.rpartition(".")[2] for classes in _KINDS.values() for known in classes)
+    kind = _found(value)
+    if kind is None:
+        names = dict.fromkeys(qualified.rpartition(".")[2] for classes in _KINDS.values() for qualified in classes)
         raise FileError(
             f"a value of type {type(value).__name__} has no folder",
             where="hub.save",
             expected=" or ".join(f"a {name}" for name in names),
             remedy="save the release that a method returned",
         )
-    return found
+    return kind
 
 
 def _kind(name: str) -> _Kind:

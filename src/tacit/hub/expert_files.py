@@ -131,10 +131,10 @@ def load(
         if networks and not _one_kind(network, networks[0]):
             expected = "networks of the same widths, activation and features"
             raise _unlike(path, "is of another kind than those before", expected)
-        same = seen.setdefault(network.digest(), path.name)
-        if same != path.name:
+        earlier = seen.setdefault(network.digest(), path.name)
+        if earlier != path.name:
             raise DataError(
-                f"it holds the same policy as {same}, number for number",
+                f"it holds the same policy as {earlier}, number for number",
                 where=str(path),
                 expected="one policy for each expert",
                 remedy="keep one of them: an expert who is there twice would count as two, and be protected as neither",
@@ -158,7 +158,7 @@ def _entries(folder: Path) -> list[Path]:
             expected="a folder with one policy for each expert",
             remedy="check the path",
         )
-    found = []
+    entries = []
     for path in sorted(folder.iterdir(), key=lambda path: _natural(path.name)):
         if path.name.startswith(".") or path.suffix.lower() == ".md":
             continue
@@ -168,15 +168,15 @@ def _entries(folder: Path) -> list[Path]:
             raise _bad(path, "of a kind that can run code when it is read", "save its state dict as safetensors")
         if not path.is_dir() and path.suffix.lower() not in (".safetensors", ".onnx"):
             raise _bad(path, "of a kind that holds no policy", "remove it, or move it elsewhere")
-        found.append(path)
-    if not found:
+        entries.append(path)
+    if not entries:
         raise FileError(
             "there is no policy in this folder",
             where=str(folder),
             expected="one .safetensors or .onnx file for each expert",
             remedy="check the path",
         )
-    return found
+    return entries
 
 
 def _read(path: Path, read_release: Callable[[Path], Any]) -> Network:
@@ -245,9 +245,9 @@ def _fitted(network: Network, spec: PublicSpec, path: Path) -> Network:
         raise _unlike(path, "has weights that are not finite", "finite numbers")
     if network.sizes[-1] != spec.action.n:
         raise _unlike(path, f"has {network.sizes[-1]} outputs", f"{spec.action.n}, one for each action")
-    space, own = spec.observation, network.features
-    if own is not None:
-        if not maps.fits(own, space) or network.sizes[0] != own.size:
+    space, features = spec.observation, network.features
+    if features is not None:
+        if not maps.fits(features, space) or network.sizes[0] != features.size:
             raise _unlike(path, "was made for other observations", f"observations of size {space.size}")
         return network
     if network.sizes[0] != space.size:
@@ -255,11 +255,11 @@ def _fitted(network: Network, spec: PublicSpec, path: Path) -> Network:
     return network if isinstance(space, Discrete) else _moved(network, Scaled(space.low, space.high))
 
 
-def _one_kind(one: Network, other: Network) -> bool:
+def _one_kind(network: Network, other: Network) -> bool:
     """Whether two networks can be stacked; bounds that went through float32 may differ by its rounding."""
-    if (one.sizes, one.activation) != (other.sizes, other.activation):
+    if (network.sizes, network.activation) != (other.sizes, other.activation):
         return False
-    ours, theirs = one.features, other.features
+    ours, theirs = network.features, other.features
     if ours is None or theirs is None or isinstance(ours, OneHot) or isinstance(theirs, OneHot):
         return ours == theirs
     bounds = [ours.low, ours.high], [theirs.low, theirs.high]
@@ -356,9 +356,9 @@ class _Reader:
                 raise _Unknown(f"a graph with the operator {kind}")
         if len(between) != len(layers) - 1 or len(set(between)) > 1:
             raise _Unknown("a graph of several kinds of activation, or with one behind the last layer")
-        found = tuple(layers)
-        require_chain(found)
-        return Network(found, between[0] if between else None, _scaling(front))
+        chain = tuple(layers)
+        require_chain(chain)
+        return Network(chain, between[0] if between else None, _scaling(front))
 
     def _path(self) -> Iterator[Any]:
         """Nodes in order, up to the distribution over actions."""

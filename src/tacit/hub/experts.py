@@ -41,8 +41,8 @@ def pack(value: Learned) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     arrays: dict[str, np.ndarray] = {"theta": value.theta}
     if value.agreement is not None:
         arrays |= {_STATES: value.agreement.states, _SHARES: value.agreement.shares}
-    found = value.prefixes or ()
-    for r, prefixes in enumerate(found):
+    replicates = value.prefixes or ()
+    for r, prefixes in enumerate(replicates):
         if set(prefixes.columns) - _COLUMNS:
             raise PlanError(
                 "the prefixes have columns that are not released",
@@ -52,7 +52,7 @@ def pack(value: Learned) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             )
         named = {**prefixes.columns, _LENGTHS: prefixes.lengths}
         arrays |= {f"prefixes.{r}.{name}": np.asarray(column) for name, column in named.items()}
-    return {**fields, "prefixes": None if value.prefixes is None else len(found)}, arrays
+    return {**fields, "prefixes": None if value.prefixes is None else len(replicates)}, arrays
 
 
 def unpack(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Learned:
@@ -89,13 +89,13 @@ def _agreement(arrays: dict[str, np.ndarray], replicates: int) -> Agreement:
 
 def _prefixes(arrays: dict[str, np.ndarray], r: int) -> Prefixes:
     start = f"prefixes.{r}."
-    own = {name.removeprefix(start): arrays.pop(name) for name in list(arrays) if name.startswith(start)}
-    lengths = own.pop(_LENGTHS)
-    if set(own) - _COLUMNS:
+    columns = {name.removeprefix(start): arrays.pop(name) for name in list(arrays) if name.startswith(start)}
+    lengths = columns.pop(_LENGTHS)
+    if set(columns) - _COLUMNS:
         raise ValueError("prefixes with columns that are not released")
-    if lengths.ndim != 1 or (lengths < 0).any() or {len(column) for column in own.values()} != {int(lengths.sum())}:
+    if lengths.ndim != 1 or (lengths < 0).any() or {len(column) for column in columns.values()} != {int(lengths.sum())}:
         raise ValueError("prefixes of other lengths")
-    return Prefixes(own, lengths)
+    return Prefixes(columns, lengths)
 
 
 def card(release: Release[Learned]) -> str:

@@ -85,8 +85,8 @@ def _chain(fields: Mapping[str, Any], weights: dict[str, Floats]) -> BlockChain:
     grid, factor = grid_from_json(fields["grid"]), int(fields["factor"])
     vocabulary = tuple(int(block) for block in fields["vocabulary"])
     starts, matrix, size = weights.pop(_STARTS), weights.pop(_CHAIN), len(vocabulary)
-    known = len(set(vocabulary)) == size and 0 <= min(vocabulary) <= max(vocabulary) < grid.coarse(factor).size
-    if weights or not known or starts.shape != (size,) or matrix.shape != (size, size):
+    valid = len(set(vocabulary)) == size and 0 <= min(vocabulary) <= max(vocabulary) < grid.coarse(factor).size
+    if weights or not valid or starts.shape != (size,) or matrix.shape != (size, size):
         raise ValueError("a chain of other blocks")
     for table in (starts, matrix):
         if not ((table >= 0).all() and np.allclose(table.sum(axis=-1), 1.0, atol=1e-6)):

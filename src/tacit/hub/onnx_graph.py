@@ -70,12 +70,12 @@ def write(policy: Policy, theta: np.ndarray, path: str | os.PathLike[str], notes
         )
     path, graph = Path(path), _Graph()
     x, entry = _features(graph, policy.features)
-    network, own = policy.split(np.asarray(theta, np.float32)[None])
+    network, head = policy.split(np.asarray(theta, np.float32)[None])
     layers = policy.network.layers(network[0])
     for index, layer in enumerate(layers):
         x = graph.add("Add", graph.add("MatMul", x, graph.constant(layer[:-1])), graph.constant(layer[-1]))
         x = graph.add("Tanh", x) if index < len(layers) - 1 else x
-    outputs = list(_head(graph, policy.head, x, own[0]))
+    outputs = list(_head(graph, policy.head, x, head[0]))
     body = helper.make_graph(graph.nodes, "policy", [entry], outputs, graph.constants)
     model = helper.make_model(
         body, producer_name="tacit", ir_version=_IR, opset_imports=[helper.make_opsetid("", _OPSET)]
@@ -98,8 +98,8 @@ def _features(graph: _Graph, features: Features) -> tuple[str, Any]:
     if isinstance(features, OneHot):
         entry = helper.make_tensor_value_info("observations", TensorProto.INT64, ["N"])
         column = graph.add("Unsqueeze", "observations", graph.constant([1], np.int64))
-        same = graph.add("Equal", column, graph.constant(np.arange(features.n), np.int64))
-        return graph.add("Cast", same, to=TensorProto.FLOAT), entry
+        matches = graph.add("Equal", column, graph.constant(np.arange(features.n), np.int64))
+        return graph.add("Cast", matches, to=TensorProto.FLOAT), entry
     entry = helper.make_tensor_value_info("observations", TensorProto.FLOAT, ["N", len(features.low)])
     low, high = np.asarray(features.low, np.float32), np.asarray(features.high, np.float32)
     moved = graph.add("Sub", "observations", graph.constant((low + high) / 2))
@@ -112,7 +112,7 @@ def _features(graph: _Graph, features: Features) -> tuple[str, Any]:
     return graph.add("Concat", x, products, axis=1), entry
 
 
-def _head(graph: _Graph, head: Any, x: str, own: np.ndarray) -> Iterator[Any]:
+def _head(graph: _Graph, head: Any, x: str, log_std: np.ndarray) -> Iterator[Any]:
     if isinstance(head, Categorical):
         graph.add("Softmax", x, name="probabilities", axis=1)
         graph.add("ArgMax", x, name="greedy", axis=1, keepdims=0)
@@ -123,7 +123,7 @@ def _head(graph: _Graph, head: Any, x: str, own: np.ndarray) -> Iterator[Any]:
     shape = ["N", head.outputs]
     low, high = (graph.constant(bound) for bound in Box(head.low, head.high).single())
     mean = graph.add("Add", x, graph.constant(head.mean), name="mean")
-    spread = head.std * (np.exp(own) if head.learned_std else np.ones(head.outputs))
+    spread = head.std * (np.exp(log_std) if head.learned_std else np.ones(head.outputs))
     graph.add("Expand", graph.constant(spread), graph.add("Shape", x), name="std")
     graph.add("Max", graph.add("Min", mean, high), low, name="greedy")
     for name in ("mean", "std", "greedy"):

@@ -32,16 +32,16 @@ def unpack(config: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Lear
         ValueError: the arrays are those of another policy.
     """
     plan, policy = PolicyGradientPlan.from_json(config["plan"]), Policy.from_json(config["policy"])
-    replicates, kept = weights["last"].shape[0], len(weights["people"])
+    replicates, iterates = weights["last"].shape[0], len(weights["people"])
     shapes = {
         "last": (replicates, policy.parameters),
         "average": (replicates, policy.parameters),
         "norms": (plan.rounds, replicates),
-        "iterates": (kept, replicates, policy.parameters),
-        "people": (kept,),
+        "iterates": (iterates, replicates, policy.parameters),
+        "people": (iterates,),
     }
-    found = {name: (part.shape, part.dtype) for name, part in weights.items()}
-    if found != {name: (shape, np.dtype(_WEIGHTS[name])) for name, shape in shapes.items()} or not replicates:
+    layout = {name: (part.shape, part.dtype) for name, part in weights.items()}
+    if layout != {name: (shape, np.dtype(_WEIGHTS[name])) for name, shape in shapes.items()} or not replicates:
         raise ValueError("parameters of another policy")
     if not all(np.isfinite(part).all() for part in weights.values()):
         raise ValueError("parameters that are not finite")

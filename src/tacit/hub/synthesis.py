@@ -156,8 +156,8 @@ def _tensors(arrays: Arrays, part: str = "") -> dict[str, Tensor]:
     """The weights of one part, as `_arrays` names them."""
     import torch
 
-    own = {name: array for name, array in arrays.items() if name.startswith(part)}
-    return {name.removeprefix(part): torch.from_numpy(array) for name, array in own.items()}
+    weights = {name: array for name, array in arrays.items() if name.startswith(part)}
+    return {name.removeprefix(part): torch.from_numpy(array) for name, array in weights.items()}
 
 
 def _require_shapes(network: nn.Module, tensors: Mapping[str, Tensor]) -> None:

@@ -75,13 +75,13 @@ def actions(days: npt.ArrayLike, *, last: bool = True) -> IntArray:
         last: False counts `LAST` as `RETURN`: the four actions of the papers.
     """
     named = symbols(days)
-    here, there = named[:, :-1], named[:, 1:]
-    known = np.maximum.accumulate(here, axis=1)
-    found = np.where(there > known, EXPLORE, RETURN)
+    origin, destination = named[:, :-1], named[:, 1:]
+    newest = np.maximum.accumulate(origin, axis=1)
+    action = np.where(destination > newest, EXPLORE, RETURN)
     if last:
-        found = np.where(there == before(days)[:, :-1], LAST, found)
-    found = np.where(there == 0, HOME, found)
-    return np.where(there == here, STAY, found).astype(np.int64)
+        action = np.where(destination == before(days)[:, :-1], LAST, action)
+    action = np.where(destination == 0, HOME, action)
+    return np.where(destination == origin, STAY, action).astype(np.int64)
 
 
 def before(days: npt.ArrayLike) -> IntArray:
@@ -132,27 +132,27 @@ def motif(days: npt.ArrayLike, *, classes: int = MOTIFS) -> IntArray:
     latest, present = np.zeros(len(cells), dtype=np.int64), np.zeros(len(cells), dtype=bool)
     lengths = stays(cells)
     for t in range(STOP - 1, SLOTS):
-        here = np.flatnonzero(lengths[:, t] == STOP)
-        here = here[~present[here] | (latest[here] != cells[here, t])]
-        latest[here], present[here] = cells[here, t], True
-        kept = here[number[here] < _LONGEST]
-        stops[kept, number[kept]] = cells[kept, t]
-        number[here] += 1
+        rows = np.flatnonzero(lengths[:, t] == STOP)
+        rows = rows[~present[rows] | (latest[rows] != cells[rows, t])]
+        latest[rows], present[rows] = cells[rows, t], True
+        unfilled = rows[number[rows] < _LONGEST]
+        stops[unfilled, number[unfilled]] = cells[unfilled, t]
+        number[rows] += 1
     names = np.zeros((len(cells), _LONGEST), dtype=np.int64)
     used = np.zeros(len(cells), dtype=np.int64)
     for i in range(_LONGEST):
-        same = stops[:, :i] == stops[:, i, None]
-        seen = same.any(axis=1)
-        earlier = np.take_along_axis(names, same.argmax(axis=1)[:, None], axis=1)[:, 0] if i else used
+        matches = stops[:, :i] == stops[:, i, None]
+        seen = matches.any(axis=1)
+        earlier = np.take_along_axis(names, matches.argmax(axis=1)[:, None], axis=1)[:, 0] if i else used
         names[:, i] = np.where(seen, earlier, used)
         used += ~seen
     places = 10 ** np.arange(_LONGEST)
     filled = np.arange(_LONGEST) < number[:, None]
     codes = ((names + 1) * filled * places).sum(axis=1)
-    known = np.array([sum((name + 1) * 10**i for i, name in enumerate(s)) for s in sequences])
-    order = np.argsort(known)
-    at = np.minimum(np.searchsorted(known[order], codes), len(known) - 1)
-    hit = (known[order][at] == codes) & (number <= _LONGEST)
+    listed = np.array([sum((name + 1) * 10**i for i, name in enumerate(s)) for s in sequences])
+    order = np.argsort(listed)
+    at = np.minimum(np.searchsorted(listed[order], codes), len(listed) - 1)
+    hit = (listed[order][at] == codes) & (number <= _LONGEST)
     return np.where(hit, order[at], classes).astype(np.int64)
 
 

@@ -125,8 +125,8 @@ class RegularGrid:
             row = np.floor((np.asarray(lat, dtype=np.float64) - self.south) / self.step + 0.5)
             column = np.floor((np.asarray(lon, dtype=np.float64) - self.west) / self._width + 0.5)
             inside = (row >= 0) & (row < self.rows) & (column >= 0) & (column < self.columns)
-            found = np.where(inside, row * self.columns + column, -1.0)
-        return found.astype(np.int64)
+            cell = np.where(inside, row * self.columns + column, -1.0)
+        return cell.astype(np.int64)
 
     def coarse(self, factor: int) -> RegularGrid:
         """Blocks of `factor` x `factor` cells from the south-west; those of the last row and column may be cut."""
@@ -250,8 +250,8 @@ class H3Grid:
 
     def indexes(self, cells: npt.ArrayLike) -> npt.NDArray[np.uint64]:
         """H3 indexes [n] of cells [n]."""
-        found: npt.NDArray[np.uint64] = _hexagons(self)[np.asarray(cells, dtype=np.int64)]
-        return found
+        hexagons: npt.NDArray[np.uint64] = _hexagons(self)[np.asarray(cells, dtype=np.int64)]
+        return hexagons
 
     def centres(self, cells: npt.ArrayLike) -> FloatArray:
         """Latitude and longitude [n, 2] of the centres of cells [n]."""
@@ -261,12 +261,12 @@ class H3Grid:
         """Cells [n] of points, -1 for a point outside the grid and for NaN."""
         h3 = _h3()
         lat, lon = np.asarray(lat, dtype=np.float64), np.asarray(lon, dtype=np.float64)
-        found = np.full(lat.shape, -1, dtype=np.int64)
+        cell = np.full(lat.shape, -1, dtype=np.int64)
         near = (np.abs(lat) <= 90) & (np.abs(lon) <= 180)
         points, index = np.unique(np.stack([lat[near], lon[near]], axis=1), axis=0, return_inverse=True)
         hexagons = (h3.latlng_to_cell(a, b, self.resolution) for a, b in points.tolist())
-        found[near] = _places(self, np.fromiter(hexagons, np.uint64, len(points)))[index]
-        return found
+        cell[near] = _places(self, np.fromiter(hexagons, np.uint64, len(points)))[index]
+        return cell
 
     def coarse(self, factor: int) -> H3Grid:
         """The ancestors `factor` resolutions up; the areas are 7^factor times as large.
@@ -310,10 +310,10 @@ def _hexagons(grid: H3Grid) -> npt.NDArray[np.uint64]:
     h3 = _h3()
     corners = [(grid.south, grid.west), (grid.south, grid.east), (grid.north, grid.east), (grid.north, grid.west)]
     fine = grid.resolution if grid.of is None else grid.of
-    found = h3.h3shape_to_cells(h3.LatLngPoly(corners), fine)
+    hexagons = h3.h3shape_to_cells(h3.LatLngPoly(corners), fine)
     if fine != grid.resolution:
-        found = {h3.cell_to_parent(cell, grid.resolution) for cell in found}
-    return np.sort(np.fromiter(found, np.uint64, len(found)))
+        hexagons = {h3.cell_to_parent(cell, grid.resolution) for cell in hexagons}
+    return np.sort(np.fromiter(hexagons, np.uint64, len(hexagons)))
 
 
 @functools.lru_cache(maxsize=8)
@@ -331,9 +331,9 @@ def _ancestors(grid: H3Grid, factor: int) -> IntArray:
 
 def _places(grid: H3Grid, hexagons: npt.NDArray[np.uint64]) -> IntArray:
     """Cells [n] of H3 indexes [n], -1 for those outside."""
-    known = _hexagons(grid)
-    at = np.minimum(np.searchsorted(known, hexagons), len(known) - 1)
-    return np.where(known[at] == hexagons, at, -1)
+    indexes = _hexagons(grid)
+    at = np.minimum(np.searchsorted(indexes, hexagons), len(indexes) - 1)
+    return np.where(indexes[at] == hexagons, at, -1)
 
 
 def _h3() -> Any:

@@ -135,11 +135,11 @@ def whole_days(
     leading = np.argmax(cells != _UNKNOWN, axis=1)
     back = (np.arange(SLOTS) < leading[:, None]) & (leading[:, None] <= rules.carry)
     cells = np.where(back, np.take_along_axis(cells, leading[:, None], axis=1), cells)
-    kept = (cells >= 0).all(axis=1) & (count >= rules.observed)
+    whole = (cells >= 0).all(axis=1) & (count >= rules.observed)
     owner = who[new]
-    kept &= np.bincount(owner[kept], minlength=int(owner.max(initial=0)) + 1)[owner] >= rules.days
-    _, codes = np.unique(owner[kept], return_inverse=True)
-    return cells[kept], codes.astype(np.int64)
+    whole &= np.bincount(owner[whole], minlength=int(owner.max(initial=0)) + 1)[owner] >= rules.days
+    _, codes = np.unique(owner[whole], return_inverse=True)
+    return cells[whole], codes.astype(np.int64)
 
 
 def _winners(
@@ -200,10 +200,10 @@ def days_from(parts: Sequence[Part], grid: Grid, rules: Rules) -> Days:
     Raises:
         DataError: a row breaks a rule of `tacit.data.mobility`, or no day is whole.
     """
-    known: dict[str, int] = {}
+    code_of: dict[str, int] = {}
     columns: list[list[IntArray]] = [[], [], [], [], []]
     for part in parts:
-        person = _persons(part, known)
+        person = _persons(part, code_of)
         end = part.start if part.end is None else part.end
         if (end < part.start).any():
             raise _error("a stay ends before it starts", part, "start <= end", "correct the rows", end < part.start)
@@ -303,8 +303,8 @@ def _offsets(start: IntArray, zone: str) -> IntArray:
     return np.asarray(offset[index], dtype=np.int64)
 
 
-def _persons(part: Part, known: dict[str, int]) -> IntArray:
-    """Codes [n] of the ids as text; `known` learns the new ones."""
+def _persons(part: Part, code_of: dict[str, int]) -> IntArray:
+    """Codes [n] of the ids as text; `code_of` learns the new ones."""
     import pandas as pd
 
     index, ids = pd.factorize(pd.Series(list(part.user), dtype=object), use_na_sentinel=True)
@@ -317,7 +317,7 @@ def _persons(part: Part, known: dict[str, int]) -> IntArray:
         keys.append(None if text in MISSING else text)
     wrong = np.array([key is None for key in keys] + [True], dtype=np.bool_)  # the last is that of index -1
     _refuse(wrong[index], "a user id is missing, or is neither text nor a whole number", part.where)
-    again = np.array([key in known for key in keys] + [False], dtype=np.bool_)
+    again = np.array([key in code_of for key in keys] + [False], dtype=np.bool_)
     if again.any():
         raise _error(
             "a user also occurs in an earlier file",
@@ -326,9 +326,9 @@ def _persons(part: Part, known: dict[str, int]) -> IntArray:
             "if it is the same user, concatenate the files first; if not, make the ids distinct",
             again[index],
         )
-    codes = [known.setdefault(str(key), len(known)) for key in keys]
-    found: IntArray = np.array([*codes, -1], dtype=np.int64)[index]
-    return found
+    codes = [code_of.setdefault(str(key), len(code_of)) for key in keys]
+    person: IntArray = np.array([*codes, -1], dtype=np.int64)[index]
+    return person
 
 
 def _cells(part: Part, grid: Grid, rules: Rules) -> IntArray:
@@ -369,10 +369,13 @@ def _cells(part: Part, grid: Grid, rules: Rules) -> IntArray:
 def _order(part: Part, person: IntArray, rules: Rules) -> IntArray:
     """Rows by person and time; of repeated times the last row."""
     grouped = np.argsort(person, kind="stable")
-    same = person[grouped][1:] == person[grouped][:-1]
+    same_person = person[grouped][1:] == person[grouped][:-1]
     step = np.diff(part.start[grouped])
     if rules.untidy == "error":
-        for wrong, what in ((same & (step < 0), "are not in order"), (same & (step == 0), "are repeated")):
+        for wrong, what in (
+            (same_person & (step < 0), "are not in order"),
+            (same_person & (step == 0), "are repeated"),
+        ):
             if wrong.any():
                 rows = np.zeros(len(person), dtype=np.bool_)
                 rows[grouped[1:][wrong]] = True

@@ -150,17 +150,17 @@ def from_plt(folders: Paths, grid: Grid, rules: Rules) -> Days:
     """
     parts = []
     for folder in _paths(folders):
-        found: dict[Path, list[Path]] = {}
+        users: dict[Path, list[Path]] = {}
         for path in sorted(folder.rglob("Trajectory/*.plt")):
-            found.setdefault(path.parent.parent, []).append(path)
-        if not found:
+            users.setdefault(path.parent.parent, []).append(path)
+        if not users:
             raise FileError(
                 "there is no PLT file",
                 where=folder.name,
                 expected="files USER/Trajectory/*.plt below the folder",
                 remedy="give the folder that holds the folders of the users",
             )
-        for number, (owner, files) in enumerate(found.items()):
+        for number, (owner, files) in enumerate(users.items()):
             tables = [_plt(path) for path in files]
             lat, lon = (np.concatenate([numbers_of(t[i]) for t in tables]) for i in (0, 1))
             written = [f"{day} {clock}" for t in tables for day, clock in zip(t[5], t[6], strict=True)]
@@ -217,8 +217,8 @@ def from_cells(
     if owner.dtype.kind not in "iuUS":
         raise _bad_column(where, user, "whole numbers or texts")
     _, codes, number = np.unique(owner, return_inverse=True, return_counts=True)
-    kept = number[codes] >= fewest
-    return Days(cells[kept], np.unique(codes[kept], return_inverse=True)[1].astype(np.int64), grid)
+    rows = number[codes] >= fewest
+    return Days(cells[rows], np.unique(codes[rows], return_inverse=True)[1].astype(np.int64), grid)
 
 
 def _tables(
@@ -271,15 +271,15 @@ def _plt(path: Path) -> Any:
 
 
 def _paths(paths: Any) -> list[Path]:
-    found = [Path(paths)] if isinstance(paths, (str, os.PathLike)) else [Path(path) for path in paths]
-    if not found or len({path.resolve() for path in found}) != len(found):
+    sources = [Path(paths)] if isinstance(paths, (str, os.PathLike)) else [Path(path) for path in paths]
+    if not sources or len({path.resolve() for path in sources}) != len(sources):
         raise FileError(
             "there is no file or folder, or the same one twice",
             where="mobility",
             expected="different files or folders, at least one",
             remedy="correct the list",
         )
-    return found
+    return sources
 
 
 def _bad_column(where: str, name: str, expected: str) -> DataError:

@@ -73,11 +73,11 @@ def trips(days: Days) -> Trips:
     middle = np.arange(SLOTS) * SECONDS + SECONDS // 2
     first, last = np.broadcast_to(middle, cells.shape).copy(), np.broadcast_to(middle, cells.shape).copy()
     first[:, 0], last[:, -1] = 0, SLOTS * SECONDS
-    kept = np.stack([begins, ends & ~(begins & (first == last))], axis=2)
-    seconds, where = np.stack([first, last], axis=2)[kept], np.stack([cells, cells], axis=2)[kept]
+    vertices = np.stack([begins, ends & ~(begins & (first == last))], axis=2)
+    seconds, where = np.stack([first, last], axis=2)[vertices], np.stack([cells, cells], axis=2)[vertices]
     places, index = np.unique(where, return_inverse=True)
     centres = days.grid.centres(places)[index.ravel()] if len(places) else np.zeros((0, 2))
-    starts = np.concatenate([[0], np.cumsum(kept.sum(axis=(1, 2)))])
+    starts = np.concatenate([[0], np.cumsum(vertices.sum(axis=(1, 2)))])
     return Trips(starts, centres[:, 1], centres[:, 0], seconds, days.person)
 
 
@@ -87,11 +87,11 @@ def to_geojson(days: Days, path: Path_, *, date: datetime.date = DATE) -> None:
     Raises:
         FileError: the file exists already or cannot be written.
     """
-    found, midnight = trips(days), _midnight(date)
+    ways, midnight = trips(days), _midnight(date)
     with _new(path) as file:
         file.write('{"type":"FeatureCollection","features":[\n')
-        for day, (rows, person) in enumerate(_each(found)):
-            points = np.stack([found.lon[rows], found.lat[rows], found.seconds[rows] + midnight], axis=1)
+        for day, (rows, person) in enumerate(_each(ways)):
+            points = np.stack([ways.lon[rows], ways.lat[rows], ways.seconds[rows] + midnight], axis=1)
             line = [[round(lon, 6), round(lat, 6), 0, int(t)] for lon, lat, t in points.tolist()]
             feature = {
                 "type": "Feature",
@@ -108,13 +108,13 @@ def to_trips_json(days: Days, path: Path_) -> None:
     Raises:
         FileError: the file exists already or cannot be written.
     """
-    found = trips(days)
+    ways = trips(days)
     with _new(path) as file:
         file.write("[\n")
-        for day, (rows, person) in enumerate(_each(found)):
-            line = np.round(np.stack([found.lon[rows], found.lat[rows]], axis=1), 6).tolist()
-            one = {"path": line, "timestamps": found.seconds[rows].tolist(), "person": person}
-            file.write((",\n" if day else "") + json.dumps(one, separators=(",", ":")))
+        for day, (rows, person) in enumerate(_each(ways)):
+            line = np.round(np.stack([ways.lon[rows], ways.lat[rows]], axis=1), 6).tolist()
+            trip = {"path": line, "timestamps": ways.seconds[rows].tolist(), "person": person}
+            file.write((",\n" if day else "") + json.dumps(trip, separators=(",", ":")))
         file.write("\n]\n")
 
 
@@ -201,9 +201,9 @@ def _midnight(date: datetime.date) -> int:
     return int(datetime.datetime(date.year, date.month, date.day, tzinfo=datetime.UTC).timestamp())
 
 
-def _each(found: Trips) -> Iterator[tuple[slice, int]]:
-    ends = found.starts.tolist()
-    for first, last, person in zip(ends, ends[1:], found.person.tolist(), strict=False):
+def _each(ways: Trips) -> Iterator[tuple[slice, int]]:
+    ends = ways.starts.tolist()
+    for first, last, person in zip(ends, ends[1:], ways.person.tolist(), strict=False):
         yield slice(first, last), person
 
 
@@ -266,14 +266,14 @@ def parse_date(text: str) -> datetime.date:
         DataError: it is none, or not after 1970.
     """
     try:
-        found = datetime.date.fromisoformat(text)
+        date = datetime.date.fromisoformat(text)
     except ValueError:
-        found = None
-    if found is None or found.year < 1970:
+        date = None
+    if date is None or date.year < 1970:
         raise DataError(
             f"the date is {text!r}", where="trips", expected="YYYY-MM-DD, from 1970 on", remedy="write it so"
         )
-    return found
+    return date
 
 
 _HEADER = np.dtype([("order", "u1"), ("kind", "<u4"), ("points", "<u4")])
@@ -296,16 +296,16 @@ def to_geoparquet(days: Days, path: str | os.PathLike[str], *, date: datetime.da
 
     path = Path(path)
     require_free(path)
-    found = trips(days)
-    offsets = pa.array(found.starts.astype(np.int32))
+    ways = trips(days)
+    offsets = pa.array(ways.starts.astype(np.int32))
     midnight = np.datetime64(date, "ms")
-    times = pa.array(midnight + found.seconds.astype("timedelta64[s]").astype("timedelta64[ms]"))
-    boxes = _boxes(found)
+    times = pa.array(midnight + ways.seconds.astype("timedelta64[s]").astype("timedelta64[ms]"))
+    boxes = _boxes(ways)
     table = pa.table(
         {
-            "day": pa.array(np.arange(len(found.person))),
-            "person": pa.array(found.person),
-            "geometry": pa.array(well_known_binary(found), type=pa.binary()),
+            "day": pa.array(np.arange(len(ways.person))),
+            "person": pa.array(ways.person),
+            "geometry": pa.array(well_known_binary(ways), type=pa.binary()),
             "times": pa.ListArray.from_arrays(offsets, times),
             "bbox": pa.StructArray.from_arrays([pa.array(column) for column in boxes.values()], names=list(boxes)),
         }
@@ -332,15 +332,15 @@ def well_known_binary(found: Trips) -> list[bytes]:
     ]
 
 
-def _boxes(found: Trips) -> dict[str, npt.NDArray[np.float64]]:
-    at = found.starts[:-1]
+def _boxes(ways: Trips) -> dict[str, npt.NDArray[np.float64]]:
+    at = ways.starts[:-1]
     if not len(at):
         return {name: np.zeros(0) for name in ("xmin", "ymin", "xmax", "ymax")}
     return {
-        "xmin": np.minimum.reduceat(found.lon, at),
-        "ymin": np.minimum.reduceat(found.lat, at),
-        "xmax": np.maximum.reduceat(found.lon, at),
-        "ymax": np.maximum.reduceat(found.lat, at),
+        "xmin": np.minimum.reduceat(ways.lon, at),
+        "ymin": np.minimum.reduceat(ways.lat, at),
+        "xmax": np.maximum.reduceat(ways.lon, at),
+        "ymax": np.maximum.reduceat(ways.lat, at),
     }
 
 

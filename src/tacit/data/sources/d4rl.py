@@ -105,8 +105,8 @@ class _Ends:
         if chunk is not None:
             cut |= at % chunk == chunk - 1
         over = terminal | cut
-        kept = ~cut & (following | ~terminal) & (at < len(at) - 1)
-        return cls(kept, terminal, np.concatenate([[0], np.cumsum(over[:-1])]))
+        transitions = ~cut & (following | ~terminal) & (at < len(at) - 1)
+        return cls(transitions, terminal, np.concatenate([[0], np.cumsum(over[:-1])]))
 
     def truncated(self) -> npt.NDArray[np.bool_]:
         """The last kept row of every episode that does not terminate there."""

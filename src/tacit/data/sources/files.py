@@ -55,14 +55,14 @@ class Fields:
             DataError: there is no such field, it is named twice, or has another number of columns.
         """
         usual = cls.of(spec)
-        found: dict[str, Any] = {}
+        columns_of: dict[str, Any] = {}
         for pair in pairs:
             field, _, listed = pair.partition("=")
             names = tuple(name.strip() for name in listed.split(","))
-            here = getattr(usual, field) if field in usual.__dataclass_fields__ else ()
-            count = 1 if isinstance(here, str) else len(here)
+            default = getattr(usual, field) if field in usual.__dataclass_fields__ else ()
+            count = 1 if isinstance(default, str) else len(default)
             what = f"{pair!r} does not name the columns of a field"
-            if here and field not in found and all(names):
+            if default and field not in columns_of and all(names):
                 what = "" if len(names) == count else f"{field} takes {count} name(s), and there are {len(names)}"
             if what:
                 raise DataError(
@@ -71,8 +71,8 @@ class Fields:
                     expected=f"FIELD=NAME,NAME once a field, of {', '.join(usual.__dataclass_fields__)}",
                     remedy="name one column for each dimension of the public bounds, in their order",
                 )
-            found[field] = names[0] if isinstance(here, str) else names
-        return replace(usual, **found)
+            columns_of[field] = names[0] if isinstance(default, str) else names
+        return replace(usual, **columns_of)
 
     def columns(self) -> dict[str, tuple[str, ...]]:
         """Field of `Trajectories` -> names of its columns."""
@@ -136,12 +136,12 @@ def _read_tables(
     store: str | os.PathLike[str] | None,
 ) -> Records:
     with Ingest(spec, simulated=simulated, store=store, unit=unit) as ingest:
-        own = fields or Fields.of(spec)
-        columns = own.columns()
+        naming = fields or Fields.of(spec)
+        columns = naming.columns()
         ids = _keys(unit, episode)
         for path in _files(paths, where):
             ingest.start(f"{where}({path.name!r})")
-            _refuse_overlooked(path, header(path), own, spec)
+            _refuse_overlooked(path, header(path), naming, spec)
             table: Mapping[str, Array]
             for table in chunks(path, [name for names in columns.values() for name in names], ids):
                 part = {}
@@ -192,16 +192,16 @@ def _keys(unit: str, episode: str | None) -> list[str]:
 
 
 def _files(paths: Paths, where: str) -> list[Path]:
-    found = [Path(paths)] if isinstance(paths, (str, os.PathLike)) else [Path(path) for path in paths]
-    real = [path.resolve() for path in found]
-    if not found or len(set(real)) != len(real):
+    files = [Path(paths)] if isinstance(paths, (str, os.PathLike)) else [Path(path) for path in paths]
+    real = [path.resolve() for path in files]
+    if not files or len(set(real)) != len(real):
         raise FileError(
             "there is no file, or the same file twice",
             where=where,
             expected="different files, at least one",
             remedy="correct the list of files",
         )
-    return found
+    return files
 
 
 def _no_column(path: Path, name: str, field: str) -> DataError:

@@ -44,28 +44,28 @@ def read(
             expected="unit= a key of the episode metadata or the infos",
             remedy=f"name it, or say {EACH_TRANSITION!r} or {EACH_EPISODE!r}; there is no default",
         )
-    found = _load(dataset, root) if isinstance(dataset, str) else dataset
-    where = f"Trajectories.from_minari({found.spec.dataset_id!r})"
-    own = found.storage.metadata.get("tacit")
-    own = own if isinstance(own, Mapping) else {}
-    if spec is None and "spec" in own:
-        spec = PublicSpec.from_json(own["spec"])
+    loaded = _load(dataset, root) if isinstance(dataset, str) else dataset
+    where = f"Trajectories.from_minari({loaded.spec.dataset_id!r})"
+    notes = loaded.storage.metadata.get("tacit")
+    notes = notes if isinstance(notes, Mapping) else {}
+    if spec is None and "spec" in notes:
+        spec = PublicSpec.from_json(notes["spec"])
     elif spec is None:
-        spaces = (_observations(found.observation_space, observation, where), found.action_space)
+        spaces = (_observations(loaded.observation_space, observation, where), loaded.action_space)
         spec = PublicSpec.from_spaces(*spaces, reward=reward, propensities=propensity is not None)
-    if propensity is None and spec.propensities and "spec" in own:
+    if propensity is None and spec.propensities and "spec" in notes:
         propensity = PROPENSITY
     with Ingest(spec, simulated=simulated, store=store, unit=unit) as ingest:
         ingest.start(where)
         waiting: list[dict[str, Array]] = []
         rows = done = 0
-        for index, (metadata, episode) in enumerate(_episodes(found, where)):
+        for index, (metadata, episode) in enumerate(_episodes(loaded, where)):
             place = f"{where}, episode {index + 1}"
-            part = _transitions(episode, metadata, found, own, unit, observation, place)
+            part = _transitions(episode, metadata, loaded, notes, unit, observation, place)
             length = len(part["rewards"])
             if propensity is not None:
                 part["propensities"] = _propensities(episode["infos"] or {}, propensity, length, place)
-            packed = bool(own.get("packed"))
+            packed = bool(notes.get("packed"))
             part["episode"] = done + np.arange(length) if packed else np.full(length, done)
             done += length if packed else 1
             waiting.append(part)
@@ -109,13 +109,13 @@ def _transitions(
     episode: Mapping[str, Any],
     metadata: Mapping[str, Any],
     dataset: minari.MinariDataset,
-    own: Mapping[str, Any],
+    notes: Mapping[str, Any],
     unit: str,
     observation: str | None,
     where: str,
 ) -> dict[str, Array]:
     with contextlib.suppress(AttributeError, IndexError, KeyError, TypeError, ValueError):
-        return _columns(episode, metadata, dataset, own, unit, observation, where)
+        return _columns(episode, metadata, dataset, notes, unit, observation, where)
     raise DataError(
         "the arrays of the episode are not those of the dataset's spaces",
         where=where,
@@ -128,7 +128,7 @@ def _columns(
     episode: Mapping[str, Any],
     metadata: Mapping[str, Any],
     dataset: minari.MinariDataset,
-    own: Mapping[str, Any],
+    notes: Mapping[str, Any],
     unit: str,
     observation: str | None,
     where: str,
@@ -148,10 +148,10 @@ def _columns(
         )
     part["observations"], part["next_observations"] = observations[:-1], observations[1:]
     infos = episode["infos"] or {}
-    if own.get("chained") is False:
+    if notes.get("chained") is False:
         part["next_observations"] = _info(infos, NEXT, length, where)
     if unit not in (EACH_TRANSITION, EACH_EPISODE):
-        part["unit"] = _unit(infos, metadata, unit, length, bool(own.get("packed")), where)
+        part["unit"] = _unit(infos, metadata, unit, length, bool(notes.get("packed")), where)
     return part
 
 
@@ -253,7 +253,7 @@ def _flush(ingest: Ingest, waiting: list[dict[str, Array]], unit: str) -> None:
 
 def _load(dataset_id: str, root: str | os.PathLike[str] | None) -> minari.MinariDataset:
     check_id(dataset_id)
-    found: minari.MinariDataset | None = None
+    dataset: minari.MinariDataset | None = None
     with datasets_folder(root) as folder:
         records = folder / dataset_id / "data" / "main_data.hdf5"
         if records.is_file():
@@ -261,10 +261,10 @@ def _load(dataset_id: str, root: str | os.PathLike[str] | None) -> minari.Minari
                 pass  # looked through before anything is read: nothing in it leads elsewhere
         with contextlib.suppress(Exception):
             loaded = minari.load_dataset(dataset_id, download=False)
-            found = loaded if loaded.spec.dataset_id else None  # made of the metadata when it is asked for
-    if found is None:
+            dataset = loaded if loaded.spec.dataset_id else None  # made of the metadata when it is asked for
+    if dataset is None:
         raise _unreadable(dataset_id)
-    return found
+    return dataset
 
 
 def check_id(dataset_id: str) -> None:

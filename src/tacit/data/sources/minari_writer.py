@@ -153,8 +153,8 @@ def _chained(records: Records) -> bool:
     ends[np.asarray(records.episodes[1:]) - 1] = True
     for start in range(0, len(ends) - 1, CHUNK):
         stop = min(start + CHUNK, len(ends) - 1)
-        same = (following[start:stop] == observations[start + 1 : stop + 1]).reshape(stop - start, -1).all(axis=1)
-        if not np.all(same | ends[start:stop]):
+        linked = (following[start:stop] == observations[start + 1 : stop + 1]).reshape(stop - start, -1).all(axis=1)
+        if not np.all(linked | ends[start:stop]):
             return False
     return True
 
@@ -178,8 +178,8 @@ def _space(space: Space) -> gymnasium.Space[Any]:
 
 def _json(certificate: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
-        found: Mapping[str, Any] = json.loads(json.dumps(dict(certificate), allow_nan=False))
-        return found
+        values: Mapping[str, Any] = json.loads(json.dumps(dict(certificate), allow_nan=False))
+        return values
     except (TypeError, ValueError):
         pass
     raise DataError(

@@ -122,10 +122,10 @@ def _installed() -> Path:
     )
 
 
-def _unknown(what: str, known: tuple[str, ...]) -> DataError:
+def _unknown(what: str, choices: tuple[str, ...]) -> DataError:
     return DataError(
         f"the {what} is unknown",
         where="open_bandit",
-        expected=f"one of {', '.join(known)}",
+        expected=f"one of {', '.join(choices)}",
         remedy=f"choose one of these as the {what}",
     )
