@@ -50,8 +50,8 @@ class Agent(nn.Module):
                 remedy="pass one row of mlp.initial(generator, groups)",
             )
         self.mlp = mlp
-        own = mlp.layers(np.asarray(theta, np.float32))
-        self.vector = torch.from_numpy(np.concatenate([[*layer[:-1].T.ravel(), *layer[-1]] for layer in own]))
+        layers = mlp.layers(np.asarray(theta, np.float32))
+        self.vector = torch.from_numpy(np.concatenate([[*layer[:-1].T.ravel(), *layer[-1]] for layer in layers]))
         self._held = self.vector.clone()
         self._now, self._then = _pieces(mlp, self.vector), _pieces(mlp, self._held)
         self.layers = nn.ModuleList(nn.Linear(n, m, device="meta") for n, m in itertools.pairwise(mlp.sizes))
@@ -62,9 +62,9 @@ class Agent(nn.Module):
         """Inputs [..., d] -> outputs [..., A] of the network that learns."""
         if not torch.is_grad_enabled():
             return _forward(self._now, x)
-        first, *others = self.layers
+        first, *later = self.layers
         out: Tensor = first(x)
-        for layer in others:
+        for layer in later:
             out = layer(_tanh(out))
         return out
 
@@ -120,9 +120,9 @@ class Descent:
     def theta(self) -> Float32:
         """The averaged parameters [P], as `Mlp` lays them out."""
         mean = torch.from_numpy((self._sum / max(1, self._done - self._from)).astype(np.float32))
-        own = Agent(self.agent.mlp, np.zeros(self.agent.mlp.parameters, np.float32))
-        own.vector.copy_(mean)
-        return own.theta()
+        averaged = Agent(self.agent.mlp, np.zeros(self.agent.mlp.parameters, np.float32))
+        averaged.vector.copy_(mean)
+        return averaged.theta()
 
     def _passed(self) -> None:
         if self._done >= self._from:
@@ -139,10 +139,10 @@ def encoded(features: Features, rows: Mapping[str, Tensor]) -> dict[str, Tensor]
         features: public map of observations.
         rows: observations and next_observations [..., d] or [...], and others.
     """
-    own = {name: tensor for name, tensor in rows.items() if name not in ("observations", "next_observations")}
+    columns = {name: tensor for name, tensor in rows.items() if name not in ("observations", "next_observations")}
     for name, seen in (("inputs", rows["observations"]), ("next_inputs", rows["next_observations"])):
-        own[name] = torch.from_numpy(features(seen.cpu().numpy())).to(seen.device)
-    return own
+        columns[name] = torch.from_numpy(features(seen.cpu().numpy())).to(seen.device)
+    return columns
 
 
 def gradient(agent: Agent, learner: Learner, rows: Mapping[str, Tensor], weights: Tensor | None = None) -> Tensor:
@@ -218,8 +218,8 @@ def train(
     descent = Descent(agent, steps=steps, target_every=target_every, average=average)
     for _ in range(steps):
         chosen = torch.from_numpy(generator.integers(count, size=batch))
-        some = {name: tensor[chosen] for name, tensor in rows.items()}
-        descent.step(gradient(agent, learner, some, None if factors is None else factors[chosen]), learning_rate)
+        sample = {name: tensor[chosen] for name, tensor in rows.items()}
+        descent.step(gradient(agent, learner, sample, None if factors is None else factors[chosen]), learning_rate)
     return descent.theta()
 
 
@@ -242,9 +242,9 @@ def _pieces(mlp: Mlp, vector: Tensor) -> list[tuple[Tensor, Tensor]]:
 
 def _forward(pieces: list[tuple[Tensor, Tensor]], x: Tensor) -> Tensor:
     """Outputs without a gradient."""
-    (weight, bias), *others = pieces
+    (weight, bias), *later = pieces
     out = functional.linear(x, weight, bias)
-    for weight, bias in others:
+    for weight, bias in later:
         out = functional.linear(_tanh(out), weight, bias)
     return out
 

@@ -134,8 +134,8 @@ class Gaussian:
     def __post_init__(self) -> None:
         for name in ("low", "high", "mean"):
             object.__setattr__(self, name, tuple(float(v) for v in getattr(self, name)))
-        same = 0 < len(self.low) == len(self.high) == len(self.mean)
-        inside = same and all(
+        lengths_fit = 0 < len(self.low) == len(self.high) == len(self.mean)
+        inside = lengths_fit and all(
             -np.inf < a <= m <= b < np.inf and a < b for a, m, b in zip(self.low, self.mean, self.high, strict=True)
         )
         if not inside:
@@ -186,8 +186,8 @@ class Gaussian:
             return np.asarray(slope, np.float32), np.zeros_like(free)
         by_log = by_centre * z - np.where(below | above, 0.0, 1.0)
         coefficient = np.broadcast_to(np.asarray(entropy, np.float32), weight.shape)[..., None]
-        own = (weight[..., None] * by_log + coefficient).sum(axis=1)
-        return np.asarray(slope, np.float32), np.asarray(own, np.float32)
+        by_free = (weight[..., None] * by_log + coefficient).sum(axis=1)
+        return np.asarray(slope, np.float32), np.asarray(by_free, np.float32)
 
     def _spread(self, free: F32) -> F32:
         log = free if self.learned_std else np.zeros((len(free), len(self.low)), np.float32)

@@ -114,8 +114,8 @@ class Mlp:
     def initial(self, generator: np.random.Generator, groups: int) -> Float32:
         """Orthogonal weights, biases 0, [groups, P]."""
         theta = np.zeros((groups, self.parameters), np.float32)
-        for own in theta:
-            views = self.layers(own)
+        for row in theta:
+            views = self.layers(row)
             for layer in views:
                 n, m = layer.shape[0] - 1, layer.shape[1]
                 q, r = np.linalg.qr(generator.normal(size=(max(n, m), min(n, m))))

@@ -368,15 +368,15 @@ class Members:
     def policies(self, layers: Layers) -> list[Policy]:
         policies = []
         for i, table in enumerate(self._tables):
-            own = slice(i * self._seeds, (i + 1) * self._seeds)
+            seeds = slice(i * self._seeds, (i + 1) * self._seeds)
             arrays = {
                 name: np.repeat(values[None, None], self._seeds, axis=0)
                 for name, values in (("mean", table.mean), ("scale", table.scale))
             }
             if self._frequencies is not None:
-                arrays["frequencies"] = self._frequencies[own].cpu().numpy()
+                arrays["frequencies"] = self._frequencies[seeds].cpu().numpy()
             for j, tensor in enumerate(layers):
-                arrays[f"{'bias' if j % 2 else 'weight'}{j // 2}"] = tensor.detach()[own].cpu().numpy().copy()
+                arrays[f"{'bias' if j % 2 else 'weight'}{j // 2}"] = tensor.detach()[seeds].cpu().numpy().copy()
             policies.append(Policy(arrays))
         return policies
 

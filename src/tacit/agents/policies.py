@@ -72,8 +72,8 @@ class Policy(Json):
 
     def initial(self, generator: np.random.Generator, groups: int) -> Float32:
         """First parameters [groups, P]: the network's own start, zeros for the head."""
-        own = np.zeros((groups, self.head.free), np.float32)
-        return np.concatenate([self.network.initial(generator, groups), own], axis=1)
+        free = np.zeros((groups, self.head.free), np.float32)
+        return np.concatenate([self.network.initial(generator, groups), free], axis=1)
 
     def split(self, theta: Float32) -> tuple[Float32, Float32]:
         """Parameters [G, P] as the network's [G, P - e] and the head's own [G, e] (views)."""
@@ -102,9 +102,9 @@ class Policy(Json):
             int64 [N], or float32 [N, a].
         """
         seats = _Seats.of(replicate, len(theta))
-        network, own = self.split(theta if len(seats.groups) == len(theta) else theta[seats.groups])
+        network, free = self.split(theta if len(seats.groups) == len(theta) else theta[seats.groups])
         outputs, _ = self.network.forward(network, seats.seat(self.features(observations)))
-        played = self.head.greedy(outputs) if greedy else self.head.draw(outputs, own, generator)
+        played = self.head.greedy(outputs) if greedy else self.head.draw(outputs, free, generator)
         return seats.unseat(played)
 
     def gradient(
@@ -122,11 +122,11 @@ class Policy(Json):
         Returns:
             [G, P].
         """
-        network, own = self.split(theta)
+        network, free = self.split(theta)
         outputs, cache = self.network.forward(network, self.features(observations))
         weights = np.asarray(weights, np.float32)
-        by_outputs, by_own = self.head.slopes(outputs, own, actions, weights, entropy)
-        return np.concatenate([self.network.backward(network, cache, by_outputs)[:, 0], by_own], axis=1)
+        by_outputs, by_free = self.head.slopes(outputs, free, actions, weights, entropy)
+        return np.concatenate([self.network.backward(network, cache, by_outputs)[:, 0], by_free], axis=1)
 
     def require_fit(self, spec: PublicSpec) -> None:
         """Refuse records of another kind.

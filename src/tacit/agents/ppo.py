@@ -185,12 +185,12 @@ class Objective:
         log_ratio = self.head.log_probability(outputs, free, rows.actions) - rows.log_probability
         weight = ratio_weights(log_ratio, rows.advantage, self.config.ratio_clip) / np.float32(count)
         by_outputs, by_free = self.head.slopes(outputs, free, rows.actions, weight, self.config.entropy / count)
-        values, kept = self.critic.forward(by_critic, rows.x)
+        values, critic_cache = self.critic.forward(by_critic, rows.x)
         by_values = (rows.goal[..., None] - values) / np.float32(2 * count)
         parts = (
             self.actor.backward(by_actor, cache, by_outputs)[:, 0],
             by_free,
-            self.critic.backward(by_critic, kept, by_values)[:, 0],
+            self.critic.backward(by_critic, critic_cache, by_values)[:, 0],
         )
         return np.concatenate(parts, axis=1)
 

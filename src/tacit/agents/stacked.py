@@ -70,7 +70,7 @@ class Stacked:
         shapes = [((count, n, k), (count, k)) for n, k in itertools.pairwise(sizes)]
         if count == 0 or [(w.shape, b.shape) for w, b in weights] != shapes:
             raise _invalid("weights", "a pair ([m, in, out], [m, out]) for each layer of these sizes, m >= 1")
-        if not all(np.isfinite(own).all() for pair in weights for layer in pair for own in layer):
+        if not all(np.isfinite(array).all() for pair in weights for layer in pair for array in layer):
             raise _invalid("weights", "finite numbers")
         if not (math.isnan(self.floor) or 0.0 <= self.floor < 1.0 / sizes[-1]):
             raise _invalid("floor", "0 <= floor < 1 / actions, or nan for softmax policies")
@@ -111,38 +111,38 @@ class Stacked:
     def disagreements(self, observations: Array, actions: Array) -> NDArray[np.bool_]:
         """Whether an action [S] is not the policy's best one in the observation [S, d]: [m, S]."""
         blocks = _blocks(np.asarray(actions)[:, None])[:, 0]
-        other = np.empty((self.count, len(actions)), np.bool_)
+        disagree = np.empty((self.count, len(actions)), np.bool_)
         for at, outputs in self._outputs(observations):
-            _put(other, at, _best(outputs) != blocks[at[1]])
-        return other
+            _put(disagree, at, _best(outputs) != blocks[at[1]])
+        return disagree
 
     def chances(self, observations: Array, actions: Array) -> NDArray[np.float64]:
         """The probability that every policy gives to the action [S] in the observation [S, d]: [m, S]."""
         if not math.isnan(self.floor):
             return np.where(self.disagreements(observations, actions), self.floor, self._most)
         blocks = _blocks(np.asarray(actions)[:, None])
-        given = np.empty((self.count, len(actions)))
+        probabilities = np.empty((self.count, len(actions)))
         for at, outputs in self._outputs(observations):
-            _put(given, at, np.take_along_axis(self._softmax(outputs), blocks[None, at[1]], axis=2)[:, :, 0])
-        return given
+            _put(probabilities, at, np.take_along_axis(self._softmax(outputs), blocks[None, at[1]], axis=2)[:, :, 0])
+        return probabilities
 
     def probabilities(self, observations: Array, which: Array) -> NDArray[np.float64]:
         """Of one policy an observation: action probabilities [S, A] of observations [S, d] under policies [S]."""
         which = np.asarray(which)
         x = self.features(observations)
-        given = np.empty((len(which), self.actions))
+        probabilities = np.empty((len(which), self.actions))
         order = np.argsort(which, kind="stable")
         owners, starts, rows = np.unique(which[order], return_index=True, return_counts=True)
         for n in np.unique(rows):
-            same = np.flatnonzero(rows == n)
-            for part in self._experts(len(same), -(-int(n) // _BLOCK), copied=True):
-                own = owners[same[part]]
-                adjacent = own[-1] - own[0] + 1 == len(own)
-                seats = order[starts[same[part], None] + np.arange(n)]
-                outputs = self._forward(_blocks(x[seats]), slice(own[0], own[-1] + 1) if adjacent else own)
+            group = np.flatnonzero(rows == n)
+            for part in self._experts(len(group), -(-int(n) // _BLOCK), copied=True):
+                experts = owners[group[part]]
+                adjacent = experts[-1] - experts[0] + 1 == len(experts)
+                seats = order[starts[group[part], None] + np.arange(n)]
+                outputs = self._forward(_blocks(x[seats]), slice(experts[0], experts[-1] + 1) if adjacent else experts)
                 p = self._distribution(outputs).swapaxes(2, 3)
-                given[seats] = p.reshape(len(own), -1, self.actions)[:, :n]
-        return given
+                probabilities[seats] = p.reshape(len(experts), -1, self.actions)[:, :n]
+        return probabilities
 
     @property
     def _most(self) -> float:
@@ -210,9 +210,9 @@ def _best(outputs: Float32) -> NDArray[np.int16]:
     largest = outputs[:, :, 0].copy()
     best = np.zeros(largest.shape, np.int16)
     for action in range(1, outputs.shape[2]):
-        own = outputs[:, :, action]
-        np.putmask(best, own > largest, action)
-        np.maximum(largest, own, out=largest)
+        candidates = outputs[:, :, action]
+        np.putmask(best, candidates > largest, action)
+        np.maximum(largest, candidates, out=largest)
     return best
 
 

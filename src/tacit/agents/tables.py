@@ -69,18 +69,18 @@ class Table:
 
     @classmethod
     def of(cls, columns: Columns, device: torch.device, where: str) -> Self:
-        given = {
+        arrays = {
             name: np.asarray(columns.get(name, ()))
             for name in ("observations", "actions", "rewards", "next_observations", "terminations")
         }
-        if given["actions"].size and given["actions"].dtype.kind in "biu":
+        if arrays["actions"].size and arrays["actions"].dtype.kind in "biu":
             raise DataError(
                 "the actions are whole numbers, of a discrete space",
                 where=where,
                 expected="continuous actions [T, d_a] in [-1, 1]",
                 remedy="train a discrete agent instead (tacit.agents.discrete_offline)",
             )
-        if wrong := _wrong(given):
+        if wrong := _wrong(arrays):
             raise DataError(
                 wrong,
                 where=where,
@@ -88,7 +88,7 @@ class Table:
                 "terminations [T]",
                 remedy="pass the columns of one Trajectories with continuous observations and actions",
             )
-        s, a, r, s_next, end = (column.astype(np.float32, copy=False) for column in given.values())
+        s, a, r, s_next, end = (column.astype(np.float32, copy=False) for column in arrays.values())
         mean, scale = s.mean(axis=0, dtype=np.float64), _scale(s)
         level = 0.0 if end.any() else r.mean(dtype=np.float64)
         table = np.concatenate(
@@ -99,9 +99,9 @@ class Table:
         return cls(torch.from_numpy(table).to(device), mean.astype(np.float32), scale.astype(np.float32), a.shape[1])
 
 
-def _wrong(given: Columns) -> str | None:
+def _wrong(columns: Columns) -> str | None:
     """What is wrong with the first column that cannot be learned from."""
-    for name, column in given.items():
+    for name, column in columns.items():
         flat = name in ("rewards", "terminations")
         if not column.size:
             return f"{name} is missing or empty"
@@ -113,13 +113,13 @@ def _wrong(given: Columns) -> str | None:
             held = np.isfinite(column.astype(np.float32, copy=False)).all()
         if not held:
             return f"{name} has a value that is NaN, infinite or above what float32 holds"
-    rows = len(given["rewards"])
-    for name, column in given.items():
+    rows = len(columns["rewards"])
+    for name, column in columns.items():
         if len(column) != rows:
             return f"{name} has {len(column):,} rows, and there are {rows:,} rewards"
-    if given["next_observations"].shape != given["observations"].shape:
+    if columns["next_observations"].shape != columns["observations"].shape:
         return "next_observations has another width than observations"
-    if np.abs(given["actions"]).max() > 1.0:
+    if np.abs(columns["actions"]).max() > 1.0:
         return "actions has a value outside [-1, 1]: scale the actions to it first"
     return None
 

@@ -74,8 +74,8 @@ class TorchNetwork:
 
     def initial(self, generator: np.random.Generator, groups: int) -> Float32:
         """The module's own parameters for every group [groups, P]; nothing is drawn."""
-        own = [p.detach().reshape(-1) for p in self.module.parameters() if p.requires_grad]
-        return np.tile(torch.cat(own).numpy(), (groups, 1))
+        parameters = [p.detach().reshape(-1) for p in self.module.parameters() if p.requires_grad]
+        return np.tile(torch.cat(parameters).numpy(), (groups, 1))
 
     def forward(self, theta: Float32, x: npt.NDArray[Any]) -> tuple[Float32, Tensor]:
         """Parameters [G, P] and rows [G, N, inputs] -> outputs [G, N, outputs] and the rows."""
@@ -87,8 +87,8 @@ class TorchNetwork:
     def backward(self, theta: Float32, cache: Tensor, gradient: Float32, pieces: int = 1) -> Float32:
         """Gradients [G, pieces, P] with respect to theta (see `Network.backward`); the forward pass is run again."""
 
-        def piece(own: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
-            pull: Callable[[Tensor], tuple[Tensor]] = vjp(lambda vector: self._apply(vector, rows), own)[1]
+        def piece(parameters: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
+            pull: Callable[[Tensor], tuple[Tensor]] = vjp(lambda vector: self._apply(vector, rows), parameters)[1]
             return pull(weights)[0]
 
         groups, rows = gradient.shape[:2]
@@ -104,12 +104,12 @@ class TorchNetwork:
         return [(name, p.shape) for name, p in self.module.named_parameters() if p.requires_grad]
 
     def _apply(self, theta: Tensor, rows: Tensor) -> Tensor:
-        own, start = {}, 0
+        parameters, start = {}, 0
         for name, shape in self._layout():
             end = start + math.prod(shape)
-            own[name] = theta[start:end].reshape(shape)
+            parameters[name] = theta[start:end].reshape(shape)
             start = end
-        result: Tensor = functional_call(self.module, own, (rows,))
+        result: Tensor = functional_call(self.module, parameters, (rows,))
         return result
 
     def _try(self) -> None:
@@ -122,9 +122,9 @@ class TorchNetwork:
         _ran(lambda: self.backward(theta, cache, np.ones_like(out), pieces=2))
         if not np.array_equal(out, _ran(lambda: self.forward(theta, rows))[0]):
             raise _refusal("the module gives other numbers when it is called again")
-        other = rows.copy()
-        other[:, 0] = 1.0
-        if not np.allclose(out[:, 1:], _ran(lambda: self.forward(theta, other))[0][:, 1:], rtol=1e-6, atol=0.0):
+        changed = rows.copy()
+        changed[:, 0] = 1.0
+        if not np.allclose(out[:, 1:], _ran(lambda: self.forward(theta, changed))[0][:, 1:], rtol=1e-6, atol=0.0):
             raise _refusal("the module mixes rows")
 
 

@@ -82,14 +82,14 @@ def by_gravity(home: IntArray, land: Geography, rng: np.random.Generator) -> Int
     """A cell for each home with probability ~ attraction exp(-distance / 7 km)."""
     homes, index = np.unique(home, return_inverse=True)
     points = land.grid.centres(np.arange(land.grid.size))
-    found = np.empty(len(home), dtype=np.int64)
+    cells = np.empty(len(home), dtype=np.int64)
     order, level = np.argsort(index, kind="stable"), rng.random(len(home))
     ends = np.cumsum(np.bincount(index, minlength=len(homes)))
-    for i, here in enumerate(homes):
-        own = order[ends[i - 1] if i else 0 : ends[i]]
-        total = np.cumsum(land.attraction * np.exp(-haversine_km(points[here], points) / 7.0))
-        found[own] = np.searchsorted(total, level[own] * total[-1], side="right")
-    return np.minimum(found, land.grid.size - 1)
+    for i, cell in enumerate(homes):
+        rows = order[ends[i - 1] if i else 0 : ends[i]]
+        total = np.cumsum(land.attraction * np.exp(-haversine_km(points[cell], points) / 7.0))
+        cells[rows] = np.searchsorted(total, level[rows] * total[-1], side="right")
+    return np.minimum(cells, land.grid.size - 1)
 
 
 def ranked(cells: IntArray, land: Geography, rng: np.random.Generator) -> IntArray:
@@ -107,8 +107,8 @@ def _nearby(cells: IntArray, grid: RegularGrid, rng: np.random.Generator) -> Int
     row, column = np.divmod(cells, grid.columns)
     up = _mirrored(row + np.rint(radius * np.sin(turn)).astype(np.int64), grid.rows)
     east = _mirrored(column + np.rint(radius * np.cos(turn)).astype(np.int64), grid.columns)
-    found: IntArray = up * grid.columns + east
-    return found
+    nearby: IntArray = up * grid.columns + east
+    return nearby
 
 
 def _mirrored(index: IntArray, size: int) -> IntArray:
@@ -123,8 +123,8 @@ def neighbour(cells: IntArray, grid: RegularGrid, rng: np.random.Generator) -> I
     row, column = np.divmod(cells, grid.columns)
     up = _mirrored(row + np.array([1, 1, 0, -1, -1, -1, 0, 1])[turn], grid.rows)
     east = _mirrored(column + np.array([0, 1, 1, 1, 0, -1, -1, -1])[turn], grid.columns)
-    found: IntArray = up * grid.columns + east
-    return found
+    neighbours: IntArray = up * grid.columns + east
+    return neighbours
 
 
 def apart(a: IntArray, b: IntArray, grid: RegularGrid) -> IntArray:
@@ -140,8 +140,8 @@ def between(a: IntArray, b: IntArray, grid: RegularGrid, rng: np.random.Generato
     part = 0.25 + 0.5 * rng.random(len(a))
     row = np.rint(a // grid.columns * (1 - part) + b // grid.columns * part).astype(np.int64)
     column = np.rint(a % grid.columns * (1 - part) + b % grid.columns * part).astype(np.int64)
-    found: IntArray = row * grid.columns + column
-    return found
+    cells: IntArray = row * grid.columns + column
+    return cells
 
 
 ARCHETYPES = ("worker", "student", "home", "shift")
@@ -244,25 +244,25 @@ def city(
     truth = _people(people, land, _RATES[preset], heterogeneity, np.random.default_rng([seed, 0]))
     cells = np.empty((people * days, SLOTS), dtype=np.int64)
     for k, first in enumerate(range(0, people, CHUNK)):
-        own = slice(first, min(first + CHUNK, people))
-        rows = slice(own.start * days, own.stop * days)
-        part = {name: values[own] for name, values in truth.items()}
+        residents = slice(first, min(first + CHUNK, people))
+        rows = slice(residents.start * days, residents.stop * days)
+        part = {name: values[residents] for name, values in truth.items()}
         cells[rows] = _played(part, days, land, _RATES[preset], np.random.default_rng([seed, 1, k]))
     outlier = np.arange(people) >= people - outliers
     if outliers:
         at = np.flatnonzero(np.repeat(outlier, days))
         cells[at] = _remote(outliers, days, land, np.random.default_rng([seed, 2]))
-    kept = {name: values for name, values in truth.items() if name != "places"}
-    return City(Days(cells, np.repeat(np.arange(people), days), grid), land, outlier=outlier, **kept)
+    columns = {name: values for name, values in truth.items() if name != "places"}
+    return City(Days(cells, np.repeat(np.arange(people), days), grid), land, outlier=outlier, **columns)
 
 
 def _remote(people: int, days: int, land: Geography, rng: np.random.Generator) -> IntArray:
     """Days [people * days, 48] among 16 of the cells of lowest density, another one in every slot."""
     remote = np.argsort(land.density, kind="stable")[: max(land.grid.size // 20, 16)]
     number = min(16, len(remote))
-    own = remote[rng.random((people, len(remote))).argsort(axis=1)[:, :number]].repeat(days, axis=0)
-    steps = rng.integers(1, number, (people * days, SLOTS)) if number > 1 else np.zeros((len(own), SLOTS), np.int64)
-    return np.take_along_axis(own, np.cumsum(steps, axis=1) % number, axis=1)
+    places = remote[rng.random((people, len(remote))).argsort(axis=1)[:, :number]].repeat(days, axis=0)
+    steps = rng.integers(1, number, (people * days, SLOTS)) if number > 1 else np.zeros((len(places), SLOTS), np.int64)
+    return np.take_along_axis(places, np.cumsum(steps, axis=1) % number, axis=1)
 
 
 def _people(n: int, land: Geography, rates: _Rates, spread: float, rng: np.random.Generator) -> dict[str, Any]:
@@ -303,17 +303,17 @@ def _played(who: dict[str, Any], days: int, land: Geography, rates: _Rates, rng:
     overnight = rng.random(rows) < 0.03
     night = (begin <= 0) & (end > 0)
     kind = np.where(night, _WORK, np.where(overnight, _OTHER, _HOME))
-    here = np.where(night, work, np.where(overnight, who["places"][person, 0], home))
-    before, target, target_kind = home.copy(), here.copy(), kind.copy()
+    place = np.where(night, work, np.where(overnight, who["places"][person, 0], home))
+    before, target, target_kind = home.copy(), place.copy(), kind.copy()
     leave = np.full(rows, 0.3)
     cells = np.empty((rows, SLOTS), dtype=np.int64)
     for t in range(SLOTS):
         shown = (rng.random(rows, dtype=np.float32) < flicker) & (kind != _WAY)
-        cells[:, t] = here
-        cells[shown, t] = neighbour(here[shown], land.grid, rng)
+        cells[:, t] = place
+        cells[shown, t] = neighbour(place[shown], land.grid, rng)
         if t == SLOTS - 1:
             break
-        goal, goal_kind = here.copy(), kind.copy()
+        goal, goal_kind = place.copy(), kind.copy()
         busy = (begin <= t + 1) & (t + 1 < end)
         chance, choice = rng.random(rows, dtype=np.float32), rng.random(rows, dtype=np.float32)
         out = np.minimum(np.where(free, _OUT_FREE[t], _OUT[t]) * rates.trips * activity, 0.9)
@@ -331,17 +331,17 @@ def _played(who: dict[str, Any], days: int, land: Geography, rates: _Rates, rng:
         goal[to_work], goal_kind[to_work] = work[to_work], _WORK
         goal[to_home], goal_kind[to_home] = home[to_home], _HOME
         at = np.flatnonzero(away)
-        goal[at], goal_kind[at] = _elsewhere(at, here, before, person, new, who, land, rng), _OTHER
+        goal[at], goal_kind[at] = _elsewhere(at, place, before, person, new, who, land, rng), _OTHER
         leave[at] = np.where(rng.random(len(at)) < 0.6, 0.55, 0.15)
         arrived = kind == _WAY
         goal[arrived], goal_kind[arrived] = target[arrived], target_kind[arrived]
-        moved = np.flatnonzero((goal != here) & ~arrived)
-        before[moved] = here[moved]
+        moved = np.flatnonzero((goal != place) & ~arrived)
+        before[moved] = place[moved]
         far = moved[rng.random(len(moved)) < rates.way]
-        far = far[apart(here[far], goal[far], land.grid) >= 4]
+        far = far[apart(place[far], goal[far], land.grid) >= 4]
         target[far], target_kind[far] = goal[far], goal_kind[far]
-        goal[far], goal_kind[far] = between(here[far], goal[far], land.grid, rng), _WAY
-        here, kind = goal, goal_kind
+        goal[far], goal_kind[far] = between(place[far], goal[far], land.grid, rng), _WAY
+        place, kind = goal, goal_kind
     return cells
 
 
@@ -360,7 +360,7 @@ def _hours(archetype: IntArray, free: npt.NDArray[np.bool_], rng: np.random.Gene
 
 def _elsewhere(
     at: IntArray,
-    here: IntArray,
+    place: IntArray,
     before: IntArray,
     person: IntArray,
     new: FloatArray,
@@ -372,12 +372,12 @@ def _elsewhere(
     draw = rng.random((3, len(at)))
     weights = np.cumsum(np.arange(1.0, _FAVOURITES + 1) ** -1.2)
     limit = weights[who["favourites"][person[at]] - 1]
-    found: IntArray = who["places"][person[at], np.searchsorted(weights, draw[0] * limit, side="right")]
+    goal: IntArray = who["places"][person[at], np.searchsorted(weights, draw[0] * limit, side="right")]
     fresh = draw[1] < new[at]
-    found[fresh] = ranked(here[at[fresh]], land, rng)
+    goal[fresh] = ranked(place[at[fresh]], land, rng)
     back = draw[2] < 0.25
-    found[back] = before[at[back]]
-    return found
+    goal[back] = before[at[back]]
+    return goal
 
 
 def _invalid(what: str) -> DataError:

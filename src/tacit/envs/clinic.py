@@ -129,16 +129,16 @@ class Clinic:
     ) -> tuple[Array, FloatArray, npt.NDArray[np.bool_]]:
         """States [N, 9] at the next visit, rewards [N], and whether the course ended [N], for treatments [N]."""
         kind, flag, severity, burden = (state[:, i].astype(np.int64) for i in (KIND, FLAG, WEIGHT, SIDE))
-        chance, given = generator.random((len(state), 6)), np.asarray(action, dtype=np.int64)
-        below = _BELOW_SEVERITY[kind, flag, severity, burden, given]
+        chance, treatment = generator.random((len(state), 6)), np.asarray(action, dtype=np.int64)
+        below = _BELOW_SEVERITY[kind, flag, severity, burden, treatment]
         severity = np.clip(severity - 1 + (chance[:, :1] >= below).sum(axis=1), 0, CRISIS)
-        below = _BELOW_BURDEN[flag, given]
+        below = _BELOW_BURDEN[flag, treatment]
         burden = np.clip(burden - 1 + (chance[:, 1:2] >= below).sum(axis=1), 0, REWARDS.shape[1] - 1)
         after = state.copy()
         after[:, WEIGHT], after[:, SIDE] = severity, burden
         after[:, VISIT] += 1.0
         ended = (severity == 0) | (severity == CRISIS)
-        return _measured(after, chance[:, 2:]), REWARDS[severity, burden, given], ended
+        return _measured(after, chance[:, 2:]), REWARDS[severity, burden, treatment], ended
 
     def observe(self, state: Array) -> Array:
         """[N, 6] float32: symptoms, two markers, side effects, addiction, visit (24 from there on)."""
@@ -182,8 +182,8 @@ def each(policies: Stacked) -> list[Policy]:
     return [_alone(policies.take(slice(i, i + 1))) for i in range(policies.count)]
 
 
-def _alone(one: Stacked) -> Policy:
-    return lambda observations: one.probabilities(observations, np.zeros(len(observations), np.int64))
+def _alone(policy: Stacked) -> Policy:
+    return lambda observations: policy.probabilities(observations, np.zeros(len(observations), np.int64))
 
 
 @dataclass(frozen=True, eq=False)

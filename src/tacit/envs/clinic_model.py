@@ -197,15 +197,15 @@ class Seen:
             for i, levels in ((0, np.arange(1, CRISIS)), (3, np.arange(PATIENTS[3])))
         )
         markers = np.exp(-0.5 * (((seen[:, None, 1:3] - CENTRES) / SPREAD[1:3]) ** 2).sum(axis=2))
-        case = np.clip(np.rint(seen[:, 5]), 0, HORIZON - 1).astype(np.int64) * 2 + (seen[:, 4] > 0.5)
+        cases = np.clip(np.rint(seen[:, 5]), 0, HORIZON - 1).astype(np.int64) * 2 + (seen[:, 4] > 0.5)
         worth = np.empty((len(seen), ACTIONS))
-        for one in np.unique(case):
-            rows = np.flatnonzero(case == one)
-            own = self._weights[one // 2, :, one % 2, 1:CRISIS].reshape(-1, ACTIONS)
+        for case in np.unique(cases):
+            rows = np.flatnonzero(cases == case)
+            weights = self._weights[case // 2, :, case % 2, 1:CRISIS].reshape(-1, ACTIONS)
             chance = (
                 markers[rows][:, :, None, None] * (symptoms[rows][:, :, None] * side_effects[rows][:, None])[:, None]
             )
-            worth[rows] = chance.reshape(len(rows), -1) @ own
+            worth[rows] = chance.reshape(len(rows), -1) @ weights
         return np.asarray(np.eye(ACTIONS)[worth.argmax(axis=1)])
 
 
@@ -222,8 +222,8 @@ def value(policy: Policy, *, draws: int = 64, seed: int = 0, repeats: int = 8) -
         repeats: how often all of it is done, at least 2; the standard error comes from these.
     """
     generator = np.random.default_rng(seed)
-    found = [exact(_averaged(policy, draws, generator))[0] for _ in range(repeats)]
-    return float(np.mean(found)), float(np.std(found, ddof=1) / np.sqrt(repeats))
+    returns = [exact(_averaged(policy, draws, generator))[0] for _ in range(repeats)]
+    return float(np.mean(returns)), float(np.std(returns, ddof=1) / np.sqrt(repeats))
 
 
 @lru_cache(maxsize=2)
@@ -274,10 +274,10 @@ def _outcomes() -> list[tuple[FloatArray, npt.NDArray[np.int64], npt.NDArray[np.
     """
     severity, burden = np.indices(PATIENTS[2:])
     going = (severity > 0) & (severity < CRISIS)
-    found = []
+    outcomes = []
     for i in range(3):
         for j in range(3):
             chance = SEVERITY[..., i] * BURDEN[:, None, None, :, j] * going[..., None]
             later = np.clip(severity + i - 1, 0, CRISIS), np.clip(burden + j - 1, 0, PATIENTS[3] - 1)
-            found.append((chance, *later))
-    return found
+            outcomes.append((chance, *later))
+    return outcomes

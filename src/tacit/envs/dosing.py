@@ -214,14 +214,14 @@ def _maps(substeps: int) -> tuple[FloatArray, FloatArray]:
     rates[2, 2], rates[2, 5] = -KEMP, 1.0
     rates[3, 2], rates[3, 3] = KEMP, -KEMP
     rates[4, 3], rates[4, 4] = KEMP, -KABS
-    one, move = np.eye(6), MINUTES / substeps * rates
-    second = one + 0.5 * move
-    third = one + 0.5 * move @ second
-    fourth = one + move @ third
-    whole = one + move @ (one + 2.0 * second + 2.0 * third + fourth) / 6.0
-    now, seen = one, np.empty((2, 4, substeps, 6))
+    identity, move = np.eye(6), MINUTES / substeps * rates
+    second = identity + 0.5 * move
+    third = identity + 0.5 * move @ second
+    fourth = identity + move @ third
+    whole = identity + move @ (identity + 2.0 * second + 2.0 * third + fourth) / 6.0
+    now, seen = identity, np.empty((2, 4, substeps, 6))
     for k in range(substeps):
-        for i, stage in enumerate((one, second, third, fourth)):
+        for i, stage in enumerate((identity, second, third, fourth)):
             seen[:, i, k] = (stage @ now)[[0, 4]]
         now = whole @ now
     return seen.reshape(-1, 6), now[:5]

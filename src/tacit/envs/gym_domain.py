@@ -180,20 +180,20 @@ class GymDomain:
         finite = np.nan_to_num(np.asarray(action, dtype=np.float64)).reshape(len(action), *space.shape)
         return np.clip(finite, space.low, space.high).astype(space.dtype)
 
-    def _space(self, space: gymnasium.Space[Any], given: Box | None, which: str) -> Space:
+    def _space(self, space: gymnasium.Space[Any], bounds: Box | None, which: str) -> Space:
         if isinstance(space, gymnasium.spaces.Discrete):
-            if given is not None:
+            if bounds is not None:
                 raise self._unbounded(f"the {which} is discrete and has no bounds", f"no {which} bounds")
             return Discrete(int(space.n))
         assert isinstance(space, gymnasium.spaces.Box)
         low, high = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)
-        if given is None and not (np.isfinite(low) & np.isfinite(high) & (high - low < 1e30)).all():
+        if bounds is None and not (np.isfinite(low) & np.isfinite(high) & (high - low < 1e30)).all():
             raise self._unbounded(
                 f"the {which} has no finite bounds", f"{which}=Box(low, high), {len(low)} numbers each"
             )
-        if given is not None and given.size != len(low):
-            raise self._unbounded(f"the {which} bounds have {given.size} dimensions", f"one for each of {len(low)}")
-        return given or Box(tuple(low.tolist()), tuple(high.tolist()))
+        if bounds is not None and bounds.size != len(low):
+            raise self._unbounded(f"the {which} bounds have {bounds.size} dimensions", f"one for each of {len(low)}")
+        return bounds or Box(tuple(low.tolist()), tuple(high.tolist()))
 
     def _unbounded(self, what: str, expected: str) -> DataError:
         return DataError(

@@ -123,13 +123,13 @@ class WaypointController:
 
     def aim_anywhere(self, positions: FloatArray, agents: npt.NDArray[np.int64]) -> None:
         """Gives the `agents` [M] new goal cells, uniform over the free cells other than their own."""
-        here = self.cell_of(positions)
+        cells = self.cell_of(positions)
         step = self._generator.integers(1, len(self._cells), size=len(agents))
-        self.aim(positions, agents, (here + step) % len(self._cells))
+        self.aim(positions, agents, (cells + step) % len(self._cells))
 
-    def _advance(self, agents: npt.NDArray[np.int64], here: npt.NDArray[np.int64]) -> None:
+    def _advance(self, agents: npt.NDArray[np.int64], cells: npt.NDArray[np.int64]) -> None:
         target = self._target[agents]
-        following = self._following[here, target]
+        following = self._following[cells, target]
         jitter = self._generator.random((len(agents), 2)) * JITTER
         jitter[following == target] = 0.0
         self._cell[agents] = following
@@ -464,6 +464,6 @@ def _chunk(layout: Layout, episodes: int, seed: list[int]) -> dict[str, npt.NDAr
     columns = collect(layout, episodes * LONGEST, agents=episodes, seed=mixed)
     ends = columns["truncations"].reshape(episodes, LONGEST)
     last = np.argmax(ends & (np.arange(LONGEST) >= SHORTEST - 1), axis=1)
-    kept = (np.arange(LONGEST) <= last[:, None]).ravel()
+    inside = (np.arange(LONGEST) <= last[:, None]).ravel()
     columns["truncations"] = (np.arange(LONGEST) == last[:, None]).ravel()
-    return {name: column[kept] for name, column in columns.items() if name != "episode_ids"}
+    return {name: column[inside] for name, column in columns.items() if name != "episode_ids"}

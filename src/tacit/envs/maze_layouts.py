@@ -93,12 +93,12 @@ def distances(layout: Layout) -> npt.NDArray[np.int64]:
         table[start, start] = 0
         queue = deque([start])
         while queue:
-            here = queue.popleft()
-            row, column = cells[here]
+            cell = queue.popleft()
+            row, column = cells[cell]
             for move in ((-1, 0), (1, 0), (0, -1), (0, 1)):
                 there = index.get((int(row) + move[0], int(column) + move[1]))
                 if there is not None and table[start, there] < 0:
-                    table[start, there] = table[start, here] + 1
+                    table[start, there] = table[start, cell] + 1
                     queue.append(there)
     return table
 

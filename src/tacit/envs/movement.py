@@ -166,16 +166,16 @@ def rollout(
 
 def possible(days: npt.ArrayLike, *, actions: int = 5, invalid: Invalid = "mask") -> Mask:
     """Which of the first `actions` (4 or 5) actions are possible at each step of days [n, 48], [n, 47, actions]."""
-    count, here, last = (names(days)[:, :-1] for names in (distinct, symbols, before))
-    return _possible(count, here, last, actions, invalid == "mask")
+    count, place, last = (names(days)[:, :-1] for names in (distinct, symbols, before))
+    return _possible(count, place, last, actions, invalid == "mask")
 
 
-def _possible(count: IntArray, here: IntArray, last: IntArray, number: int, masked: bool) -> Mask:
-    """Possible actions [..., number] with `count` places so far in place `here` after place `last`, all [...]."""
-    others = count - 1 - (here > 0) * masked - (last > 0) * (number > LAST)
-    allowed = np.ones((*here.shape, len(ACTIONS)), dtype=np.bool_)
-    allowed[..., HOME] = here > 0
-    allowed[..., RETURN] = others > 0
+def _possible(count: IntArray, place: IntArray, last: IntArray, number: int, masked: bool) -> Mask:
+    """Possible actions [..., number] with `count` places so far in place `place` after place `last`, all [...]."""
+    returnable = count - 1 - (place > 0) * masked - (last > 0) * (number > LAST)
+    allowed = np.ones((*place.shape, len(ACTIONS)), dtype=np.bool_)
+    allowed[..., HOME] = place > 0
+    allowed[..., RETURN] = returnable > 0
     allowed[..., LAST] = last > 0
     return allowed[..., :number]
 
@@ -198,24 +198,24 @@ class _Walk:
 
     def step(self, actions: IntArray, space: Space, rng: np.random.Generator, *, five: bool) -> None:
         """Takes possible actions [n]."""
-        t, here = self.t, self.here.copy()
+        t, place = self.t, self.here.copy()
         cells = self.cells[:, t].copy()
         at = np.flatnonzero(actions == HOME)
-        here[at], cells[at] = 0, self.cells[at, 0]
+        place[at], cells[at] = 0, self.cells[at, 0]
         at = np.flatnonzero(actions == RETURN)
         slot = self._earlier(at, rng, five)
-        here[at], cells[at] = self.names[at, slot], self.cells[at, slot]
+        place[at], cells[at] = self.names[at, slot], self.cells[at, slot]
         at = np.flatnonzero(actions == LAST)
         slot = t - self.stay[at]
-        here[at], cells[at] = self.before[at], self.cells[at, slot]
+        place[at], cells[at] = self.before[at], self.cells[at, slot]
         at = np.flatnonzero(actions == EXPLORE)
-        here[at], cells[at] = self._new(at, space, rng)
-        moved = here != self.here
+        place[at], cells[at] = self._new(at, space, rng)
+        moved = place != self.here
         self.before = np.where(moved, self.here, self.before)
         self.stay = np.where(moved, 1, self.stay + 1)
-        self.distinct = np.maximum(self.distinct, here + 1)
-        self.here, self.t = here, t + 1
-        self.cells[:, t + 1], self.names[:, t + 1] = cells, here
+        self.distinct = np.maximum(self.distinct, place + 1)
+        self.here, self.t = place, t + 1
+        self.cells[:, t + 1], self.names[:, t + 1] = cells, place
 
     def _earlier(self, at: IntArray, rng: np.random.Generator, five: bool) -> IntArray:
         """A slot of an earlier place for each of the days `at`, uniform, so that places come ~ their slots."""
@@ -233,21 +233,24 @@ class _Walk:
     def _new(self, at: IntArray, space: Space, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
         """Symbols and cells of explores of the days `at`."""
         past, names = self.cells[at, : self.t + 1], self.names[at, : self.t + 1]
-        here, cells = self.here[at].copy(), past[:, -1].copy()
+        place, cells = self.here[at].copy(), past[:, -1].copy()
         left = np.arange(len(at))
         for _ in range(TRIES if self.masked else 1):
             if not len(left):
                 break
-            found = np.asarray(space.explore(past[left, -1], rng), dtype=np.int64)
-            same = past[left] == found[:, None]
-            known = same.any(axis=1)
-            taken = ~known
-            here[left[taken]], cells[left[taken]] = self.distinct[at[left[taken]]], found[taken]
+            candidate = np.asarray(space.explore(past[left, -1], rng), dtype=np.int64)
+            matches = past[left] == candidate[:, None]
+            visited = matches.any(axis=1)
+            taken = ~visited
+            place[left[taken]], cells[left[taken]] = self.distinct[at[left[taken]]], candidate[taken]
             if not self.masked:
-                slot = same.argmax(axis=1)
-                here[left[known]], cells[left[known]] = names[left[known], slot[known]], found[known]
-            left = left[known]
-        return here, cells
+                slot = matches.argmax(axis=1)
+                place[left[visited]], cells[left[visited]] = (
+                    names[left[visited], slot[visited]],
+                    candidate[visited],
+                )
+            left = left[visited]
+        return place, cells
 
 
 class MovementEnv(gymnasium.Env[npt.NDArray[np.int64], np.int64]):
@@ -290,8 +293,8 @@ class MovementEnv(gymnasium.Env[npt.NDArray[np.int64], np.int64]):
     ) -> tuple[npt.NDArray[np.int64], dict[str, Any]]:
         """The first slot of a day."""
         super().reset(seed=seed)
-        given = (options or {}).get("start")
-        start = self._starts.draw(1, self.np_random) if given is None else np.array([given])
+        cell = (options or {}).get("start")
+        start = self._starts.draw(1, self.np_random) if cell is None else np.array([cell])
         if not 0 <= int(start[0]) < self._grid.size:
             raise DataError(
                 "the start is outside the grid",

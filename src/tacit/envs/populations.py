@@ -100,8 +100,8 @@ def _regulators(a: FloatArray, b: FloatArray, state_cost: FloatArray, push_cost:
 @cache
 def tuned(world: Name) -> FloatArray:
     """Gains of a world's tuned controllers [settings, ...], as `python -m experiments.tune_controllers` writes them."""
-    kept: dict[str, Any] = json.loads(resources.files("tacit.envs").joinpath("controllers.json").read_text())
-    return np.array(kept[world]["gains"]).reshape(-1, *kept[world]["shape"])
+    controllers: dict[str, Any] = json.loads(resources.files("tacit.envs").joinpath("controllers.json").read_text())
+    return np.array(controllers[world]["gains"]).reshape(-1, *controllers[world]["shape"])
 
 
 def disturbed(gains: FloatArray, noise: FloatArray, generator: np.random.Generator) -> FloatArray:
@@ -142,7 +142,7 @@ def _landers(gains: FloatArray, floor: float) -> Stacked:
 
     a, b, c, d, e, f, g, h, u, v = gains.T
     low, high = np.asarray(lunar_lander.FEATURE_LOW), np.asarray(lunar_lander.FEATURE_HIGH)
-    one, zero = np.ones(len(gains)), np.zeros(len(gains))
+    ones, zeros = np.ones(len(gains)), np.zeros(len(gains))
     x, y, by_x, by_y, angle, turn, left, right = range(8)
 
     def layer(inputs: int, *units: tuple[dict[int, FloatArray], FloatArray]) -> tuple[FloatArray, FloatArray]:
@@ -152,22 +152,22 @@ def _landers(gains: FloatArray, floor: float) -> Stacked:
                 weights[:, i, k] = weight
         return weights, np.stack([bias for _, bias in units], axis=1)
 
-    lift = 10.0 * one  # more than any scaled input's size, so that a unit passes the input on
+    lift = 10.0 * ones  # more than any scaled input's size, so that a unit passes the input on
     weights, biases = layer(
         8,
         ({x: a, by_x: b}, np.abs(c)),
         ({x: a, by_x: b}, -np.abs(c)),
-        ({x: one}, zero),
-        ({x: -one}, zero),
-        ({y: one}, lift),
-        ({by_y: one}, lift),
-        ({angle: one}, lift),
-        ({turn: one}, lift),
-        ({left: one, right: one}, zero),
-        ({left: one, right: one}, -one),
+        ({x: ones}, zeros),
+        ({x: -ones}, zeros),
+        ({y: ones}, lift),
+        ({by_y: ones}, lift),
+        ({angle: ones}, lift),
+        ({turn: ones}, lift),
+        ({left: ones, right: ones}, zeros),
+        ({left: ones, right: ones}, -ones),
     )
     entering = weights * ((high - low) / 2.0)[:, None], biases + ((high + low) / 2.0) @ weights
-    gate = 1_000.0 * one
+    gate = 1_000.0 * ones
     target = {0: e, 1: -e, 6: -e, 7: -f}
     tilt = -e * np.abs(c) + lift * (e + f)
     grounded, flying = {8: -gate, 9: gate}, {8: gate, 9: -gate}
@@ -178,7 +178,7 @@ def _landers(gains: FloatArray, floor: float) -> Stacked:
         ({2: g * d, 3: g * d, 4: -g, 5: -h} | grounded, lift * (g + h)),
         ({5: -v} | flying, lift * v - gate),
     )
-    last = layer(4, ({}, u), ({0: one}, zero), ({2: one, 3: one}, zero), ({1: one}, zero))
+    last = layer(4, ({}, u), ({0: ones}, zeros), ({2: ones, 3: ones}, zeros), ({1: ones}, zeros))
     features = Scaled(lunar_lander.FEATURE_LOW, lunar_lander.FEATURE_HIGH)
     layers = tuple((w.astype(np.float32), bias.astype(np.float32)) for w, bias in (entering, middle, last))
     return Stacked(features, (8, 10, 4, 4), layers, floor, "relu")
@@ -395,19 +395,19 @@ def logs(
     at_once = max(1, TOGETHER // trajectories)
     blocks: list[dict[str, Array]] = []
     for first in range(0, experts.count, at_once):
-        some = experts.take(slice(first, first + at_once))
-        owner = np.repeat(np.arange(some.count), trajectories)
+        chunk = experts.take(slice(first, first + at_once))
+        owner = np.repeat(np.arange(chunk.count), trajectories)
         rows = serve(
             world.domain,
-            Playing(some),
+            Playing(chunk),
             owner,
             horizon=horizon or world.horizon,
             generator=np.random.default_rng([seed, first]),
         )
-        kept = rows.pop("mask")
-        episode = np.repeat(np.arange(len(owner)), kept.sum(axis=1))
+        mask = rows.pop("mask")
+        episode = np.repeat(np.arange(len(owner)), mask.sum(axis=1))
         ids = {"unit_ids": first + owner[episode], "episode_ids": first * trajectories + episode}
-        blocks.append({name: column[kept] for name, column in rows.items()} | ids)
+        blocks.append({name: column[mask] for name, column in rows.items()} | ids)
     return {name: np.concatenate([block.pop(name) for block in blocks]) for name in list(blocks[0])}
 
 

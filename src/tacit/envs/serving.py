@@ -90,15 +90,15 @@ def serve(
         if not rows:
             rows = _empty(len(people), -(-horizon // repeat), now)
         everybody = len(now.slot) == len(people) and bool(now.live.all())
-        kept = slice(None) if everybody else now.live
+        live = slice(None) if everybody else now.live
         slot = slice(None) if everybody else now.slot[now.live]
-        rows["observations"][slot, t] = now.seen[kept]
-        rows["actions"][slot, t] = now.action[kept]
+        rows["observations"][slot, t] = now.seen[live]
+        rows["actions"][slot, t] = now.action[live]
         with np.errstate(over="ignore"):
-            rows["rewards"][slot, t] = now.paid[kept]
-        rows["next_observations"][slot, t] = now.after[kept]
-        rows["terminations"][slot, t] = now.ended[kept]
-        rows["truncations"][slot, t] = now.cut[kept]
+            rows["rewards"][slot, t] = now.paid[live]
+        rows["next_observations"][slot, t] = now.after[live]
+        rows["terminations"][slot, t] = now.ended[live]
+        rows["truncations"][slot, t] = now.cut[live]
         rows["mask"][slot, t] = True
     return rows
 

@@ -73,8 +73,8 @@ class RankLaw:
             at[strange] = tree.query(_directions(self.grid.centres(cells[strange])))[1]
         weights = np.cumsum(np.arange(1.0, self._near.shape[1] + 1) ** -self.alpha)
         rank = np.searchsorted(weights, rng.random(len(cells)) * weights[-1], side="right")
-        found: IntArray = self.places[self._near[at, np.minimum(rank, len(weights) - 1)]]
-        return found
+        places: IntArray = self.places[self._near[at, np.minimum(rank, len(weights) - 1)]]
+        return places
 
 
 @dataclass(frozen=True)
@@ -121,20 +121,20 @@ class JumpLaw:
 
     def explore(self, cells: IntArray, rng: np.random.Generator) -> IntArray:
         """See `movement.Space`."""
-        found = np.array(cells, dtype=np.int64)
+        reached = np.array(cells, dtype=np.int64)
         total, edges = np.cumsum(self.probabilities), np.array(self.edges)
-        left = np.arange(len(found))
+        left = np.arange(len(reached))
         for _ in range(_TRIES):
             if not len(left):
                 break
             bins = np.searchsorted(total, rng.random(len(left)) * total[-1], side="right")
             bins = np.minimum(bins, len(total) - 1)
             km = edges[bins] * (edges[bins + 1] / edges[bins]) ** rng.random(len(left))
-            there = self.grid.cells(*_moved(self.grid.centres(found[left]), km, rng.random(len(left)) * 2 * np.pi))
-            good = (there >= 0) & (there != found[left])
-            found[left[good]] = there[good]
+            there = self.grid.cells(*_moved(self.grid.centres(reached[left]), km, rng.random(len(left)) * 2 * np.pi))
+            good = (there >= 0) & (there != reached[left])
+            reached[left[good]] = there[good]
             left = left[~good]
-        return found
+        return reached
 
     def to_json(self) -> dict[str, Any]:
         """JSON values for `from_json`."""

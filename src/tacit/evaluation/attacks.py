@@ -112,13 +112,13 @@ def trials(
     Each person is in each run with probability 1/2, independently of all others.
     """
     present = np.random.default_rng([seed, 0]).random((runs, people)) < 0.5
-    found: dict[str, list[Floats]] = {name: [] for name in scores}
+    scored: dict[str, list[Floats]] = {name: [] for name in scores}
     for block, first in enumerate(range(0, runs, together)):
         members = present[first : first + together]
         released = run(members, int(np.random.default_rng([seed, 1, block]).integers(2**62)))
         for name, score in scores.items():
-            found[name].append(_shaped(score(released), members.shape))
-    return {name: IsolationChecks(present, np.concatenate(rows)) for name, rows in found.items()}
+            scored[name].append(_shaped(score(released), members.shape))
+    return {name: IsolationChecks(present, np.concatenate(rows)) for name, rows in scored.items()}
 
 
 def likelihood_ratios(shadow: IsolationChecks, target: IsolationChecks) -> Floats:
@@ -138,9 +138,9 @@ def likelihood_ratios(shadow: IsolationChecks, target: IsolationChecks) -> Float
         mean = (shadow.scores * side).sum(axis=0) / count
         variance = (np.square(shadow.scores - mean) * side).sum(axis=0) / (count - 1)
         sides.append((mean, variance))
-    (having, one), (without, other) = sides
+    (having, having_variance), (without, without_variance) = sides
     floor = np.square(1e-9 * (1 + np.abs(having) + np.abs(without)))
-    variance = (one + other) / 2 + floor
+    variance = (having_variance + without_variance) / 2 + floor
     return np.asarray((target.scores - (having + without) / 2) * (having - without) / variance)
 
 
@@ -162,10 +162,10 @@ def attack(
         fpr: false alarm rate at which hits are counted.
         seed: of the bootstrap.
     """
-    ratios, known = likelihood_ratios(shadow, target), likelihood_ratios(shadow, shadow)
-    exposed = int(np.argmax(_separation(known, shadow.present)))
-    own, members = ratios[:, exposed], target.present[:, exposed]
-    taught = known[:, exposed], shadow.present[:, exposed]
+    ratios, shadow_ratios = likelihood_ratios(shadow, target), likelihood_ratios(shadow, shadow)
+    exposed = int(np.argmax(_separation(shadow_ratios, shadow.present)))
+    exposed_ratios, members = ratios[:, exposed], target.present[:, exposed]
+    taught = shadow_ratios[:, exposed], shadow.present[:, exposed]
     low, high = _interval(ratios, target.present, confidence, seed)
     return Attack(
         auc=area(ratios, target.present),
@@ -174,9 +174,11 @@ def attack(
         tpr=hit_rate(ratios, target.present, fpr),
         fpr=fpr,
         exposed=exposed,
-        exposed_auc=area(own, members),
-        epsilon=_bound(taught, (own, members), lambda c: epsilon_lower_bound(c, delta=delta, confidence=confidence)),
-        mu=_bound(taught, (own, members), lambda c: mu_lower_bound(c, confidence=confidence)),
+        exposed_auc=area(exposed_ratios, members),
+        epsilon=_bound(
+            taught, (exposed_ratios, members), lambda c: epsilon_lower_bound(c, delta=delta, confidence=confidence)
+        ),
+        mu=_bound(taught, (exposed_ratios, members), lambda c: mu_lower_bound(c, confidence=confidence)),
         delta=delta,
         confidence=confidence,
     )
@@ -303,15 +305,15 @@ class Candidates:
         named, state = self._states
         place, home = np.divmod(named, 2)
         distinct, stay = np.divmod(place, SLOTS + 1)
-        found = np.zeros((policy.kinds, len(state)))
+        by_kind = np.zeros((policy.kinds, len(state)))
         for kind in range(policy.kinds):
             for slot in range(SLOTS - 1):
                 asked = policy.probabilities(np.full(len(named), kind), slot, distinct, stay, home.astype(bool))
                 taken, allowed = self._steps[asked.shape[1]]
                 numbers = asked[state[:, slot]] * allowed[:, slot]
                 chosen = np.take_along_axis(numbers, taken[:, slot, None], axis=1)[:, 0]
-                found[kind] += np.log(np.maximum(chosen / np.maximum(numbers.sum(axis=1), LEAST), LEAST))
-        return np.asarray(special.logsumexp(found, axis=0) - np.log(policy.kinds))
+                by_kind[kind] += np.log(np.maximum(chosen / np.maximum(numbers.sum(axis=1), LEAST), LEAST))
+        return np.asarray(special.logsumexp(by_kind, axis=0) - np.log(policy.kinds))
 
     def averages(self, values: Floats, chosen: Ints | None = None) -> Floats:
         """Of values of days [D], or of the chosen ones of them, of a person's days [U]; 0 for a person without any."""
@@ -357,11 +359,11 @@ class OwnDirection:
 
     def __call__(self, released: Released) -> Floats:
         """[R, U]."""
-        own = self.contributions
-        inner = own @ own.T  # (noise^2 + own^T own / 4)^-1 own^T = own^T (noise^2 + own own^T / 4)^-1
+        contributions = self.contributions
+        inner = contributions @ contributions.T  # (noise^2 + C^T C / 4)^-1 C^T = C^T (noise^2 + C C^T / 4)^-1
         ridge = max(self.noise**2, 1e-9 * float(np.diag(inner).max(initial=0.0)))
-        mixed = ridge * np.eye(len(own)) + inner / 4
-        return np.asarray(np.linalg.solve(mixed, own @ np.asarray(released["sum"]).T).T, np.float64)
+        mixed = ridge * np.eye(len(contributions)) + inner / 4
+        return np.asarray(np.linalg.solve(mixed, contributions @ np.asarray(released["sum"]).T).T, np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -376,12 +378,12 @@ class Nearest:
     def __call__(self, released: Released) -> Floats:
         """[R, U]."""
         who, chosen = self.candidates, self.candidates.few()
-        own = who.days.cells[chosen].astype(np.int32)
+        cells = who.days.cells[chosen].astype(np.int32)
         rows = []
         for generated in released["days"]:
-            synthetic, least = np.asarray(generated, np.int32), np.empty(len(own))
-            for first in range(0, len(own), 64):
-                apart = own[first : first + 64, None, :] != synthetic
+            synthetic, least = np.asarray(generated, np.int32), np.empty(len(cells))
+            for first in range(0, len(cells), 64):
+                apart = cells[first : first + 64, None, :] != synthetic
                 least[first : first + 64] = apart.sum(axis=2).min(axis=1)
             rows.append(who.averages(-least, chosen))
         return np.stack(rows)

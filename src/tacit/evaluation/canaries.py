@@ -98,28 +98,28 @@ class GradientScores:
     def __call__(self, step: int, model: nn.Module, gradient: Tensor) -> None:
         """One step: the noisy gradient [P] that was taken at the weights of `model`."""
         assert isinstance(model, Denoiser)
-        encoder, own = model.encoder, self.canaries * self.draws
+        encoder, count = model.encoder, self.canaries * self.draws
         draws = [
             self._draw(encoder, self.canaries, self.draws),
-            self._draw(encoder, len(self._rows["rewards"]) - own, 1),
+            self._draw(encoder, len(self._rows["rewards"]) - count, 1),
         ]
         sigma, noise, spread = (torch.cat(pair).to(gradient.device) for pair in zip(*draws, strict=True))
         clean = encoder.encode({name: tensor.to(gradient.device) for name, tensor in self._rows.items()}, spread)
         products, kernel = inner_products(model, clean, sigma, noise, gradient)
         lengths = kernel.diagonal().sqrt().clamp(min=torch.finfo(kernel.dtype).tiny)
         products, kernel = products / lengths, kernel / lengths / lengths[:, None]
-        shares = _solve(kernel, products[:, None])[:own, 0].view(-1, self.draws).sum(1)
+        shares = _solve(kernel, products[:, None])[:count, 0].view(-1, self.draws).sum(1)
         self._shares.append(shares.cpu().numpy())
-        rest = _without(slice(own, None), products, kernel)
-        picked = pursued(rest[0][:own], rest[1][:own, :own], self.draws)
+        rest = _without(slice(count, None), products, kernel)
+        picked = pursued(rest[0][:count], rest[1][:count, :count], self.draws)
         self._picked.append((picked / gradient.square().sum()).cpu().numpy())
 
     def _draw(self, encoder: Encoder, rows: int, draws: int) -> tuple[Tensor, Tensor, Tensor]:
         """Noise levels [rows draws, 1], noises and spreads, spread evenly over the levels within a row."""
         law = {"P_mean": self._plan.P_mean, "P_std": self._plan.P_std}
-        found = draw(self._generator, rows, 1, encoder=encoder, noise_multiplicity=draws, **law)
-        sigma, noise = found["sigma"].view(-1, 1), found["noise"].view(-1, 1, encoder.size)
-        return sigma, noise, found["spread"][:, 0].repeat_interleave(draws, 0)
+        drawn = draw(self._generator, rows, 1, encoder=encoder, noise_multiplicity=draws, **law)
+        sigma, noise = drawn["sigma"].view(-1, 1), drawn["noise"].view(-1, 1, encoder.size)
+        return sigma, noise, drawn["spread"][:, 0].repeat_interleave(draws, 0)
 
     def sums(self) -> Floats:
         """[m], each canary's least-squares coefficients summed over draws and steps: the best for many small traces."""
@@ -150,21 +150,21 @@ def pursued(products: Tensor, kernel: Tensor, draws: int) -> Tensor:
     Returns:
         [m], the squared length of what a canary's directions explained when it was picked; 0 for those that never were.
     """
-    found = products.new_zeros(len(products) // draws)
+    lengths = products.new_zeros(len(products) // draws)
     for _ in range(PICKS):
-        blocks = kernel.view(len(found), draws, len(found), draws).diagonal(dim1=0, dim2=2).permute(2, 0, 1)
+        blocks = kernel.view(len(lengths), draws, len(lengths), draws).diagonal(dim1=0, dim2=2).permute(2, 0, 1)
         of_block = products.view(-1, draws, 1)
         explained = (of_block * _solve(blocks, of_block)).sum((1, 2))
         best = int(explained.argmax())
-        found[best] = torch.maximum(found[best], explained[best])
+        lengths[best] = torch.maximum(lengths[best], explained[best])
         products, kernel = _without(slice(best * draws, (best + 1) * draws), products, kernel)
-    return found
+    return lengths
 
 
-def _without(some: slice, products: Tensor, kernel: Tensor) -> tuple[Tensor, Tensor]:
+def _without(directions: slice, products: Tensor, kernel: Tensor) -> tuple[Tensor, Tensor]:
     """Inner products of what is left when the span of some directions is taken out of the vector and of all others."""
-    weights = _solve(kernel[some, some], kernel[some])
-    return products - products[some] @ weights, kernel - kernel[:, some] @ weights
+    weights = _solve(kernel[directions, directions], kernel[directions])
+    return products - products[directions] @ weights, kernel - kernel[:, directions] @ weights
 
 
 def _solve(kernel: Tensor, right: Tensor) -> Tensor:
@@ -202,12 +202,12 @@ def inner_products(
         for hook in hooks:
             hook.remove()
     pieces = torch.split(gradient, [p.numel() for p in model.parameters()])
-    own = {id(p): piece.view(p.shape) for p, piece in zip(model.parameters(), pieces, strict=True)}
+    vectors = {id(p): piece.view(p.shape) for p, piece in zip(model.parameters(), pieces, strict=True)}
     products, kernel = torch.zeros_like(losses), losses.new_zeros(len(losses), len(losses))
     for layer, slope in zip(layers, slopes, strict=True):
-        given = inputs[layer]
-        products = products + ((given @ own[id(layer.weight)].T + own[id(layer.bias)]) * slope).sum(1)
-        kernel = kernel + (given @ given.T + 1) * (slope @ slope.T)
+        entering = inputs[layer]
+        products = products + ((entering @ vectors[id(layer.weight)].T + vectors[id(layer.bias)]) * slope).sum(1)
+        kernel = kernel + (entering @ entering.T + 1) * (slope @ slope.T)
     return products.detach(), kernel.detach()
 
 
@@ -241,8 +241,8 @@ class Drawn:
     def rows(self, units: NDArray[np.int64]) -> dict[str, Tensor]:
         """One draw of what the objective's loss gets, [U, L, ...] by name, its own draws and shares among it."""
         part = self._part
-        found = self._reader.rows(units, part.rows_per_unit, part.rows, part.horizon)
-        rows = {name: torch.from_numpy(column) for name, column in found.items()}
+        columns = self._reader.rows(units, part.rows_per_unit, part.rows, part.horizon)
+        rows = {name: torch.from_numpy(column) for name, column in columns.items()}
         rows |= self._objective.draw(self._generator, len(units), part.rows_per_unit)
         return rows if self.shares is None else {**rows, **self.shares(rows)}
 
@@ -289,14 +289,14 @@ class UnitScores:
 
     def __call__(self, step: int, model: nn.Module, gradient: Tensor) -> None:
         """One step: the noisy mean gradient [P] that was taken at the weights of `model`."""
-        own = torch.stack([torch.stack(list(self._canaries.gradients(model))) for _ in range(self._draws)]).mean(0)
-        others = [] if self._public is None else list(self._public.gradients(model))
-        directions = torch.stack([*own, *others]) / self._clip
-        seen = gradient * (self._expected / self._clip) - directions[: len(own)].sum(0) / 2
+        canaries = torch.stack([torch.stack(list(self._canaries.gradients(model))) for _ in range(self._draws)]).mean(0)
+        public = [] if self._public is None else list(self._public.gradients(model))
+        directions = torch.stack([*canaries, *public]) / self._clip
+        seen = gradient * (self._expected / self._clip) - directions[: len(canaries)].sum(0) / 2
         variance = torch.full((len(directions),), self._variance)
-        variance[: len(own)] *= 1 / COIN
+        variance[: len(canaries)] *= 1 / COIN
         posterior = torch.linalg.solve(directions @ directions.T + variance.diag(), directions @ seen)
-        self._total += posterior[: len(own)].double().numpy()
+        self._total += posterior[: len(canaries)].double().numpy()
 
     def sums(self) -> Floats:
         """[m], each canary's score, higher where it seems to be in: about 0 in the middle between the two."""

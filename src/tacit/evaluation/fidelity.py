@@ -106,9 +106,10 @@ def ceiling(real: Mapping[str, NDArray[np.generic]], *, seed: int) -> Fidelity:
             remedy="pass the whole real table",
         )
     order = np.random.default_rng(seed).permutation(rows)
-    one, other = order[: rows // 2], order[rows // 2 : 2 * (rows // 2)]
+    first, second = order[: rows // 2], order[rows // 2 : 2 * (rows // 2)]
     return fidelity(
-        {name: np.asarray(real[name])[one] for name in FIELDS}, {name: np.asarray(real[name])[other] for name in FIELDS}
+        {name: np.asarray(real[name])[first] for name in FIELDS},
+        {name: np.asarray(real[name])[second] for name in FIELDS},
     )
 
 

@@ -93,13 +93,13 @@ def losses(
     rows = {name: torch.from_numpy(np.ascontiguousarray(column)) for name, column in columns.items()}
     count = len(columns["rewards"])
     clean = encoder.encode(rows, torch.zeros(count, encoder.bounded_size))
-    found = np.empty((len(levels), count))
+    by_level = np.empty((len(levels), count))
     for number, level in enumerate(levels):
         for first in range(0, count, batch):
-            some = clean[first : first + batch]
-            sigma = torch.full((len(some), draws), level)
-            found[number, first : first + batch] = row_losses(model, some, sigma, noise.expand(len(some), -1, -1))
-    return found
+            chunk = clean[first : first + batch]
+            sigma = torch.full((len(chunk), draws), level)
+            by_level[number, first : first + batch] = row_losses(model, chunk, sigma, noise.expand(len(chunk), -1, -1))
+    return by_level
 
 
 def attack(
@@ -123,9 +123,13 @@ def attack(
     Raises:
         DataError: the scores do not fit, are not finite, or come from fewer than 20 rows of either side.
     """
-    own, fresh = np.asarray(members, np.float64), np.asarray(others, np.float64)
-    fits = own.ndim == fresh.ndim == 2 and len(own) == len(fresh) > 0
-    if not fits or min(own.shape[1], fresh.shape[1]) < FEWEST or not np.isfinite([own.sum(), fresh.sum()]).all():
+    member_scores, other_scores = np.asarray(members, np.float64), np.asarray(others, np.float64)
+    fits = member_scores.ndim == other_scores.ndim == 2 and len(member_scores) == len(other_scores) > 0
+    if (
+        not fits
+        or min(member_scores.shape[1], other_scores.shape[1]) < FEWEST
+        or not np.isfinite([member_scores.sum(), other_scores.sum()]).all()
+    ):
         raise DataError(
             "the scores of members and others do not fit",
             where="membership.attack",
@@ -133,18 +137,20 @@ def attack(
             remedy="pass the same scores of both, a row each",
         )
     generator = np.random.default_rng(seed)
-    (own_chosen, own_left), (fresh_chosen, fresh_left) = (_halves(one, generator) for one in (own, fresh))
-    areas = [_auc(one, other) for one, other in zip(own_chosen, fresh_chosen, strict=True)]
+    (member_chosen, member_left), (other_chosen, other_left) = (
+        _halves(scores, generator) for scores in (member_scores, other_scores)
+    )
+    areas = [_auc(inside, outside) for inside, outside in zip(member_chosen, other_chosen, strict=True)]
     best = int(np.argmax(areas))
     hits = []
     for fpr in fprs:
-        threshold = np.quantile(fresh_chosen[best], 1 - fpr, method="higher")
+        threshold = np.quantile(other_chosen[best], 1 - fpr, method="higher")
         tpr, false_alarms = (
             rate(int((left[best] > threshold).sum()), left.shape[1], confidence=confidence)
-            for left in (own_left, fresh_left)
+            for left in (member_left, other_left)
         )
         hits.append(Hits(fpr, tpr, false_alarms))
-    return LossAttack(best, tuple(hits), _auc(own_left[best], fresh_left[best]))
+    return LossAttack(best, tuple(hits), _auc(member_left[best], other_left[best]))
 
 
 def _halves(scores: Floats, generator: np.random.Generator) -> tuple[Floats, Floats]:

@@ -75,14 +75,14 @@ def nearest_records(
             expected="the same columns of the same kinds in all three",
             remedy="compare tables of one public specification",
         )
-    axes = [[_axis(table[name], [one[name] for one in tables]) for name in table] for table in tables]
-    drawn, own, other = (np.concatenate(columns, axis=1) for columns in axes)
+    axes = [[_axis(table[name], [side[name] for side in tables]) for name in table] for table in tables]
+    drawn, trained, held_out = (np.concatenate(columns, axis=1) for columns in axes)
     drawn = _some(np.unique(drawn, axis=0), rows, generator)  # a row that is there many times tells one thing
-    size = min(len(own), len(other))
-    to_train, to_holdout = (cKDTree(_some(known, size, generator)).query(drawn)[0] for known in (own, other))
+    size = min(len(trained), len(held_out))
+    to_train, to_holdout = (cKDTree(_some(records, size, generator)).query(drawn)[0] for records in (trained, held_out))
     ties = int((to_train == to_holdout).sum())
     nearer = int((to_train < to_holdout).sum()) + ties // 2
-    copies = int((cKDTree(own).query(drawn, p=np.inf)[0] <= 1e-6).sum())
+    copies = int((cKDTree(trained).query(drawn, p=np.inf)[0] <= 1e-6).sum())
     return NearestRecords(to_train, to_holdout, rate(nearer, len(drawn), confidence=confidence), copies)
 
 

@@ -63,7 +63,7 @@ def diagnostics(
     def outside(values: Float64) -> float:
         return float(((values < low - 1e-6) | (values > high + 1e-6)).mean())
 
-    found = {
+    figures = {
         "mean_ratio": float(ratio.mean()),
         "largest_ratio": float(ratio.max()),
         "episodes": float(len(starts)),
@@ -73,8 +73,8 @@ def diagnostics(
         "rewards_at_bounds": float(np.isin(rows["rewards"], np.concatenate(spec.reward.single())).mean()),
     }
     if evaluation.theta is not None:
-        found["mspbe"] = mspbe(rows, evaluation, problem.gamma, ratio)
-    return found
+        figures["mspbe"] = mspbe(rows, evaluation, problem.gamma, ratio)
+    return figures
 
 
 def mspbe(rows: Table, evaluation: Evaluation, gamma: float, ratio: Float64) -> float:

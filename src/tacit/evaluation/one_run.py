@@ -106,14 +106,14 @@ def audit(scores: NDArray[np.generic], present: NDArray[np.bool_], *, delta: flo
     if not (0 <= delta < 1 and 0 < confidence < 1):
         raise _bad("delta or the confidence is out of range", "0 <= delta < 1 and 0 < confidence < 1")
     order, error = np.argsort(values, kind="stable"), (1 - confidence) / (len(SHARES) * len(KINDS))
-    found = []
+    results = []
     for share in SHARES:
         each = max(1, int(share * canaries / 2))
         inside, outside = int(truth[order[-each:]].sum()), int((~truth[order[:each]]).sum())
         for kind, guesses, right in zip(KINDS, (2 * each, each), (inside + outside, inside), strict=True):
             bound = lower_bound(guesses, right, canaries, delta=delta, error=error)
-            found.append(OneRun(bound, canaries, kind, guesses, right, delta, confidence))
-    return max(found, key=lambda one: one.epsilon)
+            results.append(OneRun(bound, canaries, kind, guesses, right, delta, confidence))
+    return max(results, key=lambda result: result.epsilon)
 
 
 def lower_bound(guesses: int, right: int, canaries: int, *, delta: float, error: float) -> float:

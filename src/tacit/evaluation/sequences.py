@@ -40,7 +40,7 @@ class Sequences:
     def __post_init__(self) -> None:
         rows = {len(column) for column in self.columns.values()}
         ends, stitches = np.asarray(self.episodes), np.asarray(self.stitches)
-        whole = all(one.ndim == 1 and np.issubdtype(one.dtype, np.integer) for one in (ends, stitches))
+        whole = all(array.ndim == 1 and np.issubdtype(array.dtype, np.integer) for array in (ends, stitches))
         if not whole or len(rows) != 1 or len(ends) < 2 or ends[0] != 0 or {int(ends[-1])} != rows or _falls(ends):
             raise _bad("the episodes do not fit the columns", "[E + 1] rising whole numbers from 0 to the rows' number")
         if _falls(stitches) or np.isin(stitches, ends).any() or not ((stitches > 0) & (stitches < ends[-1])).all():
@@ -172,11 +172,11 @@ def trajectory_statistics(
     )
 
 
-def _apart(one: NDArray[np.generic], other: NDArray[np.generic], discrete: bool) -> Floats:
+def _apart(first: NDArray[np.generic], second: NDArray[np.generic], discrete: bool) -> Floats:
     """[N] distances of states [N, d]."""
     if discrete:
-        return np.asarray((one != other).any(axis=1), np.float64)
-    return np.asarray(np.linalg.norm(one.astype(np.float64) - other.astype(np.float64), axis=1))
+        return np.asarray((first != second).any(axis=1), np.float64)
+    return np.asarray(np.linalg.norm(first.astype(np.float64) - second.astype(np.float64), axis=1))
 
 
 def _falls(rows: NDArray[np.generic]) -> bool:
@@ -254,8 +254,8 @@ def sequence_dynamics(sequences: Sequences, step: Step, *, known: Known | None =
     if not moved.any():
         raise _unsteppable("the simulator moves no row at all", "a mean true displacement above zero in some column")
 
-    def apart(one: Floats, other: Floats) -> Floats:
-        return np.asarray((np.abs(one - other)[:, moved] / unit[moved]).mean(axis=1))
+    def apart(first: Floats, second: Floats) -> Floats:
+        return np.asarray((np.abs(first - second)[:, moved] / unit[moved]).mean(axis=1))
 
     stitches = np.asarray(sequences.stitches, np.int64)
     following = np.roll(states, -1, axis=0)
@@ -284,23 +284,23 @@ def _drift(
     following: Floats,
     actions: NDArray[np.generic],
     step: Step,
-    known: Known | None,
+    steppable: Known | None,
     apart: Callable[[Floats, Floats], Floats],
 ) -> tuple[Floats, NDArray[np.int64]]:
     """[H] mean distances to the simulator's own trajectories, and [H] how many of them there still were."""
     starts, lengths = sequences.episodes[:-1], sequences.lengths
-    own = np.asarray(sequences.columns["observations"], np.float64)[starts]
+    simulated = np.asarray(sequences.columns["observations"], np.float64)[starts]
     going = np.arange(len(starts))
     sums, reaching = np.zeros(lengths.max()), np.zeros(lengths.max(), np.int64)
     for time in range(len(sums)):
         going = going[lengths[going] > time]
-        if known is not None:
-            going = going[np.asarray(known(own[going]), np.bool_)]
+        if steppable is not None:
+            going = going[np.asarray(steppable(simulated[going]), np.bool_)]
         if not len(going):
             break
         rows = starts[going] + time
-        own[going] = _stepped(step, own[going], actions[rows])
-        sums[time], reaching[time] = apart(following[rows], own[going]).sum(), len(going)
+        simulated[going] = _stepped(step, simulated[going], actions[rows])
+        sums[time], reaching[time] = apart(following[rows], simulated[going]).sum(), len(going)
     return _mean(sums, reaching), reaching
 
 

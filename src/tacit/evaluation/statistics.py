@@ -58,8 +58,8 @@ def bootstrap(scores: npt.ArrayLike, *, confidence: float = 0.95, draws: int = 2
     Raises:
         DataError: there is no score, or one that is not finite, or the confidence is out of range.
     """
-    own = _table(scores)
-    return _estimate(iqm(own), _again(own, draws, np.random.default_rng(seed)), confidence)
+    runs = _table(scores)
+    return _estimate(iqm(runs), _again(runs, draws, np.random.default_rng(seed)), confidence)
 
 
 def ratio(
@@ -105,10 +105,12 @@ def welch(higher: npt.ArrayLike, lower: npt.ArrayLike) -> float:
     (first, second) = (_table(scores)[:, 0] for scores in (higher, lower))
     if min(len(first), len(second)) < 2:
         raise _bad("there are too few runs for a test", "at least two on each side")
-    gap, parts = first.mean() - second.mean(), [one.var(ddof=1) / len(one) for one in (first, second)]
+    gap, parts = first.mean() - second.mean(), [runs.var(ddof=1) / len(runs) for runs in (first, second)]
     if not sum(parts):
         return 0.0 if gap > 0 else 1.0
-    freedom = sum(parts) ** 2 / sum(part**2 / (len(one) - 1) for part, one in zip(parts, (first, second), strict=True))
+    freedom = sum(parts) ** 2 / sum(
+        part**2 / (len(runs) - 1) for part, runs in zip(parts, (first, second), strict=True)
+    )
     return float(special.stdtr(freedom, -gap / np.sqrt(sum(parts))))
 
 

@@ -63,8 +63,8 @@ class TrajectoryEncoder:
         """
         padded = _padded(_seen(sequences), sequences, self.features, self.horizon, self.stride)
         with torch.no_grad():
-            found = [self.network(padded[first : first + BATCH]) for first in range(0, len(padded), BATCH)]
-        return np.asarray(torch.cat(found), np.float64)
+            batches = [self.network(padded[first : first + BATCH]) for first in range(0, len(padded), BATCH)]
+        return np.asarray(torch.cat(batches), np.float64)
 
     def embed(self, sequences: Sequences) -> Floats:
         """[E, L] codes in units of the public codes' standard deviations, around their mean; errors as of `codes`."""
@@ -197,15 +197,17 @@ def traj_score(
             "there are too few trajectories", f"more than {neighbours} synthetic, and more than twice as many real ones"
         )
     reference, other = (half.some(count, seed) for half in real.halves(seed))
-    known = encoder.codes(reference)
+    reference_codes = encoder.codes(reference)
 
-    def closeness(found: Sequences) -> Closeness:
-        codes = encoder.codes(found)
-        one, two = ((each - encoder.center) / encoder.scale for each in (known, codes))
-        return Closeness(*precision_recall(one, two, neighbours=neighbours), mean_cosine(known, codes))
+    def closeness(sequences: Sequences) -> Closeness:
+        codes = encoder.codes(sequences)
+        reference_points, points = ((each - encoder.center) / encoder.scale for each in (reference_codes, codes))
+        return Closeness(
+            *precision_recall(reference_points, points, neighbours=neighbours), mean_cosine(reference_codes, codes)
+        )
 
-    own, floor = closeness(synthetic.some(count, seed)), closeness(other.shuffled(seed))
-    return TrajScore(synthetic=own, ceiling=closeness(other), floor=floor, count=count)
+    measured, floor = closeness(synthetic.some(count, seed)), closeness(other.shuffled(seed))
+    return TrajScore(synthetic=measured, ceiling=closeness(other), floor=floor, count=count)
 
 
 def precision_recall(reference: Floats, found: Floats, *, neighbours: int = 3) -> tuple[float, float]:
@@ -235,11 +237,11 @@ def mean_cosine(reference: Floats, found: Floats) -> float:
     The authors pair in the order of the files, of which this is the expectation; a code of zero has no direction and
     counts as 0.
     """
-    one, other = (
+    direction, other_direction = (
         (codes / np.maximum(np.linalg.norm(codes, axis=1, keepdims=True), 1e-300)).mean(axis=0)
         for codes in (reference, found)
     )
-    return float(one @ other)
+    return float(direction @ other_direction)
 
 
 def _covered(points: Floats, manifold: Floats, neighbours: int) -> float:

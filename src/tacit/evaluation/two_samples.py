@@ -149,21 +149,23 @@ def two_sample(
     tables = [numbers(real), numbers(synthetic)]
     if len({tuple((name, column.dtype) for name, column in table.items()) for table in tables}) != 1:
         raise _bad("the two tables have different columns", "the same columns of the same kinds in both")
-    own, other = (
+    real_split, synthetic_split = (
         _split(table, groups, generator) for table, groups in zip(tables, (real_groups, synthetic_groups), strict=True)
     )
-    learnt = min(rows // 2, own.learnt, other.learnt)
-    counted = min(rows // 2, own.groups, other.groups)
+    learnt = min(rows // 2, real_split.learnt, synthetic_split.learnt)
+    counted = min(rows // 2, real_split.groups, synthetic_split.groups)
     if min(learnt, counted) < FEWEST // 2:
         raise _bad("too few rows or groups", f"at least {FEWEST} of either table")
-    train = [{name: column[:learnt] for name, column in side.train.items()} for side in (own, other)]
-    test = [{name: column[:counted] for name, column in side.test.items()} for side in (own, other)]
-    features = Features.fit({name: np.concatenate([one[name] for one in train]) for name in train[0]})
-    known, new = (torch.from_numpy(np.concatenate([features.apply(one) for one in part])) for part in (train, test))
+    train = [{name: column[:learnt] for name, column in side.train.items()} for side in (real_split, synthetic_split)]
+    test = [{name: column[:counted] for name, column in side.test.items()} for side in (real_split, synthetic_split)]
+    features = Features.fit({name: np.concatenate([columns[name] for columns in train]) for name in train[0]})
+    training, held_out = (
+        torch.from_numpy(np.concatenate([features.apply(columns) for columns in part])) for part in (train, test)
+    )
     network = perceptron(features.size, width, width, 1, seed=seed)
-    _fit(network, known, torch.arange(2 * learnt) >= learnt, steps, generator)
+    _fit(network, training, torch.arange(2 * learnt) >= learnt, steps, generator)
     with torch.no_grad():
-        correct = (network(new)[:, 0] > 0) == (torch.arange(2 * counted) >= counted)
+        correct = (network(held_out)[:, 0] > 0) == (torch.arange(2 * counted) >= counted)
     return TwoSample(rate(int(correct.sum()), 2 * counted, confidence=confidence), 2 * learnt, 2 * counted)
 
 

@@ -112,8 +112,8 @@ def with_records(
     """
 
     def run(plan: Plan, asked: Asked) -> Seen:
-        with ledgers(unit, asked.replicates) as (own, _):
-            vault = ScoredVault(records(asked.present), own, noise=asked.noise)
+        with ledgers(unit, asked.replicates) as (run_ledgers, _):
+            vault = ScoredVault(records(asked.present), run_ledgers, noise=asked.noise)
             vault.scorer = _scorer(unit, records, known, asked, draws, blind)
             published = go(plan, vault)
             return Seen(vault.scorer.scores(), published)
@@ -127,9 +127,9 @@ def with_devices(
     """Runs over a `FederatedVault`, one ledger each."""
 
     def run(plan: Plan, asked: Asked) -> Seen:
-        with ledgers(unit, 1) as ((own,), _):
+        with ledgers(unit, 1) as ((ledger,), _):
             devices = StackedDevices(records(asked.present), noise=asked.noise)
-            vault = ScoredDevices(devices, own, noise=asked.noise)
+            vault = ScoredDevices(devices, ledger, noise=asked.noise)
             vault.scorer = _scorer(unit, records, known, asked)
             published = go(plan, vault)
             return Seen(vault.scorer.scores(), published)
@@ -147,11 +147,11 @@ def with_visitors(
 
     def run(plan: Any, asked: Asked) -> Seen:
         canaries = len(asked.present)
-        with ledgers(unit, asked.replicates) as (own, folder):
+        with ledgers(unit, asked.replicates) as (run_ledgers, folder):
             often = min(part.participations for part in plan.parts())
             visitors = Visitors(rows(canaries), asked.present, spec, asked.replicates, often=often)
             with Register(folder / "ledgers" / "register", key=folder / "keys" / "key") as register:
-                vault = ScoredUsers(visitors, own, register, noise=asked.noise)
+                vault = ScoredUsers(visitors, run_ledgers, register, noise=asked.noise)
                 vault.visitors = visitors
                 vault.scorer = CanaryScorer(None, canaries, unit, replicates=asked.replicates, seed=asked.seed)
                 published = go(plan, vault)
@@ -169,20 +169,20 @@ def ledgers(unit: Unit, count: int) -> Iterator[tuple[Sequence[Ledger], Path]]:
         for name in ("ledgers", "keys"):
             (folder / name).mkdir()
         paths = (folder / "ledgers" / f"{r}.ledger" for r in range(count))
-        made = (Ledger(path, unit, epsilon=1e6, delta=(1 - 1e-9) / unit.size) for path in paths)
-        yield [stack.enter_context(one) for one in made], folder
+        opened = (Ledger(path, unit, epsilon=1e6, delta=(1 - 1e-9) / unit.size) for path in paths)
+        yield [stack.enter_context(ledger) for ledger in opened], folder
 
 
 def _scorer(
     unit: Unit,
     records: Records,
-    known: Known | None,
+    auditors_copy: Known | None,
     asked: Asked,
     draws: int = 1,
     blind: frozenset[str] = frozenset(),
 ) -> CanaryScorer:
     canaries = len(asked.present)
-    everybody = records(np.ones(canaries, np.bool_)) if known is None else known(canaries)
+    everybody = records(np.ones(canaries, np.bool_)) if auditors_copy is None else auditors_copy(canaries)
     return CanaryScorer(
         everybody, canaries, unit, replicates=asked.replicates, seed=asked.seed, draws=draws, blind=blind
     )

@@ -151,11 +151,11 @@ def _records(present: Present, unit: Unit, episodes: int, *, both: bool = False)
     other, in the auditor's copy.
     """
     name, sign = np.append(CROWD, np.arange(len(present))), np.append(0.0, np.ones(len(present)))
-    kept = np.append(True, present)
+    members = np.append(True, present)
     if unit.relation == "replace_one":
         name, sign = np.insert(name, 1, 0), np.insert(sign, 1, -1.0)
-        kept = np.insert(kept, 1, both or not present[0])
-    name, sign, ids = (np.repeat(column[kept], episodes) for column in (name, sign, np.arange(len(name))))
+        members = np.insert(members, 1, both or not present[0])
+    name, sign, ids = (np.repeat(column[members], episodes) for column in (name, sign, np.arange(len(name))))
     rows = len(name)
     return Trajectories.from_arrays(
         observations=name,

@@ -110,7 +110,7 @@ class Audited:
 
 def save(path: Path, audited: tuple[Audited, ...]) -> None:
     """Write findings as JSON, all or nothing."""
-    rows = [dataclasses.asdict(one) for one in audited]
+    rows = [dataclasses.asdict(audit) for audit in audited]
     partial = path.with_name(f".{path.name}.partial")
     text = json.dumps({"format": FORMAT, "audits": rows}, indent=1, allow_nan=False)
     partial.write_text(f"{text}\n", encoding="utf-8")
@@ -147,7 +147,7 @@ def beside(certificate: Path, digest: str) -> tuple[Audited, ...]:
     path = certificate.with_name(FILE)
     if not path.exists():
         return ()
-    return tuple(one for one in load(path) if one.certificate == digest)
+    return tuple(audit for audit in load(path) if audit.certificate == digest)
 
 
 def sentences(audited: Audited) -> list[str]:
@@ -156,19 +156,19 @@ def sentences(audited: Audited) -> list[str]:
         verdict = "REFUTED: the bound is above what was certified"
     else:
         verdict = "not refuted, which proves nothing"
-    found = [
+    lines = [
         f"Audit of {audited.words}: epsilon is at least {audited.lower:.3g} (with {100 * audited.confidence:g} % "
         f"confidence), and was certified to be at most {audited.epsilon:.4g}: {verdict}."
     ]
     for finding in audited.findings:
         shape = f", and {finding.gaussian:.3g} if the noise is Gaussian" if finding.gaussian is not None else ""
-        found.append(
+        lines.append(
             f"  by {WAYS[finding.way]}: at least {finding.epsilon:.3g} whatever the mechanism is{shape}; "
             f"{finding.shape}"
         )
     if audited.left_out:
-        found.append(f"  not audited: {', '.join(audited.left_out)}")
-    return found
+        lines.append(f"  not audited: {', '.join(audited.left_out)}")
+    return lines
 
 
 WAYS: Mapping[Way, str] = {
@@ -182,7 +182,7 @@ def _audited(row: Mapping[str, Any]) -> Audited:
     names = {field.name for field in dataclasses.fields(Audited)}
     if set(row) != names:
         raise ValueError("missing or unknown fields")
-    findings = tuple(_finding(one) for one in row["findings"])
+    findings = tuple(_finding(entry) for entry in row["findings"])
     numbers = [row["epsilon"], row["delta"], row["confidence"]]
     texts = [row["name"], row["words"], row["unit"], row["relation"], row["version"], *row["left_out"]]
     if not findings or not all(_number(x) for x in numbers) or not all(isinstance(text, str) for text in texts):

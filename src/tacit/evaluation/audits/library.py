@@ -225,15 +225,15 @@ METHODS: Mapping[str, Any] = {
 
 def _kept(columns: Columns, units: NDArray[np.int64], present: Present) -> tuple[Columns, NDArray[np.int64]]:
     """The rows of unit 0, who is always there, and of the canaries 1 .. m that are present."""
-    kept = np.append(True, present)[units]
-    return {name: column[kept] for name, column in columns.items()}, units[kept]
+    mask = np.append(True, present)[units]
+    return {name: column[mask] for name, column in columns.items()}, units[mask]
 
 
 def _leapers(present: Present, *, rows: int) -> Trajectories:
     columns: Columns = {n: np.asarray(c) for n, c in leaping(ROOM, 1 + len(present), rows=rows, seed=1).items()}
     units = columns.pop("unit_ids")
-    kept, ids = _kept(columns, units, present)
-    return Trajectories.from_arrays(**kept, unit_ids=ids, spec=ROOM, simulated=True)
+    table, ids = _kept(columns, units, present)
+    return Trajectories.from_arrays(**table, unit_ids=ids, spec=ROOM, simulated=True)
 
 
 def _decisions(canaries: int) -> Columns:
@@ -261,8 +261,8 @@ def _watched(present: Present) -> Trajectories:
     place = np.repeat(np.arange(-1, canaries)[:, None] % STATES, DECISIONS, axis=1)
     columns |= {"observations": place, "next_observations": place}
     columns = {name: column.ravel() for name, column in columns.items() if name != "mask"}
-    kept, ids = _kept(columns, np.repeat(np.arange(canaries + 1), DECISIONS), present)
-    return Trajectories.from_arrays(**kept, unit_ids=ids, episode_ids=ids, spec=PLACES, simulated=True)
+    table, ids = _kept(columns, np.repeat(np.arange(canaries + 1), DECISIONS), present)
+    return Trajectories.from_arrays(**table, unit_ids=ids, episode_ids=ids, spec=PLACES, simulated=True)
 
 
 def _walkers(present: Present) -> Trajectories:
@@ -276,8 +276,8 @@ def _walkers(present: Present) -> Trajectories:
         path = np.where(moves, rng.integers(GRID.size, size=SLOTS), -1)
         path[0] = rng.integers(GRID.size)
         cells[people == person] = path[np.maximum.accumulate(np.where(path >= 0, np.arange(SLOTS), 0))]
-    kept = np.append(True, present)[people]
-    return Days(cells[kept], people[kept], GRID).trajectories(simulated=True)
+    mask = np.append(True, present)[people]
+    return Days(cells[mask], people[mask], GRID).trajectories(simulated=True)
 
 
 def _logs(present: Present) -> Trajectories:
@@ -294,5 +294,5 @@ def _logs(present: Present) -> Trajectories:
         "next_observations": seen.reshape(-1, SIGNS),
         "terminations": np.zeros((canaries + 1) * LOGGED, np.bool_),
     }
-    kept, ids = _kept(columns, np.repeat(np.arange(canaries + 1), LOGGED), present)
-    return Trajectories.from_arrays(**kept, unit_ids=ids, episode_ids=ids, spec=SEEN, simulated=True)
+    table, ids = _kept(columns, np.repeat(np.arange(canaries + 1), LOGGED), present)
+    return Trajectories.from_arrays(**table, unit_ids=ids, episode_ids=ids, spec=SEEN, simulated=True)

@@ -239,17 +239,17 @@ def _audited(
     if case.crowd >= FEWEST:
         todo += _crowds(case, source, epsilon, delta, effort, noise)
     passes: list[tuple[_Job, Seen, float]] = []
-    with _made(todo, jobs) as made:
-        for job, (seen, seconds) in zip(todo, made, strict=True):
+    with _made(todo, jobs) as results:
+        for job, (seen, seconds) in zip(todo, results, strict=True):
             passes.append((job, seen, seconds))
             if progress is not None:
-                progress(sum(one.replicates for one, *_ in passes), sum(one.replicates for one in todo))
+                progress(sum(job.replicates for job, *_ in passes), sum(job.replicates for job in todo))
     looks = [len(job.present) > 1 for job in todo]
     tests = 1 + gaussian + case.published + any(looks)
     each = 1 - (1 - confidence) / tests  # so that all bounds hold together
-    findings = _of_one([one for one, crowd in zip(passes, looks, strict=True) if not crowd], gaussian, delta, each)
+    findings = _of_one([entry for entry, crowd in zip(passes, looks, strict=True) if not crowd], gaussian, delta, each)
     if any(looks):
-        findings.append(_of_many([one for one, crowd in zip(passes, looks, strict=True) if crowd], delta, each))
+        findings.append(_of_many([entry for entry, crowd in zip(passes, looks, strict=True) if crowd], delta, each))
     assert case.unit.relation is not None
     return Audited(
         name=case.name,
@@ -272,8 +272,8 @@ def _singles(case: Case, source: str, epsilon: float, delta: float, effort: Effo
     for present in (False, True):
         for first in range(0, runs, case.together):
             seed, count = len(jobs), min(case.together, runs - first)
-            own = None if noise is None else noise + seed
-            jobs.append(_Job(source, epsilon, delta, (present,), count, seed, own))
+            noise_seed = None if noise is None else noise + seed
+            jobs.append(_Job(source, epsilon, delta, (present,), count, seed, noise_seed))
     return jobs
 
 
@@ -319,9 +319,9 @@ def _of_one(
     """What one canary shows: by all that left the vault, and by the release alone."""
     scores, published = [], []
     for present in (False, True):
-        own = [seen for job, seen, _ in passes if job.present == (present,)]
-        scores.append(np.concatenate([seen.scores[:, 0] for seen in own]))
-        published.append(np.concatenate([seen.published for seen in own]))
+        half = [seen for job, seen, _ in passes if job.present == (present,)]
+        scores.append(np.concatenate([seen.scores[:, 0] for seen in half]))
+        published.append(np.concatenate([seen.published for seen in half]))
     runs, seconds = sum(map(len, scores)), sum(seconds for *_, seconds in passes)
 
     def finding(way: Way, worlds: Sequence[Floats], gaussian: bool, seconds: float) -> Finding:
@@ -337,11 +337,11 @@ def _of_one(
             seconds=round(seconds, 1),
         )
 
-    found = [finding("canary", scores, gaussian, seconds)]
+    findings = [finding("canary", scores, gaussian, seconds)]
     of_release = shadowed(*published)
     if of_release is not None:
-        found.append(finding("release", of_release, False, 0.0))
-    return found
+        findings.append(finding("release", of_release, False, 0.0))
+    return findings
 
 
 def _of_many(passes: Sequence[tuple[_Job, Seen, float]], delta: float, confidence: float) -> Finding:

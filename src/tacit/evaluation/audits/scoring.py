@@ -140,8 +140,8 @@ class CanaryScorer:
             first, absent = first - 1, vectors[:, first - 1]
         left = seen - rate * vectors[:, :first].sum(axis=1)
         if self.canaries > 1 and rate < 1:
-            own = np.moveaxis(vectors[:, first:], 1, 0)
-            self._total += np.stack([log_ratio(part, left, vector, rate) for vector in own], axis=1)
+            canary_vectors = np.moveaxis(vectors[:, first:], 1, 0)
+            self._total += np.stack([log_ratio(part, left, vector, rate) for vector in canary_vectors], axis=1)
         elif self.canaries > 1:
             self._total += posterior_means(left, vectors[:, first:], part.spread)
         else:
@@ -158,11 +158,11 @@ class CanaryScorer:
         scale = sensitivity(part.correlation, part.steps, part.participations, part.decay)
         noise = scale * part.spread
         left = np.tensordot(white, np.array(met.left), axes=1)  # [T, R, d], independent noise
-        own = np.tensordot(white, np.array(met.own), axes=1)  # [T, R, m, d]
+        signals = np.tensordot(white, np.array(met.own), axes=1)  # [T, R, m, d]
         if self.canaries == 1:
-            return np.asarray((((left[:, :, None] - own / 2) * own).sum(axis=(0, 3))) / noise**2)
+            return np.asarray((((left[:, :, None] - signals / 2) * signals).sum(axis=(0, 3))) / noise**2)
         flat = np.moveaxis(left, 0, 1).reshape(left.shape[1], -1)
-        return posterior_means(flat, np.moveaxis(own, 0, 2).reshape(*own.shape[1:3], -1), noise)
+        return posterior_means(flat, np.moveaxis(signals, 0, 2).reshape(*signals.shape[1:3], -1), noise)
 
 
 def log_ratio(part: Sum, left: Floats, vector: Floats, rate: float) -> Floats:
@@ -187,13 +187,13 @@ def posterior_means(left: Floats, vectors: Floats, noise: float) -> Floats:
 
     Each canary is in with probability 1/2.
     """
-    found = np.empty(vectors.shape[:2])
-    for r, (seen, own) in enumerate(zip(left, vectors, strict=True)):
-        length = max(float(np.sqrt(np.square(own).sum(axis=1)).max()), 1e-300)
-        directions, variance = own / length, max(LEAST, (noise / length) ** 2) / COIN
-        kernel = directions @ directions.T + variance * np.eye(len(own))
-        found[r] = np.linalg.solve(kernel, directions @ (seen / length - directions.sum(axis=0) / 2))
-    return found
+    means = np.empty(vectors.shape[:2])
+    for r, (seen, canaries) in enumerate(zip(left, vectors, strict=True)):
+        length = max(float(np.sqrt(np.square(canaries).sum(axis=1)).max()), 1e-300)
+        directions, variance = canaries / length, max(LEAST, (noise / length) ** 2) / COIN
+        kernel = directions @ directions.T + variance * np.eye(len(canaries))
+        means[r] = np.linalg.solve(kernel, directions @ (seen / length - directions.sum(axis=0) / 2))
+    return means
 
 
 def _bounded(part: Sum, vectors: Floats) -> Floats:
@@ -266,7 +266,7 @@ class Visitors:
     def arrive(self, count: int) -> list[list[str]]:
         """The canaries who are present, or people who have no id and so add nothing."""
         open_, self._meetings = self._meetings < self.often, self._meetings + 1
-        names = [f"canary {i}" if here and open_ else "" for i, here in enumerate(self._present[:count])]
+        names = [f"canary {i}" if present and open_ else "" for i, present in enumerate(self._present[:count])]
         return [names] * self.replicates
 
     def serve(self, people: Sequence[Sequence[str]], actor: Actor) -> dict[str, NDArray[Any]]:

@@ -125,8 +125,8 @@ def divergences(real: Days | View, synthetic: Days, *, metrics: Set) -> dict[str
     Raises:
         DataError: a side holds no day, the grids differ, or there is no such set.
     """
-    found = table(real, {"synthetic": synthetic}, metrics=metrics).rows[0]
-    return {name: value.value for name, value in found.values.items()}
+    scored = table(real, {"synthetic": synthetic}, metrics=metrics).rows[0]
+    return {name: value.value for name, value in scored.values.items()}
 
 
 def table(
@@ -185,18 +185,18 @@ def table(
     seen.forget()
     rng = np.random.default_rng(seed)
     names = tuple(measure.name for measure in measures) + ((SEQ,) if metrics == "sequence" else ())
-    found: list[Row] = []
+    entries: list[Row] = []
     if floors:
         splits = np.stack([rng.permutation(len(people)) < len(people) // 2 for _ in range(floors)]).astype(np.float64)
         drawn = _with_mean(np.stack([_split(count, splits) for count in counts], axis=1), metrics)
-        found.append(_row(FLOOR, names, drawn.mean(axis=0), drawn, confidence))
+        entries.append(_row(FLOOR, names, drawn.mean(axis=0), drawn, confidence))
     values = _with_mean(np.stack([_against(count, None) for count in counts], axis=1), metrics)
     weights = rng.multinomial(len(people), np.full(len(people), 1 / len(people)), size=bootstrap).astype(np.float64)
     again = np.stack([[_against(count, weight) for count in counts] for weight in weights]) if bootstrap else None
     for i, name in enumerate(rows):
         drawn = values[None, i] if again is None else _with_mean(again[:, :, i], metrics)
-        found.append(_row(name, names, values[i], drawn, confidence))
-    return Table(metrics, names, tuple(found), confidence)
+        entries.append(_row(name, names, values[i], drawn, confidence))
+    return Table(metrics, names, tuple(entries), confidence)
 
 
 def _against(count: Counted, weights: Floats | None) -> Floats:
@@ -300,11 +300,11 @@ def lines(
     if floors < 1:
         raise _refused(f"floors is {floors}", "at least one split of the people", "leave it at 20")
     days = {SIMULATED: simulated} | ({} if control is None else {CONTROL: control})
-    found = table(real, days, metrics=metrics, floors=floors, bootstrap=bootstrap, seed=seed)
-    rows = {row.name: row.values for row in found.rows}
+    comparison = table(real, days, metrics=metrics, floors=floors, bootstrap=bootstrap, seed=seed)
+    rows = {row.name: row.values for row in comparison.rows}
     return tuple(
         _line(name, rows[SIMULATED][name], rows[FLOOR][name], rows.get(CONTROL, {}).get(name))
-        for name in found.measures
+        for name in comparison.measures
     )
 
 

@@ -133,14 +133,14 @@ def corners(grid: Grid, cells: npt.ArrayLike) -> FloatArray:
     """
     if isinstance(grid, RegularGrid):
         half = np.array([grid.step, grid.step if grid.width is None else grid.width]) / 2
-        found: FloatArray = grid.centres(cells)[:, None, :] + half * np.array([[-1, -1], [-1, 1], [1, 1], [1, -1]])
-        return found
+        rectangles: FloatArray = grid.centres(cells)[:, None, :] + half * np.array([[-1, -1], [-1, 1], [1, 1], [1, -1]])
+        return rectangles
     if isinstance(grid, H3Grid):
         import h3.api.basic_int as h3
 
         outlines = [h3.cell_to_boundary(cell) for cell in grid.indexes(cells).tolist()]
-        most = max(len(one) for one in outlines)
-        return np.array([[*one, *[one[-1]] * (most - len(one))] for one in outlines], dtype=np.float64)
+        most = max(len(outline) for outline in outlines)
+        return np.array([[*outline, *[outline[-1]] * (most - len(outline))] for outline in outlines], dtype=np.float64)
     raise _refused("the grid is of an unknown kind", "a RegularGrid or an H3Grid")
 
 
@@ -290,7 +290,7 @@ def render(
         "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
         "script": script,
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], _read("page.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], _read("page.html"))
 
 
 def _figure(number: int, panel: Panel) -> str:

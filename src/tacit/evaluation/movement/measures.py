@@ -154,11 +154,11 @@ def counted(measure: Measure, views: Sequence[View], owner: Ints | None) -> Coun
         views: the tables; the first is the one whose people may be reweighted.
         owner: person 0..P-1 of each day of the first table [D]; None where nobody is.
     """
-    found = [view.counts(measure) for view in views]
-    known = np.concatenate([codes for codes, _ in found]) if measure.size is None else np.arange(measure.size)
-    seen = np.unique(known)
+    counts = [view.counts(measure) for view in views]
+    all_codes = np.concatenate([codes for codes, _ in counts]) if measure.size is None else np.arange(measure.size)
+    seen = np.unique(all_codes)
     totals = np.zeros((len(views), len(seen)))
-    for row, (codes, times) in zip(totals, found, strict=True):
+    for row, (codes, times) in zip(totals, counts, strict=True):
         row[np.searchsorted(seen, codes)] = times
     none = np.zeros(0, np.int64)
     if owner is None:
@@ -177,8 +177,8 @@ def distinct_codes(values: Ints) -> tuple[Ints, Ints]:
     low = int(values.min()) if values.size else 0
     span = int(values.max()) - low + 1 if values.size else 0
     if span > DENSE:
-        found, places = np.unique(values, return_inverse=True)
-        return found.astype(np.int64), places.reshape(values.shape).astype(np.int64)
+        distinct, places = np.unique(values, return_inverse=True)
+        return distinct.astype(np.int64), places.reshape(values.shape).astype(np.int64)
     held = np.zeros(span, np.bool_)
     held[(values - low).ravel()] = True
     return np.flatnonzero(held) + low, (np.cumsum(held) - 1)[values - low]
@@ -223,8 +223,8 @@ def _bins(values: Floats, low: float, high: float, bins: int) -> tuple[Ints, Int
     """The bin of each value and its position, values outside left out; `np.arange` gives one bin less than asked."""
     edges = np.arange(low, high, (high - low) / bins)
     inside = np.flatnonzero((values >= edges[0]) & (values <= edges[-1]))
-    found = np.searchsorted(edges, values[inside], side="right") - 1
-    return np.minimum(found, len(edges) - 2).astype(np.int64), inside
+    index = np.searchsorted(edges, values[inside], side="right") - 1
+    return np.minimum(index, len(edges) - 2).astype(np.int64), inside
 
 
 def _width(low: float, high: float, bins: int) -> int:
@@ -295,10 +295,10 @@ def distance_bins(kilometres: Floats) -> Ints:
 
 
 def _distance(view: View) -> Tally:
-    here, there = view.degrees[:, :-1].reshape(-1, 2), view.degrees[:, 1:].reshape(-1, 2)
+    starts, ends = view.degrees[:, :-1].reshape(-1, 2), view.degrees[:, 1:].reshape(-1, 2)
     moved = np.flatnonzero((view.days.cells[:, :-1] != view.days.cells[:, 1:]).ravel())
-    codes = np.zeros(len(here), np.int64)
-    codes[moved] = distance_bins(haversine_km(here[moved], there[moved]))
+    codes = np.zeros(len(starts), np.int64)
+    codes[moved] = distance_bins(haversine_km(starts[moved], ends[moved]))
     return Tally(codes, view.repeated(SLOTS - 1))
 
 

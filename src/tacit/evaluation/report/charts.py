@@ -223,12 +223,12 @@ def markup(svg: Element) -> Markup:
 
 def styles(series: Iterable[tuple[str, Kind]]) -> dict[str, str]:
     """A style for each label: the kind itself, or the next of the four styles of controls."""
-    found: dict[str, str] = {}
+    by_label: dict[str, str] = {}
     for label, kind in series:
-        if label not in found:
-            controls = sum(style.startswith("control") for style in found.values())
-            found[label] = kind if kind != "control" else f"control-{controls % 4}"
-    return found
+        if label not in by_label:
+            controls = sum(style.startswith("control") for style in by_label.values())
+            by_label[label] = kind if kind != "control" else f"control-{controls % 4}"
+    return by_label
 
 
 @dataclass(frozen=True)
@@ -324,10 +324,10 @@ def votes(
     for level in range(_STRENGTHS):
         for action in np.unique(choice).tolist():
             style, form = vote_mark(action)
-            here = places[(levels == level) & (choice == action)].tolist()
+            spots = places[(levels == level) & (choice == action)].tolist()
             opacity = fmt(0.14 + 0.76 * level / (_STRENGTHS - 1))
-            if here:
-                marks = "".join(f"M{fmt(a)} {fmt(b)}{form}" for a, b in here)
+            if spots:
+                marks = "".join(f"M{fmt(a)} {fmt(b)}{form}" for a, b in spots)
                 SubElement(svg, "path", {"class": style, "stroke-opacity": opacity, "d": marks})
     return markup(svg)
 

@@ -113,13 +113,13 @@ class EvaluationReport(PublicReport):
     def sections(self) -> tuple[Section, ...]:
         """What the page says besides the promise."""
         plan = self.certificate["plan"]
-        found = (Facts(self.diagnostics, "pairs", "Released along with the answer"),) if self.diagnostics else ()
+        facts = (Facts(self.diagnostics, "pairs", "Released along with the answer"),) if self.diagnostics else ()
         return (
             _answer(self),
             _read(self),
             _states(self),
             _alike(self.overlap),
-            blocks.settings(_settings(plan), *found, resting="The promise and the interval rest"),
+            blocks.settings(_settings(plan), *facts, resting="The promise and the interval rest"),
             blocks.limits(self.certificate, covered=False),
         )
 
@@ -163,10 +163,10 @@ def _name(index: int, size: int) -> str:
 
 def _answer(report: EvaluationReport) -> Section:
     unit, lines = str(report.certificate["unit"]["name"]), cautions(report)
-    found: list[Block] = [Text([_question(report, report.certificate["plan"]["problem"], unit)])]
-    found += [Text(lines, "lead caution")] if lines else []
-    found.append(Facts(_figures(report)))
-    return blocks.opening(_headline(report), found, eyebrow="What the policy is worth", hero="The estimate")
+    content: list[Block] = [Text([_question(report, report.certificate["plan"]["problem"], unit)])]
+    content += [Text(lines, "lead caution")] if lines else []
+    content.append(Facts(_figures(report)))
+    return blocks.opening(_headline(report), content, eyebrow="What the policy is worth", hero="The estimate")
 
 
 def _headline(report: EvaluationReport) -> str:
@@ -215,15 +215,15 @@ def _figures(report: EvaluationReport) -> list[tuple[str, str, str]]:
         kind = "both ends are bounds" if interval.kind == "two_sided" else f"a {interval.kind} bound, on one side"
         figures.append((f"{100 * interval.level:g} % interval", ends[interval.kind], kind))
     lowest, highest = (number(end) for end in report.limits)
-    found = _finds_range(report.certificate["plan"])
-    how = "of values, found privately" if found else "of values, declared without the records"
-    figures.append(("Private range" if found else "Public range", f"{lowest} to {highest}", how))
+    private = _finds_range(report.certificate["plan"])
+    how = "of values, found privately" if private else "of values, declared without the records"
+    figures.append(("Private range" if private else "Public range", f"{lowest} to {highest}", how))
     method, source = str(report.certificate["method"]), str(report.certificate["source"])
     return [*figures, ("Method", method.partition("(")[2].rstrip(")") or method, source)]
 
 
 def _read(report: EvaluationReport) -> Section:
-    interval, found = report.interval, list[Block]()
+    interval, content = report.interval, list[Block]()
     if interval is not None and report.value is not None:
         written = formatted(report.value, interval)
         drawn = charts.estimate(
@@ -235,8 +235,8 @@ def _read(report: EvaluationReport) -> Section:
         )
         words = _reading(interval, str(report.certificate["unit"]["name"]))
         note = "nothing outside it was possible from the start"
-        found = [Chart("On the public range", note, drawn), Text(words, "prose")]
-    return Section("How to read the interval", grid(found, wide=True), id="interval", before=True)
+        content = [Chart("On the public range", note, drawn), Text(words, "prose")]
+    return Section("How to read the interval", grid(content, wide=True), id="interval", before=True)
 
 
 def cautions(report: EvaluationReport) -> list[str]:
@@ -335,7 +335,7 @@ def _states_lead(report: EvaluationReport) -> str:
 
 
 def _alike(overlap: Overlap | None) -> Section:
-    found: list[Block] = []
+    content: list[Block] = []
     if overlap is not None:
         drawn = charts.histogram(
             overlap.edges,
@@ -346,10 +346,10 @@ def _alike(overlap: Overlap | None) -> Section:
             y_label="episodes, %",
         )
         chart = Chart("Importance weights", "share of episodes in each bin, noisy", drawn)
-        found = [chart, Text(overlap.words, "prose")]
+        content = [chart, Text(overlap.words, "prose")]
     return Section(
         "How alike the two policies are",
-        grid(found, wide=True),
+        grid(content, wide=True),
         "Records tell about the evaluated policy in so far as the behaviour policy acted like it. An episode of weight "
         "1 would have been made as often by either; one of a small weight hardly counts, and a few of large weights "
         "outvote all others.",

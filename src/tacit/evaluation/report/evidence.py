@@ -240,8 +240,8 @@ def pictured(panels: Sequence[Points]) -> Section:
         together = charts.scatter(placed, title=f"t-SNE picture of {counts}")
         drawings.append(Chart("Together", "one point a row", together))
         for points, place in zip(panels, placed, strict=True):
-            alone = charts.scatter([place], title=f"The same picture, {points.label} alone")
-            drawings.append(Chart(points.label, f"{len(points.positions):,} rows", alone))
+            picture = charts.scatter([place], title=f"The same picture, {points.label} alone")
+            drawings.append(Chart(points.label, f"{len(points.positions):,} rows", picture))
     return Section(
         "All columns in one picture",
         grid(drawings, legend=legend),
@@ -263,29 +263,29 @@ def copied(found: Nearest | None) -> Section:
     )
 
 
-def _distances(found: Nearest) -> tuple[Chart, Text]:
-    share, low, high = map(_percent, found.nearer)
-    top = max(float(found.protected.max()), float(found.others.max()), 1e-12)
-    levels = np.linspace(0.0, 100.0, len(found.protected))
+def _distances(nearest: Nearest) -> tuple[Chart, Text]:
+    share, low, high = map(_percent, nearest.nearer)
+    top = max(float(nearest.protected.max()), float(nearest.others.max()), 1e-12)
+    levels = np.linspace(0.0, 100.0, len(nearest.protected))
     ends = ", ".join(
         f"half of the rows have a {name} within {number(float(distances[len(levels) // 2]))}"
-        for name, distances in (("protected one", found.protected), ("different one", found.others))
+        for name, distances in (("protected one", nearest.protected), ("different one", nearest.others))
     )
     lines = [  # the dashed one on top, so that both are seen where they are one
-        Line("synthetic", np.maximum(found.protected, _CLOSEST * top), levels),
-        Line("control-0", np.maximum(found.others, _CLOSEST * top), levels),
+        Line("synthetic", np.maximum(nearest.protected, _CLOSEST * top), levels),
+        Line("control-0", np.maximum(nearest.others, _CLOSEST * top), levels),
     ]
     drawn = charts.lines(
         lines,
         title=f"Distance to the nearest record: {ends}",
-        x=Axis(f"distance, {found.unit}", _CLOSEST * top, top, log=True),
+        x=Axis(f"distance, {nearest.unit}", _CLOSEST * top, top, log=True),
         y=Axis("synthetic rows within it, %", 0.0, 100.0),
     )
     legend = [("to a record that was learned from", "synthetic"), ("to one that was not", "control-0")]
     words = (
         f"{share} of the rows are nearer to a record that was learned from.",
         f"The 95 % interval is {low} to {high}; 50 % is what rows have that copy nobody.",
-        f"Rows that equal a record: {found.copies or 'none'} of {found.rows:,}.",
+        f"Rows that equal a record: {nearest.copies or 'none'} of {nearest.rows:,}.",
     )
     chart = Chart("Distance to the nearest record", "share of synthetic rows within it", drawn, legend)
     return chart, Text(words, "prose")
@@ -295,9 +295,9 @@ def attacked(audits: Sequence[Audit], attacks: Sequence[Attack]) -> Section:
     """What planted records and attacks showed, beside what is promised."""
     drawings, planted = [], []
     for audit in audits:
-        own, refuted = audit.kind == "synthetic", audit.lower > audit.certified
-        style = "synthetic" if own else "control-0"
-        drawn = charts.bounds(audit.label, audit.lower, audit.certified, by="attack", style=style, vain=not own)
+        synthetic, refuted = audit.kind == "synthetic", audit.lower > audit.certified
+        style = "synthetic" if synthetic else "control-0"
+        drawn = charts.bounds(audit.label, audit.lower, audit.certified, by="attack", style=style, vain=not synthetic)
         drawings.append(Chart(audit.label, f"at {100 * audit.confidence:g} % confidence", drawn))
         cells = {
             "Right guesses": f"{audit.correct:,} of {audit.guesses:,}",
@@ -318,9 +318,9 @@ def attacked(audits: Sequence[Audit], attacks: Sequence[Attack]) -> Section:
     )
 
 
-def _caught(one: Caught) -> tuple[str, str]:
-    column = f"Caught at {100 * one.false_alarms:g} % false alarms"
-    return column, f"{_percent(one.share)} ({_percent(one.low)} to {_percent(one.high)})"
+def _caught(hit: Caught) -> tuple[str, str]:
+    column = f"Caught at {100 * hit.false_alarms:g} % false alarms"
+    return column, f"{_percent(hit.share)} ({_percent(hit.low)} to {_percent(hit.high)})"
 
 
 def taken(costs: Sequence[Cost]) -> Section:

@@ -218,21 +218,21 @@ def _answer(report: ExpertsReport) -> Section:
         note = f"of the public states, at least, have {100 * _NEARLY_ALL:g} % of the experts on one action"
         figures.append(("Agreement", f"{100 * nearly:.0f} %", note))
     if report.consensus is not None:
-        kept = int(np.sum(report.consensus.lengths > 0))
-        figures.append(("Prefixes", f"{kept} of {len(report.consensus.lengths)}", "trajectories let something out"))
+        prefixes = int(np.sum(report.consensus.lengths > 0))
+        figures.append(("Prefixes", f"{prefixes} of {len(report.consensus.lengths)}", "trajectories let something out"))
     lines = [f"Learned by {report.method}; it takes the best action each time."]
     if report.returns:
         lines.append(
             f"Measured over {report.episodes:,} episodes in the public simulator. That costs no privacy, and nothing "
             "was chosen by it."
         )
-    found: list[Block] = [Text(lines), *([Facts(figures)] if figures else [])]
-    return blocks.opening(headline, found, eyebrow="What was learned", hero="The policy")
+    content: list[Block] = [Text(lines), *([Facts(figures)] if figures else [])]
+    return blocks.opening(headline, content, eyebrow="What was learned", hero="The policy")
 
 
 def _compared(report: ExpertsReport) -> Section:
     """What the release returns beside others; () without others."""
-    found: list[Block] = []
+    content: list[Block] = []
     rows = report.returns
     if len(rows) > 1:
         drawn = charts.intervals(
@@ -241,9 +241,9 @@ def _compared(report: ExpertsReport) -> Section:
             x=span("return of an episode", *(np.array([row.low, row.high]) for row in rows)),
         )
         table = tabled("Policy", [_row(row) for row in rows])
-        found = [Chart("Returns", f"mean of an episode in {report.world}", drawn), *table]
+        content = [Chart("Returns", f"mean of an episode in {report.world}", drawn), *table]
     lead = _returns_lead({row.role for row in rows}, cut=report.consensus is not None)
-    return Section("What it returns, and what privacy cost", grid(found, wide=True), lead, "returns", before=True)
+    return Section("What it returns, and what privacy cost", grid(content, wide=True), lead, "returns", before=True)
 
 
 def _returns_lead(roles: set[Role], *, cut: bool) -> str:
@@ -338,17 +338,17 @@ def _prefixes(consensus: Consensus, level: Level) -> Section:
         ("Mean prefix", f"{float(lengths.mean()):.3g}", f"steps; the longest has {int(longest):,}"),
     ]
     chart = Chart("Released prefixes", "one bar for each trajectory that was drawn", drawn)
-    found, lead = grid((chart, Facts(figures)), wide=True), _prefixes_lead(consensus, level)
-    return Section("What went out word for word", found, lead, "consensus", before=True)
+    content, lead = grid((chart, Facts(figures)), wide=True), _prefixes_lead(consensus, level)
+    return Section("What went out word for word", content, lead, "consensus", before=True)
 
 
 def _prefixes_lead(consensus: Consensus, level: Level) -> str:
-    whose = {
+    opening = {
         "logs": "Beginnings of trajectories that clones of the experts played in a public simulator, released",
         "policies": "Beginnings of trajectories out of the experts' own logs, published as they are",
     }
     return (
-        f"{whose[level]} for as long as enough experts would have acted like that. A step counts as consensus while "
+        f"{opening[level]} for as long as enough experts would have acted like that. A step counts as consensus while "
         f"about {consensus.threshold:,.0f} of the experts agree with everything up to it; threshold and count are both "
         "noisy."
     )

@@ -202,9 +202,9 @@ def _answer(report: MovementReport) -> Section:
         "costs no privacy; nobody lived them.",
         *(_advised(advice) for advice in report.advice if advice.usable),
     ]
-    found: list[Block] = [Text(lines)]
+    content: list[Block] = [Text(lines)]
     if forbidden := unusable(report):
-        found.append(Banner("What must not be read from it.", " ".join(forbidden), "simulated"))
+        content.append(Banner("What must not be read from it.", " ".join(forbidden), "simulated"))
     if drawn is not None:
         headline = (
             f"A generated day goes to {number(drawn.places, 2)} different places in {number(drawn.moves, 2)} moves."
@@ -216,8 +216,8 @@ def _answer(report: MovementReport) -> Section:
             ("Busiest", clock(peak + 1), f"when {100 * drawn.moving[peak]:.0f} of 100 change their place"),
             ("Staying put", f"{100 * drawn.still:.0f} %", f"of {report.days:,} days are spent in one cell"),
         ]
-        found.append(Facts(figures))
-    return blocks.opening(headline, found, eyebrow="What was made", hero="The simulator")
+        content.append(Facts(figures))
+    return blocks.opening(headline, content, eyebrow="What was made", hero="The simulator")
 
 
 def unusable(report: MovementReport) -> list[str]:
@@ -235,17 +235,17 @@ def _advised(advice: MapAdvice) -> str:
     """The advice on one kind of map in a sentence."""
     name = advice.map[:1].upper() + advice.map[1:]
     error = number(advice.relative_error, 2)
-    one, where, most = "cell", "on maps", f"{advice.most_cells:,} cells"
+    item, where, most = "cell", "on maps", f"{advice.most_cells:,} cells"
     if advice.map == PAIRS:
-        one, where = "pair", "in tables"
+        item, where = "pair", "in tables"
         most = f"{advice.most_cells:,} pairs ({math.isqrt(advice.most_cells):,} cells)"
     of = "pairs of cells" if advice.map == PAIRS else "cells"
-    sentence = f"{name}: over {number(advice.cells)} {of} the noise is {error} times what a mean {one} holds"
+    sentence = f"{name}: over {number(advice.cells)} {of} the noise is {error} times what a mean {item} holds"
     if advice.usable:
         return f"{sentence}; they can be read."
     if advice.most_cells < 2:
-        return f"{sentence}; single {one}s can be read on no map."
-    return f"{sentence}; read single {one}s {where} of at most {most} alone."
+        return f"{sentence}; single {item}s can be read on no map."
+    return f"{sentence}; read single {item}s {where} of at most {most} alone."
 
 
 def _where(drawn: Picture | None, map_file: str | None) -> Section:
@@ -293,10 +293,10 @@ def _rhythm(moving: Array) -> Chart:
     return Chart("Rhythm", "share of the days that change their place", drawn)
 
 
-def _close(lines: Sequence[Line], whose: str) -> Section:
+def _close(lines: Sequence[Line], people: str) -> Section:
     """Divergences on one logarithmic scale, and in a table: other people, generated days, noise alone."""
     lead = (
-        f"Jensen-Shannon divergences between generated days and those of {whose}; less is closer. The floor is what "
+        f"Jensen-Shannon divergences between generated days and those of {people}; less is closer. The floor is what "
         "these people differ from one another, half against half."
     )
     legend = [("generated days", "synthetic"), ("floor: other people", "reference")]
@@ -309,7 +309,7 @@ def _close(lines: Sequence[Line], whose: str) -> Section:
         name, meaning = _MEASURES.get(line.measure, (line.measure, ""))
         summaries.append(f"{name} {number(line.value.value)}, floor {number(line.floor.value)}")
         order = ("reference", line.floor), ("control-0", line.control), ("synthetic", line.value)
-        drawn.append((name, [(style, one.value, one.low, one.high) for style, one in order if one is not None]))
+        drawn.append((name, [(style, bar.value, bar.low, bar.high) for style, bar in order if bar is not None]))
         cells = {"Generated": f"{line.value.value:.4f}", "Floor": f"{line.floor.value:.4f}"}
         if controlled:
             cells["Noise alone"] = "–" if line.control is None else f"{line.control.value:.4f}"
@@ -317,8 +317,8 @@ def _close(lines: Sequence[Line], whose: str) -> Section:
     x = Axis("divergence in nats, 0.69 at most", _LEAST, 1.0, log=True)
     title = f"Divergences from the simulated people: {'; '.join(summaries)}"
     chart = Chart("", "", charts.intervals(drawn, title=title, x=x), legend)
-    found: tuple[Block, ...] = (chart, *tabled("Measure", rows)) if lines else ()
-    return Section("How close they are", found, lead, "close", before=True)
+    content: tuple[Block, ...] = (chart, *tabled("Measure", rows)) if lines else ()
+    return Section("How close they are", content, lead, "close", before=True)
 
 
 def density_map(outlines: Array, shares: Array, *, top: float, frame: Array, title: str) -> Markup:
@@ -334,9 +334,9 @@ def density_map(outlines: Array, shares: Array, *, top: float, frame: Array, tit
     svg, place = _ground(frame, title)
     levels = np.minimum((_LEVELS * np.cbrt(shares / top)).astype(int), _LEVELS - 1)
     for level in range(_LEVELS):
-        here = np.flatnonzero((levels == level) & (shares > 0))
-        corners = place(outlines[here])
-        path = "".join("M" + "L".join(f"{fmt(x)} {fmt(y)}" for x, y in one) + "Z" for one in corners.tolist())
+        at_level = np.flatnonzero((levels == level) & (shares > 0))
+        corners = place(outlines[at_level])
+        path = "".join("M" + "L".join(f"{fmt(x)} {fmt(y)}" for x, y in outline) + "Z" for outline in corners.tolist())
         if path:
             strength = {"class": "level", "fill-opacity": fmt(0.12 + 0.83 * level / (_LEVELS - 1))}
             SubElement(svg, "path", {**strength, "d": path})

@@ -57,12 +57,12 @@ def render(report: PublicReport, audits: Sequence[Audited] = ()) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(kind=lambda block: type(block).__name__, exact=_exact, compact=_compact)
-    certificate, own = report.certificate, report.sections()
+    certificate, contents = report.certificate, report.sections()
     private = _field(certificate, "private") is True
     sections = [
-        *(section for section in own if section.before),
+        *(section for section in contents if section.before),
         *(_promise(certificate) if private else _broken(certificate)),
-        *(section for section in own if not section.before),
+        *(section for section in contents if not section.before),
         _audited(audits),
     ]
     return environment.get_template("page.html").render(
@@ -98,7 +98,7 @@ def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
     epsilon, delta = float(epsilon), float(delta)
     mechanism = event_from_json(_field(certificate, "event")), unit["relation"], epsilon, delta
     apart = besides(certificate)
-    whose = "'s policy" if apart else ""
+    suffix = "'s policy" if apart else ""
     share, alarms = tradeoff.caught(*mechanism), f"{100 * tradeoff.FALSE_ALARMS:g}"
     caught = number(share)
     meaning = [
@@ -111,13 +111,13 @@ def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
             f"So close to 100, the promise hardly bounds the worst case. Ask for a smaller ε where being found out "
             f"could harm the one behind a {name}."
         )
-    known = f"However much else somebody knows{apart}, {tradeoff.words(*mechanism)}."
+    knowledge = f"However much else somebody knows{apart}, {tradeoff.words(*mechanism)}."
     spent = f"{upward(float(total['epsilon']))} of {number(float(total['budget_epsilon']))}"
     figures = [
         ("Privacy loss ε", upward(epsilon), "at most, for all of this release"),
         ("Slack δ", number(delta), f"{number(1 / (delta * population))} times below 1 / population"),
         ("Best attack", f"{caught} %", f"of true cases caught, with {alarms} % false alarms"),
-        ("Protected", f"every {name}{whose}", f"of a public population of {population:,}"),
+        ("Protected", f"every {name}{suffix}", f"of a public population of {population:,}"),
         ("Budget used", spent, "ε of everything released from these records so far"),
     ]
     rates = np.unique(np.concatenate([np.linspace(0.0, 1.0, 101), np.linspace(0.0, 0.1, 41)]))
@@ -131,7 +131,7 @@ def _promise(certificate: Mapping[str, Any]) -> tuple[Section, Section]:
     gain = Chart("What an attacker can gain", "the most that any test catches; dotted: blind guessing", trade)
     method, weakly = certificate.get("method", ""), ", but only weakly," if share >= WEAK else ""
     hero: list[Block] = [Text([method], "method")] if method else []
-    hero += [Text([known, _field(certificate, "sentence")], "details"), Facts(figures)]
+    hero += [Text([knowledge, _field(certificate, "sentence")], "details"), Facts(figures)]
     title = f"This release limits{weakly} how well anyone can tell {words}."
     return (
         Section(title, hero, hero="The promise", eyebrow="The promise"),
@@ -176,19 +176,21 @@ def _profile(certificate: Mapping[str, Any]) -> tuple[Chart, ...]:
 def _audited(audits: Sequence[Audited]) -> Section:
     """What audits found of the certificate's promise."""
     drawings, rows, left = [], [], []
-    for one in audits:
-        verdict = f"{'the promise stands' if one.stands else 'the promise is refuted'}, at {100 * one.confidence:g} %"
-        style = "synthetic" if one.stands else "control-0"
-        drawn = charts.bounds(one.words, one.lower, one.epsilon, by="audit", style=style)
+    for audit in audits:
+        verdict = (
+            f"{'the promise stands' if audit.stands else 'the promise is refuted'}, at {100 * audit.confidence:g} %"
+        )
+        style = "synthetic" if audit.stands else "control-0"
+        drawn = charts.bounds(audit.words, audit.lower, audit.epsilon, by="audit", style=style)
         drawings.append(Chart("Between what is shown and what is promised", verdict, drawn))
-        left += [f"Not audited: {', '.join(one.left_out)}."] if one.left_out else []
-        for finding in one.findings:
+        left += [f"Not audited: {', '.join(audit.left_out)}."] if audit.left_out else []
+        for finding in audit.findings:
             cells = {
                 "ε at least, whatever the mechanism": number(finding.epsilon),
                 "ε at least, if the noise is Gaussian": number(
                     math.nan if finding.gaussian is None else finding.gaussian
                 ),
-                "ε promised": upward(one.epsilon),
+                "ε promised": upward(audit.epsilon),
             }
             rows.append(Row(WAYS[finding.way], cells, finding.shape, "synthetic"))
     return Section(

@@ -174,13 +174,13 @@ class Report(PublicReport):
         """What the page says besides the promise."""
         name = _NAMES[self.reference]
         columns, legend = distributions(self.marginals, name)
-        own = [score for score in self.scores if not score.public]
+        closeness = [score for score in self.scores if not score.public]
         world = [score for score in self.scores if score.public]
         lead = "Synthetic rows against the public simulator; no record is needed for that."
         return (
             Section("", () if self.reference else (_NO_RECORDS,)),
             _map(self.map),
-            measured(own, title="How close it is", lead="Measures of the synthetic table.", id="closeness"),
+            measured(closeness, title="How close it is", lead="Measures of the synthetic table.", id="closeness"),
             measured(world, title="Whether it obeys its world", lead=lead, id="world"),
             Section("Column by column", grid(columns, legend=legend), id="columns"),
             _together(self.correlation, name),
@@ -236,9 +236,11 @@ def _usefulness(report: Report) -> Section:
     drawings += [_curves(report, agent, style) for agent in dict.fromkeys(curve.agent for curve in report.curves)]
     rows = []
     for label in dict.fromkeys(row.label for row in report.returns):
-        own = [row for row in report.returns if row.label == label]
-        cells = {_evaluation(row.agent, row.starts): _interval(row) for row in own} | {"Seeds": str(own[0].seeds)}
-        rows.append(Row(label, cells, kind=own[0].kind))
+        returns = [row for row in report.returns if row.label == label]
+        cells = {_evaluation(row.agent, row.starts): _interval(row) for row in returns} | {
+            "Seeds": str(returns[0].seeds)
+        }
+        rows.append(Row(label, cells, kind=returns[0].kind))
     lead = (
         "Agents trained on each table alone and evaluated in the environment, final checkpoint only; intervals are "
         "over training seeds."

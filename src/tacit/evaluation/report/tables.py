@@ -92,22 +92,22 @@ def sections(
         rivals: (label, table) of other synthesizers.
         names: (name, unit) of each scalar column; None makes them from the fields' names.
     """
-    found: dict[str, Any] = {
+    parts: dict[str, Any] = {
         "marginals": marginals(spec, synthetic, reference, names=names),
         "correlation": correlation(synthetic, reference, names=names),
     }
     if reference is not None:
         controls = ignorant(spec, reference, len(synthetic["rewards"]), seed)
-        found |= {"reference": "simulated", "scores": closeness(synthetic, reference, controls, rivals, seed=seed)}
-    return found
+        parts |= {"reference": "simulated", "scores": closeness(synthetic, reference, controls, rivals, seed=seed)}
+    return parts
 
 
 def ignorant(spec: PublicSpec, reference: Table, rows: int, seed: int) -> Named:
     """Tables that know less than the synthetic one: the reference's columns on their own, and the bounds alone."""
     chosen = np.random.default_rng(seed).integers(len(reference["rewards"]), size=rows)
-    some = {name: np.asarray(reference[name])[chosen] for name in reference}
+    sample = {name: np.asarray(reference[name])[chosen] for name in reference}
     return (
-        ("Independent columns", independent_columns(some, seed=seed)),
+        ("Independent columns", independent_columns(sample, seed=seed)),
         ("Noise only", uniform_table(spec, rows=rows, seed=seed)),
     )
 
@@ -125,13 +125,13 @@ def marginals(
     """
     columns = flatten(synthetic)
     real = None if reference is None else flatten(reference)
-    found = []
+    histograms = []
     for (field, values), (name, unit), (bounds, bins) in zip(
         columns.items(), names or [(_words(field), "") for field in columns], _bins(spec), strict=True
     ):
         other = None if real is None else np.asarray(real[field], np.float64)
-        found.append(histogram(name, unit, bounds, np.asarray(values, np.float64), other, bins=bins))
-    return tuple(found)
+        histograms.append(histogram(name, unit, bounds, np.asarray(values, np.float64), other, bins=bins))
+    return tuple(histograms)
 
 
 def correlation(
@@ -140,16 +140,16 @@ def correlation(
     """Correlations of the continuous columns, or None where there are fewer than two."""
     columns = flatten(synthetic)
     labels = [name for name, _ in names] if names else [_words(field) for field in columns]
-    kept = [i for i, values in enumerate(columns.values()) if values.dtype == np.float32]
-    if len(kept) < 2:
+    continuous = [i for i, values in enumerate(columns.values()) if values.dtype == np.float32]
+    if len(continuous) < 2:
         return None
 
     def matrix(table: Table) -> NDArray[np.float64]:
         values = list(flatten(table).values())
-        return correlations([values[i] for i in kept])
+        return correlations([values[i] for i in continuous])
 
     real = None if reference is None else matrix(reference)
-    return Correlation(tuple(labels[i] for i in kept), matrix(synthetic), real)
+    return Correlation(tuple(labels[i] for i in continuous), matrix(synthetic), real)
 
 
 def closeness(
@@ -199,17 +199,17 @@ def _scores(
     best: Any = None,
 ) -> tuple[Score, ...]:
     """A score for each measure that has a name and a meaning; with a ceiling they need reference rows."""
-    own = measure(synthetic)
-    worse, others = ([(label, measure(table)) for label, table in some] for some in (controls, rivals))
+    measured = measure(synthetic)
+    worse, rivalling = ([(label, measure(table)) for label, table in named] for named in (controls, rivals))
     return tuple(
         Score(
             name,
             meaning,
-            getattr(own, key),
+            getattr(measured, key),
             public=best is None,
             ceiling=None if best is None else getattr(best, key),
-            controls=tuple((label, getattr(other, key)) for label, other in worse),
-            rivals=tuple((label, getattr(other, key)) for label, other in others),
+            controls=tuple((label, getattr(measures, key)) for label, measures in worse),
+            rivals=tuple((label, getattr(measures, key)) for label, measures in rivalling),
         )
         for key, (name, meaning) in words.items()
     )
@@ -265,10 +265,12 @@ def curves(
     worth: dict[tuple[str, Kind], list[tuple[float, float, float]]] = {}
     for _, agents in sorted(stages.items()):
         for label, kind, policies in agents:
-            found = interval(evaluate(layout, policies, starts="all", seed=seed, episodes=episodes))
-            worth.setdefault((label, kind), []).append(found)
+            estimate = interval(evaluate(layout, policies, starts="all", seed=seed, episodes=episodes))
+            worth.setdefault((label, kind), []).append(estimate)
     steps = np.array(sorted(stages), np.float64)
-    return tuple(Curve(label, kind, steps, *np.array(found).round(1).T) for (label, kind), found in worth.items())
+    return tuple(
+        Curve(label, kind, steps, *np.array(estimates).round(1).T) for (label, kind), estimates in worth.items()
+    )
 
 
 def maze_map(layout: Layout, panels: Sequence[tuple[str, Kind, Table]], *, seed: int) -> Map:
@@ -293,13 +295,13 @@ def _words(field: str) -> str:
 
 
 def _bins(spec: PublicSpec) -> list[tuple[tuple[float, float], int]]:
-    found: list[tuple[tuple[float, float], int]] = []
+    bins: list[tuple[tuple[float, float], int]] = []
     for space in (spec.observation, spec.action, spec.reward, spec.observation):
         if isinstance(space, Box):
-            found += [(bounds, 40) for bounds in zip(space.low, space.high, strict=True)]
+            bins += [(bounds, 40) for bounds in zip(space.low, space.high, strict=True)]
         else:
-            found.append(((-0.5, space.n - 0.5), min(space.n, 40)))
-    return found
+            bins.append(((-0.5, space.n - 0.5), min(space.n, 40)))
+    return bins
 
 
 def picture(reference: Table, synthetic: Table, *, seed: int, rows: int = 500) -> tuple[Points, ...]:
@@ -334,10 +336,10 @@ def nearest(synthetic: Table, train: Table, holdout: Table, *, seed: int) -> Nea
         train, holdout: simulated or public rows; behind `vault.nonprivate` private ones.
         seed: of the choice of rows.
     """
-    found = nearest_records(synthetic, train, holdout, seed=seed)
-    to_train, to_holdout = (np.quantile(part, _LEVELS).round(6) for part in (found.to_train, found.to_holdout))
-    share = found.nearer.value, found.nearer.low, found.nearer.high
-    return Nearest(to_train, to_holdout, share, found.copies, len(found.to_train), "in standard deviations")
+    records = nearest_records(synthetic, train, holdout, seed=seed)
+    to_train, to_holdout = (np.quantile(part, _LEVELS).round(6) for part in (records.to_train, records.to_holdout))
+    share = records.nearer.value, records.nearer.low, records.nearer.high
+    return Nearest(to_train, to_holdout, share, records.copies, len(records.to_train), "in standard deviations")
 
 
 def curators(synthetic: Table, real: Table, holdout: Table | None, *, seed: int) -> dict[str, float]:
@@ -350,11 +352,11 @@ def curators(synthetic: Table, real: Table, holdout: Table | None, *, seed: int)
         seed: of the choice of rows.
     """
     close = fidelity(real, synthetic)
-    found = {"marginal": close.marginal, "correlation": close.correlation}
+    figures = {"marginal": close.marginal, "correlation": close.correlation}
     if holdout is not None:
         low, high = nearest(synthetic, real, holdout, seed=seed).nearer[1:]
-        found |= {"nearer to a record that was learned from, from": low, "to": high}
-    return found
+        figures |= {"nearer to a record that was learned from, from": low, "to": high}
+    return figures
 
 
 def audited(found: OneRun, label: str, kind: Attacked, *, certified: float) -> Audit:
@@ -403,14 +405,14 @@ def whole_trajectories(
     returns = float(total.min()) - room, float(total.max()) + room  # of released trajectories, and so public
     box, column = spec.observation, state[0]
     lines = layout is None and isinstance(spec.action, Discrete) and isinstance(box, Box)
-    found = WholeTrajectories(
+    pictures = WholeTrajectories(
         drawings=_drawn(synthetic, reference, seed, paths=layout is not None, column=column if lines else None),
         plane=None if layout is None else maze_plane(layout.cells, CELL_ORIGIN, layout.goal_position),
         state=Axis(state[1], box.low[column], box.high[column]) if lines and isinstance(box, Box) else None,
         figures=lengths_and_returns(synthetic, reference, longest=longest, returns=returns),
         errors=() if errors is None else ((SYNTHETIC, "synthetic", errors.along),),
     )
-    return {"whole_trajectories": found, "scores": trajectory_scores(errors, close)}
+    return {"whole_trajectories": pictures, "scores": trajectory_scores(errors, close)}
 
 
 def maze_errors(layout: Layout, sequences: Sequences) -> SequenceDynamics | None:

@@ -202,9 +202,9 @@ def lengths_and_returns(
         longest: public number of steps of the longest trajectory.
         returns: public range of the sum of rewards.
     """
-    own, other = trajectory_statistics(synthetic), None if reference is None else trajectory_statistics(reference)
+    measured, other = trajectory_statistics(synthetic), None if reference is None else trajectory_statistics(reference)
     return tuple(
-        histogram(name, unit, bounds, getattr(own, field), None if other is None else getattr(other, field))
+        histogram(name, unit, bounds, getattr(measured, field), None if other is None else getattr(other, field))
         for name, unit, field, bounds in (
             ("Length", "steps", "lengths", (0.0, float(longest))),
             ("Return", "sum of rewards", "returns", returns),
@@ -214,11 +214,11 @@ def lengths_and_returns(
 
 def trajectory_scores(dynamics: SequenceDynamics | None, closeness: TrajScore | None) -> tuple[Score, ...]:
     """Errors along trajectories and at stitch points, from a public simulator; TrajScore with ceiling and floor."""
-    found = []
+    scores = []
     if closeness is not None:
         floor = (("Rows in any order", closeness.floor.f1),)
         meaning = "F1 of trajectories in each other's manifolds; higher is better"
-        found.append(Score("TrajScore", meaning, closeness.synthetic.f1, False, closeness.ceiling.f1, floor))
+        scores.append(Score("TrajScore", meaning, closeness.synthetic.f1, False, closeness.ceiling.f1, floor))
     if dynamics is not None:
         unit = "in mean displacements of a step; lower is better"
         for measure, what, value in (
@@ -227,8 +227,8 @@ def trajectory_scores(dynamics: SequenceDynamics | None, closeness: TrajScore | 
             ("Gap at a stitch point", "between a fragment's last state and the next one's first", dynamics.gap),
         ):
             if np.isfinite(value):
-                found.append(Score(measure, f"{what}, {unit}", value, public=True))
-    return tuple(found)
+                scores.append(Score(measure, f"{what}, {unit}", value, public=True))
+    return tuple(scores)
 
 
 def trajectories(shown: WholeTrajectories | None, reference: str) -> Section:
@@ -242,11 +242,11 @@ def trajectories(shown: WholeTrajectories | None, reference: str) -> Section:
     style = charts.styles(
         [(d.label, d.kind) for d in shown.drawings] + [(label, kind) for label, kind, _ in shown.errors]
     )
-    drawn = [one for drawing in shown.drawings for one in drawing.trajectories]
+    drawn = [trajectory for drawing in shown.drawings for trajectory in drawing.trajectories]
     lead = "Some whole trajectories, drawn at random."
-    if any(len(one.stitches) for one in drawn):
+    if any(len(trajectory.stitches) for trajectory in drawn):
         lead += " They are stitched from fragments: a ring, or a dashed bar, marks each stitch point."
-    if any(isinstance(one, TimeLine) for one in drawn):
+    if any(isinstance(trajectory, TimeLine) for trajectory in drawn):
         lead += (
             " Below a line, one mark a step shows the action; a square behind it says that the episode ended by itself."
         )
@@ -258,21 +258,21 @@ def trajectories(shown: WholeTrajectories | None, reference: str) -> Section:
 
 def _picture(shown: WholeTrajectories, drawing: Drawing, style: str) -> Chart:
     count = len(drawing.trajectories)
-    some = [one for one in drawing.trajectories if isinstance(one, PlanePath)]
-    if some:
+    paths = [path for path in drawing.trajectories if isinstance(path, PlanePath)]
+    if paths:
         assert shown.plane is not None, "paths are drawn over a plane"
-        chart = path_chart(some, style, title=f"{drawing.label}: paths in the plane", plane=shown.plane)
+        chart = path_chart(paths, style, title=f"{drawing.label}: paths in the plane", plane=shown.plane)
     else:
         assert shown.state is not None, "time lines have a state"
-        lines = [one for one in drawing.trajectories if isinstance(one, TimeLine)]
+        lines = [line for line in drawing.trajectories if isinstance(line, TimeLine)]
         title = f"{drawing.label}: time lines"
         chart = time_line_chart(lines, style, title=title, x_label=shown.visit, y=shown.state)
     return Chart(drawing.label, f"{count} trajectories" if count > 1 else "one trajectory", chart)
 
 
 def _errors(shown: WholeTrajectories, style: dict[str, str]) -> list[Chart]:
-    known = [(style[label], np.flatnonzero(np.isfinite(along)), along) for label, _, along in shown.errors]
-    lines = [charts.Line(name, (at + 1).astype(np.float64), along[at]) for name, at, along in known if len(at) > 1]
+    curves = [(style[label], np.flatnonzero(np.isfinite(along)), along) for label, _, along in shown.errors]
+    lines = [charts.Line(name, (at + 1).astype(np.float64), along[at]) for name, at, along in curves if len(at) > 1]
     if not lines:
         return []
     summary = "; ".join(f"{label} {number(float(np.nanmean(along)))}" for label, _, along in shown.errors)
@@ -393,10 +393,10 @@ def _lane(svg: Element, plot: Plot, line: TimeLine, style: str) -> None:
         write(svg, plot.left - 5.0, at + 4.0, number(end), anchor="end")
     times = np.arange(1.0, len(line.state) + 1.0)
     curve = {"class": f"path {style}", "fill": "none", "stroke": "var(--c)", "stroke-width": "1.8"}
-    for part, here in zip(np.split(line.state, line.stitches), np.split(times, line.stitches), strict=True):
-        SubElement(svg, "path", {**curve, "d": plot.path(here, part)})
+    for part, steps in zip(np.split(line.state, line.stitches), np.split(times, line.stitches), strict=True):
+        SubElement(svg, "path", {**curve, "d": plot.path(steps, part)})
         if len(part) == 1:
-            _circles(svg, plot, np.array([[here[0], part[0]]]), {"class": f"point {style}", "r": "1.6"})
+            _circles(svg, plot, np.array([[steps[0], part[0]]]), {"class": f"point {style}", "r": "1.6"})
     floor = plot.top + plot.height
     for treatment in np.unique(line.treatments).tolist():
         kind, form = charts.vote_mark(treatment)
