@@ -174,7 +174,7 @@ def test_a_few_prefixes_do_not_fill_the_chart_and_are_counted_from_one() -> None
 
 
 def test_the_same_without_noise_is_no_ceiling_of_prefixes() -> None:
-    assert "its prefixes were drawn and cut anew, so that it is no upper bound" in Page(render(report())).text
+    assert "its prefixes were drawn and cut again, so that it is no upper bound" in Page(render(report())).text
     alike = Page(render(report(consensus=None))).text
     assert "with nothing added to any sum." in alike
 
