@@ -2,15 +2,18 @@ import contextlib
 import os
 import shutil
 import sqlite3
+import stat
+import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from ledger_cases import UNIT, edit, filled, forge, make, reserve
 
+from tacit.cli import main
 from tacit.errors import LedgerError
 from tacit.privacy.ledger.ledger import Entry, Ledger
 from tacit.privacy.ledger.state import Terms
@@ -285,3 +288,66 @@ def test_view_says_what_the_ledger_says(path: Path) -> None:
         assert (view.spent(), view.plans(), view.head) == (ledger.spent(), ledger.plans(), ledger.head)
         assert (view.unit, view.epsilon, view.delta, view.dataset_id) == (UNIT, 1.0, 1e-4, ledger.dataset_id)
     assert isinstance(view.entries()[0], Entry)
+
+
+def hostile_journal(path: Path, victim: Path) -> None:
+    """Leave a crash's journal beside the ledger, with a record that names the victim as its super-journal."""
+    subprocess.run([sys.executable, "-c", CRASH, str(path)], check=True)
+    name = os.fsencode(victim)
+    record = struct.pack(">I", 2**30 // 4096 + 1) + name + struct.pack(">II", len(name), sum(name))
+    with open(f"{path}-journal", "ab") as file:
+        file.write(record + bytes.fromhex("d9d505f920a163d7"))
+
+
+def test_no_journal_makes_a_reader_or_a_writer_delete_a_file(path: Path, tmp_path: Path) -> None:
+    filled(path)
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    hostile_journal(path, victim)
+    before = {file: file.read_bytes() for file in (victim, path, Path(f"{path}-journal"))}
+    for opened in (Ledger.read, Ledger):
+        with pytest.raises(LedgerError, match="journal that tacit did not write"):
+            opened(path)
+    assert main(["ledger", "show", str(path)]) == 3
+    assert {file: file.read_bytes() for file in before} == before
+
+
+def test_the_journal_of_that_test_is_a_real_attack(path: Path, tmp_path: Path) -> None:
+    filled(path)
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    hostile_journal(path, victim)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("SELECT * FROM entries").fetchall()
+    assert not victim.exists()
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link], ids=["symbolic", "hard"])
+@pytest.mark.parametrize("name", [".lock", "-journal"])
+def test_a_link_beside_a_ledger_is_never_written_through(
+    path: Path, tmp_path: Path, link: Callable[[Path, str], None], name: str
+) -> None:
+    filled(path)
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious" * 20)
+    Path(f"{path}{name}").unlink(missing_ok=True)
+    link(victim, f"{path}{name}")
+    with pytest.raises(LedgerError, match="link"):
+        Ledger(path)
+    assert victim.read_bytes() == b"precious" * 20
+
+
+def test_a_write_ahead_log_is_never_made_or_read(path: Path) -> None:
+    filled(path)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    before = sorted(file.name for file in path.parent.iterdir())
+    for opened in (Ledger.read, Ledger):
+        with pytest.raises(LedgerError, match="journal that tacit did not write"):
+            opened(path)
+    assert sorted(file.name for file in path.parent.iterdir()) == before
+
+
+def test_a_ledger_and_its_lock_are_their_owners_alone(path: Path) -> None:
+    filled(path)
+    assert [stat.S_IMODE(os.stat(file).st_mode) for file in (path, Path(f"{path}.lock"))] == [0o600, 0o600]

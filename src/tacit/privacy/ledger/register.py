@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from tacit.errors import LedgerError, PlanError
 from tacit.privacy.ledger.state import GENESIS, canonical
-from tacit.privacy.ledger.store import MUTEX, WriterLock
+from tacit.privacy.ledger.store import MUTEX, WriterLock, require_plain
 
 _KEY_BYTES = 32
 _PERSON_BYTES = 16  # two people with one hash share one cap, which is safe
@@ -64,6 +64,8 @@ class Register:
                 "a key elsewhere, because a copy of the folder would tell who is in the register",
                 "keep the key where copies of the register do not go",
             )
+        require_plain(self.path, "register")
+        require_plain(self._key_path, "register")
         self._lock = WriterLock(self.path, "register")
         try:
             exists = self.path.exists(), self._key_path.exists()

@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import sqlite3
+import stat
 import sys
 import tempfile
 import threading
@@ -38,6 +39,8 @@ _NETWORK = {
     *(f"fuse.{kind}" for kind in ("ceph", "davfs", "gcsfuse", "glusterfs", "goofys", "juicefs", "moosefs", "nfs")),
     *(f"fuse.{kind}" for kind in ("rclone", "s3fs", "smb", "smbnetfs", "sshfs")),
 }
+_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+"""With which a roll-back journal begins, and ends if it names a super-journal (SQLite file format, section 3)."""
 _LOCK_BYTE = 1 << 20  # Windows locks bytes, not files: one far behind the recorded head
 
 MUTEX = threading.RLock()  # held during every transaction and every fork: no child inherits a half-done one
@@ -158,11 +161,39 @@ def _record(head: str) -> str:
     return f"{head} {hashlib.sha256(head.encode('ascii', 'replace')).hexdigest()[:16]}\n"
 
 
-def _take(path: Path, kind: str) -> int:
+def require_plain(path: Path, kind: str = "ledger") -> None:
+    """Refuse a name under which something other than a plain file with that one name is found; nothing may be there.
+
+    A link that somebody left in place of a lock, a journal or a key would lead writes to a file of their choice.
+
+    Raises:
+        LedgerError: it is a link, a folder or a device, or has several names.
+    """
     try:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return
     except OSError as error:
         raise unwritable(path, error) from error
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        raise LedgerError(
+            "the file is a link, has several names (hard links) or is no plain file",
+            where=str(path),
+            expected=f"a plain file with one name beside the {kind}, as tacit makes it",
+            remedy=f"remove it if you did not make it, and ask for a plain copy of the {kind}",
+        )
+
+
+def _take(path: Path, kind: str) -> int:
+    require_plain(path, kind)
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        lock = os.open(path, flags, 0o600)
+    except OSError as error:
+        raise unwritable(path, error) from error
+    if os.fstat(lock).st_nlink > 1:  # a name that it got since
+        os.close(lock)
+        require_plain(path, kind)
     try:
         if sys.platform == "win32":
             os.lseek(lock, _LOCK_BYTE, os.SEEK_SET)
@@ -252,6 +283,7 @@ class Store:
                 connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", _row(entry))
                 connection.execute("COMMIT")
             journal.unlink(missing_ok=True)
+            os.chmod(new, 0o600)
             os.replace(new, self.path)
             _sync_folder(self.path.parent)
         except OSError as error:
@@ -264,6 +296,7 @@ class Store:
             LedgerError: the file is damaged, not a ledger, not writable, or has a second name (hard link).
         """
         _disconnect(self._connections, os.getpid())
+        _require_no_trick(self.path)
         status = os.stat(self.path)
         if status.st_nlink > 1:
             raise LedgerError(
@@ -339,6 +372,7 @@ def read_entries(path: Path) -> list[Entry]:
             expected="an existing ledger file",
             remedy="check the path, or create the ledger with a unit and a budget",
         )
+    _require_no_trick(path)
     try:
         return _read(path)
     except LedgerError as error:
@@ -350,6 +384,34 @@ def read_entries(path: Path) -> list[Entry]:
             shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
         with _sqlite(path), contextlib.closing(_connect(copy, "rw")) as connection:
             return _load(connection)
+
+
+def _require_no_trick(path: Path) -> None:
+    """Refuse what would make SQLite touch other files than the ledger and its journal.
+
+    A journal that ends in a super-journal record names a file that a roll-back deletes; a write-ahead log is made
+    beside the file even by a reader. tacit writes neither.
+
+    Raises:
+        LedgerError: there is such a thing, or a link where the journal should be.
+    """
+    journal = path.with_name(f"{path.name}-journal")
+    require_plain(journal)
+    logs = [one for one in ("-wal", "-shm") if os.path.lexists(f"{path}{one}")]
+    with path.open("rb") as file:
+        versions = file.read(20)[18:20]
+    named = False
+    with contextlib.suppress(FileNotFoundError), journal.open("rb") as file:
+        if file.seek(0, os.SEEK_END) >= 16:
+            file.seek(-8, os.SEEK_END)
+            named = file.read(8) == _JOURNAL
+    if named or logs or any(version != 1 for version in versions):
+        raise LedgerError(
+            "the file comes with a journal that tacit did not write",
+            where=str(path),
+            expected="a ledger with a plain roll-back journal, or none",
+            remedy="do not open it; ask its author for a copy made while no run had it open",
+        )
 
 
 def _read(path: Path) -> list[Entry]:
