@@ -100,11 +100,11 @@ def points(anchors: Anchors, given: Array | None, spec: PublicSpec) -> Array:
     """
     if isinstance(anchors, Given) != (given is not None):
         raise _refused("the plan and anchors= do not fit each other", "anchors= with a plan of Given.of(...) alone")
-    found = anchors.points() if isinstance(anchors, Uniform) else _plain(np.asarray(given))
-    if isinstance(anchors, Given) and (len(found), _digest(found)) != (anchors.count, anchors.digest):
+    states = anchors.points() if isinstance(anchors, Uniform) else _plain(np.asarray(given))
+    if isinstance(anchors, Given) and (len(states), _digest(states)) != (anchors.count, anchors.digest):
         raise _refused("the anchors are not those that the plan declares", "the states that Given.of(...) was made of")
-    require_inside(found, spec)
-    return found
+    require_inside(states, spec)
+    return states
 
 
 def visited(
@@ -125,12 +125,12 @@ def visited(
     assert isinstance(spec.action, Discrete)
     people = np.repeat(np.arange(replicates), EPISODES)
     rows = serve(world, _Exploring(actor, explore, spec.action.n), people, horizon=horizon, generator=generator)
-    found = []
+    samples = []
     for r in range(replicates):
-        own = slice(r * EPISODES, (r + 1) * EPISODES)
-        states = rows["observations"][own][rows["mask"][own]]
-        found.append(states[generator.integers(len(states), size=count)])
-    states = np.stack(found)
+        episodes = slice(r * EPISODES, (r + 1) * EPISODES)
+        states = rows["observations"][episodes][rows["mask"][episodes]]
+        samples.append(states[generator.integers(len(states), size=count)])
+    states = np.stack(samples)
     if isinstance(spec.observation, Box):
         states = np.clip(np.nan_to_num(states), *spec.observation.single())
     return states
@@ -144,8 +144,8 @@ class _Exploring:
 
     def __call__(self, observations: Array, replicate: NDArray[np.int64], generator: np.random.Generator) -> Array:
         played = self.actor(observations, replicate, generator)
-        other = generator.integers(self.actions, size=len(played))
-        return np.where(generator.random(len(played)) < self.explore, other, played)
+        random_actions = generator.integers(self.actions, size=len(played))
+        return np.where(generator.random(len(played)) < self.explore, random_actions, played)
 
 
 def require_inside(states: Array, spec: PublicSpec) -> None:
@@ -217,16 +217,20 @@ def require_policies(
     if chances.shape != (experts.count, states):
         raise _bad_policy("the chances are of another shape", f"one for each policy and state, [{experts.count}, N]")
     for k in range(experts.count):
-        given = np.asarray(experts.probabilities(seen, np.full(states, k)), np.float64)
-        if given.shape != (states, spec.action.n):
+        probabilities = np.asarray(experts.probabilities(seen, np.full(states, k)), np.float64)
+        if probabilities.shape != (states, spec.action.n):
             raise _bad_policy(f"policy {k} has other actions", f"probabilities [N, {spec.action.n}]")
-        if not np.isfinite(given).all() or (given < 0).any() or (np.abs(given.sum(axis=1) - 1) > _SUM).any():
+        if (
+            not np.isfinite(probabilities).all()
+            or (probabilities < 0).any()
+            or (np.abs(probabilities.sum(axis=1) - 1) > _SUM).any()
+        ):
             raise _bad_policy(f"the probabilities of policy {k} do not sum to one", "distributions over the actions")
-        if (given < floor * (1 - _SUM)).any():
+        if (probabilities < floor * (1 - _SUM)).any():
             raise _bad_policy(
                 f"policy {k} gives an action less than the declared floor", f"at least {floor:g} for every action"
             )
-        if (np.abs(given[np.arange(states), actions] - chances[k]) > _EQUAL).any():
+        if (np.abs(probabilities[np.arange(states), actions] - chances[k]) > _EQUAL).any():
             raise _bad_policy(f"what policy {k} plays is not what it is counted with", "chances like the probabilities")
 
 

@@ -122,20 +122,22 @@ class MlpClone:
 
     def __call__(self, rows: Mapping[str, Array]) -> dict[str, Array]:
         """Rows [U, L, ...] -> {"parameters": [U, P] float32}."""
-        kept = spread(rows, self.rows, ("observations", "actions"))
-        target = kept["actions"][..., None] == np.arange(self.actions)
-        weight = kept["mask"] / np.maximum(kept["mask"].sum(axis=1, keepdims=True), 1)
-        x = self.features(kept["observations"])
+        sample = spread(rows, self.rows, ("observations", "actions"))
+        target = sample["actions"][..., None] == np.arange(self.actions)
+        weight = sample["mask"] / np.maximum(sample["mask"].sum(axis=1, keepdims=True), 1)
+        x = self.features(sample["observations"])
         middle = (weight[..., None] * x).sum(axis=1, keepdims=True)
         width = np.sqrt((weight[..., None] * np.square(x - middle)).sum(axis=1, keepdims=True)) + _LEAST_SPREAD
         first = self.network.initial(np.random.default_rng(self.seed), 1)
         theta = np.repeat(first, len(target), axis=0)
         inputs = np.asarray((x - middle) / width, np.float32)
-        found = descend(self.network, theta, inputs, target, weight, loss="softmax", steps=self.steps, rate=self.rate)
-        entry = self.network.layers(found)[0]
+        parameters = descend(
+            self.network, theta, inputs, target, weight, loss="softmax", steps=self.steps, rate=self.rate
+        )
+        entry = self.network.layers(parameters)[0]
         entry[:, :-1] /= width.swapaxes(1, 2)
         entry[:, -1] -= (middle.swapaxes(1, 2) * entry[:, :-1]).sum(axis=1)
-        return {"parameters": found}
+        return {"parameters": parameters}
 
     def experts(self, parameters: Array) -> Stacked:
         """The policies of m clones with parameters [m, P]."""
@@ -169,7 +171,7 @@ def _check_clone(features: object, actions: object, floor: float) -> None:
             remedy="leave encoders out: one that learnt from several experts' rows ties their clones together, "
             "and then one expert is more than one vote",
         )
-    known = type(actions) is int and actions >= 2
-    check("clone.actions", actions, known, "a whole number >= 2")
+    valid = type(actions) is int and actions >= 2
+    check("clone.actions", actions, valid, "a whole number >= 2")
     assert isinstance(actions, int)
     check("clone.floor", floor, 0 <= floor < 1 / actions, "a probability below 1 / actions")

@@ -124,20 +124,22 @@ class Consensus(plans.PrivatePlan):
         check("average", self.average, 0 <= self.average <= 1, "a number in [0, 1]")
         check("share", self.share, 0 < self.share < 1, "a number in (0, 1)")
         check("stable_fraction", self.stable_fraction, 0 <= self.stable_fraction <= 1, "a number in [0, 1]")
-        some = self.private_steps > 0 or self.asks
+        learns = self.private_steps > 0 or self.asks
         check(
-            "stable_fraction", self.stable_fraction, some, "less than 1 without trajectories: nothing would be learnt"
+            "stable_fraction", self.stable_fraction, learns, "less than 1 without trajectories: nothing would be learnt"
         )
         check("floor", self.floor, isinstance(self.floor, PMin | KappaStop), "PMin(...) or KappaStop(...)")
         if self.asks:
-            known = type(self.experts) is int and self.experts >= 2
-            check("experts", self.experts, known, "how many experts there are at least, known without the data")
+            plural = type(self.experts) is int and self.experts >= 2
+            check("experts", self.experts, plural, "how many experts there are at least, known without the data")
         if self.clone is not None:
-            same = self.clone.actions == self.actions
-            check("clone.actions", self.clone.actions, same, f"the policy's {self.actions} actions")
+            fits = self.clone.actions == self.actions
+            check("clone.actions", self.clone.actions, fits, f"the policy's {self.actions} actions")
             promised = self.floor.probability if isinstance(self.floor, PMin) else 0.0
-            kept = self.clone.floor >= promised
-            check("clone.floor", self.clone.floor, kept, f"at least the {promised:g} that floor=PMin(...) promises")
+            sufficient = self.clone.floor >= promised
+            check(
+                "clone.floor", self.clone.floor, sufficient, f"at least the {promised:g} that floor=PMin(...) promises"
+            )
 
     @property
     def actions(self) -> int:
@@ -171,7 +173,7 @@ class Consensus(plans.PrivatePlan):
                 expected="a unit, and the price of one trajectory",
                 remedy="call plan.calibrate(unit=..., epsilon=..., delta=...)",
             )
-        found: list[AboveThreshold | PoissonSum] = []
+        stages: list[AboveThreshold | PoissonSum] = []
         if self.asks:
             assert self.experts is not None
             assert self.trajectory_epsilon is not None
@@ -188,7 +190,7 @@ class Consensus(plans.PrivatePlan):
                 source="logs" if self.clone is None else "clones",
                 rows_per_unit=0 if self.clone is None else self.rows,
             )
-            found.append(prefixes)
+            stages.append(prefixes)
         if self.private_steps:
             noisy = PoissonSum(
                 name=TRAINING,
@@ -197,10 +199,10 @@ class Consensus(plans.PrivatePlan):
                 clip_norm=self.clip_norm,
                 noise_multiplier=self.noise_multiplier,
                 rows_per_unit=self.rows_per_expert,
-                held_out=found[0].held_out if found else 0,
+                held_out=stages[0].held_out if stages else 0,
             )
-            found.append(noisy)
-        return tuple(found)
+            stages.append(noisy)
+        return tuple(stages)
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Consensus:
         """The plan that keeps (epsilon, delta) for this unit: thresholds first, then the least noise of both stages.
@@ -224,10 +226,10 @@ class Consensus(plans.PrivatePlan):
         if self.asks:
             assert self.experts is not None
             check("experts", self.experts, self.experts <= unit.size, f"at most the population, {unit.size:,}")
-            own = _DELTA_SHARE * delta / self.trajectories
+            trajectory_delta = _DELTA_SHARE * delta / self.trajectories
             whole = epsilon * (self.share if self.private_steps else 1.0)
-            each = _each(self.trajectories, own, epsilon=whole, delta=delta, unit=unit)
-            plan = replace(plan, trajectory_epsilon=each, trajectory_delta=own)
+            trajectory_epsilon = _each(self.trajectories, trajectory_delta, epsilon=whole, delta=delta, unit=unit)
+            plan = replace(plan, trajectory_epsilon=trajectory_epsilon, trajectory_delta=trajectory_delta)
         if plan.private_steps:
             return plans.calibrate(plan, unit=unit, epsilon=epsilon, delta=delta)
         plan = replace(plan, epsilon=epsilon, delta=delta)
@@ -243,19 +245,19 @@ class Consensus(plans.PrivatePlan):
         return plans.account(replace(self, unit=unit), unit=unit, delta=delta)
 
 
-def _each(trajectories: int, own: float, *, epsilon: float, delta: float, unit: Unit) -> float:
+def _each(trajectories: int, trajectory_delta: float, *, epsilon: float, delta: float, unit: Unit) -> float:
     """The largest epsilon of one trajectory, to 5 digits, with which all of them cost epsilon at delta.
 
     Args:
-        own: delta of one trajectory.
+        trajectory_delta: of one trajectory.
     """
     relation = unit.relation
     assert relation is not None
 
     def excess(log_each: float) -> float:
-        one = EpsilonDeltaDpEvent(math.exp(log_each), own)
-        spare = EpsilonDeltaDpEvent(0.0, (_ROOM - 1) * trajectories * own)
-        event = ComposedDpEvent([SelfComposedDpEvent(one, trajectories), spare])
+        trajectory = EpsilonDeltaDpEvent(math.exp(log_each), trajectory_delta)
+        spare = EpsilonDeltaDpEvent(0.0, (_ROOM - 1) * trajectories * trajectory_delta)
+        event = ComposedDpEvent([SelfComposedDpEvent(trajectory, trajectories), spare])
         return accounting.epsilon(event, delta=delta, relation=relation).epsilon - epsilon
 
     low = math.log(0.999 * epsilon / trajectories)

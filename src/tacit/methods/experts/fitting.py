@@ -107,8 +107,8 @@ def _on_simplex(values: Float64) -> Float64:
     falling = -np.sort(-values, axis=-1)
     ranks = np.arange(1, values.shape[-1] + 1)
     excess = (np.cumsum(falling, axis=-1) - 1) / ranks
-    kept = (falling > excess).sum(axis=-1, keepdims=True)
-    return np.asarray(np.maximum(values - np.take_along_axis(excess, kept - 1, axis=-1), 0.0))
+    support = (falling > excess).sum(axis=-1, keepdims=True)
+    return np.asarray(np.maximum(values - np.take_along_axis(excess, support - 1, axis=-1), 0.0))
 
 
 def _least_squares(seen: Float32, votes: Float64, ridge: float) -> Float32:

@@ -72,13 +72,13 @@ class Moments:
         vectors = np.zeros((len(mask), 1 + len(factors)))
         step = max(1, _CHUNK // mask.shape[1])
         for start in range(0, len(mask), step):
-            some = slice(start, start + step)
-            x = self.features(rows["observations"][some]) * mask[some][..., None].astype(np.float64)
-            gram = x.swapaxes(1, 2) @ x / np.maximum(mask[some].sum(axis=1), 1)[:, None, None]
-            vectors[some, 0] = np.sqrt(np.trace(gram, axis1=1, axis2=2) / size)
+            chunk = slice(start, start + step)
+            x = self.features(rows["observations"][chunk]) * mask[chunk][..., None].astype(np.float64)
+            gram = x.swapaxes(1, 2) @ x / np.maximum(mask[chunk].sum(axis=1), 1)[:, None, None]
+            vectors[chunk, 0] = np.sqrt(np.trace(gram, axis1=1, axis2=2) / size)
             direction = gram[:, upper[0], upper[1]] * factors
             length = np.sqrt(np.square(direction).sum(axis=1, keepdims=True))
-            vectors[some, 1:] = direction / np.maximum(length, np.finfo(np.float64).tiny)
+            vectors[chunk, 1:] = direction / np.maximum(length, np.finfo(np.float64).tiny)
         return vectors / math.sqrt(2)
 
 
@@ -92,16 +92,16 @@ def whitener(released: Float64, noise: float, size: int) -> Float64:
     """
     upper, factors = _upper(size)
     noise *= math.sqrt(2)
-    found = np.empty((len(released), size, size))
-    for one, vector in zip(found, math.sqrt(2) * released, strict=True):
+    matrices = np.empty((len(released), size, size))
+    for matrix, vector in zip(matrices, math.sqrt(2) * released, strict=True):
         gram = np.zeros((size, size))
         gram[upper] = gram.T[upper] = vector[1:] / factors
         values, vectors = np.linalg.eigh(gram)
         values = np.maximum(values, max(2 * noise * math.sqrt(size), _LEAST))
         mean_square = max(vector[0], 3 * noise, 1e-3) ** 2
         values *= size * mean_square / values.sum()
-        one[:] = vectors / np.sqrt(values) @ vectors.T
-    return found
+        matrix[:] = vectors / np.sqrt(values) @ vectors.T
+    return matrices
 
 
 def through(matrices: Array, network: Mlp, parameters: Array) -> Array:
@@ -236,10 +236,10 @@ class Gradient:
         assert isinstance(self.policy.network, Mlp)
         size = max(1, _ROWS // mask.shape[1])
         for start in range(0, len(mask), size):
-            some = slice(start, start + size)
-            theta, matrices = state[0][replicate[some]], state[1][replicate[some]]
-            slope = self.policy.gradient(theta, rows["observations"][some], rows["actions"][some], weights[some])
-            gradients[some] = through(matrices, self.policy.network, slope.astype(np.float64))
+            chunk = slice(start, start + size)
+            theta, matrices = state[0][replicate[chunk]], state[1][replicate[chunk]]
+            slope = self.policy.gradient(theta, rows["observations"][chunk], rows["actions"][chunk], weights[chunk])
+            gradients[chunk] = through(matrices, self.policy.network, slope.astype(np.float64))
         return clipping.clip_rows(gradients, self.clip_norm) * rows["weight"][:, None]
 
 
@@ -251,13 +251,13 @@ def fit(plan: ReturnWeighted, vault: Vault) -> Release[Learned]:
     if vault.touched(run):
         raise exhausted(run, POLICY)
     network, size, replicates = plan.policy.network, plan.policy.features.size, len(vault.ledgers)
-    kept = Kept(plan.kept, plan.weight)
+    summary = Kept(plan.kept, plan.weight)
     matrices = np.repeat(np.eye(size)[None], replicates, axis=0)
     if plan.share:
         assert plan.noise_multiplier is not None
         noise = plan.noise_multiplier / math.sqrt(plan.share) / vault.unit.size
-        matrices = whitener(vault.noisy_sum(run, INPUTS, Moments(kept, plan.policy.features)), noise, size)
-    gradient = Gradient(kept, plan.policy, plan.clip_norm)
+        matrices = whitener(vault.noisy_sum(run, INPUTS, Moments(summary, plan.policy.features)), noise, size)
+    gradient = Gradient(summary, plan.policy, plan.clip_norm)
     phi = np.repeat(plan.policy.initial(np.random.default_rng(plan.seed), 1), replicates, axis=0).astype(np.float64)
     direction, total = np.zeros_like(phi), np.zeros_like(phi)
     averaged = max(1, round(plan.average * plan.steps))

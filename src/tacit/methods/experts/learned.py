@@ -155,11 +155,11 @@ class Learned:
 
     def replicate(self, r: int) -> Learned:
         """The policy of one replicate, with R = 1."""
-        one = slice(r, r + 1) if r >= 0 else slice(r, None if r == -1 else r + 1)
+        index = slice(r, r + 1) if r >= 0 else slice(r, None if r == -1 else r + 1)
         votes, prefixes = self.agreement, self.prefixes
         return replace(
             self,
-            theta=self.theta[one],
-            agreement=None if votes is None else Agreement(votes.states[one], votes.shares[one]),
-            prefixes=None if prefixes is None else prefixes[one],
+            theta=self.theta[index],
+            agreement=None if votes is None else Agreement(votes.states[index], votes.shares[index]),
+            prefixes=None if prefixes is None else prefixes[index],
         )

@@ -125,8 +125,8 @@ def _sampled(rate: float, sigma: float, steps: int) -> DpEvent:
 def _estimate(rate: float, sigma: float, steps: int, delta: float) -> float:
     """By `accounting`'s check, centred quadrature: it goes beyond the steps that a certificate may have."""
     check("steps", steps, 1 <= steps <= MOST_STEPS, f"from 1 to {MOST_STEPS:,}")
-    one = _sampled(rate, sigma, 1).event
-    return accounting_checks.fourier(((one, steps),), "add_or_remove", delta)
+    event = _sampled(rate, sigma, 1).event
+    return accounting_checks.fourier(((event, steps),), "add_or_remove", delta)
 
 
 def _steps(rate: float, sigma: float, epsilon: float, delta: float) -> int:
@@ -292,7 +292,7 @@ def paper(
     Raises:
         PlanError: a value is out of range, the threshold is out of reach, or the published accounting allows no step.
     """
-    alone = setting.trajectories == 0 or setting.noisy_share == 0
+    single_stage = setting.trajectories == 0 or setting.noisy_share == 0
     plan = Consensus(
         policy=policy,
         learner=CQL(),
@@ -301,7 +301,7 @@ def paper(
         experts=experts,
         floor=PMin(setting.floor),
         stable_fraction=setting.stable_fraction,
-        steps=_allowed_steps(setting, unit, delta, alone) if steps is None else steps,
+        steps=_allowed_steps(setting, unit, delta, single_stage) if steps is None else steps,
         expected_batch_size=setting.batch,
         rows_per_expert=1,
         clip_norm=1.0,
@@ -309,8 +309,8 @@ def paper(
         stable_rate=setting.rate,
         stable_batch=setting.batch,
         average=0.0,
-        trajectory_epsilon=_each(setting.epsilon if alone else setting.epsilon / 2, setting.trajectories),
-        trajectory_delta=_each((delta if alone else delta / 2) / _ROOM, setting.trajectories),
+        trajectory_epsilon=_each(setting.epsilon if single_stage else setting.epsilon / 2, setting.trajectories),
+        trajectory_delta=_each((delta if single_stage else delta / 2) / _ROOM, setting.trajectories),
         noise_multiplier=setting.noise_multiplier,
     )
     return plan.account(unit=unit, delta=delta)
@@ -358,8 +358,8 @@ def claimed(plan: Consensus) -> Claim:
         noisy_share=round(1 - plan.stable_fraction, 12) if plan.asks else 1.0,
         noise_multiplier=plan.noise_multiplier or 0.0,
     )
-    own = training.published_epsilon(plan.steps, plan.delta / 2 if plan.asks else plan.delta)
-    return Claim(release + own, plan.epsilon, plan.delta)
+    training_epsilon = training.published_epsilon(plan.steps, plan.delta / 2 if plan.asks else plan.delta)
+    return Claim(release + training_epsilon, plan.epsilon, plan.delta)
 
 
 def _each(whole: float, trajectories: int) -> float | None:
@@ -367,7 +367,7 @@ def _each(whole: float, trajectories: int) -> float | None:
     return whole / trajectories if trajectories else None
 
 
-def _allowed_steps(setting: Setting, unit: Unit, delta: float, alone: bool) -> int:
+def _allowed_steps(setting: Setting, unit: Unit, delta: float, single_stage: bool) -> int:
     """How many the published accounting allows."""
     if setting.noisy_share == 0:
         return NOISELESS_STEPS
@@ -377,5 +377,5 @@ def _allowed_steps(setting: Setting, unit: Unit, delta: float, alone: bool) -> i
         noisy_share=setting.noisy_share,
         noise_multiplier=setting.noise_multiplier or 0.0,
     )
-    share = 1.0 if alone else 0.5
+    share = 1.0 if single_stage else 0.5
     return training.published_steps(share * setting.epsilon, share * delta)

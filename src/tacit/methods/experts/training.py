@@ -89,7 +89,7 @@ def fit(plan: Consensus, vault: Vault, world: World | None = None) -> Release[Le
     if vault.touched(run):
         raise exhausted(run, plan.parts()[0].name)
     prefixes = tuple(vault.above_threshold(run, CONSENSUS, clone=plan.clone, world=world)) if plan.asks else None
-    stable = [_Stable(plan, one, r) for r, one in enumerate(prefixes or ())]
+    stable = [_Stable(plan, released, r) for r, released in enumerate(prefixes or ())]
 
     network = plan.policy.network
     assert isinstance(network, Mlp)

@@ -83,8 +83,8 @@ class Votes(plans.PrivatePlan):
 
     def __post_init__(self) -> None:
         head, actions = self.policy.head, self.clone.actions
-        same = isinstance(head, Categorical) and head.actions == actions
-        check("policy.head", head, same, f"Categorical({actions}), of the clone's {actions} actions")
+        fits = isinstance(head, Categorical) and head.actions == actions
+        check("policy.head", head, fits, f"Categorical({actions}), of the clone's {actions} actions")
         for name in ("rounds", "horizon", "rows"):
             value = getattr(self, name)
             check(name, value, type(value) is int and value >= 1, "a whole number >= 1")
@@ -133,9 +133,9 @@ class Vote:
         replicate, actions = rows["replicate"], self.summary.clone.actions
         votes = np.empty((len(replicate), state.shape[1], actions), np.float32)
         for r in np.unique(replicate):
-            own = slice(*np.searchsorted(replicate, [r, r + 1]))
-            chosen = self.summary.clone.experts(rows["parameters"][own]).greedy(state[r])
-            votes[own] = (chosen[..., None] == np.arange(actions)) - np.float32(1 / actions)
+            units = slice(*np.searchsorted(replicate, [r, r + 1]))
+            chosen = self.summary.clone.experts(rows["parameters"][units]).greedy(state[r])
+            votes[units] = (chosen[..., None] == np.arange(actions)) - np.float32(1 / actions)
         votes *= np.asarray(rows["weight"], np.float32)[:, None, None]
         return votes.reshape(len(votes), -1)
 
@@ -162,10 +162,10 @@ def fit(plan: Votes, vault: Vault, world: World | None = None, *, anchors: Array
         if k:
             assert world is not None
             actor = Acting(plan.policy, theta, greedy=True)
-            found = places.visited(
+            later = places.visited(
                 actor, world, plan.anchors.count, vault.spec, horizon=plan.horizon, explore=plan.explore, seed=k
             )
-            asked = np.concatenate([asked, found], axis=1)
+            asked = np.concatenate([asked, later], axis=1)
         released = vault.noisy_sum(run, PART, vote, asked[:, -plan.anchors.count :])
         released = released.reshape(replicates, plan.anchors.count, plan.clone.actions)
         votes = np.concatenate([votes, released - released.mean(axis=2, keepdims=True)], axis=1)

@@ -120,16 +120,18 @@ def fit(
         try_features(plan.basis, vault.spec.observation)
     target = resolve(policy, vault)
     plan.require(target, behaviour, vault.spec)
-    known = resolve_behaviour(target, behaviour, vault)
-    plan = plan.about(target, known)
+    behaviour_policy = resolve_behaviour(target, behaviour, vault)
+    plan = plan.about(target, behaviour_policy)
     run = vault.reserve(plan)
     if vault.touched(run):
         raise exhausted(run, plan.parts()[0].name)
-    found = plan.estimate(vault, run, target, known)
-    if found.value is not None and found.interval is not None:
-        found = dataclasses.replace(found, value=found.interval.nearest(found.value))
+    evaluation = plan.estimate(vault, run, target, behaviour_policy)
+    if evaluation.value is not None and evaluation.interval is not None:
+        evaluation = dataclasses.replace(evaluation, value=evaluation.interval.nearest(evaluation.value))
     released = isinstance(policy, Release)
-    return vault.release(run, found, label=label(plan.covered, target, known, released=released, features=plan.basis))
+    return vault.release(
+        run, evaluation, label=label(plan.covered, target, behaviour_policy, released=released, features=plan.basis)
+    )
 
 
 def label(
@@ -149,7 +151,9 @@ def label(
         ratios = []
     elif behaviour is not None:
         ratios = [f"the behaviour policy is {words(behaviour)}, and made the records"]
-    own = [f"the features {features.function} were fixed without these records"] if isinstance(features, Custom) else []
+    feature_assumptions = (
+        [f"the features {features.function} were fixed without these records"] if isinstance(features, Custom) else []
+    )
     return Label(
         covered=(covered, "everything computed from the evaluation: its value, interval, value function and report"),
         not_covered=(
@@ -166,6 +170,6 @@ def label(
             *ratios,
             "no episode's discounted return lies outside the public range (for the value and the interval, not for "
             "the promise of privacy)",
-            *own,
+            *feature_assumptions,
         ),
     )

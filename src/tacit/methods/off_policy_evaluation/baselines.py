@@ -62,8 +62,8 @@ class FirstVisits(Estimator, ABC):
     """the published noise, or the smaller one that the same proof gives."""
 
     def __post_init__(self) -> None:
-        known = self.problem.return_range is not None
-        check("problem.return_range", self.problem.return_range, known, "a public range: it scales the noise")
+        ranged = self.problem.return_range is not None
+        check("problem.return_range", self.problem.return_range, ranged, "a public range: it scales the noise")
         cells = self.cells is not None or self.features.tabular
         check("cells", self.cells, cells, "public edges of each dimension, as the features are not one-hot")
         if self.unit is not None:
@@ -230,9 +230,9 @@ class SufficientStatistics(GaussianEstimator):
         """V and, with a share for it, the value with an interval."""
         value, interval, centre = None, None, np.zeros(self.features.size)
         if self.value_share:
-            found = scores.value_of(vault, run, self.problem, target, behaviour)
-            interval = found.interval(self.level)
-            value = interval.nearest(found.value())
+            noisy_scores = scores.value_of(vault, run, self.problem, target, behaviour)
+            interval = noisy_scores.interval(self.level)
+            value = interval.nearest(noisy_scores.value())
             centre = self.features.constant(value)
         summary = BellmanStatistics(self.problem, target, behaviour, self.features, "gtd")
         noisy = self.clip_norm * vault.noisy_sum(run, STATISTICS, Stacked(summary, self.clip_norm), centre)[0]

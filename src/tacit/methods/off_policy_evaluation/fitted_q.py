@@ -60,14 +60,14 @@ class QEstimator(ScoreEstimator, ABC):
         """The value and its interval; the diagnostics hold "q_weights" [n][A] and "centre"."""
         q = self.regression.fit(vault, run, self.problem, self.features, with_probabilities(target))
         vector = ScoreVector(self.problem, target, behaviour, vault.spec, self.clip or 1.0, self.point(vault.spec))
-        found = scores.release(vault, run, vector, state=q)
-        assert found.point is not None
+        noisy_scores = scores.release(vault, run, vector, state=q)
+        assert noisy_scores.point is not None
         return Evaluation(
             method=self.method,
-            value=q.centre + self.half_width(vault.spec) * found.point,
-            interval=found.interval(self.level),
-            limits=found.limits,
-            diagnostics={"q_weights": q.weights.tolist(), "centre": q.centre} | self.further(found),
+            value=q.centre + self.half_width(vault.spec) * noisy_scores.point,
+            interval=noisy_scores.interval(self.level),
+            limits=noisy_scores.limits,
+            diagnostics={"q_weights": q.weights.tolist(), "centre": q.centre} | self.further(noisy_scores),
         )
 
     def further(self, found: Scores) -> dict[str, float]:
@@ -125,5 +125,7 @@ class StartValue:
 
     def __call__(self, log: Logged, state: QFunction) -> np.ndarray:
         """[U], the mean over the unit's episodes."""
-        here, after = (state.over("v", one, log.alive.shape) for one in (log.observations, log.next_observations))
-        return np.asarray((within_horizon(log, self.problem, here, after) - state.centre) / self.width)
+        values, next_values = (
+            state.over("v", observations, log.alive.shape) for observations in (log.observations, log.next_observations)
+        )
+        return np.asarray((within_horizon(log, self.problem, values, next_values) - state.centre) / self.width)

@@ -96,8 +96,8 @@ class Gpope(GaussianEstimator):
         super().__post_init__()
         for name in ("clip_norm", "step_size"):
             value = getattr(self, name)
-            known = value is None or (math.isfinite(value) and 0 < value <= 1e6)
-            check(name, value, known, "a number in (0, 1e6], or None for the public default")
+            valid = value is None or (math.isfinite(value) and 0 < value <= 1e6)
+            check(name, value, valid, "a number in (0, 1e6], or None for the public default")
         if self.unit is not None:
             check("batch_size", self.batch_size, self.batch_size <= self.unit.size, "at most the population")
         if self.mode == "full_batch" or self.unit is not None:
@@ -154,13 +154,13 @@ class Gpope(GaussianEstimator):
         iterates = Iterates(self, np.zeros((len(vault.ledgers), 2 * self.features.size)))
         for _ in range(self.steps):
             iterates.update(clip * vault.noisy_sum(run, PART, Direction(summary, clip), iterates.x), beta)
-        found = None
+        noisy_scores = None
         if len(self.parts()) > 1:
-            found = scores.value_of(vault, run, self.problem, target, behaviour)
+            noisy_scores = scores.value_of(vault, run, self.problem, target, behaviour)
         return Evaluation(
             method=self.method,
-            value=None if found is None else found.value(),
-            interval=None if found is None else found.interval(self.level),
+            value=None if noisy_scores is None else noisy_scores.value(),
+            interval=None if noisy_scores is None else noisy_scores.interval(self.level),
             theta=iterates.mean[0],
             features=self.features,
             limits=self.problem.range(vault.spec),

@@ -90,10 +90,12 @@ class ImportanceSampling(ScoreEstimator):
     def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
         """The value and its interval."""
         vector = ScoreVector(self.problem, target, behaviour, vault.spec, self.clip or 1.0)
-        found = scores.release(vault, run, vector)
+        noisy_scores = scores.release(vault, run, vector)
         return Evaluation(
             method=self.method,
-            value=found.value(self.weighting),
-            interval=found.interval(self.level) if self.sides == "both" else found.lower_bound(self.level),
-            limits=found.limits,
+            value=noisy_scores.value(self.weighting),
+            interval=noisy_scores.interval(self.level)
+            if self.sides == "both"
+            else noisy_scores.lower_bound(self.level),
+            limits=noisy_scores.limits,
         )

@@ -121,8 +121,8 @@ def _ratio(rows: Mapping[str, np.ndarray], policy: Target, behaviour: Policy | N
     observations = rows["observations"].reshape(-1, *rows["observations"].shape[2:])
     actions = rows["actions"].reshape(-1).astype(np.int64)
 
-    def chosen(one: Policy) -> np.ndarray:
-        return one.probabilities(observations)[np.arange(len(actions)), actions].reshape(shape)
+    def chosen(actor: Policy) -> np.ndarray:
+        return actor.probabilities(observations)[np.arange(len(actions)), actions].reshape(shape)
 
     target = chosen(policy)
     if behaviour is None and "propensities" not in rows:
@@ -132,6 +132,6 @@ def _ratio(rows: Mapping[str, np.ndarray], policy: Target, behaviour: Policy | N
             expected="records with propensities, or behaviour=BehaviourPolicy(...)",
             remedy="log the probability of each action, or evaluate Behaviour() itself",
         )
-    own = rows["propensities"].astype(np.float64) if behaviour is None else chosen(behaviour)
-    logs = np.log(np.maximum(target, _SMALLEST)) - np.log(np.maximum(own, _SMALLEST))
+    propensities = rows["propensities"].astype(np.float64) if behaviour is None else chosen(behaviour)
+    logs = np.log(np.maximum(target, _SMALLEST)) - np.log(np.maximum(propensities, _SMALLEST))
     return np.where(target > 0, np.exp(np.clip(logs, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)), 0.0)

@@ -124,15 +124,15 @@ def read(sums: np.ndarray, plan: Overlap, population: int) -> dict[str, Any]:
     assert plan.noise_multiplier is not None
     bins = len(plan.edges) - 1
     noise = {name: plan.noise_multiplier / (FIT * math.sqrt(share)) for name, share in SHARES.items()}
-    found = dict(zip(SHARES, np.split(sums / FIT, np.cumsum([bins, 1, 1, 1, 1])), strict=True))
-    found = {name: values / math.sqrt(SHARES[name]) for name, values in found.items()}
-    units = unit_count(float(found["present"][0]), noise["present"], population)
-    effective = _effective(float(found["weight"][0]), float(found["square"][0]), noise, plan.level, units)
-    ratio = _ratio(float(found["ratios"][0]), float(found["steps"][0]), noise, plan)
+    totals = dict(zip(SHARES, np.split(sums / FIT, np.cumsum([bins, 1, 1, 1, 1])), strict=True))
+    totals = {name: values / math.sqrt(SHARES[name]) for name, values in totals.items()}
+    units = unit_count(float(totals["present"][0]), noise["present"], population)
+    effective = _effective(float(totals["weight"][0]), float(totals["square"][0]), noise, plan.level, units)
+    ratio = _ratio(float(totals["ratios"][0]), float(totals["steps"][0]), noise, plan)
     return {
         "log10_weights": {
             "edges": list(plan.edges),
-            "shares": [float(min(1.0, max(0.0, value / units))) for value in found["bins"]],
+            "shares": [float(min(1.0, max(0.0, value / units))) for value in totals["bins"]],
             "noise": noise["bins"] / units,
         },
         "effective_sample_size": effective,

@@ -100,7 +100,7 @@ class Fit:
         weights = np.repeat(features.constant(centre)[:, None], policy.actions, axis=1)
         residuals = Residuals(transitions, limits, self.trace)
         prior = covariance(features, self.prior * (limits[1] - limits[0]), vault.spec, None)
-        covariances, clip, kept = [prior] * policy.actions, (limits[1] - limits[0]) / 2, []
+        covariances, clip, iterates = [prior] * policy.actions, (limits[1] - limits[0]) / 2, []
         root = math.sqrt(1 - LENGTH_SHARE)
         deviation = noise(vault, run, "residuals") / (FIT * root)
         for _ in range(self.rounds):
@@ -109,9 +109,9 @@ class Fit:
             changes = [update(g, s, x, deviation * clip) for g, s, x in zip(grams, covariances, moves.T, strict=True)]
             weights = weights + np.stack([change for change, _ in changes], axis=1)
             covariances = [after + REFRESH * prior for _, after in changes]
-            kept.append(weights)
+            iterates.append(weights)
             clip *= min(1.0, max(CLIP_FALL, CLIP_FACTOR * float(noisy[-1]) / math.sqrt(LENGTH_SHARE)))
-        last = np.mean(kept[-max(1, self.rounds // 10) :], axis=0)
+        last = np.mean(iterates[-max(1, self.rounds // 10) :], axis=0)
         return QFunction(features, last, policy, limits, centre)
 
 

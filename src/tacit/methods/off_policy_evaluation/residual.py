@@ -172,21 +172,21 @@ class ResidualRegression(GaussianEstimator):
         middle, half = (limits[0] + limits[1]) / 2, (limits[1] - limits[0]) / 2
         vector = ScoreVector(self.problem, target, behaviour, vault.spec, 1.0)
         if self.shared_centre:
-            found = scores.release(vault, run, vector)
-            value = centre = found.value()
+            noisy_scores = scores.release(vault, run, vector)
+            value = centre = noisy_scores.value()
             theta, clips = _rounds(self, vault, run, summary, limits, centre)
         else:
             noisy = float(vault.noisy_sum(run, "centre", Centre(summary), limits)[0, 0])
             centre = middle + half * min(max(noisy, -1.0), 1.0)
             theta, clips = _rounds(self, vault, run, summary, limits, centre)
             vector = dataclasses.replace(vector, point=StartValue(self.problem, self.features, limits))
-            found = scores.release(vault, run, vector, state=theta)
-            assert found.point is not None
-            value = middle + half * found.point
+            noisy_scores = scores.release(vault, run, vector, state=theta)
+            assert noisy_scores.point is not None
+            value = middle + half * noisy_scores.point
         return Evaluation(
             method=self.method,
             value=value,
-            interval=found.interval(self.level),
+            interval=noisy_scores.interval(self.level),
             theta=theta,
             features=self.features,
             limits=limits,
@@ -220,8 +220,8 @@ def _limits(plan: ResidualRegression, vault: Vault, run: Run, summary: Statistic
     counts = vault.noisy_sum(run, "range", Ranges(summary, widest))[0]
     above = np.cumsum(counts)  # the share of units whose largest return is beyond each next halving
     noise = scores.noise(vault, run, "range") * np.sqrt(np.arange(1, RANGES + 1))
-    found = above > np.maximum(0.02, np.minimum(3 * noise, 0.5))
-    enough = int(np.argmax(found)) if found.any() else 0
+    significant = above > np.maximum(0.02, np.minimum(3 * noise, 0.5))
+    enough = int(np.argmax(significant)) if significant.any() else 0
     width = widest * 2.0**-enough * (1 if plan.on_policy else 2)
     return max(low, -width), min(high, width)
 
@@ -353,6 +353,6 @@ class StartValue:
             result[wanted] = np.clip(np.einsum("ni,i->n", phi, state, dtype=np.float64), low, high)
             return result
 
-        here, after = values(log.observations, first), values(log.next_observations, last)
-        mean = np.clip(within_horizon(log, self.problem, here, after), low, high)
+        start_values, end_values = values(log.observations, first), values(log.next_observations, last)
+        mean = np.clip(within_horizon(log, self.problem, start_values, end_values), low, high)
         return np.asarray((2 * mean - low - high) / (high - low))

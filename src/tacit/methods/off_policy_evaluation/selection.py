@@ -194,7 +194,9 @@ def fit(plan: Selection, vault: Vault) -> Release[Choice]:
             expected="spec=vault.spec",
             remedy="make the plan with the bounds of the records",
         )
-    strangers = {candidate.ledger for candidate in plan.candidates} - {None} - {one.dataset_id for one in vault.ledgers}
+    strangers = (
+        {candidate.ledger for candidate in plan.candidates} - {None} - {ledger.dataset_id for ledger in vault.ledgers}
+    )
     if strangers:
         raise PlanError(
             "a candidate was released under another ledger",
@@ -203,19 +205,20 @@ def fit(plan: Selection, vault: Vault) -> Release[Choice]:
             remedy="pass the release that this vault made, or the policy itself if it is public",
         )
     targets = [resolve(candidate.known, vault) for candidate in plan.candidates]
-    known = [resolve_behaviour(target, plan.behaviour, vault) for target in targets]
+    behaviours = [resolve_behaviour(target, plan.behaviour, vault) for target in targets]
     run = vault.reserve(plan)
     if vault.touched(run):
         raise exhausted(run, PART)
     index = int(vault.release_once(run, PART)[0, 0])
     names = tuple(candidate.name for candidate in plan.candidates)
     described = [
-        f"candidate {one.name}: " + (words(target) if one.ledger is None else "a policy released under this ledger")
-        for one, target in zip(plan.candidates, targets, strict=True)
+        f"candidate {candidate.name}: "
+        + (words(target) if candidate.ledger is None else "a policy released under this ledger")
+        for candidate, target in zip(plan.candidates, targets, strict=True)
     ]
     weighted = next((i for i, target in enumerate(targets) if not isinstance(target, Behaviour)), 0)
     covered = f"one choice among {len(names)} candidates by their summed clipped returns"
-    common = label(covered, targets[weighted], known[weighted])
+    common = label(covered, targets[weighted], behaviours[weighted])
     return vault.release(
         run,
         Choice(index=index, name=names[index], candidates=names),

@@ -135,12 +135,12 @@ def visited(log: Logged, phi: np.ndarray, features: Features) -> np.ndarray:
         return np.asarray(result * log.alive)
     seen, k = np.zeros((len(phi), features.size), bool), np.zeros(len(phi))
     for t in range(phi.shape[1]):
-        here = phi[:, t] > 0
+        active = phi[:, t] > 0
         seen &= ~log.starts[:, t, None]
-        new = (here & ~seen).any(axis=1)
+        new = (active & ~seen).any(axis=1)
         k = np.where(log.starts[:, t], 0, k) + new
         result[:, t] = new / np.sqrt(np.maximum(k, 1))
-        seen |= here
+        seen |= active
     return result
 
 

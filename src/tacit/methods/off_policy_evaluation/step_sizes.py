@@ -134,7 +134,7 @@ def compare(stats: Stats, plan: Gpope, step_sizes: Sequence[float], *, clip: flo
         )
     generator, sizes = np.random.default_rng(seed), np.asarray(step_sizes, np.float32)
     together = TOGETHER if plan.mode == "paper" else 1
-    found = []
+    thetas = []
     for start in range(0, trials, together):
         count = min(together, trials - start)
         if pool == population:
@@ -142,8 +142,8 @@ def compare(stats: Stats, plan: Gpope, step_sizes: Sequence[float], *, clip: flo
         else:
             members = np.stack([generator.choice(pool, population, replace=False) for _ in range(count)])
         held: Stats = {name: array[members] for name, array in stats.items()} if plan.mode == "full_batch" else stats
-        found.append(iterate(held, plan, _draws(plan, members, generator), sizes, clip=clip))
-    theta = np.concatenate(found).astype(np.float64)
+        thetas.append(iterate(held, plan, _draws(plan, members, generator), sizes, clip=clip))
+    theta = np.concatenate(thetas).astype(np.float64)
     theta[~np.isfinite(theta).all(axis=2)] = np.nan
     return Curves(np.asarray(step_sizes, np.float64), theta, mspbe(stats, theta))
 

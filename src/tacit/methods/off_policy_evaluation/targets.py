@@ -36,7 +36,7 @@ def resolve(policy: Target | Release[Policy], vault: Vault) -> Target:
     Raises:
         PlanError: the release is another ledger's, the policy is of no known form, or its actions are not the data's.
     """
-    found: Any = policy
+    target: Any = policy
     if isinstance(policy, Release):
         policy.certificate.verify()
         admitted = {(ledger.dataset_id, plan.id) for ledger in vault.ledgers for plan in ledger.plans()}
@@ -47,11 +47,11 @@ def resolve(policy: Target | Release[Policy], vault: Vault) -> Target:
                 expected="a policy known without the records, or a release of this very ledger",
                 remedy="pass the release that this vault made, or the policy itself if it is public",
             )
-        found = policy.value
-    if isinstance(found, Behaviour):
-        return found
+        target = policy.value
+    if isinstance(target, Behaviour):
+        return target
     space = vault.spec.action
-    actions = found.actions if isinstance(found, Policy) else None
+    actions = target.actions if isinstance(target, Policy) else None
     if not isinstance(space, Discrete) or actions != space.n:
         raise PlanError(
             f"the policy has {actions} actions" if actions else "the policy is of no known form",
@@ -59,9 +59,9 @@ def resolve(policy: Target | Release[Policy], vault: Vault) -> Target:
             expected=f"a policy over {space.n} actions" if isinstance(space, Discrete) else "discrete actions",
             remedy="use a policy of tacit.off_policy_evaluation.policies for these actions",
         )
-    if isinstance(found, Callable):
-        found.require_distributions(invented_rows(vault.spec, 64, 1, seed=0)["observations"][:, 0])
-    checked: Policy = found
+    if isinstance(target, Callable):
+        target.require_distributions(invented_rows(vault.spec, 64, 1, seed=0)["observations"][:, 0])
+    checked: Policy = target
     return checked
 
 
@@ -90,15 +90,15 @@ def resolve_behaviour(policy: Target, behaviour: BehaviourPolicy | None, vault: 
             expected=f"source= one of {', '.join(get_args(Source))}, or a release of this ledger",
             remedy="say how it is known; one fitted to the records must be released under their own ledger",
         )
-    known = resolve(behaviour.policy, vault)
-    if isinstance(known, Behaviour):
+    behaviour_policy = resolve(behaviour.policy, vault)
+    if isinstance(behaviour_policy, Behaviour):
         raise PlanError(
             "the behaviour policy is Behaviour() itself, which has no probabilities",
             where="BehaviourPolicy",
             expected="a policy with probabilities",
             remedy="leave behaviour out to use the logged propensities",
         )
-    return known
+    return behaviour_policy
 
 
 def with_probabilities(target: Target) -> Policy:

@@ -81,13 +81,13 @@ def fit(
     contributions = local_updates.contributions(plan, policy, critic)
     _require_information(plan, information)
     path = Path(folder) / "checkpoint.safetensors" if folder is not None else None
-    kept = resume and _kept(path)
-    if kept and path is not None:  # a checkpoint that is refused costs nothing
+    has_checkpoint = resume and _kept(path)
+    if has_checkpoint and path is not None:  # a checkpoint that is refused costs nothing
         state.load(path, vault)
     run = vault.reserve(plan)
-    if vault.touched(run) and not (kept and (state.rounds or vault.steps_left(run, POLICY))):
+    if vault.touched(run) and not (has_checkpoint and (state.rounds or vault.steps_left(run, POLICY))):
         raise exhausted(run, POLICY)
-    if path is not None and not kept:
+    if path is not None and not has_checkpoint:
         state.save(path, run, vault)
 
     first = plan.rounds - vault.steps_left(run, POLICY)
@@ -95,7 +95,9 @@ def fit(
         vault.enroll(run, Acting(policy, state.theta))
         clips = _clips(plan, state, information, k, first)
         released = state.released(k, plan.bound / clips)
-        means = {part: vault.noisy_sum(run, part, one, released) for part, one in contributions.items()}
+        means = {
+            part: vault.noisy_sum(run, part, contribution, released) for part, contribution in contributions.items()
+        }
         state.update(k, means, clips / plan.bound)
         if path is not None and vault.at_block_end(run, POLICY):
             state.save(path, run, vault)
@@ -103,9 +105,12 @@ def fit(
             progress(k + 1, plan.rounds)
 
     words = "given by the user" if start is not None else f"drawn with the public seed {seed}"
-    own = "the user's own"
-    of, known = own if plan.critic == "public" else None, own if information is not None else None
-    return vault.release(run, state.learned(), label=label(plan, start=words, critic=of, information=known))
+    user_source = "the user's own"
+    critic_source = user_source if plan.critic == "public" else None
+    information_source = user_source if information is not None else None
+    return vault.release(
+        run, state.learned(), label=label(plan, start=words, critic=critic_source, information=information_source)
+    )
 
 
 def _policy(policy: Policy | None, spec: PublicSpec) -> Policy:

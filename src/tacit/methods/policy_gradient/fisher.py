@@ -40,8 +40,8 @@ def scores(policy: Policy, theta: Float32, observations: NDArray[Any], actions: 
         [m, P].
     """
     parameters = np.broadcast_to(theta, (len(observations), theta.size))
-    one = np.ones((len(observations), 1), np.float32)
-    return policy.gradient(parameters, observations[:, None], actions[:, None], one).astype(np.float64)
+    weights = np.ones((len(observations), 1), np.float32)
+    return policy.gradient(parameters, observations[:, None], actions[:, None], weights).astype(np.float64)
 
 
 def spectrum(scores: Float64) -> Float64:
@@ -77,12 +77,12 @@ class PublicFisher:
             drawn = [policy.act(theta[None], seen, replicate, generator) for _ in range(DRAWS)]
             again = np.concatenate([seen] * DRAWS)
             return _floats(spectrum(scores(policy, theta, again, np.concatenate(drawn))))
-        network, own = policy.split(theta[None])
+        network, head = policy.split(theta[None])
         outputs, _ = policy.network.forward(network, policy.features(seen)[None])
         weighted = []
         for action in range(policy.head.outputs):
             played = np.full(len(seen), action)
-            chance = np.exp(policy.head.log_probability(outputs, own, played[None])[0].astype(np.float64))
+            chance = np.exp(policy.head.log_probability(outputs, head, played[None])[0].astype(np.float64))
             weighted.append(np.sqrt(chance * policy.head.outputs)[:, None] * scores(policy, theta, seen, played))
         return _floats(spectrum(np.concatenate(weighted)))
 
@@ -185,16 +185,18 @@ class FisherSum:
         for people, n in blocks(rows["mask"]):
             theta = np.repeat(state.theta[rows["replicate"][people]], n, axis=0)
             seen, done = (_rows(rows[name][people, :n]) for name in ("observations", "actions"))
-            one = np.ones((len(theta), 1), np.float32)
-            own = self.policy.gradient(theta, seen, done, one).astype(np.float64).reshape(len(people), n, size)
-            length = np.linalg.norm(own, axis=2, keepdims=True)
-            own *= np.minimum(1.0, self.bound / np.maximum(length, 1e-12)) / n**0.5
+            weights = np.ones((len(theta), 1), np.float32)
+            gradients = (
+                self.policy.gradient(theta, seen, done, weights).astype(np.float64).reshape(len(people), n, size)
+            )
+            length = np.linalg.norm(gradients, axis=2, keepdims=True)
+            gradients *= np.minimum(1.0, self.bound / np.maximum(length, 1e-12)) / n**0.5
             if self.form == "matrix":
-                matrix = own.swapaxes(1, 2) @ own
+                matrix = gradients.swapaxes(1, 2) @ gradients
                 vectors[people] = matrix[:, i, j] * np.where(i == j, 1.0, 2**0.5)
             else:
-                vectors[people, 0] = (own**2).sum(axis=(1, 2))
-                vectors[people, 1] = np.linalg.norm(own, ord=2, axis=(1, 2)) ** 2
+                vectors[people, 0] = (gradients**2).sum(axis=(1, 2))
+                vectors[people, 1] = np.linalg.norm(gradients, ord=2, axis=(1, 2)) ** 2
         return vectors
 
 

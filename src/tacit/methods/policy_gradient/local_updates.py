@@ -109,10 +109,10 @@ class Training:
                 people = alike[first : first + together]
                 phi = theta[people]
                 adam = _Adam(self, phi, None if moments is None else moments[people])
-                own = {name: column[people] for name, column in columns.items()}
+                rows = {name: column[people] for name, column in columns.items()}
                 shuffle = _Shuffle(counts[people], length, cut, width)
                 for key in keys:
-                    shuffled = shuffle(own, key)
+                    shuffled = shuffle(rows, key)
                     for j in range(cut):
                         adam.ascend(phi, gradient(phi, {name: column[:, j] for name, column in shuffled.items()}))
                 result[people] = phi
@@ -236,23 +236,23 @@ class LocalUpdates:
 
     def _log_probabilities(self, theta: Float32, columns: Mapping[str, Array], mask: NDArray[np.bool_]) -> Float32:
         """log pi_theta [U, L] of the actions that were played."""
-        found = np.zeros(mask.shape, np.float32)
+        result = np.zeros(mask.shape, np.float32)
         for people, n in blocks(mask):
-            network, own = self.policy.split(theta[people])
+            network, head = self.policy.split(theta[people])
             outputs, _ = self.policy.network.forward(network, columns["inputs"][people, :n])
-            found[people, :n] = self.policy.head.log_probability(outputs, own, columns["actions"][people, :n])
-        return found
+            result[people, :n] = self.policy.head.log_probability(outputs, head, columns["actions"][people, :n])
+        return result
 
     def _gradient(self, phi: Float32, batch: Mapping[str, Array]) -> Float32:
-        network, own = self.policy.split(phi)
+        network, head = self.policy.split(phi)
         outputs, cache = self.policy.network.forward(network, batch["inputs"])
         weights = batch["advantages"] * batch["share"]
         if self.objective == "ratio":
-            weights *= np.exp(self.policy.head.log_probability(outputs, own, batch["actions"]) - batch["before"])
+            weights *= np.exp(self.policy.head.log_probability(outputs, head, batch["actions"]) - batch["before"])
         bonus = self.entropy * batch["share"] if self.entropy else 0.0
-        by_outputs, by_own = self.policy.head.slopes(outputs, own, batch["actions"], weights, bonus)
+        by_outputs, by_head = self.policy.head.slopes(outputs, head, batch["actions"], weights, bonus)
         gradient = self.policy.network.backward(network, cache, by_outputs)[:, 0]
-        return np.concatenate([gradient, by_own], axis=1) if by_own.size else gradient
+        return np.concatenate([gradient, by_head], axis=1) if by_head.size else gradient
 
 
 @dataclass(frozen=True)
@@ -294,15 +294,15 @@ class CriticUpdates:
 
 def advantages(plan: PolicyGradientPlan, policy: Policy) -> Advantages:
     """How a plan makes advantages; a local critic is quadratic in the policy's features of a continuous observation."""
-    own = None
+    features = None
     if plan.critic == "local":
-        own = Quadratic(*_box(policy.features)) if isinstance(policy.features, Scaled) else policy.features
+        features = Quadratic(*_box(policy.features)) if isinstance(policy.features, Scaled) else policy.features
     return Advantages(
         gamma=plan.gamma,
         trace=plan.trace,
         reward_rate=plan.reward_rate,
         scale=plan.return_scale,
-        own=own,
+        own=features,
         ridge=plan.ridge,
         standardised=plan.standardised,
     )
@@ -313,18 +313,18 @@ def contributions(plan: PolicyGradientPlan, policy: Policy, critic: Value | None
     how = advantages(plan, policy)
     kappa, local = plan.kappa if plan.critic == "private" else 0.0, plan.local
     if local is None:
-        one: Contribution = EpisodeGradient(policy, how, plan.entropy, critic, kappa)
-        taught: Contribution | None = CriticGradient(critic, how) if critic is not None else None
+        policy_contribution: Contribution = EpisodeGradient(policy, how, plan.entropy, critic, kappa)
+        critic_contribution: Contribution | None = CriticGradient(critic, how) if critic is not None else None
     else:
         training = Training(learning_rate=local.learning_rate, epochs=local.epochs, minibatches=local.minibatches)
-        one = LocalUpdates(policy, how, training, local.entropy, "ratio", local.seeded, critic, kappa)
-        taught = CriticUpdates(critic, how, training) if critic is not None else None
-    found = {POLICY: one}
-    if plan.critic == "shared" and taught is not None:
-        found[CRITIC] = taught
+        policy_contribution = LocalUpdates(policy, how, training, local.entropy, "ratio", local.seeded, critic, kappa)
+        critic_contribution = CriticUpdates(critic, how, training) if critic is not None else None
+    by_part = {POLICY: policy_contribution}
+    if plan.critic == "shared" and critic_contribution is not None:
+        by_part[CRITIC] = critic_contribution
     if plan.fisher is not None:
-        found[fisher.PART] = plan.fisher.contribution(policy)
-    return found
+        by_part[fisher.PART] = plan.fisher.contribution(policy)
+    return by_part
 
 
 def critic_of(

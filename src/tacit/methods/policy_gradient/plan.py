@@ -178,10 +178,10 @@ class PolicyGradientPlan(plans.PrivatePlan):
         finite = 0 <= self.return_scale < math.inf and 0 <= self.entropy < math.inf
         check("return_scale, entropy", (self.return_scale, self.entropy), finite, "finite numbers >= 0")
         check("average", self.average, 0 < self.average <= 1, "a number in (0, 1]")
-        other = self.local is None or self.entropy == 0
-        check("entropy", self.entropy, other, "0 with local updates, which have an entropy of their own")
-        known = self.trust_region is None or self.correlation != "tree"
-        check("correlation", self.correlation, known, "independent or toeplitz with a trust region")
+        separate = self.local is None or self.entropy == 0
+        check("entropy", self.entropy, separate, "0 with local updates, which have an entropy of their own")
+        compatible = self.trust_region is None or self.correlation != "tree"
+        check("correlation", self.correlation, compatible, "independent or toeplitz with a trust region")
         used = self.fisher is None or isinstance(self.trust_region, KL)
         check("fisher", self.fisher, used, "None without a KL trust region")
         if self.epsilon is not None:
@@ -252,9 +252,9 @@ class PolicyGradientPlan(plans.PrivatePlan):
                 decay=self.decay if name == POLICY else (1.0,),
             )
 
-        found = [part(POLICY, self.bound, self.policy_noise, self.correlation)]
+        sums = [part(POLICY, self.bound, self.policy_noise, self.correlation)]
         if self.critic == "shared":
-            found.append(part(CRITIC, UNBOUNDED, 0.0, "independent"))
+            sums.append(part(CRITIC, UNBOUNDED, 0.0, "independent"))
         if self.fisher is not None:
             asked = self.fisher.part(
                 steps=self.rounds,
@@ -263,8 +263,8 @@ class PolicyGradientPlan(plans.PrivatePlan):
                 participations=self.participations,
                 noise_multiplier=self.noise_multiplier,
             )
-            found.append(asked)
-        return tuple(found)
+            sums.append(asked)
+        return tuple(sums)
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> PolicyGradientPlan:
         """The plan with the least noise that keeps (epsilon, delta) for this unit (`privacy.vault.plan.calibrate`).

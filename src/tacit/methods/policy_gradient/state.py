@@ -71,13 +71,13 @@ class Learned:
 
     def replicate(self, r: int) -> Learned:
         """The policies of one replicate, with R = 1."""
-        one = slice(r, r + 1) if r >= 0 else slice(r, None)
+        index = slice(r, r + 1) if r >= 0 else slice(r, None)
         return replace(
             self,
-            last=self.last[one],
-            average=self.average[one],
-            norms=self.norms[:, one],
-            iterates=self.iterates[:, one],
+            last=self.last[index],
+            average=self.average[index],
+            norms=self.norms[:, index],
+            iterates=self.iterates[:, index],
         )
 
 
@@ -227,9 +227,9 @@ class State:
         """
         from tacit.privacy.ledger import checkpoint
 
-        kept: dict[str, Tensor] = checkpoint.load(path, plan_id=plan_id(self.plan), ledger=vault.ledger)
+        tensors: dict[str, Tensor] = checkpoint.load(path, plan_id=plan_id(self.plan), ledger=vault.ledger)
         shapes = {name: value.shape for name, value in self._arrays().items() if name != "information"}
-        fits = all(name in kept and kept[name].shape == shape for name, shape in shapes.items())
+        fits = all(name in tensors and tensors[name].shape == shape for name, shape in shapes.items())
         if not fits:
             raise PlanError(
                 "the checkpoint is of another policy, critic or number of replicates",
@@ -237,7 +237,7 @@ class State:
                 expected="what the run was begun with",
                 remedy="resume with the same policy and critic",
             )
-        arrays: dict[str, Any] = {name: tensor.numpy().copy() for name, tensor in kept.items()}
+        arrays: dict[str, Any] = {name: tensor.numpy().copy() for name, tensor in tensors.items()}
         self.master, self.total, self.norms = arrays["theta"], arrays["total"], arrays["norms"]
         self.iterates, self.information = arrays["iterates"], arrays["information"]
         self.counted, self.asked, self.rounds = (int(v) for v in arrays["counts"])

@@ -265,11 +265,11 @@ class KL:
         Raises:
             PlanError: there are no eigenvalues, more than `dimension` of them, or a negative or infinite one.
         """
-        known = 0 if eigenvalues is None else len(eigenvalues)
-        check("eigenvalues", known, 1 <= known <= dimension, f"from 1 to {dimension} eigenvalues of the information")
+        count = 0 if eigenvalues is None else len(eigenvalues)
+        check("eigenvalues", count, 1 <= count <= dimension, f"from 1 to {dimension} eigenvalues of the information")
         assert eigenvalues is not None
         whole = np.full(dimension, self.ridge)
-        whole[:known] += np.asarray(eigenvalues, np.float64)
+        whole[:count] += np.asarray(eigenvalues, np.float64)
         return kl_clip(
             self.radius,
             self.confidence,

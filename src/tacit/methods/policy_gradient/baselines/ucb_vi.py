@@ -206,11 +206,11 @@ def fit(plan: UcbVi, vault: UserVault, *, progress: Callable[[int, int], None] |
         raise exhausted(run, PART)
     contribution = Visits(plan.states, plan.actions, plan.most)
     counters = np.zeros((vault.replicates, plan.states * plan.actions * (plan.states + 1)))
-    kept = set(np.linspace(0, plan.rounds - 1, min(KEPT, plan.rounds)).astype(np.int64).tolist())
+    served_rounds = set(np.linspace(0, plan.rounds - 1, min(KEPT, plan.rounds)).astype(np.int64).tolist())
     served = []
     for k in range(plan.rounds):
         table = plan_policy(plan, counters, plan.bonus)
-        if k in kept:
+        if k in served_rounds:
             served.append(table)
         vault.enroll(run, Tabular(table))
         counters += plan.users * vault.noisy_sum(run, PART, contribution)
