@@ -61,3 +61,9 @@ def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     assert defaults is not None
     assert defaults["pool"] == 250_000
     monkeypatch.setitem(defaults, "pool", 500)
+
+
+@pytest.fixture
+def no_lattice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noisy gradients keep all of their digits: with silent noise, to see what the noise is added to."""
+    monkeypatch.setattr("tacit.privacy.vault.vault.divided_", lambda noisy, scale, divisor: noisy.div_(divisor))

@@ -24,6 +24,7 @@ from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger import state as ledger_state
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import RowsOf
+from tacit.privacy.noise import lattice
 from tacit.privacy.noise import secret as noise
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import isolation as callbacks
@@ -96,6 +97,18 @@ def half_sigma(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(vault, "_sigma", lambda spec: real(spec) / 2)
 
 
+def no_lattice(patch: pytest.MonkeyPatch) -> None:
+    """A noisy float32 sum is released with all of its digits."""
+    patch.setattr(vault, "divided_", lambda noisy, scale, divisor: noisy.div_(divisor))
+
+
+def lattice_after_the_division(patch: pytest.MonkeyPatch) -> None:
+    """The lattice is that of the mean's noise times the divisor: finer than the digits of the sum."""
+    patch.setattr(
+        vault, "divided_", lambda noisy, scale, divisor: lattice.divided_(noisy.div_(divisor), scale / divisor**4, 1.0)
+    )
+
+
 def noise_without_clip(patch: pytest.MonkeyPatch) -> None:
     """Noise of standard deviation sigma C^2, as when the clip is multiplied in twice."""
     real = vault._sigma
@@ -140,7 +153,7 @@ def population_from_data(patch: pytest.MonkeyPatch) -> None:
 
 def no_noise_on_an_empty_sample(patch: pytest.MonkeyPatch) -> None:
     sizes = _count_samples(patch)
-    real = noise.add_noise
+    real = lattice.add_noise
     patch.setattr(vault, "add_noise", lambda total, *rest: real(total, *rest) if sizes[0] else total)
 
 
@@ -303,6 +316,8 @@ MUTATIONS = (
     Mutation("NaN bypass", nan_bypass, ("hostile_rows",)),
     Mutation("weight inflation", weight_inflation, (SUM, GRADIENT)),
     Mutation("half sigma", half_sigma, ("noise_law", "worst_case_canary")),
+    Mutation("no lattice", no_lattice, ("released_bits",)),
+    Mutation("a lattice finer than the digits", lattice_after_the_division, ("released_bits",)),
     Mutation("noise times clip twice", noise_without_clip, ("noise_law",)),
     Mutation("realised denominator", realised_denominator, (SUM, GRADIENT, "noise_law")),
     Mutation("population counted from the data", population_from_data, (SUM, GRADIENT, "noise_law")),

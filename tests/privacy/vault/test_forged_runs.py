@@ -16,7 +16,8 @@ from vault_cases import Regression, Rewards, Silent, open_vault, priced
 from tacit.errors import LedgerError, MechanismError, PlanError
 from tacit.privacy.gradients.clipped_sums import secret_generator
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.privacy.noise.secret import SecretNoise, add_noise
+from tacit.privacy.noise.lattice import add_noise
+from tacit.privacy.noise.secret import SecretNoise
 
 
 def test_a_run_with_another_plan_inside_is_refused(tmp_path: Path) -> None:

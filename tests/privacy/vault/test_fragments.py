@@ -97,6 +97,7 @@ def net() -> nn.Module:
 
 
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+@pytest.mark.usefixtures("no_lattice")
 def test_whatever_somebody_owns_adds_at_most_the_clip(tmp_path: Path, lengths: tuple[int, ...]) -> None:
     for clip in (0.01, 1e4):
         part = part_of(clip_norm=clip)
@@ -106,6 +107,7 @@ def test_whatever_somebody_owns_adds_at_most_the_clip(tmp_path: Path, lengths: t
 
 
 @pytest.mark.parametrize("clip", [0.01, 1.0])
+@pytest.mark.usefixtures("no_lattice")
 def test_leaving_somebody_out_moves_the_sum_by_at_most_the_clip(tmp_path: Path, clip: float) -> None:
     """L is above any number of rows, so that nothing is left to chance; one person has everything twice."""
     everybody, part, model = (
@@ -121,6 +123,7 @@ def test_leaving_somebody_out_moves_the_sum_by_at_most_the_clip(tmp_path: Path, 
         assert 0 < float((whole - other).norm()) <= 2 * clip * (1 + 1e-5)
 
 
+@pytest.mark.usefixtures("no_lattice")
 def test_rows_behind_an_end_teach_nothing(tmp_path: Path) -> None:
     """A person of one row and horizon 8: the gradient is that of the row."""
     vault, run = opened(tmp_path, [(1,)], part_of(clip_norm=1e6))

@@ -34,6 +34,7 @@ class Plain(Regression):
 
 
 @pytest.mark.parametrize("clip", [0.01, 1.0, 1e4])
+@pytest.mark.usefixtures("no_lattice")
 def test_one_unit_moves_the_gradient_by_at_most_the_clip(tmp_path: Path, clip: float) -> None:
     units = [[3.0], [-9.0, 2.0], [10.0, 10.0, -10.0], [0.0]]
     model, sums = model_of(), []
@@ -53,6 +54,7 @@ class FixedRows(Plain):
         return super().loss(model, {**rows, "observations": torch.ones_like(rows["observations"])})
 
 
+@pytest.mark.usefixtures("no_lattice")
 def test_without_noise_or_clip_it_is_the_plain_mean_gradient(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[1.0], [2.0], [-3.0]], noise=Silent(), unit=unit_of(3))
     run = vault.reserve(priced(vault, noise_multiplier=1.0, clip_norm=1e6))
@@ -143,6 +145,7 @@ def test_models_and_losses_that_mix_units_are_refused_before_a_step_is_claimed(
     assert not vault.touched(run)
 
 
+@pytest.mark.usefixtures("no_lattice")
 def test_a_units_rows_are_drawn_inside_it(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, [[1.0, 2.0, 4.0, 8.0]], noise=Silent(), unit=unit_of(2))
     run = vault.reserve(priced(vault, noise_multiplier=1.0, rows_per_unit=2, steps=600, clip_norm=1e5))

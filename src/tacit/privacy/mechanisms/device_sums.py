@@ -24,7 +24,8 @@ from tacit.privacy.gradients.clipping import clip_rows
 from tacit.privacy.mechanisms.base import HeldBy, RowsOf, Trust, Usual, calibrated, check_sum, rows_of
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.discrete import LARGEST, LARGEST_NUMERATOR
-from tacit.privacy.noise.secret import SecretNoise, rounded
+from tacit.privacy.noise.lattice import rounded
+from tacit.privacy.noise.secret import SecretNoise
 from tacit.units import Unit
 from tacit.validation import check
 

@@ -24,7 +24,8 @@ from tacit.errors import MechanismError
 from tacit.privacy.gradients.clipping import SLACK
 from tacit.privacy.mechanisms.base import RowsOf, Usual, calibrated, rows_of
 from tacit.privacy.mechanisms.releases import Axis, axes_of, stated_axes
-from tacit.privacy.noise.secret import SecretNoise, add_noise
+from tacit.privacy.noise.lattice import add_noise
+from tacit.privacy.noise.secret import SecretNoise
 from tacit.units import Unit
 from tacit.validation import check
 

@@ -16,7 +16,8 @@ from tacit.privacy.gradients.clipped_sums import secret_generator
 from tacit.privacy.gradients.clipping import SLACK
 from tacit.privacy.mechanisms.base import calibrated
 from tacit.privacy.mechanisms.votes import TeacherVotes
-from tacit.privacy.noise.secret import SecretNoise, add_noise
+from tacit.privacy.noise.lattice import add_noise
+from tacit.privacy.noise.secret import SecretNoise
 
 
 class Teachers:

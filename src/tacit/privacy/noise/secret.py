@@ -248,23 +248,6 @@ class SecretNoise:
         )
 
 
-def add_noise(total: npt.NDArray[np.float64], scale: float, noise: NoiseSource) -> npt.NDArray[np.float64]:
-    """`total` plus N(0, scale^2) a coordinate, `rounded`; float64."""
-    return rounded(total + noise.gaussian(total.size, scale).reshape(total.shape), scale)
-
-
-def rounded(noisy: npt.NDArray[np.float64], scale: float) -> npt.NDArray[np.float64]:
-    """What got noise of at least this standard deviation, rounded to a power of two near a thousandth of it; float64.
-
-    The noise is float32 and the sum float64: without the rounding, digits of the sum below those of the noise would
-    come out bare. Rounding what is noisy already is post-processing; it adds 1e-7 of the noise's variance.
-    """
-    if scale > 0:
-        grid = 2.0 ** (math.frexp(scale)[1] - 11)
-        noisy = np.rint(noisy / grid) * grid
-    return np.asarray(noisy, np.float64)
-
-
 def _urandom_key() -> bytes:
     return os.urandom(32)
 

@@ -29,7 +29,8 @@ from tacit.privacy.ledger.store import MUTEX
 from tacit.privacy.mechanisms.base import Contribution, Plan, Sum
 from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
 from tacit.privacy.noise.correlated import CorrelatedNoise, sensitivity
-from tacit.privacy.noise.secret import SecretNoise, poisson_sample, rounded
+from tacit.privacy.noise.lattice import rounded
+from tacit.privacy.noise.secret import SecretNoise, poisson_sample
 from tacit.privacy.vault.base import BaseVault, Label, Run, refused
 from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign, read_only, require_pure_form
 

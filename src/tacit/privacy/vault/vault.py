@@ -37,7 +37,8 @@ from tacit.privacy.mechanisms.releases import NoisyHistogram, NoisyMaximum
 from tacit.privacy.mechanisms.smooth_sensitivity import RegularisedLoss, WeightedStates
 from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, PoissonSum
 from tacit.privacy.mechanisms.votes import TeacherVotes
-from tacit.privacy.noise.secret import SecretNoise, add_noise
+from tacit.privacy.noise.lattice import add_noise, divided_
+from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import selection
 from tacit.privacy.vault.base import BaseVault, Label, Run, exhausted
 from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign, read_only
@@ -203,7 +204,7 @@ class Vault(BaseVault):
                     clipped_sum(model, objective.loss, tensors, spec.clip_norm, shares=shares, add_to=noisy)
             return flat
 
-        return behind(part, step).div_(spec.expected(self.unit))
+        return divided_(behind(part, step), sigma, spec.expected(self.unit))
 
     def noisy_marginals(self, run: Run, part: str, query: Query) -> np.ndarray:
         """The noisy answer to one query about marginals; what is asked next may depend on it.
