@@ -78,11 +78,11 @@ def works(plan: OneShotPlan, grid: Grid) -> dict[str, Contribution]:
     """What each person adds to each part of a calibrated plan: what `fit` sends to the devices."""
     assert plan.layout is not None
     assert plan.unit is not None
-    found: dict[str, Any] = {MOVES_PART: Moves(Vector(plan.layout, plan.weights)), JUMPS: JumpSums.sized(grid)}
+    contributions: dict[str, Any] = {MOVES_PART: Moves(Vector(plan.layout, plan.weights)), JUMPS: JumpSums.sized(grid)}
     if plan.shares.starts:
-        found[STARTS] = HomeSums.sized(grid, plan.unit.size, plan.noise_of(STARTS), box=plan.box)
+        contributions[STARTS] = HomeSums.sized(grid, plan.unit.size, plan.noise_of(STARTS), box=plan.box)
     return {
-        part.name: ZeroContribution(found[part.name]) if plan.zero_contribution else found[part.name]
+        part.name: ZeroContribution(contributions[part.name]) if plan.zero_contribution else contributions[part.name]
         for part in plan.parts()
     }
 
@@ -91,7 +91,7 @@ def _simulators(plan: OneShotPlan, vault: Vault | FederatedVault, run: Run, grid
     asked = works(plan, grid)
     released: dict[str, FloatArray] = {name: vault.noisy_sum(run, name, work) for name, work in asked.items()}
     assert plan.layout is not None
-    jumps, found = JumpSums.sized(grid), []
+    jumps, simulators = JumpSums.sized(grid), []
     starts = [Starts.uniform(grid, box=plan.box)] * len(vault.ledgers)
     if STARTS in released:
         noise = plan.noise_of(STARTS)
@@ -100,5 +100,5 @@ def _simulators(plan: OneShotPlan, vault: Vault | FederatedVault, run: Run, grid
     for k, mean in enumerate(released[MOVES_PART]):
         noise = plan.noise_of(MOVES_PART)
         policy = match(mean, noise, plan.layout, plan.weights, plan.matching, seed=seed + k).policy
-        found.append(Simulator(grid, policy, starts[k], jumps.read(released[JUMPS][k], plan.noise_of(JUMPS))))
-    return found
+        simulators.append(Simulator(grid, policy, starts[k], jumps.read(released[JUMPS][k], plan.noise_of(JUMPS))))
+    return simulators

@@ -37,8 +37,8 @@ def side_km(grid: Grid) -> float:
         width = grid.step if grid.width is None else grid.width
         level = math.cos(math.radians((grid.south + grid.north) / 2))
         return math.radians(1.0) * EARTH_KM * math.sqrt(grid.step * width * max(level, 1e-3))
-    some = np.radians(grid.centres(np.unique(np.linspace(0, grid.size - 1, 10_000).astype(np.int64))))
-    (south, west), (north, east) = some.min(axis=0), some.max(axis=0)
+    centres = np.radians(grid.centres(np.unique(np.linspace(0, grid.size - 1, 10_000).astype(np.int64))))
+    (south, west), (north, east) = centres.min(axis=0), centres.max(axis=0)
     return EARTH_KM * math.sqrt((math.sin(north) - math.sin(south)) * (east - west) / grid.size)
 
 
@@ -95,14 +95,14 @@ def near(blocks: Grid, prior: Floats) -> Callable[[Floats], Floats]:
         EARTH_KM / side_km(blocks)
     )
 
-    def expected(found: Floats) -> Floats:
-        strongest = np.argsort(-found, kind="stable")[:STRONGEST]
-        strongest = strongest[found[strongest] > 1e-3 * found.sum()]
+    def expected(distribution: Floats) -> Floats:
+        strongest = np.argsort(-distribution, kind="stable")[:STRONGEST]
+        strongest = strongest[distribution[strongest] > 1e-3 * distribution.sum()]
         around = np.zeros(len(prior))
         for at in strongest:
             away = np.square(on_sphere - on_sphere[at]).sum(axis=1)
             kernel = prior * (1 + away) ** -1.5
-            around += found[at] * kernel / kernel.sum()
+            around += distribution[at] * kernel / kernel.sum()
         total = around.sum()
         return (1 - MIXED) * prior + MIXED * around / total if total > 0 else prior
 
@@ -132,9 +132,9 @@ def spread(levels: Sequence[Level], prior: Floats, expected: Callable[[Floats], 
         prior: public probabilities of the cells of the last level.
         expected: from the masses that were found [G] a better prior for a second pass.
     """
-    masses, own = _down(levels, prior)
+    masses, measured = _down(levels, prior)
     if expected is not None:
-        masses = _down(levels, expected(own))[0]
+        masses = _down(levels, expected(measured))[0]
     return np.asarray(masses / masses.sum())
 
 
@@ -145,15 +145,15 @@ def _down(levels: Sequence[Level], prior: Floats) -> tuple[Floats, Floats]:
         parents = len(above.seen)
         priors.insert(0, np.bincount(level.parent, priors[0], parents).astype(np.float64))
     masses = np.array([MOST_WHOLE])
-    own = masses
+    measured = masses
     for i, (level, shares) in enumerate(zip(levels, priors, strict=True)):
         within = np.bincount(level.parent, shares, len(masses))[level.parent]
         share = np.divide(shares, within, out=np.zeros(len(shares)), where=within > 0)
         if i == 0:
             masses = np.array([max(1.0, float(_posterior(level, masses, share)[0].sum()))])
-        own, rest = _posterior(level, masses, share)
-        masses = _settled(own, rest, level.parent, masses)
-    return masses, own
+        measured, rest = _posterior(level, masses, share)
+        masses = _settled(measured, rest, level.parent, masses)
+    return masses, measured
 
 
 def _posterior(level: Level, masses: Floats, share: Floats) -> tuple[Floats, Floats]:
@@ -185,12 +185,12 @@ def _posterior(level: Level, masses: Floats, share: Floats) -> tuple[Floats, Flo
     return chance * np.minimum(mean, whole), (1 - chance) * usual
 
 
-def _settled(own: Floats, rest: Floats, parent: NDArray[np.int64], masses: Floats) -> Floats:
-    """Masses [G] that add up to those of the parents: own ones as they are or scaled down, the rest shared out."""
-    owned, shared = np.bincount(parent, own, len(masses)), np.bincount(parent, rest, len(masses))
-    left = np.maximum(masses - owned, 0.0)
+def _settled(measured: Floats, rest: Floats, parent: NDArray[np.int64], masses: Floats) -> Floats:
+    """Masses [G] that add up to those of the parents: measured ones as they are or scaled down, the rest shared out."""
+    within, shared = np.bincount(parent, measured, len(masses)), np.bincount(parent, rest, len(masses))
+    left = np.maximum(masses - within, 0.0)
     fill = np.divide(left, shared, out=np.zeros(len(masses)), where=shared > 0)
-    cells = own * np.minimum(1.0, np.divide(masses, owned, out=np.ones(len(masses)), where=owned > 0))[parent]
+    cells = measured * np.minimum(1.0, np.divide(masses, within, out=np.ones(len(masses)), where=within > 0))[parent]
     cells = cells + fill[parent] * rest
     total = np.bincount(parent, cells, len(masses))
     return np.asarray(cells * np.divide(masses, total, out=np.zeros(len(masses)), where=total > 0)[parent])

@@ -100,12 +100,12 @@ def match(
     for k in range(plan.rounds):
         vectors, scores = fit.played(effects, rng)
         played = vectors.mean(axis=0)
-        found = (vectors - played).T @ scores / plan.days
-        responses = (responses + found) / 2 if k else found
+        response = (vectors - played).T @ scores / plan.days
+        responses = (responses + response) / 2 if k else response
         misfit, precision = fit.misfit(played)
         loss = 0.5 * float(misfit @ precision @ misfit + fit.prior @ (effects - fit.mode) ** 2)
         tried.append((loss, effects))
-        least, best = min(tried, key=lambda one: one[0])
+        least, best = min(tried, key=lambda attempt: attempt[0])
         if loss > 1.3 * least + 10:  # the step went too far
             effects = (effects + best) / 2
             continue
@@ -113,9 +113,9 @@ def match(
         slope = responses.T @ (precision @ misfit) - fit.prior * (effects - fit.mode)
         step = np.linalg.solve(curvature, slope)
         effects = effects + step * min(1.0, LONGEST / max(float(np.abs(step).max()), 1e-12))
-    late = sorted(tried[plan.rounds // 2 :], key=lambda one: one[0])
-    final = np.mean([one for _, one in late[: max(1, plan.rounds // 4)]], axis=0)
-    before, after = (fit.distance(fit.played(one, rng)[0].mean(axis=0)) for one in (fit.centre, final))
+    late = sorted(tried[plan.rounds // 2 :], key=lambda attempt: attempt[0])
+    final = np.mean([point for _, point in late[: max(1, plan.rounds // 4)]], axis=0)
+    before, after = (fit.distance(fit.played(point, rng)[0].mean(axis=0)) for point in (fit.centre, final))
     return Matched(TablePolicy(layout, fit.table(final)), before, after)
 
 
@@ -219,7 +219,7 @@ def _axes(layout: Layout) -> tuple[IntArray, IntArray, IntArray, IntArray]:
 def _groups(layout: Layout) -> list[tuple[IntArray, int, float]]:
     """Groups of states whose effects on the logits add up: group of each bucket [K], number of groups, spread."""
     (time, cell, stay, home), (times, cells, stays, _) = _axes(layout), layout.shape
-    found = [
+    groups = [
         (np.zeros(layout.size, np.int64), 1, SPREADS["all"]),
         (home, 2, SPREADS["home"]),
         (stay, stays, SPREADS["stay"]),
@@ -227,13 +227,13 @@ def _groups(layout: Layout) -> list[tuple[IntArray, int, float]]:
     ]
     if times > 1:
         factor = 1.0 if layout.size <= FINE else CORRECTED
-        found.append((time, times, factor * SPREADS["time"]))
-        found.append((time * 2 + home, times * 2, factor * SPREADS["time home"]))
+        groups.append((time, times, factor * SPREADS["time"]))
+        groups.append((time * 2 + home, times * 2, factor * SPREADS["time home"]))
     if cells > 1:
-        found.append((cell, cells, SPREADS["cells"]))
+        groups.append((cell, cells, SPREADS["cells"]))
     if layout.size <= FINE and times > 1:
-        found.append((np.arange(layout.size), layout.size, BUCKET_SPREAD))
-    return found
+        groups.append((np.arange(layout.size), layout.size, BUCKET_SPREAD))
+    return groups
 
 
 def _margins(layout: Layout) -> list[tuple[IntArray, int]]:
@@ -245,8 +245,8 @@ def _margins(layout: Layout) -> list[tuple[IntArray, int]]:
 def _counts(cells: IntArray, size: int) -> FloatArray:
     """How often each row of cells [n, 47] holds each of `size` values, [n, size]."""
     n = len(cells)
-    found = np.bincount((np.arange(n)[:, None] * size + cells).ravel(), minlength=n * size)
-    return found.reshape(n, size).astype(np.float64)
+    counts = np.bincount((np.arange(n)[:, None] * size + cells).ravel(), minlength=n * size)
+    return counts.reshape(n, size).astype(np.float64)
 
 
 def _sums(groups: IntArray, values: FloatArray, count: int) -> FloatArray:
@@ -255,7 +255,7 @@ def _sums(groups: IntArray, values: FloatArray, count: int) -> FloatArray:
     if count == 1:
         return np.asarray(values.sum(axis=1))
     at = (np.arange(n)[:, None] * count + groups).ravel()
-    found = np.empty((n * count, actions))
+    sums = np.empty((n * count, actions))
     for a in range(actions):
-        found[:, a] = np.bincount(at, weights=values[..., a].ravel(), minlength=n * count)
-    return found.reshape(n, count * actions)
+        sums[:, a] = np.bincount(at, weights=values[..., a].ravel(), minlength=n * count)
+    return sums.reshape(n, count * actions)

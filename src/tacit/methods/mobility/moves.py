@@ -115,10 +115,10 @@ class Vector:
     def __call__(self, rows: Mapping[str, npt.NDArray[Any]]) -> dict[str, FloatArray]:
         """Rows [U, L] -> "vector" [U, d]."""
         days, owner = days_of(rows)
-        found = histograms(days, owner, len(rows["mask"]), self.layout, whole_days=self.weights.day > 0)
-        found *= self.weights.of(self.layout)
-        norms = np.sqrt(np.square(found).sum(axis=1, keepdims=True))
-        return {"vector": found / np.where(norms > 0, norms, 1.0)}
+        vectors = histograms(days, owner, len(rows["mask"]), self.layout, whole_days=self.weights.day > 0)
+        vectors *= self.weights.of(self.layout)
+        norms = np.sqrt(np.square(vectors).sum(axis=1, keepdims=True))
+        return {"vector": vectors / np.where(norms > 0, norms, 1.0)}
 
 
 @dataclass(frozen=True)

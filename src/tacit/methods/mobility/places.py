@@ -148,8 +148,8 @@ class HomeSums:
             parents = self._fine().coarsen(np.arange(sizes[0]), self.farther)
             above = Level(mean[sizes[0] :] * math.sqrt(2), noise * math.sqrt(2), np.zeros(sizes[1], np.int64))
             levels = [above, Level(fine.seen * math.sqrt(2), noise * math.sqrt(2), parents)]
-        found = spread(levels, prior, near(self._fine(), prior))
-        return Starts(self.grid, self.factor, found, self.people)
+        probabilities = spread(levels, prior, near(self._fine(), prior))
+        return Starts(self.grid, self.factor, probabilities, self.people)
 
     def _fine(self) -> Grid:
         return self.grid.coarse(self.factor)
@@ -300,8 +300,8 @@ class Distances:
         cells, owner = days_of(rows)
         counts = np.zeros((len(rows["mask"]), len(self.edges) - 1))
         day, slot = np.nonzero(actions(cells) == EXPLORE)
-        here, there = self.grid.centres(cells[day, slot]), self.grid.centres(cells[day, slot + 1])
-        at = np.searchsorted(np.array(self.edges), haversine_km(here, there), side="right") - 1
+        origin, destination = self.grid.centres(cells[day, slot]), self.grid.centres(cells[day, slot + 1])
+        at = np.searchsorted(np.array(self.edges), haversine_km(origin, destination), side="right") - 1
         np.add.at(counts, (owner[day], np.clip(at, 0, len(self.edges) - 2)), 1.0)
         return {"jumps": counts}
 

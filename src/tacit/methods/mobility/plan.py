@@ -202,5 +202,7 @@ def layout_for(signal: float) -> Layout:
     Args:
         signal: clip over the standard deviation of the noise of the mean; N / sigma where the server adds it.
     """
-    fitting = [one for one in LAYOUTS if one.size <= (STATES if one.size <= FINE else STATES_CORRECTED) * signal]
+    fitting = [
+        layout for layout in LAYOUTS if layout.size <= (STATES if layout.size <= FINE else STATES_CORRECTED) * signal
+    ]
     return fitting[-1] if fitting else LAYOUTS[0]

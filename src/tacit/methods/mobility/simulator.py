@@ -69,8 +69,8 @@ class Layout:
         count = np.searchsorted(self.counts, distinct, side="right") - 1
         length = np.searchsorted(self.stays, stay, side="right") - 1
         _, counts, stays, _ = self.shape
-        found: IntArray = ((block * counts + count) * stays + length) * 2 + home
-        return found
+        bucket: IntArray = ((block * counts + count) * stays + length) * 2 + home
+        return bucket
 
     @property
     def block_shares(self) -> FloatArray:

@@ -93,16 +93,16 @@ class SelectionPlan:
         """
         assert unit.relation is not None
         shares = [1.0] * len(self.candidates) + [self.judge_share]
-        alone = [
-            plans.calibrate(one, unit=unit, epsilon=share * epsilon, delta=delta)
-            for one, share in zip(self.parts()[0].runs(), shares, strict=False)
+        calibrated = [
+            plans.calibrate(run_plan, unit=unit, epsilon=share * epsilon, delta=delta)
+            for run_plan, share in zip(self.parts()[0].runs(), shares, strict=False)
         ]
 
         def at(factor: float) -> DpEvent:
-            return plans.event(self._of([_noisier(one, factor) for one in alone]))
+            return plans.event(self._of([_noisier(run_plan, factor) for run_plan in calibrated]))
 
         factor = accounting.calibrate(at, epsilon=epsilon, delta=delta, relation=unit.relation)
-        raised = [plans.account(_noisier(one, factor), unit=unit, delta=delta) for one in alone]
+        raised = [plans.account(_noisier(run_plan, factor), unit=unit, delta=delta) for run_plan in calibrated]
         return dataclasses.replace(self._of(raised), unit=unit, epsilon=epsilon, delta=delta)
 
     def _of(self, runs: Sequence[Any]) -> Self:
@@ -118,7 +118,9 @@ class SelectionPlan:
 
 def require_plans(candidates: Sequence[Any]) -> None:
     """Raise a PlanError unless these are plans that can be calibrated."""
-    if not candidates or not all(hasattr(one, "noise_multiplier") and hasattr(one, "parts") for one in candidates):
+    if not candidates or not all(
+        hasattr(candidate, "noise_multiplier") and hasattr(candidate, "parts") for candidate in candidates
+    ):
         raise PlanError(
             "a candidate is no plan that a noise multiplier calibrates",
             where="selection.SelectionPlan",
@@ -179,7 +181,7 @@ def fit(plan: SelectionPlan, vault: Vault, *, attempt: Attempt, judge: Judge) ->
 
 
 def _label(plan: SelectionPlan) -> Label:
-    starts = {getattr(one, "pretraining", None) for one in plan.candidates} - {None}
+    starts = {getattr(candidate, "pretraining", None) for candidate in plan.candidates} - {None}
     public = sorted(
         f"public pre-training: {start.provenance} (declared by the user, not checked here)"
         for start in starts

@@ -126,17 +126,17 @@ class Discretisation:
 
     def _continuous(self) -> list[tuple[str, int, tuple[float, ...]]]:
         """Each continuous column: its name, its coordinate and its edges by the bounds alone."""
-        spec, found = self.spec, []
+        spec, columns = self.spec, []
         for column, space in (("observations", spec.observation), ("actions", spec.action), ("rewards", spec.reward)):
             if isinstance(space, Box):
                 for i, (low, high) in enumerate(zip(space.low, space.high, strict=True)):
-                    found.append((column, i, tuple(np.linspace(low, high, self.bins + 1).tolist())))
+                    columns.append((column, i, tuple(np.linspace(low, high, self.bins + 1).tolist())))
         if isinstance(spec.observation, Box):
             assert spec.difference is not None
             extents = np.subtract(spec.observation.high, spec.observation.low).tolist()
             for i, (step, extent) in enumerate(zip(spec.difference, extents, strict=True)):
-                found.append((DIFFERENCES, i, _widening(step, extent, self.bins)))
-        return found
+                columns.append((DIFFERENCES, i, _widening(step, extent, self.bins)))
+        return columns
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -244,13 +244,13 @@ class Encoder:
         """Numbers [..., d], each moved to the nearest of its coordinate's atoms if it has any."""
         if not any(atoms):
             return values
-        found = values.clone()
-        for index, own in enumerate(atoms):
-            if own:
-                known = values.new_tensor(own)
-                middles = (known[1:] + known[:-1]) / 2
-                found[..., index] = known[torch.searchsorted(middles, values[..., index].contiguous())]
-        return found
+        settled = values.clone()
+        for index, coordinate_atoms in enumerate(atoms):
+            if coordinate_atoms:
+                levels = values.new_tensor(coordinate_atoms)
+                middles = (levels[1:] + levels[:-1]) / 2
+                settled[..., index] = levels[torch.searchsorted(middles, values[..., index].contiguous())]
+        return settled
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object from which `from_json` builds an equal encoder."""

@@ -51,12 +51,12 @@ class Histograms:
         """Columns [U, L, ...] with `mask` [U, L] -> [U, bins of all tables]."""
         mask = rows["mask"]
         share = (mask / np.maximum(1, mask.sum(axis=1, keepdims=True))).ravel()
-        found = []
+        histograms = []
         for table, codes in zip(self.tables, codes_of(self.tables, rows), strict=True):
             size = math.prod(len(axis.edges) - 1 for axis in table)
             flat = (np.arange(len(mask))[:, None] * size + codes).ravel()
-            found.append(np.bincount(flat, share, len(mask) * size).reshape(len(mask), size))
-        return np.concatenate(found, axis=1)
+            histograms.append(np.bincount(flat, share, len(mask) * size).reshape(len(mask), size))
+        return np.concatenate(histograms, axis=1)
 
 
 def asked(vault: Vault, run: Run, part: str, tables: tuple[Table, ...]) -> Iterator[Floats]:
@@ -90,8 +90,8 @@ def shrunk(table: Floats, own: Floats, deviation: float) -> Floats:
     """A noisy table, drawn towards the synthetic rows' own by the share of their difference that is noise."""
     difference = np.asarray(table - own)
     squares = float(np.square(difference).sum())
-    kept = 0.0 if squares == 0 else max(0.0, 1 - difference.size * deviation**2 / squares)
-    return np.asarray(own + kept * difference)
+    weight = 0.0 if squares == 0 else max(0.0, 1 - difference.size * deviation**2 / squares)
+    return np.asarray(own + weight * difference)
 
 
 def raked(codes: Sequence[Codes], goals: Sequence[Floats], sweeps: int) -> Floats:
@@ -183,8 +183,8 @@ class Raking:
         whole(steps=self.steps, rows_per_unit=self.rows_per_unit, pool=self.pool, sweeps=self.sweeps)
         positive(clip_norm=self.clip_norm, noise=self.noise)
         check("sampling_rate", self.sampling_rate, 0 < self.sampling_rate <= 1, "a probability in (0, 1]")
-        own = all(type(axis) is Axis and self._known(axis) for table in self.joint for axis in table)
-        check("joint", len(self.joint), own and all(self.joint), "tables of columns that the records have")
+        recorded = all(type(axis) is Axis and self._known(axis) for table in self.joint for axis in table)
+        check("joint", len(self.joint), recorded and all(self.joint), "tables of columns that the records have")
 
     @classmethod
     def of(
@@ -332,7 +332,9 @@ class Raking:
         return [np.bincount(code, minlength=size) / len(code) for code, size in zip(codes, self.sizes, strict=True)]
 
     def _known(self, axis: Axis) -> bool:
-        return any((axis.column, axis.index) == (one.column, one.index) for one in self.discretisation.axes)
+        return any(
+            (axis.column, axis.index) == (candidate.column, candidate.index) for candidate in self.discretisation.axes
+        )
 
 
 @dataclass(frozen=True, eq=False)

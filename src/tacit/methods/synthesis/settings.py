@@ -116,8 +116,8 @@ class Curiosity:
         whole(pool=self.pool, appended=self.appended)
         positive(learning_rate=self.learning_rate)
         check("sampler_steps", self.sampler_steps, self.sampler_steps >= 2, "a whole number >= 2")
-        kept = self.mode == "replace" or int(self.rate * self.pool) >= 1
-        check("rate", self.rate, kept, "a rate that keeps at least one row of the pool")
+        valid = self.mode == "replace" or int(self.rate * self.pool) >= 1
+        check("rate", self.rate, valid, "a rate that keeps at least one row of the pool")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,10 +81,10 @@ def load_parameters(module: nn.Module, state: Mapping[str, Tensor]) -> None:
     Raises:
         KeyError: the names differ.
     """
-    own = dict(module.named_parameters())
-    if own.keys() != state.keys():
-        raise KeyError(f"parameters differ: {sorted(own.keys() ^ state.keys())}")
-    for name, value in own.items():
+    parameters = dict(module.named_parameters())
+    if parameters.keys() != state.keys():
+        raise KeyError(f"parameters differ: {sorted(parameters.keys() ^ state.keys())}")
+    for name, value in parameters.items():
         value.copy_(state[name])
 
 
@@ -151,15 +151,15 @@ class Training:
     ) -> None:
         self._plan, self._vault, self._models, self._progress = plan, vault, models, progress
         self._path = folder / "checkpoint.safetensors" if folder is not None else None
-        kept = None
+        saved = None
         if resume and self._path is not None and self._path.exists():  # one that is refused costs nothing
-            kept = checkpoint.load(self._path, plan_id=plan_id(plan), ledger=vault.ledger)
+            saved = checkpoint.load(self._path, plan_id=plan_id(plan), ledger=vault.ledger)
         self._run = vault.reserve(plan)
         self._states = {part: TrainingState(model.network, plan) for part, model in models.items()}  # type: ignore[arg-type]
         self._histograms: list[NDArray[np.float64]] = []
         self.trained = tuple(part for part in plan.parts() if part.name in models)
-        if kept is not None:
-            self._load(kept)
+        if saved is not None:
+            self._load(saved)
         elif vault.touched(self._run):
             needed = [part.name for part in self.trained or plan.parts()]
             if not (resume and any(vault.steps_left(self._run, part) for part in needed)):
@@ -194,8 +194,8 @@ class Training:
             state.update(gradient, learning_rate=learning_rate(step))
             self._keep(part)
             if self._progress is not None:
-                total = sum(one.steps for one in self.trained)
-                left = sum(vault.steps_left(run, one.name) for one in self.trained)
+                total = sum(trained_part.steps for trained_part in self.trained)
+                left = sum(vault.steps_left(run, trained_part.name) for trained_part in self.trained)
                 self._progress(total - left, total)
 
     def ask_histograms(self) -> None:
@@ -237,14 +237,14 @@ class Training:
             tensors[HISTOGRAMS] = torch.from_numpy(np.stack(self._histograms))
         checkpoint.save(self._path, tensors, plan_id=self._run.plan_id, ledger=self._vault.ledger)
 
-    def _load(self, kept: Mapping[str, Tensor]) -> None:
+    def _load(self, saved: Mapping[str, Tensor]) -> None:
         """Take up what `_keep` wrote."""
-        self._histograms = list(kept[HISTOGRAMS].numpy()) if HISTOGRAMS in kept else []
+        self._histograms = list(saved[HISTOGRAMS].numpy()) if HISTOGRAMS in saved else []
         for part, state in self._states.items():
             prefix = self._prefix(part)
-            own = {name.removeprefix(prefix): value for name, value in kept.items() if name.startswith(prefix)}
-            if own.keys() - {HISTOGRAMS}:
-                state.load(own)
+            arrays = {name.removeprefix(prefix): value for name, value in saved.items() if name.startswith(prefix)}
+            if arrays.keys() - {HISTOGRAMS}:
+                state.load(arrays)
 
 
 class Start(Protocol):

@@ -104,7 +104,8 @@ def _simulators(
     laws = [jumps.read(mean, noise[JUMPS]) for mean in released(JUMPS, jumps)]
     policies = [policy(plan, mean, noise[MOVES_PART]) for mean in released(MOVES_PART, contribution(plan))]
     return [
-        Simulator(grid, one, start, law, plan.meaning) for one, start, law in zip(policies, starts, laws, strict=True)
+        Simulator(grid, learned, start, law, plan.meaning)
+        for learned, start, law in zip(policies, starts, laws, strict=True)
     ]
 
 

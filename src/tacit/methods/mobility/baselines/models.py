@@ -149,12 +149,12 @@ class Rhythm:
         home = np.array([False, True])
         rate = np.asarray(self.leave)[:, None, None]
         moving = np.where(home, rate, np.minimum(self.burst * rate, _MOST))
-        other = np.where(home, 1.0, np.minimum(self.onward * rate, _MOST))
+        elsewhere = np.where(home, 1.0, np.minimum(self.onward * rate, _MOST))
         new = np.minimum(self.rho * places[:, None] ** -self.gamma, 1.0)
         new = np.where(places[:, None] > np.where(home, 1, 2), new, 1.0)
-        moved = moving * other
+        moved = moving * elsewhere
         shape = (BLOCKS, SLOTS, 2)
-        columns = (1 - moving, moved * new, moving * (1 - other), moved * (1 - new))
+        columns = (1 - moving, moved * new, moving * (1 - elsewhere), moved * (1 - new))
         table = np.stack([np.broadcast_to(column, shape) for column in columns], axis=-1)
         return TablePolicy(layout, table.reshape(1, layout.size, 4))
 
@@ -233,12 +233,12 @@ class Transitions:
         """Cells [n, 48] -> [n, 1 + K^2], rows by where a step begins."""
         blocks, size = self.grid.coarsen(days, self.factor), len(self.vocabulary)
         order = np.argsort(self.vocabulary)
-        known = np.asarray(self.vocabulary)[order]
-        place = np.minimum(np.searchsorted(known, blocks), size - 1)
-        names = np.where(known[place] == blocks, order[place], -1)
-        here, there = names[:, :-1], names[:, 1:]
-        day, step = np.nonzero((here >= 0) & (there >= 0))
-        cell = day * size**2 + here[day, step] * size + there[day, step]
+        sorted_vocabulary = np.asarray(self.vocabulary)[order]
+        place = np.minimum(np.searchsorted(sorted_vocabulary, blocks), size - 1)
+        names = np.where(sorted_vocabulary[place] == blocks, order[place], -1)
+        origin, destination = names[:, :-1], names[:, 1:]
+        day, step = np.nonzero((origin >= 0) & (destination >= 0))
+        cell = day * size**2 + origin[day, step] * size + destination[day, step]
         counts = np.bincount(cell, minlength=len(days) * size**2).reshape(len(days), size, size) / (SLOTS - 1)
         moving = counts.sum(axis=(1, 2)) - np.trace(counts, axis1=1, axis2=2)
         counts = counts * (1 - (1 - STAYING) * np.eye(size))

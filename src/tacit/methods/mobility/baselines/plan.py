@@ -66,8 +66,8 @@ class BaselinePlan(plans.PrivatePlan):
         check("model", self.model, self.model in get_args(Model), " or ".join(get_args(Model)))
         check("days", self.days, type(self.days) is int and self.days >= 1, "a whole number >= 1")
         check("weights.day", self.weights.day, self.weights.day == 0, "0: a table has no histograms of whole days")
-        known = self.invalid is None or self.invalid in get_args(Invalid)
-        check("invalid", self.invalid, known, " or ".join(get_args(Invalid)))
+        valid = self.invalid is None or self.invalid in get_args(Invalid)
+        check("invalid", self.invalid, valid, " or ".join(get_args(Invalid)))
         self.parts()
 
     @property

@@ -88,12 +88,12 @@ def fit(
         state.load(path, vault)
     run = vault.reserve(plan)
     _require_left(plan, vault, run, state, resume)
-    known = works(plan, grid)
+    contributions = works(plan, grid)
     if starts is None or space is None:
         if not state.means:
-            state.means.update({part: vault.noisy_sum(run, part, known[part])[0] for part in (STARTS, JUMPS)})
+            state.means.update({part: vault.noisy_sum(run, part, contributions[part])[0] for part in (STARTS, JUMPS)})
             state.save(path, run, vault)
-        homes, jumps = known[STARTS], known[JUMPS]
+        homes, jumps = contributions[STARTS], contributions[JUMPS]
         assert isinstance(homes, HomeSums)
         assert isinstance(jumps, JumpSums)
         starts = homes.read(state.means[STARTS], plan.noise_of(STARTS))
@@ -101,7 +101,7 @@ def fit(
     for k in range(plan.rounds - vault.steps_left(run, CRITICS), plan.rounds):
         played = learner.play(plan.days, rng)
         public = asking.question(played)
-        asking.hear(vault.noisy_sum(run, CRITICS, known[CRITICS], public)[0], played)
+        asking.hear(vault.noisy_sum(run, CRITICS, contributions[CRITICS], public)[0], played)
         for update in range(plan.updates):
             asking.follow(learner.play(plan.days, rng) if update else played)
         if vault.at_block_end(run, CRITICS):
@@ -114,11 +114,11 @@ def fit(
 
 def works(plan: PateGailPlan, grid: Grid) -> dict[str, Work | Contribution]:
     """What every device computes for each part of a calibrated plan: what devices and server agree on before."""
-    found: dict[str, Work | Contribution] = {CRITICS: plan.work()}
+    contributions: dict[str, Work | Contribution] = {CRITICS: plan.work()}
     if plan.starts != "given":
-        found[STARTS] = HomeSums.sized(grid, plan.people, plan.noise_of(STARTS))
-        found[JUMPS] = JumpSums.sized(grid)
-    return found
+        contributions[STARTS] = HomeSums.sized(grid, plan.people, plan.noise_of(STARTS))
+        contributions[JUMPS] = JumpSums.sized(grid)
+    return contributions
 
 
 def _require_fit(
@@ -159,8 +159,8 @@ def _require_left(plan: PateGailPlan, vault: FederatedVault, run: Run, state: St
     if not resume and vault.touched(run):
         raise exhausted(run, CRITICS)
     for part in plan.parts():
-        kept = part.name in state.means or (part.name == CRITICS and state.asking.heard > 0)
-        if not kept and not vault.steps_left(run, part.name):
+        saved = part.name in state.means or (part.name == CRITICS and state.asking.heard > 0)
+        if not saved and not vault.steps_left(run, part.name):
             raise exhausted(run, part.name)
 
 
@@ -211,8 +211,8 @@ class State:
         """
         from tacit.privacy.ledger import checkpoint
 
-        kept = checkpoint.load(path, plan_id=plan_id(self.plan), ledger=vault.ledger)
-        arrays: dict[str, Array] = {name: tensor.numpy().copy() for name, tensor in kept.items()}
+        tensors = checkpoint.load(path, plan_id=plan_id(self.plan), ledger=vault.ledger)
+        arrays: dict[str, Array] = {name: tensor.numpy().copy() for name, tensor in tensors.items()}
         try:
             self._restore(arrays)
         except (KeyError, TypeError, ValueError):
@@ -233,8 +233,8 @@ class State:
         }
 
     def _restore(self, arrays: Mapping[str, Array]) -> None:
-        same = np.array_equal(arrays["grid"], _bytes(self.grid.to_json()))
-        if not same or any(arrays[name].shape != own.shape for name, own in self.learner.arrays().items()):
+        same_grid = np.array_equal(arrays["grid"], _bytes(self.grid.to_json()))
+        if not same_grid or any(arrays[name].shape != array.shape for name, array in self.learner.arrays().items()):
             raise ValueError("another grid, or other networks")
         self.learner.restore(arrays)
         self.asking.restore(arrays)

@@ -40,8 +40,8 @@ def weights(allocation: Allocation, pilot: Float64, share: Float64, allocate: Al
     """
     if allocation == "own":
         assert allocate is not None
-        found = np.asarray(allocate(pilot.copy(), share.copy()), np.float64)
-        if found.shape != pilot.shape or not np.isfinite(found).all() or not (found > 0).all():
+        split = np.asarray(allocate(pilot.copy(), share.copy()), np.float64)
+        if split.shape != pilot.shape or not np.isfinite(split).all() or not (split > 0).all():
             raise PlanError(
                 "the allocation is not positive numbers, one for each thing that is asked",
                 where="pategail.fit",
@@ -49,14 +49,14 @@ def weights(allocation: Allocation, pilot: Float64, share: Float64, allocate: Al
                 remedy="return such an array from allocate=",
             )
     elif allocation == "paper":
-        found = 1.0 - np.clip(pilot + 0.5, 0.0, 1.0) + LEAST
+        split = 1.0 - np.clip(pilot + 0.5, 0.0, 1.0) + LEAST
     elif allocation == "utility":
-        found = np.sqrt(share)
+        split = np.sqrt(share)
     else:
-        found = np.ones(len(pilot))
-    most = float(found.max(initial=0.0))
-    found = np.maximum(found / most, 1.0 / MOST_RATIO) if most > 0 else np.ones(len(found))
-    return np.asarray(found * math.sqrt(len(found)) / np.linalg.norm(found))
+        split = np.ones(len(pilot))
+    most = float(split.max(initial=0.0))
+    split = np.maximum(split / most, 1.0 / MOST_RATIO) if most > 0 else np.ones(len(split))
+    return np.asarray(split * math.sqrt(len(split)) / np.linalg.norm(split))
 
 
 WIDTH = 1.0
@@ -140,11 +140,11 @@ class Asking:
 
     def arrays(self) -> dict[str, Array]:
         """What is remembered from one round to the next, by name."""
-        found: dict[str, Array] = {"heard": np.array([self.heard])}
-        found |= {name: value for name, value in (("table", self._table), ("sum", self._sum)) if value is not None}
+        memory: dict[str, Array] = {"heard": np.array([self.heard])}
+        memory |= {name: value for name, value in (("table", self._table), ("sum", self._sum)) if value is not None}
         for i, price in enumerate(self._prices):
-            found |= {f"price.{i}.{name}": getattr(price, name) for name in self._names}
-        return found
+            memory |= {f"price.{i}.{name}": getattr(price, name) for name in self._names}
+        return memory
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
         """Take up what `arrays` gave."""
@@ -203,8 +203,8 @@ class Asking:
         if plan.kind == "samples":
             self._hear_pairs(rewards)
         elif plan.kind == "linear":
-            known = rewards + self._shares(played)  # of all people, in every cell: the same in all rounds
-            self._table = known if self._table is None else self._table + (known - self._table) / self.heard
+            table = rewards + self._shares(played)  # of all people, in every cell: the same in all rounds
+            self._table = table if self._table is None else self._table + (table - self._table) / self.heard
         else:
             self._table = self._averaged(np.clip(rewards, -0.5, 0.5))
 
@@ -244,8 +244,8 @@ class Asking:
             variance = np.square(plan.noise_of(CRITICS) / self._weights)
             price: Smoothed | Looked = Smoothed.of(plan.embedding, asked, rewards, variance)
         else:
-            found, at = np.unique(asked, return_inverse=True)
-            price = Looked(found, np.bincount(at, rewards) / np.bincount(at))
+            codes, at = np.unique(asked, return_inverse=True)
+            price = Looked(codes, np.bincount(at, rewards) / np.bincount(at))
         self._prices = [price, *self._prices[: _KEPT - 1]] if plan.memory else [price]
 
     def _price(self, codes: Array) -> Float64:

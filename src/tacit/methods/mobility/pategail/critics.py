@@ -110,8 +110,8 @@ class Critic:
         """
         if not self.spectral:
             return theta
-        found, start = theta.copy(), 0
-        for layer in self.layers(found):
+        parameters, start = theta.copy(), 0
+        for layer in self.layers(parameters):
             width = layer.shape[2]
             right = np.ones((len(theta), width), np.float32) if vectors is None else vectors[:, start : start + width]
             for _ in range(20 if vectors is None else 1):
@@ -120,7 +120,7 @@ class Critic:
             norm = np.matmul(np.matmul(left[:, None], layer[:, :-1]), right[:, :, None])
             layer[:, :-1] /= np.maximum(np.abs(norm), _TINY)
             start += width
-        return found
+        return parameters
 
     def through_norms(self, theta: Float32, met: Float32, vectors: Float32, slope: Float32) -> Float32:
         """The slope by the parameters from the one by the normalised parameters `met`, [U, P]; the latter is changed.

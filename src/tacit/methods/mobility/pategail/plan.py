@@ -213,7 +213,7 @@ class PateGailPlan(plans.PrivatePlan):
     def parts(self) -> tuple[FederatedSum, ...]:
         """T sums of critics' answers, and one each of starts and of jumps unless these are given."""
 
-        def one(name: str, clip: float, sigma: float | None, steps: int = 1) -> FederatedSum:
+        def sum_of(name: str, clip: float, sigma: float | None, steps: int = 1) -> FederatedSum:
             return sum_over_all(
                 self.people,
                 name=name,
@@ -226,9 +226,9 @@ class PateGailPlan(plans.PrivatePlan):
             )
 
         if self.laplace is None:
-            found = [one(CRITICS, self.bound, self.noise_multiplier_of(CRITICS), self.rounds)]
+            sums = [sum_of(CRITICS, self.bound, self.noise_multiplier_of(CRITICS), self.rounds)]
         else:
-            found = [
+            sums = [
                 LaplaceSum(
                     name=CRITICS,
                     steps=self.rounds,
@@ -239,10 +239,10 @@ class PateGailPlan(plans.PrivatePlan):
                 )
             ]
         if self.starts == "private":
-            found += [one(name, CLIP, self.noise_multiplier_of(name)) for name in (STARTS, JUMPS)]
+            sums += [sum_of(name, CLIP, self.noise_multiplier_of(name)) for name in (STARTS, JUMPS)]
         elif self.starts == "copied":
-            found += [one(name, CLIP, 0.0) for name in (STARTS, JUMPS)]
-        return tuple(found)
+            sums += [sum_of(name, CLIP, 0.0) for name in (STARTS, JUMPS)]
+        return tuple(sums)
 
     def work(self) -> LocalCritics | LinearCritic:
         """What every device computes in a round."""
@@ -294,29 +294,30 @@ class PateGailPlan(plans.PrivatePlan):
     def label(self) -> Label:
         """The words of the certificate of a calibrated or priced plan."""
         name = "person" if self.unit is None else self.unit.name
-        given = "where days begin and exploring leads (declared public by the user, not checked here)"
+        declared = "where days begin and exploring leads (declared public by the user, not checked here)"
         split = "the split of a round's budget (the user's function of released values, at no cost)"
         cautions = few(self.unit, self.noise_multiplier, self.noise, self.floor) if self.starts == "private" else ()
-        found = label(
+        base = label(
             name,
             (
                 f"all {self.rounds:,} noisy rewards, the policy, and everything generated with it",
                 f"everything of one {name}: all days that are read enter each sum as one bounded answer, and the "
                 "critic, which is trained on them, is seen by nobody",
             ),
-            not_covered=((given,) if self.starts == "given" else ()) + ((split,) if self.allocation == "own" else ()),
+            not_covered=((declared,) if self.starts == "given" else ())
+            + ((split,) if self.allocation == "own" else ()),
             cautions=cautions,
             assumptions=(f"a {name}'s critic is trained on that {name}'s own days and on public values alone",),
         )
         if self.starts != "copied":
-            return found
+            return base
         broken = "anything: epsilon is infinite. Where days begin and how far people go is taken without noise"
         nothing = ("nothing: the parts below are stated, and no part of them is a guarantee",)
-        return replace(found, covered=nothing, not_covered=(broken, *found.not_covered))
+        return replace(base, covered=nothing, not_covered=(broken, *base.not_covered))
 
     def _require_people(self, unit: Unit) -> None:
-        known = self.people == unit.size
-        check("people", self.people, known, f"the unit's public population, {unit.size:,}")
+        matches = self.people == unit.size
+        check("people", self.people, matches, f"the unit's public population, {unit.size:,}")
 
 
 FINE, MANY = 1_000, 5_000

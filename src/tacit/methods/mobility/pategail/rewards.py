@@ -44,12 +44,12 @@ def own_codes(rows: Arrays, embedding: Embedding, last: bool = True) -> tuple[ND
     """The state-action pairs of each person's whole days, [U, M] with M from L alone, and how many there are [U]."""
     people, length = np.asarray(rows["mask"]).shape
     cells, person = days.days_of(rows)
-    found = np.zeros((people, max(1, length // DECISIONS) * DECISIONS), np.int32)
+    codes = np.zeros((people, max(1, length // DECISIONS) * DECISIONS), np.int32)
     count = np.bincount(person, minlength=people)
     if len(cells):
         rank = np.arange(len(person)) - (np.cumsum(count) - count)[person]
-        found[person[:, None], rank[:, None] * DECISIONS + np.arange(DECISIONS)] = codes_of(cells, embedding, last)
-    return found, count * DECISIONS
+        codes[person[:, None], rank[:, None] * DECISIONS + np.arange(DECISIONS)] = codes_of(cells, embedding, last)
+    return codes, count * DECISIONS
 
 
 def codes_of(cells: Array, embedding: Embedding, last: bool = True) -> NDArray[np.int64]:
@@ -147,16 +147,16 @@ class LocalCritics:
         keys = np.where(places < count[:, None], _mixed(seeds[:, None], places) >> np.uint64(1), np.uint64(2**63))
         codes = np.take_along_axis(codes, np.argsort(keys, axis=1, kind="stable"), axis=1)
         theta = self.critic.initial(self.embedding.size, len(codes))
-        own: dict[str, Array] = {
+        state: dict[str, Array] = {
             "codes": codes,
             "count": count,
             "theta": theta,
             "taken": np.zeros(len(codes), np.int64),
         }
-        own |= {"first": np.zeros_like(theta), "second": np.zeros_like(theta)}
+        state |= {"first": np.zeros_like(theta), "second": np.zeros_like(theta)}
         if self.critic.spectral:
-            own["vectors"] = np.ones((len(codes), sum(self.critic.hidden) + 1), np.float32)
-        return own
+            state["vectors"] = np.ones((len(codes), sum(self.critic.hidden) + 1), np.float32)
+        return state
 
     def __call__(self, own: Arrays, public: Arrays, seeds: Array) -> tuple[Float64, dict[str, Array]]:
         """The answers [U, d], 0 for a person without a whole day, and everybody's critic as it is now."""
@@ -178,38 +178,38 @@ class LocalCritics:
             2 if self.variance else 1
         )
 
-    def _train(self, own: dict[str, Array], public: Arrays, seeds: Array) -> None:
+    def _train(self, state: dict[str, Array], public: Arrays, seeds: Array) -> None:
         """A round of critic steps of these people, in place."""
-        critic, count = self.critic, np.maximum(own["count"], 1)[:, None]
-        table, made = _table(self.embedding), public["rows"]
+        critic, count = self.critic, np.maximum(state["count"], 1)[:, None]
+        table, indices = _table(self.embedding), public["rows"]
         generated = table[np.asarray(public["codes"])]
         size, ahead = critic.batch, np.arange(critic.batch)
         rows = np.empty((len(seeds), 3 * size, table.shape[1]), np.float32)
         work = Work.of(critic, rows)
         begin, turn = _mixed(seeds, np.uint64(0))[:, None] >> np.uint64(33), _mixed(seeds, np.uint64(1))[:, None]
-        theta, first, second = own["theta"], own["first"], own["second"]
+        theta, first, second = state["theta"], state["first"], state["second"]
         for step in range(critic.steps):
             places = begin.astype(np.int64) + step * size + ahead
-            mine = np.take_along_axis(own["codes"], places % count, axis=1)
-            others = made[(places + (turn >> np.uint64(33)).astype(np.int64)) % len(made)]
+            mine = np.take_along_axis(state["codes"], places % count, axis=1)
+            samples = indices[(places + (turn >> np.uint64(33)).astype(np.int64)) % len(indices)]
             share = _uniform(turn + np.uint64(1 + step * size) + ahead.astype(np.uint64))[..., None]
-            rows[:, :size], rows[:, size : 2 * size] = table[mine], generated[others]
+            rows[:, :size], rows[:, size : 2 * size] = table[mine], generated[samples]
             np.subtract(rows[:, :size], rows[:, size : 2 * size], out=rows[:, 2 * size :])
             rows[:, 2 * size :] *= share
             rows[:, 2 * size :] += rows[:, size : 2 * size]
             rows[..., -1] = 1.0
-            met = critic.normalised(theta, own.get("vectors"))
+            met = critic.normalised(theta, state.get("vectors"))
             slope = critic.slopes(met, rows, work)
             if critic.spectral:
-                slope = critic.through_norms(theta, met, own["vectors"], slope)
-            own["taken"] += 1
-            adam(theta, first, second, slope, own["taken"], critic.rate, critic.decays)
+                slope = critic.through_norms(theta, met, state["vectors"], slope)
+            state["taken"] += 1
+            adam(theta, first, second, slope, state["taken"], critic.rate, critic.decays)
 
-    def _answers(self, own: dict[str, Array], public: Arrays) -> Float64:
+    def _answers(self, state: dict[str, Array], public: Arrays) -> Float64:
         """The answers of these people."""
         codes = np.asarray(public["codes"])
         counts = np.bincount(public["rows"], minlength=len(codes))
-        theta = self.critic.normalised(own["theta"], own["vectors"].copy() if self.critic.spectral else None)
+        theta = self.critic.normalised(state["theta"], state["vectors"].copy() if self.critic.spectral else None)
         x = _table(self.embedding)[codes][:, :-1]
         values = np.concatenate(
             [self.critic.values(theta, x[at : at + _BLOCK]) for at in range(0, len(x), _BLOCK)], axis=1
@@ -222,19 +222,19 @@ class LocalCritics:
             answer = np.matmul(rewards[:, None], np.asarray(public["slopes"], np.float64))[:, 0]
         else:
             answer = self._asked(rewards, codes, counts, public)
-        return np.asarray(np.where(own["count"][:, None] > 0, answer, 0.0))
+        return np.asarray(np.where(state["count"][:, None] > 0, answer, 0.0))
 
     def _asked(self, rewards: Float64, codes: Array, counts: Array, public: Arrays) -> Float64:
         if self.kind == "samples":
             query = np.asarray(public["query"])
-            asked, known = rewards[:, query], query >= 0
+            asked, valid = rewards[:, query], query >= 0
         else:
             cell = cells_of(self.layout, self.embedding, codes)
             mass = np.bincount(cell, weights=counts, minlength=self.layout.size * ACTIONS)
-            known, asked = mass > 0, np.zeros((len(rewards), self.layout.size * ACTIONS))
+            valid, asked = mass > 0, np.zeros((len(rewards), self.layout.size * ACTIONS))
             np.add.at(asked.T, cell, (rewards * counts).T)
             asked /= np.maximum(mass, 1)
-        weights = np.asarray(public["weights"]) * known
+        weights = np.asarray(public["weights"]) * valid
         return np.asarray(with_square(asked) * np.tile(weights, 2) if self.variance else asked * weights)
 
 
@@ -278,10 +278,10 @@ class LinearCritic:
 @functools.lru_cache(maxsize=4)
 def _table(embedding: Embedding) -> Float32:
     """[codes, d + 1]: every pair's place in the embedding space, and a 1."""
-    found = np.ones((embedding.codes, embedding.size + 1), np.float32)
-    found[:, :-1] = embedding.embedded(np.arange(embedding.codes))
-    found.flags.writeable = False
-    return found
+    table = np.ones((embedding.codes, embedding.size + 1), np.float32)
+    table[:, :-1] = embedding.embedded(np.arange(embedding.codes))
+    table.flags.writeable = False
+    return table
 
 
 def _mixed(seed: Array, counter: Array | np.uint64) -> NDArray[np.uint64]:

@@ -149,11 +149,11 @@ class Learner:
         states, actions = np.divmod(codes, ACTIONS)
         possible = movement.possible(cells, actions=self.actions)
         key = (states << self.actions) + (possible << np.arange(self.actions)).sum(axis=2)
-        found, first, at = np.unique(key, return_index=True, return_inverse=True)
+        keys, first, at = np.unique(key, return_index=True, return_inverse=True)
         masks = possible.reshape(-1, self.actions)[first]
-        old = policy.table[0, found >> self.actions] * masks
+        old = policy.table[0, keys >> self.actions] * masks
         return Rollouts(
-            codes, found >> self.actions, masks, at.reshape(states.shape), actions, old / old.sum(1)[:, None]
+            codes, keys >> self.actions, masks, at.reshape(states.shape), actions, old / old.sum(1)[:, None]
         )
 
     def learn(self, days: Rollouts, rewards: Float64, seen: Array | None = None) -> None:
@@ -209,22 +209,22 @@ class Learner:
         x = np.ones((len(days.states), width))
         x[:, :-1] = self._all[days.states]
         score = np.eye(self.actions)[days.actions] - days.old[days.at]
-        found = np.zeros((len(codes), width * self.actions))
+        gradients = np.zeros((len(codes), width * self.actions))
         trace = np.zeros((len(days.codes), width * self.actions))
         for t in range(DECISIONS):
             trace *= self.config.gamma * self.config.trace
             trace += (x[days.at[:, t], :, None] * score[:, t, None]).reshape(trace.shape)
-            np.add.at(found, np.searchsorted(codes, days.codes[:, t]), trace)
-        return found / len(days.codes)
+            np.add.at(gradients, np.searchsorted(codes, days.codes[:, t]), trace)
+        return gradients / len(days.codes)
 
     def _advantages(self, x: Float32, at: IntArray, rewards: Float64) -> tuple[Float64, Float64]:
         """Generalised advantages and the goals of the value network, [D, 47] each; a day is worth 0 after its end."""
         values = (_RETURNS * self.value.forward(self.phi, x)[0][0, :, 0]).astype(np.float64)[at]
         after = np.concatenate([values[:, 1:], np.zeros((len(values), 1))], axis=1)
-        found = rewards + self.config.gamma * after - values
+        advantages = rewards + self.config.gamma * after - values
         for t in range(DECISIONS - 2, -1, -1):
-            found[:, t] += self.config.gamma * self.config.trace * found[:, t + 1]
-        return found, found + values
+            advantages[:, t] += self.config.gamma * self.config.trace * advantages[:, t + 1]
+        return advantages, advantages + values
 
     def _climb(self, slope: Float32) -> None:
         self._theta.ascend(self.theta, bounded(slope, 1.0), self.config.rate)

@@ -76,7 +76,7 @@ def fit(plan: AimPlan, vault: Vault, *, seed: int = 0, progress: Progress | None
             choice = max(1, round(ask.left * CHOICE / (CHOICE + MEASUREMENT)))
             measurement = ask.left - choice
         spent = 1 - (ask.left - choice - measurement) / plan.quanta
-        allowed = affordable(shape, weights, [one.axes for one in measured], int(plan.cells * spent))
+        allowed = affordable(shape, weights, [marginal.axes for marginal in measured], int(plan.cells * spent))
         noise = math.sqrt(2 / math.pi) * ask.deviation(measurement)
         clique = _choose(ask, allowed, weights, model, records(measured), noise, choice)
         measured.append(ask.marginal(clique, measurement))

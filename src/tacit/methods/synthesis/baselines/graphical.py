@@ -34,11 +34,13 @@ def elimination(shape: Sequence[int], cliques: Iterable[Clique]) -> list[tuple[i
             neighbours[column] |= set(clique) - {column}
     left, order = set(range(len(shape))), []
     while left:
-        cells = {column: shape[column] * math.prod(shape[other] for other in neighbours[column]) for column in left}
+        cells = {
+            column: shape[column] * math.prod(shape[neighbour] for neighbour in neighbours[column]) for column in left
+        }
         column = min(sorted(left), key=cells.__getitem__)
         joined = neighbours[column]
-        for other in joined:
-            neighbours[other] = (neighbours[other] | joined) - {other, column}
+        for neighbour in joined:
+            neighbours[neighbour] = (neighbours[neighbour] | joined) - {neighbour, column}
         order.append((column, tuple(sorted(joined))))
         left.remove(column)
     return order
@@ -69,8 +71,8 @@ class Tree:
     def __post_init__(self) -> None:
         bins = dict(zip(self.order, (table.shape[-1] for table in self.tables), strict=True))
         for i, (parents, table) in enumerate(zip(self.parents, self.tables, strict=True)):
-            known = set(parents) <= set(self.order[:i]) and table.shape[:-1] == tuple(bins[p] for p in parents)
-            if not known or table.min() < 0 or not np.allclose(table.sum(axis=-1), 1.0, atol=1e-6):
+            fits = set(parents) <= set(self.order[:i]) and table.shape[:-1] == tuple(bins[p] for p in parents)
+            if not fits or table.min() < 0 or not np.allclose(table.sum(axis=-1), 1.0, atol=1e-6):
                 raise ValueError("the tables are not conditional probabilities of their columns")
         if sorted(self.order) != list(range(len(self.order))):
             raise ValueError("the order is not one of all columns")
@@ -162,20 +164,22 @@ class Measured:
 def pooled(measured: Sequence[Measured]) -> list[Measured]:
     """One measurement a marginal: repeated ones are averaged by their precision, which loses nothing."""
     groups: dict[Clique, list[Measured]] = {}
-    for one in measured:
-        groups.setdefault(one.axes, []).append(one)
+    for measurement in measured:
+        groups.setdefault(measurement.axes, []).append(measurement)
     result = []
-    for axes, ones in groups.items():
-        precisions = np.array([one.precision for one in ones])
-        counts = np.tensordot(precisions / precisions.sum(), np.stack([one.counts for one in ones]), 1)
+    for axes, repeats in groups.items():
+        precisions = np.array([measurement.precision for measurement in repeats])
+        counts = np.tensordot(
+            precisions / precisions.sum(), np.stack([measurement.counts for measurement in repeats]), 1
+        )
         result.append(Measured(axes, counts, float(precisions.sum() ** -0.5)))
     return result
 
 
 def records(measured: Sequence[Measured]) -> float:
     """The number of records by the sums of all measurements, with the least variance; at least 1."""
-    weights = [one.precision / one.counts.size for one in measured]
-    return max(1.0, float(np.average([one.counts.sum() for one in measured], weights=weights)))
+    weights = [measurement.precision / measurement.counts.size for measurement in measured]
+    return max(1.0, float(np.average([measurement.counts.sum() for measurement in measured], weights=weights)))
 
 
 def require_mbi() -> Any:
@@ -215,13 +219,13 @@ def proportional(
         start: potentials to begin with; None is the uniform distribution.
     """
     potentials = dict(start or {})
-    ones = sorted(pooled(measured), key=lambda one: -one.deviation)
+    measurements = sorted(pooled(measured), key=lambda measurement: -measurement.deviation)
     total = records(measured)
-    goals = [simplex(one.counts, total) + 1.0 for one in ones]
+    goals = [simplex(measurement.counts, total) + 1.0 for measurement in measurements]
     for _ in range(sweeps):
-        for one, goal in zip(ones, goals, strict=True):
-            present = Tree.from_potentials(shape, potentials).marginal(one.axes) * total + 1.0
-            potentials[one.axes] = potentials.get(one.axes, 0.0) + np.log(goal / present)
+        for measurement, goal in zip(measurements, goals, strict=True):
+            present = Tree.from_potentials(shape, potentials).marginal(measurement.axes) * total + 1.0
+            potentials[measurement.axes] = potentials.get(measurement.axes, 0.0) + np.log(goal / present)
     return potentials
 
 

@@ -78,7 +78,7 @@ def fit(plan: MstPlan, vault: Vault, *, seed: int = 0, progress: Progress | None
 def _spanning_tree(ask: Measurements, singles: list[Measured], quanta: int) -> list[Clique]:
     """Kruskal's algorithm with noisy choices: pairs that independent columns fit worst, joining part by part."""
     total = records(singles)
-    counts = [simplex(one.counts, total) for one in singles]
+    counts = [simplex(single.counts, total) for single in singles]
     home = list(range(len(singles)))
     pairs: list[Clique] = []
     while len(set(home)) > 1:

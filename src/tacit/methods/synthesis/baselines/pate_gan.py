@@ -60,9 +60,9 @@ class Real:
 
     def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
         """Columns [U, 1, ...] to [U, D (1 + 2 harmonics)]."""
-        own = {name: torch.from_numpy(column[:, 0]) for name, column in rows.items() if name != "replicate"}
-        plain = torch.zeros(len(own["rewards"]), self.encoder.bounded_size)
-        return waves(self.encoder.encode(own, plain), self.harmonics).numpy()
+        columns = {name: torch.from_numpy(column[:, 0]) for name, column in rows.items() if name != "replicate"}
+        plain = torch.zeros(len(columns["rewards"]), self.encoder.bounded_size)
+        return waves(self.encoder.encode(columns, plain), self.harmonics).numpy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,9 +124,9 @@ class GanSynthesizer:
         weights = {name: torch.from_numpy(np.array(value)) for name, value in arrays.items()}
         value = cls(PateGanPlan.from_json(plan), encoder, weights)
         fresh = Generator(encoder, width=value.plan.width, depth=value.plan.depth)
-        expected = {name: (own.shape, own.dtype) for name, own in fresh.named_parameters()}
-        fits = expected == {name: (own.shape, own.dtype) for name, own in weights.items()}
-        if not fits or not all(bool(own.isfinite().all()) for own in weights.values()):
+        expected = {name: (parameter.shape, parameter.dtype) for name, parameter in fresh.named_parameters()}
+        fits = expected == {name: (parameter.shape, parameter.dtype) for name, parameter in weights.items()}
+        if not fits or not all(bool(parameter.isfinite().all()) for parameter in weights.values()):
             raise ValueError("the weights are not the finite float32 parameters of the plan's generator")
         return value
 
@@ -188,9 +188,9 @@ def fit(
 
 def _start(plan: PateGanPlan, vault: Vault, pretrained: PretrainedGan | None, seed: int) -> tuple[Generator, Student]:
     declared = None if plan.pretraining is None else plan.pretraining.provenance
-    given = None if pretrained is None else pretrained.provenance
+    provenance = None if pretrained is None else pretrained.provenance
     encoder = Encoder.from_bounds(vault.spec) if pretrained is None else pretrained.encoder
-    if given != declared or encoder.spec != vault.spec:
+    if provenance != declared or encoder.spec != vault.spec:
         raise PlanError(
             "the starting point is not the pre-training that the plan declares, or has other public bounds",
             where="pate_gan.fit",

@@ -122,8 +122,8 @@ class PateGanPlan(SynthesisPlan):
         whole(generator_updates=self.generator_updates, generator_batch=self.generator_batch)
         positive(student_rate=self.student_rate, generator_rate=self.generator_rate)
         fraction(ema=self.ema)
-        known = type(self.hold) is int and 0 <= self.hold < self.steps
-        check("hold", self.hold, known, "a whole number below the steps")
+        valid = type(self.hold) is int and 0 <= self.hold < self.steps
+        check("hold", self.hold, valid, "a whole number below the steps")
         check("labels", self.labels, self.labels in get_args(Labels), "shares or majority")
         check("harmonics", self.harmonics, self.harmonics in range(9), "a whole number from 0 to 8")
         check("penalty", self.penalty, 0 <= self.penalty < float("inf"), "a finite number >= 0")

@@ -153,10 +153,12 @@ def consistent(measured: Sequence[Measured]) -> dict[Clique, Array]:
         measured: one measurement a marginal.
     """
     total = records(measured)
-    counts = {one.axes: one.counts for one in measured}
+    counts = {measurement.axes: measurement.counts for measurement in measured}
     for _ in range(_ROUNDS):
-        for shared in _shared([one.axes for one in measured]):
-            counts |= _agreeing(shared, [one for one in measured if set(shared) <= set(one.axes)], counts)
+        for shared in _shared([measurement.axes for measurement in measured]):
+            counts |= _agreeing(
+                shared, [measurement for measurement in measured if set(shared) <= set(measurement.axes)], counts
+            )
         counts = {axes: simplex(values, total) for axes, values in counts.items()}
     return counts
 
@@ -170,16 +172,16 @@ def _shared(cliques: Sequence[Clique]) -> list[Clique]:
 def _agreeing(shared: Clique, holders: Sequence[Measured], counts: dict[Clique, Array]) -> dict[Clique, Array]:
     """The holders' counts after each took over the average of their sums over `shared`, weighted by precision."""
     sums, spreads = [], []
-    for one in holders:
-        others = tuple(i for i, column in enumerate(one.axes) if column not in shared)
-        sums.append(counts[one.axes].sum(axis=others))
-        spreads.append(math.prod(one.counts.shape[i] for i in others))
-    weights = np.array([one.precision / spread for one, spread in zip(holders, spreads, strict=True)])
+    for holder in holders:
+        axes = tuple(i for i, column in enumerate(holder.axes) if column not in shared)
+        sums.append(counts[holder.axes].sum(axis=axes))
+        spreads.append(math.prod(holder.counts.shape[i] for i in axes))
+    weights = np.array([holder.precision / spread for holder, spread in zip(holders, spreads, strict=True)])
     mean = np.tensordot(weights / weights.sum(), np.stack(sums), 1)
     result = {}
-    for one, own, cells in zip(holders, sums, spreads, strict=True):
-        sizes = [n if column in shared else 1 for column, n in zip(one.axes, one.counts.shape, strict=True)]
-        result[one.axes] = counts[one.axes] + ((mean - own) / cells).reshape(sizes)
+    for holder, margin, cells in zip(holders, sums, spreads, strict=True):
+        sizes = [n if column in shared else 1 for column, n in zip(holder.axes, holder.counts.shape, strict=True)]
+        result[holder.axes] = counts[holder.axes] + ((mean - margin) / cells).reshape(sizes)
     return result
 
 

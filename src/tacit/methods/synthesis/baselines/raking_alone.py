@@ -139,8 +139,8 @@ def fit(plan: RakingPlan, vault: Vault, *, seed: int = 0, progress: Progress | N
     if vault.touched(run):
         raise exhausted(run, PART)
     sums = []
-    for one in asked(vault, run, PART, plan.raking.tables):
-        sums.append(one)
+    for histograms in asked(vault, run, PART, plan.raking.tables):
+        sums.append(histograms)
         if progress is not None:
             progress(len(sums), plan.raking.steps)
     return vault.release(run, RakedColumns(plan, np.mean(sums, axis=0)), label=plan.label())
@@ -163,6 +163,6 @@ class Closeness:
     def __call__(self, value: Any, plan: RakingPlan, vault: Vault) -> float:
         """The score of a value with `sample_columns`, by fresh noisy histograms under the plan."""
         shares, _ = plan.released(fit(plan, vault).value.histograms).shares()
-        own = plan.raking.shares_of(value.sample_columns(self.rows, seed=self.seed))
-        distances = [np.square(share - ours).sum() for share, ours in zip(shares, own, strict=True)]
+        synthetic = plan.raking.shares_of(value.sample_columns(self.rows, seed=self.seed))
+        distances = [np.square(share - ours).sum() for share, ours in zip(shares, synthetic, strict=True)]
         return -float(np.mean(distances))

@@ -116,7 +116,7 @@ class FragmentEncoder:
         size, horizon = self.state_size, self.horizon
         encoded = self.encoder.encode(rows, spread)
         begins = rows["time"][..., 0] == 0
-        own = torch.where(begins[..., None, None], encoded[..., :horizon, :], encoded[..., 1:-1, :])
+        fragment = torch.where(begins[..., None, None], encoded[..., :horizon, :], encoded[..., 1:-1, :])
         mask = self.counted(rows)
         behind = torch.where(begins, rows["mask"][..., horizon], rows["mask"][..., horizon + 1])
         ends = torch.where(begins[..., None], rows["terminations"][..., :horizon], rows["terminations"][..., 1:-1])
@@ -125,13 +125,13 @@ class FragmentEncoder:
         goes_on = (count == horizon) & behind
         previous = encoded[..., 0, size : size + self.step_size] * ~begins[..., None]
         condition = Condition(
-            first=own[..., 0, :size],
+            first=fragment[..., 0, :size],
             previous=previous,
             begins=begins.to(encoded.dtype),
             time=(rows["time"][..., 0] + ~begins).to(encoded.dtype) / self.longest,
             ending=torch.where(goes_on, 0, count + horizon * terminated),
         )
-        return condition, own[..., size : size + self.step_size], mask
+        return condition, fragment[..., size : size + self.step_size], mask
 
     def counted(self, rows: Mapping[str, Tensor]) -> Tensor:
         """Which rows of the fragments are there, [..., H]: those from the first on where an episode begins with it."""
@@ -223,6 +223,6 @@ def windows(
     places = rows[:, None] + np.arange(length)
     mask = places < episodes[after][:, None]
     where = np.where(mask, places, rows[:, None])
-    found = {name: torch.from_numpy(np.asarray(column)[where]) for name, column in columns.items()}
+    windowed = {name: torch.from_numpy(np.asarray(column)[where]) for name, column in columns.items()}
     time = torch.from_numpy(places - episodes[after - 1][:, None])
-    return {**found, "mask": torch.from_numpy(mask), "time": time}
+    return {**windowed, "mask": torch.from_numpy(mask), "time": time}

@@ -56,8 +56,8 @@ class LocalContext:
         return sum(self._size(self.raking.tables[i]) for i in self.chosen)
 
     def _size(self, table: Table) -> int:
-        places, others = _split(table)
-        return math.prod(_bins(others)) if others else (2 * self.radius + 1) ** len(places)
+        places, attributes = _split(table)
+        return math.prod(_bins(attributes)) if attributes else (2 * self.radius + 1) ** len(places)
 
     @property
     def cells(self) -> int:
@@ -66,18 +66,18 @@ class LocalContext:
 
     def of_shares(self, shares: Sequence[Floats]) -> Tensor:
         """A world's tables, one after another, [cells], from noisy shares of the rows in all tables of `raking`."""
-        found = []
+        contexts = []
         for i in self.chosen:
             table = self.raking.tables[i]
-            places, others = _split(table)
-            cells = simplex(shares[i], 1.0).reshape(math.prod(_bins(places)), math.prod(_bins(others)))
-            if others:
+            places, attributes = _split(table)
+            cells = simplex(shares[i], 1.0).reshape(math.prod(_bins(places)), math.prod(_bins(attributes)))
+            if attributes:
                 total = cells.sum(axis=1, keepdims=True)
                 even = 1 / cells.shape[1]
-                found.append(np.where(total > 0, cells / np.where(total > 0, total, 1.0), even) - even)
+                contexts.append(np.where(total > 0, cells / np.where(total > 0, total, 1.0), even) - even)
             else:
-                found.append(np.minimum(cells * cells.size, MOST))
-        return torch.from_numpy(np.concatenate([one.ravel() for one in found]).astype(np.float32))
+                contexts.append(np.minimum(cells * cells.size, MOST))
+        return torch.from_numpy(np.concatenate([context.ravel() for context in contexts]).astype(np.float32))
 
     def even(self) -> Tensor:
         """The tables [cells] of a world in which people, and what they do, are spread evenly."""
@@ -86,12 +86,12 @@ class LocalContext:
     @functools.cached_property
     def _cells_seen(self) -> Tensor:
         """[seen] which cell each number of `patches` is; the number of all cells stands for nobody."""
-        found, begin = list[NDArray[np.int64]](), 0
+        numbers, begin = list[NDArray[np.int64]](), 0
         for i in self.chosen:
             cells = _patches(*_split(self.raking.tables[i]), self.radius)
-            found.append(np.where(cells < 0, self.cells, cells + begin).ravel())
+            numbers.append(np.where(cells < 0, self.cells, cells + begin).ravel())
             begin += self.raking.sizes[i]
-        return torch.from_numpy(np.concatenate(found))
+        return torch.from_numpy(np.concatenate(numbers))
 
     def patches(self, world: Tensor) -> Tensor:
         """What is seen [seen] at the middle of every bin of every table, in the world of these tables [cells]."""
@@ -105,7 +105,7 @@ class LocalContext:
         encoder = self.encoder
         d = encoder.spec.observation.size
         raw = places * places.new_tensor(encoder.scale[:d]) + places.new_tensor(encoder.center[:d])
-        raw, corners, found, begin = raw.flatten(0, -2), dict[Table, tuple[Tensor, Tensor]](), list[Tensor](), 0
+        raw, corners, features, begin = raw.flatten(0, -2), dict[Table, tuple[Tensor, Tensor]](), list[Tensor](), 0
         for i in self.chosen:
             table = self.raking.tables[i]
             coordinates, _ = _split(table)
@@ -115,9 +115,9 @@ class LocalContext:
             shape = (math.prod(bins + 2 for bins in _bins(coordinates)), self._size(table))
             end = begin + math.prod(shape)
             seen = embedding_bag(at, patches[begin:end].view(shape), mode="sum", per_sample_weights=weight)
-            found.append(seen)
+            features.append(seen)
             begin = end
-        return torch.unflatten(torch.cat(found, dim=-1), 0, places.shape[:-1])
+        return torch.unflatten(torch.cat(features, dim=-1), 0, places.shape[:-1])
 
 
 def _split(table: Table) -> tuple[Table, Table]:
@@ -130,7 +130,7 @@ def _bins(axes: Table) -> tuple[int, ...]:
     return tuple(len(axis.edges) - 1 for axis in axes)
 
 
-def _patches(coordinates: Table, others: Table, radius: int) -> NDArray[np.int64]:
+def _patches(coordinates: Table, attributes: Table, radius: int) -> NDArray[np.int64]:
     """[middles, features] which cell of a table each feature is at the middle of each bin; -1 where there is none.
 
     A bin of nobody is added on either side of each coordinate. Features are the densities up to `radius` bins away, or,
@@ -139,13 +139,13 @@ def _patches(coordinates: Table, others: Table, radius: int) -> NDArray[np.int64
     shape = _bins(coordinates)
     middles = np.stack(np.meshgrid(*(np.arange(-1, bins + 1) for bins in shape), indexing="ij"), axis=-1)
     middles = middles.reshape(-1, 1, len(shape))
-    if not others:
+    if not attributes:
         reach = [range(-radius, radius + 1)] * len(shape)
         middles = middles + np.array(list(itertools.product(*reach)))
     inside = ((middles >= 0) & (middles < shape)).all(axis=-1)
     numbers = np.ravel_multi_index(tuple(np.moveaxis(middles, -1, 0)), shape, mode="clip")
-    if others:
-        numbers = numbers * math.prod(_bins(others)) + np.arange(math.prod(_bins(others)))
+    if attributes:
+        numbers = numbers * math.prod(_bins(attributes)) + np.arange(math.prod(_bins(attributes)))
     return np.where(inside, numbers, -1)
 
 
@@ -163,7 +163,7 @@ def _corners(raw: Tensor, coordinates: Table) -> tuple[Tensor, Tensor]:
 
 def _position(values: Tensor, edges: Sequence[float]) -> Tensor:
     """Places between edges as numbers of bins from the first edge, less a half: i at the middle of bin i."""
-    values, known = values.double(), torch.tensor(edges, dtype=torch.float64, device=values.device)
-    inside = torch.searchsorted(known[1:-1].contiguous(), values.contiguous(), right=True)
-    low, high = known[inside], known[inside + 1]  # a float32 apart where a bound has a bin of its own
+    values, borders = values.double(), torch.tensor(edges, dtype=torch.float64, device=values.device)
+    inside = torch.searchsorted(borders[1:-1].contiguous(), values.contiguous(), right=True)
+    low, high = borders[inside], borders[inside + 1]  # a float32 apart where a bound has a bin of its own
     return (inside + ((values - low) / (high - low)).clamp(0.0, 1.0) - 0.5).float()

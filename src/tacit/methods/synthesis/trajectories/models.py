@@ -101,8 +101,8 @@ class RowByRow(nn.Module):
         places = self.codec.places(condition.first, steps)
         before = torch.cat([condition.previous[:, None], steps[:, :-1]], dim=1)
         flags = self.codec.flags(condition.ending)
-        found = self.network(condition, torch.zeros_like(condition.time), before, places, flags)
-        return torch.unflatten(found, -1, (self.mixture, -1))
+        parameters = self.network(condition, torch.zeros_like(condition.time), before, places, flags)
+        return torch.unflatten(parameters, -1, (self.mixture, -1))
 
     def step_losses(self, condition: Condition, clean: Tensor, sigma: Tensor, noise: Tensor) -> Tensor:
         """Minus the log-density of each row over the S columns, [B, H], for `clean` [B, H, S]; no noise has a part."""

@@ -145,11 +145,11 @@ class RowTokens(nn.Module):
         count, self.harmonics, self.around = plan.rows_per_token, plan.harmonics, around
         state, step = codec.state_size, codec.step_size
         row = step + MODES + state * (1 + 2 * plan.harmonics) + around.size
-        known = codec.condition_size + 2 * state * plan.harmonics + 1 + 2 * FREQUENCIES + around.size
+        inputs = codec.condition_size + 2 * state * plan.harmonics + 1 + 2 * FREQUENCIES + around.size
         self.count = count
         self.rows = nn.Linear(count * row, plan.width)
         self.positions = Table(plan.horizon // count, plan.width)
-        self.known, self.known_out = nn.Linear(known, plan.width), nn.Linear(plan.width, plan.width)
+        self.known, self.known_out = nn.Linear(inputs, plan.width), nn.Linear(plan.width, plan.width)
         self.norm, self.head = nn.LayerNorm(plan.width), nn.Linear(plan.width, count * outputs)
 
     def embed(
@@ -167,8 +167,8 @@ class RowTokens(nn.Module):
         rows = torch.cat([steps * flags[..., :1], waves(places, self.harmonics), flags, local], dim=-1)
         tokens = self.positions(self.rows(torch.unflatten(rows, 1, (-1, self.count)).flatten(2)))
         first = waves(condition.first, self.harmonics)[:, condition.first.shape[1] :]
-        known = [condition.vector(), first, noise, local[:, 0]]  # the first row begins where the fragment does
-        added: Tensor = self.known_out(silu(self.known(torch.cat(known, dim=-1))))
+        inputs = [condition.vector(), first, noise, local[:, 0]]  # the first row begins where the fragment does
+        added: Tensor = self.known_out(silu(self.known(torch.cat(inputs, dim=-1))))
         return tokens + added[:, None], torch.unflatten(flags[..., 0], 1, (-1, self.count)).any(-1)
 
     def read(self, tokens: Tensor) -> Tensor:
@@ -227,8 +227,8 @@ class Endings(nn.Module):
     def __init__(self, plan: TrajectoriesPlan, codec: FragmentEncoder, around: Around) -> None:
         super().__init__()
         self.harmonics, self.around = plan.harmonics, around
-        known = codec.condition_size + 2 * codec.state_size * plan.harmonics + around.size
-        self.known, self.hidden = nn.Linear(known, plan.width), nn.Linear(plan.width, plan.width)
+        inputs = codec.condition_size + 2 * codec.state_size * plan.harmonics + around.size
+        self.known, self.hidden = nn.Linear(inputs, plan.width), nn.Linear(plan.width, plan.width)
         self.scores = nn.Linear(plan.width, codec.endings)
         with torch.no_grad():
             self.scores.weight.mul_(0.1)

@@ -143,8 +143,8 @@ class TrajectoriesPlan(DiffusionPlan):
         noise = 0 <= self.ending_noise < math.inf
         check("ending_noise", self.ending_noise, noise, "a finite number >= 0")
         inner = None if self.pretraining is None else self.pretraining.curiosity
-        known = inner is None or (inner.mode == "replace" and self.network != "autoregressive")
-        check("curiosity", inner, known, "replace, with a network that denoises")
+        valid = inner is None or (inner.mode == "replace" and self.network != "autoregressive")
+        check("curiosity", inner, valid, "replace, with a network that denoises")
 
     def _require_local_context(self) -> None:
         if self.local_context is None:
@@ -274,7 +274,7 @@ class TrajectoriesPlan(DiffusionPlan):
         A fragment is drawn with the row before it, its condition, and the row behind it, which tells whether it is the
         episode's last.
         """
-        same: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "sampling_rate": self.sampling_rate,
             "clip_norm": self.clip_norm,
             "noise_multiplier": self.noise_multiplier,
@@ -282,10 +282,10 @@ class TrajectoriesPlan(DiffusionPlan):
         trained: list[PoissonSum] = []
         if self.start_steps > 0:
             first: dict[str, Any] = {"rows": "first", "rows_per_unit": self.start_rows}
-            trained.append(PoissonSum(name=STARTS, steps=self.start_steps, **first, **same))
+            trained.append(PoissonSum(name=STARTS, steps=self.start_steps, **first, **settings))
         if self.steps > 0:
             inner: dict[str, Any] = {"rows_per_unit": self.fragments_per_unit, "horizon": self.horizon + 2}
-            trained.append(PoissonSum(name=FRAGMENTS, steps=self.steps, **inner, **same))
+            trained.append(PoissonSum(name=FRAGMENTS, steps=self.steps, **inner, **settings))
         if self.raking is None:
             return tuple(trained)
         return (*trained, self.raking.beside(trained[-1]) if trained else self.raking.part(self.noise_multiplier))

@@ -107,8 +107,8 @@ def _few(column: NDArray[np.generic]) -> tuple[float, ...]:
     least = REPEATS * FEW
     if len(np.unique(column[:: max(1, len(column) // least)])) > FEW:
         return ()
-    found = np.unique(column.astype(np.float32))
-    return tuple(found.tolist()) if len(found) <= min(FEW, len(column) // REPEATS) else ()
+    values = np.unique(column.astype(np.float32))
+    return tuple(values.tolist()) if len(values) <= min(FEW, len(column) // REPEATS) else ()
 
 
 def pretrain(
@@ -150,7 +150,9 @@ def pretrain(
         averages = [MovingAverage(model.network, decay=0.0).state() for model in (starts, fragments)]
     else:
         worlds = _worlds(public)
-        spaces = {(spec.observation.size, spec.action.size) for spec in (encoder.spec, *(one.spec for one in worlds))}
+        spaces = {
+            (spec.observation.size, spec.action.size) for spec in (encoder.spec, *(world.spec for world in worlds))
+        }
         if len(spaces) != 1:
             raise _bad("the public trajectories have other shapes than the private data", "one set of columns for both")
         generator, provenance = torch.Generator().manual_seed(seed), config.provenance

@@ -54,22 +54,22 @@ class Populated:
     @classmethod
     def of(cls, raking: Raking, shares: Sequence[Floats], deviation: float) -> Populated:
         """From the noisy shares of the rows in all tables, and their noise (`NoisyHistograms.shares`)."""
-        found = [
+        tables = [
             (table, ~empty(share, deviation))
             for table, share in zip(raking.tables, shares, strict=True)
             if all(axis.column == "observations" for axis in table)
         ]
-        return cls(tuple(table for table, _ in found), tuple(share for _, share in found))
+        return cls(tuple(table for table, _ in tables), tuple(share for _, share in tables))
 
     def elsewhere(self, observations: Tensor) -> Tensor:
         """[...] whether raw observations [..., d] or [...] are where nobody is."""
         seen = observations.cpu().numpy()
         shape = observations.shape[:-1] if observations.is_floating_point() else observations.shape
         rows = {"observations": seen, "rewards": np.zeros(shape)}
-        found = np.zeros(shape, np.bool_)
+        nobody = np.zeros(shape, np.bool_)
         for code, somebody in zip(codes_of(self.tables, rows), self.somebody, strict=True):
-            found |= ~somebody[code]
-        return torch.from_numpy(found).to(observations.device)
+            nobody |= ~somebody[code]
+        return torch.from_numpy(nobody).to(observations.device)
 
 
 def empty(share: Floats, deviation: float) -> NDArray[np.bool_]:
@@ -83,9 +83,9 @@ def empty(share: Floats, deviation: float) -> NDArray[np.bool_]:
     nobody = -deviation * np.exp(norm.logpdf(least / deviation) - norm.logcdf(least / deviation))
     held = np.cumsum(least) - count * nobody + 2 * deviation * np.sqrt(count)
     fit = np.flatnonzero((held <= LOST) & (least <= DEVIATIONS * deviation))
-    found = np.zeros(len(share), np.bool_)
-    found[order[: fit[-1] + 1 if len(fit) else 0]] = True
-    return found
+    mask = np.zeros(len(share), np.bool_)
+    mask[order[: fit[-1] + 1 if len(fit) else 0]] = True
+    return mask
 
 
 def drawn_again(
@@ -100,19 +100,19 @@ def drawn_again(
         missed: (whose [n], what was drawn for them) -> [n] how much of it is where nobody is.
         everyone: [B] 0, ..., B - 1.
     """
-    found = draw(everyone)
-    worst = missed(everyone, found)
+    best = draw(everyone)
+    worst = missed(everyone, best)
     for _ in range(TRIES):
         again = everyone[worst > 0]
         if not len(again):
             break
-        others = draw(again)
-        count = missed(again, others)
+        draws = draw(again)
+        count = missed(again, draws)
         better = count < worst[again]
         worst[again[better]] = count[better]
-        for one, other in zip(found, others, strict=True):
-            one[again[better]] = other[better]
-    return found
+        for tensor, replacement in zip(best, draws, strict=True):
+            tensor[again[better]] = replacement[better]
+    return best
 
 
 Columns = dict[str, NDArray[Any]]
@@ -193,16 +193,16 @@ def _fragments(
         Encoded steps [B, H, S], and the raw rows and what follows them, as of `FragmentEncoder.decode`.
     """
 
-    def draw(whose: Tensor) -> tuple[Tensor, ...]:
-        steps = model.sample_steps(condition.map(lambda tensor: tensor[whose]), sampler, generator)
-        rows, after = model.codec.decode(first[whose], steps)
+    def draw(indices: Tensor) -> tuple[Tensor, ...]:
+        steps = model.sample_steps(condition.map(lambda tensor: tensor[indices]), sampler, generator)
+        rows, after = model.codec.decode(first[indices], steps)
         return steps, after, *(rows[name] for name in ROWS)
 
-    def missed(whose: Tensor, found: tuple[Tensor, ...]) -> Tensor:
+    def missed(indices: Tensor, fragments: tuple[Tensor, ...]) -> Tensor:
         if populated is None:
-            return torch.zeros_like(whose)
-        there = model.codec.flags(condition.ending[whose])[..., 0].bool()
-        return (populated.elsewhere(found[-1]) & there).sum(1)
+            return torch.zeros_like(indices)
+        there = model.codec.flags(condition.ending[indices])[..., 0].bool()
+        return (populated.elsewhere(fragments[-1]) & there).sum(1)
 
     steps, after, *rows = drawn_again(draw, missed, torch.arange(len(first), device=first.device))
     return steps, dict(zip(ROWS, rows, strict=True)), after
@@ -251,13 +251,13 @@ def weights_of(released: NoisyHistograms, stitched: Stitched, *, count: int, epi
     lengths = np.diff(stitched.episodes)
     owners = np.repeat(np.arange(len(lengths)), lengths)
     raking, (tables, deviation) = released.raking, released.shares()
-    own, goals, sizes = [], [], counted(lengths, episodes)
+    shares, goals, sizes = [], [], counted(lengths, episodes)
     for code, size, table in zip(codes_of(raking.tables, stitched.columns), raking.sizes, tables, strict=True):
         flat = np.bincount(owners * size + code, 1 / lengths[owners], len(lengths) * size)
-        own.append(flat.reshape(len(lengths), size).astype(np.float32))
-        goals.append(simplex(shrunk(table, np.average(own[-1], axis=0, weights=sizes), deviation), 1.0))
+        shares.append(flat.reshape(len(lengths), size).astype(np.float32))
+        goals.append(simplex(shrunk(table, np.average(shares[-1], axis=0, weights=sizes), deviation), 1.0))
     deviation = max(deviation, LEAST_DEVIATION)
-    return inclusion(np.concatenate(own, axis=1), np.concatenate(goals), deviation, sizes, count)
+    return inclusion(np.concatenate(shares, axis=1), np.concatenate(goals), deviation, sizes, count)
 
 
 def counted(lengths: NDArray[np.int64], episodes: int) -> Floats:
@@ -298,10 +298,10 @@ def inclusion(own: NDArray[np.float32], goal: Floats, deviation: float, sizes: F
         return float(value), np.append(apart + deviation**2 * slopes, taken.sum() / count - 1)
 
     begin = np.append(np.zeros(own.shape[1]), logit(count / len(own)))
-    found = minimize(dual, begin, jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
-    final = scores(found.x[:-1])
+    solution = minimize(dual, begin, jac=True, method="L-BFGS-B", options={"maxiter": STEPS})
+    final = scores(solution.x[:-1])
     most = float(np.abs(final).max()) + 50.0
-    level = brentq(lambda one: float(expit(final + one).sum()) - count, -most, most)
+    level = brentq(lambda shift: float(expit(final + shift).sum()) - count, -most, most)
     return np.asarray(expit(final + level))
 
 

@@ -89,9 +89,9 @@ class Synthesizer:
         sampler, released = sampler or self.plan.sampler, self.plan.released(self.histograms, self.sums)
         if released is None:
             return self._stitched(count, 0, sampler, generator, where)
-        found = self._stitched(candidates(count), released.raking.pool, sampler, generator, where)
-        weights = weights_of(released, found, count=count, episodes=self.plan.episodes_per_unit)
-        return picked(found, resampled(weights, count, np.random.default_rng(seed)))
+        stitched = self._stitched(candidates(count), released.raking.pool, sampler, generator, where)
+        weights = weights_of(released, stitched, count=count, episodes=self.plan.episodes_per_unit)
+        return picked(stitched, resampled(weights, count, np.random.default_rng(seed)))
 
     def sample_columns(
         self, count: int, *, seed: int, sampler: Sampler | None = None, device: str = "cpu"
@@ -129,21 +129,21 @@ class Synthesizer:
         starts.to(device), fragments.to(device)
         released, parts, length = self.plan.released(self.histograms, self.sums), list[Stitched](), self.plan.longest
         populated = None if released is None else Populated.of(released.raking, *released.shares())
-        made = grown = 0
+        trajectories = grown = 0
 
-        def draw(whose: Tensor) -> tuple[Tensor]:
-            first = chains(starts, (len(whose), fragments.codec.state_size), sampler, generator, device)
+        def draw(indices: Tensor) -> tuple[Tensor]:
+            first = chains(starts, (len(indices), fragments.codec.state_size), sampler, generator, device)
             return (fragments.codec.seen(first),)
 
-        def missed(whose: Tensor, first: tuple[Tensor, ...]) -> Tensor:
-            return torch.zeros_like(whose) if populated is None else populated.elsewhere(first[0]).long()
+        def missed(indices: Tensor, first: tuple[Tensor, ...]) -> Tensor:
+            return torch.zeros_like(indices) if populated is None else populated.elsewhere(first[0]).long()
 
-        while made < count or grown < rows:
-            size = min(BATCH, max(count - made, -(-(rows - grown) // length)))
+        while trajectories < count or grown < rows:
+            size = min(BATCH, max(count - trajectories, -(-(rows - grown) // length)))
             first = drawn_again(draw, missed, torch.arange(size, device=device))[0]
             parts.append(stitch(fragments, first, sampler, generator, populated=populated))
-            made, grown = made + size, grown + int(parts[-1].episodes[-1])
-            length = max(1, grown // made)
+            trajectories, grown = trajectories + size, grown + int(parts[-1].episodes[-1])
+            length = max(1, grown // trajectories)
         return _together(parts)
 
     def sample(self, count: int, *, seed: int = 0, sampler: Sampler | None = None, device: str = "cpu") -> Trajectories:
