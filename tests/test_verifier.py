@@ -83,7 +83,7 @@ def test_it_needs_numpy_and_scipy_alone() -> None:
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names])
     }
-    assert names <= {"hashlib", "json", "math", "sys", "numpy", "scipy"}
+    assert names <= {"hashlib", "json", "math", "re", "sys", "numpy", "scipy"}
     code = f"import sys; sys.argv = ['', {str(GOLDEN[0])!r}]; import runpy; runpy.run_path({str(FILE)!r})"
     seen = subprocess.run(
         [sys.executable, "-I", "-c", f"{code}; print(sorted({{'tacit', 'dp_accounting'}} & sys.modules.keys()))"],

@@ -13,7 +13,8 @@ import jsonschema
 import pytest
 
 from tacit.errors import CertificateError
-from tacit.privacy.certificate.canonical import current_part, schema
+from tacit.parameters import current_part
+from tacit.privacy.certificate.canonical import schema
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.certificate.markdown import label
 

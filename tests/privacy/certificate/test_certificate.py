@@ -526,6 +526,12 @@ def test_sums_bind_only_ledgers_that_add_up() -> None:
     assert build(budget=(0.3, 1e-5), composition="Renyi DP at order 16").private
 
 
+@pytest.mark.parametrize("words", ["sum ", "Sum", "", "none", "Renyi DP at order", "Renyi DP at order -2", "sum\n"])
+def test_a_composition_that_no_ledger_has_is_refused(words: str) -> None:
+    with pytest.raises(CertificateError, match="composition"):
+        build(budget=(0.3, 1e-5), composition=words)
+
+
 def test_inputs_that_do_not_fit_are_refused() -> None:
     for changes, field in (
         ({"delta": 1e-5}, "delta"),

@@ -17,6 +17,7 @@ from vault_cases import Regression, Silent, open_vault, priced, records, unit_of
 
 from tacit.errors import MechanismError
 from tacit.privacy.ledger.ledger import Ledger
+from tacit.privacy.vault.isolation import drawn
 from tacit.privacy.vault.vault import Vault
 
 
@@ -185,3 +186,34 @@ def test_a_watched_model_is_refused_before_a_step_is_claimed(tmp_path: Path, wat
     assert seen == []
     assert vault.steps_left(run, "sum") == 9
     vault.noisy_gradient(run, "sum", [model], Plain())
+
+
+@dataclass(frozen=True)
+class Parity(Regression):
+    """Draws whose sign is the parity of how many units there are."""
+
+    def draw(self, generator: torch.Generator, units: int, rows_per_unit: int) -> dict[str, Tensor]:
+        return {"jitter": torch.full((units, rows_per_unit, 1), -1.0 if units % 2 else 1.0)}
+
+    def loss(self, model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
+        return (model(rows["jitter"].flatten(0, 1)).view_as(rows["rewards"]) * rows["mask"]).sum(1)
+
+
+@pytest.mark.usefixtures("no_lattice")
+def test_draws_cannot_depend_on_how_many_units_are_there(tmp_path: Path) -> None:
+    sums = []
+    for present in (600, 601):
+        vault = open_vault(tmp_path, [[1.0]] * present, noise=Silent(), unit=unit_of(2_000), name=f"{present}")
+        run = vault.reserve(priced(vault, noise_multiplier=8.0, clip_norm=1.0))
+        sums.append(vault.noisy_gradient(run, "sum", [nn.Linear(1, 1, bias=False)], Parity())[0].double() * 2_000)
+    assert abs(float(sums[1] - sums[0])) <= 1.001
+    assert 599 < float(sums[0]) < 601
+
+
+def test_draws_of_several_blocks_are_other_draws() -> None:
+    generator = torch.Generator().manual_seed(3)
+    both = drawn(Regression(), generator, 7, 2, 3)["jitter"]
+    assert both.shape == (7, 2, 1)
+    assert both.unique().numel() == 14
+    assert drawn(Regression(), generator, 0, 2, 3) == {}
+    assert drawn(Regression(), torch.Generator().manual_seed(3), 2, 2, 3)["jitter"].equal(both[:2])

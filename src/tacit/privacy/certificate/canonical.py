@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tacit.errors import CertificateError
-from tacit.parameters import as_in_format_1, current
+from tacit.parameters import PART_FIELDS, as_in_format_1, current_part
 
 MAX_BYTES = 4 * 2**20
 
@@ -132,7 +132,6 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "integer": (int,),
 }
 _MAX_DEPTH = 24
-_PART_FIELDS = ("sampling_rate", "clip_norm", "batch_size", "held_out")
 
 
 @cache
@@ -141,22 +140,6 @@ def schema() -> dict[str, Any]:
     text = resources.files("tacit.privacy.certificate").joinpath("certificate.schema.json").read_text(encoding="utf-8")
     loaded: dict[str, Any] = json.loads(text)
     return loaded
-
-
-def current_part(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A part as format 2 states it; format 1 had other names for some of its fields."""
-    candidates = part.get("candidates")
-    if not isinstance(candidates, list | tuple):
-        return current(part, _PART_FIELDS)
-    runs = {"candidates": [_current_run(run) for run in candidates], "judge": _current_run(part.get("judge"))}
-    return {name: runs.get(name, value) for name, value in current(part, _PART_FIELDS).items()}
-
-
-def _current_run(run: Any) -> Any:
-    """The same for one run of a selection."""
-    if not isinstance(run, Mapping) or not isinstance(run.get("parts"), list | tuple):
-        return run
-    return {**run, "parts": [current_part(part) if isinstance(part, Mapping) else part for part in run["parts"]]}
 
 
 def require_shape(value: object) -> None:
@@ -168,7 +151,7 @@ def require_shape(value: object) -> None:
     _plain(value, 0)
     if isinstance(value, Mapping) and value.get("format") == 1 and isinstance(value.get("parts"), list | tuple):
         stated = [current_part(part) if isinstance(part, Mapping) else part for part in value["parts"]]
-        later = any(isinstance(part, Mapping) and not part.keys().isdisjoint(_PART_FIELDS) for part in value["parts"])
+        later = any(isinstance(part, Mapping) and not part.keys().isdisjoint(PART_FIELDS) for part in value["parts"])
         value = {**value, "parts": stated, **({"format": "1, with names of format 2"} if later else {})}
     problem = _problem(value, schema(), "")
     if problem:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, get_args
@@ -209,6 +210,8 @@ def contradictions(record: Fields) -> Iterator[tuple[str, str]]:
         if row["delta"] < delta:
             yield "releases.delta", "charges less than delta"
     total = record["total"]
+    if not re.fullmatch(r"sum|Renyi DP at order [1-9][0-9.e+]*", total["composition"]):
+        yield "total.composition", "is no composition that tacit's ledgers have"
     if record["private"] and total["composition"] == "sum":
         if float(total["epsilon"]) > float(total["budget_epsilon"]) * (1 + 1e-5):
             yield "total.epsilon", "is above the ledger's budget"

@@ -9,7 +9,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from statistics import NormalDist
 from typing import Any
 
-from tacit.privacy.certificate.canonical import current_part
+from tacit.parameters import current_part
 
 _SHOWN = (1e-4, 0.01, 0.05, 0.1, 0.2, 0.5)
 _IN_WORDS = 0.05

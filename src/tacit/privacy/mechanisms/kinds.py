@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Self, get_args
 
 from dp_accounting import DpEvent
 
+from tacit.parameters import current_part
 from tacit.privacy.accounting.events import MAX_CANDIDATES, MAX_STOP, Law, SelectionDpEvent, flatten
 from tacit.privacy.accounting.selection import expected_runs
-from tacit.privacy.certificate.canonical import current_part
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold, CertifiedPrefixes
 from tacit.privacy.mechanisms.base import Part, Plan, Sum, Usual, certified_parts, composed, refused
 from tacit.privacy.mechanisms.device_sums import DeviceSum, LaplaceSum

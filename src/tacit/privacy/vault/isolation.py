@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import copy
 import dataclasses
 import warnings
@@ -17,6 +18,7 @@ from tacit.errors import MechanismError
 from tacit.privacy.mechanisms.base import Clone, Contribution, Objective, Public, Rows, RowsOf, Sum, Summary, Work
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor, nn
 
     from tacit.privacy.mechanisms.above_threshold import AboveThreshold
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 
 Value = TypeVar("Value")
+
+MOST_DRAWN = 1_024
+"""Most units for which an objective draws at a time; fewer where the plan expects fewer in a step."""
 
 
 class IsolationChecks:
@@ -196,12 +201,33 @@ def behind(part: str, step: Callable[[], Value], failed: Callable[[str, str], Me
             return step()
     except KeyboardInterrupt:
         failure: BaseException = KeyboardInterrupt()
-    except SystemExit as stop:
-        failure = SystemExit(stop.code if isinstance(stop.code, int) else 1)
+    except SystemExit:
+        failure = SystemExit(1)
     except BaseException as error:
-        failure = error.with_traceback(None) if _public(error) else (failed or _failed)(part, type(error).__name__)
+        failure = error.with_traceback(None) if _public(error) else (failed or _failed)(part, _kind(error))
     failure.__cause__ = failure.__context__ = None
     raise failure
+
+
+def _kind(error: BaseException) -> str:
+    """The name of the built-in exception that it is: a class made at run time may have a record's value as its name."""
+    return str(next(kind.__name__ for kind in type(error).__mro__ if vars(builtins).get(kind.__name__) is kind))
+
+
+def drawn(
+    objective: Objective, generator: torch.Generator, units: int, rows_per_unit: int, block: int
+) -> dict[str, Tensor]:
+    """An objective's random draws for the units of a sample, whose number is private.
+
+    Guarantee: `draw` is asked for blocks of a public size, of which the last is cut; what it draws for a unit cannot
+    depend on how many there are.
+    """
+    import torch
+
+    blocks = [objective.draw(generator, block, rows_per_unit) for _ in range(-(-units // block))]
+    if len(blocks) == 1:
+        return {name: tensor[:units] for name, tensor in blocks[0].items()}
+    return {name: torch.cat([part[name] for part in blocks])[:units] for name in (blocks[0] if blocks else ())}
 
 
 def _failed(part: str, kind: str) -> MechanismError:

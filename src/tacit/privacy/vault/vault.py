@@ -41,7 +41,7 @@ from tacit.privacy.noise.lattice import add_noise, divided_
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import selection
 from tacit.privacy.vault.base import BaseVault, Label, Run, exhausted
-from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign, read_only
+from tacit.privacy.vault.isolation import MOST_DRAWN, IsolationChecks, Value, behind, drawn, foreign, read_only
 from tacit.privacy.vault.plan import require_answerable, require_apart, too_few
 from tacit.privacy.vault.records import Records
 from tacit.privacy.vault.selection import Attempt, Judge, Selected
@@ -191,6 +191,8 @@ class Vault(BaseVault):
         flat = torch.from_numpy(self._noise.gaussian(len(models) * size, sigma)).view(shape)
         flat = flat.to(next(models[0].parameters()).device)
 
+        block = min(MOST_DRAWN, math.ceil(spec.expected(self.unit)))
+
         def step() -> Tensor:
             generator = None
             for rows in self._records.samples(spec):
@@ -198,7 +200,7 @@ class Vault(BaseVault):
                 starts = np.searchsorted(rows["replicate"], np.arange(len(models) + 1)).tolist()
                 for model, noisy, start, stop in zip(models, flat, starts, starts[1:], strict=False):
                     tensors = {name: torch.from_numpy(column[start:stop]) for name, column in rows.items()}
-                    tensors |= objective.draw(generator, stop - start, spec.rows_per_unit)
+                    tensors |= drawn(objective, generator, stop - start, spec.rows_per_unit, block)
                     tensors = {name: tensor.to(flat.device) for name, tensor in tensors.items()}
                     shares = getattr(objective, "shares", None)
                     clipped_sum(model, objective.loss, tensors, spec.clip_norm, shares=shares, add_to=noisy)
