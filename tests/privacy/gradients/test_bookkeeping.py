@@ -1,5 +1,7 @@
 """What the engine cannot vouch for, it refuses by the parameter's name."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
@@ -130,6 +132,18 @@ def test_a_hostile_unit_does_not_make_the_probe_refuse() -> None:
     rows = vectors(6)
     rows["x"][1], rows["y"][2] = torch.nan, torch.inf
     assert clipped_sum(Mlp(), squared_loss, rows, 1.0).isfinite().all()
+
+
+def test_a_precision_of_a_backend_alone_is_refused_in_our_words() -> None:
+    code = (
+        "import torch; torch.backends.mkldnn.matmul.fp32_precision = 'bf16'\n"
+        "from tacit.errors import MechanismError\n"
+        "from tacit.privacy.gradients.clipped_sums import require_apart\n"
+        "try: require_apart(torch.nn.Linear(1, 1))\n"
+        "except MechanismError as error: print(error)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "float32 matrix products are set to a lower precision" in said
 
 
 @pytest.fixture

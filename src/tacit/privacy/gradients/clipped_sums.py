@@ -72,18 +72,27 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     return parameters
 
 
+def _full_precision() -> bool:
+    """Whether float32 products have all digits; PyTorch has no answer once a backend's own setting was changed."""
+    try:
+        return torch.get_float32_matmul_precision() == "highest"
+    except RuntimeError:
+        return False
+
+
 def require_apart(model: nn.Module) -> None:
     """Refuse layers that mix units or keep something of them, and arithmetic that is coarser than float32.
 
     Raises:
         MechanismError: there is such a layer, or float32 products are set to lower precision.
     """
-    if torch.get_float32_matmul_precision() != "highest":
+    if not _full_precision():
         raise MechanismError(
             "float32 matrix products are set to a lower precision",
             where="torch.get_float32_matmul_precision()",
             expected="'highest': sums must be rounded by less than the slack of the clip",
-            remedy="call torch.set_float32_matmul_precision('highest'); use autocast inside the loss for speed",
+            remedy="call torch.set_float32_matmul_precision('highest'), and leave torch.backends alone; use "
+            "autocast inside the loss for speed",
         )
     devices = {"cpu", next(model.parameters()).device.type}
     if any(torch.is_autocast_enabled(device) for device in devices):
