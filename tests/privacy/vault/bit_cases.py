@@ -21,12 +21,12 @@ from vault_cases import open_vault, priced, unit_of
 from tacit.privacy.vault.vault import Vault
 
 WIDTH = 2_048
-STEPS = 20
+STEPS = 10
 POPULATION = 1_024
 RARE = 7.0
 """The reward of the target, which nobody else has."""
-RIGHT = int(stats.binom.isf(1e-9, 40, 0.5))
-"""Of 40 guesses, more right ones than this are no chance."""
+RIGHT = int(stats.binom.isf(1e-9, 36, 0.5))
+"""Of 36 guesses, more right ones than this are no chance."""
 
 Release = Callable[[Vault, Any], np.ndarray]
 
@@ -82,7 +82,7 @@ def present(numbers: np.ndarray, own: np.ndarray) -> bool:
     return bool(zeros[small].sum() >= 2 and np.all(np.mod(numbers[small], grid) == 0))
 
 
-def guessed_right(folder: Path, release: Release, sigma: float, trials: int = 40) -> int:
+def guessed_right(folder: Path, release: Release, sigma: float, trials: int = 36) -> int:
     clipped = pattern() / np.linalg.norm(pattern().astype(np.float64)) * (1 - 1e-4)
     right = 0
     for trial in range(trials):

