@@ -41,7 +41,7 @@ class Deployment:
         (folder / "home").mkdir()
         connection = f'[superlink]\ndefault = "local"\n[superlink.local]\naddress = "{self.address}"\ninsecure = true\n'
         (folder / "home" / "config.toml").write_text(connection, encoding="utf-8")
-        path = os.pathsep.join([str(ROOT), str(ROOT / "src"), str(ROOT / "tests" / "doors")])
+        path = os.pathsep.join([str(ROOT), str(ROOT / "src"), str(ROOT / "tests" / "privacy" / "vault")])
         binaries = str(Path(sys.executable).parent)
         self.env = {
             **os.environ,
