@@ -46,13 +46,13 @@ from tacit.evaluation.attacks import (
     Attack,
     Candidates,
     Floats,
-    IsolationChecks,
     Likelihood,
     Nearest,
     Overlap,
     OwnDirection,
     Released,
     Score,
+    Trials,
     attack,
     auc_bound,
     tpr_bound,
@@ -209,8 +209,8 @@ def attacked(results: Store, name: str, epsilon: float, least: bool = False) -> 
         for attack_name, found in row["scores"].items():
             sides[cell.side].setdefault(attack_name, []).extend(found)
 
-    def of(side: str, attack_name: str) -> IsolationChecks:
-        return IsolationChecks(np.array(members[side]), np.array(sides[side][attack_name], float))
+    def of(side: str, attack_name: str) -> Trials:
+        return Trials(np.array(members[side]), np.array(sides[side][attack_name], float))
 
     return {one: attack(of("shadow", one), of("target", one), delta=DELTA) for one in sides["shadow"]}
 

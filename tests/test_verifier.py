@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tacit.parameters import EARLIER
+
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "verifier" / "tacit_verify.py"
 GOLDEN = sorted((ROOT / "tests" / "golden" / "certificates").rglob("*.json"))
@@ -92,6 +94,10 @@ def test_it_needs_numpy_and_scipy_alone() -> None:
         check=True,
     )
     assert seen.stdout.splitlines()[-1] == "[]"
+
+
+def test_its_names_of_format_1_are_those_of_tacit(verifier: Any) -> None:
+    assert verifier.FIRST == EARLIER
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

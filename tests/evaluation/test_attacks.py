@@ -11,7 +11,7 @@ import pytest
 from tacit.errors import DataError
 from tacit.evaluation import attacks
 from tacit.evaluation.attacks import (
-    IsolationChecks,
+    Trials,
     area,
     attack,
     auc_bound,
@@ -111,11 +111,11 @@ def test_area_and_hits_by_hand() -> None:
 def test_bad_arguments_are_named() -> None:
     present = np.zeros((4, 3), bool)
     with pytest.raises(DataError, match="do not fit"):
-        IsolationChecks(present, np.zeros((4, 2)))
+        Trials(present, np.zeros((4, 2)))
     with pytest.raises(DataError, match="do not fit"):
-        IsolationChecks(present, np.full((4, 3), np.nan))
+        Trials(present, np.full((4, 3), np.nan))
     with pytest.raises(DataError, match="too few shadow runs"):
-        likelihood_ratios(IsolationChecks(present, np.zeros((4, 3))), IsolationChecks(present, np.zeros((4, 3))))
+        likelihood_ratios(Trials(present, np.zeros((4, 3))), Trials(present, np.zeros((4, 3))))
     with pytest.raises(DataError, match="one side"):
         area(np.zeros(4), np.ones(4, bool))
     with pytest.raises(DataError, match="a score has shape"):

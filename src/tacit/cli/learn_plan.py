@@ -47,16 +47,7 @@ _OWN = {
 }
 """Options that belong to some methods only, beside those of their plans."""
 _PUBLISHED = (
-    "clone",
-    "policy",
-    "clip_norm",
-    "learner",
-    "prefixes",
-    "stop",
-    "floor",
-    "share",
-    "stable_fraction",
-    "rows",
+    *("clone", "policy", "clip_norm", "learner", "prefixes", "stop", "floor", "share", "stable_fraction", "rows"),
 )
 """Options that the published settings have an answer of their own to."""
 Plan = Votes | ReturnWeighted | Consensus

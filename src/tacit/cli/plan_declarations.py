@@ -40,12 +40,7 @@ Noise = Literal["server", "shared", "device"]
 
 _TRAINED = {
     "tacit.methods.synthesis.plan:DiffusionPlan": (
-        "steps",
-        "clip_norm",
-        "noise_multiplicity",
-        "width",
-        "depth",
-        "learning_rate",
+        *("steps", "clip_norm", "noise_multiplicity", "width", "depth", "learning_rate"),
     ),
 }
 _FRAGMENTS = ("network", "horizon", "fragments_per_unit", "local_context", "longest", "episodes_per_unit")

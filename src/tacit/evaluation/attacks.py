@@ -37,7 +37,7 @@ Score = Callable[[Released], Floats]
 
 
 @dataclass(frozen=True)
-class IsolationChecks:
+class Trials:
     """Runs whose members are known.
 
     Args:
@@ -98,7 +98,7 @@ def tpr_bound(mu: float, fpr: float) -> float:
 
 def trials(
     run: Run, scores: Mapping[str, Score], people: int, *, runs: int, seed: int, together: int = 16
-) -> dict[str, IsolationChecks]:
+) -> dict[str, Trials]:
     """Runs with random halves of the people, and every score's view of them.
 
     Args:
@@ -118,10 +118,10 @@ def trials(
         released = run(members, int(np.random.default_rng([seed, 1, block]).integers(2**62)))
         for name, score in scores.items():
             scored[name].append(_shaped(score(released), members.shape))
-    return {name: IsolationChecks(present, np.concatenate(rows)) for name, rows in scored.items()}
+    return {name: Trials(present, np.concatenate(rows)) for name, rows in scored.items()}
 
 
-def likelihood_ratios(shadow: IsolationChecks, target: IsolationChecks) -> Floats:
+def likelihood_ratios(shadow: Trials, target: Trials) -> Floats:
     """LiRA: [T, U] log-likelihood ratios of presence to absence, from Gaussians fitted to each person's shadow runs.
 
     Both worlds of a person get the same variance, the mean of the two: a release of noise of known size has it, and
@@ -145,8 +145,8 @@ def likelihood_ratios(shadow: IsolationChecks, target: IsolationChecks) -> Float
 
 
 def attack(
-    shadow: IsolationChecks,
-    target: IsolationChecks,
+    shadow: Trials,
+    target: Trials,
     *,
     delta: float,
     confidence: float = 0.95,

@@ -17,7 +17,7 @@ from vault_cases import Regression, Silent, open_vault, priced, records, unit_of
 
 from tacit.errors import MechanismError
 from tacit.privacy.ledger.ledger import Ledger
-from tacit.privacy.vault.isolation import drawn
+from tacit.privacy.vault.isolation import draws_in_blocks
 from tacit.privacy.vault.vault import Vault
 
 
@@ -212,8 +212,8 @@ def test_draws_cannot_depend_on_how_many_units_are_there(tmp_path: Path) -> None
 
 def test_draws_of_several_blocks_are_other_draws() -> None:
     generator = torch.Generator().manual_seed(3)
-    both = drawn(Regression(), generator, 7, 2, 3)["jitter"]
+    both = draws_in_blocks(Regression(), generator, 7, 2, 3)["jitter"]
     assert both.shape == (7, 2, 1)
     assert both.unique().numel() == 14
-    assert drawn(Regression(), generator, 0, 2, 3) == {}
-    assert drawn(Regression(), torch.Generator().manual_seed(3), 2, 2, 3)["jitter"].equal(both[:2])
+    assert draws_in_blocks(Regression(), generator, 0, 2, 3) == {}
+    assert draws_in_blocks(Regression(), torch.Generator().manual_seed(3), 2, 2, 3)["jitter"].equal(both[:2])

@@ -42,7 +42,7 @@ IntArray = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Trips:
-    """The ways of D days, one after the other.
+    """The journeys of D days, one after the other.
 
     Attributes:
         starts: [D + 1]; the vertices of day i are starts[i] .. starts[i + 1] - 1.
@@ -59,7 +59,7 @@ class Trips:
 
 
 def trips(days: Days) -> Trips:
-    """The ways of days: for each stay, where and when it begins and ends.
+    """The journeys of days: for each stay, where and when it begins and ends.
 
     Args:
         days: of D days; every day has at least two vertices.
@@ -87,11 +87,11 @@ def to_geojson(days: Days, path: Path_, *, date: datetime.date = DATE) -> None:
     Raises:
         FileError: the file exists already or cannot be written.
     """
-    ways, midnight = trips(days), _midnight(date)
+    journeys, midnight = trips(days), _midnight(date)
     with _new(path) as file:
         file.write('{"type":"FeatureCollection","features":[\n')
-        for day, (rows, person) in enumerate(_each(ways)):
-            points = np.stack([ways.lon[rows], ways.lat[rows], ways.seconds[rows] + midnight], axis=1)
+        for day, (rows, person) in enumerate(_each(journeys)):
+            points = np.stack([journeys.lon[rows], journeys.lat[rows], journeys.seconds[rows] + midnight], axis=1)
             line = [[round(lon, 6), round(lat, 6), 0, int(t)] for lon, lat, t in points.tolist()]
             feature = {
                 "type": "Feature",
@@ -108,12 +108,12 @@ def to_trips_json(days: Days, path: Path_) -> None:
     Raises:
         FileError: the file exists already or cannot be written.
     """
-    ways = trips(days)
+    journeys = trips(days)
     with _new(path) as file:
         file.write("[\n")
-        for day, (rows, person) in enumerate(_each(ways)):
-            line = np.round(np.stack([ways.lon[rows], ways.lat[rows]], axis=1), 6).tolist()
-            trip = {"path": line, "timestamps": ways.seconds[rows].tolist(), "person": person}
+        for day, (rows, person) in enumerate(_each(journeys)):
+            line = np.round(np.stack([journeys.lon[rows], journeys.lat[rows]], axis=1), 6).tolist()
+            trip = {"path": line, "timestamps": journeys.seconds[rows].tolist(), "person": person}
             file.write((",\n" if day else "") + json.dumps(trip, separators=(",", ":")))
         file.write("\n]\n")
 
@@ -201,9 +201,9 @@ def _midnight(date: datetime.date) -> int:
     return int(datetime.datetime(date.year, date.month, date.day, tzinfo=datetime.UTC).timestamp())
 
 
-def _each(ways: Trips) -> Iterator[tuple[slice, int]]:
-    ends = ways.starts.tolist()
-    for first, last, person in zip(ends, ends[1:], ways.person.tolist(), strict=False):
+def _each(journeys: Trips) -> Iterator[tuple[slice, int]]:
+    ends = journeys.starts.tolist()
+    for first, last, person in zip(ends, ends[1:], journeys.person.tolist(), strict=False):
         yield slice(first, last), person
 
 
@@ -296,16 +296,16 @@ def to_geoparquet(days: Days, path: str | os.PathLike[str], *, date: datetime.da
 
     path = Path(path)
     require_free(path)
-    ways = trips(days)
-    offsets = pa.array(ways.starts.astype(np.int32))
+    journeys = trips(days)
+    offsets = pa.array(journeys.starts.astype(np.int32))
     midnight = np.datetime64(date, "ms")
-    times = pa.array(midnight + ways.seconds.astype("timedelta64[s]").astype("timedelta64[ms]"))
-    boxes = _boxes(ways)
+    times = pa.array(midnight + journeys.seconds.astype("timedelta64[s]").astype("timedelta64[ms]"))
+    boxes = _boxes(journeys)
     table = pa.table(
         {
-            "day": pa.array(np.arange(len(ways.person))),
-            "person": pa.array(ways.person),
-            "geometry": pa.array(well_known_binary(ways), type=pa.binary()),
+            "day": pa.array(np.arange(len(journeys.person))),
+            "person": pa.array(journeys.person),
+            "geometry": pa.array(well_known_binary(journeys), type=pa.binary()),
             "times": pa.ListArray.from_arrays(offsets, times),
             "bbox": pa.StructArray.from_arrays([pa.array(column) for column in boxes.values()], names=list(boxes)),
         }
@@ -332,15 +332,15 @@ def well_known_binary(found: Trips) -> list[bytes]:
     ]
 
 
-def _boxes(ways: Trips) -> dict[str, npt.NDArray[np.float64]]:
-    at = ways.starts[:-1]
+def _boxes(journeys: Trips) -> dict[str, npt.NDArray[np.float64]]:
+    at = journeys.starts[:-1]
     if not len(at):
         return {name: np.zeros(0) for name in ("xmin", "ymin", "xmax", "ymax")}
     return {
-        "xmin": np.minimum.reduceat(ways.lon, at),
-        "ymin": np.minimum.reduceat(ways.lat, at),
-        "xmax": np.maximum.reduceat(ways.lon, at),
-        "ymax": np.maximum.reduceat(ways.lat, at),
+        "xmin": np.minimum.reduceat(journeys.lon, at),
+        "ymin": np.minimum.reduceat(journeys.lat, at),
+        "xmax": np.maximum.reduceat(journeys.lon, at),
+        "ymax": np.maximum.reduceat(journeys.lat, at),
     }
 
 

@@ -29,7 +29,7 @@ CHUNK = 256
 """Units whose statistics are made at a time."""
 
 TOGETHER = 25
-"""IsolationChecks that run side by side where a step draws a few units."""
+"""Trials that run side by side where a step draws a few units."""
 
 
 @dataclass(frozen=True, eq=False)

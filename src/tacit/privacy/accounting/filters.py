@@ -45,6 +45,14 @@ class RdpOrder:
 
 Composition = Literal["sum"] | RdpOrder
 
+STATED = r"sum|Renyi DP at order [1-9][0-9.e+]*"
+"""The forms that `stated` gives."""
+
+
+def stated(composition: Composition) -> str:
+    """How a certificate says that its ledger adds plans up."""
+    return "sum" if composition == "sum" else f"Renyi DP at order {composition.order:g}"
+
 
 @dataclass(frozen=True)
 class Charge:

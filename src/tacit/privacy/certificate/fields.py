@@ -18,6 +18,7 @@ from dp_accounting.dp_event import DpEvent
 from tacit.errors import AccountingError, CertificateError, PlanError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import EpsilonDeltaDpEvent, flatten
+from tacit.privacy.accounting.filters import STATED
 from tacit.privacy.certificate import canonical
 from tacit.privacy.mechanisms.base import Part, composed, neighbours, publish_logs
 from tacit.privacy.mechanisms.kinds import part_of
@@ -210,7 +211,7 @@ def contradictions(record: Fields) -> Iterator[tuple[str, str]]:
         if row["delta"] < delta:
             yield "releases.delta", "charges less than delta"
     total = record["total"]
-    if not re.fullmatch(r"sum|Renyi DP at order [1-9][0-9.e+]*", total["composition"]):
+    if not re.fullmatch(STATED, total["composition"]):
         yield "total.composition", "is no composition that tacit's ledgers have"
     if record["private"] and total["composition"] == "sum":
         if float(total["epsilon"]) > float(total["budget_epsilon"]) * (1 + 1e-5):

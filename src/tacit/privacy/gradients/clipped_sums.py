@@ -206,10 +206,9 @@ def clipped_sum(
     | clip 0, inf, negative, NaN                    | see `clipping`                                      |
 
     Raises:
-        MechanismError: a trainable parameter is unused, used twice, tied or used outside its layer; a layer mixes units
-        or
-            keeps running statistics; parameters are not float32, or float32 products are set to lower precision;
-            `rows`, `shares` or `add_to` have the wrong shape.
+        MechanismError: a trainable parameter is unused, used twice, tied or used outside its layer; a layer mixes
+            units or keeps running statistics; parameters are not float32, or float32 products are set to lower
+            precision; `rows`, `shares` or `add_to` have the wrong shape.
     """
     clip = clipping.checked_clip(clip)
     units = _units(rows)

@@ -175,13 +175,21 @@ def require_plain(path: Path, kind: str = "ledger") -> None:
         return
     except OSError as error:
         raise unwritable(path, error) from error
-    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-        raise LedgerError(
-            "the file is a link, has several names (hard links) or is no plain file",
-            where=str(path),
-            expected=f"a plain file with one name beside the {kind}, as tacit makes it",
-            remedy=f"remove it if you did not make it, and ask for a plain copy of the {kind}",
-        )
+    if not _plain(status):
+        raise _no_plain_file(path, kind)
+
+
+def _plain(status: os.stat_result) -> bool:
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+
+
+def _no_plain_file(path: Path, kind: str) -> LedgerError:
+    return LedgerError(
+        "the file is a link, has several names (hard links) or is no plain file",
+        where=str(path),
+        expected=f"a plain file with one name beside the {kind}, as tacit makes it",
+        remedy=f"remove it if you did not make it, and ask for a plain copy of the {kind}",
+    )
 
 
 def _take(path: Path, kind: str) -> int:
@@ -191,9 +199,9 @@ def _take(path: Path, kind: str) -> int:
         lock = os.open(path, flags, 0o600)
     except OSError as error:
         raise unwritable(path, error) from error
-    if os.fstat(lock).st_nlink > 1:  # a name that it got since
+    if not _plain(os.fstat(lock)):  # another one since
         os.close(lock)
-        require_plain(path, kind)
+        raise _no_plain_file(path, kind)
     try:
         if sys.platform == "win32":
             os.lseek(lock, _LOCK_BYTE, os.SEEK_SET)
@@ -397,7 +405,7 @@ def _require_no_trick(path: Path) -> None:
     """
     journal = path.with_name(f"{path.name}-journal")
     require_plain(journal)
-    logs = [one for one in ("-wal", "-shm") if os.path.lexists(f"{path}{one}")]
+    logs = any(os.path.lexists(f"{path}{suffix}") for suffix in ("-wal", "-shm"))
     with path.open("rb") as file:
         versions = file.read(20)[18:20]
     named = False

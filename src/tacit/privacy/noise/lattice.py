@@ -1,9 +1,9 @@
 """What is released lies on a public lattice: a power of two near a thousandth of the noise's standard deviation.
 
 Noise has finitely many digits, and so has a sum. Added, they leave a number whose last digits depend on the sum alone
-wherever the noise is small: whoever knows what one unit would add can look there (I. Mironov, CCS 2012). Rounding the
-noisy sum to a lattice that depends on the plan's public numbers alone is post-processing, and drops those digits. It
-adds at most 1e-7 of the noise's variance. Division by the public divisor comes after it.
+wherever the noise is small: anyone who knows what one unit would add can look there (I. Mironov, CCS 2012). Rounding
+the noisy sum to a lattice that depends on the plan's public numbers alone is post-processing, and drops those digits.
+It adds at most 1e-7 of the noise's variance. Division by the public divisor comes after it.
 """
 
 from __future__ import annotations

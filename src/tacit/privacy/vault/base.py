@@ -10,6 +10,7 @@ from typing import TypeVar
 from tacit.errors import LedgerError, PlanError, PlanExhausted
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.bounds import Bound
+from tacit.privacy.accounting.filters import stated
 from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.ledger.ledger import Ledger, RdpOrder
 from tacit.privacy.mechanisms.base import Part, Plan, Sum, certified_parts, publish_logs
@@ -333,7 +334,7 @@ def certify(
         ],
         budget=(ledger.epsilon, ledger.delta),
         epsilon_target=plan.epsilon,
-        composition="sum" if ledger.composition == "sum" else f"Renyi DP at order {ledger.composition.order:g}",
+        composition=stated(ledger.composition),
         covered=list(label.covered),
         not_covered=list(label.not_covered),
         assumptions=[*label.assumptions, *callback_assumptions, *assumptions],

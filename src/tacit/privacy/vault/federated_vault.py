@@ -32,9 +32,8 @@ class FederatedVault(BaseVault):
         noise: a seeded source for tests only; it voids the ledger.
 
     Guarantee: whatever leaves through the mechanism under plans admitted by the ledger satisfies its (epsilon, delta)
-    for
-    its unit: one person, with her records and all that her device ever computed of them, against everybody whom the
-    certificate's assumptions do not trust.
+    for its unit: one person, with her records and all that her device ever computed of them, against everybody whom
+    the certificate's assumptions do not trust.
 
     Edge cases:
         | case | what happens |

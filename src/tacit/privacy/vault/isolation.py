@@ -214,7 +214,7 @@ def _kind(error: BaseException) -> str:
     return str(next(kind.__name__ for kind in type(error).__mro__ if vars(builtins).get(kind.__name__) is kind))
 
 
-def drawn(
+def draws_in_blocks(
     objective: Objective, generator: torch.Generator, units: int, rows_per_unit: int, block: int
 ) -> dict[str, Tensor]:
     """An objective's random draws for the units of a sample, whose number is private.
@@ -279,9 +279,8 @@ def require_pure_form(callback: object, where: str) -> None:
     Accepted: an instance of a frozen dataclass that is defined at module level; its fields are public configuration.
 
     Raises:
-        MechanismError: the callback is a closure, a lambda, a bound method or a mutable object, or holds a list, a dict
-        or
-            a set, into which rows could be put.
+        MechanismError: the callback is a closure, a lambda, a bound method or a mutable object, or holds a list, a
+            dict or a set, into which rows could be put.
     """
     kind = type(callback)
     frozen = dataclasses.is_dataclass(callback) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
@@ -414,9 +413,8 @@ def check_isolation(
     here, if it does not): inside the vault, that it fails would tell something about the records.
 
     Raises:
-        MechanismError: the result has no leading unit axis, is not finite on ordinary rows, differs between two calls
-        on
-            the same rows, or changes for a unit whose own rows did not change.
+        MechanismError: the result has no leading unit axis, is not finite on ordinary rows, differs between two
+            calls on the same rows, or changes for a unit whose own rows did not change.
     """
     rows = invented_rows(spec, units, rows_per_unit, seed=0, rows_of=rows_of, horizon=horizon)
     other_rows = invented_rows(spec, units, rows_per_unit, seed=1, rows_of=rows_of, horizon=horizon)

@@ -41,7 +41,15 @@ from tacit.privacy.noise.lattice import add_noise, divided_
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import selection
 from tacit.privacy.vault.base import BaseVault, Label, Run, exhausted
-from tacit.privacy.vault.isolation import MOST_DRAWN, IsolationChecks, Value, behind, drawn, foreign, read_only
+from tacit.privacy.vault.isolation import (
+    MOST_DRAWN,
+    IsolationChecks,
+    Value,
+    behind,
+    draws_in_blocks,
+    foreign,
+    read_only,
+)
 from tacit.privacy.vault.plan import require_answerable, require_apart, too_few
 from tacit.privacy.vault.records import Records
 from tacit.privacy.vault.selection import Attempt, Judge, Selected
@@ -99,8 +107,7 @@ class Vault(BaseVault):
     Args:
         data: the records; sealed on entry (simulated records stay readable).
         ledger: the budget of these records. Simulated records may have R ledgers: every mechanism then runs R
-        independent
-            replicates in one fused pass, each paid by its own ledger.
+            independent replicates in one fused pass, each paid by its own ledger.
         experts: the policies of the units, in the order in which these appear in the records, if there are any that can
             be asked (`AboveThreshold` with the source "logs"); they are as private as the records.
         noise: a seeded source for tests only; it voids the ledgers.
@@ -200,7 +207,7 @@ class Vault(BaseVault):
                 starts = np.searchsorted(rows["replicate"], np.arange(len(models) + 1)).tolist()
                 for model, noisy, start, stop in zip(models, flat, starts, starts[1:], strict=False):
                     tensors = {name: torch.from_numpy(column[start:stop]) for name, column in rows.items()}
-                    tensors |= drawn(objective, generator, stop - start, spec.rows_per_unit, block)
+                    tensors |= draws_in_blocks(objective, generator, stop - start, spec.rows_per_unit, block)
                     tensors = {name: tensor.to(flat.device) for name, tensor in tensors.items()}
                     shares = getattr(objective, "shares", None)
                     clipped_sum(model, objective.loss, tensors, spec.clip_norm, shares=shares, add_to=noisy)
