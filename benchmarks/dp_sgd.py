@@ -44,8 +44,9 @@ from tacit.envs.maze_layouts import LAYOUTS
 from tacit.methods.synthesis.encoding import Encoder
 from tacit.methods.synthesis.trajectories.models import FragmentLoss, fragment_model
 from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, TrajectoriesPlan
+from tacit.privacy.gradients.accumulator import UNITS_PER_CHUNK, GradientSum
 from tacit.privacy.gradients.bookkeeping import Loss
-from tacit.privacy.gradients.clipped_sums import assign_gradient, clipped_sum
+from tacit.privacy.gradients.clipped_sums import add_clipped, assign_gradient, clipped_sum, trainable
 from tacit.privacy.gradients.layers import Table
 from tacit.privacy.noise.box_muller import box_muller_compiled
 from tacit.privacy.noise.secret import SecretNoise
@@ -192,9 +193,6 @@ def steps(
     units = len(next(iter(rows.values())))
     plain_model, model_ = model(), model()
     plain_adam, adam = fused_adam(plain_model), fused_adam(model_)
-    flat = torch.zeros(sum(p.numel() for p in model_.parameters()))
-    out = flat.numpy()
-    assign_gradient(model_, flat)
 
     def plain() -> None:
         plain_adam.zero_grad(set_to_none=True)
@@ -202,8 +200,12 @@ def steps(
         plain_adam.step()
 
     def tacit() -> None:
-        noise.gaussian(flat.numel(), NOISE_MULTIPLIER * CLIP / units, out=out)
-        clipped_sum(model_, loss, rows, CLIP, scale=1.0 / units, add_to=flat)
+        total = GradientSum(trainable(model_))
+        for start in range(0, units, UNITS_PER_CHUNK):
+            total.next_chunk()
+            piece = {name: column[start : start + UNITS_PER_CHUNK] for name, column in rows.items()}
+            add_clipped(total, model_, loss, piece, CLIP)
+        assign_gradient(model_, total.noisy_mean(NOISE_MULTIPLIER * CLIP, units, noise))
         adam.step()
 
     return {"plain": plain, "tacit": tacit}

@@ -65,5 +65,6 @@ def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def no_lattice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noisy gradients keep all of their digits: with silent noise, to see what the noise is added to."""
-    monkeypatch.setattr("tacit.privacy.vault.vault.divided_", lambda noisy, scale, divisor: noisy.div_(divisor))
+    """Noisy sums and gradients keep all of their digits: with silent noise, to see what the noise is added to."""
+    for module in ("lattice", "secret"):
+        monkeypatch.setattr(f"tacit.privacy.noise.{module}.step", lambda scale: 0.0)

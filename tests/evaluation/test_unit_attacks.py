@@ -108,7 +108,7 @@ def test_canary_people_are_told_as_well_as_the_noise_allows_and_not_better() -> 
 
 def add_everybody(total: Tensor, model: nn.Module, objective: Moves, known: Trajectories, seed: int) -> None:
     drawn = Drawn(PART, objective, known, seed=seed)
-    clipped_sum(model, objective.loss, drawn.rows(np.arange(drawn.units)), PART.clip_norm, add_to=total)
+    total += clipped_sum(model, objective.loss, drawn.rows(np.arange(drawn.units)), PART.clip_norm)
 
 
 def unit_losses(model: nn.Module, objective: Moves, known: Trajectories, *, draws: int) -> npt.NDArray[np.float64]:

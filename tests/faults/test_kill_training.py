@@ -106,7 +106,7 @@ def test_ctrl_c_behind_the_door_keeps_the_step_claimed(
     from tacit.privacy.gradients import clipped_sums as gradients
 
     with monkeypatch.context() as patch:
-        patch.setattr(gradients, "clipped_sum", lambda *_, **__: signal.raise_signal(signal.SIGINT))
+        patch.setattr(gradients, "add_clipped", lambda *_, **__: signal.raise_signal(signal.SIGINT))
         with pytest.raises(KeyboardInterrupt) as caught:
             train(ram_path, plan)
     assert caught.value.__context__ is None

@@ -33,7 +33,7 @@ from tacit.privacy.vault import plan as plans
 POINTS = {
     "after a claim": (Ledger, "claim", "after"),
     "while noise is drawn": (SecretNoise, "gaussian", "after"),
-    "before the sum": (gradients, "clipped_sum", "before"),
+    "before the sum": (gradients, "add_clipped", "before"),
     "after the weights change": (training.TrainingState, "update", "after"),
     "in a checkpoint": (checkpoint.os, "replace", "before"),
     "after a checkpoint": (checkpoint.os, "replace", "after"),

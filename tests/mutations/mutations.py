@@ -99,14 +99,13 @@ def half_sigma(patch: pytest.MonkeyPatch) -> None:
 
 def no_lattice(patch: pytest.MonkeyPatch) -> None:
     """A noisy float32 sum is released with all of its digits."""
-    patch.setattr(vault, "divided_", lambda noisy, scale, divisor: noisy.div_(divisor))
+    for module in (lattice, noise):
+        patch.setattr(module, "step", lambda scale: 0.0)
 
 
 def lattice_after_the_division(patch: pytest.MonkeyPatch) -> None:
     """The lattice is that of the mean's noise times the divisor: finer than the digits of the sum."""
-    patch.setattr(
-        vault, "divided_", lambda noisy, scale, divisor: lattice.divided_(noisy.div_(divisor), scale / divisor**4, 1.0)
-    )
+    patch.setattr(noise, "step", lambda scale: 2.0**-60)
 
 
 def noise_without_clip(patch: pytest.MonkeyPatch) -> None:

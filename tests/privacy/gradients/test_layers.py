@@ -22,10 +22,14 @@ def test_linear_takes_the_cheapest_form_and_all_agree(count: int, kind: type) ->
     torch.testing.assert_close(result.squares, weight.square().sum((1, 2)) + bias.square().sum(1), rtol=1e-5, atol=0)
     into = {"weight": torch.ones(20, 20), "bias": torch.ones(20)}
     factors = torch.tensor([0.5, 0.0, 2.0])
-    result.add(into, factors, torch.tensor([0, 2, 3]))
+    result.add(into, factors, torch.tensor([0, 2, 3]), beta=1.0)
     expected = (factors.double() @ weight[[0, 2, 3]].flatten(1)).view(20, 20)
     torch.testing.assert_close(into["weight"].double() - 1, expected, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(into["bias"].double() - 1, factors.double() @ bias[[0, 2, 3]], rtol=1e-5, atol=1e-5)
+    nothing = {name: torch.full_like(tensor, torch.nan) for name, tensor in into.items()}
+    result.add(nothing, factors, torch.tensor([0, 2, 3]), beta=0.0)
+    torch.testing.assert_close(nothing["weight"].double(), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(nothing["bias"].double(), factors.double() @ bias[[0, 2, 3]], rtol=1e-5, atol=1e-5)
 
 
 def test_the_gram_form_never_understates_rows_that_cancel() -> None:
@@ -69,10 +73,10 @@ def test_embedding_by_hand() -> None:
     result = contribution(module, a, g, 2, frozenset({"weight"}))
     assert isinstance(result, Segments)
     assert result.squares.tolist() == pytest.approx([9 + 16 + 25, 2])
-    into = {"weight": torch.zeros(3, 2)}
-    result.add(into, torch.tensor([1.0, 0.5]), None)
+    into = {"weight": torch.full((3, 2), torch.nan)}
+    result.add(into, torch.tensor([1.0, 0.5]), None, beta=0.0)
     assert into["weight"].tolist() == [[0, 0], [0, 5], [3.5, 4.5]]
-    result.add(into, torch.tensor([2.0]), torch.tensor([1]))
+    result.add(into, torch.tensor([2.0]), torch.tensor([1]), beta=1.0)
     assert into["weight"].tolist() == [[0, 0], [0, 5], [5.5, 6.5]]
 
 

@@ -29,6 +29,11 @@ def words(pairs, seed=0):
     return w
 
 
+def extra_of(w, seed=1):
+    """One further word for each of its rare pairs."""
+    return np.random.default_rng(seed).integers(0, 2**64, box_muller.rare_pairs(w), dtype=np.uint64)
+
+
 def exact(w):
     """Cosines, sines and radii in float64, from u = a / 2^32 and its exact complement; a = 0 has none."""
     a, b = np.split(w.astype(np.float64), 2)
@@ -42,10 +47,11 @@ def exact(w):
 def test_kernel_is_box_muller_within_5e7_of_the_radius(kernel, pairs):
     w = words(pairs)
     before, out = w.copy(), np.full(2 * pairs, np.nan, np.float32)
-    rare = kernel(w, out, 1.0)
+    assert box_muller.rare_pairs(w) == np.count_nonzero(w[:pairs] < 2**16) >= 4
+    kernel(w, extra_of(w), out, 1.0)
     expected, radius = exact(w)
-    assert np.all(np.abs(out - expected) <= 5e-7 * radius)
-    assert rare == np.count_nonzero(w[:pairs] < 2**16) >= 4
+    common = np.tile(w[:pairs] >= 2**16, 2)
+    assert np.all(np.abs(out - expected)[common] <= 5e-7 * radius[common])
     np.testing.assert_array_equal(w, before)
 
 
@@ -53,8 +59,8 @@ def test_kernel_is_box_muller_within_5e7_of_the_radius(kernel, pairs):
 def test_kernel_multiplies_by_the_scale(kernel):
     w = words(1000)
     one, many = np.empty(2000, np.float32), np.empty(2000, np.float32)
-    kernel(w, one, 1.0)
-    kernel(w, many, 2.0**-40)
+    kernel(w, extra_of(w), one, 1.0)
+    kernel(w, extra_of(w), many, 2.0**-40)
     np.testing.assert_array_equal(many, one * np.float32(2.0**-40))
 
 
@@ -62,7 +68,8 @@ def test_kernel_multiplies_by_the_scale(kernel):
 def test_compiled_and_numpy_kernels_agree():
     w = words(50_000, seed=3)
     a, b = np.empty(100_000, np.float32), np.empty(100_000, np.float32)
-    assert box_muller.box_muller_compiled(w, a, 3.0) == box_muller.box_muller_numpy(w, b, 3.0)
+    box_muller.box_muller_compiled(w, extra_of(w), a, 3.0)
+    box_muller.box_muller_numpy(w, extra_of(w), b, 3.0)
     assert np.all(np.abs(a - b) <= 3.0 * 1e-6 * exact(w)[1])
 
 
@@ -70,14 +77,41 @@ def test_compiled_and_numpy_kernels_agree():
 @pytest.mark.parametrize(("n_words", "n_out"), [(3, 3), (4, 6), (6, 4)])
 def test_compiled_kernel_refuses_buffers_that_do_not_match(n_words, n_out):
     with pytest.raises(ValueError, match="same even size"):
-        box_muller.box_muller_compiled(np.zeros(n_words, np.uint32), np.zeros(n_out, np.float32), 1.0)
+        box_muller.box_muller_compiled(
+            np.zeros(n_words, np.uint32), np.zeros(0, np.uint64), np.zeros(n_out, np.float32), 1.0
+        )
 
 
-def test_refinement_gives_the_radius_of_the_extended_word():
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("further", [0, 1, 3])
+def test_every_rare_pair_needs_one_further_word(kernel, further):
+    w = np.array([5, 2**20, 65535, 1, 2, 3], np.uint32)
+    with pytest.raises(ValueError, match="one word for each rare pair"):
+        kernel(w, np.zeros(further, np.uint64), np.zeros(6, np.float32), 1.0)
+
+
+@pytest.mark.skipif(box_muller.noisy_mean_compiled is None, reason="installed without a C compiler")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("pairs", [1, 50, 1024, 5000])
+def test_the_noisy_mean_is_the_sum_at_the_nearest_multiple_of_the_step(dtype, pairs):
+    w = words(max(pairs, 50))[-2 * pairs :].copy()
+    total = (np.random.default_rng(2).normal(size=2 * pairs) * 100).astype(dtype)
+    noise, out = np.empty(2 * pairs, np.float32), np.empty(2 * pairs, np.float32)
+    box_muller.box_muller_compiled(w, extra_of(w), noise, 3.0)
+    box_muller.noisy_mean_compiled(w, extra_of(w), total, out, 3.0, 2.0**-6, 7.0)
+    expected = np.rint((total.astype(np.float64) + noise) * 64) * (2.0**-6 / 7.0)
+    np.testing.assert_array_equal(out, expected.astype(np.float32))
+    if dtype is np.float32:  # in place
+        box_muller.noisy_mean_compiled(w, extra_of(w), total, total, 3.0, 2.0**-6, 7.0)
+        np.testing.assert_array_equal(total, out)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_refinement_gives_the_radius_of_the_extended_word(kernel):
     w = np.array([0, 0, 7, 65535, 65536, 0, 2**30, 2**31, 3 * 2**30, 12345], np.uint32)
     extra = np.array([0, 2**64 - 1, 2**63, 1], np.uint64)
     out = np.full(10, 9.0, np.float32)
-    box_muller.refine_tail(w, extra, out, 2.0)
+    kernel(w, extra, out, 2.0)
     u = [0.5 * 2.0**-96, 2.0**-32, (7 + 0.5) * 2.0**-32, 65535 * 2.0**-32]
     radius = [2 * math.sqrt(-2 * math.log(v)) for v in u]
     assert radius[0] == pytest.approx(2 * 11.596, abs=1e-3)  # the end of the support
@@ -85,16 +119,17 @@ def test_refinement_gives_the_radius_of_the_extended_word():
     np.testing.assert_allclose(
         out[[0, 6, 2, 8]], np.multiply(radius, [1, 1, -1, -1]), rtol=1e-6
     )  # angles 0, 90, 180, 270
-    assert out[4] == out[9] == 9.0  # a pair that is not rare stays
+    assert np.hypot(out[4], out[9]) == pytest.approx(2 * math.sqrt(-2 * math.log(2.0**-16)), rel=1e-6)  # not rare
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("word", [0, 1, 40_000])
-def test_refined_words_fill_their_cell_of_the_tail_uniformly(word):
+def test_refined_words_fill_their_cell_of_the_tail_uniformly(kernel, word):
     n = 20_000
     rng = np.random.default_rng(word)
     w = np.concatenate([np.full(n, word, np.uint32), rng.integers(0, 2**32, n, dtype=np.uint32)])
     out = np.empty(2 * n, np.float32)
-    box_muller.refine_tail(w, rng.integers(0, 2**64, n, dtype=np.uint64), out, 1.0)
+    kernel(w, rng.integers(0, 2**64, n, dtype=np.uint64), out, 1.0)
     radius = np.hypot(out[:n].astype(float), out[n:].astype(float))
     place = np.exp(-(radius**2) / 2) * 2.0**32 - word
     if word == 40_000:  # float32 rounds the radius by 1e-7, which is 1e-6 * 40,000 of a cell
@@ -106,4 +141,4 @@ def test_refined_words_fill_their_cell_of_the_tail_uniformly(word):
 
 def test_without_the_compiled_module_there_is_no_compiled_kernel(monkeypatch):
     monkeypatch.setitem(sys.modules, "tacit.privacy.noise._gaussian", None)
-    assert box_muller._compiled() is None
+    assert box_muller._compiled("gaussian") is None

@@ -43,12 +43,16 @@ def test_law_is_standard_normal(kernel):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_tail_beyond_32_bits_is_reached_with_its_exact_law(kernel):
-    def all_in_the_tail(words, out, scale):
-        words[: words.size // 2] = 0
-        return kernel(words, out, scale)
+    noise = SecretNoise.for_tests(2, kernel)
+    draw = noise._stream.words
 
-    z = SecretNoise.for_tests(2, all_in_the_tail).gaussian(2 * 20_000, scale=0.5).astype(np.float64) / 0.5
-    first, second = z[:20_000], z[20_000:]
+    def all_in_the_tail(count):
+        words = draw(count)
+        words[: count // 2] = 0
+        return words
+
+    noise._stream.words = all_in_the_tail
+    first, second = np.split(noise.gaussian(CHUNK, scale=0.5).astype(np.float64) / 0.5, 2)
     given_tail = np.exp(-(first**2 + second**2) / 2) * 2.0**32  # u / 2^-32 given u < 2^-32
     assert stats.kstest(given_tail, "uniform").pvalue > 1e-3
     assert stats.kstest(np.arctan2(second, first) / (2 * np.pi) % 1, "uniform").pvalue > 1e-3
@@ -81,6 +85,26 @@ def test_scale_and_out():
     assert z is out
     np.testing.assert_allclose(z, 3 * SecretNoise.for_tests(5).gaussian(1001), rtol=1e-6)
     assert not SecretNoise.for_tests(5).gaussian(4, 0.0).any()
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("size", [0, 1, 2, CHUNK + 1, 2 * CHUNK])
+def test_the_noisy_mean_is_the_sum_on_the_lattice_over_the_divisor(kernel, dtype, size):
+    total = (np.random.default_rng(0).normal(size=size) * 9).astype(dtype)
+    mean = SecretNoise.for_tests(5, kernel).noisy_mean(total, 1.5, 3.0)
+    noisy = total.astype(np.float64) + SecretNoise.for_tests(5, kernel).gaussian(size, 1.5)
+    np.testing.assert_array_equal(mean, (np.rint(noisy * 128) * (1 / 128 / 3)).astype(np.float32))
+
+
+def test_a_source_that_draws_otherwise_gives_its_own_numbers_to_the_mean():
+    class Ones(SecretNoise):
+        def gaussian(self, size, scale=1.0, out=None):
+            return np.full(size, scale, np.float32)
+
+    mean = Ones().noisy_mean(np.arange(4.0), 2.0, 2.0)
+    np.testing.assert_array_equal(mean, [1.0, 1.5, 2.0, 2.5])
+    np.testing.assert_array_equal(SecretNoise().noisy_mean(np.arange(4.0), 0.0, 2.0), [0.0, 0.5, 1.0, 1.5])
 
 
 def test_scale_is_rounded_up_to_float32():

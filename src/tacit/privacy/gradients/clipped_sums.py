@@ -1,6 +1,6 @@
 """Sums of clipped per-unit gradients, in one forward and one backward pass.
 
-`clipped_sum` is what the mechanism `Vault.noisy_gradient` adds noise to. Models of Linear, LayerNorm, Embedding and
+`add_clipped` makes what the mechanism `Vault.noisy_gradient` adds noise to. Models of Linear, LayerNorm, Embedding and
 Table go through book-keeping (`bookkeeping.py`, `layers.py`); if any other layer has trainable parameters, the whole
 model goes through `torch.func` (`bookkeeping.py`). Both give the same sum.
 """
@@ -21,6 +21,7 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 
 from tacit.errors import MechanismError
 from tacit.privacy.gradients import bookkeeping, clipping
+from tacit.privacy.gradients.accumulator import GradientSum
 from tacit.privacy.gradients.bookkeeping import Layer, Loss
 from tacit.privacy.gradients.layers import Contribution, Dense, supported
 from tacit.privacy.noise.secret import SecretNoise
@@ -166,11 +167,28 @@ def clipped_sum(
     memory_bytes: int = 1 << 30,
     shares: Shares | None = None,
     scale: float = 1.0,
-    add_to: Tensor | None = None,
 ) -> Tensor:
-    """Sum over units of each unit's clipped loss gradient.
+    """What `add_clipped` adds to nothing: [P] float32, parameter after parameter, on the model's device."""
+    sums = GradientSum(trainable(model))
+    add_clipped(sums, model, loss, rows, clip, memory_bytes=memory_bytes, shares=shares, scale=scale)
+    return sums.flat()
+
+
+def add_clipped(
+    sums: GradientSum,
+    model: nn.Module,
+    loss: Loss,
+    rows: Mapping[str, Tensor],
+    clip: float,
+    *,
+    memory_bytes: int = 1 << 30,
+    shares: Shares | None = None,
+    scale: float = 1.0,
+) -> None:
+    """Add each unit's clipped loss gradient to the current chunk of `sums`.
 
     Args:
+        sums: of this model's trainable parameters.
         model: P trainable float32 parameters; any rows of a unit may meet, rows of different units may not.
         loss: `(model, rows) -> losses [U]`, each already averaged over its unit's valid rows. All randomness comes in
             `rows`, drawn beforehand. A module-level function, or a method of a frozen dataclass, is probed for mixed
@@ -183,23 +201,16 @@ def clipped_sum(
         shares: of each unit alone, for a loss that adds up over the second axis [U, L, ...] of all rows (but those
             [U]): a unit above `memory_bytes` then goes through a few of its L at a time, and at least one. Wrong shares
             change what is learned, not the guarantee: whatever the parts' gradients are, their sum is clipped as one.
-        scale: public constant that multiplies the sum, such as 1 / (rate * population).
-        add_to: [P] float32, contiguous: the sum is added to it in place (draw the noise there first, and no pass over P
-            floats is wasted). None: start from zeros.
+        scale: public constant that multiplies what is added, such as 1 / (rate * population).
 
-    Returns:
-        [P] float32 on the model's device, in the order of `model.parameters()` that require gradients; `add_to` itself
-        if given.
-
-    Guarantee: |result(D) - result(D without any one unit)| <= scale * clip, whatever that unit's rows hold, if
-    `loss` keeps units apart (probed here, and checked on invented rows by the vault). The norm of a contribution is
-    read from the very tensors that enter the sum, in this call; nothing is kept between calls but the probe's verdict.
-    Float32 rounds the sum of the other units too, by about 1e-7 of its norm and not always alike; like the rounding of
-    the norm, that is covered by `clipping.SLACK` as tested, not by proof.
+    Guarantee: a unit adds at most scale * clip * (1 - SLACK), whatever its rows hold, if `loss` keeps units apart
+    (probed here, and checked on invented rows by the vault). The norm of a contribution is read from the very tensors
+    that enter the sum, in this call; nothing is kept between calls but the probe's verdict. Float32 rounds the sum of
+    the chunk's other units too, and not always alike: `proofs/floating_point.md` bounds by how much.
 
     | input                                         | result                                              |
     |-----------------------------------------------|-----------------------------------------------------|
-    | no unit                                       | zeros (or `add_to` unchanged); the model is not run |
+    | no unit                                       | nothing is added; the model is not run              |
     | a unit with NaN, inf or overflow in its gradient | counts as zero, other units are not touched      |
     | a unit whose loss is constant (all masked)    | counts as zero                                      |
     | frozen parameters                             | left out of P and of the norm                       |
@@ -208,30 +219,26 @@ def clipped_sum(
     Raises:
         MechanismError: a trainable parameter is unused, used twice, tied or used outside its layer; a layer mixes
             units or keeps running statistics; parameters are not float32, or float32 products are set to lower
-            precision; `rows`, `shares` or `add_to` have the wrong shape.
+            precision; `rows` or `shares` have the wrong shape.
     """
     clip = clipping.checked_clip(clip)
     units = _units(rows)
-    parameters = trainable(model)
     require_apart(model)
     layers = _layers(model)
-    flat = _buffer(parameters, add_to)
     if units == 0:
-        return flat
+        return
     rows = {name: tensor.detach() for name, tensor in {**rows, **(shares(rows) if shares else {})}.items()}
-    views = _views(parameters, flat)
     buffers = [(name, buffer, buffer._version) for name, buffer in model.named_buffers()]
     need = 0 if units == 1 and shares is None else _bytes_a_unit(model, loss, rows, units, layers, shares is not None)
     if shares is not None and need > memory_bytes:
         for unit in _pieces(rows, units, units):
-            _add_chunk(views, [_in_parts(model, loss, unit, -(-need // memory_bytes), layers)], clip, scale)
+            _add(sums, [_in_parts(model, loss, unit, -(-need // memory_bytes), layers)], clip, scale)
     else:
         for piece in _pieces(rows, units, -(-units // max(1, memory_bytes // max(1, need)))):
-            _add_chunk(views, list(_contributions(model, loss, piece, layers)), clip, scale)
+            _add(sums, list(_contributions(model, loss, piece, layers)), clip, scale)
     for name, buffer, version in buffers:
         if buffer._version != version:
             raise mixing(name, "a buffer that changes when rows pass through")
-    return flat
 
 
 def assign_gradient(model: nn.Module, flat: Tensor) -> None:
@@ -241,8 +248,18 @@ def assign_gradient(model: nn.Module, flat: Tensor) -> None:
         MechanismError: `flat` has another size than the trainable parameters.
     """
     parameters = trainable(model)
-    for name, view in _views(parameters, _buffer(parameters, flat)).items():
-        parameters[name].grad = view
+    first = next(iter(parameters.values()))
+    sizes = [p.numel() for p in parameters.values()]
+    fits = flat.shape == (sum(sizes),) and flat.dtype == torch.float32 and flat.device == first.device
+    if not fits or not flat.is_contiguous() or flat.requires_grad:
+        raise MechanismError(
+            f"a flat vector of shape {tuple(flat.shape)}, {flat.dtype}",
+            where="flat gradient",
+            expected=f"[{sum(sizes)}], float32, contiguous, on {first.device}, without a gradient of its own",
+            remedy="allocate one entry a trainable parameter coordinate",
+        )
+    for parameter, gradient in zip(parameters.values(), torch.split(flat, sizes), strict=True):
+        parameter.grad = gradient.view(parameter.shape)
 
 
 def _contributions(
@@ -258,8 +275,8 @@ def _contributions(
 
 
 @torch.no_grad()
-def _add_chunk(
-    views: Mapping[str, Tensor], contributions: list[tuple[Mapping[str, str], Contribution]], clip: float, scale: float
+def _add(
+    sums: GradientSum, contributions: list[tuple[Mapping[str, str], Contribution]], clip: float, scale: float
 ) -> None:
     norms = torch.stack([contribution.squares for _, contribution in contributions]).sum(0).sqrt_()
     factors = clipping.coefficients(norms, clip)
@@ -267,9 +284,7 @@ def _add_chunk(
     if not factors.all():
         keep = factors.nonzero()[:, 0]
         factors = factors[keep]
-    weights = (factors * scale).float()
-    for names, contribution in contributions:
-        contribution.add({key: views[name] for key, name in names.items()}, weights, keep)
+    sums.add(contributions, (factors * scale).float(), keep)
 
 
 @torch.no_grad()
@@ -277,13 +292,12 @@ def _in_parts(
     model: nn.Module, loss: Loss, unit: Mapping[str, Tensor], parts: int, layers: list[Layer] | None
 ) -> tuple[Mapping[str, str], Contribution]:
     """One unit's gradient, as `_contributions` gives it, from so many parts of its second axis, one after another."""
-    parameters = trainable(model)
-    flat = _buffer(parameters, None)
-    views, weight = _views(parameters, flat), flat.new_ones(1)
+    gradient = GradientSum(trainable(model))
+    weight = torch.ones(1, device=next(model.parameters()).device)
     length = _second_axis(unit)
     for part in _slices(length, min(parts, length)):
-        for names, contribution in _contributions(model, loss, _along(unit, part), layers):
-            contribution.add({key: views[name] for key, name in names.items()}, weight, None)
+        gradient.add(list(_contributions(model, loss, _along(unit, part), layers)), weight, None)
+    views = gradient.views()
     return {name: name for name in views}, Dense({name: view[None] for name, view in views.items()})
 
 
@@ -369,27 +383,6 @@ def _units(rows: Mapping[str, Tensor]) -> int:
             remedy="give every tensor, random draws included, one leading entry a unit",
         )
     return sizes.pop()
-
-
-def _buffer(parameters: Mapping[str, nn.Parameter], flat: Tensor | None) -> Tensor:
-    first = next(iter(parameters.values()))
-    size = sum(p.numel() for p in parameters.values())
-    if flat is None:
-        return torch.zeros(size, device=first.device)
-    fits = flat.shape == (size,) and flat.dtype == torch.float32 and flat.device == first.device
-    if not fits or not flat.is_contiguous() or flat.requires_grad:
-        raise MechanismError(
-            f"a flat vector of shape {tuple(flat.shape)}, {flat.dtype}",
-            where="flat gradient",
-            expected=f"[{size}], float32, contiguous, on {first.device}, without a gradient of its own",
-            remedy="allocate one entry a trainable parameter coordinate",
-        )
-    return flat
-
-
-def _views(parameters: Mapping[str, nn.Parameter], flat: Tensor) -> dict[str, Tensor]:
-    pieces = torch.split(flat, [p.numel() for p in parameters.values()])
-    return {name: piece.view(p.shape) for (name, p), piece in zip(parameters.items(), pieces, strict=True)}
 
 
 def _layers(model: nn.Module) -> list[Layer] | None:

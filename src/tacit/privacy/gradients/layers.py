@@ -73,10 +73,11 @@ class Contribution(Protocol):
     def bytes(self) -> int:
         """Memory held for all units."""
 
-    def add(self, into: Mapping[str, Tensor], coefficients: Tensor, keep: Tensor | None) -> None:
+    def add(self, into: Mapping[str, Tensor], coefficients: Tensor, keep: Tensor | None, *, beta: float) -> None:
         """Add the units `keep` (None: all), weighted by `coefficients` [U or len(keep)] float32, to `into`.
 
-        `into` maps "weight" and "bias" to float32 tensors of the parameter's shape; a name left out is skipped.
+        `into` maps "weight" and "bias" to float32 tensors of the parameter's shape; a name left out is skipped. They
+        are multiplied by `beta` first, which is 1, or 0 for tensors that hold nothing yet, not even a number.
         """
 
 
@@ -92,12 +93,12 @@ class Outer:
     def bytes(self) -> int:
         return 4 * self.g.numel()
 
-    def add(self, into: Mapping[str, Tensor], coefficients: Tensor, keep: Tensor | None) -> None:
+    def add(self, into: Mapping[str, Tensor], coefficients: Tensor, keep: Tensor | None, *, beta: float) -> None:
         a, g = (self.a, self.g) if keep is None else (self.a[keep], self.g[keep])
         weighted = (g * coefficients[:, None, None]).flatten(0, 1)
-        into["weight"].addmm_(weighted.T, a.flatten(0, 1))
+        into["weight"].addmm_(weighted.T, a.flatten(0, 1), beta=beta)
         if "bias" in into:
-            into["bias"].add_(weighted.sum(0))
+            _started(into["bias"], beta).add_(weighted.sum(0))
 
 
 @dataclass(frozen=True)
@@ -115,10 +116,10 @@ class Dense:
     def bytes(self) -> int:
         return sum(4 * g.numel() for g in self.gradients.values())
 
-    def add(self, into: Mapping[str, Tensor], coefficients: Tensor, keep: Tensor | None) -> None:
+    def add(self, into: Mapping[str, Tensor], coefficients: Tensor, keep: Tensor | None, *, beta: float) -> None:
         for name, gradient in self.gradients.items():
             rows = gradient if keep is None else gradient[keep]
-            into[name].view(-1).addmv_(rows.flatten(1).T, coefficients)
+            into[name].view(-1).addmv_(rows.flatten(1).T, coefficients, beta=beta)
 
 
 @dataclass(frozen=True)
@@ -134,14 +135,18 @@ class Segments:
     def bytes(self) -> int:
         return 4 * self.sums.numel()
 
-    def add(self, into: Mapping[str, Tensor], coefficients: Tensor, keep: Tensor | None) -> None:
+    def add(self, into: Mapping[str, Tensor], coefficients: Tensor, keep: Tensor | None, *, beta: float) -> None:
         if keep is None:
-            into["weight"].index_add_(0, self.index, self.sums * coefficients[self.unit, None])
+            _started(into["weight"], beta).index_add_(0, self.index, self.sums * coefficients[self.unit, None])
             return
         every = coefficients.new_zeros(len(self.squares)).index_copy(0, keep, coefficients)
         chosen = every[self.unit] > 0
         weighted = self.sums[chosen] * every[self.unit[chosen], None]
-        into["weight"].index_add_(0, self.index[chosen], weighted)
+        _started(into["weight"], beta).index_add_(0, self.index[chosen], weighted)
+
+
+def _started(tensor: Tensor, beta: float) -> Tensor:
+    return tensor if beta else tensor.zero_()
 
 
 def supported(module: nn.Module) -> bool:

@@ -24,7 +24,7 @@ from tacit.privacy.gradients.clipping import clip_rows
 from tacit.privacy.mechanisms.base import HeldBy, RowsOf, Trust, Usual, calibrated, check_sum, rows_of
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.discrete import LARGEST, LARGEST_NUMERATOR
-from tacit.privacy.noise.lattice import rounded
+from tacit.privacy.noise.lattice import add_noise
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.units import Unit
 from tacit.validation import check
@@ -351,7 +351,7 @@ def answers(part: FederatedSum, vectors: npt.ArrayLike, noise: SecretNoise) -> n
     sigma = calibrated(part.noise_multiplier, part.name)
     if part.noise == "device":
         scale = sigma * part.clip_norm
-        return rounded(clipped + noise.gaussian(clipped.size, scale).reshape(clipped.shape), scale)
+        return add_noise(clipped, scale, noise)
     whole = np.rint(clipped / part.clip_norm * 2.0**part.bits).astype(np.int64)
     whole[(whole**2).sum(axis=1) > 4**part.bits] = 0  # cannot be: rounding was left its room
     return whole + noise.discrete_gaussian(whole.size, part.variance).reshape(whole.shape) if sigma else whole
@@ -362,7 +362,7 @@ def released(part: FederatedSum, total: npt.NDArray[Any], unit: Unit, noise: Sec
     sigma = calibrated(part.noise_multiplier, part.name)
     if isinstance(part, PoissonSum):
         scale = sigma * part.clip_norm
-        return rounded(total + noise.gaussian(total.size, scale), scale) / part.expected(unit)
+        return add_noise(total, scale, noise) / part.expected(unit)
     if isinstance(part, LaplaceSum):
         step = part.bound / 2.0**GRID_BITS
         drawn = noise.discrete_laplace(total.size, laplace_scale(sigma)) if sigma else 0

@@ -12,15 +12,19 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 Float32 = npt.NDArray[np.float32]
 Words = npt.NDArray[np.uint32]
-BoxMuller = Callable[[Words, Float32, float], int]
-"""`(words [2n], out [2n], scale) -> k`: fills `out` (cosines, then sines), k of whose pairs `refine_tail` must redo."""
+Words64 = npt.NDArray[np.uint64]
+Float64 = npt.NDArray[np.float64]
+BoxMuller = Callable[[Words, Words64, Float32, float], None]
+"""`(words [2n], extra [k], out [2n], scale)`, see `box_muller_numpy`."""
+NoisyMean = Callable[[Words, Words64, Float32 | Float64, Float32, float, float, float], None]
+"""`(words [2n], extra [k], total [2n], out [2n], scale, step, divisor)`, see `noisy_mean_compiled`."""
 
 RARE: Final = 1 << 16
 _ARC: Final = 2 * np.pi / 2**32
@@ -38,27 +42,34 @@ class _Scratch(threading.local):
 _scratch = _Scratch()
 
 
-def box_muller_numpy(words: Words, out: Float32, scale: float) -> int:
+def rare_pairs(words: Words) -> int:
+    """How many of the n radius words of `words` [2n] are below `RARE`."""
+    radius = words[: words.size // 2]
+    return int(np.count_nonzero(radius < RARE)) if radius.size and radius.min() < RARE else 0
+
+
+def box_muller_numpy(words: Words, extra: Words64, out: Float32, scale: float) -> None:
     """Box-Muller in float32 numpy; the reference of the compiled kernel and its stand-in.
 
     Args:
         words: [2n] keystream words, n radii then n angles; unchanged.
+        extra: [k] further words, one for each of the k `rare_pairs`.
         out: [2n] contiguous; receives n cosine coordinates, then n sine coordinates.
         scale: standard deviation, from 2^-40 to 2^40.
 
-    Returns:
-        How many of the n radius words are below `RARE`.
+    Raises:
+        ValueError: `extra` has another size.
     """
+    if extra.size != rare_pairs(words):
+        raise ValueError("extra must hold one word for each rare pair")
     n = words.size // 2
-    rare = 0
     with np.errstate(divide="ignore", invalid="ignore"):  # a word 0: its pair is rare, and refined
         for start in range(0, n, _BLOCK):
             stop = min(start + _BLOCK, n)
             radius = words[start:stop]
             _block(radius, words[n + start : n + stop], out[start:stop], out[n + start : n + stop], scale)
-            if radius.min() < RARE:
-                rare += int(np.count_nonzero(radius < RARE))
-    return rare
+    if extra.size:
+        _refine_tail(words, extra, out, scale)
 
 
 def _block(radius: Words, angle: Words, first: Float32, second: Float32, scale: float) -> None:
@@ -84,15 +95,8 @@ def _block(radius: Words, angle: Words, first: Float32, second: Float32, scale: 
     second *= r
 
 
-def refine_tail(words: Words, extra: npt.NDArray[np.uint64], out: Float32, scale: float) -> None:
-    """Recompute the pairs of `out` whose radius word is below `RARE`, with 64 more bits each, in float64.
-
-    Args:
-        words: the [2n] words that `out` [2n] was made of.
-        extra: [k] fresh 64-bit words, k the number of rare pairs.
-        out: changed in place at the rare pairs only.
-        scale: standard deviation.
-    """
+def _refine_tail(words: Words, extra: Words64, out: Float32, scale: float) -> None:
+    """Recompute the pairs of `out` whose radius word is below `RARE`, with 64 more bits each, in float64."""
     n = words.size // 2
     rare = np.flatnonzero(words[:n] < RARE)
     u = (words[rare] + (extra + 0.5) * 2.0**-64) * 2.0**-32
@@ -102,12 +106,18 @@ def refine_tail(words: Words, extra: npt.NDArray[np.uint64], out: Float32, scale
     out[n + rare] = r * np.sin(angle)
 
 
-def _compiled() -> BoxMuller | None:
+def _compiled(name: str) -> Any:
     try:
-        return cast(BoxMuller, importlib.import_module("tacit.privacy.noise._gaussian").box_muller)
+        return getattr(importlib.import_module("tacit.privacy.noise._gaussian"), name)
     except ImportError:
         return None
 
 
-box_muller_compiled: Final = _compiled()
+box_muller_compiled: Final[BoxMuller | None] = _compiled("gaussian")
 """The C kernel (same words, same law, rounding apart), or None where the package was installed without a compiler."""
+
+noisy_mean_compiled: Final[NoisyMean | None] = _compiled("noisy_mean")
+"""What `box_muller_compiled` makes of the same words, plus `total`, at the nearest multiple of `step`, over `divisor`.
+
+The sum is of float64; `out` may be `total`. In one pass, in which the noise never leaves the first-level cache.
+"""

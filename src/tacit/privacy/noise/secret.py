@@ -21,18 +21,30 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from tacit.errors import MechanismError, PlanError
-from tacit.privacy.noise.box_muller import BoxMuller, Float32, Words, box_muller_compiled, box_muller_numpy, refine_tail
+from tacit.privacy.noise.box_muller import (
+    BoxMuller,
+    Float32,
+    Float64,
+    Words,
+    Words64,
+    box_muller_compiled,
+    box_muller_numpy,
+    noisy_mean_compiled,
+    rare_pairs,
+)
 from tacit.privacy.noise.discrete import discrete_gaussian, discrete_laplace
+from tacit.privacy.noise.lattice import step
 
 BYTES_PER_KEY: Final = 2**32
 """Keystream drawn under one key: 2^28 blocks, random but for an advantage below 2^-72 if AES is a PRP."""
 
-CHUNK: Final = 2**16
-"""Words drawn at a time (256 KiB: they stay in the second-level cache between the cipher and Box-Muller)."""
+CHUNK: Final = 2**15
+"""Words drawn at a time (128 KiB: they stay in the second-level cache between the cipher, Box-Muller and the sum)."""
 
 SMALLEST_SCALE: Final = 2.0**-40
 LARGEST_SCALE: Final = 2.0**40
 
+_SPARE: Final = 16  # bytes: some versions of `update_into` want a spare block
 _ZEROS: Final = memoryview(bytes(4 * CHUNK))
 _forks = 0
 
@@ -69,7 +81,7 @@ class _Keystream(threading.local):
 
     def __init__(self, new_key: Callable[[], bytes]) -> None:
         self._new_key = new_key
-        self._buffer = bytearray(4 * CHUNK + 16)  # 16: some versions of `update_into` want a spare block
+        self._buffer = np.empty(4 * CHUNK + _SPARE, np.uint8)
         self._rekey()
 
     def _rekey(self) -> None:
@@ -79,20 +91,21 @@ class _Keystream(threading.local):
 
     def words(self, count: int) -> Words:
         """The next `count` <= CHUNK uniform 32-bit words, in a buffer that the next call overwrites."""
-        size = 4 * count
+        self._fill(self._buffer, 4 * count)
+        return self._buffer[: 4 * count].view(np.uint32)
+
+    def words64(self, count: int) -> Words64:
+        """The next `count` uniform 64-bit words, in a new array."""
+        result = np.empty(8 * count + _SPARE, np.uint8)
+        for start in range(0, 8 * count, 4 * CHUNK):
+            self._fill(result[start:], min(4 * CHUNK, 8 * count - start))
+        return result[: 8 * count].view(np.uint64)
+
+    def _fill(self, buffer: npt.NDArray[np.uint8], size: int) -> None:
         if self._process != (os.getpid(), _forks) or size > self._left:
             self._rekey()
         self._left -= size
-        self._encryptor.update_into(_ZEROS[:size], self._buffer)
-        return np.frombuffer(self._buffer, np.uint32, count)
-
-    def words64(self, count: int) -> npt.NDArray[np.uint64]:
-        """The next `count` uniform 64-bit words, in a new array."""
-        result = np.empty(count, np.uint64)
-        for start in range(0, count, CHUNK // 2):
-            part = result[start : start + CHUNK // 2]
-            part[:] = self.words(2 * part.size).view(np.uint64)
-        return result
+        self._encryptor.update_into(_ZEROS[:size], buffer.data)
 
 
 class SecretNoise:
@@ -177,10 +190,34 @@ class SecretNoise:
 
     def _pairs(self, out: Float32, scale: float) -> Float32:
         words = self._stream.words(out.size)
-        rare = self._box_muller(words, out, scale)
-        if rare:
-            words = words.copy()
-            refine_tail(words, self._stream.words64(rare), out, scale)
+        self._box_muller(words, self._stream.words64(rare_pairs(words)), out, scale)
+        return out
+
+    def noisy_mean(self, total: Float32 | Float64, scale: float, divisor: float, out: Float32 | None = None) -> Float32:
+        """`total` plus `gaussian`, on the lattice, over a public divisor: `lattice.add_noise` for large sums.
+
+        Args:
+            total: [P] contiguous.
+            scale: standard deviation of the noise, as for `gaussian`.
+            divisor: public.
+            out: [P] contiguous, to be overwritten, which may be `total`; None: a new array.
+
+        Returns:
+            [P] float32: whole multiples of the lattice's step, each times step / divisor.
+        """
+        out = np.empty(total.shape, np.float32) if out is None else out
+        factor, grid = _float32_scale(scale), step(scale)
+        fused = type(self).gaussian is _GAUSSIAN and self._box_muller is box_muller_compiled
+        for start in range(0, total.size, CHUNK):
+            part, into = total[start : start + CHUNK], out[start : start + CHUNK]
+            if fused and grid and part.size % 2 == 0:
+                assert noisy_mean_compiled is not None
+                words = self._stream.words(part.size)
+                extra = self._stream.words64(rare_pairs(words))
+                noisy_mean_compiled(words, extra, part, into, factor, grid, divisor)
+                continue
+            noisy = part.astype(np.float64) + self.gaussian(part.size, scale)
+            into[:] = np.rint(noisy / grid) * (grid / divisor) if grid else noisy / divisor
         return out
 
     def uniform(self, size: int) -> npt.NDArray[np.float64]:
@@ -246,6 +283,9 @@ class SecretNoise:
             expected="one live object in the process that draws",
             remedy="make a new SecretNoise() where it is needed",
         )
+
+
+_GAUSSIAN: Final = SecretNoise.gaussian  # a source that draws otherwise is asked for its own numbers
 
 
 def _urandom_key() -> bytes:

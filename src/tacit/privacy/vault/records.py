@@ -271,15 +271,20 @@ class Records:
             return {**reader.rows(units, part.rows_per_unit, part.rows, part.horizon), "replicate": replicate}
         return {**reader.summaries(summary, units, part.rows_per_unit), "replicate": replicate}
 
-    def samples(self, part: Sum) -> Iterator[Columns]:
-        """A fresh sample for every replicate, read so many units at a time that their rows stay below `READ_BYTES`."""
+    def samples(self, part: Sum, chunks: int) -> Iterator[Columns]:
+        """A fresh sample for every replicate, dealt to so many chunks, each read in pieces of at most `READ_BYTES`.
+
+        Guarantee: each unit's chunk is uniform, secret and independent of the other units and of how many there are.
+        """
         replicate, units = self._drawn(part)
         reader = self.reader(part.held_out)
         size = max(1, READ_BYTES // (reader.row_bytes * part.rows_per_unit * part.horizon))
-        for start in range(0, max(1, len(units)), size):
-            chunk = slice(start, start + size)
-            rows = reader.rows(units[chunk], part.rows_per_unit, part.rows, part.horizon)
-            yield {**rows, "replicate": replicate[chunk]}
+        dealt = self._noise.integers(np.full(len(units), chunks)) if chunks > 1 else np.zeros(len(units), np.int64)
+        for chunk in range(chunks):
+            members = np.flatnonzero(dealt == chunk)
+            for piece in (members[start : start + size] for start in range(0, len(members), size)):
+                rows = reader.rows(units[piece], part.rows_per_unit, part.rows, part.horizon)
+                yield {**rows, "replicate": replicate[piece]}
 
     def _drawn(self, part: Sum) -> tuple[np.ndarray, np.ndarray]:
         """(replicate, unit) pairs, sorted: trial r * units + u decides about unit u in replicate r."""

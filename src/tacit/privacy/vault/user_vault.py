@@ -315,7 +315,7 @@ class UserVault(BaseVault):
         assert spec.noise_multiplier is not None
         scale = spec.noise_multiplier * spec.clip_norm
         noise = stream.next(self.replicates * d, scale).reshape(self.replicates, d)
-        return rounded(behind(part, step) + noise, scale) / spec.expected(self.unit)
+        return rounded(behind(part, step), noise, scale) / spec.expected(self.unit)
 
     def release(self, run: Run, value: Value, *, label: Label) -> Release[Value]:
         """Put a value that came out of the run together with its certificate."""

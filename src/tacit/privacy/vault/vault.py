@@ -37,12 +37,11 @@ from tacit.privacy.mechanisms.releases import NoisyHistogram, NoisyMaximum
 from tacit.privacy.mechanisms.smooth_sensitivity import RegularisedLoss, WeightedStates
 from tacit.privacy.mechanisms.sums import FixedSizeSum, Once, PoissonSum
 from tacit.privacy.mechanisms.votes import TeacherVotes
-from tacit.privacy.noise.lattice import add_noise, divided_
+from tacit.privacy.noise.lattice import add_noise
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import selection
 from tacit.privacy.vault.base import BaseVault, Label, Run, exhausted
 from tacit.privacy.vault.isolation import (
-    MOST_DRAWN,
     IsolationChecks,
     Value,
     behind,
@@ -181,7 +180,8 @@ class Vault(BaseVault):
         """
         import torch
 
-        from tacit.privacy.gradients.clipped_sums import clipped_sum, require_unwatched, secret_generator
+        from tacit.privacy.gradients.accumulator import UNITS_PER_CHUNK, GradientSum
+        from tacit.privacy.gradients.clipped_sums import add_clipped, require_unwatched, secret_generator, trainable
 
         spec = run.sum_part(part)
         sizes = {sum(p.numel() for p in model.parameters() if p.requires_grad) for model in models}
@@ -193,27 +193,27 @@ class Vault(BaseVault):
             self._checks.objective(spec, model, objective)
         self._remember(run, self._checks.foreign)
         self._take(run, spec)
-        size = sizes.pop()
-        shape, sigma = (len(models), size), _sigma(spec) * spec.clip_norm
-        flat = torch.from_numpy(self._noise.gaussian(len(models) * size, sigma)).view(shape)
-        flat = flat.to(next(models[0].parameters()).device)
+        divisor, device = spec.expected(self.unit), next(models[0].parameters()).device
+        chunks = math.ceil(divisor / UNITS_PER_CHUNK)
+        block = math.ceil(divisor / chunks + 3 * math.sqrt(divisor / chunks))  # of most chunks, one is enough
 
-        block = min(MOST_DRAWN, math.ceil(spec.expected(self.unit)))
-
-        def step() -> Tensor:
-            generator = None
-            for rows in self._records.samples(spec):
-                generator = generator or secret_generator(self._noise)
+        def step() -> list[GradientSum]:
+            sums = [GradientSum(trainable(model)) for model in models]
+            generator = secret_generator(self._noise)
+            for rows in self._records.samples(spec, chunks):
                 starts = np.searchsorted(rows["replicate"], np.arange(len(models) + 1)).tolist()
-                for model, noisy, start, stop in zip(models, flat, starts, starts[1:], strict=False):
+                for model, total, start, stop in zip(models, sums, starts, starts[1:], strict=False):
                     tensors = {name: torch.from_numpy(column[start:stop]) for name, column in rows.items()}
                     tensors |= draws_in_blocks(objective, generator, stop - start, spec.rows_per_unit, block)
-                    tensors = {name: tensor.to(flat.device) for name, tensor in tensors.items()}
+                    tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
                     shares = getattr(objective, "shares", None)
-                    clipped_sum(model, objective.loss, tensors, spec.clip_norm, shares=shares, add_to=noisy)
-            return flat
+                    total.next_chunk()
+                    add_clipped(total, model, objective.loss, tensors, spec.clip_norm, shares=shares)
+            return sums
 
-        return divided_(behind(part, step), sigma, spec.expected(self.unit))
+        sigma = _sigma(spec) * spec.clip_norm
+        means = [total.noisy_mean(sigma, divisor, self._noise) for total in behind(part, step)]
+        return torch.stack(means) if len(means) > 1 else means[0][None]
 
     def noisy_marginals(self, run: Run, part: str, query: Query) -> np.ndarray:
         """The noisy answer to one query about marginals; what is asked next may depend on it.

@@ -1,0 +1,122 @@
+"""Where clipped gradients are added up: in float32 inside a chunk of units, in float64 from chunk to chunk."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from tacit.privacy.gradients.layers import Contribution
+from tacit.privacy.noise.secret import SecretNoise
+
+UNITS_PER_CHUNK = 512
+"""Expected units of a chunk: what `proofs/floating_point.md` says about float32 sums is said of so many."""
+
+_ALIGNED = 16
+"""Floats of a cache line: a matrix that begins inside one costs up to half as much again."""
+
+
+class GradientSum:
+    """The sum of a model's clipped gradients, before noise.
+
+    Args:
+        parameters: the trainable ones, by name, in the order of the result.
+
+    Guarantee: inside a chunk every coordinate is a float32 sum; the sums of chunks are added in float64. A unit that
+    leaves changes the float32 sum of its own chunk alone, as long as its absence leaves the others in their chunks.
+    """
+
+    def __init__(self, parameters: Mapping[str, nn.Parameter]) -> None:
+        sizes = [p.numel() for p in parameters.values()]
+        padded = [-(-size // _ALIGNED) * _ALIGNED for size in sizes]
+        self._starts = [0, *itertools.accumulate(padded)]
+        self._sizes = sizes
+        self._chunk = torch.empty(self._starts[-1], device=next(iter(parameters.values())).device)
+        self._empty = True
+        self._total: npt.NDArray[np.float64] | None = None
+        self._views = {
+            name: self._chunk[start : start + size].view(p.shape)
+            for (name, p), start, size in zip(parameters.items(), self._starts, sizes, strict=False)
+        }
+
+    def add(
+        self,
+        contributions: Sequence[tuple[Mapping[str, str], Contribution]],
+        weights: Tensor,
+        keep: Tensor | None,
+    ) -> None:
+        """Add units' weighted gradients to the current chunk.
+
+        Args:
+            contributions: of every parameter once; each with its own names of the parameters -> those of the model.
+            weights, keep: as for `Contribution.add`.
+
+        Raises:
+            ValueError: a parameter is missing; nothing may be released then.
+        """
+        written: set[str] = set()
+        for names, contribution in contributions:
+            into = {key: self._views[name] for key, name in names.items()}
+            contribution.add(into, weights, keep, beta=0.0 if self._empty else 1.0)
+            written.update(names.values())
+        if written != self._views.keys():
+            raise ValueError("a parameter has no contribution")
+        self._empty = False
+
+    def next_chunk(self) -> None:
+        """What is added from now on is summed apart, and both sums are added in float64."""
+        if self._empty:
+            return
+        chunk = self._chunk.cpu().numpy()
+        if self._total is None:
+            self._total = chunk.astype(np.float64)
+        else:
+            np.add(self._total, chunk, out=self._total)
+        self._empty = True
+
+    def views(self) -> dict[str, Tensor]:
+        """The sum by parameter name, each of its parameter's shape."""
+        sums = torch.from_numpy(self._sums().astype(np.float32, copy=False)).to(self._chunk.device)
+        return {
+            name: sums[start : start + view.numel()].view(view.shape)
+            for (name, view), start in zip(self._views.items(), self._starts, strict=False)
+        }
+
+    def flat(self) -> Tensor:
+        """The sum, [P] float32, parameter after parameter."""
+        return torch.cat([view.flatten() for view in self.views().values()])
+
+    def noisy_mean(self, scale: float, divisor: float, noise: SecretNoise) -> Tensor:
+        """The sum with N(0, scale^2) a coordinate, on the lattice, over the public divisor (`SecretNoise.noisy_mean`).
+
+        Returns:
+            [P] float32, parameter after parameter, on their device.
+        """
+        sums, runs = self._sums(), self._runs()
+        if len(runs) == 1 and self._total is None:  # in place, which halves the memory traffic
+            part = np.asarray(sums[: runs[0][1]], np.float32)
+            return torch.from_numpy(noise.noisy_mean(part, scale, divisor, part)).to(self._chunk.device)
+        means = [noise.noisy_mean(sums[start:stop], scale, divisor) for start, stop in runs]
+        return torch.from_numpy(means[0] if len(means) == 1 else np.concatenate(means)).to(self._chunk.device)
+
+    def _sums(self) -> npt.NDArray[np.float32] | npt.NDArray[np.float64]:
+        """The padded sum, of float32 while there is one chunk."""
+        if self._total is not None:
+            self.next_chunk()
+            return self._total
+        if self._empty:
+            self._chunk.zero_()
+            self._empty = False
+        return np.asarray(self._chunk.cpu().numpy())
+
+    def _runs(self) -> list[tuple[int, int]]:
+        """Places of the padded sum without its padding, neighbours joined."""
+        runs: list[tuple[int, int]] = []
+        for start, size in zip(self._starts, self._sizes, strict=False):
+            begin = runs.pop()[0] if runs and runs[-1][1] == start else start
+            runs.append((begin, start + size))
+        return runs
