@@ -24,6 +24,7 @@ from tacit.data.sources import d4rl
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.envs.rollouts import Policies
+from tacit.errors import DataError
 from tacit.evaluation.dynamics import one_step
 from tacit.units import Unit
 
@@ -253,7 +254,13 @@ class Own:
         if self.others is None:
             return self.task.public(seed)
         rows = read(self.others, self.spec)
-        overlap.refuse(rows, self.private(seed), self.spec)
+        if overlap.find(rows, self.private(seed), self.spec).suspicious:
+            raise DataError(
+                "public rows are also among those of --data",
+                where=self.others,
+                expected="no more equal rows than chance gives",
+                remedy="pre-train on other people's rows, or on none",
+            )
         return rows
 
     def returns(self, policies: Policies, seed: int) -> Values:

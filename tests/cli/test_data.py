@@ -1,4 +1,4 @@
-"""`tacit data`: simulate, inspect, import."""
+"""`tacit data`: simulate, inspect, compare, import."""
 
 from __future__ import annotations
 
@@ -92,6 +92,41 @@ def test_files_are_imported_with_their_unit(
     assert "  observations      discrete   int64   width 1  0 to 4\n" in out
     assert main([*words, "--simulated", "--out", str(tmp_path / "toy")]) == 0
     assert Trajectories.open(tmp_path / "toy").counts() == {"transitions": 8, "episodes": 4, "units": 4}
+
+
+def test_an_overlap_is_printed_for_the_curator_and_decides_nothing(
+    tmp_path: Path, spec_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Four of ten public rows are private ones, in a row; then none is. The exit code is 0 both times."""
+    header = "person,observation,action_0,reward,next_observation,termination"
+    rows = {
+        name: [f"{i // 2},{i % 5},{i / 10 + shift:.2f},0.5,{(i + 1) % 5},{i % 2}" for i in range(10)]
+        for name, shift in (("private", 0.0), ("others", 5.0))
+    }
+    rows["mixed"] = [*rows["others"][:6], *rows["private"][6:]]
+    for name, lines in rows.items():
+        (tmp_path / f"{name}.csv").write_text("\n".join([header, *lines]) + "\n")
+        words = ["data", "import", str(tmp_path / f"{name}.csv"), "--unit", "person", "--spec", str(spec_file)]
+        assert main([*words, "--out", str(tmp_path / name)]) == 0
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    capsys.readouterr()
+    printed = {}
+    for name in ("mixed", "others"):
+        assert main(["data", "overlap", str(tmp_path / "private"), "--public", str(tmp_path / name)]) == 0
+        printed[name] = capsys.readouterr().out
+    first = "Private: for the curator alone. Do not publish this, and let nothing that others can see depend on it.\n"
+    last = "Choose public records by where they come from, and before anybody knows which ones you consider.\n"
+    assert printed["mixed"] == (
+        f"{first}Public rows: 10; equal to a private row: 4; nearly equal: 0.\n"
+        "Equal rows that follow each other: 4. Private rows that are public too: 40.00%.\n"
+        f"This is more than chance explains.\n{last}"
+    )
+    assert printed["others"] == (
+        f"{first}Public rows: 10; equal to a private row: 0; nearly equal: 0.\n"
+        "Equal rows that follow each other: 0. Private rows that are public too: 0.00%.\n"
+        f"Chance explains this.\n{last}"
+    )
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])

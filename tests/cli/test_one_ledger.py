@@ -11,7 +11,6 @@ import pytest
 from test_synthesize import PROMISE, SPEC, write_records
 
 from tacit.cli import main, run_folder
-from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.ledger.ledger import Ledger
 
 METHOD = ("--method", "privsyn", "--bins", "4", "--rows", "20")
@@ -123,29 +122,6 @@ def test_a_package_that_fails_late_costs_nothing_more(
     assert "nothing is lost: install the package and repeat with --resume" in told
     assert run(visits, "a", "--resume") == 0
     assert len(Ledger.read(visits.parent / "visits.ledger").plans()) == 1
-
-
-def test_public_records_that_are_declared_apart(visits: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A single private row among the public ones, which somebody takes the responsibility for."""
-    write_records(visits.parent / "others.csv", seed=1)
-    lines = (visits.parent / "others.csv").read_text().splitlines()
-    row = (visits.parent / "visits.csv").read_text().splitlines()[2].partition(",")[2]
-    lines[5] = f"{lines[5].partition(',')[0]},{row}"
-    (visits.parent / "others.csv").write_text("\n".join(lines) + "\n")
-    words = ["data", "import", str(visits.parent / "others.csv"), "--unit", "patient"]
-    words += ["--spec", str(visits.parent / "spec.json"), "--out", str(visits.parent / "others")]
-    assert main(words) == 0
-    public = ("--public", str(visits.parent / "others"), "--provenance", "Invented for a test.")
-    assert run(visits, "a", *public) == 2
-    told = capsys.readouterr().err
-    assert "public rows may be private ones too" in told
-    assert "--public-is-apart" in told
-    assert run(visits, "a", *public, "--public-is-apart", "One phantom was measured twice.") == 0
-    lines = list(Certificate.load(visits.parent / "a" / "certificate.json").not_covered)
-    assert any("apart from the private records: One phantom was measured twice." in line for line in lines)
-    notes = [entry.payload for entry in Ledger.read(visits.parent / "visits.ledger").entries() if entry.kind == "note"]
-    assert [note["kind"] for note in notes] == ["nonprivate", "public", "nonprivate"]
-    assert "One phantom was measured twice." in notes[1]["text"]
 
 
 @pytest.mark.parametrize("unit", ["patient", "doctor"])

@@ -133,6 +133,15 @@ def test_the_settings_of_a_run_are_a_file_of_options(
     assert "the file is of a run of tacit imitate" in capsys.readouterr().err
 
 
+def test_an_option_that_is_gone_and_was_not_given_hinders_no_earlier_run(tmp_path: Path) -> None:
+    settings = {name.replace("-", "_"): value for name, value in CONFIG.items()}
+    run = {"command": "imitate", "finished": True}
+    gone = write(tmp_path / "run.json", {**run, "settings": {**settings, "public_is_apart": None}})
+    assert main([*CITY, "--config", gone]) == 0
+    given = write(tmp_path / "run.json", {**run, "settings": {**settings, "public_is_apart": "a simulator"}})
+    assert main([*CITY, "--config", given]) == 2
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [

@@ -205,7 +205,6 @@ def test_bad_input_costs_nothing(
         (("--bins", "4", "--method", "pgm"), 2, "--bins has no meaning here"),
         (("--public", "there"), 2, "public records and their provenance do not go together"),
         (("--public", "there", "--provenance", "x"), 6, "there: there is no such folder"),
-        (("--public-is-apart", "x"), 2, "--public-is-apart gives no reason, or there are no public records"),
         (("--rows", "0"), 2, "the number of synthetic rows is below 1"),
         (("--device", "cuda:77"), 2, "give --device cpu"),
         (("--out", "."), 6, "there is something in this place already"),

@@ -100,14 +100,7 @@ def test_simulated_trajectories_are_compared_in_their_world(tmp_path: Path, monk
     for name, seed in (("ways", "0"), ("others", "1")):
         words = ["--layout", "ring", "--episodes", "40", "--seed", seed]
         assert main(["data", "maze", *words, "--out", str(tmp_path / name)]) == 0
-    public = (
-        "--public",
-        str(tmp_path / "others"),
-        "--provenance",
-        "Another seed.",
-        "--public-is-apart",
-        "A simulator.",
-    )
+    public = ("--public", str(tmp_path / "others"), "--provenance", "Another seed.")
     promise = ("--unit", "episode", "--relation", "add_or_remove", "--population", "400", "--epsilon", "4")
     small = (
         "--steps",
@@ -242,10 +235,9 @@ def test_histograms_tell_networks_of_many_worlds_about_the_private_one(
     told = ["--local-context", "1", "--width", "8", "--depth", "1", "--longest", "60", "--trajectories", "20"]
     public = ["--public", str(tmp_path / "mazes"), "--provenance", "Random mazes."]
     out = ["--out", str(tmp_path / "run")]
-    apart = ["--public-is-apart", "A simulator."]
     monkeypatch.setattr(plan, "WORLD_STEPS", 21)
     monkeypatch.setattr(stitching, "TRIES", 1)  # hardly trained networks miss nearly always
-    assert main([*line, *told, *public, *apart, *out]) == 0
+    assert main([*line, *told, *public, *out]) == 0
     certificate = Certificate.load(tmp_path / "run" / "certificate.json")
     assert certificate.verify().private
     assert [part["name"] for part in certificate.parts] == ["histograms"]

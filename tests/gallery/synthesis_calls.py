@@ -30,22 +30,6 @@ def agent(name: str, config: str) -> None:
     home.train(rows, getattr(home, config)(steps=1), seeds=[0])
 
 
-def records_that_are_public_too(folder: Path) -> None:
-    own = data()
-    public = {name: np.asarray(own.columns[name]) for name in ("observations", "actions")}
-    with ledger(folder) as book:
-        vault = Vault(own, book)
-        vault.nonprivate(lambda rows: overlap.refuse(public, rows, SPEC), reason="overlap of public and private rows")
-
-
-def records_that_may_be_public_too(folder: Path) -> None:
-    own = data()
-    public = {name: np.asarray(own.columns[name])[::-1] for name in ("observations", "actions")}
-    with ledger(folder) as book:
-        vault = Vault(own, book)
-        vault.nonprivate(lambda rows: overlap.refuse(public, rows, SPEC), reason="overlap of public and private rows")
-
-
 def overlap_of_discrete_rows(folder: Path) -> None:
     rows = {"observations": np.array([0, 1]), "actions": np.array([0, 1])}
     overlap.find(rows, rows, dataclasses.replace(SPEC, observation=Discrete(3), difference=None))
@@ -105,8 +89,6 @@ def d4rl_file_that_is_none(folder: Path) -> None:
 
 
 SYNTHESIS_CALLS: tuple[WrongCall, ...] = (
-    records_that_are_public_too,
-    records_that_may_be_public_too,
     overlap_of_discrete_rows,
     discrete_actions_for_edac,
     discrete_actions_for_td3_bc,

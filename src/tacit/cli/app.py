@@ -49,6 +49,7 @@ FUNCTIONS: dict[type, str] = {
     declarations.DataChain: "data.chain",
     declarations.DataClinic: "data.clinic",
     declarations.DataInspect: "data.inspect",
+    declarations.DataOverlap: "data.overlap",
     declarations.DataImport: "data.import_",
     plan_declarations.Synthesize: "synthesize.synthesize",
     plan_declarations.Evaluate: "evaluate.evaluate",

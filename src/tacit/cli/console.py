@@ -1,4 +1,7 @@
-"""What a person sees: results on stdout, progress and complaints on stderr; never anything computed from records."""
+"""What a person sees: results on stdout, progress and complaints on stderr.
+
+Nothing is computed from private records, except what `tacit data overlap` prints for the curator.
+"""
 
 from __future__ import annotations
 

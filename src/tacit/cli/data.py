@@ -1,4 +1,4 @@
-"""`tacit data`: simulate, look at and import records."""
+"""`tacit data`: simulate, look at, compare and import records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.cli.console import complain, progress, say
-from tacit.cli.declarations import DataChain, DataClinic, DataImport, DataInspect, DataMaze
+from tacit.cli.declarations import DataChain, DataClinic, DataImport, DataInspect, DataMaze, DataOverlap
 from tacit.cli.options import meaningless
 from tacit.cli.options import named as in_words
 from tacit.cli.run_folder import CERTIFICATE
@@ -200,6 +200,25 @@ def inspect(command: DataInspect) -> None:
         say(f"  {name:<18}{field['kind']:<11}{field['dtype']:<8}width {field['width']}{_range(bounds.get(name))}")
     if spec["difference"] is not None:
         say("  typical step      " + ", ".join(f"{size:g}" for size in spec["difference"]))
+
+
+def overlap(command: DataOverlap) -> None:
+    """Print how many public rows are private rows too: for the curator alone, and nothing is written.
+
+    Raises:
+        DataError: the records have other fields, or their observations and actions are both discrete.
+        FileError: a folder holds no trajectories.
+    """
+    from tacit.data.overlap import find
+
+    private, public = (Trajectories.open(path) for path in (command.data, command.public))
+    with progress("Comparing the rows"):
+        found = find(public.columns, private.columns, private.spec)
+    say("Private: for the curator alone. Do not publish this, and let nothing that others can see depend on it.")
+    say(f"Public rows: {found.rows:,}; equal to a private row: {found.exact:,}; nearly equal: {found.near:,}.")
+    say(f"Equal rows that follow each other: {found.longest}. Private rows that are public too: {found.covered:.2%}.")
+    say("This is more than chance explains." if found.suspicious else "Chance explains this.")
+    say("Choose public records by where they come from, and before anybody knows which ones you consider.")
 
 
 def import_(command: DataImport) -> None:

@@ -88,6 +88,22 @@ class DataInspect:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DataOverlap:
+    """Count the public rows that are private rows too, for the curator alone: what it prints is private.
+
+    Do not publish the counts, and let nothing that others can see depend on them. Choose public records by where they
+    come from; look before anybody knows which ones you consider. Nothing is written, and no ledger is opened.
+
+    Args:
+        data: folder of the private records.
+        public: folder of the records that may be public, of the same shape.
+    """
+
+    data: Positional[Path]
+    public: Path
+
+
+@dataclass(frozen=True, kw_only=True)
 class DataImport:
     """Read records into tacit's own format: checked, clipped to the public bounds, one unit for each row.
 
@@ -366,6 +382,7 @@ Data = (
     | Annotated[DataChain, subcommand("chain")]
     | Annotated[DataClinic, subcommand("clinic")]
     | Annotated[DataInspect, subcommand("inspect")]
+    | Annotated[DataOverlap, subcommand("overlap")]
     | Annotated[DataImport, subcommand("import")]
 )
 Certificate = (
@@ -377,7 +394,7 @@ Certificate = (
 Ledger = Annotated[LedgerShow, subcommand("show")] | Annotated[LedgerVerify, subcommand("verify")]
 Command = (
     Annotated[Demo, subcommand("demo")]
-    | Annotated[Data, subcommand("data", description="Make, look at or import a dataset.")]
+    | Annotated[Data, subcommand("data", description="Make, look at, compare or import a dataset.")]
     | Annotated[Synthesize, subcommand("synthesize")]
     | Annotated[Evaluate, subcommand("evaluate")]
     | Annotated[Train, subcommand("train")]

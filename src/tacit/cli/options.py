@@ -152,18 +152,18 @@ def configured(command: type[Command], name: str, path: Path) -> Command:
         PlanError: an option is unknown, or its value is of another type.
     """
     where, hints, values = f"--config {path}", get_type_hints(command), dict[str, Any]()
-    for key, value in current(_content(path, name), hints).items():
+    set_there = {key: value for key, value in _content(path, name).items() if value is not None}
+    for key, value in current(set_there, hints).items():
         option = key.replace("-", "_")
         if option not in hints or option in ("config", "_made"):
             near = difflib.get_close_matches(option, hints, n=1)
             remedy = f"did you mean {near[0].replace('_', '-')}" if near else "remove it"
             raise refused(where, f"the unknown option {key[:40]!r}", f"options of tacit {name}", remedy)
-        if value is not None:
-            try:
-                values[option] = _fitting(hints[option], value)
-            except ValueError:
-                expected = f"a value as of {named(option)} on the command line"
-                raise refused(where, f"{key} is {str(value)[:40]!r}", expected, "change it, or remove it") from None
+        try:
+            values[option] = _fitting(hints[option], value)
+        except ValueError:
+            expected = f"a value as of {named(option)} on the command line"
+            raise refused(where, f"{key} is {str(value)[:40]!r}", expected, "change it, or remove it") from None
     for field in dataclasses.fields(command):
         if field.default is dataclasses.MISSING:
             values.setdefault(field.name, MISSING)

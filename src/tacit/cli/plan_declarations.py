@@ -151,13 +151,10 @@ class Synthesize(Spending):
             with: "mst", "aim" and "pgm" (graphical models of noisy
             marginals), "privsyn" (noisy marginals, gradually adapted), "pate-gan" and "pre-pate-gan" (a generator that
             learns from noisy votes of teachers; the latter begins with public records).
-        public: folder of public records of the same shape to pre-train on, or to choose bins by. Before anything is
-            learned it is checked that no more of them coincide with private ones than chance explains; the look at
-            private records is noted in their ledger.
+        public: folder of public records of the same shape to pre-train on, or to choose bins by. They are never
+            compared with the private ones: what becomes of a run does not depend on who is on both sides.
         provenance: where the public records come from and why they hold no private one; it is printed in the
             certificate.
-        public_is_apart: why nobody is on both sides, though more single rows coincide than chance explains; it is
-            printed in the certificate and noted in the ledger. Several in a row are refused all the same.
         paper: the published settings of privorl or privorl-j, with millions of parameters (for an accelerator), not
             ours.
         expected_batch_size: expected number of units in a noisy gradient.
@@ -188,7 +185,6 @@ class Synthesize(Spending):
     method: SynthesisMethod = "privorl"
     public: Path | None = None
     provenance: str | None = None
-    public_is_apart: str | None = None
     paper: bool = False
     expected_batch_size: float | None = None
     no_rake: bool = False

@@ -6,22 +6,19 @@ import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import numpy as np
-
 from tacit.cli import options
 from tacit.cli.budget import require_unit
 from tacit.cli.console import Interrupted, progress, say
 from tacit.cli.options import given
 from tacit.cli.plan_declarations import SYNTHESIS_OPTIONS, SynthesisMethod, Synthesize
-from tacit.data import overlap
-from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.data.spec import Box, PublicSpec
 from tacit.data.store import read_spec
 from tacit.data.trajectories import Trajectories
 from tacit.envs import clinic, maze
@@ -47,8 +44,6 @@ PUBLIC = ("public", "provenance")
 Option = Literal["public", "holdout"]
 CLINIC = "clinic"
 """The one world that is no maze."""
-OVERLAP = "overlap of public and private rows"
-"""Why the curator looks at the records before a public pre-training, as the ledger has it."""
 _LENGTHS = ("longest", "episodes_per_unit")
 _NOISY = ("steps", "expected_batch_size", "clip_norm", "noise_multiplicity", "fragments_per_unit", "learning_rate")
 """What has no meaning where no noisy gradient is taken."""
@@ -135,13 +130,6 @@ def baseline_plan(method: SynthesisMethod, discretisation: Discretisation | None
     )
 
 
-def provenance(command: Synthesize) -> Any:
-    """Where public records come from, as the certificate prints it, with why they are apart where that was declared."""
-    if command.public_is_apart is None:
-        return command.provenance
-    return f"{command.provenance} Declared apart from the private records: {command.public_is_apart}"
-
-
 def begins(method: SynthesisMethod) -> bool:
     """Whether the method can begin with public records: its networks are trained on them first."""
     return method in (*DIFFUSED, "pre-pate-gan")
@@ -156,8 +144,8 @@ def _transitions(command: Synthesize) -> TransitionsPlan:
     if command.paper:
         public = others(command, read_spec(command.data)[0], "public")
         epoch = None if public is None else len(public.columns["rewards"])
-        return TransitionsPlan.paper(population=command.population, provenance=provenance(command), epoch=epoch)
-    pretraining = None if command.provenance is None else Pretraining(provenance=provenance(command))
+        return TransitionsPlan.paper(population=command.population, provenance=command.provenance, epoch=epoch)
+    pretraining = None if command.provenance is None else Pretraining(provenance=command.provenance)
     plan = TransitionsPlan(pretraining=pretraining)
     if several(command):
         plan = TransitionsPlan.for_people(
@@ -168,12 +156,12 @@ def _transitions(command: Synthesize) -> TransitionsPlan:
 
 def _trajectories(command: Synthesize) -> TrajectoriesPlan:
     if command.paper:
-        paper = TrajectoriesPlan.paper(population=command.population, provenance=provenance(command))
+        paper = TrajectoriesPlan.paper(population=command.population, provenance=command.provenance)
         return dataclasses.replace(paper, **given(command, *_LENGTHS))
     settings = command.settings
     plan = TrajectoriesPlan.for_people(
         population=command.population,
-        provenance=provenance(command),
+        provenance=command.provenance,
         raking=_raking(command),
         longest=settings.get("longest", TrajectoriesPlan.longest),
         episodes=settings.get("episodes_per_unit", TrajectoriesPlan.episodes_per_unit),
@@ -211,7 +199,7 @@ def _tables(command: Synthesize) -> Raking:
     public = others(command, spec, "public")
     if public is None or command.provenance is None:
         return Raking.of(spec, population=command.population)
-    return Raking.of(spec, population=command.population, public=public.columns, provenance=provenance(command))
+    return Raking.of(spec, population=command.population, public=public.columns, provenance=command.provenance)
 
 
 def _cuttable(spec: PublicSpec) -> bool:
@@ -225,7 +213,7 @@ def _theirs(command: Synthesize) -> Any:
     if "steps" in changes:
         changes["hold"] = min(plan.hold, changes["steps"] // 10)
     if command.provenance is not None and begins(command.method):
-        changes["pretraining"] = learner(command.method).GanPretraining(provenance=provenance(command))
+        changes["pretraining"] = learner(command.method).GanPretraining(provenance=command.provenance)
     return dataclasses.replace(plan, **changes)
 
 
@@ -236,7 +224,7 @@ def _discretisation(command: Synthesize) -> Discretisation:
     public = others(command, spec, "public")
     if public is None or command.provenance is None:
         return Discretisation(spec, **bins)
-    return Discretisation.from_public(spec, public.columns, provenance=provenance(command), **bins)
+    return Discretisation.from_public(spec, public.columns, provenance=command.provenance, **bins)
 
 
 @dataclass(frozen=True)
@@ -292,31 +280,6 @@ def opened(command: Synthesize) -> Sources:
         if command.method == PRIVORL_J:
             data.require_ends()
         return Sources(data, others(command, data.spec, "public"), others(command, data.spec, "holdout"))
-
-
-def require_apart(command: Synthesize, sources: Sources, vault: Vault) -> None:
-    """Refuse public records that are private ones; the look at private records is noted in their ledger.
-
-    Raises:
-        DataError: they overlap, or may.
-    """
-    spec, apart = vault.spec, command.public_is_apart
-    if sources.public is None:
-        return
-    if apart is not None:
-        vault.ledger.note("public", f"declared apart from the private records: {apart}")
-    if isinstance(spec.observation, Discrete) and isinstance(spec.action, Discrete):
-        return  # discrete rows coincide by chance, which tells nothing
-    public: Mapping[str, np.ndarray[Any, Any]] = sources.public.columns
-
-    def look(rows: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        overlap.refuse(public, rows, spec, apart=apart is not None)
-
-    with progress("Looking for public records among the private ones"):
-        if sources.data.simulated:
-            look(sources.data.columns)
-        else:
-            vault.nonprivate(look, reason=OVERLAP)
 
 
 def others(command: Synthesize, spec: PublicSpec, option: Option) -> Trajectories | None:

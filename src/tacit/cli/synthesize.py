@@ -27,7 +27,6 @@ from tacit.cli.synthesis_plan import (
     options_of,
     planned,
     published,
-    require_apart,
     require_there,
     unheard,
     without_checkpoint,
@@ -118,7 +117,6 @@ def _produce(command: Synthesize, plan: Any, sources: Sources, run: RunFolder) -
             if synthesis_runs.trained(run):
                 release = synthesis_runs.load(run)
             else:
-                require_apart(command, sources, vault)
                 with budget.spending(ledger, _words(command)):
                     release = fitted(command, plan, vault, sources.public, run, watch)
             rows = _rows(command, release, run, watch)
@@ -208,12 +206,6 @@ def _require_meaning(command: Synthesize) -> None:
             "public records and their provenance do not go together",
             "--public and --provenance, or neither",
             "say where the public records come from and why they hold no private one",
-        )
-    if command.public_is_apart is not None and (command.public is None or not command.public_is_apart.strip()):
-        raise refused(
-            "--public-is-apart gives no reason, or there are no public records",
-            "it with --public, and why nobody is on both sides",
-            "say why, or leave --public-is-apart out",
         )
     if command.method == "pre-pate-gan" and command.public is None:
         raise refused(

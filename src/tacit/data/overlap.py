@@ -1,4 +1,4 @@
-"""Are public rows also private ones? A check for the curator, before anything is learned from the public rows.
+"""Are public rows also private ones? A look for the curator, before public records are chosen.
 
 Pre-training on public rows is free of charge only if they are nobody's in the private data. Two datasets can hold the
 same recording under two names, with other rewards (D4RL's kitchen-mixed and kitchen-partial label the same
@@ -13,8 +13,8 @@ Rows of other people coincide too, by chance: often where there are few columns 
 many continuous ones. How often is measured by the same comparison of two halves of either side with each other. By
 the Cauchy-Schwarz inequality two sides that share nobody have about the geometric mean of these rates at most.
 
-The answer depends on the private rows. So on real records this runs behind `Vault.nonprivate` (which the ledger notes)
-and stays with the curator; on public or simulated data, anywhere.
+The answer depends on the private rows and is not protected. No run and no release may depend on it: a supplier of the
+public rows would learn from that whether one record is private. On public or simulated rows it may be used anywhere.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from scipy.spatial import cKDTree
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.errors import DataError
 
-__all__ = ["Overlap", "find", "refuse"]
+__all__ = ["Overlap", "find"]
 
 Columns = Mapping[str, npt.NDArray[Any]]
 Points = npt.NDArray[np.float64]
@@ -59,6 +59,7 @@ class Overlap:
         covered: share of the private rows that are exact or near to a public one: few private rows can all be among
             many public ones.
         longest: how many exact rows follow each other on both sides; 64 to 127 stands for any longer stretch.
+        suspicious: whether clearly more rows coincide than chance explains, or more of them in a row.
     """
 
     rows: int
@@ -66,6 +67,7 @@ class Overlap:
     near: int
     covered: float
     longest: int
+    suspicious: bool
 
     @property
     def share(self) -> float:
@@ -85,6 +87,8 @@ class _Pairs:
 def find(public: Columns, private: Columns, spec: PublicSpec, *, tolerance: float = TOLERANCE) -> Overlap:
     """Count the public rows that are a private row, whatever their reward is; some are so by chance.
 
+    The answer is not protected: it is for the curator alone, and no run or release may depend on it.
+
     Args:
         public, private: observations [T, d] or [T] (discrete), actions likewise, and next_observations, which are
             compared if both sides have them; other columns are not read.
@@ -95,45 +99,24 @@ def find(public: Columns, private: Columns, spec: PublicSpec, *, tolerance: floa
         DataError: a column is missing, empty or does not fit the bounds; the tolerance is not in [0, 1); or
             observations and actions are both discrete, where rows coincide by chance and nothing follows.
     """
-    return _find(*_sides(public, private, spec, tolerance), tolerance)
+    points, others = _sides(public, private, spec, tolerance)
+    trees = [cKDTree(side, balanced_tree=False, compact_nodes=False) for side in (points, others)]
+    there, back = _nearest(points, trees[1], tolerance), _nearest(others, trees[0], tolerance)
+    exact = int((there == 0.0).sum())
+    near = int(np.isfinite(there).sum()) - exact
+    pairs = _pairs(points, others, tolerance)
+    halves = [_pairs(side[_even(len(side))], side[~_even(len(side))], tolerance) for side in (points, others)]
+    suspicious = _beyond_chance(pairs, *halves)
+    return Overlap(len(points), exact, near, float(np.isfinite(back).mean()), pairs.longest, suspicious)
 
 
-def refuse(
-    public: Columns, private: Columns, spec: PublicSpec, *, tolerance: float = TOLERANCE, apart: bool = False
-) -> Overlap:
-    """`find`, and an error if clearly more rows coincide than chance explains, or `LONG` and more in a row.
-
-    The error gives no count, because it may end in a log that others read; `find` does.
-
-    Args:
-        public, private, spec, tolerance: as of `find`.
-        apart: a declaration that nobody is on both sides: single rows that coincide pass, stretches of them do not.
-
-    Raises:
-        DataError: the datasets overlap, or may; or as `find`.
-    """
-    sides = _sides(public, private, spec, tolerance)
-    there, back = (_pairs(side[_even(len(side))], side[~_even(len(side))], tolerance) for side in sides)
-    between, chance = _pairs(*sides, tolerance), max(there.longest, back.longest)
+def _beyond_chance(between: _Pairs, there: _Pairs, back: _Pairs) -> bool:
+    """Whether the two sides have clearly more pairs, or more of them in a row, than the halves of either."""
+    chance = max(there.longest, back.longest)
     # The longest stretch by chance grows with the logarithm of the pairs, of which halves have a quarter.
-    if between.longest >= LONG and between.longest > (1 + 1.6 * chance if chance else 0):
-        raise DataError(
-            "public rows are also among the private records, several in a row bit for bit (whatever the rewards)",
-            where="overlap",
-            expected=f"fewer than {LONG} rows in a row that both sides have, or no more than chance gives",
-            remedy="pre-train on other people's rows, or on none: what is learned from these is not protected",
-        )
-    if not apart and (between.exact > _few(between, there, back) or between.near > _most(there.near, back.near)):
-        raise DataError(
-            "public rows may be private ones too (the same observations, actions and next observations)",
-            where="overlap",
-            expected="no more such rows than two halves of one side have by chance",
-            remedy=(
-                "pre-train on other people's rows, or on none; or declare that nobody is on both sides with apart=True"
-                ' (in a command: --public-is-apart "REASON", which the certificate prints)'
-            ),
-        )
-    return _find(*sides, tolerance)
+    stretch = between.longest >= LONG and between.longest > (1 + 1.6 * chance if chance else 0)
+    few, most = _few(between, there, back), _most(there.near, back.near)
+    return stretch or between.exact > few or between.near > most
 
 
 def _few(between: _Pairs, there: _Pairs, back: _Pairs) -> float:
@@ -152,14 +135,6 @@ def _most(there: int, back: int) -> float:
 def _even(rows: int) -> npt.NDArray[np.bool_]:
     """Half of the rows: every other one of a few blocks, so that hardly an episode is in both halves."""
     return np.asarray(np.arange(rows) * _BLOCKS // rows % 2 == 0)
-
-
-def _find(points: Points, others: Points, tolerance: float) -> Overlap:
-    trees = [cKDTree(side, balanced_tree=False, compact_nodes=False) for side in (points, others)]
-    there, back = _nearest(points, trees[1], tolerance), _nearest(others, trees[0], tolerance)
-    exact = int((there == 0.0).sum())
-    near = int(np.isfinite(there).sum()) - exact
-    return Overlap(len(points), exact, near, float(np.isfinite(back).mean()), _longest(*_codes(points, others)))
 
 
 def _pairs(points: Points, others: Points, tolerance: float) -> _Pairs:

@@ -141,3 +141,28 @@ def test_little_noise_breaks_nothing() -> None:
     tiny = event(1_000, 1, 0.03)
     assert accounting.epsilon(tiny, delta=1.5e-3, relation="replace_one").epsilon < 1e-3
     assert accountants.renyi_epsilon(flatten(tiny), "replace_one", 1e-6) > 100
+
+
+@pytest.mark.parametrize(
+    ("rate", "steps", "sigma", "fixed", "attacked", "poisson"),
+    [
+        (0.01, 1_000, 2.0, 2.199, 1.828, 1.205),
+        (0.1, 100, 5.0, 1.874, 1.743, 1.553),
+        (0.2, 50, 4.0, 3.694, 3.488, 2.933),
+    ],
+)
+def test_poisson_samples_cost_less_than_an_attack_on_fixed_ones_finds(
+    rate: float, steps: int, sigma: float, fixed: float, attacked: float, poisson: float
+) -> None:
+    """Under `replace_one`. The attack: everybody gives -1 clip, and one unit -1 or 1, at twice the distance."""
+
+    def sampled(noise: float) -> dp_event.DpEvent:
+        step = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(noise))
+        return dp_event.SelfComposedDpEvent(step, steps)
+
+    found = (
+        accounting.epsilon(event(1_000, round(1_000 * rate), sigma, steps), delta=1e-5, relation="replace_one"),
+        accounting.epsilon(sampled(sigma / 2), delta=1e-5, relation="add_or_remove"),
+        accounting.epsilon(sampled(sigma), delta=1e-5, relation="replace_one"),
+    )
+    assert [bound.epsilon for bound in found] == pytest.approx([fixed, attacked, poisson], abs=1e-3)

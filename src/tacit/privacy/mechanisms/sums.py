@@ -145,6 +145,10 @@ class FixedSizeSum(Usual):
 
     The sample is `batch_size` of the `population` places, without replacement; places that hold no unit add nothing.
 
+    Prefer `PoissonSum`, which costs less under the same relation. At rate 0.01, 1,000 steps, noise multiplier 2 and
+    delta 1e-5 it costs epsilon 1.21, and samples of a fixed size 2.20. The best known attack on these finds 1.83: their
+    bound may be up to 20 % too large. A fixed size is for samples that must all be equally large.
+
     Args:
         batch_size: B, how many places one step draws.
         population: the public number of places, that of the unit.
