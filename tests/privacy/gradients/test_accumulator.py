@@ -58,6 +58,7 @@ def test_nothing_added_is_zero_and_what_memory_held_is_never_seen(monkeypatch: p
     monkeypatch.setattr(torch, "empty", lambda *size, **options: torch.full(size, torch.nan, **options))
     assert not GradientSum(PARAMETERS).flat().any()
     assert added(1.0).flat().tolist() == [1.0] * 87
+    assert added(1.0, 2.0, apart=True)._sums().sum() == 3 * 87  # padding is zero
     assert added(1.0, 2.0, apart=True).flat().tolist() == [3.0] * 87
 
 

@@ -36,6 +36,8 @@ class GradientSum:
         self._starts = [0, *itertools.accumulate(padded)]
         self._sizes = sizes
         self._chunk = torch.empty(self._starts[-1], device=next(iter(parameters.values())).device)
+        for start, size, stop in zip(self._starts, sizes, self._starts[1:], strict=False):
+            self._chunk[start + size : stop] = 0
         self._empty = True
         self._total: npt.NDArray[np.float64] | None = None
         self._views = {
