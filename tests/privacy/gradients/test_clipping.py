@@ -76,3 +76,9 @@ def test_sums_are_those_of_each_replicate() -> None:
     found = clipped_sums(vectors, 1.0, np.array([0, 0, 2, 2]), 3)
     assert found == pytest.approx(np.array([[0.9, 1.2], [0.0, 0.0], [0.6, 0.8]]), rel=2e-4)
     assert clipped_sums(np.zeros((0, 2)), 1.0, np.zeros(0, np.int64), 2).shape == (2, 2)
+
+
+def test_blocks_of_vectors_are_added_up_before_their_sums_are() -> None:
+    vectors = np.zeros((2048, 1))
+    vectors[0], vectors[1024:] = 2.0**53, 1.0
+    assert clipped_sums(vectors, 2.0**60, np.zeros(2048, np.int64), 1) == 2.0**53 + 1024

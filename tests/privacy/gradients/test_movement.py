@@ -79,7 +79,7 @@ def movement(kind: str, units: int, equal: bool, shift: str, seed: int) -> float
 
     Args:
         shift: which of the others move up when the unit leaves: "none" (its row is zero), those of its "chunk" (as in
-            the vault), or "all", into the chunk before them.
+            the vault), or "all", each chunk's first unit into the chunk before.
     """
     sizes = crowd(units, equal, seed)
     leaver = int(np.random.default_rng(seed).integers(units // 2))
@@ -96,7 +96,7 @@ def movement(kind: str, units: int, equal: bool, shift: str, seed: int) -> float
     return float(np.linalg.norm(total(kind, with_unit) - total(kind, without)) / CLIP)
 
 
-@pytest.mark.parametrize("shift", ["none", "chunk", "all"])
+@pytest.mark.parametrize("shift", ["none", "chunk"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_of_many_units_moves_the_sum_by_a_clip(kind: str, shift: str) -> None:
     moved = [movement(kind, 8 * UNITS_PER_CHUNK, equal, shift, seed) for equal in (False, True) for seed in range(4)]
@@ -104,12 +104,28 @@ def test_one_of_many_units_moves_the_sum_by_a_clip(kind: str, shift: str) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shift", ["none", "chunk", "all"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_of_a_million_units_moves_the_sum_by_a_clip(kind: str, shift: str) -> None:
-    moved = [movement(kind, 1_000_000, equal, shift, seed=5) for equal in (False, True)]
-    print(f"{kind}, {shift}: {max(moved):.7f} clips")
-    assert 0.999 < max(moved) <= MOST
+def test_one_of_a_million_units_moves_the_sum_by_a_clip(kind: str) -> None:
+    """Units that all moved up, from chunk to chunk, would be another matter: the vault deals them by secret draws."""
+    moved = {
+        shift: max(movement(kind, 1_000_000, equal, shift, seed=5) for equal in (False, True))
+        for shift in ("none", "chunk", "all")
+    }
+    print(kind, ", ".join(f"{shift}: {clips:.7f}" for shift, clips in moved.items()))
+    assert 0.999 < moved["none"] <= MOST
+    assert 0.999 < moved["chunk"] <= MOST
+    assert moved["all"] <= 1.01
+
+
+@pytest.mark.parametrize("shift", [False, True])
+def test_one_of_a_million_vectors_moves_their_sum_by_a_clip(shift: bool) -> None:
+    sizes = crowd(1_000_000, equal=True, seed=3)
+    vectors = sizes[:, None] * np.array([1.0, -0.3])
+    everybody = np.zeros(len(sizes), np.int64)
+    whole = clipping.clipped_sums(vectors, CLIP, everybody, 1)
+    vectors[99] = 0.0
+    rest = clipping.clipped_sums(np.delete(vectors, 99, 0) if shift else vectors, CLIP, everybody[shift:], 1)
+    assert np.linalg.norm(whole - rest) <= (1 - clipping.SLACK) * (1 + 5e-7)
 
 
 def test_float32_alone_would_move_by_more() -> None:

@@ -33,6 +33,9 @@ Array = TypeVar("Array", npt.NDArray[np.float64], "torch.Tensor")
 SLACK: Final = 1e-4
 """Contributions are clipped to `clip * (1 - SLACK)`, so that float32 rounding of norm and sum stays below `clip`."""
 
+BLOCK: Final = 1024
+"""Units whose clipped vectors are added up before their sum is added to that of the others."""
+
 TINY: Final = 2.0**-126
 """Smallest normal float32: the most by which one flushed square can be missing from a float32 sum of squares."""
 
@@ -88,14 +91,18 @@ def clipped_sums(
         replicates: R.
 
     Returns:
-        [R, d] float64, added up in the order of the units.
+        [R, d] float64, added up in the order of the units, blocks of `BLOCK` first (`proofs/floating_point.md`).
 
     Raises:
         MechanismError: as `clip_rows`.
     """
-    clipped = clip_rows(contributions, clip)
+    vectors = _rows(contributions)
+    sums = np.zeros((replicates, vectors.shape[1]))
     ends = np.searchsorted(replicate, np.arange(replicates + 1))
-    return np.stack([clipped[start:end].sum(axis=0) for start, end in itertools.pairwise(ends)])
+    for total, (start, end) in zip(sums, itertools.pairwise(ends), strict=True):
+        for block in range(start, end, BLOCK):
+            total += clip_rows(vectors[block : min(block + BLOCK, end)], clip).sum(axis=0)
+    return sums
 
 
 def clip_rows(contributions: npt.ArrayLike, clip: float) -> npt.NDArray[np.float64]:
@@ -114,6 +121,16 @@ def clip_rows(contributions: npt.ArrayLike, clip: float) -> npt.NDArray[np.float
     Raises:
         MechanismError: `contributions` is not [U, d], or see `checked_clip`.
     """
+    vectors = _rows(contributions)
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        squares = np.square(vectors).sum(axis=1) + vectors.shape[1] * np.finfo(np.float64).tiny
+        factors = coefficients(np.sqrt(squares), clip)
+        finite_rows = np.where(factors[:, None] > 0, vectors, 0.0)
+        clipped: npt.NDArray[np.float64] = finite_rows * factors[:, None]
+    return clipped
+
+
+def _rows(contributions: npt.ArrayLike) -> npt.NDArray[np.float64]:
     vectors = np.asarray(contributions, np.float64)
     if vectors.ndim != 2:
         raise MechanismError(
@@ -122,9 +139,4 @@ def clip_rows(contributions: npt.ArrayLike, clip: float) -> npt.NDArray[np.float
             expected="[units, d]",
             remedy="return one vector a unit",
         )
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        squares = np.square(vectors).sum(axis=1) + vectors.shape[1] * np.finfo(np.float64).tiny
-        factors = coefficients(np.sqrt(squares), clip)
-        finite_rows = np.where(factors[:, None] > 0, vectors, 0.0)
-        clipped: npt.NDArray[np.float64] = finite_rows * factors[:, None]
-    return clipped
+    return vectors
