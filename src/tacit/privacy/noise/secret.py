@@ -46,6 +46,7 @@ LARGEST_SCALE: Final = 2.0**40
 
 _SPARE: Final = 16  # bytes: some versions of `update_into` want a spare block
 _ZEROS: Final = memoryview(bytes(4 * CHUNK))
+_NO_WORDS: Final = np.zeros(0, np.uint64)
 _forks = 0
 
 
@@ -190,8 +191,12 @@ class SecretNoise:
 
     def _pairs(self, out: Float32, scale: float) -> Float32:
         words = self._stream.words(out.size)
-        self._box_muller(words, self._stream.words64(rare_pairs(words)), out, scale)
+        self._box_muller(words, self._extra(words), out, scale)
         return out
+
+    def _extra(self, words: Words) -> Words64:
+        rare = rare_pairs(words)
+        return self._stream.words64(rare) if rare else _NO_WORDS
 
     def noisy_mean(self, total: Float32 | Float64, scale: float, divisor: float, out: Float32 | None = None) -> Float32:
         """`total` plus `gaussian`, on the lattice, over a public divisor: `lattice.add_noise` for large sums.
@@ -213,8 +218,7 @@ class SecretNoise:
             if fused and grid and part.size % 2 == 0:
                 assert noisy_mean_compiled is not None
                 words = self._stream.words(part.size)
-                extra = self._stream.words64(rare_pairs(words))
-                noisy_mean_compiled(words, extra, part, into, factor, grid, divisor)
+                noisy_mean_compiled(words, self._extra(words), part, into, factor, grid, divisor)
                 continue
             noisy = part.astype(np.float64) + self.gaussian(part.size, scale)
             into[:] = np.rint(noisy / grid) * (grid / divisor) if grid else noisy / divisor
