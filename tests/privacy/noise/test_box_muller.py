@@ -99,11 +99,27 @@ def test_the_noisy_mean_is_the_sum_at_the_nearest_multiple_of_the_step(dtype, pa
     noise, out = np.empty(2 * pairs, np.float32), np.empty(2 * pairs, np.float32)
     box_muller.box_muller_compiled(w, extra_of(w), noise, 3.0)
     box_muller.noisy_mean_compiled(w, extra_of(w), total, out, 3.0, 2.0**-6, 7.0)
-    expected = np.rint((total.astype(np.float64) + noise) * 64) * (2.0**-6 / 7.0)
-    np.testing.assert_array_equal(out, expected.astype(np.float32))
+    whole = np.rint((total.astype(np.float64) + noise) * 64).astype(np.float32)
+    np.testing.assert_array_equal(out, whole * np.float32(2.0**-6 / 7.0))
     if dtype is np.float32:  # in place
         box_muller.noisy_mean_compiled(w, extra_of(w), total, total, 3.0, 2.0**-6, 7.0)
         np.testing.assert_array_equal(total, out)
+
+
+@pytest.mark.skipif(box_muller.noisy_mean_compiled is None, reason="installed without a C compiler")
+def test_a_sum_next_to_the_middle_of_two_multiples_goes_to_the_nearer_one():
+    """Float32 alone would round it to the middle first, and then to the even multiple."""
+    w = words(4096)
+    noise = np.empty(8192, np.float32)
+    box_muller.box_muller_compiled(w, extra_of(w), noise, 1.0)
+    middle = np.round(noise) + 0.5
+    total = (middle - noise.astype(np.float64)).astype(np.float32)
+    total = np.nextafter(total, np.where(np.arange(8192) % 2, np.inf, -np.inf).astype(np.float32))
+    out = np.empty(8192, np.float32)
+    box_muller.noisy_mean_compiled(w, extra_of(w), total, out, 1.0, 1.0, 1.0)
+    exact_sum = total.astype(np.float64) + noise
+    np.testing.assert_array_equal(out, np.rint(exact_sum))
+    assert np.count_nonzero(out != np.rint(total + noise)) > 100
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -94,7 +94,7 @@ def test_the_noisy_mean_is_the_sum_on_the_lattice_over_the_divisor(kernel, dtype
     total = (np.random.default_rng(0).normal(size=size) * 9).astype(dtype)
     mean = SecretNoise.for_tests(5, kernel).noisy_mean(total, 1.5, 3.0)
     noisy = total.astype(np.float64) + SecretNoise.for_tests(5, kernel).gaussian(size, 1.5)
-    np.testing.assert_array_equal(mean, (np.rint(noisy * 128) * (1 / 128 / 3)).astype(np.float32))
+    np.testing.assert_array_equal(mean, np.rint(noisy * 128).astype(np.float32) * np.float32(1 / 128 / 3))
 
 
 def test_a_source_that_draws_otherwise_gives_its_own_numbers_to_the_mean():

@@ -30,6 +30,7 @@
 INLINE int64_t box_muller(const uint32_t *restrict radius, const uint32_t *restrict angle, float *restrict first,
                           float *restrict second, int64_t pairs, float scale, int fused)
 {
+    float variance = 2.0f * scale * scale;
     int32_t rare = 0;
     for (int64_t i = 0; i < pairs; i++) {
         uint32_t a = radius[i], b = angle[i];
@@ -38,8 +39,8 @@ INLINE int64_t box_muller(const uint32_t *restrict radius, const uint32_t *restr
         /* energy = -ln u, u = a / 2^32 = m 2^e, sqrt(1/2) <= m < sqrt(2); if e = 0, -complement is u - 1 to float32's
          * relative precision. One signed conversion serves both: of a below 2^31, of 2^32 - 1 - a above. */
         int32_t high = (int32_t)a >> 31;
-        float x = (float)((int32_t)a ^ high), complement = (x + 1.0f) * 0x1p-32f;
-        float u = high ? 1.0f - complement : x * 0x1p-32f;
+        float word = (float)((int32_t)a ^ high), complement = (word + 1.0f) * 0x1p-32f;
+        float u = high ? 1.0f - complement : word * 0x1p-32f;
         int32_t bits;
         memcpy(&bits, &u, 4);
         bits -= SQRT_HALF_BITS;
@@ -48,29 +49,31 @@ INLINE int64_t box_muller(const uint32_t *restrict radius, const uint32_t *restr
         memcpy(&m, &mantissa, 4);
         float f = e == 0 ? -complement : m - 1.0f;
         float f2 = f * f;
-        float p = 7.0376836292e-2f;
-        p = FMA(p, f, -1.1514610310e-1f);
-        p = FMA(p, f, 1.1676998740e-1f);
-        p = FMA(p, f, -1.2420140846e-1f);
-        p = FMA(p, f, 1.4249322787e-1f);
-        p = FMA(p, f, -1.6668057665e-1f);
-        p = FMA(p, f, 2.0000714765e-1f);
-        p = FMA(p, f, -2.4999993993e-1f);
-        p = FMA(p, f, 3.3333331174e-1f);
-        float log_m = f + FMA(f * f2, p, -0.5f * f2);
-        float energy = -FMA((float)e, 0.693147181f, log_m);
-        float r = scale * sqrtf(2.0f * energy);
+        float p = -7.0376836292e-2f;
+        p = FMA(p, f, 1.1514610310e-1f);
+        p = FMA(p, f, -1.1676998740e-1f);
+        p = FMA(p, f, 1.2420140846e-1f);
+        p = FMA(p, f, -1.4249322787e-1f);
+        p = FMA(p, f, 1.6668057665e-1f);
+        p = FMA(p, f, -2.0000714765e-1f);
+        p = FMA(p, f, 2.4999993993e-1f);
+        p = FMA(p, f, -3.3333331174e-1f);
+        float energy = FMA((float)e, -0.693147181f, FMA(f * f2, p, FMA(0.5f, f2, -f)));
+        float r = sqrtf(energy * variance);
 
-        /* angle 2 pi b / 2^32 = t + quarter pi / 2 with t in [-pi/4, pi/4) */
+        /* angle 2 pi b / 2^32 = t + quarter pi / 2 with t in [-pi/4, pi/4); the quarter is in the two highest bits */
         float t = (float)(int32_t)(b << 2) * 0x1.921fb6p-32f;
         float t2 = t * t;
         float s = FMA(FMA(FMA(-1.9515295891e-4f, t2, 8.3321608736e-3f), t2, -1.6666654611e-1f) * t2, t, t);
         float q = FMA(FMA(2.443315711809948e-5f, t2, -1.388731625493765e-3f), t2, 4.166664568298827e-2f);
         float c = FMA(q * t2, t2, FMA(-0.5f, t2, 1.0f));
-        uint32_t quarter = (b + 0x20000000u) >> 30;
-        float y = quarter & 1 ? c : s, z = quarter & 1 ? s : c;
-        first[i] = (quarter + 1) & 2 ? -r * z : r * z;
-        second[i] = quarter & 2 ? -r * y : r * y;
+        uint32_t quarter = b + 0x20000000u;
+        int32_t odd = (int32_t)(quarter << 1) >> 31;
+        float x = (odd ? s : c) * r, y = (odd ? c : s) * r;
+        uint32_t cosine, sine;
+        memcpy(&cosine, &x, 4), memcpy(&sine, &y, 4);
+        cosine ^= (quarter + 0x40000000u) & 0x80000000u, sine ^= quarter & 0x80000000u;
+        memcpy(first + i, &cosine, 4), memcpy(second + i, &sine, 4);
     }
     return rare;
 }
@@ -105,11 +108,12 @@ static int64_t rare_pairs(const uint32_t *radius, const uint32_t *angle, const u
 INLINE void release(const float *noise, const void *total, int wide, float *out, int64_t size, double step,
                     double divisor)
 {
-    double inverse = 1.0 / step, unit = step / divisor;
+    double inverse = 1.0 / step;
+    float unit = (float)(step / divisor);
     PLACE_BY_PLACE
     for (int64_t i = 0; i < size; i++) {
         double sum = wide ? ((const double *)total)[i] : (double)((const float *)total)[i];
-        out[i] = (float)(rint(sum * inverse + (double)noise[i]) * unit);
+        out[i] = (float)rint(sum * inverse + (double)noise[i]) * unit;
     }
 }
 

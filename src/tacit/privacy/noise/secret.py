@@ -208,7 +208,7 @@ class SecretNoise:
             out: [P] contiguous, to be overwritten, which may be `total`; None: a new array.
 
         Returns:
-            [P] float32: whole multiples of the lattice's step, each times step / divisor.
+            [P] float32: whole multiples of the lattice's step, each times step / divisor as float32.
         """
         out = np.empty(total.shape, np.float32) if out is None else out
         factor, grid = _float32_scale(scale), step(scale)
@@ -221,7 +221,7 @@ class SecretNoise:
                 noisy_mean_compiled(words, self._extra(words), part, into, factor, grid, divisor)
                 continue
             noisy = part.astype(np.float64) + self.gaussian(part.size, scale)
-            into[:] = np.rint(noisy / grid) * (grid / divisor) if grid else noisy / divisor
+            into[:] = np.rint(noisy / grid).astype(np.float32) * np.float32(grid / divisor) if grid else noisy / divisor
         return out
 
     def uniform(self, size: int) -> npt.NDArray[np.float64]:
