@@ -36,14 +36,14 @@ class GradientSum:
         self._starts = [0, *itertools.accumulate(padded)]
         self._sizes = sizes
         self._chunk = torch.empty(self._starts[-1], device=next(iter(parameters.values())).device)
-        for start, size, stop in zip(self._starts, sizes, self._starts[1:], strict=False):
-            self._chunk[start + size : stop] = 0
         self._empty = True
         self._total: npt.NDArray[np.float64] | None = None
-        self._views = {
-            name: self._chunk[start : start + size].view(p.shape)
-            for (name, p), start, size in zip(parameters.items(), self._starts, sizes, strict=False)
-        }
+        self._views: dict[str, Tensor] = {}
+        for (name, p), slot in zip(parameters.items(), torch.split(self._chunk, padded), strict=True):
+            if slot.numel() > p.numel():
+                slot[p.numel() :] = 0
+                slot = slot[: p.numel()]
+            self._views[name] = slot.view(p.shape)
 
     def add(
         self,

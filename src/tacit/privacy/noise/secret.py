@@ -118,8 +118,7 @@ class SecretNoise:
         follows the Box-Muller law on a lattice, independently from pair to pair: tail probabilities of a pair's radius
         are those of the continuous law to a relative 2^-16 as far as 11 standard deviations, and the support ends at
         11.6 (the continuous law has 2^-97 beyond). Float32 rounding moves a coordinate by at most 5e-7 of its pair's
-        radius, which the mechanisms' slack in the clip absorbs. NOT covered: attacks on floating-point arithmetic
-        itself (I. Mironov, CCS 2012), which only a discrete Gaussian on a grid excludes.
+        radius. What that leaves of a proof: `proofs/floating_point.md`.
 
     Edge cases:
         | case | what happens |
