@@ -21,7 +21,8 @@ class TacitError(Exception):
 
     def __init__(self, what: str, *, where: str, expected: str, remedy: str) -> None:
         self.what, self.where, self.expected, self.remedy = what, where, expected, remedy
-        super().__init__(f"{where}: {what}; expected {expected}; {remedy}.")
+        sentence = f"{where}: {what}; expected {expected}; {remedy}."
+        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence))  # names of files
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.what, self.where, self.expected, self.remedy))

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit import hub
+from tacit import hub, plain_files
 from tacit.cli.console import progress, say
 from tacit.cli.declarations import Format, Generate, Map
 from tacit.cli.imitate_plan import read_grid
@@ -257,7 +257,7 @@ def read_days(path: Path) -> tuple[Days, Certificate]:
 def _described(path: Path) -> dict[str, Any]:
     values = None
     with suppress(OSError, ValueError, RecursionError):
-        values = json.loads(sidecar(path).read_text(encoding="utf-8"))
+        values = json.loads(plain_files.text(sidecar(path)))
     if (
         not isinstance(values, dict)
         or values.get("format") != FORMAT
@@ -269,10 +269,12 @@ def _described(path: Path) -> dict[str, Any]:
 
 def _digest(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        if plain_files.plain(path):
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
-        raise _unknown(path) from None
+        pass
+    raise _unknown(path)
 
 
 def _unknown(path: Path) -> FileError:

@@ -25,6 +25,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit import plain_files
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.errors import DataError, FileError
 
@@ -260,7 +261,7 @@ def _read_public(folder: Path) -> tuple[PublicSpec, bool, UnitKind, str | None]:
     path = folder / "spec.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError, DataError):
         if not path.is_symlink():
-            public = _public(json.loads(path.read_text(encoding="utf-8")))
+            public = _public(json.loads(plain_files.text(path)))
     if public is None:
         what, remedy = "spec.json is missing or damaged", "import or save the data again"
         if not folder.exists():
@@ -323,7 +324,7 @@ def _header(file: BufferedRandom, dtype: np.dtype[Any], shape: tuple[int, ...], 
 def _map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
     column: Array | None = None
     try:
-        if not path.is_symlink():
+        if plain_files.plain(path) and not path.is_symlink():
             column = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception:  # of a header that no parser takes
         column = None

@@ -23,6 +23,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from tacit import plain_files
 from tacit.errors import CertificateError, FileError, PlanError
 from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.mechanisms.kinds import Selection
@@ -302,15 +303,13 @@ def _kind(name: str) -> _Kind:
 
 def _require_inside(folder: Path, names: tuple[str, ...]) -> None:
     for name in names:
-        if not (folder / name).is_file() or (folder / name).resolve().parent != folder.resolve():
+        if not plain_files.plain(folder / name) or not plain_files.inside(folder, name):
             raise _damaged(folder / name)
 
 
 def _config(path: Path) -> dict[str, Any]:
-    config = None
     try:
-        if path.stat().st_size <= _LARGEST_CONFIG:
-            config = json.loads(path.read_text(encoding="utf-8"))
+        config = json.loads(plain_files.text(path, _LARGEST_CONFIG))
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(path) from error
     if (

@@ -26,6 +26,7 @@ from tacit.data.mobility.points import UNIX, Part, Rules, days_from, times_of
 from tacit.data.sources.files import csv_chunks
 from tacit.data.sources.tables import npz_arrays, numbers_of
 from tacit.errors import DataError, FileError
+from tacit.plain_files import plain
 
 __all__ = [
     "UNIX",
@@ -258,8 +259,9 @@ def _plt(path: Path) -> Any:
     import pandas as pd
 
     try:
-        table = pd.read_csv(path, skiprows=6, header=None, usecols=[0, 1, 5, 6], dtype={5: str, 6: str})
-        return table[[0, 1, 5, 6]]
+        if plain(path):
+            table = pd.read_csv(path, skiprows=6, header=None, usecols=[0, 1, 5, 6], dtype={5: str, 6: str})
+            return table[[0, 1, 5, 6]]
     except Exception:  # no list of what the parser raises would be whole, and it may quote a cell
         pass
     raise FileError(

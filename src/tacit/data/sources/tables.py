@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 
 from tacit.data.store import CHUNK, Array
 from tacit.errors import DataError, FileError
+from tacit.plain_files import plain
 
 MOST, SPARE = 1_100, 2**16
 
@@ -178,7 +180,8 @@ def npz_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, Arra
 def _opened(path: Path, read: Any) -> Any:
     """What `read` returns; any complaint of a parser (which may quote a cell) becomes a `FileError` without it."""
     try:
-        return read()
+        if plain(path):
+            return read()
     except FileError:
         raise
     except Exception:  # no list of what parsers and decompressors raise would be whole
@@ -230,11 +233,12 @@ def _overfull(path: Path) -> FileError:
 def unreadable(path: Path, kind: str) -> FileError:
     """Of a file that is missing, or is none of its kind ("a Parquet file")."""
     what = "the file is damaged or of another kind"
-    if not path.is_file():
-        what = "this is a folder" if path.is_dir() else "there is no such file"
+    if not plain(path):
+        what = "this is no plain file" if os.path.exists(path) else "there is no such file"
+        what = "this is a folder" if path.is_dir() else what
     return FileError(
         what,
         where=str(path),
         expected=kind,
-        remedy="write the file again" if path.is_file() else "check the path",
+        remedy="write the file again" if plain(path) else "check the path",
     )

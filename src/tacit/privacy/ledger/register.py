@@ -19,12 +19,14 @@ from typing import Any, NoReturn, Self
 import numpy as np
 import numpy.typing as npt
 
+from tacit import plain_files
 from tacit.errors import LedgerError, PlanError
 from tacit.privacy.ledger.state import GENESIS, canonical
 from tacit.privacy.ledger.store import MUTEX, WriterLock, require_plain
 
 _KEY_BYTES = 32
 _PERSON_BYTES = 16  # two people with one hash share one cap, which is safe
+_LARGEST = 2**32
 _BINARY = getattr(os, "O_BINARY", 0)
 
 
@@ -226,7 +228,7 @@ class Register:
         self._whole = True
 
     def _load(self) -> None:
-        content = self.path.read_bytes()
+        content = plain_files.read(self.path, _LARGEST)
         lines = content.split(b"\n")
         torn = lines.pop()
         if not torn and lines and b"\0" in lines[-1]:  # a block that never reached the disk reads as zeros
@@ -308,7 +310,7 @@ class Register:
                     os.close(folder)
 
     def _secret(self) -> bytes:
-        secret = self._key_path.read_bytes()
+        secret = plain_files.read(self._key_path, 2**10)
         shared = sys.platform != "win32" and self._key_path.stat().st_mode & 0o077
         if len(secret) != _KEY_BYTES or shared:
             raise self._error(

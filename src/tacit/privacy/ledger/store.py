@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import sqlite3
-import stat
 import sys
 import tempfile
 import threading
@@ -22,11 +21,9 @@ import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tacit import plain_files
 from tacit.errors import LedgerError
 from tacit.privacy.ledger.state import GENESIS, Entry, broken, canonical
-
-# Who may write a ledger or register: one process, on a local disk, remembered across backups.
-
 
 if sys.platform == "win32":
     import msvcrt
@@ -41,6 +38,8 @@ _NETWORK = {
 }
 _JOURNAL = bytes.fromhex("d9d505f920a163d7")
 """With which a roll-back journal begins, and ends if it names a super-journal (SQLite file format, section 3)."""
+_HEADS = re.compile(rb"[0-9a-f \n\0]{0,82}")
+"""What a lock may hold: nothing, a head with its check, or what a power cut left of them."""
 _LOCK_BYTE = 1 << 20  # Windows locks bytes, not files: one far behind the recorded head
 
 MUTEX = threading.RLock()  # held during every transaction and every fork: no child inherits a half-done one
@@ -175,12 +174,8 @@ def require_plain(path: Path, kind: str = "ledger") -> None:
         return
     except OSError as error:
         raise unwritable(path, error) from error
-    if not _plain(status):
+    if not plain_files.own(status):
         raise _no_plain_file(path, kind)
-
-
-def _plain(status: os.stat_result) -> bool:
-    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
 
 
 def _no_plain_file(path: Path, kind: str) -> LedgerError:
@@ -199,9 +194,17 @@ def _take(path: Path, kind: str) -> int:
         lock = os.open(path, flags, 0o600)
     except OSError as error:
         raise unwritable(path, error) from error
-    if not _plain(os.fstat(lock)):  # another one since
+    if not plain_files.own(os.fstat(lock)):  # another one since
         os.close(lock)
         raise _no_plain_file(path, kind)
+    if not _HEADS.fullmatch(os.read(lock, len(_record(GENESIS)) + 1)):
+        os.close(lock)
+        raise LedgerError(
+            f"a file that is no lock of tacit has the name of the lock of the {kind}",
+            where=str(path),
+            expected="a file with nothing but the newest head, as tacit makes it",
+            remedy=f"choose another name for the {kind}; if the file is of no use, remove it",
+        )
     try:
         if sys.platform == "win32":
             os.lseek(lock, _LOCK_BYTE, os.SEEK_SET)
@@ -284,14 +287,14 @@ class Store:
         try:
             for leftover in (new, journal):
                 leftover.unlink(missing_ok=True)
-            with _sqlite(self.path), contextlib.closing(_connect(new, "rwc")) as connection:
+            os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            with _sqlite(self.path), contextlib.closing(_connect(new, "rw")) as connection:
                 connection.execute("BEGIN IMMEDIATE")
                 for statement in _SCHEMA.values():
                     connection.execute(statement)
                 connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", _row(entry))
                 connection.execute("COMMIT")
             journal.unlink(missing_ok=True)
-            os.chmod(new, 0o600)
             os.replace(new, self.path)
             _sync_folder(self.path.parent)
         except OSError as error:
@@ -304,15 +307,9 @@ class Store:
             LedgerError: the file is damaged, not a ledger, not writable, or has a second name (hard link).
         """
         _disconnect(self._connections, os.getpid())
+        require_plain(self.path)  # the lock and the journal go by name
         _require_no_trick(self.path)
         status = os.stat(self.path)
-        if status.st_nlink > 1:
-            raise LedgerError(
-                "the file has several names (hard links)",
-                where=str(self.path),
-                expected="one name, because the lock and the journal go by name",
-                remedy="remove the other names, or copy the file",
-            )
         self._identity = (status.st_dev, status.st_ino)
         with _sqlite(self.path):
             connection = _connect(self.path, "rw")
@@ -390,6 +387,7 @@ def read_entries(path: Path) -> list[Entry]:
         copy = Path(folder) / path.name
         for suffix in ("", "-journal"):
             shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
+        _require_no_trick(copy)  # whatever became of the journal since
         with _sqlite(path), contextlib.closing(_connect(copy, "rw")) as connection:
             return _load(connection)
 
