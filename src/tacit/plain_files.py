@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import stat
+import sys
 import tempfile
 from pathlib import Path
 
@@ -27,29 +28,38 @@ def plain(path: str | os.PathLike[str]) -> bool:
         return False
 
 
+def hollow(path: str | os.PathLike[str]) -> bool:
+    """Whether a file takes hardly any space for its length, as a text or a model does on no file system."""
+    return _hollow(os.stat(path))
+
+
+def _hollow(status: os.stat_result) -> bool:
+    return status.st_size > 2**16 + 1_100 * 512 * getattr(status, "st_blocks", status.st_size)
+
+
 def own(status: os.stat_result) -> bool:
     """Whether this status, by `os.lstat` or `os.fstat`, is of a plain file with one name, no link to another one."""
     return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
 
 
 def inside(folder: Path, name: str) -> bool:
-    """Whether a name leads to something in the folder itself, not through a link to elsewhere or `..`."""
-    return Path(os.path.realpath(folder / name)).parent == Path(os.path.realpath(folder))
+    """Whether a name leads to something below the folder, not through a link to elsewhere or `..`."""
+    return Path(os.path.realpath(folder / name)).is_relative_to(os.path.realpath(folder))
 
 
 def read(path: Path, most: int = MOST) -> bytes:
     """The bytes of a plain file.
 
     Raises:
-        OSError: it is missing, no plain file, or has more than `most` bytes.
+        OSError: it is missing, no plain file, hollow, growing, or has more than `most` bytes.
     """
     with os.fdopen(os.open(path, os.O_RDONLY | _FLAGS), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "It is no plain file", str(path))
-        content = file.read(min(status.st_size, most) + 1)
-        if len(content) > min(status.st_size, most):
-            raise OSError(errno.EFBIG, f"It grows, or has more than {most:,} bytes", str(path))
+        content = b"" if _hollow(status) else file.read(min(status.st_size, most) + 1)
+        if _hollow(status) or len(content) > min(status.st_size, most):
+            raise OSError(errno.EFBIG, f"It is hollow, grows, or has more than {most:,} bytes", str(path))
     return content
 
 
@@ -60,6 +70,20 @@ def text(path: Path, most: int = MOST) -> str:
         OSError: as for `read`.  UnicodeDecodeError: it is no such text.
     """
     return read(path, most).decode("utf-8")
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the names in a folder to the disk, where a system can.
+
+    Raises:
+        OSError: the disk fails.
+    """
+    if sys.platform != "win32":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def write(path: Path, content: str, *, mode: int = 0o644) -> None:

@@ -62,7 +62,7 @@ def ledger_path(command: Command) -> Path:
 
 
 def _beside(command: Command) -> Path:
-    data = command.data.resolve()
+    data = Path(_real(command.data))
     return data.with_name(f"{data.name}.ledger")
 
 
@@ -102,7 +102,7 @@ def _real(path: Path) -> str:
 
 def _note_of(data: Path) -> Path:
     """In a folder of our own format; beside files and folders of others, which may not like another file."""
-    data = data.resolve()
+    data = Path(_real(data))
     return data / _NOTE if (data / "spec.json").is_file() else data.with_name(f"{data.name}.{_NOTE}")
 
 
@@ -137,7 +137,7 @@ def _note(command: Command, ledger: Ledger) -> bool:
     """
     now = {"path": _real(ledger.path), "dataset": ledger.dataset_id}
     path = _note_of(command.data)
-    nobody = path.parent == command.data.resolve() and read_spec(command.data)[1]
+    nobody = path.parent == Path(_real(command.data)) and read_spec(command.data)[1]
     if nobody or not command.data.exists() or _noted(command.data) == now:
         return False
     try:

@@ -118,7 +118,7 @@ class RunFolder:
             FileError: it does.
         """
         path = self.path / name
-        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.path)) or path.is_symlink():
+        if not plain_files.inside(self.path, name) or path.is_symlink():
             raise FileError(
                 f"{name!r} leads out of the folder of the run",
                 where=str(self.path),

@@ -170,7 +170,7 @@ class FolderColumns:
                 file.flush()
                 os.fsync(file.fileno())
             os.rename(self._partial, self.folder)
-            _sync_folder(self.folder.parent)
+            plain_files.sync_folder(self.folder.parent)
         return read(self.folder)[2]
 
     def abort(self) -> None:
@@ -349,11 +349,3 @@ def _damaged(path: Path, what: str) -> FileError:
         expected="a folder that Trajectories.save wrote",
         remedy="import or save the data again",
     )
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

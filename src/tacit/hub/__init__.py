@@ -303,8 +303,9 @@ def _kind(name: str) -> _Kind:
 
 def _require_inside(folder: Path, names: tuple[str, ...]) -> None:
     for name in names:
-        if not plain_files.plain(folder / name) or not plain_files.inside(folder, name):
-            raise _damaged(folder / name)
+        path = folder / name
+        if not plain_files.plain(path) or not plain_files.inside(folder, name) or plain_files.hollow(path):
+            raise _damaged(path)
 
 
 def _config(path: Path) -> dict[str, Any]:

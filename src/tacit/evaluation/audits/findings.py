@@ -142,7 +142,7 @@ def beside(certificate: Path, digest: str) -> tuple[Audited, ...]:
         FileError: the file is damaged.
     """
     path = certificate.with_name(FILE)
-    if not path.exists():
+    if not plain_files.inside(path.parent, FILE) or not path.exists():
         return ()
     return tuple(audit for audit in load(path) if audit.certificate == digest)
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from tacit import plain_files
 from tacit.errors import LedgerError, PlanError
 from tacit.privacy.ledger.state import GENESIS, canonical
-from tacit.privacy.ledger.store import MUTEX, WriterLock, require_plain
+from tacit.privacy.ledger.store import MUTEX, WriterLock, real
 
 _KEY_BYTES = 32
 _PERSON_BYTES = 16  # two people with one hash share one cap, which is safe
@@ -58,16 +58,13 @@ class Register:
     _file: tuple[int, int, int]
 
     def __init__(self, path: str | os.PathLike[str], *, key: str | os.PathLike[str]) -> None:
-        self.path = Path(os.path.realpath(path))
-        self._key_path = Path(os.path.realpath(key))
+        self.path, self._key_path = real(path, "register"), real(key, "register")
         if self.key_folder == self.path.parent or self.path.parent in self.key_folder.parents:
             raise self._error(
                 "the key is in the register's folder",
                 "a key elsewhere, because a copy of the folder would tell who is in the register",
                 "keep the key where copies of the register do not go",
             )
-        require_plain(self.path, "register")
-        require_plain(self._key_path, "register")
         self._lock = WriterLock(self.path, "register")
         try:
             exists = self.path.exists(), self._key_path.exists()
@@ -302,12 +299,7 @@ class Register:
             finally:
                 os.close(handle)
             os.replace(new, path)
-            if sys.platform != "win32":
-                folder = os.open(path.parent, os.O_RDONLY)
-                try:
-                    os.fsync(folder)
-                finally:
-                    os.close(folder)
+            plain_files.sync_folder(path.parent)
 
     def _secret(self) -> bytes:
         secret = plain_files.read(self._key_path, 2**10)

@@ -178,6 +178,19 @@ def require_plain(path: Path, kind: str = "ledger") -> None:
         raise _no_plain_file(path, kind)
 
 
+def real(path: str | os.PathLike[str], kind: str = "ledger") -> Path:
+    """The file behind the links that a path may go through.
+
+    Raises:
+        LedgerError: it is no plain file with one name, or the last link leads to nothing, where a file would be made.
+    """
+    found = Path(os.path.realpath(path))
+    if os.path.islink(path) and not os.path.exists(path):
+        raise _no_plain_file(Path(path), kind)
+    require_plain(found, kind)
+    return found
+
+
 def _no_plain_file(path: Path, kind: str) -> LedgerError:
     return LedgerError(
         "the file is a link, has several names (hard links) or is no plain file",
@@ -267,7 +280,7 @@ class Store:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(os.path.realpath(path))
+        self.path = real(path)
         self.lock = WriterLock(self.path)
         self._connections: list[sqlite3.Connection] = []
         self._identity: tuple[int, int] | None = None
@@ -296,7 +309,7 @@ class Store:
                 connection.execute("COMMIT")
             journal.unlink(missing_ok=True)
             os.replace(new, self.path)
-            _sync_folder(self.path.parent)
+            plain_files.sync_folder(self.path.parent)
         except OSError as error:
             raise unwritable(self.path, error) from error
 
@@ -309,9 +322,9 @@ class Store:
         _disconnect(self._connections, os.getpid())
         require_plain(self.path)  # the lock and the journal go by name
         _require_no_trick(self.path)
-        status = os.stat(self.path)
-        self._identity = (status.st_dev, status.st_ino)
         with _sqlite(self.path):
+            status = os.stat(self.path)
+            self._identity = (status.st_dev, status.st_ino)
             connection = _connect(self.path, "rw")
             self._connections.append(connection)
             connection.execute("BEGIN IMMEDIATE")  # undoes what a crash left half-done
@@ -379,16 +392,17 @@ def read_entries(path: Path) -> list[Entry]:
         )
     _require_no_trick(path)
     try:
-        return _read(path)
+        with _sqlite(path), contextlib.closing(_connect(path, "ro")) as connection:
+            return _load(connection)
     except LedgerError as error:
         if getattr(error.__cause__, "sqlite_errorname", "") != "SQLITE_READONLY_ROLLBACK":
             raise
-    with tempfile.TemporaryDirectory() as folder:
+    with _sqlite(path), tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / path.name
         for suffix in ("", "-journal"):
             shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
         _require_no_trick(copy)  # whatever became of the journal since
-        with _sqlite(path), contextlib.closing(_connect(copy, "rw")) as connection:
+        with contextlib.closing(_connect(copy, "rw")) as connection:
             return _load(connection)
 
 
@@ -404,10 +418,10 @@ def _require_no_trick(path: Path) -> None:
     journal = path.with_name(f"{path.name}-journal")
     require_plain(journal)
     logs = any(os.path.lexists(f"{path}{suffix}") for suffix in ("-wal", "-shm"))
-    with path.open("rb") as file:
-        versions = file.read(20)[18:20]
     named = False
-    with contextlib.suppress(FileNotFoundError), journal.open("rb") as file:
+    with _sqlite(path), path.open("rb") as file:
+        versions = file.read(20)[18:20]
+    with _sqlite(path), contextlib.suppress(FileNotFoundError), journal.open("rb") as file:
         if file.seek(0, os.SEEK_END) >= 16:
             file.seek(-8, os.SEEK_END)
             named = file.read(8) == _JOURNAL
@@ -418,11 +432,6 @@ def _require_no_trick(path: Path) -> None:
             expected="a ledger with a plain roll-back journal, or none",
             remedy="do not open it; ask its author for a copy made while no run had it open",
         )
-
-
-def _read(path: Path) -> list[Entry]:
-    with _sqlite(path), contextlib.closing(_connect(path, "ro")) as connection:
-        return _load(connection)
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -474,23 +483,14 @@ def _row(entry: Entry) -> Sequence[object]:
     return (entry.seq, entry.time, entry.kind, canonical(dict(entry.payload)), entry.hash)
 
 
-def _sync_folder(folder: Path) -> None:
-    if sys.platform != "win32":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
 @contextlib.contextmanager
 def _sqlite(path: Path) -> Iterator[None]:
     try:
         yield
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # of a message that quotes a damaged schema
-        reason = (
-            str(error) if isinstance(error, sqlite3.Error) and str(error).isprintable() else "its schema is damaged"
-        )
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # the last of a message with a damaged schema
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        if isinstance(error, UnicodeDecodeError) or not f"{reason}".isprintable():
+            reason = "its schema is damaged"
         raise LedgerError(
             f"the file cannot be used ({reason})",
             where=str(path),
