@@ -9,10 +9,10 @@ import pytest
 from experiments.fuzz_cases import Reader
 from experiments.fuzz_worker import Doorman, Watch, judge, plant, sentence
 
-from experiments import fuzz_records, fuzz_releases
+from experiments import fuzz_folders, fuzz_records, fuzz_releases
 from tacit.errors import FileError
 
-READERS = (*fuzz_records.READERS, *fuzz_releases.READERS)
+READERS = (*fuzz_records.READERS, *fuzz_releases.READERS, *fuzz_folders.READERS)
 
 
 @pytest.mark.filterwarnings("ignore")
