@@ -5,6 +5,7 @@ What an input did is counted in a file that survives the process, since libFuzze
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fnmatch
 import hashlib
@@ -17,7 +18,7 @@ import resource
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ def changes(
 
 
 def memory(name: str) -> int:
-    """Bytes of this process, by their name in /proc/self/status: VmRSS are in use, VmHWM were since `forget_peak`."""
+    """Bytes of this process by their name in /proc/self/status: VmSize, of addresses; VmRSS, in use; VmHWM, peak."""
     line = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert line is not None
     return 1024 * int(line[1])
@@ -78,6 +79,17 @@ def memory(name: str) -> int:
 def forget_peak() -> None:
     """Let the peak begin at what is in use."""
     Path("/proc/self/clear_refs").write_text("5")
+
+
+@contextlib.contextmanager
+def limited(space: int) -> Iterator[None]:
+    """Within so many bytes of address space; what changes the inputs is not held to it."""
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (space, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 class Watch:
@@ -184,7 +196,8 @@ def main(name: str, folder: Path, module: str, options: list[str]) -> None:
         forget_peak()
         used = memory("VmRSS")
         doorman.watching = True
-        kind, error = judge(lambda: reader.read(inside))
+        with limited(memory("VmSize") + MEMORY):
+            kind, error = judge(lambda: reader.read(inside))
         doorman.watching = False
         if kind != "bombs" and (peak := memory("VmHWM") - used) > BURST:
             keep("bombs", content, f"{peak / 2**30:.0f} GiB")
@@ -209,8 +222,6 @@ def main(name: str, folder: Path, module: str, options: list[str]) -> None:
         found = reader.mutate(content, rng) if rng.random() < OWN else bytes(atheris.Mutate(content, most))
         return found if len(found) <= most else content
 
-    space = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (space + MEMORY, space + MEMORY))
     limits = (
         f"-timeout={SECONDS}",
         f"-max_len={LARGEST}",

@@ -264,3 +264,12 @@ def test_words_in_the_place_of_numbers_are_refused_before_they_are_unpacked(tmp_
     parquet.write_table(table, tmp_path / "a.parquet")  # 50 GiB, of which one MiB is stored
     with pytest.raises(DataError, match="row 1"):
         next(tables.parquet_chunks(tmp_path / "a.parquet", ["reward"], ["person"]))
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    column = pa.array(np.zeros(3))
+    parquet.write_table(
+        pa.Table.from_arrays([column] * 3, names=["reward", "reward", "person"]), tmp_path / "a.parquet"
+    )
+    with pytest.raises(FileError, match="damaged or of another kind"):
+        next(tables.parquet_chunks(tmp_path / "a.parquet", ["reward"], ["person"]))

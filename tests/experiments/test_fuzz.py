@@ -44,7 +44,7 @@ def test_what_a_reader_does_wrong_is_seen(tmp_path: Path) -> None:
         raise KeyError("a")
 
     def babble() -> None:
-        raise FileError("two\nlines", where="a", expected="b", remedy="c")
+        raise FileError("word " * 1_000, where="a", expected="b", remedy="c")
 
     assert [judge(one)[0] for one in (burst, fall, babble, dict)] == ["bombs", "crashes", "crashes", "read"]
     assert sentence(FileError("one", where="a", expected="b", remedy="c"))

@@ -196,6 +196,8 @@ def _parquet(path: Path, ids: Sequence[str]) -> Any:
     import pyarrow.parquet as pq
 
     schema = pq.read_schema(path)
+    if len(set(schema.names)) < len(schema.names):
+        raise ValueError("two columns of one name")
     texts = [name for name in ids if name in schema.names and pa.types.is_string(schema.field(name).type)]
     file = pq.ParquetFile(path, read_dictionary=texts)
     if disproportionate(8 * file.metadata.num_rows * file.metadata.num_columns, path.stat().st_size):
