@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tacit import plain_files
+from tacit.errors import FileError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs POSIX files")
 
@@ -91,3 +93,35 @@ def test_a_failed_write_leaves_what_was_there(tmp_path: Path, monkeypatch: pytes
     assert (tmp_path / "a").read_text() == "old"
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize("mode", [0, 0o400])
+def test_what_somebody_may_not_read_is_refused_in_a_sentence(mode: int) -> None:
+    import pandas  # noqa: F401 - before nobody may read it
+
+    from tacit import hub
+    from tacit.data import Box, Discrete, PublicSpec, Trajectories
+
+    spec = PublicSpec(Box((0.0,), (1.0,)), Discrete(2), Box((0.0,), (1.0,)), "declared")
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        folder = Path(place, "folder")
+        folder.mkdir()
+        (folder / "a.csv").write_text("person\n1\n")
+        (folder / "0.safetensors").write_bytes(b"")
+        folder.chmod(mode)
+        os.chown(folder, 65_534, 65_534)
+        os.seteuid(65_534)
+        try:
+            assert not plain_files.plain(folder / "a.csv")
+            for attempt in (
+                lambda: hub.load_experts(folder, spec),
+                lambda: hub.load(folder),
+                lambda: Trajectories.open(folder),
+                lambda: Trajectories.from_csv(folder / "a.csv", unit="person", spec=spec, simulated=True),
+            ):
+                with pytest.raises(FileError):
+                    attempt()
+        finally:
+            os.seteuid(0)

@@ -164,9 +164,9 @@ def read(folder: str | os.PathLike[str]) -> Any:
     folder = Path(folder)
     _require_inside(folder, (MODEL, CONFIG))
     config = _config(folder / CONFIG)
-    if config["sha256"] != _digest(folder / MODEL, config):
-        raise _damaged(folder / MODEL)
     try:
+        if config["sha256"] != _digest(folder / MODEL, config):
+            raise ValueError("another content than was written")
         return _kind(config["kind"]).unpack(config, load_file(folder / MODEL))
     except Exception as error:  # whatever edited numbers lead to: no list of it would be whole
         raise _damaged(folder / MODEL) from error

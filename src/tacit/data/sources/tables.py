@@ -288,7 +288,7 @@ def unreadable(path: Path, kind: str) -> FileError:
     what = "the file is damaged or of another kind"
     if not plain(path):
         what = "this is no plain file" if os.path.exists(path) else "there is no such file"
-        what = "this is a folder" if path.is_dir() else what
+        what = "this is a folder" if os.path.isdir(path) else what
     return FileError(
         what,
         where=str(path),
