@@ -273,3 +273,15 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(FileError, match="damaged or of another kind"):
         next(tables.parquet_chunks(tmp_path / "a.parquet", ["reward"], ["person"]))
+
+
+def test_a_member_of_an_archive_that_is_no_array_is_refused_without_its_bytes(tmp_path: Path) -> None:
+    path, file = tmp_path / "days.npz", io.BytesIO()
+    np.save(file, np.zeros((1, 48), np.int64))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("days.npy", file.getvalue())
+        archive.writestr("user.npy", b"somebody@example.org")
+    grid = RegularGrid(39.9, 116.0, 40.0, 116.1, 0.1)
+    with pytest.raises(FileError, match="damaged or of another kind") as refused:
+        mobility.from_cells(path, grid, places=None)
+    assert "somebody" not in str(refused.value)

@@ -171,9 +171,8 @@ def _entries(folder: Path) -> list[Path]:
             raise _bad(path, "a link to outside the folder", "copy the file into the folder")
         if path.suffix.lower() in _PICKLES:
             raise _bad(path, "of a kind that can run code when it is read", "save its state dict as safetensors")
-        if not os.path.isdir(path) and not (
-            plain_files.plain(path) and path.suffix.lower() in (".safetensors", ".onnx")
-        ):
+        known = plain_files.plain(path) and path.suffix.lower() in (".safetensors", ".onnx")
+        if not os.path.isdir(path) and (not known or plain_files.hollow(path)):
             raise _bad(path, "of a kind that holds no policy", "remove it, or move it elsewhere")
         entries.append(path)
     if not entries:

@@ -224,7 +224,10 @@ def npz_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, Arra
                 raise ValueError
             if any(disproportionate(part.file_size, part.compress_size) for part in archive.zip.infolist()):
                 raise _overfull(path)
-            return {name: archive[name] for name in (archive.files if names is None else names) if name in archive}
+            found = {name: archive[name] for name in (archive.files if names is None else names) if name in archive}
+            if not all(isinstance(array, np.ndarray) for array in found.values()):
+                raise ValueError("a member that is no array comes as its bytes")
+            return found
 
     arrays: dict[str, Array] = _opened(path, load)
     return arrays
