@@ -1,4 +1,4 @@
-"""Hostile files for every reader: no crash, no hang, no memory bomb, nothing read outside the folder.
+"""Hostile files and folders for every reader: no crash, hang or memory bomb; nothing read, written or deleted outside.
 
     pip install 'tacit[fuzz]'                      # atheris, that is libFuzzer with the coverage of Python
     python -m experiments.fuzz                     # 60 s for each reader (--seconds); resumes: done ones are skipped
@@ -8,10 +8,12 @@
 
 libFuzzer keeps the inputs that reach new code of tacit's and changes them further, four times in five by the rules of
 their own format (`experiments.fuzz_mutations`), else by bytes. A reader has to return a value or to refuse in one
-sentence (`tacit.errors`), within a minute, of a machine that may be busy, and 2 GiB; an input has at most 256 KiB.
+sentence (`tacit.errors`), within a minute, of a machine that may be busy, and 1 GiB; an input has at most 256 KiB.
+An input of `experiments.fuzz_folders` is a whole folder, with links, pipes, devices, journals and locks.
 "Outside" counts inputs at which a planted file beside the folder was touched (inotify: C libraries too), or Python
-opened anything that is neither in the folder nor a part of the installation. What was found lies under
-runs/fuzz/READER/finds, each with what was raised.
+opened anything that is neither in the folder nor a part of the installation. "Written" and "deleted" count inputs after
+which a planted file is another one or gone, or a file of the folder itself that the reader has no business to change.
+What was found lies under runs/fuzz/READER/finds, each with what was raised.
 """
 
 from __future__ import annotations
@@ -25,26 +27,28 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments import fuzz_records, fuzz_releases, fuzz_worker
+from experiments import fuzz_folders, fuzz_records, fuzz_releases, fuzz_worker
 from experiments.check import Figure
 from experiments.configuration import Json
 from experiments.fuzz_worker import COUNTS
 from experiments.store import RESULTS, ROOT, Store
 
 SECONDS, QUICK = 60.0, 4.0
-FEWEST = 200
-"""Inputs that a reader is given, at least; how many more depends on the time that there is."""
-READERS = {reader.name: reader for module in (fuzz_records, fuzz_releases) for reader in module.READERS}
+FEWEST, MOST = 1_000, 4_000
+"""Inputs that a reader is given, at least and at most; how many depends on the time that there is."""
+MODULES = (fuzz_records, fuzz_releases, fuzz_folders)
+READERS = {reader.name: reader for module in MODULES for reader in module.READERS}
 
 
 def _module(name: str) -> str:
-    return "experiments.fuzz_records" if READERS[name] in fuzz_records.READERS else "experiments.fuzz_releases"
+    return next(module.__name__ for module in MODULES if READERS[name] in module.READERS)
 
 
 def store(path: Path = RESULTS / "fuzz.json", *, quick: bool = False) -> Store:
@@ -57,11 +61,12 @@ def configuration(key: str, quick: bool = False) -> Json:
     return {
         "reader": key,
         "file": READERS[key].file,
-        "inputs at least": 0 if quick else FEWEST,
+        "inputs": [0 if quick else FEWEST, MOST],
+        "counts": list(COUNTS),
         "own mutations": fuzz_worker.OWN,
         "largest input": fuzz_worker.LARGEST,
         "seconds of an input": fuzz_worker.SECONDS,
-        "memory of an input": fuzz_worker.MEMORY,
+        "memory of an input": [fuzz_worker.BURST, fuzz_worker.MEMORY],
         "longest message": fuzz_worker.LONGEST,
     }
 
@@ -73,45 +78,58 @@ def rows() -> list[str]:
 
 def fuzz(name: str, seconds: float) -> dict[str, Any]:
     """Attack one reader, for as long; a worker that hangs or dies is followed by the next one."""
-    folder = ROOT / "runs" / "fuzz" / re.sub(r"\W+", "_", name)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    paths = os.pathsep.join((str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])))
+    kept = ROOT / "runs" / "fuzz" / re.sub(r"\W+", "_", name)
+    shutil.rmtree(kept, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix="tacit-fuzz-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
     reached: list[int] = []
+    stuck = 0
     end = time.monotonic() + seconds
     for turn in itertools.count(1):
         left = max(1, int(end - time.monotonic()))
-        words = (
-            "-m",
-            "experiments.fuzz_worker",
-            name,
-            str(folder),
-            _module(name),
-            f"-seed={turn}",
-        )
-        done = subprocess.run(
-            [sys.executable, *words, f"-max_total_time={left}"],
-            env={**os.environ, "PYTHONPATH": paths},
-            capture_output=True,
-            text=True,
-            errors="replace",
-        )
-        reached += [int(found) for found in re.findall(r"cov: (\d+)", done.stderr)]
+        runs = MOST - int(_counts(folder)[0])
+        words: tuple[str, ...] = ("-m", "experiments.fuzz_worker", name, str(folder), _module(name), f"-seed={turn}")
+        words += (f"-max_total_time={left}", f"-runs={runs}")
+        stderr, code = _work(words, left + 3 * fuzz_worker.SECONDS)
+        stuck += code is None
+        reached += [int(found) for found in re.findall(r"cov: (\d+)", stderr)]
         if not reached:
-            raise RuntimeError(done.stderr[-2_000:])
-        if time.monotonic() > end or done.returncode == 0 or turn > 50:
+            raise RuntimeError(stderr[-2_000:])
+        if time.monotonic() > end or code == 0 or turn > 50:
             break
-    counts = dict(zip(COUNTS, np.fromfile(folder / "counts", np.int64).tolist(), strict=True))
-    died = [path.name for path in folder.glob("finds/*") if path.name.startswith(("crash-", "oom-", "leak-"))]
-    hangs = [path.name for path in folder.glob("finds/*") if path.name.startswith(("timeout-", "slow-unit-"))]
+    counts = dict(zip(COUNTS, _counts(folder).tolist(), strict=True))
+    shutil.copytree(folder / "finds", kept / "finds")
+    shutil.rmtree(folder, ignore_errors=True)
+    died = [path.name for path in kept.glob("finds/*") if path.name.startswith(("crash-", "oom-", "leak-"))]
+    hangs = [path.name for path in kept.glob("finds/*") if path.name.startswith(("timeout-", "slow-unit-"))]
     return {
         **counts,
         "crashes": counts["crashes"] + len(died),
-        "hangs": len(hangs),
+        "hangs": len(hangs) + stuck,
         "branches of the seeds": reached[0],
         "branches": max(reached),
         "seconds": seconds,
     }
+
+
+def _work(words: tuple[str, ...], seconds: float) -> tuple[str, int | None]:
+    """What a worker said, and its exit code: None where it had to be killed after so long."""
+    paths = os.pathsep.join((str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])))
+    environment = {**os.environ, "PYTHONPATH": paths}
+    with subprocess.Popen(
+        [sys.executable, *words], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, errors="replace"
+    ) as worker:
+        try:
+            said = worker.communicate(timeout=seconds)[1]
+        except subprocess.TimeoutExpired:
+            worker.kill()
+            return worker.communicate()[1], None
+    return said, worker.returncode
+
+
+def _counts(folder: Path) -> np.ndarray:
+    """What the inputs did, by `COUNTS`; zeros before the first."""
+    path = folder / "counts"
+    return np.fromfile(path, np.int64) if path.exists() else np.zeros(len(COUNTS), np.int64)
 
 
 def figures() -> list[Figure]:
@@ -119,12 +137,13 @@ def figures() -> list[Figure]:
     cells = [store().values(name) for name in READERS]
     total = {name: sum(cell[name] for cell in cells) for name in (*COUNTS, "hangs")}
     told = {"crashes": "crashes", "hangs": "hangs", "bombs": "memory bombs", "outside": "reads outside the folder"}
+    told |= {"written": "writes outside the folder or beside what is read", "deleted": "deletions"}
     return [
         Figure("readers", len(cells), len(READERS)),
-        Figure("inputs tried", total["tried"], 20_000),
+        Figure("inputs tried", total["tried"], 200_000),
         Figure("inputs tried of a reader, at least", min(cell["tried"] for cell in cells), FEWEST),
         Figure("inputs read, at least one of each reader", min(cell["read"] for cell in cells), 1),
-        Figure("inputs refused in a sentence", total["refused"], 10_000),
+        Figure("inputs refused in a sentence", total["refused"], 100_000),
         *(Figure(words, total[name], 0, False) for name, words in told.items()),
     ]
 

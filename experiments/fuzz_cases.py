@@ -23,6 +23,9 @@ CONTINUOUS = PublicSpec(SPEC.observation, Box((-1.0,), (1.0,)), SPEC.reward, "de
 GRID = RegularGrid(39.9, 116.0, 40.0, 116.1, 0.05)
 RULES = Rules("UTC", carry=48, observed=1, outside="drop")
 
+EXCHANGED: set[str] = set()
+"""Paths that an input itself exchanged while it was read, which are not the reader's doing."""
+
 
 @dataclass(frozen=True)
 class Reader:
@@ -35,6 +38,7 @@ class Reader:
         read: reads the folder.
         mutate: hostile contents out of a content.
         mend: after the exchange, what an attacker would mend: digests of the exchanged file.
+        own: patterns of the files that it may make, change or remove; a reader that only reads has none.
     """
 
     name: str
@@ -43,11 +47,16 @@ class Reader:
     read: Callable[[Path], object]
     mutate: Mutation
     mend: Callable[[Path], None] = lambda folder: None
+    own: tuple[str, ...] = ()
+
+    def prepare(self, folder: Path, content: bytes) -> None:
+        """Exchange the file, and mend what belongs to it."""
+        (folder / self.file).write_bytes(content)
+        self.mend(folder)
 
     def attempt(self, folder: Path, content: bytes) -> object:
         """What the reader returns when its file has this content; whatever it raises is raised."""
-        (folder / self.file).write_bytes(content)
-        self.mend(folder)
+        self.prepare(folder, content)
         return self.read(folder)
 
 

@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 
 import experiments.fuzz_mutations as change
+from experiments.fuzz_bombs import gzip_bomb, parquet_bomb, zip_bomb
 from experiments.fuzz_cases import CONTINUOUS, GRID, RULES, SPEC, Reader, days, logs, people, trajectories
 from tacit import Trajectories
 from tacit.data import mobility
@@ -151,9 +152,10 @@ _TEXT, _JSON = (
 )
 _HDF5, _ARRAY = change.one_of(change.hdf5, change.hdf5, change.spans), change.one_of(change.npy, change.spans)
 _PARQUET, _ARRAYS = (
-    change.one_of(change.parquet_file, change.spans),
-    change.one_of(change.archive, change.archive, change.spans),
+    change.one_of(change.parquet_file, parquet_bomb, change.spans),
+    change.one_of(change.archive, change.archive, zip_bomb, change.spans),
 )
+_GZIP = change.one_of(*[change.spans] * 29, gzip_bomb)
 _MINARI_FILES = "logs-v0/data"
 
 READERS = (
@@ -168,7 +170,7 @@ READERS = (
     Reader("native column", "logs/rewards.npy", _native("rewards.npy"), _read_native, _ARRAY),
     Reader("native index", "logs/offsets.npy", _native("offsets.npy"), _read_native, _ARRAY),
     Reader("points", "points.csv", _points, _read_points("points.csv"), _TEXT),
-    Reader("points in gzip", "points.csv.gz", _squeezed, _read_points("points.csv.gz"), change.spans),
+    Reader("points in gzip", "points.csv.gz", _squeezed, _read_points("points.csv.gz"), _GZIP),
     Reader("plt", "people/0/Trajectory/1.plt", _plt, lambda f: mobility.from_plt(f / "people", GRID, RULES), _TEXT),
     Reader("cells", "days.npz", _cells, lambda f: mobility.from_cells(f / "days.npz", GRID), _ARRAYS),
 )

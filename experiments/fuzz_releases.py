@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import experiments.fuzz_mutations as change
+from experiments.fuzz_bombs import tensor_bomb
 from experiments.fuzz_cases import GRID, SPEC, UNIT, Reader, days, trajectories
 from tacit import Box, Certificate, Ledger, Vault, hub
 from tacit.cli import data, generate, imitate_plan, worlds
@@ -87,7 +88,7 @@ def _movement(folder: Path, model: str = "one-shot") -> Release[Any]:
         return mobility.fit(plan.calibrate(unit=UNIT, epsilon=4.0, delta=1e-4), vault, grid=GRID)
 
 
-def _markov(folder: Path) -> Release[Any]:
+def markov(folder: Path) -> Release[Any]:
     return _movement(folder, "markov")
 
 
@@ -164,7 +165,7 @@ def _read_certificate(folder: Path) -> object:
     return found.verify()
 
 
-def _ledgers(folder: Path) -> list[bytes]:
+def ledgers(folder: Path) -> list[bytes]:
     (folder / "made").mkdir()
     with Ledger(folder / "made" / "ledger", UNIT, epsilon=2.0, delta=1e-4) as ledger:
         ledger.reserve("p", {"method": "m", "parts": []}, epsilon=0.5, delta=1e-6, parts={"a": 250})
@@ -176,11 +177,15 @@ def _ledgers(folder: Path) -> list[bytes]:
 
 def _read_ledger(folder: Path) -> object:
     """Without the lock, as `tacit ledger verify` does, and with it, as a run does."""
-    for beside in ("ledger.lock", "ledger-journal"):
-        (folder / beside).unlink(missing_ok=True)
     replay(ledger_store.read_entries(folder / "ledger")).summaries()
     with Ledger(folder / "ledger", UNIT, epsilon=2.0, delta=1e-4) as ledger:
         return ledger.spent()
+
+
+def _alone(folder: Path) -> None:
+    """A ledger or register that comes without its lock and journal."""
+    for name in ("ledger.lock", "ledger-journal", "own/register.lock"):
+        (folder / name).unlink(missing_ok=True)
 
 
 def _registers(folder: Path) -> list[bytes]:
@@ -198,7 +203,6 @@ def _registers(folder: Path) -> list[bytes]:
 
 
 def _read_register(folder: Path) -> object:
-    (folder / "own" / "register.lock").unlink(missing_ok=True)
     with Register(folder / "own" / "register", key=folder / "keys" / "key") as register:
         return register.head
 
@@ -255,13 +259,16 @@ _TEXT, _JSON = (
     change.one_of(change.table, change.spans),
     change.one_of(change.json_text, change.json_text, change.spans),
 )
-_TENSORS, _ONNX = change.one_of(change.safetensors, change.spans), change.one_of(change.onnx_graph, change.spans)
+_TENSORS, _ONNX = (
+    change.one_of(change.safetensors, tensor_bomb, change.spans),
+    change.one_of(change.onnx_graph, change.spans),
+)
 _SIGNED = change.one_of(change.certificate, change.certificate, change.json_text, change.spans)
 _CHAIN = change.one_of(change.ledger, change.ledger, change.spans)
 _CODED = change.one_of(change.register(SECRET), change.spans)
 _PLAIN = {"observation": [[-1.0, 0.0], [1.0, 2.0]], "action": [[-1], [1]], "reward": [0, 1]}
 _RUN = {"command": "synthesize", "settings": {}, "finished": False}
-_MADE = {"synthesis": _synthesis, "policies": _policy, "experts": _experts, "movement": _movement, "chains": _markov}
+_MADE = {"synthesis": _synthesis, "policies": _policy, "experts": _experts, "movement": _movement, "chains": markov}
 _HELD = f"release/{hub.CERTIFICATE}"
 
 READERS = (
@@ -270,13 +277,13 @@ READERS = (
         for name, make in _MADE.items()
         for part, file, how in (("plan and configuration", hub.CONFIG, _JSON), ("weights", hub.MODEL, _TENSORS))
     ),
-    Reader("release with certificate", _HELD, _released(_markov, hub.CERTIFICATE), _load_release, _SIGNED),
+    Reader("release with certificate", _HELD, _released(markov, hub.CERTIFICATE), _load_release, _SIGNED),
     Reader("experts in safetensors", "experts/0.safetensors", _stacked, _read_experts, _TENSORS),
     Reader("experts in onnx", "experts/0.onnx", _graphs, _read_experts, _ONNX),
     Reader("certificate", "certificate.json", _certificates, _read_certificate, _SIGNED),
-    Reader("ledger", "ledger", _ledgers, _read_ledger, _CHAIN),
-    Reader("register", "own/register", _registers, _read_register, _CODED),
-    Reader("checkpoint", "state", _checkpoints, _read_checkpoint, _TENSORS),
+    Reader("ledger", "ledger", ledgers, _read_ledger, _CHAIN, _alone, ("ledger", "ledger.lock", "ledger-journal")),
+    Reader("register", "own/register", _registers, _read_register, _CODED, _alone, ("register", "register.lock")),
+    Reader("checkpoint", "state", _checkpoints, _read_checkpoint, _TENSORS, own=("ledger", "ledger.lock")),
     Reader("generated days", "days.csv", _generated, _read_days, _TEXT, _day_digest),
     Reader("beside generated days", "days.csv.json", _beside, _read_days, _JSON, _day_digest),
     Reader("public bounds", "spec.json", _json(SPEC.to_json()), lambda f: data.read_spec(f / "spec.json"), _JSON),

@@ -5,16 +5,20 @@ What an input did is counted in a file that survives the process, since libFuzze
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import fnmatch
 import hashlib
 import importlib
+import operator
 import os
 import random
+import re
 import resource
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Set
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,17 +27,69 @@ import numpy as np
 
 from tacit.errors import TacitError
 
-SECONDS, MEMORY = 60, 2**31
-"""Within which an input has to be read: of time, on a machine that may be busy, and of bytes beyond what the process
-needs without it."""
+SECONDS, MEMORY, BURST = 60, 2**31, 2**30
+"""Within which an input has to be read: of time, on a machine that may be busy, of address space beyond what the
+process needs without it, and of memory (the rise of its peak)."""
 OWN = 0.8
 """Of the changes, those that follow the rules of the file's own format; the others are libFuzzer's."""
 LARGEST = 2**18
 """Bytes of an input."""
 LONGEST = 2_000
 """Characters of a message."""
-COUNTS = ("tried", "read", "refused", "crashes", "bombs", "outside")
+COUNTS = ("tried", "read", "refused", "crashes", "bombs", "outside", "written", "deleted")
 _IN_OPEN, _IN_CHANGED = 0x20, 0x2 | 0x100 | 0x200
+Seen = dict[str, tuple[int, ...]]
+"""Path -> mode, inode, bytes and time of the last change."""
+
+
+def look(folder: Path) -> Seen:
+    """Everything below a folder; no link is followed and nothing is opened."""
+    found: Seen = {}
+    waiting = [str(folder)]
+    while waiting:
+        for entry in os.scandir(waiting.pop()):
+            status = entry.stat(follow_symlinks=False)
+            folded = entry.is_dir(follow_symlinks=False)
+            size = () if folded else (status.st_size, status.st_mtime_ns)
+            found[entry.path] = (status.st_mode, status.st_ino, *size)
+            waiting += [entry.path] if folded else []
+    return found
+
+
+def changes(
+    before: Seen, after: Seen, own: tuple[str, ...] = (), exchanged: Set[str] = frozenset()
+) -> tuple[list[str], list[str]]:
+    """(what was written, what was deleted) between two looks, but for these paths and names like a pattern of `own`."""
+
+    def others(paths: Iterable[str]) -> list[str]:
+        names = ((path, os.path.basename(path)) for path in paths)
+        kept = (path for path, name in names if not any(fnmatch.fnmatch(name, pattern) for pattern in own))
+        return sorted(path for path in kept if path not in exchanged)
+
+    return others(path for path in after if after[path] != before.get(path)), others(before.keys() - after.keys())
+
+
+def memory(name: str) -> int:
+    """Bytes of this process by their name in /proc/self/status: VmSize, of addresses; VmRSS, in use; VmHWM, peak."""
+    line = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert line is not None
+    return 1024 * int(line[1])
+
+
+def forget_peak() -> None:
+    """Let the peak begin at what is in use."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+@contextlib.contextmanager
+def limited(space: int) -> Iterator[None]:
+    """Within so many bytes of address space; what changes the inputs is not held to it."""
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (space, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 class Watch:
@@ -79,7 +135,7 @@ def plant(folder: Path) -> None:
     """Files outside the folder of the input that paths in hostile files lead to; each would be read gladly."""
     import h5py
 
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     for name in ("secret", "secret.raw"):
         (folder / name).write_bytes(np.ones(48, np.float32).tobytes())
     with h5py.File(folder / "secret.h5", "w") as file:
@@ -104,6 +160,7 @@ def main(name: str, folder: Path, module: str, options: list[str]) -> None:
     import atheris
 
     with atheris.instrument_imports(include=["tacit"], enable_loader_override=False):
+        exchanged = importlib.import_module("experiments.fuzz_cases").EXCHANGED
         reader = next(one for one in importlib.import_module(module).READERS if one.name == name)
         inside = folder / "inside"
         first = not inside.exists()
@@ -133,12 +190,26 @@ def main(name: str, folder: Path, module: str, options: list[str]) -> None:
 
     def test(content: bytes) -> None:
         counts[0] += 1
+        reader.prepare(inside, content)
+        before, planted = look(inside), look(folder / "outside")
+        watch.touched()  # by what was prepared, and by looking
+        forget_peak()
+        used = memory("VmRSS")
         doorman.watching = True
-        kind, error = judge(lambda: reader.attempt(inside, content))
+        with limited(memory("VmSize") + MEMORY):
+            kind, error = judge(lambda: reader.read(inside))
         doorman.watching = False
+        if kind != "bombs" and (peak := memory("VmHWM") - used) > BURST:
+            keep("bombs", content, f"{peak / 2**30:.0f} GiB")
         if watch.touched() or doorman.seen:
             keep("outside", content, f"{sorted(doorman.seen) or 'planted'}")
             doorman.seen.clear()
+        ours, theirs = changes(before, look(inside), reader.own, exchanged), changes(planted, look(folder / "outside"))
+        for what, paths in zip(("written", "deleted"), map(operator.add, ours, theirs), strict=True):
+            if paths:
+                keep(what, content, "\n".join(paths))
+        if any(theirs):
+            plant(folder / "outside")
         if error is None:
             counts[COUNTS.index(kind)] += 1
         else:
@@ -151,8 +222,6 @@ def main(name: str, folder: Path, module: str, options: list[str]) -> None:
         found = reader.mutate(content, rng) if rng.random() < OWN else bytes(atheris.Mutate(content, most))
         return found if len(found) <= most else content
 
-    space = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (space + MEMORY, space + MEMORY))
     limits = (
         f"-timeout={SECONDS}",
         f"-max_len={LARGEST}",

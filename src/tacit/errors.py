@@ -6,6 +6,8 @@ parameters only.
 
 from __future__ import annotations
 
+_LONGEST = 1_000  # characters of what is wrong that are shown: it may quote a name out of a file
+
 
 class TacitError(Exception):
     """Base of every error that tacit raises on purpose.
@@ -21,7 +23,9 @@ class TacitError(Exception):
 
     def __init__(self, what: str, *, where: str, expected: str, remedy: str) -> None:
         self.what, self.where, self.expected, self.remedy = what, where, expected, remedy
-        super().__init__(f"{where}: {what}; expected {expected}; {remedy}.")
+        short = what if len(what) <= _LONGEST else f"{what[:_LONGEST]}..."
+        sentence = f"{where}: {short}; expected {expected}; {remedy}."
+        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in sentence))  # names of files
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild, (type(self), self.what, self.where, self.expected, self.remedy))

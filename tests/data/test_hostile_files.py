@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -179,3 +180,108 @@ def test_bounds_that_no_float_holds_are_refused_and_long_names_are_cut() -> None
     with pytest.raises(DataError, match="is unknown") as refused:
         PublicSpec.from_json({**told, "x" * 100_000: 1})
     assert len(str(refused.value)) < 500
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz", "d4rl"])
+def test_a_pipe_or_a_circle_of_links_in_the_place_of_a_file_is_refused(kind: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")  # opening it would block for ever
+    (tmp_path / "circle").symlink_to("circle")
+    read = getattr(Trajectories, f"from_{kind}")
+    for name in ("pipe", "circle"):
+        with pytest.raises(FileError, match=r"no plain file|no such file|missing"):
+            read(tmp_path / name, unit="person", spec=CONTINUOUS, simulated=True)
+
+
+def test_a_link_out_of_a_folder_of_records_is_not_followed(tmp_path: Path) -> None:
+    from tacit.data.sources import open_bandit
+
+    far = tmp_path / "far"
+    far.mkdir()
+    (far / "1.plt").write_text("\n" * 6 + "39.95,116.02,0,100,39000,2020-03-02,08:00:00\n")
+    (far / "men.csv").write_text("item_id,position,click,propensity_score\n1,1,0,0.5\n")
+    place = tmp_path / "people" / "0" / "Trajectory"
+    place.mkdir(parents=True)
+    (place / "1.plt").symlink_to(far / "1.plt")
+    with pytest.raises(FileError, match="missing, truncated"):
+        mobility.from_plt(tmp_path / "people", RegularGrid(39.9, 116.0, 40.0, 116.1, 0.1), mobility.Rules("UTC"))
+    bandit = tmp_path / "bandit"
+    (bandit / "random" / "men").mkdir(parents=True)
+    (bandit / "random" / "men" / "men.csv").symlink_to(far / "men.csv")
+    with pytest.raises(FileError, match="damaged or of another kind"):
+        open_bandit.read(folder=bandit)
+
+
+def test_a_dataset_of_minari_whose_file_is_a_link_to_elsewhere_is_refused(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    folder = Trajectories.from_arrays(**arrays(), simulated=True).to_minari("logs-v0", root=root)
+    for name in ("main_data.hdf5", "metadata.json"):
+        path = folder / "data" / name
+        path.rename(tmp_path / name)
+        path.symlink_to(tmp_path / name)
+        with pytest.raises(FileError):
+            Trajectories.from_minari("logs-v0", unit="unit", root=root, simulated=True)
+        path.unlink()
+        (tmp_path / name).rename(path)
+    assert Trajectories.from_minari("logs-v0", unit="unit", root=root, simulated=True).counts()["transitions"] > 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [("LINE", "x" * 100), ("TEXT", '"' + "x\n" * 50), ("CELLS", "x\n" + "," * 20)],
+)
+def test_a_row_without_an_end_is_not_kept(
+    limit: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import gzip
+
+    content = f"person,reward\n{text}".encode()
+    for name, written in (("a.csv", content), ("a.csv.gz", gzip.compress(content))):
+        path = tmp_path / name
+        path.write_bytes(written)
+        with tables.Text(path) as whole:
+            assert whole.read() == content
+        with monkeypatch.context() as patch:
+            patch.setattr(tables, limit, 15)
+            with pytest.raises(TacitError), tables.Text(path) as file:
+                list(tables.csv_chunks(path, ["reward"], ["person"]))
+            with pytest.raises(ValueError, match="without an end"), tables.Text(path) as file:
+                file.read()
+
+
+def test_each_chunk_of_rows_has_the_limits_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("person,reward\n" + "1,0.5\n" * 60_000)
+    monkeypatch.setattr(tables, "CHUNK", 10_000)
+    monkeypatch.setattr(tables, "TEXT", 330_000)  # less than the file, more than a block that is read ahead
+    chunks = list(tables.csv_chunks(path, ["reward"], ["person"]))
+    assert [len(chunk["reward"]) for chunk in chunks] == [10_000] * 6
+
+
+def test_words_in_the_place_of_numbers_are_refused_before_they_are_unpacked(tmp_path: Path) -> None:
+    word = pa.DictionaryArray.from_arrays(pa.array(np.zeros(50_000, np.int32)), pa.array(["x" * 2**20]))
+    table = pa.table({"person": pa.array(np.zeros(50_000, np.int64)), "reward": word})
+    parquet.write_table(table, tmp_path / "a.parquet")  # 50 GiB, of which one MiB is stored
+    with pytest.raises(DataError, match="row 1"):
+        next(tables.parquet_chunks(tmp_path / "a.parquet", ["reward"], ["person"]))
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    column = pa.array(np.zeros(3))
+    parquet.write_table(
+        pa.Table.from_arrays([column] * 3, names=["reward", "reward", "person"]), tmp_path / "a.parquet"
+    )
+    with pytest.raises(FileError, match="damaged or of another kind"):
+        next(tables.parquet_chunks(tmp_path / "a.parquet", ["reward"], ["person"]))
+
+
+def test_a_member_of_an_archive_that_is_no_array_is_refused_without_its_bytes(tmp_path: Path) -> None:
+    path, file = tmp_path / "days.npz", io.BytesIO()
+    np.save(file, np.zeros((1, 48), np.int64))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("days.npy", file.getvalue())
+        archive.writestr("user.npy", b"somebody@example.org")
+    grid = RegularGrid(39.9, 116.0, 40.0, 116.1, 0.1)
+    with pytest.raises(FileError, match="damaged or of another kind") as refused:
+        mobility.from_cells(path, grid, places=None)
+    assert "somebody" not in str(refused.value)

@@ -9,10 +9,10 @@ import pytest
 from experiments.fuzz_cases import Reader
 from experiments.fuzz_worker import Doorman, Watch, judge, plant, sentence
 
-from experiments import fuzz_records, fuzz_releases
+from experiments import fuzz_folders, fuzz_records, fuzz_releases
 from tacit.errors import FileError
 
-READERS = (*fuzz_records.READERS, *fuzz_releases.READERS)
+READERS = (*fuzz_records.READERS, *fuzz_releases.READERS, *fuzz_folders.READERS)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -44,7 +44,7 @@ def test_what_a_reader_does_wrong_is_seen(tmp_path: Path) -> None:
         raise KeyError("a")
 
     def babble() -> None:
-        raise FileError("two\nlines", where="a", expected="b", remedy="c")
+        raise FileError("word " * 1_000, where="a", expected="b", remedy="c")
 
     assert [judge(one)[0] for one in (burst, fall, babble, dict)] == ["bombs", "crashes", "crashes", "read"]
     assert sentence(FileError("one", where="a", expected="b", remedy="c"))

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tacit import plain_files
 from tacit.cli.console import Interrupted, complain, say
 from tacit.cli.plan_declarations import Evaluate, Imitate, Learn, Synthesize
 from tacit.cli.run_folder import RunFolder
@@ -61,7 +62,7 @@ def ledger_path(command: Command) -> Path:
 
 
 def _beside(command: Command) -> Path:
-    data = command.data.resolve()
+    data = Path(_real(command.data))
     return data.with_name(f"{data.name}.ledger")
 
 
@@ -101,7 +102,7 @@ def _real(path: Path) -> str:
 
 def _note_of(data: Path) -> Path:
     """In a folder of our own format; beside files and folders of others, which may not like another file."""
-    data = data.resolve()
+    data = Path(_real(data))
     return data / _NOTE if (data / "spec.json").is_file() else data.with_name(f"{data.name}.{_NOTE}")
 
 
@@ -113,7 +114,7 @@ def _noted(data: Path) -> dict[str, str] | None:
     """
     path = _note_of(data)
     try:
-        note = json.loads(path.read_text(encoding="utf-8"))
+        note = json.loads(plain_files.text(path))
         return {"path": str(note["path"]), "dataset": str(note["dataset"])}
     except FileNotFoundError:
         return None
@@ -136,13 +137,11 @@ def _note(command: Command, ledger: Ledger) -> bool:
     """
     now = {"path": _real(ledger.path), "dataset": ledger.dataset_id}
     path = _note_of(command.data)
-    nobody = path.parent == command.data.resolve() and read_spec(command.data)[1]
+    nobody = path.parent == Path(_real(command.data)) and read_spec(command.data)[1]
     if nobody or not command.data.exists() or _noted(command.data) == now:
         return False
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.write_text(json.dumps(now) + "\n", encoding="utf-8")
-        partial.replace(path)
+        plain_files.write(path, json.dumps(now) + "\n")
     except OSError:
         if now["path"] == _real(_beside(command)):
             return False

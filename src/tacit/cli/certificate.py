@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from contextlib import suppress
 
+from tacit import plain_files
 from tacit.cli.console import require_new, say
 from tacit.cli.declarations import (
     CertificateLabel,
@@ -82,7 +83,7 @@ def sign(command: CertificateSign) -> None:
     certificate.verify()
     key = None
     with suppress(OSError, ValueError, TypeError, UnsupportedAlgorithm):
-        key = load_pem_private_key(command.private_key.read_bytes(), password=None)
+        key = load_pem_private_key(plain_files.read(command.private_key), password=None)
     if not isinstance(key, Ed25519PrivateKey):
         raise FileError(
             "the file is missing or holds no Ed25519 private key without a password",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit import plain_files
 from tacit.cli.console import complain, progress, say
 from tacit.cli.declarations import DataChain, DataClinic, DataImport, DataInspect, DataMaze, DataOverlap
 from tacit.cli.options import meaningless
@@ -265,7 +266,7 @@ def read_spec(path: Path) -> PublicSpec:
         DataError: a field is missing or invalid.
     """
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(plain_files.text(path))
     except (OSError, ValueError, RecursionError) as error:
         missing = isinstance(error, OSError)
         raise FileError(

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tacit import hub
+from tacit import hub, plain_files
 from tacit.cli.console import progress, say
 from tacit.cli.declarations import Format, Generate, Map
 from tacit.cli.imitate_plan import read_grid
@@ -90,7 +91,7 @@ def draw(command: Map) -> None:
     with progress("Drawing the map"):
         page = maps.render(
             panels,
-            title=command.title or f"Simulated movement: {command.source.resolve().name}",
+            title=command.title or f"Simulated movement: {Path(os.path.realpath(command.source)).name}",
             promise=certificate.sentence,
             cautions=cautions(certificate),
             trips=command.trips,
@@ -164,7 +165,9 @@ def _panel(command: Map, source: Path) -> tuple[maps.Panel, Certificate]:
     release = simulator_in(source)
     with progress(f"Drawing {command.days:,} days"):
         days = release.value.generate(command.days, seed=command.seed)
-    return maps.Panel(f"{source.resolve().name}, {command.days:,} days", days, "synthetic"), release.certificate
+    return maps.Panel(
+        f"{Path(os.path.realpath(source)).name}, {command.days:,} days", days, "synthetic"
+    ), release.certificate
 
 
 def _beside(command: Map, source: Path, first: maps.Panel) -> maps.Panel:
@@ -257,7 +260,8 @@ def read_days(path: Path) -> tuple[Days, Certificate]:
 def _described(path: Path) -> dict[str, Any]:
     values = None
     with suppress(OSError, ValueError, RecursionError):
-        values = json.loads(sidecar(path).read_text(encoding="utf-8"))
+        if plain_files.inside(path.parent, sidecar(path).name):
+            values = json.loads(plain_files.text(sidecar(path)))
     if (
         not isinstance(values, dict)
         or values.get("format") != FORMAT
@@ -269,10 +273,12 @@ def _described(path: Path) -> dict[str, Any]:
 
 def _digest(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        if plain_files.plain(path) and not plain_files.hollow(path):
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
-        raise _unknown(path) from None
+        pass
+    raise _unknown(path)
 
 
 def _unknown(path: Path) -> FileError:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from tacit import plain_files
 from tacit.cli import options
 from tacit.cli.budget import promised, require_only
 from tacit.cli.console import progress
@@ -265,7 +266,7 @@ def read_grid(path: Path) -> Grid:
         DataError: it is not one of a grid.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(plain_files.text(path))
     except (OSError, ValueError, RecursionError):
         raise FileError(
             "the file is missing or no JSON",

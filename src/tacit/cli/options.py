@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, 
 from tyro import MISSING
 from tyro.conf import arg
 
+from tacit import plain_files
 from tacit.errors import FileError, PlanError
 from tacit.parameters import current, written
 
@@ -172,7 +173,7 @@ def configured(command: type[Command], name: str, path: Path) -> Command:
 
 def _content(path: Path, name: str) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = plain_files.text(path)
         content = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise FileError(

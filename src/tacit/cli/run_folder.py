@@ -24,11 +24,12 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tacit import plain_files
 from tacit.cli.console import say
 from tacit.errors import FileError
 from tacit.evaluation.report import render, storage
@@ -36,7 +37,6 @@ from tacit.evaluation.report.blocks import PublicReport
 from tacit.parameters import current
 from tacit.privacy.certificate.certificate import Certificate
 
-_LARGEST = 64 * 2**20
 SIMULATED = "are simulated: nobody is behind them, and the certificate and the report say so."
 CERTIFICATE, REPORT = "certificate.json", "report.html"
 VERIFY = (f"tacit certificate verify {CERTIFICATE}",)
@@ -118,7 +118,7 @@ class RunFolder:
             FileError: it does.
         """
         path = self.path / name
-        if not path.resolve().is_relative_to(self.path.resolve()) or path.is_symlink():
+        if not plain_files.inside(self.path, name) or path.is_symlink():
             raise FileError(
                 f"{name!r} leads out of the folder of the run",
                 where=str(self.path),
@@ -130,12 +130,7 @@ class RunFolder:
     def write(self, name: str, content: str | Mapping[str, Any]) -> None:
         """Write one file, all or nothing."""
         text = content if isinstance(content, str) else json.dumps(content, allow_nan=False) + "\n"
-        path, partial = self.inside(name), self.inside(f".{name}.partial")
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
+        plain_files.write(self.inside(name), text)
 
     def read(self) -> dict[str, Any]:
         """The content of run.json.
@@ -144,11 +139,8 @@ class RunFolder:
             FileError: it is missing, damaged or not of a run.
         """
         path, value = self.inside("run.json"), None
-        try:
-            if path.stat().st_size <= _LARGEST:
-                value = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            pass
+        with suppress(OSError, ValueError, RecursionError):
+            value = json.loads(plain_files.text(path))
         if not isinstance(value, dict) or not {"command", "settings", "finished"} <= value.keys():
             raise FileError(
                 "run.json is missing, truncated or of another kind",

@@ -329,7 +329,7 @@ def _place(command: Synthesize, spec: PublicSpec, option: Option) -> Path | None
     path: Path | None = getattr(command, option)
     if path is None:
         return None
-    if _shape(read_spec(path)[0]) != _shape(spec) or path.resolve() == command.data.resolve():
+    if _shape(read_spec(path)[0]) != _shape(spec) or path.samefile(command.data):
         raise DataError(
             f"the {'public' if option == 'public' else 'other'} records are the private ones, or of other fields",
             where=str(path),

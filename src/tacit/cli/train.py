@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import os
 from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
@@ -93,7 +94,7 @@ def train(command: Train) -> None:
 
 def key_path(out: Path) -> Path:
     """Where the key of the register lies: beside the folder of the run, never in it."""
-    out = out.resolve()
+    out = Path(os.path.realpath(out))
     return out.with_name(f"{out.name}.key")
 
 

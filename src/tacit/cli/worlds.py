@@ -17,6 +17,7 @@ import gymnasium
 import numpy as np
 import numpy.typing as npt
 
+from tacit import plain_files
 from tacit.agents.heads import Gaussian
 from tacit.data.spec import Box, PublicSpec
 from tacit.envs import acrobot, cart_pole, clinic, dosing, locomotion, populations, river_swim
@@ -302,7 +303,7 @@ def read_bounds(path: Path | None, *, option: str = "--bounds", form: str = FORM
     if path is None:
         return None
     try:
-        bounds = json.loads(path.read_text(encoding="utf-8"))
+        bounds = json.loads(plain_files.text(path))
     except OSError as error:
         raise FileError(
             f"the file of bounds cannot be read ({error.strerror})",

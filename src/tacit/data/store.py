@@ -25,6 +25,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit import plain_files
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.errors import DataError, FileError
 
@@ -169,7 +170,7 @@ class FolderColumns:
                 file.flush()
                 os.fsync(file.fileno())
             os.rename(self._partial, self.folder)
-            _sync_folder(self.folder.parent)
+            plain_files.sync_folder(self.folder.parent)
         return read(self.folder)[2]
 
     def abort(self) -> None:
@@ -260,7 +261,7 @@ def _read_public(folder: Path) -> tuple[PublicSpec, bool, UnitKind, str | None]:
     path = folder / "spec.json"
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError, OverflowError, DataError):
         if not path.is_symlink():
-            public = _public(json.loads(path.read_text(encoding="utf-8")))
+            public = _public(json.loads(plain_files.text(path)))
     if public is None:
         what, remedy = "spec.json is missing or damaged", "import or save the data again"
         if not folder.exists():
@@ -323,7 +324,7 @@ def _header(file: BufferedRandom, dtype: np.dtype[Any], shape: tuple[int, ...], 
 def _map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
     column: Array | None = None
     try:
-        if not path.is_symlink():
+        if plain_files.plain(path) and not path.is_symlink():
             column = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception:  # of a header that no parser takes
         column = None
@@ -348,11 +349,3 @@ def _damaged(path: Path, what: str) -> FileError:
         expected="a folder that Trajectories.save wrote",
         remedy="import or save the data again",
     )
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

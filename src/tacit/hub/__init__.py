@@ -23,6 +23,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from tacit import plain_files
 from tacit.errors import CertificateError, FileError, PlanError
 from tacit.privacy.certificate.certificate import Certificate, Release
 from tacit.privacy.mechanisms.kinds import Selection
@@ -163,9 +164,9 @@ def read(folder: str | os.PathLike[str]) -> Any:
     folder = Path(folder)
     _require_inside(folder, (MODEL, CONFIG))
     config = _config(folder / CONFIG)
-    if config["sha256"] != _digest(folder / MODEL, config):
-        raise _damaged(folder / MODEL)
     try:
+        if config["sha256"] != _digest(folder / MODEL, config):
+            raise ValueError("another content than was written")
         return _kind(config["kind"]).unpack(config, load_file(folder / MODEL))
     except Exception as error:  # whatever edited numbers lead to: no list of it would be whole
         raise _damaged(folder / MODEL) from error
@@ -302,15 +303,14 @@ def _kind(name: str) -> _Kind:
 
 def _require_inside(folder: Path, names: tuple[str, ...]) -> None:
     for name in names:
-        if not (folder / name).is_file() or (folder / name).resolve().parent != folder.resolve():
-            raise _damaged(folder / name)
+        path = folder / name
+        if not plain_files.plain(path) or not plain_files.inside(folder, name) or plain_files.hollow(path):
+            raise _damaged(path)
 
 
 def _config(path: Path) -> dict[str, Any]:
-    config = None
     try:
-        if path.stat().st_size <= _LARGEST_CONFIG:
-            config = json.loads(path.read_text(encoding="utf-8"))
+        config = json.loads(plain_files.text(path, _LARGEST_CONFIG))
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(path) from error
     if (

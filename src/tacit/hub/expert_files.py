@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+from tacit import plain_files
 from tacit.agents import features as maps
 from tacit.agents.features import Features, OneHot, Scaled
 from tacit.agents.stacked import Stacked
@@ -158,15 +159,20 @@ def _entries(folder: Path) -> list[Path]:
             expected="a folder with one policy for each expert",
             remedy="check the path",
         )
+    try:
+        names = os.listdir(folder)
+    except OSError as error:
+        raise _bad(folder, f"a folder that cannot be read ({error.strerror})", "mend its permissions") from None
     entries = []
-    for path in sorted(folder.iterdir(), key=lambda path: _natural(path.name)):
+    for path in (folder / name for name in sorted(names, key=_natural)):
         if path.name.startswith(".") or path.suffix.lower() == ".md":
             continue
-        if path.resolve().parent != folder.resolve():
+        if not plain_files.inside(folder, path.name):
             raise _bad(path, "a link to outside the folder", "copy the file into the folder")
         if path.suffix.lower() in _PICKLES:
             raise _bad(path, "of a kind that can run code when it is read", "save its state dict as safetensors")
-        if not path.is_dir() and path.suffix.lower() not in (".safetensors", ".onnx"):
+        known = plain_files.plain(path) and path.suffix.lower() in (".safetensors", ".onnx")
+        if not os.path.isdir(path) and (not known or plain_files.hollow(path)):
             raise _bad(path, "of a kind that holds no policy", "remove it, or move it elsewhere")
         entries.append(path)
     if not entries:

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import json
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -347,7 +348,7 @@ def test_a_failed_save_leaves_the_old_file_and_no_litter(
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(certificate_json.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="space"):
         certificate.save(target)
     assert target.read_text() == "old"

@@ -15,6 +15,7 @@ from ledger_cases import UNIT, edit, filled, forge, make, reserve
 
 from tacit.cli import main
 from tacit.errors import LedgerError
+from tacit.privacy.ledger import store
 from tacit.privacy.ledger.ledger import Entry, Ledger
 from tacit.privacy.ledger.state import Terms
 
@@ -351,3 +352,67 @@ def test_a_write_ahead_log_is_never_made_or_read(path: Path) -> None:
 def test_a_ledger_and_its_lock_are_their_owners_alone(path: Path) -> None:
     filled(path)
     assert [stat.S_IMODE(os.stat(file).st_mode) for file in (path, Path(f"{path}.lock"))] == [0o600, 0o600]
+
+
+def test_a_file_of_another_program_is_no_lock(path: Path) -> None:
+    other = Path(f"{path}.lock")
+    for content in (b"[package]\nname = 'x'\n", b"0" * 83, b"Z"):
+        other.write_bytes(content)
+        with pytest.raises(LedgerError, match="no lock of tacit"):
+            make(path)
+        assert other.read_bytes() == content
+    assert not path.exists()
+    for content in (b"", b"\0" * 82, b"0f" * 20):  # what a power cut may leave
+        other.write_bytes(content)
+        make(path).close()
+
+
+def test_a_link_to_nothing_or_a_folder_is_no_place_for_a_ledger(path: Path, tmp_path: Path) -> None:
+    path.symlink_to(tmp_path / "elsewhere")
+    before = sorted(tmp_path.rglob("*"))
+    for place in (path, tmp_path, Path("/")):
+        with pytest.raises(LedgerError, match="no plain file"):
+            make(place)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_no_ledger(path: Path) -> None:
+    os.mkfifo(path)  # opening it would block for ever
+    with pytest.raises(LedgerError, match="there is no ledger"):
+        Ledger.read(path)
+    with pytest.raises(LedgerError, match="no plain file"):
+        Ledger(path)
+
+
+def test_a_new_ledger_is_its_owners_before_its_first_entry(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    modes, connect = [], store._connect
+
+    def watched(file: Path, mode: str) -> sqlite3.Connection:
+        modes.append(stat.S_IMODE(os.stat(file).st_mode))
+        return connect(file, mode)
+
+    monkeypatch.setattr(store, "_connect", watched)
+    make(path).close()
+    assert modes == [0o600, 0o600]
+
+
+def test_a_journal_that_is_exchanged_while_it_is_copied_is_refused(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(path)
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    hostile_journal(path, victim)
+    journal = Path(f"{path}-journal")
+    hostile = journal.read_bytes()
+    journal.write_bytes(hostile[: hostile.rindex(os.fsencode(victim)) - 4])  # without the record
+    assert Ledger.read(path).head
+
+    def exchange(source: str, to: str) -> None:
+        Path(to).write_bytes(hostile if source.endswith("-journal") else Path(source).read_bytes())
+
+    monkeypatch.setattr(shutil, "copyfile", exchange)
+    with pytest.raises(LedgerError, match="journal that tacit did not write"):
+        Ledger.read(path)
+    assert victim.read_bytes() == b"precious"

@@ -293,3 +293,24 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="cannot be used"):
         Register(tmp_path / "v" / "register", key=tmp_path / "none" / "key")
     open_((tmp_path / "v" / "register", tmp_path / "k" / "key")).close()
+
+
+def test_a_link_to_nothing_is_no_place_for_a_register_or_key(files: tuple[Path, Path], tmp_path: Path) -> None:
+    for file in files:
+        file.symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(LedgerError, match="no plain file"):
+            open_(files)
+        file.unlink()
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_key_or_register_of_a_terabyte_that_is_not_there_is_refused(files: tuple[Path, Path]) -> None:
+    open_(files).close()
+    for file in files:
+        content = file.read_bytes()
+        with file.open("r+b") as opened:
+            opened.truncate(2**40)
+        with pytest.raises(LedgerError, match="hollow"):
+            open_(files)
+        file.write_bytes(content)
+    open_(files).close()

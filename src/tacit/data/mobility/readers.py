@@ -24,8 +24,9 @@ from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import Grid
 from tacit.data.mobility.points import UNIX, Part, Rules, days_from, times_of
 from tacit.data.sources.files import csv_chunks
-from tacit.data.sources.tables import npz_arrays, numbers_of
+from tacit.data.sources.tables import Text, npz_arrays, numbers_of
 from tacit.errors import DataError, FileError
+from tacit.plain_files import inside, plain
 
 __all__ = [
     "UNIX",
@@ -151,7 +152,7 @@ def from_plt(folders: Paths, grid: Grid, rules: Rules) -> Days:
     parts = []
     for folder in _paths(folders):
         users: dict[Path, list[Path]] = {}
-        for path in sorted(folder.rglob("Trajectory/*.plt")):
+        for path in sorted(_plt_files(folder)):
             users.setdefault(path.parent.parent, []).append(path)
         if not users:
             raise FileError(
@@ -161,7 +162,7 @@ def from_plt(folders: Paths, grid: Grid, rules: Rules) -> Days:
                 remedy="give the folder that holds the folders of the users",
             )
         for number, (owner, files) in enumerate(users.items()):
-            tables = [_plt(path) for path in files]
+            tables = [_plt(folder, path) for path in files]
             lat, lon = (np.concatenate([numbers_of(t[i]) for t in tables]) for i in (0, 1))
             written = [f"{day} {clock}" for t in tables for day, clock in zip(t[5], t[6], strict=True)]
             where = f"{folder.name}, folder {number + 1}"  # the name of the user's folder is an id
@@ -254,12 +255,21 @@ def _times(column: Any, recorded: str | None) -> Any:
     return numbers if np.isfinite(numbers).any() else column
 
 
-def _plt(path: Path) -> Any:
+def _plt_files(folder: Path) -> Iterator[Path]:
+    """The files USER/Trajectory/*.plt below a folder; no link to a folder is followed."""
+    for place, _, names in os.walk(folder):
+        if os.path.basename(place) == "Trajectory":
+            yield from (Path(place, name) for name in names if name.endswith(".plt"))
+
+
+def _plt(folder: Path, path: Path) -> Any:
     import pandas as pd
 
     try:
-        table = pd.read_csv(path, skiprows=6, header=None, usecols=[0, 1, 5, 6], dtype={5: str, 6: str})
-        return table[[0, 1, 5, 6]]
+        if plain(path) and inside(folder, str(path.relative_to(folder))):
+            with Text(path) as text:
+                table = pd.read_csv(text, skiprows=6, header=None, usecols=[0, 1, 5, 6], dtype={5: str, 6: str})
+            return table[[0, 1, 5, 6]]
     except Exception:  # no list of what the parser raises would be whole, and it may quote a cell
         pass
     raise FileError(
@@ -272,7 +282,7 @@ def _plt(path: Path) -> Any:
 
 def _paths(paths: Any) -> list[Path]:
     sources = [Path(paths)] if isinstance(paths, (str, os.PathLike)) else [Path(path) for path in paths]
-    if not sources or len({path.resolve() for path in sources}) != len(sources):
+    if not sources or len({os.path.realpath(path) for path in sources}) != len(sources):
         raise FileError(
             "there is no file or folder, or the same one twice",
             where="mobility",

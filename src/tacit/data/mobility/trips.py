@@ -225,7 +225,8 @@ def _new(path: Path_) -> Iterator[IO[str]]:
     partial = path.with_name(f".{path.name}.partial")
     require_free(path)
     try:
-        with partial.open("w", encoding="utf-8", newline="") as file:
+        partial.unlink(missing_ok=True)
+        with partial.open("x", encoding="utf-8", newline="") as file:
             yield file
         os.link(partial, path)
     except OSError as error:
@@ -313,6 +314,7 @@ def to_geoparquet(days: Days, path: str | os.PathLike[str], *, date: datetime.da
     table = table.replace_schema_metadata({"geo": json.dumps(_metadata(boxes))})
     partial = path.with_name(f".{path.name}.partial")
     try:
+        partial.unlink(missing_ok=True)
         parquet.write_table(table, partial, compression="zstd")
         os.link(partial, path)
     except OSError as error:

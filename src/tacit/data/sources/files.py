@@ -193,7 +193,7 @@ def _keys(unit: str, episode: str | None) -> list[str]:
 
 def _files(paths: Paths, where: str) -> list[Path]:
     files = [Path(paths)] if isinstance(paths, (str, os.PathLike)) else [Path(path) for path in paths]
-    real = [path.resolve() for path in files]
+    real = [os.path.realpath(path) for path in files]
     if not files or len(set(real)) != len(real):
         raise FileError(
             "there is no file, or the same file twice",

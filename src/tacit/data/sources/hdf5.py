@@ -17,6 +17,7 @@ from h5py._hl.base import phil
 
 from tacit.data.sources.tables import disproportionate
 from tacit.errors import FileError
+from tacit.plain_files import plain
 
 if sys.platform != "win32":
     import resource
@@ -36,7 +37,7 @@ def opened(path: Path, damaged: FileError) -> Iterator[h5py.File]:
     Raises:
         FileError: `damaged`, or the file leads to another one or declares far more than it holds.
     """
-    if sys.platform != "win32" and not _ends(path):
+    if not plain(path) or (sys.platform != "win32" and not _ends(path)):
         raise damaged
     file = None
     with contextlib.suppress(Exception):  # whatever the library says of a file that is none

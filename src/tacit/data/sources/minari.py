@@ -19,9 +19,11 @@ from tacit.data.sources.hdf5 import opened
 from tacit.data.spec import PublicSpec
 from tacit.data.store import CHUNK, Array, Records
 from tacit.errors import DataError, FileError
+from tacit.plain_files import inside, plain
 
 NEXT, PROPENSITY = "next_observation", "propensity"
 _ID = re.compile(r"(?:[-\w]{2,}/)*[-\w]+-v\d+")
+_PARTS = ("main_data.hdf5", "metadata.json")
 
 
 def read(
@@ -255,9 +257,11 @@ def _load(dataset_id: str, root: str | os.PathLike[str] | None) -> minari.Minari
     check_id(dataset_id)
     dataset: minari.MinariDataset | None = None
     with datasets_folder(root) as folder:
-        records = folder / dataset_id / "data" / "main_data.hdf5"
-        if records.is_file():
-            with opened(records, _unreadable(f"Trajectories.from_minari({dataset_id!r})")):
+        parts = folder / dataset_id / "data"
+        if parts.is_dir():
+            if not all(plain(parts / name) and inside(folder, f"{dataset_id}/data/{name}") for name in _PARTS):
+                raise _unreadable(dataset_id)
+            with opened(parts / _PARTS[0], _unreadable(f"Trajectories.from_minari({dataset_id!r})")):
                 pass  # looked through before anything is read: nothing in it leads elsewhere
         with contextlib.suppress(Exception):
             loaded = minari.load_dataset(dataset_id, download=False)

@@ -20,9 +20,11 @@ import numpy as np
 
 from tacit.data.ingest import EACH_TRANSITION, Ingest
 from tacit.data.sources.files import csv_chunks
+from tacit.data.sources.tables import unreadable
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError, FileError
+from tacit.plain_files import inside
 
 Campaign = Literal["all", "men", "women"]
 Policy = Literal["random", "bts"]
@@ -84,7 +86,10 @@ def read(
     bounds = spec(campaign)
     if policy not in get_args(Policy):
         raise _unknown("policy", get_args(Policy))
-    path = (_installed() if folder is None else Path(folder)) / policy / campaign / f"{campaign}.csv"
+    root, name = _installed() if folder is None else Path(folder), f"{policy}/{campaign}/{campaign}.csv"
+    path = root / name
+    if not inside(root, name):
+        raise unreadable(path, "a CSV file in the folder itself")
     with Ingest(bounds, simulated=False, store=store) as ingest:
         ingest.start(f"open_bandit.read({path.name!r})")
         for table in csv_chunks(path, _COLUMNS, ()):

@@ -2,24 +2,75 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import os
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from tacit.data.store import CHUNK, Array
 from tacit.errors import DataError, FileError
+from tacit.plain_files import plain
 
 MOST, SPARE = 1_100, 2**16
+LINE, TEXT, CELLS = 2**22, 2**30, 2**27
+"""Bytes of a line, and bytes and commas of `CHUNK` rows of a text, at most: without an end of line or of a quotation, a
+parser would take a file that unpacks to terabytes for one row, and keep it."""
+
+
+class Text(io.RawIOBase):
+    """The bytes of a text table, unpacked where its name ends in .gz (others make a thousand times more of a byte).
+
+    Args:
+        path: a plain file.
+
+    Raises:
+        ValueError: when a line, or what was read since `rest`, is longer than a table has it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file: Any = gzip.open(path) if path.suffix.lower() == ".gz" else open(path, "rb")  # noqa: SIM115
+        self._line = 0
+        self.rest()
+
+    def rest(self) -> None:
+        """A chunk of rows is complete."""
+        self._bytes = self._commas = 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """See `io.RawIOBase`."""
+        count: int = self._file.readinto(buffer)
+        read = bytes(buffer[:count])
+        last = read.rfind(b"\n")
+        self._line = count - last - 1 if last >= 0 else self._line + count
+        self._bytes += count
+        self._commas += read.count(b",")
+        if self._line > LINE or self._bytes > TEXT or self._commas > CELLS:
+            raise ValueError("a row without an end")
+        return count
+
+    def close(self) -> None:
+        """See `io.RawIOBase`."""
+        self._file.close()
+        super().close()
 
 
 def csv_header(path: Path) -> list[str]:
     import pandas as pd
 
-    options: dict[str, Any] = {"nrows": 0, "index_col": False, "encoding": "utf-8"}
-    return [str(name) for name in _opened(path, lambda: pd.read_csv(path, compression=_compression(path), **options))]
+    def read() -> Any:
+        with Text(path) as text:
+            return pd.read_csv(text, nrows=0, index_col=False, encoding="utf-8")
+
+    return [str(name) for name in _opened(path, read)]
 
 
 def parquet_header(path: Path) -> list[str]:
@@ -33,21 +84,22 @@ def csv_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iterator
 
     wanted = {*names, *ids}
     row = 0
+    text = _opened(path, lambda: Text(path))
     reader = _opened(
         path,
         lambda: pd.read_csv(
-            path,
+            text,
             usecols=lambda name: name in wanted,
             dtype=dict.fromkeys(ids, "str"),
             index_col=False,
             chunksize=CHUNK,
             low_memory=False,
-            compression=_compression(path),
             encoding="utf-8",
         ),
     )
-    with reader:
+    with text, reader:
         while (table := _next_csv(path, reader)) is not None:
+            text.rest()
             out: dict[str, Array] = {}
             for name in table.columns:
                 column = table[name]
@@ -66,11 +118,6 @@ def csv_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iterator
                     out[name] = column.to_numpy()
             row += len(table)
             yield out
-
-
-def _compression(path: Path) -> Literal["gzip"] | None:
-    """Of a text table: gzip by its suffix, or none. Others make a thousand times more of a byte."""
-    return "gzip" if path.suffix.lower() == ".gz" else None
 
 
 def _next_csv(path: Path, reader: Any) -> Any:
@@ -103,6 +150,9 @@ def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iter
 
     with _opened(path, lambda: _parquet(path, ids)) as file:
         present = [name for name in dict.fromkeys((*names, *ids)) if name in file.schema_arrow.names]
+        for name in present:  # before a page is unpacked: a short dictionary may hold long words
+            if name not in ids and not _numbers(file.schema_arrow.field(name).type):
+                raise _not_a_number(path, name, 1)
         batches = file.iter_batches(batch_size=CHUNK, columns=present)
         row = 0
         while True:
@@ -119,9 +169,6 @@ def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iter
             for name in present:
                 column = batch.column(name)
                 if name not in ids:
-                    kind = column.type
-                    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-                        raise _not_a_number(path, name, row + 1)
                     if column.null_count:
                         first = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
                         raise _not_a_number(path, name, row + first + 1)
@@ -137,12 +184,20 @@ def parquet_chunks(path: Path, names: Sequence[str], ids: Sequence[str]) -> Iter
             yield out
 
 
+def _numbers(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
 def _parquet(path: Path, ids: Sequence[str]) -> Any:
     """The file, unless its rows cannot come out of it; texts of ids stay a dictionary."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     schema = pq.read_schema(path)
+    if len(set(schema.names)) < len(schema.names):
+        raise ValueError("two columns of one name")
     texts = [name for name in ids if name in schema.names and pa.types.is_string(schema.field(name).type)]
     file = pq.ParquetFile(path, read_dictionary=texts)
     if disproportionate(8 * file.metadata.num_rows * file.metadata.num_columns, path.stat().st_size):
@@ -169,7 +224,10 @@ def npz_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, Arra
                 raise ValueError
             if any(disproportionate(part.file_size, part.compress_size) for part in archive.zip.infolist()):
                 raise _overfull(path)
-            return {name: archive[name] for name in (archive.files if names is None else names) if name in archive}
+            found = {name: archive[name] for name in (archive.files if names is None else names) if name in archive}
+            if not all(isinstance(array, np.ndarray) for array in found.values()):
+                raise ValueError("a member that is no array comes as its bytes")
+            return found
 
     arrays: dict[str, Array] = _opened(path, load)
     return arrays
@@ -178,7 +236,8 @@ def npz_arrays(path: Path, names: Sequence[str] | None = None) -> dict[str, Arra
 def _opened(path: Path, read: Any) -> Any:
     """What `read` returns; any complaint of a parser (which may quote a cell) becomes a `FileError` without it."""
     try:
-        return read()
+        if plain(path):
+            return read()
     except FileError:
         raise
     except Exception:  # no list of what parsers and decompressors raise would be whole
@@ -230,11 +289,12 @@ def _overfull(path: Path) -> FileError:
 def unreadable(path: Path, kind: str) -> FileError:
     """Of a file that is missing, or is none of its kind ("a Parquet file")."""
     what = "the file is damaged or of another kind"
-    if not path.is_file():
-        what = "this is a folder" if path.is_dir() else "there is no such file"
+    if not plain(path):
+        what = "this is no plain file" if os.path.exists(path) else "there is no such file"
+        what = "this is a folder" if os.path.isdir(path) else what
     return FileError(
         what,
         where=str(path),
         expected=kind,
-        remedy="write the file again" if path.is_file() else "check the path",
+        remedy="write the file again" if plain(path) else "check the path",
     )

@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from tacit import plain_files
 from tacit.errors import FileError
 
 FILE = "audit.json"
@@ -111,10 +111,8 @@ class Audited:
 def save(path: Path, audited: tuple[Audited, ...]) -> None:
     """Write findings as JSON, all or nothing."""
     rows = [dataclasses.asdict(audit) for audit in audited]
-    partial = path.with_name(f".{path.name}.partial")
     text = json.dumps({"format": FORMAT, "audits": rows}, indent=1, allow_nan=False)
-    partial.write_text(f"{text}\n", encoding="utf-8")
-    os.replace(partial, path)
+    plain_files.write(path, f"{text}\n")
 
 
 def load(path: Path) -> tuple[Audited, ...]:
@@ -124,10 +122,9 @@ def load(path: Path) -> tuple[Audited, ...]:
         FileError: it is missing, damaged or of another kind.
     """
     try:
-        if path.stat().st_size <= _LARGEST:
-            value = json.loads(path.read_text(encoding="utf-8"))
-            if value["format"] == FORMAT:
-                return tuple(_audited(row) for row in value["audits"])
+        value = json.loads(plain_files.text(path, _LARGEST))
+        if value["format"] == FORMAT:
+            return tuple(_audited(row) for row in value["audits"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass
     raise FileError(
@@ -145,7 +142,7 @@ def beside(certificate: Path, digest: str) -> tuple[Audited, ...]:
         FileError: the file is damaged.
     """
     path = certificate.with_name(FILE)
-    if not path.exists():
+    if not plain_files.inside(path.parent, FILE) or not path.exists():
         return ()
     return tuple(audit for audit in load(path) if audit.certificate == digest)
 

@@ -12,6 +12,7 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
+from tacit import plain_files
 from tacit.data.mobility.days import SLOTS, Days
 from tacit.data.mobility.grids import Grid, grid_from_json, unreadable
 from tacit.envs import movement
@@ -220,7 +221,7 @@ class Simulator:
 
     def save(self, path: str | Path) -> None:
         """Write it to a JSON file: numbers and words alone, no code."""
-        Path(path).write_text(json.dumps(self.to_json()), encoding="utf-8")
+        plain_files.write(Path(path), json.dumps(self.to_json()))
 
     @classmethod
     def load(cls, path: str | Path) -> Simulator:
@@ -230,7 +231,7 @@ class Simulator:
             DataError: the file is not one of a simulator.
         """
         try:
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
+            values = json.loads(plain_files.text(Path(path)))
         except (UnicodeDecodeError, json.JSONDecodeError) as error:
             raise _unreadable("the file is not JSON", "Simulator.load") from error
         return cls.from_json(values)

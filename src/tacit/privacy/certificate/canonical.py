@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -15,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from tacit import plain_files
 from tacit.errors import CertificateError
 from tacit.parameters import PART_FIELDS, as_in_format_1, current_part
 
@@ -67,19 +66,8 @@ def freeze(value: Any) -> Any:
 
 
 def write(path: Path, record: Mapping[str, Any]) -> None:
-    """Write JSON, all or nothing: a temporary file in the same folder, synced, then renamed."""
-    text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    """Write JSON, all or nothing (see `plain_files.write`)."""
+    plain_files.write(path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read(path: Path) -> Any:
@@ -89,11 +77,8 @@ def read(path: Path) -> Any:
         CertificateError: the file is missing, too large or not such JSON.
     """
     try:
-        with open(path, "rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-        if len(raw) > MAX_BYTES:
-            raise ValueError("larger than 4 MiB")
-        return json.loads(raw.decode("utf-8"), object_pairs_hook=_no_repeats, parse_constant=_no_constant)
+        text = plain_files.text(path, MAX_BYTES)
+        return json.loads(text, object_pairs_hook=_no_repeats, parse_constant=_no_constant)
     except (OSError, ValueError, RecursionError) as error:
         problem = error.strerror if isinstance(error, OSError) else type(error).__name__
         exists = path.is_file()

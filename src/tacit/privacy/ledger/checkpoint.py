@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from tacit import plain_files
 from tacit.errors import FileError, LedgerError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def save(path: Path, tensors: dict[str, Tensor], *, plan_id: str, ledger: Ledger
     meta["sha256"] = _digest(tensors)
     temporary = path.with_suffix(".partial")
     try:
+        temporary.unlink(missing_ok=True)  # what a crash left, or a link that somebody put there
         save_file(tensors, temporary, {"tacit": json.dumps(meta)})
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
@@ -58,6 +60,8 @@ def load(path: Path, *, plan_id: str, ledger: Ledger) -> dict[str, Tensor]:
         LedgerError: another plan's checkpoint, or a ledger that is older than the checkpoint.
     """
     try:
+        if not plain_files.plain(path) or path.is_symlink() or plain_files.hollow(path):
+            raise ValueError("no plain file")
         with safe_open(path, framework="pt") as file:
             meta = json.loads(file.metadata()["tacit"])
             of, head = (meta["plan_id"], meta["dataset_id"]), meta["ledger_head"]

@@ -19,12 +19,14 @@ from typing import Any, NoReturn, Self
 import numpy as np
 import numpy.typing as npt
 
+from tacit import plain_files
 from tacit.errors import LedgerError, PlanError
 from tacit.privacy.ledger.state import GENESIS, canonical
-from tacit.privacy.ledger.store import MUTEX, WriterLock, require_plain
+from tacit.privacy.ledger.store import MUTEX, WriterLock, real
 
 _KEY_BYTES = 32
 _PERSON_BYTES = 16  # two people with one hash share one cap, which is safe
+_LARGEST = 2**32
 _BINARY = getattr(os, "O_BINARY", 0)
 
 
@@ -56,16 +58,13 @@ class Register:
     _file: tuple[int, int, int]
 
     def __init__(self, path: str | os.PathLike[str], *, key: str | os.PathLike[str]) -> None:
-        self.path = Path(os.path.realpath(path))
-        self._key_path = Path(os.path.realpath(key))
+        self.path, self._key_path = real(path, "register"), real(key, "register")
         if self.key_folder == self.path.parent or self.path.parent in self.key_folder.parents:
             raise self._error(
                 "the key is in the register's folder",
                 "a key elsewhere, because a copy of the folder would tell who is in the register",
                 "keep the key where copies of the register do not go",
             )
-        require_plain(self.path, "register")
-        require_plain(self._key_path, "register")
         self._lock = WriterLock(self.path, "register")
         try:
             exists = self.path.exists(), self._key_path.exists()
@@ -226,7 +225,7 @@ class Register:
         self._whole = True
 
     def _load(self) -> None:
-        content = self.path.read_bytes()
+        content = plain_files.read(self.path, _LARGEST)
         lines = content.split(b"\n")
         torn = lines.pop()
         if not torn and lines and b"\0" in lines[-1]:  # a block that never reached the disk reads as zeros
@@ -300,15 +299,10 @@ class Register:
             finally:
                 os.close(handle)
             os.replace(new, path)
-            if sys.platform != "win32":
-                folder = os.open(path.parent, os.O_RDONLY)
-                try:
-                    os.fsync(folder)
-                finally:
-                    os.close(folder)
+            plain_files.sync_folder(path.parent)
 
     def _secret(self) -> bytes:
-        secret = self._key_path.read_bytes()
+        secret = plain_files.read(self._key_path, 2**10)
         shared = sys.platform != "win32" and self._key_path.stat().st_mode & 0o077
         if len(secret) != _KEY_BYTES or shared:
             raise self._error(

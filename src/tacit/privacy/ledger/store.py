@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import sqlite3
-import stat
 import sys
 import tempfile
 import threading
@@ -22,11 +21,9 @@ import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tacit import plain_files
 from tacit.errors import LedgerError
 from tacit.privacy.ledger.state import GENESIS, Entry, broken, canonical
-
-# Who may write a ledger or register: one process, on a local disk, remembered across backups.
-
 
 if sys.platform == "win32":
     import msvcrt
@@ -41,6 +38,8 @@ _NETWORK = {
 }
 _JOURNAL = bytes.fromhex("d9d505f920a163d7")
 """With which a roll-back journal begins, and ends if it names a super-journal (SQLite file format, section 3)."""
+_HEADS = re.compile(rb"[0-9a-f \n\0]{0,82}")
+"""What a lock may hold: nothing, a head with its check, or what a power cut left of them."""
 _LOCK_BYTE = 1 << 20  # Windows locks bytes, not files: one far behind the recorded head
 
 MUTEX = threading.RLock()  # held during every transaction and every fork: no child inherits a half-done one
@@ -175,12 +174,21 @@ def require_plain(path: Path, kind: str = "ledger") -> None:
         return
     except OSError as error:
         raise unwritable(path, error) from error
-    if not _plain(status):
+    if not plain_files.own(status):
         raise _no_plain_file(path, kind)
 
 
-def _plain(status: os.stat_result) -> bool:
-    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+def real(path: str | os.PathLike[str], kind: str = "ledger") -> Path:
+    """The file behind the links that a path may go through.
+
+    Raises:
+        LedgerError: it is no plain file with one name, or the last link leads to nothing, where a file would be made.
+    """
+    found = Path(os.path.realpath(path))
+    if os.path.islink(path) and not os.path.exists(path):
+        raise _no_plain_file(Path(path), kind)
+    require_plain(found, kind)
+    return found
 
 
 def _no_plain_file(path: Path, kind: str) -> LedgerError:
@@ -199,9 +207,17 @@ def _take(path: Path, kind: str) -> int:
         lock = os.open(path, flags, 0o600)
     except OSError as error:
         raise unwritable(path, error) from error
-    if not _plain(os.fstat(lock)):  # another one since
+    if not plain_files.own(os.fstat(lock)):  # another one since
         os.close(lock)
         raise _no_plain_file(path, kind)
+    if not _HEADS.fullmatch(os.read(lock, len(_record(GENESIS)) + 1)):
+        os.close(lock)
+        raise LedgerError(
+            f"a file that is no lock of tacit has the name of the lock of the {kind}",
+            where=str(path),
+            expected="a file with nothing but the newest head, as tacit makes it",
+            remedy=f"choose another name for the {kind}; if the file is of no use, remove it",
+        )
     try:
         if sys.platform == "win32":
             os.lseek(lock, _LOCK_BYTE, os.SEEK_SET)
@@ -264,7 +280,7 @@ class Store:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(os.path.realpath(path))
+        self.path = real(path)
         self.lock = WriterLock(self.path)
         self._connections: list[sqlite3.Connection] = []
         self._identity: tuple[int, int] | None = None
@@ -284,16 +300,16 @@ class Store:
         try:
             for leftover in (new, journal):
                 leftover.unlink(missing_ok=True)
-            with _sqlite(self.path), contextlib.closing(_connect(new, "rwc")) as connection:
+            os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            with _sqlite(self.path), contextlib.closing(_connect(new, "rw")) as connection:
                 connection.execute("BEGIN IMMEDIATE")
                 for statement in _SCHEMA.values():
                     connection.execute(statement)
                 connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", _row(entry))
                 connection.execute("COMMIT")
             journal.unlink(missing_ok=True)
-            os.chmod(new, 0o600)
             os.replace(new, self.path)
-            _sync_folder(self.path.parent)
+            plain_files.sync_folder(self.path.parent)
         except OSError as error:
             raise unwritable(self.path, error) from error
 
@@ -304,17 +320,11 @@ class Store:
             LedgerError: the file is damaged, not a ledger, not writable, or has a second name (hard link).
         """
         _disconnect(self._connections, os.getpid())
+        require_plain(self.path)  # the lock and the journal go by name
         _require_no_trick(self.path)
-        status = os.stat(self.path)
-        if status.st_nlink > 1:
-            raise LedgerError(
-                "the file has several names (hard links)",
-                where=str(self.path),
-                expected="one name, because the lock and the journal go by name",
-                remedy="remove the other names, or copy the file",
-            )
-        self._identity = (status.st_dev, status.st_ino)
         with _sqlite(self.path):
+            status = os.stat(self.path)
+            self._identity = (status.st_dev, status.st_ino)
             connection = _connect(self.path, "rw")
             self._connections.append(connection)
             connection.execute("BEGIN IMMEDIATE")  # undoes what a crash left half-done
@@ -382,15 +392,17 @@ def read_entries(path: Path) -> list[Entry]:
         )
     _require_no_trick(path)
     try:
-        return _read(path)
+        with _sqlite(path), contextlib.closing(_connect(path, "ro")) as connection:
+            return _load(connection)
     except LedgerError as error:
         if getattr(error.__cause__, "sqlite_errorname", "") != "SQLITE_READONLY_ROLLBACK":
             raise
-    with tempfile.TemporaryDirectory() as folder:
+    with _sqlite(path), tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / path.name
         for suffix in ("", "-journal"):
             shutil.copyfile(f"{path}{suffix}", f"{copy}{suffix}")
-        with _sqlite(path), contextlib.closing(_connect(copy, "rw")) as connection:
+        _require_no_trick(copy)  # whatever became of the journal since
+        with contextlib.closing(_connect(copy, "rw")) as connection:
             return _load(connection)
 
 
@@ -406,10 +418,10 @@ def _require_no_trick(path: Path) -> None:
     journal = path.with_name(f"{path.name}-journal")
     require_plain(journal)
     logs = any(os.path.lexists(f"{path}{suffix}") for suffix in ("-wal", "-shm"))
-    with path.open("rb") as file:
-        versions = file.read(20)[18:20]
     named = False
-    with contextlib.suppress(FileNotFoundError), journal.open("rb") as file:
+    with _sqlite(path), path.open("rb") as file:
+        versions = file.read(20)[18:20]
+    with _sqlite(path), contextlib.suppress(FileNotFoundError), journal.open("rb") as file:
         if file.seek(0, os.SEEK_END) >= 16:
             file.seek(-8, os.SEEK_END)
             named = file.read(8) == _JOURNAL
@@ -420,11 +432,6 @@ def _require_no_trick(path: Path) -> None:
             expected="a ledger with a plain roll-back journal, or none",
             remedy="do not open it; ask its author for a copy made while no run had it open",
         )
-
-
-def _read(path: Path) -> list[Entry]:
-    with _sqlite(path), contextlib.closing(_connect(path, "ro")) as connection:
-        return _load(connection)
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -476,23 +483,14 @@ def _row(entry: Entry) -> Sequence[object]:
     return (entry.seq, entry.time, entry.kind, canonical(dict(entry.payload)), entry.hash)
 
 
-def _sync_folder(folder: Path) -> None:
-    if sys.platform != "win32":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
 @contextlib.contextmanager
 def _sqlite(path: Path) -> Iterator[None]:
     try:
         yield
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # of a message that quotes a damaged schema
-        reason = (
-            str(error) if isinstance(error, sqlite3.Error) and str(error).isprintable() else "its schema is damaged"
-        )
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # the last of a message with a damaged schema
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        if isinstance(error, UnicodeDecodeError) or not f"{reason}".isprintable():
+            reason = "its schema is damaged"
         raise LedgerError(
             f"the file cannot be used ({reason})",
             where=str(path),

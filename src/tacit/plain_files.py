@@ -1,0 +1,111 @@
+"""Plain files, read whole and written whole: what may lie in a folder that somebody else made is not trusted.
+
+A reader that opens whatever has the right name waits for ever at a named pipe, never ends at a device, and fills the
+memory from a sparse file. A writer that opens a known name follows the link that somebody left there. Parsers in other
+libraries open paths themselves, so that their callers ask `plain` first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import sys
+import tempfile
+from pathlib import Path
+
+MOST = 64 * 2**20
+"""Bytes that a file of settings, grids or findings may have."""
+_FLAGS = sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
+
+
+def plain(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a plain file, be it behind a link; also False where nobody may look."""
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError):  # a name with a zero byte
+        return False
+
+
+def hollow(path: str | os.PathLike[str]) -> bool:
+    """Whether a file takes hardly any space for its length, as a text or a model does on no file system."""
+    return _hollow(os.stat(path))
+
+
+def _hollow(status: os.stat_result) -> bool:
+    return status.st_size > 2**16 + 1_100 * 512 * getattr(status, "st_blocks", status.st_size)
+
+
+def own(status: os.stat_result) -> bool:
+    """Whether this status, by `os.lstat` or `os.fstat`, is of a plain file with one name, no link to another one."""
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+
+
+def inside(folder: Path, name: str) -> bool:
+    """Whether a name leads to something below the folder, not through a link to elsewhere or `..`."""
+    return Path(os.path.realpath(folder / name)).is_relative_to(os.path.realpath(folder))
+
+
+def read(path: Path, most: int = MOST) -> bytes:
+    """The bytes of a plain file.
+
+    Raises:
+        OSError: it is missing, no plain file, hollow, growing, or has more than `most` bytes.
+    """
+    with os.fdopen(os.open(path, os.O_RDONLY | _FLAGS), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "It is no plain file", str(path))
+        content = b"" if _hollow(status) else file.read(min(status.st_size, most) + 1)
+        if _hollow(status) or len(content) > min(status.st_size, most):
+            raise OSError(errno.EFBIG, f"It is hollow, grows, or has more than {most:,} bytes", str(path))
+    return content
+
+
+def text(path: Path, most: int = MOST) -> str:
+    """The same of a text in UTF-8.
+
+    Raises:
+        OSError: as for `read`.  UnicodeDecodeError: it is no such text.
+    """
+    return read(path, most).decode("utf-8")
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the names in a folder to the disk, where a system can.
+
+    Raises:
+        OSError: the disk fails.
+    """
+    if sys.platform != "win32":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def write(path: Path, content: str, *, mode: int = 0o644) -> None:
+    """Write a text, all or nothing: to a new file in the same folder, synced, then renamed.
+
+    Args:
+        path: the file; a link there is replaced, not followed.
+        content: UTF-8 is written.
+        mode: the file's permissions.
+
+    Raises:
+        OSError: the folder cannot be written to.
+    """
+    handle, partial = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(partial, mode)
+        os.replace(partial, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+        raise
