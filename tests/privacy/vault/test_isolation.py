@@ -74,6 +74,7 @@ class Following:
 @pytest.mark.parametrize(
     "callback",
     [Centred(2), Centred(6), Centred(34), Centred(257), Numbered(2), Numbered(6), Numbered(257), Following(256)],
+    ids=str,
 )
 def test_units_are_coupled_in_no_crowd(tmp_path: Path, callback: Any) -> None:
     vault = open_vault(tmp_path, [[1.0], [2.0]])
@@ -333,7 +334,10 @@ KEEPERS = (
 
 
 @pytest.mark.parametrize("callback", KEEPERS, ids=lambda callback: type(callback).__name__)
-def test_what_keeps_rows_is_refused_before_a_step_is_claimed(tmp_path: Path, callback: Any) -> None:
+def test_what_keeps_rows_is_refused_before_a_step_is_claimed(
+    tmp_path: Path, callback: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(np, "last_rewards", None, raising=False)  # gone again when the test is over
     vault = open_vault(tmp_path, [[1.0], [2.0]])
     run = vault.reserve(priced(vault, noise_multiplier=1.0))
     with pytest.raises(MechanismError, match=f"{type(callback).__name__} changed between two calls"):

@@ -25,40 +25,53 @@ import copyreg
 import functools
 import gc
 import hashlib
-import io
-import pickle
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from types import CellType, CodeType, FunctionType, ModuleType
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
 _LRU_CACHE = type(functools.lru_cache(len))
 _LIBRARIES = frozenset({"tacit", "numpy", "torch"}) | sys.stdlib_module_names
+_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type(...)})
+_PARTS = ("__self__", "__func__", "fget", "fset", "fdel")
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 def fingerprint(callback: Any) -> bytes:
     """A digest of the callback, or of the model, and of all that its code names and could change, 32 bytes."""
-    digest = hashlib.blake2b(digest_size=32)
     trained = hasattr(callback, "named_modules")
-    memory = _Memory(digest, {_root(type(callback).__module__)} - _LIBRARIES, weights=not trained)
-    memory.dump(_layers(callback) if trained else callback)
+    reader = _Reader({_root(type(callback).__module__)} - _LIBRARIES, weights=not trained)
+    digest, met = hashlib.blake2b(digest_size=32), dict[int, tuple[int, object]]()
+    waiting: list[object] = [_layers(callback) if trained else callback]
+    while waiting:
+        value = waiting.pop()
+        if type(value) in _PLAIN:
+            digest.update(value if isinstance(value, bytes) else f"{value!r};".encode())
+        elif id(value) in met:
+            digest.update(f"again {met[id(value)][0]};".encode())
+        else:
+            met[id(value)] = len(met), value  # held, so that no other object gets its id
+            name, contents = reader.read(value)
+            digest.update(f"{name} {len(contents)};".encode())
+            waiting.extend(contents)
     return digest.digest()
 
 
 def outline(value: Any) -> object:
     """The structure of a callback's public state: types, names, shapes and dtypes, texts and flags; hashable.
 
-    Of a model: its modules with their training flags, and its parameters and buffers.
+    Of a model: its layers with their training flags, and whether parameters need gradients.
     """
     if hasattr(value, "named_modules"):
-        modules = tuple((name, type(module), module.training) for name, module in value.named_modules())
-        tensors = (*value.named_parameters(), *value.named_buffers())
-        return modules, tuple((name, tuple(x.shape), x.dtype, x.requires_grad) for name, x in tensors)
+        layers = tuple(value.modules())
+        tensors = (x for layer in layers for x in (*layer._parameters.values(), *layer._buffers.values()))
+        shapes = tuple(x if x is None else (x.shape, x.dtype, x.requires_grad) for x in tensors)
+        return tuple((type(layer), layer.training) for layer in layers), shapes
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return tuple(value.shape), value.dtype
     if isinstance(value, Mapping):
@@ -70,76 +83,60 @@ def outline(value: Any) -> object:
     return value if value is None or isinstance(value, bool | str) else type(value)
 
 
-class _Memory(pickle.Pickler):
-    """Writes whatever it reaches into a digest; nothing is ever read back.
+@dataclass(frozen=True)
+class _Reader:
+    """How objects are read: whose code is walked besides the user's own files, and whether models are at rest."""
 
-    An object is written as a name and, after it was entered in the pickler's memo, its contents: so cycles end.
-    """
+    roots: set[str]
+    weights: bool
 
-    def __init__(self, digest: Any, roots: set[str], weights: bool) -> None:
-        sink = io.BytesIO()
-        sink.write = digest.update  # type: ignore[method-assign]
-        super().__init__(sink, protocol=5)
-        self._roots, self._weights = roots, weights
-
-    def reducer_override(self, value: Any) -> Any:
-        """How an object that is no plain number, text or container is written (see `pickle.Pickler`)."""
-        if value is str:
-            return NotImplemented
-        if isinstance(value, type | FunctionType) or type(value) is _LRU_CACHE:
-            name = f"{value.__module__}.{value.__qualname__}"
-            return str, (name,), self._code(value) if self._walks(value) else None
-        if isinstance(value, np.ndarray) and not value.flags.writeable:
-            return str, (f"{value.ctypes.data} {value.shape} {value.strides} {value.dtype}",)
+    def read(self, value: Any) -> tuple[str, Sequence[object]]:
+        """What an object is called, and what it holds."""
+        kind: Any = type(value)
+        if kind in (list, tuple, set, frozenset):
+            return (repr(value), ()) if _PLAIN.issuperset(map(type, value)) else (kind.__name__, list(value))
+        if kind is dict:
+            return "dict", [entry for pair in value.items() for entry in pair]
+        if isinstance(value, type | FunctionType) or kind is _LRU_CACHE:
+            return f"{value.__module__}.{value.__qualname__}", self._code(value) if self._walks(value) else ()
+        if isinstance(value, MethodType | property | staticmethod | classmethod):
+            return kind.__name__, [getattr(value, name, None) for name in _PARTS]
+        if isinstance(value, CellType):
+            return "cell", _content(value)
+        if isinstance(value, np.ndarray) and value.dtype != object:
+            numbers = value.tobytes() if value.flags.writeable else value.ctypes.data
+            return f"{value.dtype} {value.shape}", [numbers]
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):
-            return str, (f"{tuple(value.shape)} {value.dtype}",), self._numbers(value, torch)
-        return self._object(value)
-
-    def _object(self, value: Any) -> Any:
-        kind: Any = type(value)
-        for name in _computed(kind):
-            with suppress(Exception):
-                getattr(value, name)
-        contents: Any = getattr(value, "__dict__", None)
-        try:
-            reduce = copyreg.dispatch_table.get(kind)
-            reduced = reduce(value) if reduce else value.__reduce_ex__(5)
-        except Exception:  # a lock, a file, a vault
-            reduced = f"{kind.__module__}.{kind.__qualname__}"
-        return reduced if isinstance(reduced, tuple) else (str, (reduced,), contents)
+            read = self.weights or not isinstance(value, torch.nn.Parameter)
+            return f"{value.dtype} {tuple(value.shape)}", [_numbers(value, torch)] if read else ()
+        return f"{kind.__module__}.{kind.__qualname__}", _state(value)
 
     def _walks(self, value: Any) -> bool:
         """Whether a class or a function is the user's own."""
-        return _root(value.__module__) in self._roots or not _of_a_library(str(value.__module__))
+        return _root(value.__module__) in self.roots or not _of_a_library(str(value.__module__))
 
-    def _code(self, value: Any) -> object:
+    def _code(self, value: Any) -> Sequence[object]:
         """What a class, a function or a cache of the user's holds and names."""
         if isinstance(value, type):
-            return value.__bases__, [list(pair) for pair in vars(value).items() if _counts(*pair)]
+            return [value.__bases__, *(pair for pair in vars(value).items() if _counts(*pair))]
         if isinstance(value, FunctionType):
-            cells = [_content(cell) for cell in value.__closure__ or ()]
-            named = list(self._named(_names(value.__code__), value.__globals__, set()))
-            return value.__defaults__, value.__kwdefaults__, value.__dict__, cells, named
+            named = self._named(_names(value.__code__), value.__globals__, set())
+            return [value.__defaults__, value.__kwdefaults__, value.__dict__, value.__closure__, *named]
         info = value.cache_info()
-        return info.misses, info.currsize, sorted(gc.get_referents(value), key=id)
+        return [info.misses, info.currsize, *sorted(gc.get_referents(value), key=id)]
 
-    def _named(self, names: tuple[str, ...], space: Mapping[str, Any], seen: set[int]) -> Iterator[list[object]]:
+    def _named(self, names: tuple[str, ...], space: Mapping[str, Any], seen: set[int]) -> Iterator[tuple[str, object]]:
         """Globals and modules that code names, and what it names of the modules and of others' classes among them."""
         for name in names:
             value = space.get(name, self) if seen else space.get(name, sys.modules.get(name, self))
             if value is self:
                 continue
             if not isinstance(value, ModuleType) and not (isinstance(value, type) and not self._walks(value)):
-                yield [name, value]
+                yield name, value
             elif id(value) not in seen:
                 seen.add(id(value))
                 yield from self._named(names, vars(value), seen)
-
-    def _numbers(self, tensor: Any, torch: Any) -> bytes | None:
-        if isinstance(tensor, torch.nn.Parameter) and not self._weights:
-            return None
-        return bytes(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
 
 
 def _layers(model: Any) -> list[object]:
@@ -147,21 +144,43 @@ def _layers(model: Any) -> list[object]:
     layers = [layer for layer in model.modules() if not _of_a_library(type(layer).__module__)]
     usual = vars(sys.modules["torch"].nn.Module()).keys() if layers else ()
     return [
-        (type(layer), layer._buffers, [[name, entry] for name, entry in vars(layer).items() if name not in usual])
+        (type(layer), layer._buffers, {name: entry for name, entry in vars(layer).items() if name not in usual})
         for layer in layers
     ]
 
 
 def _counts(name: str, entry: object) -> bool:
-    """Whether an entry of a class can hold anything: of the names that Python gives, only functions can."""
-    return not (name.startswith("__") and name.endswith("__")) or isinstance(entry, FunctionType)
+    """Whether an entry of a class can hold anything: of the names that Python gives, only functions of a file can."""
+    if name.startswith("__") and name.endswith("__"):
+        return isinstance(entry, FunctionType) and entry.__code__.co_filename != "<string>"
+    return True
 
 
-def _content(cell: CellType) -> object:
+def _content(cell: CellType) -> Sequence[object]:
     try:
-        return cell.cell_contents
+        return [cell.cell_contents]
     except ValueError:  # empty
-        return None
+        return ()
+
+
+def _numbers(tensor: Any, torch: Any) -> bytes:
+    return bytes(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+
+
+def _state(value: Any) -> Sequence[object]:
+    """What any other object holds, as it says where it is copied; else its attributes."""
+    kind: Any = type(value)
+    for name in _computed(kind):
+        with suppress(Exception):
+            getattr(value, name)
+    try:
+        reduce = copyreg.dispatch_table.get(kind)
+        reduced = reduce(value) if reduce else value.__reduce_ex__(4)
+    except Exception:  # a lock, a file, a vault
+        reduced = getattr(value, "__dict__", None)
+    if not isinstance(reduced, tuple):
+        return [reduced]
+    return [*reduced[:3], *(list(entries or ()) for entries in reduced[3:5])]
 
 
 @functools.cache
