@@ -67,7 +67,7 @@ class Following:
 
     def __call__(self, rows: Rows, state: Any) -> np.ndarray:
         reward = rows["rewards"][:, :1].copy()
-        reward[self.unit :][:1] += reward[self.unit - 1 :][:1][: len(reward[self.unit :][:1])]
+        reward[self.unit : self.unit + 1] += reward[self.unit - 1 : self.unit]
         return reward
 
 

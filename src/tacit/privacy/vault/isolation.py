@@ -54,7 +54,8 @@ class IsolationChecks:
         self._spec = spec
         self._widths: dict[tuple[object, ...], int] = {}
         self._models: WeakKeyDictionary[object, set[tuple[object, ...]]] = WeakKeyDictionary()
-        self._memories: dict[object, tuple[object, bytes]] = {}
+        self._callbacks: dict[object, tuple[object, bytes]] = {}
+        self._layers: WeakKeyDictionary[nn.Module, bytes] = WeakKeyDictionary()
         self.foreign: set[str] = set()
 
     def contribution(self, part: Sum | TeacherVotes, contribution: Contribution, state: Any) -> int:
@@ -138,11 +139,11 @@ class IsolationChecks:
 
         from tacit.privacy.gradients.clipped_sums import clipped_sum
 
-        self._watch(objective, part.name)
+        self._watch(objective, part.name, model)
         layers = {type(module) for module in model.modules()}
         own = {kind.__qualname__ for kind in layers if not kind.__module__.startswith(("tacit.", "torch."))}
-        if own:
-            self._remember(model)
+        if own and model not in self._layers:
+            self._layers[model] = fingerprint(model)
         key = (part, objective, outline(model))
         if key in self._models.setdefault(model, set()):
             return
@@ -180,44 +181,45 @@ class IsolationChecks:
         self.foreign |= own
         self._models[model].add(key)
 
-    def require_unchanged(self, where: str) -> None:
-        """Refuse to go on where a callback of the user's is not what it was before it first ran.
+    def require_unchanged(self, where: str, *models: nn.Module) -> None:
+        """Refuse to go on where a callback of the user's, or one of these models, is not what it was when it came.
+
+        Args:
+            where: what is named in the error.
+            models: those that are looked at; if none is given, all.
 
         Raises:
             MechanismError: something that it holds or names has changed.
         """
-        for callback, memory in self._memories.values():
-            if fingerprint(callback) != memory:
+        layers = [(model, self._layers[model]) for model in models or tuple(self._layers) if model in self._layers]
+        for known, memory in (*self._callbacks.values(), *layers):
+            if fingerprint(known) != memory:
                 raise MechanismError(
-                    f"{type(callback).__qualname__} changed between two calls, or something that it names did",
+                    f"{type(known).__qualname__} changed between two calls, or something that it names did",
                     where=where,
                     expected="fields, globals, closures, defaults, caches and attributes that stay as they are",
                     remedy="pass what changes as the callback's state, and compute tables before the first call",
                 )
 
-    def _watch(self, callback: object, where: str) -> None:
+    def _watch(self, callback: object, where: str, *models: nn.Module) -> None:
         """Look at a callback before each step: its form, and whether any callback kept something."""
         require_pure_form(callback, where)
-        self.require_unchanged(where)
-        if foreign(callback):
-            self._remember(callback)
-
-    def _remember(self, callback: object) -> None:
-        if self._memories.get(callback, (None,))[0] is not callback:
-            self._memories[callback] = callback, fingerprint(callback)
+        self.require_unchanged(where, *models)
+        if foreign(callback) and self._callbacks.get(callback, (None,))[0] is not callback:
+            self._callbacks[callback] = callback, fingerprint(callback)
 
     @contextmanager
-    def _trial(self, where: str, *callbacks: object) -> Iterator[None]:
-        """Trials that must leave everything as it was. Callbacks that fail them are forgotten: they saw no record."""
+    def _trial(self, where: str, callback: object, *models: nn.Module) -> Iterator[None]:
+        """Trials that must leave everything as it was. Those who fail them are forgotten: they saw no record."""
         try:
             yield
-            self.require_unchanged(where)
+            self.require_unchanged(where, *models)
         except BaseException:
-            for callback in callbacks:
-                self._memories.pop(callback, None)
+            self._callbacks.pop(callback, None)
+            for model in models:
+                self._layers.pop(model, None)
             raise
-        for callback in callbacks:
-            self.foreign |= foreign(callback)
+        self.foreign |= foreign(callback)
 
     def _check(self, contributions: Callable[[Rows, np.ndarray], np.ndarray], part: Any, horizon: int = 1) -> None:
         check_isolation(
@@ -296,10 +298,9 @@ def _public(error: BaseException) -> bool:
 # Isolation checks: a callback is tried on invented records before it may run on private ones.
 #
 # The mechanisms bound what one unit adds to a sum. That bound is about the unit alone only if a unit's contribution
-# depends on no other unit, so every callback is first run on random rows drawn from the *public* bounds: one unit at a
-# time is exchanged for another, and the contributions of all other units must stay bit-identical. A callback that
-# whitens over the batch, keeps running statistics or remembers rows between calls is caught here, or refused by its
-# form.
+# depends on no other unit, so every callback is first run on random rows drawn from the *public* bounds: units are
+# exchanged for others, and the contributions of those that stay must stay. A callback that whitens over the batch is
+# caught here; one that remembers rows between calls is refused by its form or by what it holds (`memory`).
 
 
 CROWDS = (1, 2, 5, 33, 300)

@@ -29,6 +29,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -45,9 +46,10 @@ _INSTALLED = frozenset({"site-packages", "dist-packages"})
 def fingerprint(callback: Any) -> bytes:
     """A digest of the callback, or of the model, and of all that its code names and could change, 32 bytes."""
     trained = hasattr(callback, "named_modules")
-    reader = _Reader({_root(type(callback).__module__)} - _LIBRARIES, weights=not trained)
+    own = _own_layers(callback) if trained else [callback]
+    reader = _Reader({_root(type(entry).__module__) for entry in own} - _LIBRARIES, weights=not trained)
     digest, met = hashlib.blake2b(digest_size=32), dict[int, tuple[int, object]]()
-    waiting: list[object] = [_layers(callback) if trained else callback]
+    waiting: list[object] = [_held(layer) for layer in own] if trained else own
     while waiting:
         value = waiting.pop()
         if type(value) in _PLAIN:
@@ -96,7 +98,7 @@ class _Reader:
         if kind in (list, tuple, set, frozenset):
             return (repr(value), ()) if _PLAIN.issuperset(map(type, value)) else (kind.__name__, list(value))
         if kind is dict:
-            return "dict", [entry for pair in value.items() for entry in pair]
+            return "dict", [*value.keys(), *value.values()]
         if isinstance(value, type | FunctionType) or kind is _LRU_CACHE:
             return f"{value.__module__}.{value.__qualname__}", self._code(value) if self._walks(value) else ()
         if isinstance(value, MethodType | property | staticmethod | classmethod):
@@ -114,15 +116,16 @@ class _Reader:
 
     def _walks(self, value: Any) -> bool:
         """Whether a class or a function is the user's own."""
-        return _root(value.__module__) in self.roots or not _of_a_library(str(value.__module__))
+        return not _of_a_library(value.__module__) or _root(value.__module__) in self.roots
 
     def _code(self, value: Any) -> Sequence[object]:
         """What a class, a function or a cache of the user's holds and names."""
         if isinstance(value, type):
-            return [value.__bases__, *(pair for pair in vars(value).items() if _counts(*pair))]
+            entries = {name: entry for name, entry in vars(value).items() if _counts(name, entry)}
+            return [*value.__bases__, *entries, *entries.values()]
         if isinstance(value, FunctionType):
-            named = self._named(_names(value.__code__), value.__globals__, set())
-            return [value.__defaults__, value.__kwdefaults__, value.__dict__, value.__closure__, *named]
+            named = chain.from_iterable(self._named(_names(value.__code__), value.__globals__, set()))
+            return [value.__defaults__, value.__kwdefaults__, value.__dict__ or None, value.__closure__, *named]
         info = value.cache_info()
         return [info.misses, info.currsize, *sorted(gc.get_referents(value), key=id)]
 
@@ -139,14 +142,14 @@ class _Reader:
                 yield from self._named(names, vars(value), seen)
 
 
-def _layers(model: Any) -> list[object]:
-    """What the user's own layers hold besides parameters and layers: classes, buffers and attributes."""
-    layers = [layer for layer in model.modules() if not _of_a_library(type(layer).__module__)]
-    usual = vars(sys.modules["torch"].nn.Module()).keys() if layers else ()
-    return [
-        (type(layer), layer._buffers, {name: entry for name, entry in vars(layer).items() if name not in usual})
-        for layer in layers
-    ]
+def _own_layers(model: Any) -> list[Any]:
+    return [layer for layer in model.modules() if _root(type(layer).__module__) not in _LIBRARIES]
+
+
+def _held(layer: Any) -> object:
+    """What a layer holds besides parameters, other layers and flags: its class, buffers and attributes."""
+    usual = vars(sys.modules["torch"].nn.Module()).keys()
+    return type(layer), layer._buffers, {name: entry for name, entry in vars(layer).items() if name not in usual}
 
 
 def _counts(name: str, entry: object) -> bool:
@@ -198,8 +201,8 @@ def _computed(kind: type) -> tuple[str, ...]:
 
 
 @functools.cache
-def _of_a_library(module: str) -> bool:
-    path = getattr(sys.modules.get(module), "__file__", None) or ""
+def _of_a_library(module: object) -> bool:
+    path = getattr(sys.modules.get(str(module)), "__file__", None) or ""
     return _root(module) in _LIBRARIES or not _INSTALLED.isdisjoint(Path(path).parts)
 
 
