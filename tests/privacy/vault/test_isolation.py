@@ -14,9 +14,10 @@ import torch
 from device_cases import PUBLIC, ledger, people
 from device_cases import priced as priced_devices
 from torch import Tensor, nn
-from vault_cases import Regression, Rewards, Silent, open_vault, priced
+from vault_cases import SPEC, Regression, Rewards, Silent, open_vault, priced
 
 from tacit.errors import MechanismError
+from tacit.privacy.vault import isolation
 from tacit.privacy.vault.base import Label
 from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
@@ -33,6 +34,21 @@ def test_any_unit_is_exchanged_while_any_other_stays() -> None:
         assert leaves.shape == (trials, units)
         apart = (leaves.T.astype(int) @ ~leaves) > 0
         assert (apart | np.eye(units, dtype=bool)).all()
+
+
+@pytest.mark.parametrize(("units_held", "crowds"), [(300, {1, 2, 5, 33, 300}), (40, {1, 2, 5, 33, 40}), (0, {1, 2, 5})])
+def test_crowds_are_smaller_where_many_would_take_too_much(
+    units_held: int, crowds: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolation, "MOST_HELD", units_held * (4 + 8 + 4 + 4 + 3 * 1 + 4))  # six columns, mask, result
+    seen = set[int]()
+
+    def contributions(rows: Rows, units: np.ndarray) -> np.ndarray:
+        seen.add(len(units))
+        return rows["rewards"][:, 0]
+
+    isolation.check_isolation(contributions, SPEC, 1, where="sum")
+    assert seen == crowds
 
 
 # -- how many units there are ------------------------------------------------------------------------------------------

@@ -309,6 +309,9 @@ CROWDS = (1, 2, 5, 33, 300)
 FEW = 5
 """Units on which it is tried again, and at the edges of the public bounds."""
 
+MOST_HELD = 2**28
+"""Bytes of the rows and contributions of a crowd; where more units would take more, the largest crowd is smaller."""
+
 ROUNDING = 1e-9
 """How far rounding in float64 may move a contribution, in multiples of the largest: over 100,000 units less than the
 slack in the clip."""
@@ -411,39 +414,39 @@ def check_isolation(
         MechanismError: the result has no leading unit axis, is not finite on ordinary rows, differs between two
             calls on the same rows, or changes for a unit whose own rows did not change.
     """
+    few = invented_rows(spec, FEW, rows_per_unit, seed=2, rows_of=rows_of, horizon=horizon)
+    first = contributions(few, np.arange(FEW))
+    if not np.array_equal(first, contributions(few, np.arange(FEW)), equal_nan=True):
+        raise _refusal("the callback gives different results for the same rows", where)
+    held = first.nbytes + sum(column.nbytes for column in few.values())
+    most = min(CROWDS[-1], max(FEW, MOST_HELD * FEW // held))
     everybody, exchanged = (
-        invented_rows(spec, CROWDS[-1], rows_per_unit, seed=seed, rows_of=rows_of, horizon=horizon) for seed in (0, 1)
+        invented_rows(spec, most, rows_per_unit, seed=seed, rows_of=rows_of, horizon=horizon) for seed in (0, 1)
     )
     given: dict[int, np.ndarray] = {}
-
-    def run(rows: Rows, units: int) -> np.ndarray:
-        return contributions({name: column[:units] for name, column in rows.items()}, np.arange(units))
-
-    for units in sorted(CROWDS, key=FEW.__ne__):  # a few first: most mistakes show there, in few rows
-        base = given[units] = run(everybody, units)
+    for units in sorted({min(units, most) for units in CROWDS}, key=FEW.__ne__):  # most mistakes show in a few rows
+        rows = {name: column[:units] for name, column in everybody.items()}
+        base = given[units] = contributions(rows, np.arange(units))
         if base.ndim == 0 or base.shape[0] != units or not np.isfinite(base).all():
             raise _refusal(f"the callback returned shape {base.shape}, or values that are not finite", where)
-        if not np.array_equal(base, run(everybody, units)):
-            raise _refusal("the callback gives different results for the same rows", where)
         for leaves in _exchanges(units):
-            kept = np.flatnonzero(~leaves)
-            mixed = {name: column[:units].copy() for name, column in everybody.items()}
+            mixed = {name: column.copy() for name, column in rows.items()}
             for name, column in mixed.items():
                 column[leaves] = exchanged[name][:units][leaves]
-            result = run(mixed, units)
+            result = contributions(mixed, np.arange(units))
             near = ROUNDING * np.abs(base).max()
-            if result.shape != base.shape or not (np.abs(result[kept] - base[kept]) <= near).all():
+            if result.shape != base.shape or not (np.abs(result[~leaves] - base[~leaves]) <= near).all():
                 raise _refusal("one unit's contribution changes when another unit's rows do", where)
-    for fewer, more in itertools.pairwise(given[units] for units in CROWDS):
+    for fewer, more in itertools.pairwise(given[units] for units in sorted(given)):
         same = more[: len(fewer)]
         close = 1e-3 * np.abs(same) + 1e-5 * np.abs(more).max()
         if fewer.shape != same.shape or not (np.abs(fewer - same) <= close).all():
             raise _refusal("a unit's contribution depends on how many units there are", where)
     with quiet():
         for edge in edge_rows(spec, FEW, rows_per_unit, rows_of, horizon):
-            if run(edge, FEW).shape != given[FEW].shape:
+            if contributions(edge, np.arange(FEW)).shape != first.shape:
                 raise _refusal("the callback's shape is another one on rows at the edges of the public bounds", where)
-    if not np.array_equal(given[FEW], run(everybody, FEW)):
+    if not np.array_equal(first, contributions(few, np.arange(FEW)), equal_nan=True):
         raise _refusal("the callback gives different results for the same rows, after others", where)
 
 
