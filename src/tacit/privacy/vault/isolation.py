@@ -140,13 +140,13 @@ class IsolationChecks:
         from tacit.privacy.gradients.clipped_sums import clipped_sum
 
         self._watch(objective, part.name, model)
+        key = (part, objective, outline(model))
+        if key in self._models.setdefault(model, set()):
+            return
         layers = {type(module) for module in model.modules()}
         own = {kind.__qualname__ for kind in layers if not kind.__module__.startswith(("tacit.", "torch."))}
         if own and model not in self._layers:
             self._layers[model] = fingerprint(model)
-        key = (part, objective, outline(model))
-        if key in self._models.setdefault(model, set()):
-            return
         draws = objective.draw(torch.Generator().manual_seed(0), CROWDS[-1], part.rows_per_unit)
         device = next(model.parameters()).device
         shares = getattr(objective, "shares", None)
@@ -191,7 +191,8 @@ class IsolationChecks:
         Raises:
             MechanismError: something that it holds or names has changed.
         """
-        layers = [(model, self._layers[model]) for model in models or tuple(self._layers) if model in self._layers]
+        looked_at = models or tuple(self._layers)
+        layers = [(model, self._layers[model]) for model in looked_at if model in self._layers]
         for known, memory in (*self._callbacks.values(), *layers):
             if fingerprint(known) != memory:
                 raise MechanismError(

@@ -70,10 +70,13 @@ def outline(value: Any) -> object:
     Of a model: its layers with their training flags, and whether parameters need gradients.
     """
     if hasattr(value, "named_modules"):
-        layers = tuple(value.modules())
-        tensors = (x for layer in layers for x in (*layer._parameters.values(), *layer._buffers.values()))
-        shapes = tuple(x if x is None else (x.shape, x.dtype, x.requires_grad) for x in tensors)
-        return tuple((type(layer), layer.training) for layer in layers), shapes
+        layers, found = [value], list[object]()
+        for layer in layers:  # which grows
+            tensors = (*layer._parameters.values(), *layer._buffers.values())
+            found.append((type(layer), layer.training))
+            found.extend((x.shape, x.dtype, x.requires_grad) for x in tensors if x is not None)
+            layers.extend(inner for inner in layer._modules.values() if inner is not None)
+        return tuple(found)
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return tuple(value.shape), value.dtype
     if isinstance(value, Mapping):
