@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import copy
 import dataclasses
+import functools
 import itertools
 import math
 import warnings
@@ -451,6 +452,7 @@ def check_isolation(
         raise _refusal("the callback gives different results for the same rows, after others", where)
 
 
+@functools.cache
 def _exchanges(units: int) -> np.ndarray:
     """Which units are exchanged in each trial, bool [trials, units]; any unit, while any given other one stays.
 
