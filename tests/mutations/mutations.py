@@ -254,8 +254,7 @@ def claim_after_release(patch: pytest.MonkeyPatch) -> None:
 
 
 def callbacks_not_tried(patch: pytest.MonkeyPatch) -> None:
-    for trial in ("check_isolation", "check_fewer"):
-        patch.setattr(callbacks, trial, lambda *_, **__: None)
+    patch.setattr(callbacks, "check_isolation", lambda *_, **__: None)
 
 
 def filter_that_admits_all(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from tacit.envs.movement import FixedPolicy, play
 from tacit.envs.spaces import JumpLaw
 from tacit.evaluation.movement.measures import jensen_shannon
 from tacit.methods.mobility.places import Distances, JumpSums, smoothed
-from tacit.privacy.vault.isolation import invented_rows
+from tacit.privacy.vault.invented import invented_rows
 
 GRID = RegularGrid(0.0, 0.0, 2.0, 2.0, 0.1)  # cells of 11.1 km
 

@@ -28,7 +28,7 @@ from tacit.methods.mobility.pategail.rewards import (
     with_square,
 )
 from tacit.methods.mobility.simulator import Layout
-from tacit.privacy.vault.isolation import invented_rows
+from tacit.privacy.vault.invented import invented_rows
 
 GRID = RegularGrid(0.0, 0.0, 0.9, 0.9, 0.1)
 EMBEDDING = Embedding()

@@ -21,7 +21,7 @@ from tacit.privacy.mechanisms.device_sums import sum_over_all
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.devices import StackedDevices
 from tacit.privacy.vault.federated_vault import FederatedVault
-from tacit.privacy.vault.isolation import invented_rows
+from tacit.privacy.vault.invented import invented_rows
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 

@@ -14,7 +14,8 @@ from tacit.methods.policy_gradient.advantages import Advantages
 from tacit.methods.policy_gradient.contributions import CriticGradient, EpisodeGradient, Released, blocks
 from tacit.privacy.mechanisms.base import Contribution
 from tacit.privacy.mechanisms.sums import UserSum
-from tacit.privacy.vault.isolation import IsolationChecks, invented_rows
+from tacit.privacy.vault.invented import invented_rows
+from tacit.privacy.vault.isolation import IsolationChecks
 
 LOW, HIGH, LENGTH = (-1.0, 0.0), (1.0, 2.0), 12
 BOX = PublicSpec(Box(LOW, HIGH), Discrete(3), Box((-1.0,), (1.0,)), "declared")

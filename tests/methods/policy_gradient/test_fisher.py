@@ -13,7 +13,8 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient.contributions import Released
 from tacit.methods.policy_gradient.fisher import FisherSum, PrivateFisher, PublicFisher, scores, spectrum
-from tacit.privacy.vault.isolation import IsolationChecks, invented_rows
+from tacit.privacy.vault.invented import invented_rows
+from tacit.privacy.vault.isolation import IsolationChecks
 
 STATES = 4
 TABULAR = Policy(OneHot(STATES), Mlp((STATES, 2), gain=0.0), Categorical(2))

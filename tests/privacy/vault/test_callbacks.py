@@ -17,7 +17,8 @@ from tacit.data.spec import Discrete
 from tacit.errors import MechanismError
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.smooth_sensitivity import Visits
-from tacit.privacy.vault.isolation import check_isolation, edge_rows, foreign
+from tacit.privacy.vault.invented import edge_rows
+from tacit.privacy.vault.isolation import check_isolation, foreign
 from tacit.validation import check
 
 RARE = np.float32(9.8765)
@@ -64,7 +65,7 @@ def test_an_error_of_tacits_own_tells_no_record_either(tmp_path: Path) -> None:
 class Table:
     """Looks states up in a table that is one too short."""
 
-    def __call__(self, rows: Mapping[str, np.ndarray]) -> np.ndarray:
+    def __call__(self, rows: Mapping[str, np.ndarray], _: object) -> np.ndarray:
         return np.zeros((499, 1))[rows["observations"][:, 0]]
 
 

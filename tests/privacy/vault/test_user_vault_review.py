@@ -28,6 +28,7 @@ from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.correlated import Correlation
 from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault import isolation
 from tacit.privacy.vault import plan as plans
 from tacit.privacy.vault.base import Label
 from tacit.privacy.vault.user_vault import UserVault
@@ -101,7 +102,8 @@ class Waiting:
         return Earned()(rows, state)
 
 
-def test_of_two_threads_one_releases_the_meeting(tmp_path: Path) -> None:
+def test_of_two_threads_one_releases_the_meeting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation, "fingerprint", lambda callback: b"")  # its gate opens between two calls
     vault = open_user_vault(tmp_path, Scripted([[["ann"]]], {"ann": [1.0]}))
     run = vault.reserve(priced(user_sum()))
     vault.enroll(run, STILL)

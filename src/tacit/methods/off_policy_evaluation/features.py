@@ -13,7 +13,7 @@ from tacit.agents.features import fourier, frequencies
 from tacit.data.spec import Discrete, PublicSpec, Space
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.policies import imported
-from tacit.privacy.vault.isolation import invented_rows
+from tacit.privacy.vault.invented import invented_rows
 from tacit.serialization import Kinds
 from tacit.validation import check
 

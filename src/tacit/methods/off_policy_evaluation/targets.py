@@ -13,7 +13,7 @@ from tacit.data.spec import Discrete, Source
 from tacit.errors import PlanError
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Callable, Policy, Target
 from tacit.privacy.certificate.certificate import Release
-from tacit.privacy.vault.isolation import invented_rows
+from tacit.privacy.vault.invented import invented_rows
 from tacit.privacy.vault.vault import Vault
 
 

@@ -17,7 +17,7 @@ from tacit.privacy.mechanisms.base import Part, Plan, Sum, certified_parts, publ
 from tacit.privacy.mechanisms.kinds import SUMS, part_of
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.isolation import Value
+from tacit.privacy.vault.isolation import IsolationChecks, Value
 
 # A run: one plan that a ledger has admitted.
 
@@ -88,6 +88,8 @@ class BaseVault:
     Raises:
         LedgerError: several ledgers for records that are not simulated, or ledgers that differ in unit.
     """
+
+    _checks: IsolationChecks
 
     def __init__(
         self,
@@ -211,7 +213,12 @@ class BaseVault:
         return not self._claimed.get((run.plan_id, part), range(0))
 
     def _certified(self, run: Run, value: Value, label: Label, assumptions: Sequence[str]) -> Release[Value]:
-        """A value that came out of the run, with its certificate; `assumptions` are the vault's own."""
+        """A value that came out of the run, with its certificate; `assumptions` are the vault's own.
+
+        Raises:
+            MechanismError: a callback of the user's kept something of what it saw.
+        """
+        self._checks.require_unchanged("release")
         certificate = certify(
             run.plan,
             run.plan_id,

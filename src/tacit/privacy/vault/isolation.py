@@ -5,6 +5,9 @@ from __future__ import annotations
 import builtins
 import copy
 import dataclasses
+import functools
+import itertools
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,9 +16,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.data.spec import PublicSpec
 from tacit.errors import MechanismError
 from tacit.privacy.mechanisms.base import Clone, Contribution, Objective, Public, Rows, RowsOf, Sum, Summary, Work
+from tacit.privacy.vault.invented import Columns, edge_rows, invented_rows
+from tacit.privacy.vault.memory import fingerprint, outline
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +38,11 @@ MOST_DRAWN = 1_024
 
 
 class IsolationChecks:
-    """Checks callbacks on invented rows before they may run on records, each once.
+    """Checks callbacks on invented rows before they may run on records, and that they keep nothing of what they see.
+
+    A callback is tried once for each part and each structure of its state, an objective once for each structure of its
+    model. One that is not tacit's own is compared with what it was (`memory.fingerprint`): after its trials, before
+    every later step of any callback, and before a release.
 
     Args:
         spec: the public bounds that invented rows are drawn from.
@@ -46,146 +55,181 @@ class IsolationChecks:
         self._spec = spec
         self._widths: dict[tuple[object, ...], int] = {}
         self._models: WeakKeyDictionary[object, set[tuple[object, ...]]] = WeakKeyDictionary()
+        self._callbacks: dict[object, tuple[object, bytes]] = {}
+        self._layers: WeakKeyDictionary[nn.Module, bytes] = WeakKeyDictionary()
         self.foreign: set[str] = set()
 
     def contribution(self, part: Sum | TeacherVotes, contribution: Contribution, state: Any) -> int:
-        """Check the callback on invented rows, once a part and callback, and return the width of its vectors."""
-        require_pure_form(contribution, where=part.name)
-        checked_width = self._widths.get((part, contribution))
-        if checked_width is not None:
-            return checked_width
-        summary: Summary | None = getattr(contribution, "summary", None)
-        if summary is not None:
-            require_pure_form(summary, where=part.name)
-            if part.rows != "first":
-                raise MechanismError(
-                    "the summary of a unit would be made from rows that are drawn again in every step",
-                    where=part.name,
-                    expected='a part with rows="first"',
-                    remedy="declare it in the plan",
-                )
+        """Check the callback on invented rows; the width of its vectors."""
+        self._watch(contribution, part.name)
+        key = (part, contribution, outline(state))
+        if key not in self._widths:
+            summary: Summary | None = getattr(contribution, "summary", None)
+            if summary is not None:
+                require_pure_form(summary, where=part.name)
+                if part.rows != "first":
+                    raise MechanismError(
+                        "the summary of a unit would be made from rows that are drawn again in every step",
+                        where=part.name,
+                        expected='a part with rows="first"',
+                        remedy="declare it in the plan",
+                    )
 
-        def vectors(rows: Rows, _: object = None) -> np.ndarray:
-            seen = rows if summary is None else summary(rows)
-            return np.asarray(contribution({**seen, "replicate": np.zeros(len(rows["mask"]), np.int64)}, state))
+            def vectors(rows: Rows, _: np.ndarray) -> np.ndarray:
+                seen = rows if summary is None else summary(rows)
+                result = np.asarray(contribution({**seen, "replicate": np.zeros(len(rows["mask"]), np.int64)}, state))
+                if result.ndim != 2:
+                    raise MechanismError(
+                        f"shape {result.shape}", where=part.name, expected="[units, d]", remedy="return a vector a unit"
+                    )
+                return result
 
-        shape = vectors(
-            invented_rows(self._spec, 1, part.rows_per_unit, seed=2, rows_of=part.rows, horizon=part.horizon)
-        ).shape
-        if len(shape) != 2:
-            raise MechanismError(
-                f"shape {shape}", where=part.name, expected="[units, d]", remedy="return a vector a unit"
-            )
-        check_isolation(
-            vectors, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows, horizon=part.horizon
-        )
-        check_fewer(vectors, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows, horizon=part.horizon)
-        self.foreign |= foreign(contribution)
-        self._widths[part, contribution] = int(shape[1])
-        return int(shape[1])
+            with self._trial(part.name, contribution):
+                self._check(vectors, part, part.horizon)
+            self._widths[key] = vectors(self._invented(part, 1, part.horizon), np.arange(1)).shape[1]
+        return self._widths[key]
 
     def work(self, part: FederatedSum, work: Work, public: Public) -> int:
-        """Check what devices compute on invented rows, once a part and work: the state's beginning and two answers.
+        """Check what devices compute on invented rows: the state's beginning and two answers.
 
         Returns:
             The width of an answer.
         """
-        require_pure_form(work, where=part.name)
-        checked_width = self._widths.get((part, work))
-        if checked_width is not None:
-            return checked_width
+        self._watch(work, part.name)
+        key = (part, work, outline(public))
+        if key not in self._widths:
 
-        def vectors(rows: Rows, units: np.ndarray | None = None) -> np.ndarray:
-            seeds = np.arange(len(rows["mask"]), dtype=np.uint64) if units is None else units.astype(np.uint64)
-            first, state = work(work.begin(rows, seeds), public, seeds + np.uint64(100))
-            second, _ = work(state, public, seeds + np.uint64(200))
-            if np.ndim(first) != 2 or np.shape(first) != np.shape(second):
-                raise MechanismError(
-                    f"answers of shapes {np.shape(first)} and {np.shape(second)}",
-                    where=part.name,
-                    expected="[units, d] every time",
-                    remedy="return a vector a person",
-                )
-            return np.concatenate([first, second], axis=1)
+            def vectors(rows: Rows, units: np.ndarray) -> np.ndarray:
+                seeds = units.astype(np.uint64)
+                first, state = work(work.begin(rows, seeds), public, seeds + np.uint64(100))
+                second, _ = work(state, public, seeds + np.uint64(200))
+                if np.ndim(first) != 2 or np.shape(first) != np.shape(second):
+                    raise MechanismError(
+                        f"answers of shapes {np.shape(first)} and {np.shape(second)}",
+                        where=part.name,
+                        expected="[units, d] every time",
+                        remedy="return a vector a person",
+                    )
+                return np.concatenate([first, second], axis=1)
 
-        check_isolation(vectors, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows)
-        check_fewer(vectors, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows)
-        self.foreign |= foreign(work)
-        width = int(vectors(invented_rows(self._spec, 1, part.rows_per_unit, seed=2, rows_of=part.rows)).shape[1]) // 2
-        self._widths[part, work] = width
-        return width
+            with self._trial(part.name, work):
+                self._check(vectors, part)
+            self._widths[key] = vectors(self._invented(part, 1), np.arange(1)).shape[1] // 2
+        return self._widths[key]
 
     def clone(self, part: AboveThreshold, clone: Clone) -> None:
         """Check how experts are cloned, on invented rows."""
-        require_pure_form(clone, where=part.name)
+        self._watch(clone, part.name)
 
-        def parameters(rows: Rows, _: object = None) -> np.ndarray:
+        def parameters(rows: Rows, _: np.ndarray) -> np.ndarray:
             return np.asarray(clone(rows)["parameters"])
 
-        check_isolation(parameters, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows)
-        check_fewer(parameters, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows)
-        rows = invented_rows(self._spec, 5, part.rows_per_unit, seed=2, rows_of=part.rows)
-        part.require_floor(clone.experts(parameters(rows)).floor)
-        self.foreign |= foreign(clone)
+        with self._trial(part.name, clone):
+            self._check(parameters, part)
+        part.require_floor(clone.experts(parameters(self._invented(part, FEW), np.arange(FEW))).floor)
 
     def mechanism(self, mechanism: Any, where: str) -> None:
         """Check what a mechanism computes of each unit, on invented rows."""
-        require_pure_form(mechanism, where=where)
-        rows_per_unit, rows_of = mechanism.rows_per_unit, mechanism.rows
-
-        def values(rows: Rows, _: object = None) -> np.ndarray:
-            return np.asarray(mechanism.contributions(rows))
-
-        check_isolation(values, self._spec, rows_per_unit, where=where, rows_of=rows_of)
-        check_fewer(values, self._spec, rows_per_unit, where=where, rows_of=rows_of)
-        self.foreign |= foreign(mechanism)
+        self._watch(mechanism, where)
+        with self._trial(where, mechanism):
+            self._check(lambda rows, _: np.asarray(mechanism.contributions(rows)), mechanism)
 
     def objective(self, part: Sum, model: nn.Module, objective: Objective) -> None:
-        """Check the objective on invented rows, once a model: a step runs, losses stay apart, no statistic is kept."""
+        """Check the objective on invented rows: a step runs, losses stay apart, no statistic is kept."""
         import torch
 
         from tacit.privacy.gradients.clipped_sums import clipped_sum
 
-        if (part, objective) in self._models.setdefault(model, set()):
+        self._watch(objective, part.name, model)
+        key = (part, objective, outline(model))
+        if key in self._models.setdefault(model, set()):
             return
-        require_pure_form(objective, where=part.name)
-        draws = objective.draw(torch.Generator().manual_seed(0), 5, part.rows_per_unit)
+        layers = {type(module) for module in model.modules()}
+        own = {kind.__qualname__ for kind in layers if not kind.__module__.startswith(("tacit.", "torch."))}
+        if own and model not in self._layers:
+            self._layers[model] = fingerprint(model)
+        draws = objective.draw(torch.Generator().manual_seed(0), CROWDS[-1], part.rows_per_unit)
         device = next(model.parameters()).device
-
-        def tensors(rows: Rows, units: np.ndarray | None = None) -> dict[str, Tensor]:
-            unit_draws = (
-                draws if units is None else {name: tensor[torch.from_numpy(units)] for name, tensor in draws.items()}
-            )
-            both = {name: torch.from_numpy(np.asarray(column)) for name, column in rows.items()} | unit_draws
-            return {name: tensor.to(device) for name, tensor in both.items()}
-
         shares = getattr(objective, "shares", None)
 
-        def losses(rows: Rows, units: np.ndarray | None = None) -> np.ndarray:
+        def tensors(rows: Rows, units: np.ndarray) -> dict[str, Tensor]:
+            drawn = {name: tensor[: len(units)] for name, tensor in draws.items()}
+            both = {name: torch.from_numpy(np.asarray(column)) for name, column in rows.items()} | drawn
+            return {name: tensor.to(device) for name, tensor in both.items()}
+
+        def losses(rows: Rows, units: np.ndarray) -> np.ndarray:
             with torch.no_grad():
                 inputs = tensors(rows, units)
                 whole = inputs if shares is None else {**inputs, **shares(inputs)}
                 result: np.ndarray = objective.loss(model, whole).cpu().numpy()
             return result
 
-        before = [buffer.clone() for buffer in model.buffers()]
+        def weights() -> list[Tensor]:
+            return [*model.parameters(), *model.buffers()]
+
+        before = [tensor.detach().clone() for tensor in weights()]
+        with self._trial(part.name, objective, model):
+            self._check(losses, part, part.horizon)
+            if any(not torch.equal(old, new) for old, new in zip(before, weights(), strict=True)):
+                raise MechanismError(
+                    "the model's parameters or buffers change when rows pass through it",
+                    where=part.name,
+                    expected="a model without running statistics",
+                    remedy="use LayerNorm or GroupNorm instead of BatchNorm",
+                )
+            inputs = tensors(self._invented(part, FEW, part.horizon), np.arange(FEW))
+            clipped_sum(model, objective.loss, inputs, part.clip_norm, shares=shares)
+        self.foreign |= own
+        self._models[model].add(key)
+
+    def require_unchanged(self, where: str, *models: nn.Module) -> None:
+        """Refuse to go on where a callback of the user's, or one of these models, is not what it was when it came.
+
+        Args:
+            where: what is named in the error.
+            models: those that are looked at; if none is given, all.
+
+        Raises:
+            MechanismError: something that it holds or names has changed.
+        """
+        looked_at = models or tuple(self._layers)
+        layers = [(model, self._layers[model]) for model in looked_at if model in self._layers]
+        for known, memory in (*self._callbacks.values(), *layers):
+            if fingerprint(known) != memory:
+                raise MechanismError(
+                    f"{type(known).__qualname__} changed between two calls, or something that it names did",
+                    where=where,
+                    expected="fields, globals, closures, defaults, caches and attributes that stay as they are",
+                    remedy="pass what changes as the callback's state, and compute tables before the first call",
+                )
+
+    def _watch(self, callback: object, where: str, *models: nn.Module) -> None:
+        """Look at a callback before each step: its form, and whether any callback kept something."""
+        require_pure_form(callback, where)
+        self.require_unchanged(where, *models)
+        if foreign(callback) and self._callbacks.get(callback, (None,))[0] is not callback:
+            self._callbacks[callback] = callback, fingerprint(callback)
+
+    @contextmanager
+    def _trial(self, where: str, callback: object, *models: nn.Module) -> Iterator[None]:
+        """Trials that must leave everything as it was. Those who fail them are forgotten: they saw no record."""
+        try:
+            yield
+            self.require_unchanged(where, *models)
+        except BaseException:
+            self._callbacks.pop(callback, None)
+            for model in models:
+                self._layers.pop(model, None)
+            raise
+        self.foreign |= foreign(callback)
+
+    def _check(self, contributions: Callable[[Rows, np.ndarray], np.ndarray], part: Any, horizon: int = 1) -> None:
         check_isolation(
-            losses, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows, horizon=part.horizon
+            contributions, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows, horizon=horizon
         )
-        check_fewer(losses, self._spec, part.rows_per_unit, where=part.name, rows_of=part.rows, horizon=part.horizon)
-        if any(not torch.equal(old, new) for old, new in zip(before, model.buffers(), strict=True)):
-            raise MechanismError(
-                "the model's buffers change when rows pass through it",
-                where=part.name,
-                expected="a model without running statistics",
-                remedy="use LayerNorm or GroupNorm instead of BatchNorm",
-            )
-        rows = invented_rows(self._spec, 5, part.rows_per_unit, seed=2, rows_of=part.rows, horizon=part.horizon)
-        clipped_sum(model, objective.loss, tensors(rows), part.clip_norm, shares=shares)
-        self.foreign |= foreign(objective)
-        kinds = {type(module) for module in model.modules()}
-        self.foreign |= {k.__qualname__ for k in kinds if not k.__module__.startswith(("tacit.", "torch."))}
-        self._models[model].add((part, objective))
+
+    def _invented(self, part: Any, units: int, horizon: int = 1) -> Columns:
+        return invented_rows(self._spec, units, part.rows_per_unit, seed=2, rows_of=part.rows, horizon=horizon)
 
 
 def behind(part: str, step: Callable[[], Value], failed: Callable[[str, str], MechanismError] | None = None) -> Value:
@@ -256,16 +300,19 @@ def _public(error: BaseException) -> bool:
 # Isolation checks: a callback is tried on invented records before it may run on private ones.
 #
 # The mechanisms bound what one unit adds to a sum. That bound is about the unit alone only if a unit's contribution
-# depends on no other unit, so every callback is first run on random rows drawn from the *public* bounds: one unit at a
-# time is exchanged for another, and the contributions of all other units must stay bit-identical. A callback that
-# whitens over the batch, keeps running statistics or remembers rows between calls is caught here, or refused by its
-# form.
+# depends on no other unit, so every callback is first run on random rows drawn from the *public* bounds: units are
+# exchanged for others, and the contributions of those that stay must stay. A callback that whitens over the batch is
+# caught here; one that remembers rows between calls is refused by its form or by what it holds (`memory`).
 
 
-Columns = dict[str, np.ndarray]
+CROWDS = (1, 2, 5, 33, 300)
+"""Numbers of units on which a callback is tried: odd and even, below and above 6, 32, 64, 128 and 256."""
 
-MOST_EDGES = 1_000
-"""Values of a discrete space that are all tried; of a larger one, so many at its two ends."""
+FEW = 5
+"""Units on which it is tried again, and at the edges of the public bounds."""
+
+MOST_HELD = 2**28
+"""Bytes of the rows and contributions of a crowd; where more units would take more, the largest crowd is smaller."""
 
 ROUNDING = 1e-9
 """How far rounding in float64 may move a contribution, in multiples of the largest: over 100,000 units less than the
@@ -345,138 +392,78 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def invented_rows(
-    spec: PublicSpec, units: int, rows_per_unit: int, seed: int, rows_of: RowsOf = "drawn", horizon: int = 1
-) -> Columns:
-    """Random rows inside the public bounds, shape [units, rows_per_unit, ...] a column, with their mask.
-
-    With `rows_of="first"` the rows of a unit are a few episodes, one after another, and "starts" tells where. With a
-    horizon above 1 they are fragments, [units, rows_per_unit, horizon, ...], with the column "time".
-    """
-    rng = np.random.default_rng(seed)
-    shape: tuple[int, ...] = (units, rows_per_unit) if horizon == 1 else (units, rows_per_unit, horizon)
-    rows = {
-        "observations": _draw(spec.observation, shape, rng),
-        "actions": _draw(spec.action, shape, rng),
-        "rewards": _draw(spec.reward, shape, rng)[..., 0],
-        "next_observations": _draw(spec.observation, shape, rng),
-        "terminations": rng.random(shape) < (0.5 if spec.terminals else 0.0),
-        "truncations": rng.random(shape) < 0.1,
-        "mask": np.ones(shape, bool),
-    }
-    if rows_per_unit > 1:
-        rows["mask"][:, 1:] = rng.random((units, rows_per_unit - 1, *[1] * (len(shape) - 2))) < 0.7
-    if horizon > 1:
-        rows["mask"] &= np.arange(horizon) < rng.integers(1, horizon + 1, size=(units, rows_per_unit, 1))
-        rows["time"] = rng.integers(0, 1_000, size=(units, rows_per_unit, 1)) + np.arange(horizon)
-    if rows_of == "first":
-        rows["mask"] = np.arange(rows_per_unit) < rng.integers(1, rows_per_unit + 1, size=(units, 1))
-        rows["terminations"] &= rng.random(shape) < 0.2
-        ends = rows["terminations"] | rows["truncations"] | (rng.random(shape) < 0.05)
-        rows["starts"] = np.concatenate([np.ones((units, 1), bool), ends[:, :-1]], axis=1)
-    if spec.propensities:
-        rows["propensities"] = rng.uniform(0.05, 1.0, shape).astype(np.float32)
-    return rows
-
-
-def edge_rows(
-    spec: PublicSpec, units: int, rows_per_unit: int, rows_of: RowsOf = "drawn", horizon: int = 1
-) -> Iterator[Columns]:
-    """Invented rows at the ends of the public bounds, in the middle and at 0; every value of a discrete space."""
-    rows = invented_rows(spec, units, rows_per_unit, seed=3, rows_of=rows_of, horizon=horizon)
-    rows["mask"] = np.ones_like(rows["mask"])
-    cells = rows["mask"].size
-    columns = {"observations": spec.observation, "actions": spec.action, "rewards": spec.reward}
-    edges = {name: _edges(space) for name, space in columns.items()}
-    edges["next_observations"], edges["rewards"] = edges["observations"][::-1], edges["rewards"][:, 0]
-    if spec.propensities:
-        edges["propensities"] = np.array([1.0, np.finfo(np.float32).tiny], np.float32)
-    for start in range(0, max(map(len, edges.values())), cells):
-        where = np.arange(start, start + cells)
-        yield rows | {name: e[where % len(e)].reshape(rows[name].shape) for name, e in edges.items()}
-
-
 def check_isolation(
-    contributions: Callable[[Mapping[str, np.ndarray]], np.ndarray],
+    contributions: Callable[[Rows, np.ndarray], np.ndarray],
     spec: PublicSpec,
     rows_per_unit: int,
     where: str,
     rows_of: RowsOf = "drawn",
     horizon: int = 1,
-    units: int = 5,
 ) -> None:
-    """Run `contributions` (rows -> one vector or scalar a unit) on invented rows and refuse any coupling between units.
+    """Run `contributions` on invented rows of every number of units in `CROWDS`, and refuse any coupling between units.
 
-    A contribution may differ by `ROUNDING` of the largest one: matrix products round a row by its place among others.
+    Units are exchanged for others, so that each is once exchanged while any given other one stays: what those give
+    who stay may differ by `ROUNDING` of the largest contribution, as matrix products round a row by its place.
+    Between crowds it may differ by what float32 rounds, 1e-3 of itself and 1e-5 of the largest one.
 
-    At the edges of the public bounds its result need not be finite, but it has to run there (its own error is raised
-    here, if it does not): inside the vault, that it fails would tell something about the records.
+    At the edges of the public bounds the result need not be finite, but the callback has to run there (its own error
+    is raised here, if it does not): inside the vault, that it fails would tell something about the records.
+
+    Args:
+        contributions: (rows, which of the invented units these are) -> one vector or scalar a unit.
 
     Raises:
         MechanismError: the result has no leading unit axis, is not finite on ordinary rows, differs between two
             calls on the same rows, or changes for a unit whose own rows did not change.
     """
-    rows = invented_rows(spec, units, rows_per_unit, seed=0, rows_of=rows_of, horizon=horizon)
-    other_rows = invented_rows(spec, units, rows_per_unit, seed=1, rows_of=rows_of, horizon=horizon)
-    base = contributions(rows)
-    if base.ndim == 0 or base.shape[0] != units or not np.isfinite(base).all():
-        raise _refusal(f"the callback returned shape {base.shape}, or values that are not finite", where)
-    if not np.array_equal(base, contributions(rows)):
+    few = invented_rows(spec, FEW, rows_per_unit, seed=2, rows_of=rows_of, horizon=horizon)
+    first = contributions(few, np.arange(FEW))
+    if not np.array_equal(first, contributions(few, np.arange(FEW)), equal_nan=True):
         raise _refusal("the callback gives different results for the same rows", where)
-    for unit in range(units):
-        exchanged = {name: column.copy() for name, column in rows.items()}
-        for name in exchanged:
-            exchanged[name][unit] = other_rows[name][unit]
-        result = contributions(exchanged)
-        keep = np.arange(units) != unit
-        unchanged = result.shape == base.shape and bool(
-            (np.abs(result[keep] - base[keep]) <= ROUNDING * np.abs(base).max()).all()
-        )
-        if not unchanged:
-            raise _refusal("one unit's contribution changes when another unit's rows do", where)
-    with quiet():
-        for edge in edge_rows(spec, units, rows_per_unit, rows_of, horizon):
-            if contributions(edge).shape != base.shape:
-                raise _refusal("the callback's shape is another one on rows at the edges of the public bounds", where)
-
-
-def check_fewer(
-    contributions: Callable[[Mapping[str, np.ndarray], np.ndarray], np.ndarray],
-    spec: PublicSpec,
-    rows_per_unit: int,
-    where: str,
-    rows_of: RowsOf = "drawn",
-    horizon: int = 1,
-    units: int = 5,
-) -> None:
-    """Take one invented unit out at a time: what the others contribute must stay, up to rounding.
-
-    Exchanging units (`check_isolation`) leaves their number as it was, and so cannot show a callback that divides by
-    it.
-
-    Args:
-        contributions: (rows, which units these are) -> one vector or scalar a unit.
-
-    Raises:
-        MechanismError: the others' contributions change.
-    """
-    rows = invented_rows(spec, units, rows_per_unit, seed=0, rows_of=rows_of, horizon=horizon)
-    base = contributions(rows, np.arange(units))
-    for unit in range(units):
-        remaining = np.flatnonzero(np.arange(units) != unit)
-        result = contributions({name: column[remaining] for name, column in rows.items()}, remaining)
-        close = 1e-3 * np.abs(base[remaining]) + 1e-5 * np.abs(base).max()
-        if result.shape != base[remaining].shape or not (np.abs(result - base[remaining]) <= close).all():
+    held = first.nbytes + sum(column.nbytes for column in few.values())
+    most = min(CROWDS[-1], max(FEW, MOST_HELD * FEW // held))
+    everybody, exchanged = (
+        invented_rows(spec, most, rows_per_unit, seed=seed, rows_of=rows_of, horizon=horizon) for seed in (0, 1)
+    )
+    given: dict[int, np.ndarray] = {}
+    for units in sorted({min(units, most) for units in CROWDS}, key=FEW.__ne__):  # most mistakes show in a few rows
+        rows = {name: column[:units] for name, column in everybody.items()}
+        base = given[units] = contributions(rows, np.arange(units))
+        if base.ndim == 0 or base.shape[0] != units or not np.isfinite(base).all():
+            raise _refusal(f"the callback returned shape {base.shape}, or values that are not finite", where)
+        for leaves in _exchanges(units):
+            mixed = {name: column.copy() for name, column in rows.items()}
+            for name, column in mixed.items():
+                column[leaves] = exchanged[name][:units][leaves]
+            result = contributions(mixed, np.arange(units))
+            near = ROUNDING * np.abs(base).max()
+            if result.shape != base.shape or not (np.abs(result[~leaves] - base[~leaves]) <= near).all():
+                raise _refusal("one unit's contribution changes when another unit's rows do", where)
+    for fewer, more in itertools.pairwise(given[units] for units in sorted(given)):
+        same = more[: len(fewer)]
+        close = 1e-3 * np.abs(same) + 1e-5 * np.abs(more).max()
+        if fewer.shape != same.shape or not (np.abs(fewer - same) <= close).all():
             raise _refusal("a unit's contribution depends on how many units there are", where)
+    with quiet():
+        for edge in edge_rows(spec, FEW, rows_per_unit, rows_of, horizon):
+            if contributions(edge, np.arange(FEW)).shape != first.shape:
+                raise _refusal("the callback's shape is another one on rows at the edges of the public bounds", where)
+    if not np.array_equal(first, contributions(few, np.arange(FEW)), equal_nan=True):
+        raise _refusal("the callback gives different results for the same rows, after others", where)
 
 
-def _edges(space: Box | Discrete) -> Any:
-    """[k] values of a discrete space, or [k, d] points of a box."""
-    if isinstance(space, Discrete):
-        values = np.arange(min(space.n, MOST_EDGES))
-        return values if space.n <= MOST_EDGES else np.concatenate([values, space.n - 1 - values])
-    low, high = np.asarray(space.low), np.asarray(space.high)
-    return np.stack([low, high, low + (high - low) / 2, np.clip(0.0, low, high)]).astype(np.float32)
+@functools.cache
+def _exchanges(units: int) -> np.ndarray:
+    """Which units are exchanged in each trial, bool [trials, units]; any unit, while any given other one stays.
+
+    Each unit gets another half of the trials, and no half holds another: as few trials as there can be (Sperner 1928).
+    """
+    trials = next(k for k in itertools.count() if math.comb(k, k // 2) >= units)
+    halves = itertools.islice(itertools.combinations(range(trials), trials // 2), units)
+    leaves = np.zeros((trials, units), bool)
+    for unit, half in enumerate(halves):
+        leaves[list(half), unit] = True
+    return leaves
 
 
 def _refusal(what: str, where: str) -> MechanismError:
@@ -486,10 +473,3 @@ def _refusal(what: str, where: str) -> MechanismError:
         expected="one finite contribution a unit, computed from that unit's rows alone",
         remedy="remove batch statistics, running averages and other sharing between units",
     )
-
-
-def _draw(space: Box | Discrete, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
-    if isinstance(space, Discrete):
-        return rng.integers(space.n, size=shape)
-    low, high = np.asarray(space.low), np.asarray(space.high)
-    return (low + (high - low) * rng.random((*shape, low.size))).astype(np.float32)

@@ -1,0 +1,83 @@
+"""Invented rows within the public bounds: what callbacks are tried on before they may see a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tacit.data.spec import Box, Discrete, PublicSpec
+from tacit.privacy.mechanisms.base import RowsOf
+
+Columns = dict[str, np.ndarray]
+
+MOST_EDGES = 1_000
+"""Values of a discrete space that are all tried; of a larger one, so many at its two ends."""
+
+
+def invented_rows(
+    spec: PublicSpec, units: int, rows_per_unit: int, seed: int, rows_of: RowsOf = "drawn", horizon: int = 1
+) -> Columns:
+    """Random rows inside the public bounds, shape [units, rows_per_unit, ...] a column, with their mask.
+
+    With `rows_of="first"` the rows of a unit are a few episodes, one after another, and "starts" tells where. With a
+    horizon above 1 they are fragments, [units, rows_per_unit, horizon, ...], with the column "time".
+    """
+    rng = np.random.default_rng(seed)
+    shape: tuple[int, ...] = (units, rows_per_unit) if horizon == 1 else (units, rows_per_unit, horizon)
+    rows = {
+        "observations": _draw(spec.observation, shape, rng),
+        "actions": _draw(spec.action, shape, rng),
+        "rewards": _draw(spec.reward, shape, rng)[..., 0],
+        "next_observations": _draw(spec.observation, shape, rng),
+        "terminations": rng.random(shape) < (0.5 if spec.terminals else 0.0),
+        "truncations": rng.random(shape) < 0.1,
+        "mask": np.ones(shape, bool),
+    }
+    if rows_per_unit > 1:
+        rows["mask"][:, 1:] = rng.random((units, rows_per_unit - 1, *[1] * (len(shape) - 2))) < 0.7
+    if horizon > 1:
+        rows["mask"] &= np.arange(horizon) < rng.integers(1, horizon + 1, size=(units, rows_per_unit, 1))
+        rows["time"] = rng.integers(0, 1_000, size=(units, rows_per_unit, 1)) + np.arange(horizon)
+    if rows_of == "first":
+        rows["mask"] = np.arange(rows_per_unit) < rng.integers(1, rows_per_unit + 1, size=(units, 1))
+        rows["terminations"] &= rng.random(shape) < 0.2
+        ends = rows["terminations"] | rows["truncations"] | (rng.random(shape) < 0.05)
+        rows["starts"] = np.concatenate([np.ones((units, 1), bool), ends[:, :-1]], axis=1)
+    if spec.propensities:
+        rows["propensities"] = rng.uniform(0.05, 1.0, shape).astype(np.float32)
+    return rows
+
+
+def edge_rows(
+    spec: PublicSpec, units: int, rows_per_unit: int, rows_of: RowsOf = "drawn", horizon: int = 1
+) -> Iterator[Columns]:
+    """Invented rows at the ends of the public bounds, in the middle and at 0; every value of a discrete space."""
+    rows = invented_rows(spec, units, rows_per_unit, seed=3, rows_of=rows_of, horizon=horizon)
+    rows["mask"] = np.ones_like(rows["mask"])
+    cells = rows["mask"].size
+    columns = {"observations": spec.observation, "actions": spec.action, "rewards": spec.reward}
+    edges = {name: _edges(space) for name, space in columns.items()}
+    edges["next_observations"], edges["rewards"] = edges["observations"][::-1], edges["rewards"][:, 0]
+    if spec.propensities:
+        edges["propensities"] = np.array([1.0, np.finfo(np.float32).tiny], np.float32)
+    for start in range(0, max(map(len, edges.values())), cells):
+        where = np.arange(start, start + cells)
+        yield rows | {name: e[where % len(e)].reshape(rows[name].shape) for name, e in edges.items()}
+
+
+def _edges(space: Box | Discrete) -> Any:
+    """[k] values of a discrete space, or [k, d] points of a box."""
+    if isinstance(space, Discrete):
+        values = np.arange(min(space.n, MOST_EDGES))
+        return values if space.n <= MOST_EDGES else np.concatenate([values, space.n - 1 - values])
+    low, high = np.asarray(space.low), np.asarray(space.high)
+    return np.stack([low, high, low + (high - low) / 2, np.clip(0.0, low, high)]).astype(np.float32)
+
+
+def _draw(space: Box | Discrete, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
+    if isinstance(space, Discrete):
+        return rng.integers(space.n, size=shape)
+    low, high = np.asarray(space.low), np.asarray(space.high)
+    return (low + (high - low) * rng.random((*shape, low.size))).astype(np.float32)

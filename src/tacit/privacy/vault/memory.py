@@ -1,0 +1,213 @@
+"""What a callback could keep between two calls, as one fingerprint that changes when any of it does.
+
+Guarantee: a callback of the user's that writes into something which `fingerprint` reaches has another fingerprint
+afterwards. Vaults compare fingerprints after the trials on invented rows, before every later step, and at a release.
+
+Edge cases:
+    | what could be written into | what happens |
+    |---|---|
+    | attributes of the callback, its class, its functions; defaults; closures | seen |
+    | globals and attributes of modules and classes that the code names | seen |
+    | what `functools.lru_cache` holds of the user's functions | seen |
+    | cached properties | seen; they are computed first |
+    | buffers and attributes of a model | seen; its parameters and training flags may change between steps |
+    | arrays that are not writeable | not read, so that large public tables cost nothing |
+    | files, devices, the environment, threads, C extensions, the inside of installed libraries | not seen |
+    | what is named at run time alone (`globals()[name]`, `setattr(module, name, ...)`) | not seen |
+
+Python has no sandbox: code that wants to hide something can. So the certificate names the user's callbacks as an
+assumption.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+import gc
+import hashlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+_LRU_CACHE = type(functools.lru_cache(len))
+_LIBRARIES = frozenset({"tacit", "numpy", "torch"}) | sys.stdlib_module_names
+_PLAIN = frozenset({type(None), bool, int, float, complex, str, bytes, type(...)})
+_PARTS = ("__self__", "__func__", "fget", "fset", "fdel")
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+
+
+def fingerprint(callback: Any) -> bytes:
+    """A digest of the callback, or of the model, and of all that its code names and could change, 32 bytes."""
+    trained = hasattr(callback, "named_modules")
+    own = _own_layers(callback) if trained else [callback]
+    reader = _Reader({_root(type(entry).__module__) for entry in own} - _LIBRARIES, weights=not trained)
+    digest, met = hashlib.blake2b(digest_size=32), dict[int, tuple[int, object]]()
+    waiting: list[object] = [_held(layer) for layer in own] if trained else own
+    while waiting:
+        value = waiting.pop()
+        if type(value) in _PLAIN:
+            digest.update(value if isinstance(value, bytes) else f"{value!r};".encode())
+        elif id(value) in met:
+            digest.update(f"again {met[id(value)][0]};".encode())
+        else:
+            met[id(value)] = len(met), value  # held, so that no other object gets its id
+            name, contents = reader.read(value)
+            digest.update(f"{name} {len(contents)};".encode())
+            waiting.extend(contents)
+    return digest.digest()
+
+
+def outline(value: Any) -> object:
+    """The structure of a callback's public state: types, names, shapes and dtypes, texts and flags; hashable.
+
+    Of a model: its layers with their training flags, and whether parameters need gradients.
+    """
+    if hasattr(value, "named_modules"):
+        layers, found = [value], list[object]()
+        for layer in layers:  # which grows
+            tensors = (*layer._parameters.values(), *layer._buffers.values())
+            found.append((type(layer), layer.training))
+            found.extend((x.shape, x.dtype, x.requires_grad) for x in tensors if x is not None)
+            layers.extend(inner for inner in layer._modules.values() if inner is not None)
+        return tuple(found)
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return tuple(value.shape), value.dtype
+    if isinstance(value, Mapping):
+        return tuple((name, outline(entry)) for name, entry in value.items())
+    if isinstance(value, tuple | list):
+        return type(value), tuple(outline(entry) for entry in value)
+    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+        return type(value), tuple(outline(getattr(value, name, None)) for name in value.__dataclass_fields__)
+    return value if value is None or isinstance(value, bool | str) else type(value)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """How objects are read: whose code is walked besides the user's own files, and whether models are at rest."""
+
+    roots: set[str]
+    weights: bool
+
+    def read(self, value: Any) -> tuple[str, Sequence[object]]:
+        """What an object is called, and what it holds."""
+        kind: Any = type(value)
+        if kind in (list, tuple, set, frozenset):
+            return (repr(value), ()) if _PLAIN.issuperset(map(type, value)) else (kind.__name__, list(value))
+        if kind is dict:
+            return "dict", [*value.keys(), *value.values()]
+        if isinstance(value, type | FunctionType) or kind is _LRU_CACHE:
+            return f"{value.__module__}.{value.__qualname__}", self._code(value) if self._walks(value) else ()
+        if isinstance(value, MethodType | property | staticmethod | classmethod):
+            return kind.__name__, [getattr(value, name, None) for name in _PARTS]
+        if isinstance(value, CellType):
+            return "cell", _content(value)
+        if isinstance(value, np.ndarray) and value.dtype != object:
+            numbers = value.tobytes() if value.flags.writeable else value.ctypes.data
+            return f"{value.dtype} {value.shape}", [numbers]
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(value, torch.Tensor):
+            read = self.weights or not isinstance(value, torch.nn.Parameter)
+            return f"{value.dtype} {tuple(value.shape)}", [_numbers(value, torch)] if read else ()
+        return f"{kind.__module__}.{kind.__qualname__}", _state(value)
+
+    def _walks(self, value: Any) -> bool:
+        """Whether a class or a function is the user's own."""
+        return not _of_a_library(value.__module__) or _root(value.__module__) in self.roots
+
+    def _code(self, value: Any) -> Sequence[object]:
+        """What a class, a function or a cache of the user's holds and names."""
+        if isinstance(value, type):
+            entries = {name: entry for name, entry in vars(value).items() if _counts(name, entry)}
+            return [*value.__bases__, *entries, *entries.values()]
+        if isinstance(value, FunctionType):
+            named = chain.from_iterable(self._named(_names(value.__code__), value.__globals__, set()))
+            return [value.__defaults__, value.__kwdefaults__, value.__dict__ or None, value.__closure__, *named]
+        info = value.cache_info()
+        return [info.misses, info.currsize, *sorted(gc.get_referents(value), key=id)]
+
+    def _named(self, names: tuple[str, ...], space: Mapping[str, Any], seen: set[int]) -> Iterator[tuple[str, object]]:
+        """Globals and modules that code names, and what it names of the modules and of others' classes among them."""
+        for name in names:
+            value = space.get(name, self) if seen else space.get(name, sys.modules.get(name, self))
+            if value is self:
+                continue
+            if not isinstance(value, ModuleType) and not (isinstance(value, type) and not self._walks(value)):
+                yield name, value
+            elif id(value) not in seen:
+                seen.add(id(value))
+                yield from self._named(names, vars(value), seen)
+
+
+def _own_layers(model: Any) -> list[Any]:
+    return [layer for layer in model.modules() if _root(type(layer).__module__) not in _LIBRARIES]
+
+
+def _held(layer: Any) -> object:
+    """What a layer holds besides parameters, other layers and flags: its class, buffers and attributes."""
+    usual = vars(sys.modules["torch"].nn.Module()).keys()
+    return type(layer), layer._buffers, {name: entry for name, entry in vars(layer).items() if name not in usual}
+
+
+def _counts(name: str, entry: object) -> bool:
+    """Whether an entry of a class can hold anything: of the names that Python gives, only functions of a file can."""
+    if name.startswith("__") and name.endswith("__"):
+        return isinstance(entry, FunctionType) and entry.__code__.co_filename != "<string>"
+    return True
+
+
+def _content(cell: CellType) -> Sequence[object]:
+    try:
+        return [cell.cell_contents]
+    except ValueError:  # empty
+        return ()
+
+
+def _numbers(tensor: Any, torch: Any) -> bytes:
+    return bytes(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+
+
+def _state(value: Any) -> Sequence[object]:
+    """What any other object holds, as it says where it is copied; else its attributes."""
+    kind: Any = type(value)
+    for name in _computed(kind):
+        with suppress(Exception):
+            getattr(value, name)
+    try:
+        reduce = copyreg.dispatch_table.get(kind)
+        reduced = reduce(value) if reduce else value.__reduce_ex__(4)
+    except Exception:  # a lock, a file, a vault
+        reduced = getattr(value, "__dict__", None)
+    if not isinstance(reduced, tuple):
+        return [reduced]
+    return [*reduced[:3], *(list(entries or ()) for entries in reduced[3:5])]
+
+
+@functools.cache
+def _names(code: CodeType) -> tuple[str, ...]:
+    """Names of globals, attributes and modules in code and in the functions within it."""
+    inner = [_names(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
+    return tuple(sorted({*code.co_names}.union(*inner)))
+
+
+@functools.cache
+def _computed(kind: type) -> tuple[str, ...]:
+    """A class's cached properties, which are computed first: their first use is no change."""
+    entries = [pair for base in kind.__mro__ for pair in vars(base).items()]
+    return tuple(name for name, entry in entries if isinstance(entry, functools.cached_property))
+
+
+@functools.cache
+def _of_a_library(module: object) -> bool:
+    path = getattr(sys.modules.get(str(module)), "__file__", None) or ""
+    return _root(module) in _LIBRARIES or not _INSTALLED.isdisjoint(Path(path).parts)
+
+
+def _root(module: object) -> str:
+    return str(module).partition(".")[0]
