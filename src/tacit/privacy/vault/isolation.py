@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 
-MOST_DRAWN = 1_024
-"""Most units for which an objective draws at a time; fewer where the plan expects fewer in a step."""
-
 
 class IsolationChecks:
     """Checks callbacks on invented rows before they may run on records, and that they keep nothing of what they see.
