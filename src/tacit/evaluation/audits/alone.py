@@ -134,8 +134,7 @@ class Summed:
         """The sum."""
         run, part = vault.reserve(plan), plan.parts()[0]
         means = [float(vault.noisy_sum(run, part.name, One(part.clip_norm))[0, 0]) for _ in range(part.steps)]
-        in_clips = float(part.expected(vault.unit)) / (part.clip_norm * (1 - SLACK))
-        return sum(means) * in_clips
+        return float(sum(means) * part.expected(vault.unit) / (part.clip_norm * (1 - SLACK)))
 
 
 @dataclass(frozen=True)

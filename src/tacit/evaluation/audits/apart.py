@@ -12,7 +12,6 @@ close to minus the canary, their sum ends in zeros if floating point numbers wer
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +30,6 @@ from tacit.evaluation.audits.scoring import ratios
 from tacit.privacy.gradients.clipping import SLACK
 from tacit.privacy.mechanisms.base import calibrated
 from tacit.privacy.mechanisms.marginals import Marginal, Marginals
-from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.base import Run
@@ -41,6 +39,8 @@ from tacit.units import Unit
 
 DIGITS = 24
 """Of a float32: what is a power of two apart from the canary by more than so many is no digit of it."""
+CROWD = 2_048
+"""Canaries of one run."""
 LOUD = 1e3
 """How much louder than its bound a canary is before it is clipped."""
 
@@ -141,17 +141,6 @@ def crowd(present: Present, parts: Sequence[Any]) -> Trajectories:
         spec=PublicSpec(observation=who, action=Discrete(2), reward=Box((-1.0,), (1.0,)), source="declared"),
         simulated=True,
     )
-
-
-def fitted(part: Any, canaries: int) -> Any:
-    """The part for canaries of one row each, of marginals with one column in which each of them has a bin.
-
-    What a part costs does not depend on rows or columns.
-    """
-    if isinstance(part, Marginals):
-        bins = Axis("observations", 0, tuple((np.arange(canaries + 1) - 0.5).tolist()))
-        return dataclasses.replace(part, axes=(bins,), rows_per_unit=1)
-    return dataclasses.replace(part, rows_per_unit=1, horizon=1)
 
 
 def _answers(vault: Vault, run: Run, part: Any, canaries: int, gradient: bool) -> Iterator[Floats]:

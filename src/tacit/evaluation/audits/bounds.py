@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from dp_accounting import (
@@ -26,7 +27,6 @@ from scipy import special
 from tacit.evaluation import lower_bounds as rates
 from tacit.evaluation import one_run
 from tacit.privacy.accounting import accountants
-from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import flatten, rho
 from tacit.units import Relation
 
@@ -143,9 +143,11 @@ def _sampled(event: DpEvent, counts: rates.Counts, delta: float, confidence: flo
     """The epsilon of the most noise, in multiples of the event's own, with which the rates are possible."""
     hit, false = _rates(counts, confidence)
 
+    def losses(log_factor: float) -> Any:
+        return accountants.pessimistic(flatten(_scaled(event, math.exp(log_factor))), "add_or_remove", spread=SPREAD)
+
     def refuted(log_factor: float) -> bool:
-        leaves = flatten(_scaled(event, math.exp(log_factor)))
-        deltas = accountants.pessimistic(leaves, "add_or_remove", spread=SPREAD).get_delta_for_epsilon(LOSSES)
+        deltas = losses(log_factor).get_delta_for_epsilon(LOSSES)
         grown = np.exp(LOSSES) * false + deltas
         shrunk = 1 - np.exp(-LOSSES) * (1 - deltas - false)
         return bool(hit > np.minimum(grown, shrunk).min())
@@ -156,7 +158,7 @@ def _sampled(event: DpEvent, counts: rates.Counts, delta: float, confidence: flo
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         low, high = (low, middle) if refuted(middle) else (middle, high)
-    return accounting.epsilon(_scaled(event, math.exp(high)), delta=delta, relation="add_or_remove").epsilon
+    return float(losses(high).get_epsilon_for_delta(delta))
 
 
 def _scaled(event: DpEvent, factor: float) -> DpEvent:

@@ -2,12 +2,14 @@
 is.
 
 Each noisy sum is rebuilt from what the certificate says of it, with the same steps, samples, clip and noise. A canary's
-contribution has the full norm and one direction in all sums; nobody else adds anything. What a method makes of the sums
-is left out: `audits.library` audits the methods themselves.
+contribution has the full norm and one direction in all sums; nobody else adds anything. Over Poisson samples of many
+units there is a crowd of canaries that share nothing (`audits.apart`). What a method makes of the sums is left out:
+`audits.library` audits the methods themselves.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,11 +21,13 @@ from numpy.typing import NDArray
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import CertificateError
+from tacit.evaluation.audits import apart
 from tacit.evaluation.audits.cases import Case, Columns, Floats, Present, with_devices, with_records, with_visitors
-from tacit.evaluation.audits.mechanisms import Mechanisms
+from tacit.evaluation.audits.mechanisms import Mechanisms, fitted, with_noise
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.mechanisms.base import Sum
 from tacit.privacy.mechanisms.kinds import part_of, sums_of
+from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.units import Unit
 
 CROWD = 200
@@ -77,6 +81,21 @@ def case(sums: Sequence[Sum], unit: Unit, *, words: str) -> Case:
     def plan(epsilon: float, delta: float, canaries: int) -> Mechanisms:
         return Mechanisms(queries=tuple(sums)).account(unit=unit, delta=delta)
 
+    sampled = any(part.participation < 1 for part in sums)
+    poisson = unit.relation == "add_or_remove" and all(isinstance(part, PoissonSum) for part in sums)
+    if sampled and poisson and unit.size > apart.CROWD:
+        few = Mechanisms(queries=tuple(fitted(part, apart.CROWD) for part in sums))
+        return Case(
+            name="doors",
+            words=words,
+            unit=unit,
+            plan=lambda epsilon, delta, canaries: few.account(unit=unit, delta=delta),
+            run=functools.partial(apart.run, unit, frozenset()),
+            crowd=apart.CROWD,
+            published=False,
+            apart=True,
+            with_noise=with_noise,
+        )
     episodes = 1 + max((part.held_out for part in sums), default=0)
 
     def records(present: Present) -> Trajectories:
@@ -98,7 +117,18 @@ def case(sums: Sequence[Sum], unit: Unit, *, words: str) -> Case:
         run = with_records(unit, records, _summed, known)
     if any(part.laplace for part in sums):
         crowd = 0
-    return Case("doors", words, unit, plan, run, together=together, crowd=crowd, published=False)
+    linear = not sampled and not any(part.laplace for part in sums)
+    return Case(
+        name="doors",
+        words=words,
+        unit=unit,
+        plan=plan,
+        run=run,
+        together=together,
+        crowd=crowd,
+        published=False,
+        with_noise=None if linear else with_noise,
+    )
 
 
 def _aim(part: Sum, canaries: int) -> Aim:

@@ -15,7 +15,7 @@ from tacit.agents.policies import Policy
 from tacit.data.spec import Box, PublicSpec
 from tacit.evaluation.audits import alone, apart, bounds, certified
 from tacit.evaluation.audits.cases import Asked, Case, Seen
-from tacit.evaluation.audits.mechanisms import Mechanisms, of_plan, with_noise
+from tacit.evaluation.audits.mechanisms import Mechanisms, fitted, of_plan, with_noise
 from tacit.methods import experts, mobility, selection, synthesis
 from tacit.methods import off_policy_evaluation as ope
 from tacit.methods.experts.consensus import CONSENSUS, TRAINING
@@ -31,8 +31,6 @@ from tacit.units import Unit
 
 POPULATION = 2**15
 """Of every unit here; a power of two, by which a division leaves all digits as they are."""
-CROWD = 2_048
-"""Canaries of one run that share nothing."""
 RATES = (0.1, 1.0)
 """At which sampled methods are audited besides their own rate."""
 ROOM = PublicSpec(
@@ -56,10 +54,12 @@ def _crowded(name: str, words: str, unit: Unit, plan: Callable[[], Any], *, grad
 
     def calibrated(epsilon: float, delta: float, canaries: int) -> Mechanisms:
         whole = plan().calibrate(unit=unit, epsilon=epsilon, delta=delta)
-        return of_plan(whole, functools.partial(apart.fitted, canaries=canaries))
+        return of_plan(whole, functools.partial(fitted, canaries=canaries))
 
     run = functools.partial(apart.run, unit, frozenset(gradients))
-    return Case(name, words, unit, calibrated, run, crowd=CROWD, published=False, apart=True, with_noise=with_noise)
+    return Case(
+        name, words, unit, calibrated, run, crowd=apart.CROWD, published=False, apart=True, with_noise=with_noise
+    )
 
 
 def _single(

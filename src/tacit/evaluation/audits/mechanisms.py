@@ -11,9 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.mechanisms.kinds import Selection
+from tacit.privacy.mechanisms.marginals import Marginals
+from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.sums import Once
 from tacit.privacy.vault import plan as plans
 from tacit.units import Unit
@@ -44,6 +48,17 @@ def of_plan(plan: Any, change: Callable[[Any], Any] | None = None) -> Mechanisms
     """
     parts = plan.parts() if change is None else tuple(change(part) for part in plan.parts())
     return Mechanisms(queries=parts, unit=plan.unit, epsilon=plan.epsilon, delta=plan.delta)
+
+
+def fitted(part: Any, canaries: int) -> Any:
+    """The part for canaries of one row each, of marginals with one column in which each of them has a bin.
+
+    What a part costs does not depend on rows or columns.
+    """
+    if isinstance(part, Marginals):
+        bins = Axis("observations", 0, tuple((np.arange(canaries + 1) - 0.5).tolist()))
+        return dataclasses.replace(part, axes=(bins,), rows_per_unit=1)
+    return dataclasses.replace(part, rows_per_unit=1, horizon=1)
 
 
 def with_noise(plan: Mechanisms, factor: float) -> Mechanisms:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import multiprocessing
@@ -9,7 +10,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import PlanError
+from tacit.errors import AccountingError, PlanError
 from tacit.evaluation.audits import bounds, certified, defaults, library
 from tacit.evaluation.audits.bounds import Floats
 from tacit.evaluation.audits.cases import Asked, Case, Seen
@@ -258,12 +258,22 @@ class _Level:
 
 
 def _largest(refuted: Callable[[float], bool]) -> float | None:
-    """The largest of `FACTORS` at which an audit refutes, as if it refuted at all smaller ones; None if at none."""
-    low, high = 0, len(FACTORS)
+    """The largest of `FACTORS` at which an audit refutes, by bisection; None if at none that accountants have a price
+    for.
+    """
+    low, high, largest = 0, len(FACTORS), None
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if refuted(FACTORS[middle]) else (middle + 1, high)
-    return FACTORS[low] if low < len(FACTORS) else None
+        try:
+            found = refuted(FACTORS[middle])
+        except (AccountingError, PlanError):  # so little noise has no price: look where there is more
+            high = middle
+            continue
+        if found:
+            high, largest = middle, FACTORS[middle]
+        else:
+            low = middle + 1
+    return largest
 
 
 def _weakened(job: _Job, factor: float) -> _Job:
@@ -301,7 +311,7 @@ def _crowds(case: Case, source: str, epsilon: float, delta: float, effort: Effor
     ]
 
 
-@contextmanager
+@contextlib.contextmanager
 def _made(todo: Sequence[_Job], jobs: int) -> Iterator[Iterator[tuple[Seen, float]]]:
     """All passes, in order; in this process, or shared among several fresh ones."""
     if jobs == 1:
