@@ -29,7 +29,7 @@ STATES = 4
 ROWS = PublicSpec(observation=Discrete(STATES), action=Discrete(2), reward=Box((-1.0,), (1.0,)), source="declared")
 OTHER, CANARY = 0, 1
 """Actions by which rows say whose they are."""
-PATTERN = torch.tensor([[1e3] * 4, *[[-1e3] * 4] * 7], dtype=torch.float32)
+PATTERN = torch.tensor([[1.0] * 4, *[[-1.0] * 4] * 7])
 """Public rows that teachers learn against: one is the canary's own, which they take for public unless they hold it."""
 
 

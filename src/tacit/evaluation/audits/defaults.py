@@ -124,11 +124,11 @@ def pate_gan(name: str) -> Case:
     """Votes of one teacher that learns fast, in fewer steps, which cost less noise each."""
 
     def plan(epsilon: float, delta: float) -> Mechanisms:
-        small = pate_gan_plan.PateGanPlan(steps=5, hold=0, teachers=1, teacher_rate=0.1)
+        small = pate_gan_plan.PateGanPlan(steps=10, hold=0, teachers=1, teacher_rate=0.01)
         return of_plan(small.calibrate(unit=TRANSITION, epsilon=epsilon, delta=delta))
 
-    words = "synthesis of transitions (PATE-GAN): votes of teachers, 5 steps of 600"
-    return _single(name, words, TRANSITION, plan, alone.votes, together=50, with_noise=None)
+    words = "synthesis of transitions (PATE-GAN): votes of teachers, 10 steps of 600"
+    return _single(name, words, TRANSITION, plan, alone.votes, together=50, more=2, with_noise=None)
 
 
 def evaluated(name: str, estimator: Callable[..., Any], method: str, **fields: Any) -> Case:

@@ -55,7 +55,7 @@ class Effort:
             )
 
 
-QUICK = Effort(fused=400, single=150, crowded=1)
+QUICK = Effort(fused=400, single=100, crowded=1)
 FULL = Effort(fused=5_000, single=1_000, crowded=4)
 CASES: Mapping[str, Callable[[], Case]] = {**library.METHODS, **defaults.METHODS}
 """Every case by its name: whole methods with small plans, and the mechanisms of plans with default options."""
