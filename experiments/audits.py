@@ -1,7 +1,7 @@
-"""What epsilon must at least be: audits of every method, over a grid of certified epsilons.
+"""What epsilon must at least be: audits of whole methods, over a grid of certified epsilons.
 
     python -m experiments.audits             # resumable, a method and epsilon a cell; half an hour of CPU
-    python -m experiments.audits --quick     # `tacit audit --all --quick` and no more; under runs/quick/
+    python -m experiments.audits --quick     # epsilon 8 and no more; under runs/quick/
     python -m experiments.audits --plot      # the figure of docs/audits.md
     python -m experiments.check audits       # recompute the promised figures from the raw rows
 
@@ -28,7 +28,7 @@ from experiments.check import Figure
 from experiments.configuration import Json, describe
 from experiments.ope_plots import IMAGES, Curve, Panel, draw
 from experiments.store import RESULTS, ROOT, Store
-from tacit.evaluation.audits import QUICK, audit, library
+from tacit.evaluation.audits import Effort, audit, library
 from tacit.evaluation.report.charts import Axis
 
 EPSILONS = (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -46,8 +46,9 @@ CANARIES = (
 )
 """Settings of `library`, whose canaries all methods share."""
 DELTA, CONFIDENCE = 1e-5, 0.95
+EFFORT = Effort(fused=800, single=300, crowded=1)
 SHOWN = 8.0
-"""Where at least half of what is certified must be found: what `tacit audit --all` is about."""
+"""Where at least half of what is certified must be found."""
 WAYS = {"certified": "certified", "gaussian": "one canary, Gaussian", "canary": "one canary"}
 WAYS |= {"one run": "many canaries, one run", "release": "the release alone"}
 
@@ -66,7 +67,7 @@ class Cell:
 
 
 def cells(quick: bool = False) -> list[Cell]:
-    """All of them; with `quick` those that `tacit audit --all` shows. What the figures are about comes first."""
+    """All of them; with `quick` those at epsilon 8. What the figures are about comes first."""
     first = [Cell(method, SHOWN) for method in library.METHODS]
     more = (Cell(m, e) for e in EPSILONS for m in library.METHODS if e != SHOWN and e in FEWER.get(m, EPSILONS))
     return first if quick else [*first, *more]
@@ -75,12 +76,12 @@ def cells(quick: bool = False) -> list[Cell]:
 def run(cell: Cell, jobs: int) -> dict[str, Any]:
     """Audit."""
     began = time.perf_counter()
-    terms: dict[str, Any] = {"delta": DELTA, "effort": QUICK, "confidence": CONFIDENCE}
+    terms: dict[str, Any] = {"delta": DELTA, "effort": EFFORT, "confidence": CONFIDENCE}
     found = audit(cell.method, epsilon=cell.epsilon, jobs=jobs, **terms)
     ways: dict[str, Any] = {finding.way: dataclasses.asdict(finding) for finding in found.findings}
     bounds = {name: round(way["epsilon"], 4) for name, way in ways.items()}
-    if ways["canary"]["gaussian"] is not None:
-        bounds["gaussian"] = round(ways["canary"]["gaussian"], 4)
+    if ways["canary"]["by_law"] is not None:
+        bounds["gaussian"] = round(ways["canary"]["by_law"], 4)
     return {
         "certified": round(found.epsilon, 6),
         "bounds": bounds,
@@ -107,7 +108,7 @@ def configuration(key: str) -> Json:
         "guarantee": {"epsilon": float(epsilon), "delta": DELTA, "unit": describe(case.unit)},
         "case": {name: getattr(case, name) for name in ("together", "crowd", "more", "published")},
         "canaries": {name: describe(getattr(library, name)) for name in CANARIES},
-        "effort": describe(QUICK),
+        "effort": describe(EFFORT),
         "confidence": CONFIDENCE,
     }
 

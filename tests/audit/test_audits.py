@@ -13,11 +13,12 @@ from typing import Any
 import audit_cases as broken
 import numpy as np
 import pytest
+from dp_accounting import GaussianDpEvent
 from scipy.special import ndtri
 
 from tacit.errors import CertificateError, FileError, PlanError
 from tacit.evaluation import audits
-from tacit.evaluation.audits import certified, library, running
+from tacit.evaluation.audits import bounds, certified, library
 from tacit.evaluation.audits.cases import Asked
 from tacit.evaluation.audits.findings import Audited, Finding
 from tacit.evaluation.audits.running import Effort, audit, audit_certificate
@@ -99,7 +100,7 @@ def test_the_sums_of_a_certificate_are_rebuilt_and_tell_the_canary(name: str) ->
     assert part_of(json.loads(json.dumps(part.certified()))) == part
     case = certified.case((part,), unit, words=name)
     plan = case.plan(0.0, 1e-3, 1)
-    assert running.is_gaussian(plans.event(plan)) == gaussian
+    assert bounds.is_gaussian(plans.event(plan)) == gaussian
     worlds = []
     for present in (False, True):
         passes = range(2 if case.together > 1 else 25)
@@ -107,7 +108,7 @@ def test_the_sums_of_a_certificate_are_rebuilt_and_tell_the_canary(name: str) ->
         worlds.append(np.concatenate([case.run(plan, one).scores[:, 0] for one in asked]))
     told = (worlds[1][:, None] > worlds[0]).mean()
     assert told > 0.8
-    assert running.any_mechanism(*worlds, delta=1e-3, confidence=0.95) <= plan.epsilon
+    assert bounds.any_mechanism(*worlds, delta=1e-3, confidence=0.95) <= plan.epsilon
 
 
 def test_a_certificate_is_audited_on_canaries(ram_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,34 +137,41 @@ def test_what_is_asked_for_is_checked() -> None:
         Effort(fused=100, single=3, crowded=0)
 
 
+def gaussian(without: np.ndarray, having: np.ndarray) -> float:
+    """The bound for Gaussian noise on a sum over everybody, at delta 1e-5 with 95 % confidence."""
+    law = bounds.law_of(GaussianDpEvent(1.0), "add_or_remove", 1e-5)
+    assert law is not None
+    return law(bounds.alarms(without, having), 0.95)
+
+
 def test_the_bound_of_a_gaussian_is_that_of_its_curve() -> None:
     n, mu = 20_000, 1.5
     rng = np.random.default_rng(0)
     without, having = rng.normal(-(mu**2) / 2, mu, n), rng.normal(mu**2 / 2, mu, n)
-    found = running.if_gaussian(without, having, delta=1e-5, confidence=0.95)
+    found = gaussian(without, having)
     assert 0.9 * gaussian_epsilon(1e-5, mu) < found < gaussian_epsilon(1e-5, mu)
-    assert running.if_gaussian(-having, having, delta=1e-5, confidence=0.95) > 0
-    assert running.if_gaussian(without, without, delta=1e-5, confidence=0.95) == 0
+    assert gaussian(-having, having) > 0
+    assert gaussian(without, without) == 0
 
 
 def test_shadow_runs_teach_a_direction_and_are_not_scored() -> None:
     rng = np.random.default_rng(1)
     shift = np.array([0.0, 3.0, 0.0])
     without, having = rng.normal(size=(100, 3)), rng.normal(size=(101, 3)) + shift
-    found = running.shadowed(without, having)
+    found = bounds.shadowed(without, having)
     assert found is not None
     assert [len(world) for world in found] == [50, 51]
     assert found[1].mean() - found[0].mean() > 5
-    last = running.shadowed(np.vstack([without[:50], 0 * without[50:]]), having)
+    last = bounds.shadowed(np.vstack([without[:50], 0 * without[50:]]), having)
     assert last is not None
     assert np.all(last[0] == 0)
     assert np.array_equal(last[1].shape, found[1].shape)
-    assert running.shadowed(without[:, :0], having[:, :0]) is None
-    assert running.shadowed(without[:20], having[:20]) is None
+    assert bounds.shadowed(without[:, :0], having[:, :0]) is None
+    assert bounds.shadowed(without[:20], having[:20]) is None
 
 
 def _audited(**changes: Any) -> Audited:
-    finding = Finding(way="canary", epsilon=1.0, gaussian=2.5, confidence=0.975, runs=40, canaries=1, seconds=1.0)
+    finding = Finding(way="canary", epsilon=1.0, by_law=2.5, confidence=0.975, runs=40, canaries=1, seconds=1.0)
     fields: dict[str, Any] = {
         "name": "x",
         "words": "the x",
@@ -190,7 +198,7 @@ def test_findings_are_kept_beside_a_certificate(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda record: record.update(format=2),
+        lambda record: record.update(format=1),
         lambda record: record["audits"][0].pop("unit"),
         lambda record: record["audits"][0].update(epsilon="3"),
         lambda record: record["audits"][0]["findings"][0].update(way="guessing"),
@@ -216,12 +224,12 @@ def test_a_damaged_file_is_refused(tmp_path: Path, change: Any) -> None:
 def test_how_sure_a_bound_can_be() -> None:
     """Sixteen right answers of sixteen in both worlds bound mu by no more than the exact rates allow."""
     scores = np.ones(16)
-    found = running.if_gaussian(-scores, scores, delta=1e-5, confidence=0.95)
+    found = gaussian(-scores, scores)
     assert found == pytest.approx(gaussian_epsilon(1e-5, 2 * float(ndtri(0.025 ** (1 / 16)))), rel=1e-6)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", library.METHODS)
 def test_half_of_the_certificate_is_found(name: str) -> None:
-    found = audit(name, noise=4)
+    found = audit(name, effort=Effort(fused=800, single=300, crowded=1), noise=4)
     assert found.epsilon / 2 <= found.lower <= found.epsilon

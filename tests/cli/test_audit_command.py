@@ -10,8 +10,8 @@ from vault_cases import Rewards, open_vault, priced
 
 from tacit.cli import declarations, main
 from tacit.evaluation import audits
-from tacit.evaluation.audits import library
 from tacit.evaluation.audits.findings import Audited, Finding
+from tacit.evaluation.audits.running import CASES
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.vault import vault
 from tacit.privacy.vault.base import Label
@@ -50,7 +50,7 @@ def test_a_run_is_audited_and_shown_beside_its_certificate(released: Path, capsy
 
 
 def test_findings_about_another_certificate_are_not_shown(released: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    finding = Finding(way="canary", epsilon=1.0, gaussian=None, confidence=0.95, runs=40, canaries=1, seconds=1.0)
+    finding = Finding(way="canary", epsilon=1.0, by_law=None, confidence=0.95, runs=40, canaries=1, seconds=1.0)
     other = Audited(
         name="doors",
         words="another release",
@@ -88,8 +88,8 @@ def test_methods_are_audited_into_a_file(tmp_path: Path, capsys: pytest.CaptureF
     assert all(one.certificate is None and one.epsilon == pytest.approx(4, rel=1e-3) for one in found)
     assert "experts" in capsys.readouterr().out
     assert main(words) == 6
-    assert json.loads(out.read_text())["format"] == 1
+    assert json.loads(out.read_text())["format"] == 2
 
 
 def test_the_command_knows_every_method() -> None:
-    assert set(declarations.Audited.__args__) == set(library.METHODS)  # type: ignore[attr-defined]
+    assert set(declarations.Audited.__args__) == set(CASES)  # type: ignore[attr-defined]

@@ -19,8 +19,8 @@ def found(epsilon: float) -> Audited:
         delta=1e-5,
         confidence=0.95,
         findings=(
-            Finding(way="canary", epsilon=1.25, gaussian=2.5, confidence=0.975, runs=400, canaries=1, seconds=3.0),
-            Finding(way="one run", epsilon=0.75, gaussian=None, confidence=0.975, runs=1, canaries=64, seconds=1.0),
+            Finding(way="canary", epsilon=1.25, by_law=2.5, confidence=0.975, runs=400, canaries=1, seconds=3.0),
+            Finding(way="one run", epsilon=0.75, by_law=None, confidence=0.975, runs=1, canaries=64, seconds=1.0),
         ),
         left_out=("votes",),
         certificate="ab",

@@ -128,7 +128,7 @@ def test_a_changed_canary_or_effort_of_audits_is_seen(monkeypatch: pytest.Monkey
     forget()
     refused(audits.store(), "experts/8", r"canaries\.SIGNS: 48 stored, 47 asked")
     monkeypatch.undo()
-    monkeypatch.setattr(audits, "QUICK", replace(audits.QUICK, fused=400))
+    monkeypatch.setattr(audits, "EFFORT", replace(audits.EFFORT, fused=400))
     forget()
     refused(audits.store(), "experts/8", r"effort\.fused: 800 stored, 400 asked")
 

@@ -48,7 +48,7 @@ def findings_where_something_is(folder: Path) -> None:
 
 def findings_that_are_torn(folder: Path) -> None:
     path = folder / audits.FILE
-    path.write_text('{"format": 1, "audi')
+    path.write_text('{"format": 2, "audi')
     audits.load(path)
 
 

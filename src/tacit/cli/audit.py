@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 
 from rich.console import Console
@@ -16,7 +15,7 @@ from tacit.cli.options import refused
 from tacit.cli.run_folder import CERTIFICATE, RunFolder
 from tacit.errors import CertificateError, FileError
 from tacit.evaluation import audits
-from tacit.evaluation.audits import library
+from tacit.evaluation.audits.running import CASES
 from tacit.evaluation.report import (
     EvaluationReport,
     ExpertsReport,
@@ -29,11 +28,11 @@ from tacit.evaluation.report import (
 from tacit.evaluation.report.blocks import PublicReport
 from tacit.privacy.certificate.certificate import Certificate
 
-COLUMNS = ("method", "unit", "certified ε", "lower bound", "by", "confidence", "runs", "seconds")
+COLUMNS = ("method", "parts", "unit", "certified ε", "lower bound", "by", "power", "runs", "CPU s")
 WIDE = 160
 """Of the table, where the output is no terminal."""
 Found = tuple[audits.Audited, float]
-"""What was found, and in how many seconds of wall clock."""
+"""What was found, and in how many seconds of processor time."""
 
 
 def audit(command: Audit) -> None:
@@ -44,7 +43,7 @@ def audit(command: Audit) -> None:
         CertificateError: the certificate does not hold or has nothing to audit; or a bound is above what was certified.
         FileError: the run is no run, or the file for the findings exists.
     """
-    names = list(library.METHODS) if command.all else list(dict.fromkeys(command.methods))
+    names = list(CASES) if command.all else list(dict.fromkeys(command.methods))
     if (command.run is not None) + command.all + bool(command.methods) != 1:
         what = "nothing is" if command.run is None and not names else "several things are"
         expected = "the folder of a run, or --all, or --methods NAME..."
@@ -116,25 +115,32 @@ def _of_method(command: Audit, name: str, effort: audits.Effort) -> Found:
 
 
 def _timed(title: str, go: Callable[[Callable[[int, int], None]], audits.Audited]) -> Found:
-    began = time.perf_counter()
+    began = _seconds()
     with progress(title) as advance:
-        return go(advance), time.perf_counter() - began
+        return go(advance), _seconds() - began
+
+
+def _seconds() -> float:
+    """Processor time of this process and of those that it waited for."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
 
 
 def _show(results: list[Found]) -> None:
     table = Table(*COLUMNS, box=None, pad_edge=False)
     for result, seconds in results:
-        best, runs = result.best, sum(finding.runs for finding in result.findings if finding.way != "release")
-        by = f"{best.way}, Gaussian" if (best.gaussian or 0.0) > best.epsilon else best.way
+        best = result.best
+        by = f"{best.way}, by law" if (best.by_law or 0.0) > best.epsilon else best.way
         mark = "" if result.stands else "  REFUTED"
         table.add_row(
             result.name,
+            ", ".join(result.kinds),
             f"{result.unit} ({result.relation})",
             f"{result.epsilon:.4g}",
             f"{result.lower:.3g}{mark}",
             by,
-            f"{100 * result.confidence:g} %",
-            f"{runs:,}",
+            "none" if result.power is None else f"noise x {result.power:.3g}",
+            best.shape,
             f"{seconds:.0f}",
         )
     console = Console(highlight=False)
@@ -142,6 +148,9 @@ def _show(results: list[Found]) -> None:
     say()
     for result, _ in results:
         say("\n".join(audits.sentences(result)))
+    if results:
+        shared = ", ".join(sorted({f"{100 * result.confidence:g} %" for result, _ in results}))
+        say(f"Confidence: {shared}. Power: with so many times the noise, the promise would have been refuted.")
     say("Bounds from below prove nothing about what is above them: docs/audits.md says how to read them.")
 
 

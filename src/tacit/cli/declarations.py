@@ -10,10 +10,16 @@ from tyro.conf import Positional, arg, subcommand
 
 from tacit.cli.plan_declarations import Demo, Evaluate, Imitate, Learn, Synthesize, Train
 
+# fmt: off
 Audited = Literal[
-    "transitions", "trajectories", "policy-gradient", "gpope", "evaluation", "movement", "movement-federated", "experts"
+    "transitions", "trajectories", "policy-gradient", "gpope", "evaluation", "movement", "movement-federated",
+    "experts", "privorl", "privorl@0.1", "privorl@1", "privorl-people", "privorl-j", "privorl-j@0.1", "privorl-j@1",
+    "privorl-j-context", "raking", "pgm", "mst", "aim", "privsyn", "pate-gan", "residual", "importance", "fqe",
+    "dr", "ssp", "overlap", "lsw", "lsl", "choice", "dp-sgd", "dp-sgd@0.1", "dp-sgd@1", "consensus",
+    "return-weighted", "one-shot", "epr", "pategail", "ucb-vi", "selection",
 ]
-"""What `tacit audit --methods` takes: the cases of `tacit.evaluation.audits.library`."""
+# fmt: on
+"""What `tacit audit --methods` takes: the cases of `tacit.evaluation.audits.running`."""
 Format = Literal["csv", "geojson", "geoparquet", "trips-json", "od", "visits", "minari"]
 """What `tacit generate` writes."""
 
@@ -280,9 +286,10 @@ class Audit:
     Args:
         run: folder of a run: the noisy sums of its certificate's plan are audited, and what is found is written beside
             the certificate, as audit.json.
-        all: audit every method of the library instead, with small plans.
+        all: audit every method of the library instead: whole methods with small plans, and the mechanisms of each with
+            its default options.
         methods: audit these.
-        epsilon: that the methods' small plans are calibrated for; the larger, the fewer runs it takes to come near.
+        epsilon: that the methods' plans are calibrated for; the larger, the fewer runs it takes to come near.
         delta: likewise.
         quick: fewer runs.
         runs: of each world, with the canary and without; by default what --quick, or its absence, gives.

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tacit.data.spec import PublicSpec
 from tacit.data.trajectories import Trajectories
+from tacit.evaluation.audits.bounds import Law
 from tacit.evaluation.audits.scoring import CanaryScorer, ScoredDevices, ScoredUsers, ScoredVault, Visitors
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
@@ -40,10 +41,12 @@ class Seen:
     Args:
         scores: [R, m], of the canaries, from all that left the vault.
         published: [R, P], the release itself as numbers; P = 0 where it is not looked at.
+        digits: [R, m], scores from the last digits of what left the vault; None where they are not looked at.
     """
 
     scores: Floats
     published: Floats
+    digits: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +80,10 @@ class Case:
         crowd: how many canaries one run can tell apart; 0 for none.
         more: how many times as many runs it takes, where what a canary adds is random and the auditor knows its mean.
         published: whether the release by itself is attacked too.
+        apart: whether the canaries of a crowd share nothing, so that one run is as many runs as there are canaries.
+        law: of what is released, where its event does not tell; None is `bounds.law_of`.
+        with_noise: (plan, factor) -> the plan with so many times the noise; None where scores are linear in noise, so
+            that no other runs are needed to see what less noise would do.
     """
 
     name: str
@@ -88,6 +95,9 @@ class Case:
     crowd: int = 0
     more: int = 1
     published: bool = True
+    apart: bool = False
+    law: Law | None = None
+    with_noise: Callable[[Any, float], Any] | None = None
 
 
 Records = Callable[[Present], Trajectories]

@@ -2,16 +2,18 @@
 is.
 
 Each noisy sum is rebuilt from what the certificate says of it, with the same steps, samples, clip and noise. A canary's
-contribution has the full norm and one direction in all sums; nobody else adds anything. What a method makes of the sums
-is left out: `audits.library` audits the methods themselves.
+contribution has the full norm and one direction in all sums; nobody else adds anything. Over Poisson samples of many
+units there is a crowd of canaries that share nothing (`audits.apart`). What a method makes of the sums is left out:
+`audits.library` audits the methods themselves.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +21,13 @@ from numpy.typing import NDArray
 from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import CertificateError
+from tacit.evaluation.audits import apart
 from tacit.evaluation.audits.cases import Case, Columns, Floats, Present, with_devices, with_records, with_visitors
+from tacit.evaluation.audits.mechanisms import Mechanisms, fitted, with_noise
 from tacit.privacy.certificate.certificate import Certificate
 from tacit.privacy.mechanisms.base import Sum
 from tacit.privacy.mechanisms.kinds import part_of, sums_of
-from tacit.privacy.vault import plan as plans
+from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.units import Unit
 
 CROWD = 200
@@ -32,22 +36,6 @@ TOGETHER = 50
 """Runs that are made in one pass."""
 NAMES = PublicSpec(observation=Discrete(CROWD + 1), action=Discrete(2), reward=Box((-1.0,), (1.0,)), source="declared")
 """A row says who somebody is, and with which sign she contributes."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mechanisms(plans.PrivatePlan):
-    """The noisy sums of a plan, without the method."""
-
-    method: ClassVar[str] = "an audit of noisy sums"
-    source: ClassVar[str] = "tacit"
-    sums: tuple[Sum, ...]
-    unit: Unit | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-
-    def parts(self) -> tuple[Sum, ...]:
-        """As given."""
-        return self.sums
 
 
 @dataclass(frozen=True)
@@ -61,7 +49,7 @@ class Aim:
     def __call__(self, rows: Mapping[str, NDArray[Any]], state: Any) -> Floats:
         """[U, size]."""
         units = len(rows["mask"])
-        name, sign = (rows[column].reshape(units, -1)[:, 0] for column in ("observations", "rewards"))
+        name, sign = (rows[column][:, 0] for column in ("observations", "rewards"))
         where = np.ones((units, self.size)) if self.everywhere else np.eye(self.size)[name % self.size]
         return np.asarray(1e3 * self.clip_norm * sign.astype(np.float64)[:, None] * where)
 
@@ -91,8 +79,23 @@ def case(sums: Sequence[Sum], unit: Unit, *, words: str) -> Case:
     """Noisy sums as a case; its plan is priced at the noise that the sums have."""
 
     def plan(epsilon: float, delta: float, canaries: int) -> Mechanisms:
-        return plans.account(Mechanisms(sums=tuple(sums)), unit=unit, delta=delta)
+        return Mechanisms(queries=tuple(sums)).account(unit=unit, delta=delta)
 
+    sampled = any(part.participation < 1 for part in sums)
+    poisson = unit.relation == "add_or_remove" and all(isinstance(part, PoissonSum) for part in sums)
+    if sampled and poisson and unit.size > apart.CROWD:
+        few = Mechanisms(queries=tuple(fitted(part, apart.CROWD) for part in sums))
+        return Case(
+            name="doors",
+            words=words,
+            unit=unit,
+            plan=lambda epsilon, delta, canaries: few.account(unit=unit, delta=delta),
+            run=functools.partial(apart.run, unit, frozenset()),
+            crowd=apart.CROWD,
+            published=False,
+            apart=True,
+            with_noise=with_noise,
+        )
     episodes = 1 + max((part.held_out for part in sums), default=0)
 
     def records(present: Present) -> Trajectories:
@@ -114,7 +117,18 @@ def case(sums: Sequence[Sum], unit: Unit, *, words: str) -> Case:
         run = with_records(unit, records, _summed, known)
     if any(part.laplace for part in sums):
         crowd = 0
-    return Case("doors", words, unit, plan, run, together=together, crowd=crowd, published=False)
+    linear = not sampled and not any(part.laplace for part in sums)
+    return Case(
+        name="doors",
+        words=words,
+        unit=unit,
+        plan=plan,
+        run=run,
+        together=together,
+        crowd=crowd,
+        published=False,
+        with_noise=None if linear else with_noise,
+    )
 
 
 def _aim(part: Sum, canaries: int) -> Aim:
@@ -123,7 +137,7 @@ def _aim(part: Sum, canaries: int) -> Aim:
 
 def _summed(plan: Mechanisms, vault: Any) -> Floats:
     run = vault.reserve(plan)
-    for part in plan.sums:
+    for part in plan.queries:
         aim = _aim(part, vault.scorer.canaries)
         for _ in range(part.steps):
             vault.noisy_sum(run, part.name, aim)
@@ -132,9 +146,9 @@ def _summed(plan: Mechanisms, vault: Any) -> Floats:
 
 def _met(plan: Mechanisms, vault: Any) -> Floats:
     run = vault.reserve(plan)
-    for _ in range(plan.sums[0].steps):
+    for _ in range(plan.queries[0].steps):
         vault.enroll(run, _nothing)
-        for part in plan.sums:
+        for part in plan.queries:
             vault.noisy_sum(run, part.name, _aim(part, vault.scorer.canaries))
     return np.zeros((len(vault.ledgers), 0))
 

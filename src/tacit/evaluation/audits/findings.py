@@ -19,12 +19,12 @@ from tacit.errors import FileError
 
 FILE = "audit.json"
 """Beside `certificate.json`."""
-FORMAT = 1
+FORMAT = 2
 _LARGEST = 2**20
 
-Way = Literal["canary", "release", "one run"]
+Way = Literal["canary", "release", "one run", "digits"]
 """One canary in or out, found by all that leaves the vault, or by the release alone, after shadow runs; or many
-canaries in one run."""
+canaries in one run, found by all that leaves the vault, or by its last digits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +34,8 @@ class Finding:
     Args:
         way: which.
         epsilon: lower bound, whatever the mechanism is.
-        gaussian: lower bound if the released sums are as Gaussian as their mechanism says; None where they are of
-        another
-            law, or this was not looked at.
+        by_law: lower bound if noise and samples have the law that their mechanism states; None where no law is known,
+            or this was not looked at.
         confidence: with which both hold together.
         runs: how many the bounds are made from, both worlds together.
         canaries: in each run.
@@ -45,7 +44,7 @@ class Finding:
 
     way: Way
     epsilon: float
-    gaussian: float | None
+    by_law: float | None
     confidence: float
     runs: int
     canaries: int
@@ -54,14 +53,14 @@ class Finding:
     @property
     def shape(self) -> str:
         """How many runs and canaries, in words."""
-        if self.way == "one run":
+        if self.canaries > 1:
             return f"{self.canaries:,} canaries in each of {self.runs:,} run(s)"
         return f"{self.runs:,} runs"
 
     @property
     def best(self) -> float:
         """The larger of its bounds."""
-        return max(self.epsilon, self.gaussian or 0.0)
+        return max(self.epsilon, self.by_law or 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +70,13 @@ class Audited:
     Args:
         name: of the case.
         words: the method, and which of its mechanisms.
+        kinds: of its parts, in a certificate's words.
         unit, relation: whom it protects.
         epsilon, delta: as certified, for the plan that was audited.
         confidence: of all findings together.
         findings: one a way.
+        power: the weakest weakening that the audit was seen to detect: with so many times the noise, the largest factor
+            of those tried, the promise is refuted; None if with no factor.
         left_out: parts of a certificate that no audit here reaches.
         certificate: digest of the certificate, or None for a method by itself.
         version: of tacit.
@@ -88,6 +90,8 @@ class Audited:
     delta: float
     confidence: float
     findings: tuple[Finding, ...]
+    kinds: tuple[str, ...] = ()
+    power: float | None = None
     left_out: tuple[str, ...] = ()
     certificate: str | None = None
     version: str = ""
@@ -158,20 +162,29 @@ def sentences(audited: Audited) -> list[str]:
         f"confidence), and was certified to be at most {audited.epsilon:.4g}: {verdict}."
     ]
     for finding in audited.findings:
-        shape = f", and {finding.gaussian:.3g} if the noise is Gaussian" if finding.gaussian is not None else ""
+        shape = "" if finding.by_law is None else f", and {finding.by_law:.3g} if the noise has its stated law"
         lines.append(
             f"  by {WAYS[finding.way]}: at least {finding.epsilon:.3g} whatever the mechanism is{shape}; "
             f"{finding.shape}"
         )
+    lines.append(f"  {detected(audited.power)}")
     if audited.left_out:
         lines.append(f"  not audited: {', '.join(audited.left_out)}")
     return lines
+
+
+def detected(power: float | None) -> str:
+    """What the audit could see, in words."""
+    if power is None:
+        return "its power: no noise that was tried is so weak that it would have been refuted"
+    return f"its power: with {power:.3g} times the noise it would have been refuted"
 
 
 WAYS: Mapping[Way, str] = {
     "canary": "one canary and all that leaves the vault",
     "release": "one canary and the release alone, after shadow runs",
     "one run": "many canaries at once",
+    "digits": "the last digits of what leaves the vault",
 }
 
 
@@ -180,18 +193,18 @@ def _audited(row: Mapping[str, Any]) -> Audited:
     if set(row) != names:
         raise ValueError("missing or unknown fields")
     findings = tuple(_finding(entry) for entry in row["findings"])
-    numbers = [row["epsilon"], row["delta"], row["confidence"]]
-    texts = [row["name"], row["words"], row["unit"], row["relation"], row["version"], *row["left_out"]]
+    numbers = [row["epsilon"], row["delta"], row["confidence"], row["power"] or 0.0]
+    texts = [row["name"], row["words"], row["unit"], row["relation"], row["version"], *row["left_out"], *row["kinds"]]
     if not findings or not all(_number(x) for x in numbers) or not all(isinstance(text, str) for text in texts):
         raise ValueError("fields of another type")
     if not isinstance(row["certificate"], str | None):
         raise ValueError("a digest of another type")
-    return Audited(**{**row, "findings": findings, "left_out": tuple(row["left_out"])})
+    return Audited(**{**row, "findings": findings, "kinds": tuple(row["kinds"]), "left_out": tuple(row["left_out"])})
 
 
 def _finding(row: Mapping[str, Any]) -> Finding:
     finding = Finding(**row)
-    numbers = [finding.epsilon, finding.gaussian or 0.0, finding.confidence, finding.runs, finding.canaries]
+    numbers = [finding.epsilon, finding.by_law or 0.0, finding.confidence, finding.runs, finding.canaries]
     if finding.way not in get_args(Way) or not all(_number(x) for x in (*numbers, finding.seconds)):
         raise ValueError("fields of another type")
     return finding

@@ -2,91 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
-import math
 import multiprocessing
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from dp_accounting import DpEvent, GaussianDpEvent
-from dp_accounting.dp_event import ZCDpEvent
 from numpy.typing import NDArray
 
-from tacit.errors import PlanError
-from tacit.evaluation import lower_bounds as rates
-from tacit.evaluation import one_run
-from tacit.evaluation.audits import certified, library
-from tacit.evaluation.audits.cases import Asked, Case, Floats, Seen
+from tacit.errors import AccountingError, PlanError
+from tacit.evaluation.audits import bounds, certified, defaults, library
+from tacit.evaluation.audits.bounds import Floats
+from tacit.evaluation.audits.cases import Asked, Case, Seen
 from tacit.evaluation.audits.findings import Audited, Finding, Way
-from tacit.privacy.accounting.accountants import gaussian_epsilon
-from tacit.privacy.accounting.events import flatten
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault import plan as plans
-
-# From scores to lower bounds: exact confidence, and what is assumed is said.
-#
-# Bounds that assume nothing come from `evaluation.lower_bounds` (Clopper & Pearson) and `evaluation.one_run` (Steinke
-# et al.). Where all that leaves the vault are Gaussian sums, the whole trade-off curve is one of mu-GDP, and the rates
-# of one test that was fixed beforehand bound mu: far tighter, for a mechanism of that law.
-
-
-FEWEST_SHADOWED = 16
-"""Runs of each world below which no direction is learnt from shadow runs."""
-
-
-def is_gaussian(event: DpEvent) -> bool:
-    """Whether all of it is noise of a Gaussian (or, shared by devices, a discrete Gaussian) on sums over everybody."""
-    return all(isinstance(leaf, GaussianDpEvent | ZCDpEvent) for leaf, _ in flatten(event))
-
-
-def any_mechanism(without: Floats, having: Floats, *, delta: float, confidence: float) -> float:
-    """The bound on epsilon that assumes nothing; half of the scores choose the threshold that the others are put to."""
-    return rates.audit(without, having, delta=delta, confidence=confidence).epsilon
-
-
-def if_gaussian(without: Floats, having: Floats, *, delta: float, confidence: float) -> float:
-    """The bound on epsilon of a mu-GDP mechanism, from log-likelihood ratios and the threshold 0 for all of them."""
-    counts = rates.Counts(int((without > 0).sum()), without.size, int((having > 0).sum()), having.size)
-    mu = rates.mu_lower_bound(counts, confidence=confidence)
-    return gaussian_epsilon(delta, mu) if mu else 0.0
-
-
-def many(scores: Floats, present: NDArray[np.bool_], *, delta: float, confidence: float) -> float:
-    """The bound from one run, or several joined ones, each canary a unit of one of them."""
-    return one_run.audit(scores, present, delta=delta, confidence=confidence).epsilon
-
-
-def shadowed(without: Floats, having: Floats) -> tuple[Floats, Floats] | None:
-    """Scores of released numbers in a direction that shadow runs taught.
-
-    The first half of the runs of each world are shadows: the difference of their means, over the variance of each
-    number, is the direction; the others, untouched, are scored. That is what a model of independent Gaussian numbers
-    (LiRA: Carlini et al., arXiv:2112.03570) makes of them.
-
-    Args:
-        without, having: [N, P] and [M, P], released numbers.
-
-    Returns:
-        Scores [N - N // 2] and [M - M // 2]; None where there are no numbers, or too few runs.
-    """
-    if not without.shape[1] or min(len(without), len(having)) < 2 * FEWEST_SHADOWED:
-        return None
-    first = [world[: len(world) // 2] for world in (without, having)]
-    mean = [world.mean(axis=0) for world in first]
-    variance = (first[0].var(axis=0) + first[1].var(axis=0)) / 2
-    floor = max(float(variance.max()) * 1e-9, math.ulp(1.0))
-    direction = (mean[1] - mean[0]) / np.maximum(variance, floor)
-    rest = [world[len(world) // 2 :] @ direction for world in (without, having)]
-    return rest[0], rest[1]
-
 
 Progress = Callable[[int, int], None]
 """Called with (runs done, runs in all)."""
@@ -118,8 +55,12 @@ class Effort:
             )
 
 
-QUICK = Effort(fused=800, single=300, crowded=1)
+QUICK = Effort(fused=400, single=100, crowded=1)
 FULL = Effort(fused=5_000, single=1_000, crowded=4)
+CASES: Mapping[str, Callable[[], Case]] = {**library.METHODS, **defaults.METHODS}
+"""Every case by its name: whole methods with small plans, and the mechanisms of plans with default options."""
+FACTORS = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.35, 0.25, 1 / 8, 1 / 16, 1 / 32, 1 / 64)
+"""So many times the noise is tried, to see what an audit detects."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +74,7 @@ class _Job:
         replicates: runs of the pass.
         seed: of the auditor.
         noise: seed of noise that can be drawn again, for tests; None is the library's own.
+        factor: so many times the noise of the plan.
     """
 
     source: str
@@ -142,6 +84,7 @@ class _Job:
     replicates: int
     seed: int
     noise: int | None
+    factor: float = 1.0
 
 
 def audit(
@@ -155,10 +98,10 @@ def audit(
     progress: Progress | None = None,
     noise: int | None = None,
 ) -> Audited:
-    """Audit one method of the library, with a small plan and invented records.
+    """Audit one method of the library, with invented records.
 
     Args:
-        name: one of `library.METHODS`.
+        name: one of `CASES`.
         epsilon, delta: that its plan is calibrated for.
         effort: how many runs.
         confidence: with which all findings hold together.
@@ -169,11 +112,11 @@ def audit(
     Raises:
         PlanError: there is no such method, or epsilon or delta is out of range.
     """
-    if name not in library.METHODS:
+    if name not in CASES:
         raise PlanError(
             f"there is no method {name!r}",
             where="audit",
-            expected=", ".join(library.METHODS),
+            expected=", ".join(CASES),
             remedy="name one of these",
         )
     return _audited(name, epsilon, delta, effort, confidence, jobs, progress, noise)
@@ -203,23 +146,28 @@ def audit_certificate(
 
 @functools.lru_cache(maxsize=4)
 def _case(source: str) -> tuple[Case, tuple[str, ...]]:
-    if source in library.METHODS:
-        return library.METHODS[source](), ()
+    if source in CASES:
+        return CASES[source](), ()
     return certified.of_certificate(json.loads(source))
 
 
 @functools.lru_cache(maxsize=8)
-def _plan(source: str, epsilon: float, delta: float, canaries: int) -> Any:
-    return _case(source)[0].plan(epsilon, delta, canaries)
+def _plan(source: str, epsilon: float, delta: float, canaries: int, factor: float = 1.0) -> Any:
+    case = _case(source)[0]
+    plan = case.plan(epsilon, delta, canaries)
+    return plan if factor == 1 or case.with_noise is None else case.with_noise(plan, factor)
 
 
 def _pass(job: _Job) -> tuple[Seen, float]:
-    """One pass, and its seconds."""
-    began = time.perf_counter()
-    plan = _plan(job.source, job.epsilon, job.delta, len(job.present))
+    """One pass, and its seconds of processor time."""
+    began = time.process_time()
+    plan = _plan(job.source, job.epsilon, job.delta, len(job.present), job.factor)
     noise = None if job.noise is None else SecretNoise.for_tests(job.noise)
     seen = _case(job.source)[0].run(plan, Asked(np.array(job.present), job.replicates, job.seed, noise))
-    return seen, time.perf_counter() - began
+    return seen, time.process_time() - began
+
+
+Passes = Sequence[tuple[_Job, Seen, float]]
 
 
 def _audited(
@@ -233,37 +181,106 @@ def _audited(
     noise: int | None,
 ) -> Audited:
     case, left_out = _case(source)
-    plan = _plan(source, epsilon, delta, 1)
-    bound, gaussian = plans.bound(plan), is_gaussian(plans.event(plan))
-    todo = _singles(case, source, epsilon, delta, effort, noise)
-    if case.crowd >= FEWEST:
-        todo += _crowds(case, source, epsilon, delta, effort, noise)
-    passes: list[tuple[_Job, Seen, float]] = []
-    with _made(todo, jobs) as results:
-        for job, (seen, seconds) in zip(todo, results, strict=True):
-            passes.append((job, seen, seconds))
-            if progress is not None:
-                progress(sum(job.replicates for job, *_ in passes), sum(job.replicates for job in todo))
-    looks = [len(job.present) > 1 for job in todo]
-    tests = 1 + gaussian + case.published + any(looks)
-    each = 1 - (1 - confidence) / tests  # so that all bounds hold together
-    findings = _of_one([entry for entry, crowd in zip(passes, looks, strict=True) if not crowd], gaussian, delta, each)
-    if any(looks):
-        findings.append(_of_many([entry for entry, crowd in zip(passes, looks, strict=True) if crowd], delta, each))
-    assert case.unit.relation is not None
+    plan = _plan(source, epsilon, delta, case.crowd if case.apart else 1)
+    bound, event, relation = plans.bound(plan), plans.event(plan), case.unit.relation
+    assert relation is not None
+    law = case.law or bounds.law_of(event, relation, delta)
+    centred = case.law is not None or bounds.is_gaussian(event)
+    if case.together > 1 or case.apart:
+        jobs = 1  # a pass takes less than a process
+
+    def made(todo: Sequence[_Job]) -> Passes:
+        done: list[tuple[_Job, Seen, float]] = []
+        with _made(todo, jobs) as results:
+            for job, (seen, seconds) in zip(todo, results, strict=True):
+                done.append((job, seen, seconds))
+                if progress is not None:
+                    progress(sum(job.replicates for job, *_ in done), sum(job.replicates for job in todo))
+        return done
+
+    first = [] if case.apart else _singles(case, source, epsilon, delta, effort, noise)
+    crowds = _crowds(case, source, epsilon, delta, effort, noise) if case.crowd >= FEWEST else []
+    alone, crowded = made(first), made(crowds)
+    tests = (1 + case.published) * bool(alone) + (1 + case.apart) * bool(crowded)
+    tests += (law is not None) * (1 + case.apart)
+    level = _Level(delta, 1 - (1 - confidence) / tests, law, centred)  # so that all bounds hold together
+    findings = (_of_one(alone, level) if alone else []) + (_of_many(crowded, case.apart, level) if crowded else [])
+
+    def refuted(factor: float) -> bool:
+        if case.with_noise is None:
+            worlds = [bounds.with_noise(world, factor) for world in _worlds(alone)]
+        else:
+            again = made([_weakened(job, factor) for job in (crowds if case.apart else first)])
+            worlds = _crowd_worlds(again) if case.apart else _worlds(again)
+        return max(level.by_law(*worlds) or 0.0, level.any_mechanism(*worlds)) > bound.epsilon
+
     return Audited(
         name=case.name,
         words=case.words,
+        kinds=tuple(dict.fromkeys(part.kind for part in plan.parts())),
         unit=case.unit.name,
-        relation=case.unit.relation,
+        relation=relation,
         epsilon=bound.epsilon,
         delta=delta,
         confidence=confidence,
         findings=tuple(findings),
+        power=_largest(refuted),
         left_out=left_out,
-        certificate=None if source in library.METHODS else json.loads(source)["digest"],
+        certificate=None if source in CASES else json.loads(source)["digest"],
         version=version("tacit"),
     )
+
+
+@dataclass(frozen=True)
+class _Level:
+    """At which delta and confidence bounds hold, and the law that may be assumed.
+
+    Args:
+        delta, confidence: of each bound.
+        law: None where none is known.
+        centred: whether 0 lies midway between the two worlds' log-likelihood ratios, however large the noise is.
+    """
+
+    delta: float
+    confidence: float
+    law: bounds.Law | None
+    centred: bool
+
+    def any_mechanism(self, without: Floats, having: Floats) -> float:
+        """The bound that assumes nothing."""
+        return bounds.any_mechanism(without, having, delta=self.delta, confidence=self.confidence)
+
+    def by_law(self, without: Floats, having: Floats) -> float | None:
+        """The bound that assumes the law."""
+        if self.law is None:
+            return None
+        return self.law((bounds.alarms if self.centred else bounds.trained)(without, having), self.confidence)
+
+
+def _largest(refuted: Callable[[float], bool]) -> float | None:
+    """The largest of `FACTORS` at which an audit refutes, by bisection; None if at none that accountants have a price
+    for.
+    """
+    low, high, largest = 0, len(FACTORS), None
+    while low < high:
+        middle = (low + high) // 2
+        try:
+            found = refuted(FACTORS[middle])
+        except (AccountingError, PlanError):  # so little noise has no price: look where there is more
+            high = middle
+            continue
+        if found:
+            high, largest = middle, FACTORS[middle]
+        else:
+            low = middle + 1
+    return largest
+
+
+def _weakened(job: _Job, factor: float) -> _Job:
+    """The same pass with so many times the noise, and other seeds."""
+    other = 2**24 + round(1e6 * factor)
+    noise = None if job.noise is None else job.noise + other
+    return replace(job, factor=factor, seed=job.seed + other, noise=noise)
 
 
 def _singles(case: Case, source: str, epsilon: float, delta: float, effort: Effort, noise: int | None) -> list[_Job]:
@@ -290,11 +307,11 @@ def _crowds(case: Case, source: str, epsilon: float, delta: float, effort: Effor
             2**20 + number,
             None if noise is None else noise + 2**20 + number,
         )
-        for number in range(effort.crowded)
+        for number in range(max(effort.crowded, case.apart))
     ]
 
 
-@contextmanager
+@contextlib.contextmanager
 def _made(todo: Sequence[_Job], jobs: int) -> Iterator[Iterator[tuple[Seen, float]]]:
     """All passes, in order; in this process, or shared among several fresh ones."""
     if jobs == 1:
@@ -313,46 +330,68 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def _of_one(
-    passes: Sequence[tuple[_Job, Seen, float]], gaussian: bool, delta: float, confidence: float
-) -> list[Finding]:
+def _worlds(passes: Passes) -> list[Floats]:
+    """Scores of runs without the canary, and with it."""
+    return [
+        np.concatenate([seen.scores[:, 0] for job, seen, _ in passes if job.present == (present,)])
+        for present in (False, True)
+    ]
+
+
+def _crowd_worlds(passes: Passes) -> list[Floats]:
+    """Scores of canaries that were out, and of those that were in."""
+    scores, present = _crowd(passes, "scores")
+    return [scores[~present], scores[present]]
+
+
+def _crowd(passes: Passes, statistic: Literal["scores", "digits"]) -> tuple[Floats, NDArray[np.bool_]]:
+    """All canaries' scores, and who of them was in."""
+    scores = np.concatenate([getattr(seen, statistic)[0] for _, seen, _ in passes])
+    return scores, np.concatenate([np.array(job.present) for job, *_ in passes])
+
+
+def _of_one(passes: Passes, level: _Level) -> list[Finding]:
     """What one canary shows: by all that left the vault, and by the release alone."""
-    scores, published = [], []
-    for present in (False, True):
-        half = [seen for job, seen, _ in passes if job.present == (present,)]
-        scores.append(np.concatenate([seen.scores[:, 0] for seen in half]))
-        published.append(np.concatenate([seen.published for seen in half]))
+    scores = _worlds(passes)
+    published = [
+        np.concatenate([seen.published for job, seen, _ in passes if job.present == (present,)])
+        for present in (False, True)
+    ]
     runs, seconds = sum(map(len, scores)), sum(seconds for *_, seconds in passes)
 
-    def finding(way: Way, worlds: Sequence[Floats], gaussian: bool, seconds: float) -> Finding:
-        free = any_mechanism(*worlds, delta=delta, confidence=confidence)
-        shaped = if_gaussian(*worlds, delta=delta, confidence=confidence) if gaussian else None
+    def finding(way: Way, worlds: Sequence[Floats], by_law: float | None, seconds: float) -> Finding:
         return Finding(
             way=way,
-            epsilon=free,
-            gaussian=shaped,
-            confidence=confidence,
+            epsilon=level.any_mechanism(*worlds),
+            by_law=by_law,
+            confidence=level.confidence,
             runs=runs,
             canaries=1,
             seconds=round(seconds, 1),
         )
 
-    findings = [finding("canary", scores, gaussian, seconds)]
-    of_release = shadowed(*published)
+    findings = [finding("canary", scores, level.by_law(*scores), seconds)]
+    of_release = bounds.shadowed(*published)
     if of_release is not None:
-        findings.append(finding("release", of_release, False, 0.0))
+        findings.append(finding("release", of_release, None, 0.0))
     return findings
 
 
-def _of_many(passes: Sequence[tuple[_Job, Seen, float]], delta: float, confidence: float) -> Finding:
-    scores = np.concatenate([seen.scores[0] for _, seen, _ in passes])
-    present = np.concatenate([np.array(job.present) for job, *_ in passes])
-    return Finding(
-        way="one run",
-        epsilon=many(scores, present, delta=delta, confidence=confidence),
-        gaussian=None,
-        confidence=confidence,
-        runs=len(passes),
-        canaries=len(scores) // len(passes),
-        seconds=round(sum(seconds for *_, seconds in passes), 1),
-    )
+def _of_many(passes: Passes, apart: bool, level: _Level) -> list[Finding]:
+    """What crowds show; of canaries that share nothing also by the last digits."""
+
+    def finding(way: Way, statistic: Literal["scores", "digits"], seconds: float) -> Finding:
+        scores, present = _crowd(passes, statistic)
+        centred = replace(level, centred=level.centred or statistic == "digits")
+        return Finding(
+            way=way,
+            epsilon=bounds.many(scores, present, delta=level.delta, confidence=level.confidence),
+            by_law=centred.by_law(scores[~present], scores[present]) if apart else None,
+            confidence=level.confidence,
+            runs=len(passes),
+            canaries=len(scores) // len(passes),
+            seconds=round(seconds, 1),
+        )
+
+    findings = [finding("one run", "scores", sum(seconds for *_, seconds in passes))]
+    return [*findings, finding("digits", "digits", 0.0)] if apart else findings

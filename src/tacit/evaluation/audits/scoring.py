@@ -139,14 +139,17 @@ class CanaryScorer:
         if self._unit.relation == "replace_one":
             first, absent = first - 1, vectors[:, first - 1]
         left = seen - rate * vectors[:, :first].sum(axis=1)
+
+        def told(vector: Floats) -> Floats:
+            return ratios(left, vector, rate, part.spread, laplace=part.laplace)
+
         if self.canaries > 1 and rate < 1:
             canary_vectors = np.moveaxis(vectors[:, first:], 1, 0)
-            self._total += np.stack([log_ratio(part, left, vector, rate) for vector in canary_vectors], axis=1)
+            self._total += np.stack([told(vector) for vector in canary_vectors], axis=1)
         elif self.canaries > 1:
             self._total += posterior_means(left, vectors[:, first:], part.spread)
         else:
-            ratios = [log_ratio(part, left, vector, rate) for vector in (vectors[:, -1], absent)]
-            self._total[:, 0] += ratios[0] - ratios[1]
+            self._total[:, 0] += told(vectors[:, -1]) - told(absent)
 
     def _of_rounds(self, met: _Rounds) -> Floats:
         """[R, m] of all sums of a part together: each canary is met once, and later noise tells of that meeting's."""
@@ -165,17 +168,17 @@ class CanaryScorer:
         return posterior_means(flat, np.moveaxis(signals, 0, 2).reshape(*signals.shape[1:3], -1), noise)
 
 
-def log_ratio(part: Sum, left: Floats, vector: Floats, rate: float) -> Floats:
+def ratios(left: Floats, vector: Floats, rate: float, scale: float, *, laplace: bool = False) -> Floats:
     """[R], log of the densities of what was released with a unit's vector [R, d] in the sum, and without.
 
     Args:
-        part: whose noise it is.
         left: [R, d], the released sum, less what others add to it.
         vector: what the unit adds where it takes part.
         rate: how probable that is.
+        scale: of the noise: a standard deviation, or Laplace's scale.
+        laplace: which of them.
     """
-    scale = part.spread
-    if part.laplace:
+    if laplace:
         full = (np.abs(left) - np.abs(left - vector)).sum(axis=1) / scale
     else:
         full = ((left - vector / 2) * vector).sum(axis=1) / scale**2

@@ -187,8 +187,8 @@ def _audited(audits: Sequence[Audited]) -> Section:
         for finding in audit.findings:
             cells = {
                 "ε at least, whatever the mechanism": number(finding.epsilon),
-                "ε at least, if the noise is Gaussian": number(
-                    math.nan if finding.gaussian is None else finding.gaussian
+                "ε at least, if the noise has its stated law": number(
+                    math.nan if finding.by_law is None else finding.by_law
                 ),
                 "ε promised": upward(audit.epsilon),
             }

@@ -1,0 +1,172 @@
+"""From scores to lower bounds: exact confidence, and what is assumed is said.
+
+Bounds that assume nothing come from `evaluation.lower_bounds` (Clopper & Pearson) and `evaluation.one_run` (Steinke et
+al.). Where all that leaves the vault are sums with Gaussian noise, over everybody or over Poisson samples, the whole
+trade-off curve is known up to the scale of the noise, and the rates of one test that was fixed beforehand bound that
+scale: far tighter, for a mechanism of that law.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from dp_accounting import (
+    ComposedDpEvent,
+    DpEvent,
+    GaussianDpEvent,
+    PoissonSampledDpEvent,
+    SelfComposedDpEvent,
+)
+from dp_accounting.dp_event import ZCDpEvent
+from numpy.typing import NDArray
+from scipy import special
+
+from tacit.evaluation import lower_bounds as rates
+from tacit.evaluation import one_run
+from tacit.privacy.accounting import accountants
+from tacit.privacy.accounting.events import flatten, rho
+from tacit.units import Relation
+
+Floats = NDArray[np.float64]
+Law = Callable[[rates.Counts, float], float]
+"""The counts of a fixed test, and a confidence -> the epsilon that no mechanism of the law below it lets it exceed."""
+
+FEWEST_SHADOWED = 16
+"""Runs of each world below which no direction is learnt from shadow runs."""
+WIDEST = math.log(4.0)
+"""How far from the certified noise, as a logarithm, the noise of a law is looked for."""
+HALVINGS = 7
+"""Bisections of that range: they leave 2 % of the noise open."""
+SPREAD = 1e-3
+"""Of the grid of privacy losses, which is pessimistic: what it refutes is refuted."""
+LOSSES = np.linspace(0.0, 12.0, 97)
+"""Where a trade-off curve is compared with the rates of a test."""
+
+
+def is_gaussian(event: DpEvent) -> bool:
+    """Whether all of it is noise of a Gaussian (or, shared by devices, a discrete Gaussian) on sums over everybody."""
+    return all(isinstance(leaf, GaussianDpEvent | ZCDpEvent) for leaf, _ in flatten(event))
+
+
+def law_of(event: DpEvent, relation: Relation, delta: float) -> Law | None:
+    """The law of an event of Gaussian sums, over everybody or over Poisson samples; None of any other event.
+
+    Noise that an event states by its concentration alone is taken for Gaussian.
+    """
+    if is_gaussian(event):
+        return lambda counts, confidence: _gaussian(counts, delta, confidence)
+    sampled = relation == "add_or_remove" and all(
+        isinstance(leaf, GaussianDpEvent | ZCDpEvent | PoissonSampledDpEvent) for leaf, _ in flatten(event)
+    )
+    return (lambda counts, confidence: _sampled(event, counts, delta, confidence)) if sampled else None
+
+
+def choice_law(counts: rates.Counts, confidence: float) -> float:
+    """The law of the exponential mechanism between two candidates: its log odds move by epsilon."""
+    hit, false = _rates(counts, confidence)
+    return max(0.0, float(special.logit(hit) - special.logit(false))) if hit > 0 and false < 1 else 0.0
+
+
+def alarms(without: Floats, having: Floats, threshold: float = 0.0) -> rates.Counts:
+    """The counts of the test that raises an alarm where a score is above a threshold that was fixed beforehand."""
+    above = (int((world > threshold).sum()) for world in (without, having))
+    return rates.Counts(next(above), without.size, next(above), having.size)
+
+
+def trained(without: Floats, having: Floats) -> rates.Counts:
+    """The counts of the test whose threshold every fourth score chose, midway between the two worlds, on the others.
+
+    Log-likelihood ratios of sampled sums are not centred between the worlds unless the noise is what it should be.
+    """
+    chosen = float(np.median(without[::4]) + np.median(having[::4])) / 2
+    rest = [np.delete(world, np.s_[::4]) for world in (without, having)]
+    return alarms(rest[0], rest[1], chosen)
+
+
+def any_mechanism(without: Floats, having: Floats, *, delta: float, confidence: float) -> float:
+    """The bound on epsilon that assumes nothing; half of the scores choose the threshold that the others are put to."""
+    return rates.audit(without, having, delta=delta, confidence=confidence).epsilon
+
+
+def many(scores: Floats, present: NDArray[np.bool_], *, delta: float, confidence: float) -> float:
+    """The bound from one run, or several joined ones, each canary a unit of one of them."""
+    return one_run.audit(scores, present, delta=delta, confidence=confidence).epsilon
+
+
+def shadowed(without: Floats, having: Floats) -> tuple[Floats, Floats] | None:
+    """Scores of released numbers in a direction that shadow runs taught.
+
+    The first half of the runs of each world are shadows: the difference of their means, over the variance of each
+    number, is the direction; the others, untouched, are scored. That is what a model of independent Gaussian numbers
+    (LiRA: Carlini et al., arXiv:2112.03570) makes of them.
+
+    Args:
+        without, having: [N, P] and [M, P], released numbers.
+
+    Returns:
+        Scores [N - N // 2] and [M - M // 2]; None where there are no numbers, or too few runs.
+    """
+    if not without.shape[1] or min(len(without), len(having)) < 2 * FEWEST_SHADOWED:
+        return None
+    first = [world[: len(world) // 2] for world in (without, having)]
+    mean = [world.mean(axis=0) for world in first]
+    variance = (first[0].var(axis=0) + first[1].var(axis=0)) / 2
+    floor = max(float(variance.max()) * 1e-9, math.ulp(1.0))
+    direction = (mean[1] - mean[0]) / np.maximum(variance, floor)
+    rest = [world[len(world) // 2 :] @ direction for world in (without, having)]
+    return rest[0], rest[1]
+
+
+def with_noise(scores: Floats, factor: float) -> Floats:
+    """Scores [N] of one world as they would be with so many times the noise, for scores that are linear in it."""
+    return np.asarray(scores.mean() + factor * (scores - scores.mean()))
+
+
+def _rates(counts: rates.Counts, confidence: float) -> tuple[float, float]:
+    """The least rate of hits and the highest rate of false alarms, together with this confidence."""
+    error = (1 - confidence) / 2
+    return (
+        rates.lowest_rate(counts.hits, counts.having, error),
+        rates.highest_rate(counts.false_alarms, counts.without, error),
+    )
+
+
+def _gaussian(counts: rates.Counts, delta: float, confidence: float) -> float:
+    mu = rates.mu_lower_bound(counts, confidence=confidence)
+    return accountants.gaussian_epsilon(delta, mu) if mu else 0.0
+
+
+def _sampled(event: DpEvent, counts: rates.Counts, delta: float, confidence: float) -> float:
+    """The epsilon of the most noise, in multiples of the event's own, with which the rates are possible."""
+    hit, false = _rates(counts, confidence)
+
+    def losses(log_factor: float) -> Any:
+        return accountants.pessimistic(flatten(_scaled(event, math.exp(log_factor))), "add_or_remove", spread=SPREAD)
+
+    def refuted(log_factor: float) -> bool:
+        deltas = losses(log_factor).get_delta_for_epsilon(LOSSES)
+        grown = np.exp(LOSSES) * false + deltas
+        shrunk = 1 - np.exp(-LOSSES) * (1 - deltas - false)
+        return bool(hit > np.minimum(grown, shrunk).min())
+
+    if hit <= false or not refuted(WIDEST):
+        return 0.0
+    low, high = -WIDEST, WIDEST
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if refuted(middle) else (middle, high)
+    return float(losses(high).get_epsilon_for_delta(delta))
+
+
+def _scaled(event: DpEvent, factor: float) -> DpEvent:
+    """The event with so many times the noise."""
+
+    def leaf(one: DpEvent) -> DpEvent:
+        if isinstance(one, PoissonSampledDpEvent):
+            return PoissonSampledDpEvent(one.sampling_probability, leaf(one.event))
+        return GaussianDpEvent(factor / math.sqrt(2 * rho(one)))
+
+    return ComposedDpEvent([SelfComposedDpEvent(leaf(one), count) for one, count in flatten(event)])

@@ -1,0 +1,266 @@
+"""The library's methods with their default options as cases: the mechanisms of each plan, as loudly as they allow.
+
+The options are those of the plans, and so of the command line; what has no default (bounds, a problem, a policy) is as
+small as may be. Sampled methods come three times: at their own rate, at rate 0.1 and at rate 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tacit.agents.policies import Policy
+from tacit.data.spec import Box, PublicSpec
+from tacit.evaluation.audits import alone, apart, bounds, certified
+from tacit.evaluation.audits.cases import Asked, Case, Seen
+from tacit.evaluation.audits.mechanisms import Mechanisms, fitted, of_plan, with_noise
+from tacit.methods import experts, mobility, selection, synthesis
+from tacit.methods import off_policy_evaluation as ope
+from tacit.methods.experts.consensus import CONSENSUS, TRAINING
+from tacit.methods.mobility import baselines, pategail
+from tacit.methods.policy_gradient.baselines.ucb_vi import UcbVi
+from tacit.methods.synthesis import trajectories
+from tacit.methods.synthesis.baselines import aim, mst, pate_gan_plan, pgm, privsyn
+from tacit.methods.synthesis.discretisation import Discretisation
+from tacit.methods.synthesis.plan import PART as DENOISER
+from tacit.methods.synthesis.trajectories.plan import FRAGMENTS, STARTS
+from tacit.privacy.mechanisms.sums import Once
+from tacit.units import Unit
+
+POPULATION = 2**15
+"""Of every unit here; a power of two, by which a division leaves all digits as they are."""
+RATES = (0.1, 1.0)
+"""At which sampled methods are audited besides their own rate."""
+ROOM = PublicSpec(
+    observation=Box((-1.0,) * 4, (1.0,) * 4),
+    action=Box((-1.0,) * 2, (1.0,) * 2),
+    reward=Box((0.0,), (1.0,)),
+    source="declared",
+    difference=(0.01,) * 4,
+)
+PROBLEM = ope.Problem(gamma=1.0, horizon=alone.STATES, return_range=(0.0, 1.0))
+FEATURES = ope.OneHot(alone.STATES)
+DECISIONS = Policy.default(alone.ROWS, hidden=())
+TRANSITION, PERSON = Unit("transition", "add_or_remove", POPULATION), Unit("person", "add_or_remove", POPULATION)
+EXPERT = Unit("expert", "add_or_remove", POPULATION)
+PRESENT, STEPS = 1_000, 20
+"""Experts that are there at least, of whom consensus prefixes are asked for, and the longest prefix."""
+
+
+def _crowded(name: str, words: str, unit: Unit, plan: Callable[[], Any], *, gradients: tuple[str, ...] = ()) -> Case:
+    """A case of sums and marginals."""
+
+    def calibrated(epsilon: float, delta: float, canaries: int) -> Mechanisms:
+        whole = plan().calibrate(unit=unit, epsilon=epsilon, delta=delta)
+        return of_plan(whole, functools.partial(fitted, canaries=canaries))
+
+    run = functools.partial(apart.run, unit, frozenset(gradients))
+    return Case(
+        name, words, unit, calibrated, run, crowd=apart.CROWD, published=False, apart=True, with_noise=with_noise
+    )
+
+
+def _single(
+    name: str,
+    words: str,
+    unit: Unit,
+    plan: Callable[[float, float], Mechanisms],
+    run: Callable[[Unit, Mechanisms, Asked], Seen],
+    **fields: Any,
+) -> Case:
+    """A case of one canary a run."""
+
+    def calibrated(epsilon: float, delta: float, canaries: int) -> Mechanisms:
+        return plan(epsilon, delta)
+
+    usual: dict[str, Any] = {"published": False, "with_noise": with_noise}
+    return Case(name, words, unit, calibrated, functools.partial(run, unit), **usual | fields)
+
+
+def privorl(name: str, rate: float | None) -> Case:
+    """Synthesis of transitions: noisy gradients on Poisson samples, and histograms of them."""
+    rate = rate or synthesis.TransitionsPlan.sampling_rate
+    raking = synthesis.Raking.of(ROOM, population=POPULATION)
+    words = f"synthesis of transitions, sampling rate {rate:g}"
+    plan = functools.partial(synthesis.TransitionsPlan, raking=raking, sampling_rate=rate)
+    return _crowded(name, words, TRANSITION, plan, gradients=(DENOISER,))
+
+
+def people(name: str) -> Case:
+    """The same for people who own many rows."""
+
+    def plan() -> synthesis.TransitionsPlan:
+        raking = synthesis.Raking.of(ROOM, population=POPULATION)
+        return synthesis.TransitionsPlan.for_people(population=POPULATION, epsilon=1.0, raking=raking)
+
+    words = f"synthesis of transitions of people, sampling rate {plan().sampling_rate:.3g}"
+    return _crowded(name, words, PERSON, plan, gradients=(DENOISER,))
+
+
+def privorl_j(name: str, rate: float | None, *, local_context: int | None = None) -> Case:
+    """Synthesis of trajectories; with local context the histograms are all that is learned of people."""
+
+    def plan() -> trajectories.TrajectoriesPlan:
+        raking = synthesis.Raking.of(ROOM, population=POPULATION)
+        public = None if local_context is None else "invented"
+        made = trajectories.TrajectoriesPlan.for_people(
+            population=POPULATION, longest=1_000, raking=raking, local_context=local_context, provenance=public
+        )
+        return made if rate is None else dataclasses.replace(made, sampling_rate=rate)
+
+    learns = "" if local_context is None else " conditioned on histograms"
+    words = f"synthesis of trajectories{learns}, sampling rate {plan().parts()[0].sampling_rate:.3g}"
+    return _crowded(name, words, PERSON, plan, gradients=(STARTS, FRAGMENTS))
+
+
+def tables(name: str, plan: Callable[[], Any], method: str) -> Case:
+    """Synthesis from noisy marginals or histograms; of marginals, one takes the whole budget."""
+    return _crowded(name, f"synthesis of transitions ({method})", TRANSITION, plan)
+
+
+def pate_gan(name: str) -> Case:
+    """Votes of one teacher that learns fast, in fewer steps, which cost less noise each."""
+
+    def plan(epsilon: float, delta: float) -> Mechanisms:
+        small = pate_gan_plan.PateGanPlan(steps=10, hold=0, teachers=1, teacher_rate=0.01)
+        return of_plan(small.calibrate(unit=TRANSITION, epsilon=epsilon, delta=delta))
+
+    words = "synthesis of transitions (PATE-GAN): votes of teachers, 10 steps of 600"
+    return _single(name, words, TRANSITION, plan, alone.votes, together=50, more=2, with_noise=None)
+
+
+def evaluated(name: str, estimator: Callable[..., Any], method: str, **fields: Any) -> Case:
+    """Off-policy evaluation by noisy sums over everybody."""
+    plan = functools.partial(estimator, problem=PROBLEM, **fields)
+    return _crowded(name, f"off-policy evaluation ({method}): noisy sums", PERSON, plan)
+
+
+def visits(name: str, estimator: type[ope.Lsw | ope.Lsl]) -> Case:
+    """Off-policy evaluation by one release with noise of smooth sensitivity."""
+
+    def plan(epsilon: float, delta: float) -> Mechanisms:
+        small = estimator(problem=PROBLEM, features=FEATURES)
+        return of_plan(small.calibrate(unit=PERSON, epsilon=epsilon, delta=delta))
+
+    words = f"off-policy evaluation ({estimator.method}): one release with noise of smooth sensitivity"
+    return _single(name, words, PERSON, plan, alone.least_squares, together=100, with_noise=None)
+
+
+def choice(name: str) -> Case:
+    """A choice among candidate policies."""
+    candidates = (ope.Candidate(name="a", policy=ope.Behaviour()), ope.Candidate(name="b", policy=ope.Uniform(2)))
+
+    def liked(part: Once) -> Once:
+        return Once(mechanism=dataclasses.replace(part.mechanism, scores=alone.Liking()))  # type: ignore[type-var]
+
+    def plan(epsilon: float, delta: float) -> Mechanisms:
+        small = ope.Selection(problem=PROBLEM, candidates=candidates, spec=alone.ROWS)
+        return of_plan(small.calibrate(unit=PERSON, epsilon=epsilon, delta=delta), liked)
+
+    words = "choice among policies: the exponential mechanism between two"
+    return _single(name, words, PERSON, plan, alone.choice, together=100, more=3, law=bounds.choice_law)
+
+
+def dp_sgd(name: str, rate: float | None) -> Case:
+    """Learning from experts by noisy gradients alone."""
+    batch = experts.Consensus.expected_batch_size if rate is None else round(rate * POPULATION)
+    plan = functools.partial(experts.Consensus, policy=DECISIONS, trajectories=0, expected_batch_size=batch)
+    words = f"learning from experts (DP-SGD), sampling rate {batch / POPULATION:.3g}"
+    return _crowded(name, words, EXPERT, plan, gradients=(TRAINING,))
+
+
+def consensus(name: str) -> Case:
+    """Beginnings of trajectories that enough experts agree with."""
+
+    def plan(epsilon: float, delta: float) -> Mechanisms:
+        clone = experts.LinearClone(features=DECISIONS.features, actions=2)
+        short: dict[str, Any] = {"horizon": STEPS, "rows": 1}  # of which the price does not depend
+        whole = experts.Consensus(policy=DECISIONS, experts=PRESENT, clone=clone, **short)
+        parts = whole.calibrate(unit=EXPERT, epsilon=epsilon, delta=delta).parts()
+        prefixes = tuple(part for part in parts if part.name == CONSENSUS)
+        return Mechanisms(queries=prefixes).account(unit=EXPERT, delta=delta)
+
+    words = "learning from experts (consensus): prefixes above a threshold, without the noisy gradients"
+    return _single(name, words, EXPERT, plan, alone.prefixes, together=50)
+
+
+def ucb_vi(name: str) -> Case:
+    """Counters of people who are met, a round of all canaries first."""
+
+    def plan(epsilon: float, delta: float, canaries: int) -> Mechanisms:
+        small = UcbVi(states=4, actions=2, horizon=4, rounds=8, users=canaries)
+        return of_plan(small.calibrate(unit=PERSON, epsilon=epsilon, delta=delta))
+
+    words = "UCB-VI with people met once: correlated noisy sums"
+    case = certified.case(UcbVi(states=4, actions=2, horizon=4, noise_multiplier=1.0).parts(), PERSON, words=words)
+    return dataclasses.replace(case, name=name, plan=plan, crowd=0)
+
+
+def best_of_several(name: str) -> Case:
+    """The best of a secret number of runs."""
+
+    def plan(epsilon: float, delta: float) -> Mechanisms:
+        candidates = (synthesis.RakingPlan(raking=synthesis.Raking.of(ROOM)),) * 2
+        small = selection.SelectionPlan(candidates=candidates)
+        return of_plan(small.calibrate(unit=TRANSITION, epsilon=epsilon, delta=delta))
+
+    words = "private selection of the best of a secret number of runs"
+    return _single(name, words, TRANSITION, plan, alone.selection, with_noise=None)
+
+
+def _sampled(name: str, case: Callable[[str, float | None], Case]) -> dict[str, Callable[[], Case]]:
+    """A sampled method at its own rate, and at others."""
+    named = {f"{name}@{rate:g}": rate for rate in RATES}
+    return {each: functools.partial(case, each, rate) for each, rate in ({name: None} | named).items()}
+
+
+def _discretised(plan: Callable[..., Any]) -> Callable[[], Any]:
+    return functools.partial(plan, discretisation=Discretisation(ROOM))
+
+
+METHODS: Mapping[str, Callable[[], Case]] = {
+    **_sampled("privorl", privorl),
+    "privorl-people": lambda: people("privorl-people"),
+    **_sampled("privorl-j", privorl_j),
+    "privorl-j-context": lambda: privorl_j("privorl-j-context", None, local_context=2),
+    "raking": lambda: tables("raking", lambda: synthesis.RakingPlan(raking=synthesis.Raking.of(ROOM)), "raking alone"),
+    "pgm": lambda: tables("pgm", lambda: pgm.PgmPlan.paper(ROOM), "PGM"),
+    "mst": lambda: tables("mst", _discretised(mst.MstPlan), "MST"),
+    "aim": lambda: tables("aim", _discretised(aim.AimPlan), "AIM"),
+    "privsyn": lambda: tables("privsyn", _discretised(privsyn.PrivSynPlan), "PrivSyn"),
+    "pate-gan": lambda: pate_gan("pate-gan"),
+    "residual": lambda: evaluated(
+        "residual", ope.ResidualRegression, "residual returns", features=FEATURES, on_policy=True
+    ),
+    "importance": lambda: evaluated("importance", ope.ImportanceSampling, "importance sampling"),
+    "fqe": lambda: evaluated("fqe", ope.FittedQ, "fitted Q", features=FEATURES),
+    "dr": lambda: evaluated("dr", ope.DoublyRobust, "doubly robust", features=FEATURES),
+    "ssp": lambda: evaluated("ssp", ope.SufficientStatistics, "DP-LSTD", features=FEATURES, clip_norm=1.0),
+    "overlap": lambda: evaluated("overlap", ope.Overlap, "overlap"),
+    "lsw": lambda: visits("lsw", ope.Lsw),
+    "lsl": lambda: visits("lsl", ope.Lsl),
+    "choice": lambda: choice("choice"),
+    **_sampled("dp-sgd", dp_sgd),
+    "consensus": lambda: consensus("consensus"),
+    "return-weighted": lambda: _crowded(
+        "return-weighted",
+        "learning from experts (return-weighted imitation): noisy sums",
+        EXPERT,
+        functools.partial(experts.ReturnWeighted, policy=DECISIONS),
+    ),
+    "one-shot": lambda: _crowded(
+        "one-shot", "simulators of movement (one shot): noisy sums", PERSON, mobility.OneShotPlan
+    ),
+    "epr": lambda: _crowded("epr", "simulators of movement (EPR): noisy sums", PERSON, baselines.BaselinePlan),
+    "pategail": lambda: _crowded(
+        "pategail",
+        "simulators of movement (PateGAIL++): noisy sums",
+        PERSON,
+        functools.partial(pategail.recipe, "linear", POPULATION),
+    ),
+    "ucb-vi": lambda: ucb_vi("ucb-vi"),
+    "selection": lambda: best_of_several("selection"),
+}
+"""Cases by the name that the command line has for them; after "@" stands another sampling rate."""
