@@ -44,6 +44,11 @@ def released_bits_of_a_sum(folder: Path) -> None:
     _told_apart(folder, "poisson_sum-sum")
 
 
+def released_bits_of_a_regression(folder: Path) -> None:
+    """The lattice of a regression, whose noise has a private scale, tells nobody apart."""
+    _told_apart(folder, "smooth_sensitivity-RegularisedLoss")
+
+
 def _weighted(model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
     return rows["weight"] * model(torch.zeros(len(rows["weight"]), 1))[:, 0]
 
@@ -93,6 +98,7 @@ def movement_of_a_sum(folder: Path) -> None:
 BIT_DETECTORS: Sequence[Callable[[Path], None]] = (
     released_bits,
     released_bits_of_a_sum,
+    released_bits_of_a_regression,
     movement_of_a_gradient,
     movement_of_a_sum,
 )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tacit.privacy.gradients.accumulator import GradientSum
+from tacit.privacy.mechanisms.smooth_sensitivity import RegularisedLoss
 from tacit.privacy.noise import lattice, secret
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.vault import Vault
@@ -61,6 +62,14 @@ def rounded_before_the_noise(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lattice, "rounded", broken)
 
 
+def lattice_of_a_private_scale(patch: pytest.MonkeyPatch) -> None:
+    """The step follows from the scale that the records call for, and not from the least there is."""
+    real = RegularisedLoss._noisy
+    patch.setattr(
+        RegularisedLoss, "_noisy", lambda self, theta, scale, least, noise: real(self, theta, scale, scale, noise)
+    )
+
+
 def chunks_added_in_float32(patch: pytest.MonkeyPatch) -> None:
     """All units are summed into the same float32 numbers."""
     patch.setattr(GradientSum, "next_chunk", lambda self: None)
@@ -88,6 +97,7 @@ BITS: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
     ("a lattice of the noise's own digits", lattice_of_the_noises_own_digits, (SUM,)),
     ("rounded after the division", rounded_after_the_division, (SUM,)),
     ("rounded before the noise", rounded_before_the_noise, (SUM,)),
+    ("a lattice of a private scale", lattice_of_a_private_scale, ("released_bits_of_a_regression",)),
     ("chunks added in float32", chunks_added_in_float32, ("movement_of_a_gradient",)),
     ("noise added in float32", noise_added_in_float32, ("movement_of_a_sum",)),
 )

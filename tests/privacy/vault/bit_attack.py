@@ -1,10 +1,10 @@
 """The attack on the last digits of what is released (I. Mironov, CCS 2012), for every kind of part.
 
 The attacker knows all records but whether the target is among them, the plan, the lattice and this code. So they run
-both worlds themselves, without noise for the exact sums, and with it to learn how often each trait of a number occurs.
-Traits, if a world is the true one: in how many binary zeros the noise ends, whether it ends where the target's own
-number does (Mironov's: a noisy number far below the target's ends in zeros), and the residue of the multiple of the
-lattice's step. A likelihood ratio over all released numbers decides.
+both worlds themselves: without noise for the exact sums, and with it to learn how often each trait of a number occurs.
+A trait is in how many binary zeros the lattice's multiple ends; and, if a world is the true one, in how many the noise
+ends, whether it ends where the target's own number does (Mironov's: sums far below it do), and the multiple's residue.
+A likelihood ratio over all released numbers decides.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class Attack:
     there: Numbers
 
     def present(self, numbers: Numbers) -> bool:
-        """The guess: by the Poisson likelihoods of traits that are not equally frequent by chance (3 deviations)."""
-        apart = np.abs(self.there - self.away) > 3 * np.sqrt(self.there + self.away)
+        """The guess: by the Poisson likelihoods of traits that are not equally frequent by chance (2 deviations)."""
+        apart = np.abs(self.there - self.away) > 2 * np.sqrt(self.there + self.away)
         away, there = self.away[apart], self.there[apart]
         counts = _traits(numbers, self.worlds, self.case.step)[apart]
         return bool(counts @ np.log(there / away) > (there - away).sum() / REHEARSALS)
@@ -117,16 +117,23 @@ def _folders(parent: Path) -> Iterator[Path]:
 def _traits(numbers: Numbers, worlds: Worlds, step: float) -> Numbers:
     """How many of the numbers have each trait."""
     own = np.frexp(worlds[1][0] - worlds[0][0])[1]
-    counts = []
+    multiples = np.rint(numbers / step)
+    counts = [np.bincount(_zeros(multiples).ravel(), minlength=DIGITS + 1)]
     for exact, scale in worlds:
         noise = numbers - exact
         size = np.clip(-np.frexp(noise / scale)[1], 0, SIZES - 1)
-        digits = np.rint(np.clip(np.abs(noise / scale), 0, 2.0**20) * 2.0**DIGITS).astype(np.int64)
-        zeros = np.minimum(np.frexp((digits & -digits).astype(np.float64))[1], DIGITS)
+        zeros = _zeros(np.rint(noise / scale * 2.0**DIGITS))
         counts.append(np.bincount((size * (DIGITS + 1) + zeros).ravel(), minlength=SIZES * (DIGITS + 1)))
         smaller = np.clip(own - 1 - np.frexp(noise)[1], 0, SIZES - 1)
         ends = np.mod(noise, np.ldexp(1.0, own - 25)) == 0
         counts.append(np.bincount((2 * smaller + ends).ravel(), minlength=2 * SIZES))
-        residue = np.mod(np.rint(numbers / step) - np.rint(exact / step), RESIDUES).astype(np.int64)
+        residue = np.mod(multiples - np.rint(exact / step), RESIDUES).astype(np.int64)
         counts.append(np.bincount(residue.ravel(), minlength=RESIDUES))
     return np.concatenate(counts).astype(np.float64)
+
+
+def _zeros(whole: Numbers) -> npt.NDArray[np.int64]:
+    """Binary zeros at the end of whole numbers, at most `DIGITS`; of 0 as well."""
+    digits = np.clip(np.abs(whole), 0, 2.0**60).astype(np.int64)
+    last = np.frexp((digits & -digits).astype(np.float64))[1] - 1
+    return np.where(digits == 0, DIGITS, np.minimum(last, DIGITS))
