@@ -150,7 +150,7 @@ def _actor(*_: Any) -> np.ndarray:
 POISSON = PoissonSum(name="sum", steps=STEPS, sampling_rate=1.0, clip_norm=1.0)
 FIXED = FixedSizeSum(name="sum", steps=STEPS, batch_size=PEOPLE, population=PEOPLE, clip_norm=1.0)
 FIRST_ROWS = dataclasses.replace(POISSON, rows="first")
-POOLED = dataclasses.replace(POISSON, rows="first", rows_per_unit=4)
+POOLED = dataclasses.replace(FIRST_ROWS, rows_per_unit=4)
 SHARED = DeviceSum(name="sum", steps=STEPS, devices=PEOPLE, clip_norm=1.0, noise="shared", floor=PEOPLE)
 LOCAL = DeviceSum(name="sum", steps=STEPS, devices=PEOPLE, clip_norm=1.0, noise="device")
 LAPLACE = LaplaceSum(name="sum", steps=STEPS, size=WIDTH, bound=1.0)
@@ -290,7 +290,7 @@ def votes(folder: Path, there: bool) -> Numbers:
 
 
 def prefixes(folder: Path, there: bool) -> Numbers:
-    """Lengths, and what the clones saw in a world whose observations count the steps."""
+    """Lengths and rows of prefixes; the target is one expert more, who agrees with all others."""
     data = expert_cases.logs(110 + there, episodes=1)
     vault = expert_cases.vault_of(folder, data)
     part = expert_cases.part(source="clones", rows_per_unit=20)
