@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from bit_cases import gradient, guessed_right
+from bit_detectors import BIT_DETECTORS
 from consensus_detectors import CONSENSUS_DETECTORS
 from federated_detectors import FEDERATED_DETECTORS
 from learning_detectors import LEARNING_DETECTORS
@@ -177,11 +177,6 @@ def noise_law(folder: Path) -> None:
     draws = [vault.noisy_sum(run, "sum", Zeros(32))[0] for _ in range(10)]
     draws += [vault.noisy_gradient(run, "sum", [nn.Linear(32, 1, bias=False)], Linear(1.0, 32))[0].numpy()]
     _standard_normal(np.array(draws) * 1e-6 * unit)
-
-
-def released_bits(folder: Path) -> None:
-    """The last digits of a noisy gradient tell nobody apart: of 12 guesses not all are right."""
-    assert guessed_right(folder, gradient, 2.0, trials=12) < 12, "the last digits tell who is there"
 
 
 def sampler_law(folder: Path) -> None:
@@ -350,7 +345,6 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     neighbours_of_a_sum,
     neighbours_of_a_gradient,
     noise_law,
-    released_bits,
     sampler_law,
     neighbours_of_halves,
     fixed_size_law,
@@ -363,6 +357,7 @@ DETECTORS: Sequence[Callable[[Path], None]] = (
     budget,
     neighbours_of_meetings,
     correlated_noise_law,
+    *BIT_DETECTORS,
     *CONSENSUS_DETECTORS,
     *FEDERATED_DETECTORS,
     *TABLE_DETECTORS,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import bit_mutations
 import consensus_mutations
 import federated_mutations
 import learning_mutations
@@ -95,17 +96,6 @@ def half_sigma(patch: pytest.MonkeyPatch) -> None:
     """The noise of one neighbour definition, the account of the other."""
     real = vault._sigma
     patch.setattr(vault, "_sigma", lambda spec: real(spec) / 2)
-
-
-def no_lattice(patch: pytest.MonkeyPatch) -> None:
-    """A noisy float32 sum is released with all of its digits."""
-    for module in (lattice, noise):
-        patch.setattr(module, "step", lambda scale: 0.0)
-
-
-def lattice_after_the_division(patch: pytest.MonkeyPatch) -> None:
-    """The lattice is that of the mean's noise times the divisor: finer than the digits of the sum."""
-    patch.setattr(noise, "step", lambda scale: 2.0**-60)
 
 
 def noise_without_clip(patch: pytest.MonkeyPatch) -> None:
@@ -314,8 +304,6 @@ MUTATIONS = (
     Mutation("NaN bypass", nan_bypass, ("hostile_rows",)),
     Mutation("weight inflation", weight_inflation, (SUM, GRADIENT)),
     Mutation("half sigma", half_sigma, ("noise_law", "worst_case_canary")),
-    Mutation("no lattice", no_lattice, ("released_bits",)),
-    Mutation("a lattice finer than the digits", lattice_after_the_division, ("released_bits",)),
     Mutation("noise times clip twice", noise_without_clip, ("noise_law",)),
     Mutation("realised denominator", realised_denominator, (SUM, GRADIENT, "noise_law")),
     Mutation("population counted from the data", population_from_data, (SUM, GRADIENT, "noise_law")),
@@ -346,6 +334,6 @@ MUTATIONS = (
         Mutation(*mutation)
         for mutation in (*consensus_mutations.CONSENSUS, *federated_mutations.FEDERATED, *table_mutations.TABLE)
     ),
-    *(Mutation(*mutation) for mutation in selection_mutations.SELECTION),
+    *(Mutation(*mutation) for mutation in (*bit_mutations.BITS, *selection_mutations.SELECTION)),
     *(Mutation(*mutation) for mutation in (*learning_mutations.LEARNING, *ledger_mutations.LEDGER)),
 )

@@ -1,18 +1,50 @@
-"""Nobody is told apart by the last digits of a release."""
+"""Nobody is told apart by the last digits of a release, whatever its kind."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
+import numpy as np
 import pytest
-from bit_cases import RIGHT, Release, gradient, guessed_right, total
+from bit_attack import RIGHT, Case, guessed_right
+from bit_cases import CASES
+
+from tacit.privacy.mechanisms.device_sums import WhoAdds
+from tacit.privacy.mechanisms.kinds import KINDS
+from tacit.privacy.mechanisms.marginals import Query
+from tacit.privacy.noise.correlated import Correlation
+from tacit.privacy.vault.vault import RELEASES
+
+pytestmark = pytest.mark.usefixtures("temporary_in_ram")
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 
-@pytest.mark.parametrize(("release", "sigma"), [(gradient, 2.0), (gradient, 8.0), (total, 2.0)])
-def test_nobody_is_told_apart_by_the_last_digits(ram_path: Path, release: Release, sigma: float) -> None:
-    assert guessed_right(ram_path, release, sigma) <= RIGHT
+def test_every_kind_of_part_has_a_case() -> None:
+    assert {case.kind for case in CASES} == set(KINDS)
+    covered = {case.covers for case in CASES}
+    assert covered >= {*get_args(Correlation), *get_args(WhoAdds), *get_args(Query), *RELEASES}
+    assert len({str(case) for case in CASES}) == len(CASES)
 
 
-def test_the_attack_tells_everybody_apart_without_the_lattice(ram_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tacit.privacy.noise.secret.step", lambda scale: 0.0)
-    assert guessed_right(ram_path, gradient, 2.0, trials=20) == 20
+@every_case
+def test_nobody_is_told_apart_by_the_last_digits(ram_path: Path, case: Case) -> None:
+    assert guessed_right(case, ram_path) <= RIGHT
+
+
+@pytest.mark.slow
+@every_case
+def test_nobody_is_told_apart_in_200_trials(ram_path: Path, case: Case) -> None:
+    assert guessed_right(case, ram_path, trials=200) <= 149
+
+
+@every_case
+def test_what_is_released_is_a_whole_multiple_of_the_public_step(ram_path: Path, case: Case) -> None:
+    multiples = case.release(ram_path, True) / case.step
+    np.testing.assert_array_equal(multiples, np.rint(multiples))
+
+
+@pytest.mark.usefixtures("no_lattice")
+@pytest.mark.parametrize("case", [case for case in CASES if case.leaks and not case.whole], ids=str)
+def test_the_attack_tells_everybody_apart_without_the_lattice(ram_path: Path, case: Case) -> None:
+    assert guessed_right(case, ram_path, trials=12) >= 11

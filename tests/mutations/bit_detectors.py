@@ -1,0 +1,104 @@
+"""Detectors for the digits of what is released, and for how far one unit moves a float sum, as in `detectors.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from bit_attack import TRIALS, guessed_right
+from bit_cases import CASES
+from scipy import stats
+from torch import Tensor, nn
+from vault_cases import GivenParts, open_vault, unit_of
+
+from tacit.privacy.gradients.accumulator import UNITS_PER_CHUNK, GradientSum
+from tacit.privacy.gradients.clipped_sums import add_clipped, trainable
+from tacit.privacy.mechanisms.sums import PoissonSum
+from tacit.privacy.vault import plan as plans
+
+RARE = 1e-7  # p-values below this are no accident
+UNITS = 8_192
+CLIP = 1331.5 / 1024 / (1 - 1e-4)
+"""What a unit adds at most is no whole number of steps of a float32 sum of so many units, which are 1 / 1024."""
+MOST = 1 + 1e-4
+"""Clips by which one unit may move a float sum; its contribution has 1 - 1e-4."""
+
+
+def _told_apart(folder: Path, name: str) -> None:
+    (case,) = (case for case in CASES if str(case) == name)
+    right = guessed_right(case, folder)
+    assert stats.binom.sf(right - 1, TRIALS, 0.5) > RARE, f"the last digits tell {right} of {TRIALS} apart"
+
+
+def released_bits(folder: Path) -> None:
+    """The last digits of noisy gradients tell nobody apart."""
+    _told_apart(folder, "poisson_sum-gradient")
+
+
+def released_bits_of_a_sum(folder: Path) -> None:
+    """The last digits of noisy sums tell nobody apart."""
+    _told_apart(folder, "poisson_sum-sum")
+
+
+def released_bits_of_a_regression(folder: Path) -> None:
+    """The lattice of a regression, whose noise has a private scale, tells nobody apart."""
+    _told_apart(folder, "smooth_sensitivity-RegularisedLoss")
+
+
+def _weighted(model: nn.Module, rows: Mapping[str, Tensor]) -> Tensor:
+    return rows["weight"] * model(torch.zeros(len(rows["weight"]), 1))[:, 0]
+
+
+def _summed_gradient(left_out: int) -> np.ndarray:
+    """Gradients of a line's intercept, the first of each chunk as large as the clip, in float64 before the noise."""
+    weight = np.random.default_rng(0).uniform(1.1, 1.3, UNITS).astype(np.float32)
+    weight[::UNITS_PER_CHUNK] = 2.0
+    model = nn.Linear(1, 1)
+    total = GradientSum(trainable(model))
+    for start in range(0, UNITS, UNITS_PER_CHUNK):
+        units = [unit for unit in range(start, start + UNITS_PER_CHUNK) if unit != left_out]
+        total.next_chunk()
+        add_clipped(total, model, _weighted, {"weight": torch.from_numpy(weight[units])}, CLIP)
+    sums = total._sums().astype(np.float64)
+    return np.concatenate([sums[start:stop] for start, stop in total._runs()])
+
+
+def movement_of_a_gradient(folder: Path) -> None:
+    """One of many units moves a sum of gradients by no more than a clip, whatever is rounded on the way."""
+    everybody = _summed_gradient(-1)
+    canaries = range(0, UNITS, UNITS_PER_CHUNK)
+    moved = max(float(np.linalg.norm(everybody - _summed_gradient(unit))) for unit in canaries) / CLIP
+    assert moved <= MOST, f"one of {UNITS:,} units moves a sum of gradients by {moved:.6f} clips"
+
+
+@dataclass(frozen=True)
+class Most:
+    """The state for everybody but the canary, who adds as much as the clip allows."""
+
+    def __call__(self, rows: Mapping[str, np.ndarray], state: Any) -> np.ndarray:
+        return np.where(rows["rewards"][:, :1] == 9.0, 1e3, np.float64(state or 1.0))
+
+
+def movement_of_a_sum(folder: Path) -> None:
+    """The same for a sum of vectors, without noise."""
+    steps, sums = 8, []
+    part = PoissonSum(name="sum", steps=steps, sampling_rate=1.0, clip_norm=CLIP, noise_multiplier=0.0)
+    for name, units in (("with", [[1.0]] * (UNITS - 1) + [[9.0]]), ("without", [[1.0]] * (UNITS - 1))):
+        vault = open_vault(folder, units, unit=unit_of(UNITS), name=name)
+        run = vault.reserve(plans.account(GivenParts((part,)), unit=vault.unit, delta=1e-5))
+        sums.append([vault.noisy_sum(run, "sum", Most(), 1.1 + 0.011 * step)[0, 0] * UNITS for step in range(steps)])
+    moved = float(np.abs(np.subtract(*sums)).max()) / CLIP
+    assert moved <= MOST, f"one of {UNITS:,} units moves a sum by {moved:.6f} clips"
+
+
+BIT_DETECTORS: Sequence[Callable[[Path], None]] = (
+    released_bits,
+    released_bits_of_a_sum,
+    released_bits_of_a_regression,
+    movement_of_a_gradient,
+    movement_of_a_sum,
+)

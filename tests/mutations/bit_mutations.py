@@ -1,0 +1,103 @@
+"""Mistakes with the digits of sums and noise, planted as those of `mutations.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.privacy.gradients.accumulator import GradientSum
+from tacit.privacy.mechanisms.smooth_sensitivity import RegularisedLoss
+from tacit.privacy.noise import lattice, secret
+from tacit.privacy.noise.secret import SecretNoise
+from tacit.privacy.vault.vault import Vault
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def _lattice(patch: pytest.MonkeyPatch, step: Callable[[float], float]) -> None:
+    for module in (lattice, secret):
+        patch.setattr(module, "step", step)
+
+
+def no_lattice(patch: pytest.MonkeyPatch) -> None:
+    """A noisy sum is released with all of its digits."""
+    _lattice(patch, lambda scale: 0.0)
+
+
+def lattice_finer_than_the_digits(patch: pytest.MonkeyPatch) -> None:
+    """The step is 2^-32 of the noise, whose float32 digits end at 2^-24 of it."""
+    real = lattice.step
+    _lattice(patch, lambda scale: real(scale) * 2.0**-24)
+
+
+def lattice_of_the_noises_own_digits(patch: pytest.MonkeyPatch) -> None:
+    """The step is that of float32 noise near its standard deviation, so that larger noise takes even multiples only."""
+    real = lattice.step
+    _lattice(patch, lambda scale: real(scale) * 2.0**-15)
+
+
+def rounded_after_the_division(patch: pytest.MonkeyPatch) -> None:
+    """The mean, not the noisy sum, is rounded: to twelve decimals, whatever noise and population are."""
+    no_lattice(patch)
+    for door in ("noisy_sum", "noisy_gradient"):
+        real = getattr(Vault, door)
+
+        def broken(self: Vault, *given: Any, real: Any = real) -> Any:
+            return real(self, *given).round(decimals=12)
+
+        patch.setattr(Vault, door, broken)
+
+
+def rounded_before_the_noise(patch: pytest.MonkeyPatch) -> None:
+    """The sum is brought onto a lattice that is public, and the noise added to that keeps its own digits."""
+    real = lattice.step
+
+    def broken(total: Any, noise: Any, scale: float) -> Any:
+        grid = real(scale) / 2**16
+        return (np.rint(total / grid) * grid if grid else total) + noise
+
+    patch.setattr(lattice, "rounded", broken)
+
+
+def lattice_of_a_private_scale(patch: pytest.MonkeyPatch) -> None:
+    """The step follows from the scale that the records call for, and not from the least there is."""
+    real = RegularisedLoss._noisy
+    patch.setattr(
+        RegularisedLoss, "_noisy", lambda self, theta, scale, least, noise: real(self, theta, scale, scale, noise)
+    )
+
+
+def chunks_added_in_float32(patch: pytest.MonkeyPatch) -> None:
+    """All units are summed into the same float32 numbers."""
+    patch.setattr(GradientSum, "next_chunk", lambda self: None)
+
+
+def noise_added_in_float32(patch: pytest.MonkeyPatch) -> None:
+    """The sum is rounded to float32 before it gets its noise."""
+    real, mean = lattice.rounded, SecretNoise.noisy_mean
+
+    def broken(total: Any, noise: Any, scale: float) -> Any:
+        return real((total.astype(np.float32) + noise.astype(np.float32)).astype(np.float64), np.zeros(1), scale)
+
+    def broken_mean(self: SecretNoise, total: Any, *given: Any) -> Any:
+        return mean(self, total.astype(np.float32), *given)
+
+    patch.setattr(lattice, "rounded", broken)
+    patch.setattr(SecretNoise, "noisy_mean", broken_mean)
+
+
+GRADIENT, SUM = "released_bits", "released_bits_of_a_sum"
+
+BITS: tuple[tuple[str, Plant, tuple[str, ...]], ...] = (
+    ("no lattice", no_lattice, (GRADIENT, SUM)),
+    ("a lattice finer than the digits", lattice_finer_than_the_digits, (GRADIENT, SUM)),
+    ("a lattice of the noise's own digits", lattice_of_the_noises_own_digits, (SUM,)),
+    ("rounded after the division", rounded_after_the_division, (SUM,)),
+    ("rounded before the noise", rounded_before_the_noise, (SUM,)),
+    ("a lattice of a private scale", lattice_of_a_private_scale, ("released_bits_of_a_regression",)),
+    ("chunks added in float32", chunks_added_in_float32, ("movement_of_a_gradient",)),
+    ("noise added in float32", noise_added_in_float32, ("movement_of_a_sum",)),
+)
