@@ -142,8 +142,9 @@ def certificate() -> tacit.Certificate:
         void_reason=None,
         releases=[],
         budget=(8.0, 1e-5),
-        covered=["one sum"],
-        not_covered=["nothing else"],
-        assumptions=[],
-        not_protected=["the population"],
+        covered=plan.label().covered,
+        not_covered=plan.label().not_covered,
+        assumptions=plan.label().assumptions,
+        not_protected=plan.label().not_protected,
+        epsilon_target=plan.epsilon,
     )

@@ -10,13 +10,13 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.certificate_edits import declared, edited, redigested, same
 
-from tacit.parameters import EARLIER
+from tacit.parameters import EARLIER, PART_FIELDS
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "verifier" / "tacit_verify.py"
@@ -27,15 +27,14 @@ DERIVED = (
     "mu",
     "profile",
     "relations",
-    "accountants",
-    "total",
     "parts",
     "event",
+    "total",
     "sentence",
-    "contribution",
+    "covered",
+    "not_covered",
+    "assumptions",
 )
-MECHANISM = {"steps", "noise_multiplier", "epsilon", "delta", "size", "population"}
-"""Numbers of parts from which their events are made, beside those that have another name in format 1."""
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +44,10 @@ def verifier() -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    profile = module.profile
-    cached = functools.cache(lambda steps, relation, delta: profile(list(steps), relation, delta))
-    module.profile = lambda steps, relation, delta: cached(tuple(steps), relation, delta)
+    trade_off = module.trade_off
+    cached = functools.cache(lambda steps, relation, delta: trade_off(list(steps), relation, delta))
+    module.trade_off = lambda steps, relation, delta: cached(tuple(steps), relation, delta)
+    module.epsilon_at, module.mu_of = functools.cache(module.epsilon_at), functools.cache(module.mu_of)
     return module
 
 
@@ -56,20 +56,32 @@ def read(path: Path) -> dict[str, Any]:
     return record
 
 
-def resealed(verifier: Any, record: dict[str, Any]) -> dict[str, Any]:
-    """The record with the digest of its fields, as an editor would make it."""
-    content = {name: value for name, value in record.items() if name not in ("digest", "signature")}
-    return record | {"digest": verifier.sha256(content, {})}
+UNKNOWN = {"consensus_prefixes": "above_threshold", "own_proof": "smooth_sensitivity"}
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_every_golden_certificate_is_answered(verifier: Any, path: Path) -> None:
+def test_every_golden_certificate_is_answered(verifier: Any, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = verifier.main([str(path)]), capsys.readouterr().out
+    if kind := UNKNOWN.get(path.stem):
+        assert (code, said) == (2, f"not recomputable: {kind}\n")
+    else:
+        assert (code, said.split()[0].strip(":")) == ((3, "void") if path.stem == "void" else (0, "recomputed"))
+        assert read(path)["sentence"] in said
+
+
+@pytest.mark.parametrize("path", [path for path in GOLDEN if path.stem not in UNKNOWN], ids=lambda path: path.stem)
+def test_its_epsilon_is_that_of_tacit(verifier: Any, path: Path) -> None:
     record = read(path)
-    code, sentence = verifier.verify(record)
-    assert (code, sentence.split(":")[0]) == ((3, "void") if path.stem == "void" else (0, "recomputed"))
-    if code == 0:
-        epsilon = float(sentence.split("epsilon ")[1].split()[0])
-        assert epsilon == pytest.approx(record["epsilon"], rel=1e-3)
+    steps, relation = verifier.merged(verifier.steps_of(record["event"])), record["unit"]["relation"]
+    epsilon = verifier.epsilon_at(verifier.trade_off(steps, relation, 1e-9), record["delta"])
+    assert epsilon == pytest.approx(record["epsilon"], rel=1e-3)
+    assert epsilon >= record["accountants"][1]["epsilon"] * (1 - 1e-4)
+
+
+def test_it_is_one_short_file() -> None:
+    lines = FILE.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 250
+    assert max(map(len, lines)) <= 120
 
 
 def test_what_it_has_no_numerics_for_is_said(verifier: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,7 +97,7 @@ def test_it_needs_numpy_and_scipy_alone() -> None:
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names])
     }
-    assert names <= {"hashlib", "json", "math", "re", "sys", "numpy", "scipy"}
+    assert names <= {"base64", "collections", "functools", "hashlib", "json", "math", "re", "sys", "numpy", "scipy"}
     code = f"import sys; sys.argv = ['', {str(GOLDEN[0])!r}]; import runpy; runpy.run_path({str(FILE)!r})"
     seen = subprocess.run(
         [sys.executable, "-I", "-c", f"{code}; print(sorted({{'tacit', 'dp_accounting'}} & sys.modules.keys()))"],
@@ -97,67 +109,48 @@ def test_it_needs_numpy_and_scipy_alone() -> None:
 
 
 def test_its_names_of_format_1_are_those_of_tacit(verifier: Any) -> None:
-    assert verifier.FIRST == EARLIER
+    assert {name: EARLIER[name] for name in PART_FIELDS} == verifier.FIRST
 
 
-def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Paths of the numbers and sentences of a JSON value that are derived from others, or derive others."""
-    if isinstance(value, dict | list):
-        for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from leaves(inner, (*path, name))
-    elif isinstance(value, str) and path[0] in ("sentence", "contribution"):
-        yield path
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        field = path[-1]
-        told = path[0] != "parts" or (len(path) == 3 and field in MECHANISM)
-        budget = str(field).startswith("budget")
-        if told and not budget and (path[0], field) != ("profile", "delta"):
-            yield path
+def unimplied(record: dict[str, Any], path: tuple[Any, ...]) -> bool:
+    """Whether nothing that the file reads implies what stands there."""
+    return declared(record, path) or (path[-1] in ("bits", "floor") and record["parts"][0].get("noise") == "device")
 
 
-def edited(record: dict[str, Any], path: tuple[Any, ...], rng: random.Random) -> dict[str, Any]:
-    """The record with another value there: by a factor of at least 1 %, or with another number in a sentence."""
-    record = copy.deepcopy(record)
-    place = record
-    for name in path[:-1]:
-        place = place[name]
-    value = place[path[-1]]
-    if isinstance(value, str):
-        digits = [i for i, letter in enumerate(value) if letter.isdigit()]
-        at = digits[0] if path[0] == "sentence" else value.index("norm at most ") + 13
-        place[path[-1]] = value[:at] + str((int(value[at]) + rng.randint(1, 8)) % 10) + value[at + 1 :]
-    elif isinstance(value, int):
-        place[path[-1]] = value + rng.choice([1, 2, value])
-    else:
-        place[path[-1]] = (value or 1e-3) * rng.choice([0.1, 0.5, 0.98, 1.02, 2.0, 10.0])
-    return record
-
-
-@pytest.mark.parametrize("count", [40, pytest.param(1_000, marks=pytest.mark.slow)])  # each recomputes epsilon
+@pytest.mark.parametrize("count", [240, pytest.param(1_000, marks=pytest.mark.slow)])
 def test_edits_of_derived_fields_are_refused(verifier: Any, count: int) -> None:
-    rng, refused = random.Random(count), 0
-    records = [read(path) for path in GOLDEN if path.stem not in ("void", "signed")]
-    for _ in range(count):
-        record = rng.choice(records)
-        paths = [path for field in DERIVED for path in leaves(record[field], (field,))]
-        paths = [p for p in paths if p[0] != "contribution" or "norm at most " in record["contribution"][p[1]]]
-        if record["mu"] != "inf":
-            paths.remove(("mu",))
-        path = rng.choice(paths)
+    rng, accepted = random.Random(count), []
+    records = [read(path) | {"signature": None} for path in GOLDEN if path.stem != "void"]
+    pools = [
+        [(path, other) for path, other in edited(one) if path[0] in DERIVED and not unimplied(one, path)]
+        for one in records
+    ]
+    for pool in rng.choices(pools, k=count):
+        path, other = rng.choice(pool)
         try:
-            verifier.verify(resealed(verifier, edited(record, path, rng)))
-        except (verifier.Refused, verifier.NotRecomputable, ArithmeticError):
-            refused += 1
-        else:
-            pytest.fail(f"an edit of {path} was accepted")
-    assert refused == count
+            verifier.verify(redigested(other))
+        except (
+            verifier.Refused,
+            verifier.NotRecomputable,
+            ArithmeticError,
+            LookupError,
+            TypeError,
+            ValueError,
+            AttributeError,
+        ):
+            continue
+        if not any(same(one, other) for one in records):
+            accepted.append(path)
+    assert accepted == []
 
 
-@pytest.mark.parametrize("path", [path for path in GOLDEN if path.stem != "void"], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [path for path in GOLDEN if path.stem not in UNKNOWN and path.stem != "void"], ids=lambda path: path.stem
+)
 def test_a_smaller_mu_is_refused(verifier: Any, path: Path) -> None:
     record = read(path)
-    with pytest.raises(verifier.Refused, match="mu does not bound"):
-        verifier.verify(resealed(verifier, record | {"mu": 0.8 * record["mu"], "signature": None}))
+    with pytest.raises(verifier.Refused, match="mu recomputes"):
+        verifier.verify(redigested(record | {"mu": 0.8 * record["mu"], "signature": None}))
 
 
 def test_every_edit_of_a_signed_certificate_is_refused(verifier: Any) -> None:
@@ -172,7 +165,7 @@ def test_every_edit_of_a_signed_certificate_is_refused(verifier: Any) -> None:
             other[name] = value * rng.choice([0.5, 2.0])
         if other[name] == value:
             other[name] = "another"
-        for record_ in (other, resealed(verifier, other)):
+        for record_ in (other, redigested(other)):
             with pytest.raises((verifier.Refused, KeyError, TypeError, ValueError, AttributeError)):
                 verifier.verify(record_, key)
     for signature in (None, record["signature"] | {"value": "00" * 64}):

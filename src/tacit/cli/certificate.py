@@ -53,6 +53,7 @@ def verify(command: CertificateVerify) -> None:
     say(f"Recomputed: epsilon = {check.epsilon:.6g} at delta = {check.delta:.3g}, as the certificate states.")
     say(f"Independent check: epsilon = {check.check_epsilon:.6g} by another accountant.")
     say(f"Signed by {check.signed_by}." if check.signed_by else "Not signed: this shows no author.")
+    say(f"Declared, and protected by a signature alone: {', '.join(check.declared)}.")
     if certificate.simulated:
         say("The records were declared simulated.")
 

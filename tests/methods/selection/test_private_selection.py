@@ -92,7 +92,7 @@ def test_a_model_that_was_not_among_the_candidates_is_refused(tmp_path: Path) ->
     run = vault.reserve(plan)
     other = SMALL.calibrate(unit=UNIT, epsilon=1.0, delta=DELTA)
     made = synthesis.fit(other, Vault(rows(), Ledger(tmp_path / "b.ledger", UNIT, epsilon=8.0, delta=DELTA))).value
-    hub.save(vault.release(run, made, label=selection.algorithm._label(plan)), tmp_path / "model")
+    hub.save(vault.release(run, made, label=plan.label()), tmp_path / "model")
     with pytest.raises(CertificateError, match="another plan"):
         hub.load(tmp_path / "model")
 

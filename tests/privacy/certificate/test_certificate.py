@@ -238,15 +238,13 @@ def test_no_edited_leaf_survives(certificate: Certificate, monkeypatch: pytest.M
 # Leaves that carry free text or identifiers: a digest or a signature guards them, arithmetic cannot.
 FREE = {
     *((name,) for name in ("source", "ledger_head", "dataset_id", "commit", "date", "target_epsilon", "digest")),
-    *((name,) for name in ("covered", "not_covered", "not_protected", "audit", "versions", "void_reason", "signature")),
+    *((name,) for name in ("audit", "versions", "signature")),
 }
 
 
 def free(path: tuple[Any, ...]) -> bool:
     if path[:2] in FREE or path[:1] in FREE:
         return True
-    if path[:1] == ("assumptions",):
-        return bool(path[1] >= len(certificate_fields.STANDARD_ASSUMPTIONS))
     if path[:2] == ("releases", 0):
         return path[2] in ("plan_id", "method")
     if path[:1] == ("total",):
@@ -524,7 +522,11 @@ def test_own_charge_as_the_ledger_made_it() -> None:
 def test_sums_bind_only_ledgers_that_add_up() -> None:
     with pytest.raises(CertificateError, match="total"):
         build(budget=(0.3, 1e-5))
-    assert build(budget=(0.3, 1e-5), composition="Renyi DP at order 16").private
+    with pytest.raises(CertificateError, match="budget_epsilon"):
+        build(budget=(0.3, 1e-5), composition="Renyi DP at order 16")
+    assert build(budget=(1.9, 1e-5), composition="Renyi DP at order 8").private  # 1.80026 by the standard conversion
+    with pytest.raises(CertificateError, match="composition"):
+        build(parts=[OWN_PROOF], **TRAJECTORY, composition="Renyi DP at order 16")
 
 
 @pytest.mark.parametrize("words", ["sum ", "Sum", "", "none", "Renyi DP at order", "Renyi DP at order -2", "sum\n"])
@@ -552,7 +554,7 @@ def test_inputs_that_do_not_fit_are_refused() -> None:
 
 def test_markdown_shows_every_part_and_cannot_be_broken_out_of() -> None:
     hostile = "<script>alert(1)</script> | [x](javascript:1) \n# heading"
-    text = build(not_protected=[hostile], covered=[]).to_markdown()
+    text = dataclasses.replace(build(), not_protected=(hostile,), covered=()).to_markdown()
     assert "<script" not in text
     assert "\n# heading" not in text
     assert "Nothing is declared." in text

@@ -21,8 +21,10 @@ from tacit.agents.networks import Mlp
 from tacit.agents.policies import Policy
 from tacit.errors import PlanError
 from tacit.methods.experts.clones import Clone, LinearClone, MlpClone
+from tacit.methods.experts.learned import label
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
+from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.mechanisms.thresholds import Floor, KappaStop, PMin
@@ -203,6 +205,23 @@ class Consensus(plans.PrivatePlan):
             )
             stages.append(noisy)
         return tuple(stages)
+
+    def label(self) -> Label:
+        """The certificate's words."""
+        name, clones = "expert" if self.unit is None else self.unit.name, self.clone is not None
+        noisy = f"the noisy mean gradients of all {self.private_steps:,} noisy steps"
+        played = "played in a public simulator by the clone" if clones else "copied from the log"
+        drawn = f"{played} of one {name} drawn by chance"
+        prefixes = f"the released beginnings of {self.trajectories:,} trajectories, each {drawn}"
+        covered = ", and ".join([prefixes] * self.asks + [noisy] * (self.private_steps > 0))
+        summed = "what is drawn of its rows enters each noisy mean gradient as one bounded contribution"
+        cloned = "its rows make one clone, which may be drawn, and counts for at most one wherever a prefix is cut"
+        usual = label(self, covered, counts="; ".join([cloned] * self.asks + [summed] * (self.private_steps > 0)))
+        if not self.asks or clones:
+            return usual
+        return replace(
+            usual, covered=(usual.covered[0], f"which policy each {name} follows, and whether it is one of them")
+        )
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Consensus:
         """The plan that keeps (epsilon, delta) for this unit: thresholds first, then the least noise of both stages.

@@ -31,6 +31,7 @@ from tacit.agents.policies import Policy
 from tacit.methods.experts.clones import spread
 from tacit.methods.experts.learned import Learned, ReturnWeight, label
 from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.certificate.words import Label
 from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.base import Summary
 from tacit.privacy.mechanisms.sums import PoissonSum
@@ -200,6 +201,11 @@ class ReturnWeighted(plans.PrivatePlan):
         steps = part(POLICY, self.steps, self.clip_norm, 1 - self.share)
         return (part(INPUTS, 1, 1.0, self.share), steps) if self.share else (steps,)
 
+    def label(self) -> Label:
+        """The certificate's words."""
+        covered = f"the noisy mean gradients of all {self.steps:,} steps"
+        return label(self, covered + (", and the noisy second moments of what the experts saw" if self.share else ""))
+
 
 @dataclass(frozen=True)
 class Kept:
@@ -270,6 +276,4 @@ def fit(plan: ReturnWeighted, vault: Vault) -> Release[Learned]:
         if k >= plan.steps - averaged:
             total += phi
     theta = through(matrices, network, total / averaged).astype(np.float32)
-    covered = f"the noisy mean gradients of all {plan.steps:,} steps"
-    covered += ", and the noisy second moments of what the experts saw" if plan.share else ""
-    return vault.release(run, Learned(plan=plan, policy=plan.policy, theta=theta), label=label(plan, covered))
+    return vault.release(run, Learned(plan=plan, policy=plan.policy, theta=theta), label=plan.label())

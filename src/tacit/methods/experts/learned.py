@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.agents.policies import Acting, Float32, Policy
+from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.base import Plan
-from tacit.privacy.vault.base import Label
 from tacit.validation import check
 
 if TYPE_CHECKING:

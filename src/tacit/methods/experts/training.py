@@ -17,7 +17,7 @@ noisy steps pay for themselves. Proof page: `proofs/experts.md`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -29,11 +29,11 @@ from tacit.agents.learners import Learner
 from tacit.agents.networks import Mlp
 from tacit.errors import PlanError
 from tacit.methods.experts.consensus import CONSENSUS, TRAINING, Consensus
-from tacit.methods.experts.learned import Learned, label
+from tacit.methods.experts.learned import Learned
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.mechanisms.above_threshold import Prefixes
 from tacit.privacy.mechanisms.base import World
-from tacit.privacy.vault.base import Label, exhausted
+from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
 
 __all__ = ["ExpertLoss", "fit"]
@@ -114,7 +114,7 @@ def fit(plan: Consensus, vault: Vault, world: World | None = None) -> Release[Le
 
     theta = np.stack([descent.theta() for descent in descents])
     learned = Learned(plan=plan, policy=plan.policy, theta=theta, prefixes=prefixes)
-    return vault.release(run, learned, label=_label(plan))
+    return vault.release(run, learned, label=plan.label())
 
 
 class _Stable:
@@ -131,21 +131,3 @@ class _Stable:
             return None
         chosen = torch.from_numpy(self._generator.integers(self._count, size=self._size))
         return {name: tensor[chosen] for name, tensor in self._rows.items()}
-
-
-def _label(plan: Consensus) -> Label:
-    name, clones = "expert" if plan.unit is None else plan.unit.name, plan.clone is not None
-    noisy = f"the noisy mean gradients of all {plan.private_steps:,} noisy steps"
-    played = (
-        f"played in a public simulator by the clone of one {name}" if clones else f"copied from the log of one {name}"
-    )
-    prefixes = f"the released beginnings of {plan.trajectories:,} trajectories, each {played} drawn by chance"
-    covered = ", and ".join([prefixes] * plan.asks + [noisy] * (plan.private_steps > 0))
-    summed = "what is drawn of its rows enters each noisy mean gradient as one bounded contribution"
-    cloned = "its rows make one clone, which may be drawn, and counts for at most one wherever a prefix is cut"
-    usual = label(plan, covered, counts="; ".join([cloned] * plan.asks + [summed] * (plan.private_steps > 0)))
-    if not plan.asks or clones:
-        return usual
-    return replace(
-        usual, covered=(usual.covered[0], f"which policy each {name} follows, and whether it is one of them")
-    )

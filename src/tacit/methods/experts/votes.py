@@ -30,6 +30,7 @@ from tacit.methods.experts.clones import Clone, LinearClone, MlpClone
 from tacit.methods.experts.fitting import Fit, fit_votes
 from tacit.methods.experts.learned import Agreement, Learned, ReturnWeight, label
 from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.base import World
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
@@ -104,6 +105,13 @@ class Votes(plans.PrivatePlan):
         )
         return (part,)
 
+    def label(self) -> Label:
+        """The certificate's words."""
+        public: tuple[str, ...] = () if isinstance(self.anchors, Uniform) else ("the anchors",)
+        public += ("the world in which later anchors were found",) if self.rounds > 1 else ()
+        states = self.rounds * self.anchors.count
+        return label(self, f"the noisy votes of all clones at {states:,} public states", public=public)
+
 
 @dataclass(frozen=True)
 class Ballot:
@@ -176,7 +184,4 @@ def fit(plan: Votes, vault: Vault, world: World | None = None, *, anchors: Array
         theta=theta,
         agreement=Agreement(asked, votes + 1 / plan.clone.actions),
     )
-    public: tuple[str, ...] = () if isinstance(plan.anchors, Uniform) else ("the anchors",)
-    public += ("the world in which later anchors were found",) if plan.rounds > 1 else ()
-    covered = f"the noisy votes of all clones at {plan.rounds * plan.anchors.count:,} public states"
-    return vault.release(run, learned, label=label(plan, covered, public=public))
+    return vault.release(run, learned, label=plan.label())

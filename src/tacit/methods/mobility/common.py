@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from tacit.data.mobility.grids import Grid
 from tacit.errors import PlanError
+from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.base import Plan
-from tacit.privacy.vault.base import Label, Run, exhausted
+from tacit.privacy.vault.base import Run, exhausted
 from tacit.privacy.vault.federated_vault import FederatedVault
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit

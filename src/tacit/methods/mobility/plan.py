@@ -13,10 +13,10 @@ from tacit.methods.mobility.matching import FINE, Matching
 from tacit.methods.mobility.moves import MOVES_PART, Weights
 from tacit.methods.mobility.places import JUMPS, STARTS
 from tacit.methods.mobility.simulator import Layout
+from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.device_sums import DeviceSum, sum_over_all
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.base import Label
 from tacit.units import Unit
 from tacit.validation import check
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -22,9 +23,10 @@ from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Targ
 from tacit.methods.off_policy_evaluation.problem import Evaluation, Problem
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, digest, resolve, resolve_behaviour, words
 from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.base import Label, Run, exhausted
+from tacit.privacy.vault.base import Run, exhausted
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 from tacit.validation import check
@@ -56,6 +58,10 @@ class Estimator(plans.PrivatePlan, ABC):
     @abstractmethod
     def estimate(self, vault: Vault, run: Run, target: Target, behaviour: Policy | None) -> Evaluation:
         """Evaluate the target through the run's parts; `behaviour` is None where logged propensities are used."""
+
+    def label(self, circumstances: Sequence[str] = ()) -> Label:
+        """The certificate's words (see `label`)."""
+        return label(self.covered, circumstances)
 
     def require(self, target: Target, behaviour: BehaviourPolicy | None, spec: PublicSpec) -> None:
         """Refuse what the method cannot evaluate.
@@ -128,32 +134,20 @@ def fit(
     evaluation = plan.estimate(vault, run, target, behaviour_policy)
     if evaluation.value is not None and evaluation.interval is not None:
         evaluation = dataclasses.replace(evaluation, value=evaluation.interval.nearest(evaluation.value))
-    released = isinstance(policy, Release)
-    return vault.release(
-        run, evaluation, label=label(plan.covered, target, behaviour_policy, released=released, features=plan.basis)
-    )
+    evaluated = "a policy released under this ledger" if isinstance(policy, Release) else words(target)
+    own = [plan.basis] if isinstance(plan.basis, Custom) else []
+    features = [f"the features {basis.function} were fixed without these records" for basis in own]
+    circumstances = (f"evaluated: {evaluated}", *propensities(target, behaviour_policy), *features)
+    return vault.release(run, evaluation, label=plan.label(circumstances))
 
 
-def label(
-    covered: str, target: Target, behaviour: Policy | None, *, released: bool = False, features: Features | None = None
-) -> Label:
+def label(covered: str, circumstances: Sequence[str] = ()) -> Label:
     """The words of an evaluation's certificate.
 
     Args:
         covered: what the plan releases.
-        target: the evaluated policy.
-        behaviour: the known behaviour policy, or None.
-        released: whether the evaluated policy is a release of the same ledger.
-        features: the features that the method uses, or None.
+        circumstances: what was evaluated, and on what else that rests.
     """
-    ratios = ["the logged propensities are the true probabilities of the logged actions"]
-    if isinstance(target, Behaviour):
-        ratios = []
-    elif behaviour is not None:
-        ratios = [f"the behaviour policy is {words(behaviour)}, and made the records"]
-    feature_assumptions = (
-        [f"the features {features.function} were fixed without these records"] if isinstance(features, Custom) else []
-    )
     return Label(
         covered=(covered, "everything computed from the evaluation: its value, interval, value function and report"),
         not_covered=(
@@ -166,10 +160,22 @@ def label(
             "several units that belong to one person, where the declared unit is less than a person",
         ),
         assumptions=(
-            "evaluated: " + ("a policy released under this ledger" if released else words(target)),
-            *ratios,
+            *circumstances,
             "no episode's discounted return lies outside the public range (for the value and the interval, not for "
             "the promise of privacy)",
-            *feature_assumptions,
         ),
     )
+
+
+def propensities(target: Target, behaviour: Policy | None) -> tuple[str, ...]:
+    """What importance ratios rest on, for a certificate.
+
+    Args:
+        target: the evaluated policy.
+        behaviour: the known behaviour policy, or None.
+    """
+    if isinstance(target, Behaviour):
+        return ()
+    if behaviour is not None:
+        return (f"the behaviour policy is {words(behaviour)}, and made the records",)
+    return ("the logged propensities are the true probabilities of the logged actions",)

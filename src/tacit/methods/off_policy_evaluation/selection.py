@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -11,13 +11,14 @@ import numpy as np
 
 from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
-from tacit.methods.off_policy_evaluation.algorithm import label
+from tacit.methods.off_policy_evaluation.algorithm import label, propensities
 from tacit.methods.off_policy_evaluation.logged import logged
 from tacit.methods.off_policy_evaluation.policies import Behaviour, Policy, Target
 from tacit.methods.off_policy_evaluation.problem import Problem
 from tacit.methods.off_policy_evaluation.scores import extremes, limits, nonnegative
 from tacit.methods.off_policy_evaluation.targets import BehaviourPolicy, digest, resolve, resolve_behaviour, words
 from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.releases import NoisyMaximum
 from tacit.privacy.mechanisms.sums import Once
 from tacit.privacy.vault import plan as plans
@@ -161,6 +162,15 @@ class Selection(plans.PrivatePlan):
         )
         return (Once(mechanism=mechanism),)
 
+    def label(self, circumstances: Sequence[str] = ()) -> Label:
+        """The certificate's words.
+
+        Args:
+            circumstances: which policies the candidates are, and on what else that rests.
+        """
+        covered = f"one choice among {len(self.candidates)} candidates by their summed clipped returns"
+        return label(covered, circumstances)
+
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Selection:
         """The plan for this epsilon; `delta` is what the ledger enters for it (the mechanism needs none).
 
@@ -217,10 +227,6 @@ def fit(plan: Selection, vault: Vault) -> Release[Choice]:
         for candidate, target in zip(plan.candidates, targets, strict=True)
     ]
     weighted = next((i for i, target in enumerate(targets) if not isinstance(target, Behaviour)), 0)
-    covered = f"one choice among {len(names)} candidates by their summed clipped returns"
-    common = label(covered, targets[weighted], behaviours[weighted])
-    return vault.release(
-        run,
-        Choice(index=index, name=names[index], candidates=names),
-        label=dataclasses.replace(common, assumptions=(*described, *common.assumptions[1:])),
-    )
+    circumstances = (*described, *propensities(targets[weighted], behaviours[weighted]))
+    value = Choice(index=index, name=names[index], candidates=names)
+    return vault.release(run, value, label=plan.label(circumstances))

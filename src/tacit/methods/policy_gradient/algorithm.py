@@ -24,7 +24,7 @@ from tacit.data.spec import PublicSpec
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient import local_updates
 from tacit.methods.policy_gradient.plan import POLICY, PolicyGradientPlan
-from tacit.methods.policy_gradient.state import Learned, State, label
+from tacit.methods.policy_gradient.state import Learned, State
 from tacit.methods.policy_gradient.trust_region import KL
 from tacit.privacy.certificate.certificate import Release
 from tacit.privacy.vault.base import exhausted
@@ -105,12 +105,8 @@ def fit(
             progress(k + 1, plan.rounds)
 
     words = "given by the user" if start is not None else f"drawn with the public seed {seed}"
-    user_source = "the user's own"
-    critic_source = user_source if plan.critic == "public" else None
-    information_source = user_source if information is not None else None
-    return vault.release(
-        run, state.learned(), label=label(plan, start=words, critic=critic_source, information=information_source)
-    )
+    label = plan.label(words, information=information is not None)
+    return vault.release(run, state.learned(), label=label)
 
 
 def _policy(policy: Policy | None, spec: PublicSpec) -> Policy:

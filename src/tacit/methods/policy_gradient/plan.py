@@ -9,6 +9,7 @@ from typing import ClassVar, Literal, get_args
 from tacit.errors import PlanError
 from tacit.methods.policy_gradient.fisher import PrivateFisher
 from tacit.methods.policy_gradient.trust_region import KL, TrustRegion
+from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import UserSum
 from tacit.privacy.noise import correlated
 from tacit.privacy.noise.correlated import Correlation
@@ -288,6 +289,50 @@ class PolicyGradientPlan(plans.PrivatePlan):
                 remedy="leave noise_multiplier out, or state the infinite epsilon with plan.account(...)",
             )
         return plans.calibrate(self, unit=unit, epsilon=epsilon, delta=delta)
+
+    def label(self, start: str = "{start}", *, information: bool = False) -> Label:
+        """The certificate's words.
+
+        Args:
+            start: what the first parameters were.
+            information: whether the Fisher information of public records was used.
+        """
+        public = ["the critic"] * (self.critic == "public")
+        public += ["the Fisher information of the trust region"] * information
+        name = "person" if self.unit is None else self.unit.name
+        often = "once" if self.participations == 1 else f"at most {self.participations:,} times"
+        covered = (
+            f"all {self.rounds:,} policies, whether or not the run was interrupted, and everything computed from them",
+            f"everything of one {name}: all rows of a meeting, at most {self.horizon:,} decisions, enter as one "
+            f"contribution, and a {name} contributes {often}",
+            f"joint privacy: what all other people were served with, taken together, tells no more of a {name} than "
+            "the released policies do, because it is a function of these and of their own records (the billboard "
+            "lemma)",
+        )
+        not_covered = (
+            f"the first parameters: {start}",
+            "the choice of hyper-parameters: it must have been made without looking at these people's records",
+            f"what a {name} is served with: it is a function of own records, and seen by anyone who sees their actions",
+            "whatever the curator computes from the records outside the vault (see the ledger's notes)",
+            *(f"{what}: the user's own (declared public by the user, not checked here)" for what in public),
+        )
+        not_protected = (
+            "what is true of the population rather than of one person",
+            "who came when, to anyone who serves or watches them, and every public parameter of the plan",
+            f"several {name}s that belong to one person, where ids do not show it; somebody without an id adds nothing",
+        )
+        assumptions = (
+            "a meeting's people do not act on each other, and the actor knows nothing of a person but what was "
+            "released and their own observations",
+        )
+        if self.critic != "shared":
+            return Label(covered, not_covered, not_protected, assumptions)
+        broken = (
+            "anything: epsilon is infinite. The critic is taught by everybody without noise, and every later person's "
+            "contribution depends on it, so that one person's records reach all later policies"
+        )
+        nothing = ("nothing: the parts below are stated, and no part of them is a guarantee",)
+        return Label(nothing, (broken, *not_covered), not_protected, assumptions)
 
     @property
     def policy_noise(self) -> float | None:

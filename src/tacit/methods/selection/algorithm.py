@@ -21,9 +21,10 @@ from tacit.errors import PlanError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import Law
 from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.kinds import Selection
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.base import Label, exhausted
+from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.selection import Attempt, Judge
 from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
@@ -80,6 +81,32 @@ class SelectionPlan:
         """The only touch of private records."""
         candidates = tuple(self.candidates)
         return (Selection(name=PART, candidates=candidates, judge=self.judge, stop=self.stop, law=self.law),)
+
+    def label(self) -> Label:
+        """The certificate's words."""
+        starts = {getattr(candidate, "pretraining", None) for candidate in self.candidates} - {None}
+        public = sorted(
+            f"public pre-training: {start.provenance} (declared by the user, not checked here)"
+            for start in starts
+            if start is not None
+        )
+        return Label(
+            covered=(
+                f"all runs of the {len(self.candidates):,} candidates, their judgement, and the choice of the best",
+                "which candidate that was, and its score",
+                "everything sampled, trained or computed from the released value",
+            ),
+            not_covered=(
+                *public,
+                "the candidates themselves: they must have been chosen without looking at the private records",
+                "whatever the curator computes from the records outside the vault (see the ledger's notes)",
+            ),
+            not_protected=(
+                f"what is true of the population rather than of one {self.unit.name if self.unit else 'unit'}",
+                "that these records were used at all, by whom, and every public parameter of the plan",
+                "several units that belong to one person, where the declared unit is less than a person",
+            ),
+        )
 
     def calibrate(self, *, unit: Unit, epsilon: float, delta: float) -> Self:
         """The plan whose runs have the least noise that keeps (epsilon, delta) for the whole.
@@ -176,31 +203,5 @@ def fit(plan: SelectionPlan, vault: Vault, *, attempt: Attempt, judge: Judge) ->
     if vault.touched(run):
         raise exhausted(run, PART)
     best = vault.select(run, PART, attempt, judge)
-    release = vault.release(run, best.value, label=_label(plan))
+    release = vault.release(run, best.value, label=plan.label())
     return Selected(release.value, release.certificate, Choice(best.candidate, best.score))
-
-
-def _label(plan: SelectionPlan) -> Label:
-    starts = {getattr(candidate, "pretraining", None) for candidate in plan.candidates} - {None}
-    public = sorted(
-        f"public pre-training: {start.provenance} (declared by the user, not checked here)"
-        for start in starts
-        if start is not None
-    )
-    return Label(
-        covered=(
-            f"all runs of the {len(plan.candidates):,} candidates, their judgement, and the choice of the best",
-            "which candidate that was, and its score",
-            "everything sampled, trained or computed from the released value",
-        ),
-        not_covered=(
-            *public,
-            "the candidates themselves: they must have been chosen without looking at the private records",
-            "whatever the curator computes from the records outside the vault (see the ledger's notes)",
-        ),
-        not_protected=(
-            f"what is true of the population rather than of one {plan.unit.name if plan.unit else 'unit'}",
-            "that these records were used at all, by whom, and every public parameter of the plan",
-            "several units that belong to one person, where the declared unit is less than a person",
-        ),
-    )

@@ -21,8 +21,8 @@ from tacit.methods.synthesis.settings import (
     pretrained_on,
     scheduled,
 )
+from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.privacy.vault.base import Label
 from tacit.serialization import LATER
 from tacit.validation import check, positive, whole
 

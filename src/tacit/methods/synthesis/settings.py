@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
+from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.base import Part
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.base import Label
 from tacit.units import Unit
 from tacit.validation import check, fraction, positive, whole
 

@@ -45,13 +45,23 @@ class RdpOrder:
 
 Composition = Literal["sum"] | RdpOrder
 
-STATED = r"sum|Renyi DP at order [1-9][0-9.e+]*"
-"""The forms that `stated` gives."""
+_RENYI = "Renyi DP at order "
 
 
 def stated(composition: Composition) -> str:
     """How a certificate says that its ledger adds plans up."""
-    return "sum" if composition == "sum" else f"Renyi DP at order {composition.order:g}"
+    return "sum" if composition == "sum" else f"{_RENYI}{composition.order:g}"
+
+
+def composition_of(words: str) -> Composition | None:
+    """The composition that a certificate states so; its order has six digits. None where no ledger has it."""
+    if words == "sum":
+        return "sum"
+    try:
+        composition = RdpOrder(float(words.removeprefix(_RENYI)))
+    except (ValueError, PlanError):
+        return None
+    return composition if stated(composition) == words else None
 
 
 @dataclass(frozen=True)

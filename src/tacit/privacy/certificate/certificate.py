@@ -5,6 +5,7 @@ Accountants, and SciPy with them, are imported where a certificate is built or v
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from tacit.errors import AccountingError, CertificateError, PlanError
 from tacit.privacy.certificate import canonical
 from tacit.privacy.certificate.canonical import require_shape
-from tacit.privacy.certificate.markdown import markdown
+from tacit.privacy.certificate.markdown import DECLARED, markdown
 from tacit.units import Unit
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Verification:
         private: False where the certificate itself says that nothing is promised.
         digest: what a signature covers.
         signed_by: the public key (64 hex digits) whose signature was checked, or None.
+        declared: what nothing else in the certificate implies, so that a signature alone protects it.
     """
 
     epsilon: float
@@ -49,6 +51,7 @@ class Verification:
     private: bool
     digest: str
     signed_by: str | None
+    declared: Sequence[str] = DECLARED
 
 
 @dataclass(frozen=True)
@@ -172,10 +175,7 @@ class Certificate:
             "void_reason": void_reason or None,
             "delta": float(delta),
             "target_epsilon": epsilon_target,
-            "parts": [
-                {name: 0.0 if name == "noise_multiplier" and not value else value for name, value in part.items()}
-                for part in parts
-            ],
+            "parts": [derive.as_stated(part) for part in parts],
             "event": event_to_json(event),
             "method": method,
             "source": source,
@@ -239,6 +239,7 @@ class Certificate:
         """
         from tacit.privacy.accounting.events import event_from_json, flatten
         from tacit.privacy.certificate import fields as derive
+        from tacit.privacy.certificate import words
 
         record = self.to_json()
         require_shape(record)
@@ -256,12 +257,14 @@ class Certificate:
             raise _edited(path, "does not recompute")
         for path in derive.differences(record, derive.words(unit, event, record), ""):
             raise _edited(path, "does not follow from the other fields")
-        for path, what in derive.contradictions(record):
+        plan = words.plan_of(self.method, record["plan"])
+        for path, what in itertools.chain(derive.contradictions(record, event), words.contradictions(record, plan)):
             raise _edited(path, what)
         _require(canonical.digest(record) == self.digest, "digest", "is not that of the fields")
         signed_by = self._require_signature(public_key)
         check = float(record["accountants"][1]["epsilon"])
-        return Verification(self.epsilon, self.delta, check, self.private, self.digest, signed_by)
+        declared = (*DECLARED, *words.own_words(self.method, plan))
+        return Verification(self.epsilon, self.delta, check, self.private, self.digest, signed_by, declared)
 
     def sign(self, private_key: Ed25519PrivateKey) -> Certificate:
         """The same certificate with an Ed25519 signature over its digest and the public key inside."""

@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import functools
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, get_args
@@ -18,7 +16,7 @@ from dp_accounting.dp_event import DpEvent
 from tacit.errors import AccountingError, CertificateError, PlanError
 from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.events import EpsilonDeltaDpEvent, flatten
-from tacit.privacy.accounting.filters import STATED
+from tacit.privacy.accounting.filters import Charge, admits, composition_of
 from tacit.privacy.certificate import canonical
 from tacit.privacy.mechanisms.base import Part, composed, neighbours, publish_logs
 from tacit.privacy.mechanisms.kinds import part_of
@@ -43,14 +41,6 @@ STANDARD_ASSUMPTIONS = (
     "and the same records were not registered in a second ledger",
     "the run happened as stated: neither a digest nor a signature proves that",
 )
-
-
-_FORMAT_1 = (
-    ("against anyone who does not know", "against whoever does not know"),
-    ("patients and all others in the experts' logs", "patients and whoever else is in the experts' logs"),
-    ("its share of the noise as agreed", "its share of the noise as told"),
-)
-"""Words of parts' assumptions, and how format 1 put them."""
 
 
 def numbers(unit: Unit, event: DpEvent, delta: float, fields: Fields) -> dict[str, Any]:
@@ -136,6 +126,11 @@ def words(unit: Unit, event: DpEvent, fields: Fields) -> dict[str, Any]:
     }
 
 
+def as_stated(part: Fields) -> dict[str, Any]:
+    """What a part says of itself, as a certificate states it: no noise multiplier is no noise."""
+    return {name: 0.0 if name == "noise_multiplier" and not value else value for name, value in part.items()}
+
+
 def parts_of(stated: Sequence[Fields]) -> list[Part]:
     """The parts that a certificate states, rebuilt.
 
@@ -195,7 +190,7 @@ def differences(stated: Any, derived: Any, path: str) -> Iterator[str]:
         yield path
 
 
-def contradictions(record: Fields) -> Iterator[tuple[str, str]]:
+def contradictions(record: Fields, event: DpEvent) -> Iterator[tuple[str, str]]:
     """What is neither derived nor free: (field, what is wrong) wherever primary fields contradict each other."""
     epsilon, delta = float(record["epsilon"]), record["delta"]
     if record["plan_id"] != canonical.plan_id(record["method"], record["plan"]):
@@ -210,24 +205,12 @@ def contradictions(record: Fields) -> Iterator[tuple[str, str]]:
             yield "releases.epsilon", "charges less than epsilon"
         if row["delta"] < delta:
             yield "releases.delta", "charges less than delta"
-    total = record["total"]
-    if not re.fullmatch(STATED, total["composition"]):
-        yield "total.composition", "is no composition that tacit's ledgers have"
-    if record["private"] and total["composition"] == "sum":
-        if float(total["epsilon"]) > float(total["budget_epsilon"]) * (1 + 1e-5):
-            yield "total.epsilon", "is above the ledger's budget"
-        if total["delta"] > total["budget_delta"] * (1 + 1e-9):
-            yield "total.delta", "is above the ledger's budget"
+    yield from _beyond_budget(record, event)
     if record["target_epsilon"] is not None and epsilon > float(record["target_epsilon"]) * (1 + 1e-5):
         yield "target_epsilon", "is below epsilon"
     if record["audit"] is not None and record["audit"]["lower_bound"] > epsilon:
         yield "audit.lower_bound", "is above the certified epsilon"
     yield from _contradictions(parts_of(record["parts"]), Unit(*(record["unit"][name] for name in _UNIT)))
-    assumed = (*STANDARD_ASSUMPTIONS, *part_assumptions(record["parts"]))
-    if not set(_as_written(assumed, record["format"])) <= set(record["assumptions"]):
-        yield "assumptions", "lacks a standing assumption"
-    if not set(_as_written(part_not_protected(record["parts"]), record["format"])) <= set(record["not_protected"]):
-        yield "not_protected", "lacks what a part does not protect"
     if record["tacit_version"] != record["versions"]["tacit"]:
         yield "tacit_version", "is not that of versions"
     try:
@@ -236,10 +219,26 @@ def contradictions(record: Fields) -> Iterator[tuple[str, str]]:
         yield "date", "is no date"
 
 
-def _as_written(sentences: Sequence[str], form: int) -> list[str]:
-    """The sentences as a certificate of this format has them."""
-    changes = _FORMAT_1 if form == 1 else ()
-    return [functools.reduce(lambda text, words: text.replace(*words), changes, sentence) for sentence in sentences]
+def _beyond_budget(record: Fields, event: DpEvent) -> Iterator[tuple[str, str]]:
+    """Where the ledger could not have admitted the releases: all of them under "sum", this one under a Renyi order."""
+    total = record["total"]
+    composition, budget = composition_of(total["composition"]), float(total["budget_epsilon"]) * (1 + 1e-5)
+    if composition is None:
+        yield "total.composition", "is no composition that tacit's ledgers have"
+    elif composition == "sum" and record["private"]:
+        if float(total["epsilon"]) > budget:
+            yield "total.epsilon", "is above the ledger's budget"
+        if total["delta"] > total["budget_delta"] * (1 + 1e-9):
+            yield "total.delta", "is above the ledger's budget"
+    elif composition != "sum" and record["private"] and math.isfinite(budget):
+        try:
+            rdp = accounting.renyi(event, order=composition.order, relation=record["unit"]["relation"])
+        except AccountingError:
+            yield "total.composition", "has no bound for the event"
+        else:
+            charge = Charge(float(record["epsilon"]), record["delta"], rdp)
+            if not admits([charge], composition, budget, total["budget_delta"]):
+                yield "total.budget_epsilon", "is below what the plan alone costs at the order"
 
 
 def _contradictions(parts: Sequence[Part], unit: Unit) -> Iterator[tuple[str, str]]:

@@ -11,6 +11,23 @@ from typing import Any
 
 from tacit.parameters import current_part
 
+DECLARED = (
+    "format",
+    "source",
+    "audit",
+    "ledger_head",
+    "dataset_id",
+    "commit",
+    "versions",
+    "date",
+    "total.composition",
+    "total.budget_epsilon",
+    "total.budget_delta",
+    "plans and methods of other releases",
+    "columns of histograms",
+    "lines that a vault or a user declares",
+)
+"""What a certificate states and nothing else in it implies: a signature alone protects it from an edit."""
 _SHOWN = (1e-4, 0.01, 0.05, 0.1, 0.2, 0.5)
 _IN_WORDS = 0.05
 """The share of false alarms at which the promise is put into words."""
@@ -102,6 +119,7 @@ def markdown(record: Mapping[str, Any]) -> str:
         lines += ["", "## Empirical audit", ""]
         lines += [f"epsilon >= {audit['lower_bound']} at confidence {audit['confidence']} ({_text(audit['method'])})."]
     lines += ["", "## To recompute", "", "`tacit certificate verify certificate.json`", ""]
+    lines += [f"Declared, and protected by a signature alone: {', '.join(DECLARED)}.", ""]
     signer = record["signature"]["public_key"] if record["signature"] else "nobody"
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     lines += _table(

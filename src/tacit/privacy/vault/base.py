@@ -12,6 +12,7 @@ from tacit.privacy.accounting import bounds as accounting
 from tacit.privacy.accounting.bounds import Bound
 from tacit.privacy.accounting.filters import stated
 from tacit.privacy.certificate.certificate import Certificate, Release
+from tacit.privacy.certificate.words import Label as Label
 from tacit.privacy.ledger.ledger import Ledger, RdpOrder
 from tacit.privacy.mechanisms.base import Part, Plan, Sum, certified_parts, publish_logs
 from tacit.privacy.mechanisms.kinds import SUMS, part_of
@@ -270,23 +271,6 @@ def refused(what: str, expected: str) -> LedgerError:
 
 
 # From a plan, a ledger and a method's own words to a certificate.
-
-
-@dataclass(frozen=True)
-class Label:
-    """A method's own words for its certificate.
-
-    Args:
-        covered: data accesses that the promise covers.
-        not_covered: data accesses that it does not.
-        not_protected: what a reader could wrongly believe to be protected.
-        assumptions: what the method assumes beyond the certificate's standing assumptions.
-    """
-
-    covered: tuple[str, ...]
-    not_covered: tuple[str, ...]
-    not_protected: tuple[str, ...]
-    assumptions: tuple[str, ...] = ()
 
 
 def certify(

@@ -13,12 +13,13 @@ import numpy.typing as npt
 
 from tacit.errors import MechanismError
 from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.certificate.words import Label
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.mechanisms.base import Contribution, Plan, Work
 from tacit.privacy.mechanisms.device_sums import DeviceSum, FederatedSum, LaplaceSum, released
 from tacit.privacy.mechanisms.sums import PoissonSum
 from tacit.privacy.noise.secret import SecretNoise
-from tacit.privacy.vault.base import BaseVault, Label, Run
+from tacit.privacy.vault.base import BaseVault, Run
 from tacit.privacy.vault.devices import Answer, Devices, Query, StackedDevices, as_work
 from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign, read_only
 

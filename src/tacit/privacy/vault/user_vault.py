@@ -22,6 +22,7 @@ import numpy.typing as npt
 from tacit.data.spec import Box, Discrete, PublicSpec, Space
 from tacit.errors import LedgerError, MechanismError, PlanError
 from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.certificate.words import Label, meetings
 from tacit.privacy.gradients import clipping
 from tacit.privacy.ledger.ledger import Ledger
 from tacit.privacy.ledger.register import Register
@@ -31,7 +32,7 @@ from tacit.privacy.mechanisms.sums import PoissonSum, UserSum
 from tacit.privacy.noise.correlated import CorrelatedNoise, sensitivity
 from tacit.privacy.noise.lattice import rounded
 from tacit.privacy.noise.secret import SecretNoise, poisson_sample
-from tacit.privacy.vault.base import BaseVault, Label, Run, refused
+from tacit.privacy.vault.base import BaseVault, Run, refused
 from tacit.privacy.vault.isolation import IsolationChecks, Value, behind, foreign, read_only, require_pure_form
 
 # Who is enrolled online, and what they are served with: what a `UserVault` asks of both.
@@ -321,11 +322,10 @@ class UserVault(BaseVault):
         """Put a value that came out of the run together with its certificate."""
         name, actors = self.unit.name, sorted(self._remembered(run, ACTOR))
         pooled = any(isinstance(part, PoissonSum) for part in run.plan.parts())
+        arrivals, register = meetings(name)
         assumptions = (
-            f"when other people come and what they do depends on a {name} only through what was released",
-            "who was drawn from the pool for a round stays secret"
-            if pooled
-            else "the register of contributions was not rolled back together with the ledger and its lock",
+            arrivals,
+            "who was drawn from the pool for a round stays secret" if pooled else register,
             *(f"the user's {actor}, with which people were served, keeps nothing of them" for actor in actors),
         )
         return self._certified(run, value, label, assumptions)

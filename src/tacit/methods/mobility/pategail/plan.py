@@ -18,9 +18,9 @@ from tacit.methods.mobility.pategail.rewards import Calibration, LinearCritic, L
 from tacit.methods.mobility.pategail.training import Ppo
 from tacit.methods.mobility.places import CLIP, JUMPS, STARTS
 from tacit.methods.mobility.simulator import Layout
+from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.device_sums import FederatedSum, LaplaceSum, sum_over_all
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.base import Label
 from tacit.units import Unit
 from tacit.validation import check
 

@@ -29,11 +29,12 @@ from numpy.typing import NDArray
 from tacit.data.spec import Discrete
 from tacit.errors import PlanError
 from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.base import Rows
 from tacit.privacy.mechanisms.sums import UserSum
 from tacit.privacy.noise.correlated import Correlation
 from tacit.privacy.vault import plan as plans
-from tacit.privacy.vault.base import Label, exhausted
+from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.user_vault import UserVault
 from tacit.units import Unit
 from tacit.validation import check
@@ -102,6 +103,35 @@ class UcbVi(plans.PrivatePlan):
                 noise_multiplier=self.noise_multiplier,
                 rows_per_unit=self.horizon,
                 correlation=self.correlation,
+            ),
+        )
+
+    def label(self) -> Label:
+        """The certificate's words."""
+        name = "person" if self.unit is None else self.unit.name
+        return Label(
+            covered=(
+                f"all {self.rounds:,} releases of the counters, and everything computed from them: every policy and "
+                "model",
+                f"everything of one {name}: a whole episode of at most {self.horizon:,} steps, once",
+                f"joint privacy: what all other people were served with, taken together, tells no more of a {name} "
+                "than the counters do (the billboard lemma)",
+            ),
+            not_covered=(
+                "the choice of hyper-parameters: it must have been made without looking at these people's records",
+                f"what a {name} is served with: it is a function of own records, and seen by anyone who sees "
+                "their actions",
+                "whatever the curator computes from the records outside the vault (see the ledger's notes)",
+            ),
+            not_protected=(
+                "what is true of the population rather than of one person",
+                "who came when, to anyone who serves or watches them, and every public parameter of the plan",
+                f"several {name}s that belong to one person, where ids do not show it; somebody without an id adds "
+                "nothing",
+            ),
+            assumptions=(
+                "a meeting's people do not act on each other, and the actor knows nothing of a person but what was "
+                "released and their own observations",
             ),
         )
 
@@ -217,7 +247,7 @@ def fit(plan: UcbVi, vault: UserVault, *, progress: Callable[[int, int], None] |
         if progress is not None:
             progress(k + 1, plan.rounds)
     value = Counted(plan=plan, counters=counters, table=plan_policy(plan, counters, 0.0), served=np.stack(served))
-    return vault.release(run, value, label=_label(plan))
+    return vault.release(run, value, label=plan.label())
 
 
 def _require_fit(plan: UcbVi, vault: UserVault) -> None:
@@ -231,29 +261,3 @@ def _require_fit(plan: UcbVi, vault: UserVault) -> None:
             expected=f"{size} observations (t S + s), {plan.actions} actions, rewards in [0, {plan.most:g}]",
             remedy="serve people through tacit.envs.rollouts.Timed, or change the plan",
         )
-
-
-def _label(plan: UcbVi) -> Label:
-    name = "person" if plan.unit is None else plan.unit.name
-    return Label(
-        covered=(
-            f"all {plan.rounds:,} releases of the counters, and everything computed from them: every policy and model",
-            f"everything of one {name}: a whole episode of at most {plan.horizon:,} steps, once",
-            f"joint privacy: what all other people were served with, taken together, tells no more of a {name} than "
-            "the counters do (the billboard lemma)",
-        ),
-        not_covered=(
-            "the choice of hyper-parameters: it must have been made without looking at these people's records",
-            f"what a {name} is served with: it is a function of own records, and seen by anyone who sees their actions",
-            "whatever the curator computes from the records outside the vault (see the ledger's notes)",
-        ),
-        not_protected=(
-            "what is true of the population rather than of one person",
-            "who came when, to anyone who serves or watches them, and every public parameter of the plan",
-            f"several {name}s that belong to one person, where ids do not show it; somebody without an id adds nothing",
-        ),
-        assumptions=(
-            "a meeting's people do not act on each other, and the actor knows nothing of a person but what was "
-            "released and their own observations",
-        ),
-    )

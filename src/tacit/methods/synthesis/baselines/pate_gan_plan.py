@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
 from tacit.methods.synthesis.settings import SynthesisPlan, declared, label, pretrained_on, scheduled
+from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.votes import TeacherVotes
-from tacit.privacy.vault.base import Label
 from tacit.validation import check, fraction, positive, whole
 
 Labels = Literal["shares", "majority"]

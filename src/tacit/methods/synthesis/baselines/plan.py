@@ -16,8 +16,9 @@ from tacit.methods.synthesis.baselines.graphical import Clique, Measured, Tree
 from tacit.methods.synthesis.discretisation import Codes, Discretisation, as_trajectories
 from tacit.methods.synthesis.settings import BINS, Progress, SynthesisPlan, label
 from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.marginals import Marginal, Marginals, Query
-from tacit.privacy.vault.base import Label, exhausted
+from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
 
 if TYPE_CHECKING:

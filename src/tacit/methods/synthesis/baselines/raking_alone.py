@@ -18,8 +18,9 @@ from tacit.methods.synthesis.discretisation import as_trajectories
 from tacit.methods.synthesis.raking import PART, NoisyHistograms, Raking, asked, resampled, simplex
 from tacit.methods.synthesis.settings import BINS, Progress, SynthesisPlan, label
 from tacit.privacy.certificate.certificate import Release
+from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.privacy.vault.base import Label, exhausted
+from tacit.privacy.vault.base import exhausted
 from tacit.privacy.vault.vault import Vault
 
 

@@ -11,8 +11,8 @@ from tacit.data.spec import Box
 from tacit.methods.synthesis.plan import PEOPLE_A_STEP, DiffusionPlan
 from tacit.methods.synthesis.raking import Raking
 from tacit.methods.synthesis.settings import Curiosity, Pretraining, Sampler, scheduled
+from tacit.privacy.certificate.words import Label
 from tacit.privacy.mechanisms.sums import PoissonSum
-from tacit.privacy.vault.base import Label
 from tacit.validation import check, positive, whole
 
 Network = Literal["transformer", "unet", "autoregressive"]

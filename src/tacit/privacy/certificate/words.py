@@ -1,0 +1,270 @@
+"""What a certificate takes from its plan: parts, and the lines that people read, rebuilt for every method of tacit's.
+
+`covered`, `not_covered`, `not_protected` and `assumptions` hold the plan's own words (`plan.label()`), those of its
+parts and the standing ones. Beside them stand only lines that a vault or a user declares, in forms that are known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol
+
+from tacit.errors import PlanError
+from tacit.parameters import current_part
+from tacit.privacy.certificate import canonical
+from tacit.privacy.certificate.fields import (
+    STANDARD_ASSUMPTIONS,
+    Fields,
+    as_stated,
+    differences,
+    part_assumptions,
+    part_not_protected,
+    parts_of,
+)
+from tacit.privacy.mechanisms.base import Part, Plan, refused
+from tacit.privacy.mechanisms.sums import UserSum
+from tacit.serialization import from_json
+
+LISTS = ("covered", "not_covered", "not_protected", "assumptions")
+"""The fields that hold lines for people."""
+METHODS: Mapping[str, str] = {
+    "learning from experts (consensus and DP-SGD)": "experts.consensus:Consensus",
+    "learning from experts (return-weighted imitation)": "experts.imitation:ReturnWeighted",
+    "learning from experts (clone votes)": "experts.votes:Votes",
+    "baseline simulator of movement": "mobility.baselines.plan:BaselinePlan",
+    "federated imitation of movement with private critics (PateGAIL++)": "mobility.pategail.plan:PateGailPlan",
+    "imitation of movement (one shot)": "mobility.plan:OneShotPlan",
+    "DP-LSW": "off_policy_evaluation.baselines:Lsw",
+    "DP-LSL": "off_policy_evaluation.baselines:Lsl",
+    "DP-LSTD": "off_policy_evaluation.baselines:SufficientStatistics",
+    "off-policy evaluation (doubly robust)": "off_policy_evaluation.doubly_robust:DoublyRobust",
+    "off-policy evaluation (fitted Q)": "off_policy_evaluation.fitted_q:FittedQ",
+    "GPOPE": "off_policy_evaluation.gpope:Gpope",
+    "off-policy evaluation (importance sampling)": "off_policy_evaluation.importance:ImportanceSampling",
+    "overlap with the behaviour policy": "off_policy_evaluation.overlap:Overlap",
+    "off-policy evaluation (residual return regression)": "off_policy_evaluation.residual:ResidualRegression",
+    "off-policy selection (exponential mechanism)": "off_policy_evaluation.selection:Selection",
+    "UCB-VI with private counters": "policy_gradient.baselines.ucb_vi:UcbVi",
+    "policy gradient with people met once (DPPG)": "policy_gradient.plan:PolicyGradientPlan",
+    "private selection": "selection.algorithm:SelectionPlan",
+    "synthesis of transitions (AIM)": "synthesis.baselines.aim:AimPlan",
+    "synthesis of transitions (MST)": "synthesis.baselines.mst:MstPlan",
+    "synthesis of transitions (PATE-GAN)": "synthesis.baselines.pate_gan_plan:PateGanPlan",
+    "synthesis of transitions (PGM)": "synthesis.baselines.pgm:PgmPlan",
+    "synthesis of transitions (PrivSyn)": "synthesis.baselines.privsyn:PrivSynPlan",
+    "synthesis of transitions (raking alone)": "synthesis.baselines.raking_alone:RakingPlan",
+    "synthesis of transitions (PrivORL-n)": "synthesis.plan:TransitionsPlan",
+    "synthesis of trajectories (PrivORL-j)": "synthesis.trajectories.plan:TrajectoriesPlan",
+}
+"""Where in `tacit.methods` the plan of each method is; it is imported when a certificate of the method is verified."""
+
+
+@dataclass(frozen=True)
+class Label:
+    """A method's own words for its certificate.
+
+    Args:
+        covered: data accesses that the promise covers.
+        not_covered: data accesses that it does not.
+        not_protected: what a reader could wrongly believe to be protected.
+        assumptions: what the method assumes beyond the certificate's standing assumptions.
+    """
+
+    covered: tuple[str, ...]
+    not_covered: tuple[str, ...]
+    not_protected: tuple[str, ...]
+    assumptions: tuple[str, ...] = ()
+
+
+class Labelled(Plan, Protocol):
+    """A plan of a method of tacit's."""
+
+    def label(self) -> Label:
+        """The plan's words, as far as they follow from the plan."""
+
+
+_EARLIER: Mapping[str, Label] = {
+    "synthesis of transitions": Label(
+        covered=("every training step",),
+        not_covered=("pre-training on public data (declared: physics)",),
+        not_protected=("what a population has in common",),
+        assumptions=("the user's callback keeps units apart",),
+    ),
+}
+"""The words of methods that no longer have a plan, as certificates of theirs have them."""
+
+_PHRASES: Mapping[str, str] = {
+    "against anyone who does not know": "against whoever does not know",
+    "patients and all others in the experts' logs": "patients and whoever else is in the experts' logs",
+    "its share of the noise as agreed": "its share of the noise as told",
+    "seen by anyone who sees": "seen by whoever sees",
+    "who came when, to anyone who serves": "who came when, to whoever serves",
+    "outside the vault (see": r"outside the doors? \(see",
+    "with which sampled rows are weighted to agree": "lost in an interruption, so unused",
+    "{start}": "given by the user|drawn with the public seed [0-9]+",
+}
+"""Phrases of lines, and the patterns of what may stand in their place: earlier words, and what a run alone knows."""
+
+_DECLARED: Mapping[str, Sequence[str]] = {
+    "covered": (),
+    "not_covered": (r".+ \(declared public by the user, not checked here\)",),
+    "not_protected": (
+        "logs, from the release of plan [0-9a-f]+, which the total of this ledger counts: it protects policies alone",
+    ),
+    "assumptions": (
+        "the user's .+ keeps units apart and keeps nothing: it was (checked on invented rows|tried on decoys), not "
+        "proved",
+        "the user's .+ keeps nothing of the runs that are not released: that was not tried",
+        "the user's .+ asks devices as tacit's own would: not checked",
+        "the user's .+, with which people were served, keeps nothing of them",
+        r"each \w+ counts as one .+: the records were imported without (unit )?ids",
+        "the records of all devices lie with one curator, who computes for them",
+        "one device is one person; every device runs tacit's client app and keeps her ledger",
+        "where the server adds the noise, it sees every device's answer and is trusted with it",
+        "where devices share the noise, the server follows the protocol of secure aggregation and runs no devices of "
+        "its own; at least the part's floor of the devices whose answers are summed are honest and keep their shares "
+        "secret",
+        "whether a device takes part and answers in time depends on nobody's records, and is not hidden",
+        "when other people come and what they do depends on a .+ only through what was released",
+        "who was drawn from the pool for a round stays secret",
+        "evaluated: .+",
+        "candidate .+: .+",
+        "the behaviour policy is .+, and made the records",
+        "the logged propensities are the true probabilities of the logged actions",
+        "the features .+ were fixed without these records",
+    ),
+}
+"""Patterns of the lines that a vault or a user declares; they stand beside the derived ones."""
+
+
+def meetings(name: str) -> tuple[str, str]:
+    """What is assumed of people who are met one after another, and contribute so often as a register allows.
+
+    Args:
+        name: of the unit.
+    """
+    return (
+        f"when other people come and what they do depends on a {name} only through what was released",
+        "the register of contributions was not rolled back together with the ledger and its lock",
+    )
+
+
+def plan_of(method: str, fields: Fields) -> Labelled | None:
+    """The plan of a method of tacit's, rebuilt from its public fields.
+
+    Returns:
+        None where the method is not tacit's, or where the plan holds a piece of a user's own.
+    """
+    if method not in METHODS:
+        return None
+    module, _, name = METHODS[method].partition(":")
+    plan_class: type[Labelled] = getattr(import_module(f"tacit.methods.{module}"), name)
+    try:
+        return from_json(plan_class, {name: _nested(value) for name, value in fields.items()})
+    except PlanError:
+        return None
+
+
+def own_words(method: str, plan: Labelled | None) -> tuple[str, ...]:
+    """The fields that are declared beside the usual ones, because there is no plan to rebuild that would imply them."""
+    if plan is not None:
+        return ()
+    return ("target_epsilon",) if method in _EARLIER else ("target_epsilon", *LISTS)
+
+
+def contradictions(record: Fields, plan: Labelled | None) -> Iterator[tuple[str, str]]:
+    """(field, what is wrong) wherever parts, the promise or lines for people are not those of the plan.
+
+    Args:
+        record: the certificate's fields; its parts are parts of tacit's.
+        plan: `plan_of` the certificate.
+    """
+    parts = parts_of(record["parts"])
+    if plan is not None:
+        yield from _against_plan(record, parts, plan)
+    label = _EARLIER.get(record["method"]) if plan is None else plan.label()
+    for name in LISTS:
+        stated, standing = record[name], _standing(name, record["parts"])
+        patterns = [_pattern(line) for line in standing]
+        if len(set(stated)) != len(stated):
+            yield name, "holds a line twice"
+        elif label is None:
+            if not all(any(pattern.fullmatch(line) for line in stated) for pattern in patterns):
+                yield name, "lacks a standing line"
+        else:
+            own = [*getattr(label, name), *(_met(parts, record["unit"]["name"]) if name == "assumptions" else ())]
+            patterns += [_pattern(line) for line in dict.fromkeys(own) if line not in standing]
+            if not _follows(stated, patterns, () if plan is None else _DECLARED[name]):
+                yield name, "does not hold the lines of its plan"
+
+
+def _against_plan(record: Fields, parts: Sequence[Part], plan: Labelled) -> Iterator[tuple[str, str]]:
+    stated = [{**part.certified(), **current_part(fields)} for part, fields in zip(parts, record["parts"], strict=True)]
+    derived = [as_stated(part.certified()) for part in plan.parts()]
+    if [part["kind"] for part in stated] != [part["kind"] for part in derived]:
+        yield "parts", "are not those of the plan"
+    else:
+        yield from ((path, "is not as the plan has it") for path in differences(stated, derived, "parts"))
+    unit = None if plan.unit is None else (plan.unit.name, plan.unit.relation, plan.unit.size)
+    if unit != tuple(record["unit"][name] for name in ("name", "relation", "population")):
+        yield "unit", "is not that of the plan"
+    if record["delta"] != plan.delta:
+        yield "delta", "is not that of the plan"
+    if record["target_epsilon"] != canonical.plain(plan.epsilon):
+        yield "target_epsilon", "is not that of the plan"
+
+
+def _nested(value: Any) -> Any:
+    """A plan, or several, that another plan holds; any other value as it is.
+
+    Raises:
+        PlanError: one of them cannot be rebuilt.
+    """
+    if isinstance(value, list | tuple) and value and all(_states_plan(item) for item in value):
+        return tuple(_nested(item) for item in value)
+    if not _states_plan(value):
+        return value
+    plan = plan_of(value["method"], value["plan"])
+    if plan is None:
+        raise refused(f"there is no plan of the method {value['method']!r}", "plans of tacit's methods")
+    return plan
+
+
+def _states_plan(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.keys() == {"method", "plan"}
+
+
+def _standing(name: str, parts: Sequence[Fields]) -> list[str]:
+    """The lines that every certificate with these parts has in a list."""
+    lines: list[str] = []
+    if name == "not_protected":
+        lines = part_not_protected(parts)
+    if name == "assumptions":
+        lines = [*STANDARD_ASSUMPTIONS, *part_assumptions(parts)]
+    return list(dict.fromkeys(lines))
+
+
+def _met(parts: Sequence[Part], name: str) -> tuple[str, ...]:
+    return meetings(name) if any(isinstance(part, UserSum) for part in parts) else ()
+
+
+def _pattern(line: str) -> re.Pattern[str]:
+    """What a certificate of any age may say for this line."""
+    pattern = re.escape(line)
+    for phrase, others in _PHRASES.items():
+        pattern = pattern.replace(re.escape(phrase), f"(?:{re.escape(phrase)}|{others})")
+    return re.compile(pattern)
+
+
+def _follows(stated: Sequence[str], patterns: Sequence[re.Pattern[str]], declared: Sequence[str]) -> bool:
+    """Whether the lines are those of the patterns, in their order, with none but declared ones between."""
+    found = 0
+    for line in stated:
+        if found < len(patterns) and patterns[found].fullmatch(line):
+            found += 1
+        elif not any(re.fullmatch(form, line) for form in declared):
+            return False
+    return found == len(patterns)
