@@ -20,13 +20,15 @@ DECLARED = re.compile(  # lines in which a vault or a user declares something
 MASKED = re.compile(r": (given by the user$|drawn with .+ seed \d+$|.+(?= \(declared by the user))")
 NOUNS = "person|patient|expert|unit|user|device|trajectory|episode|record|row|day|state"  # that units may be called
 WORDS = """
-+v6g/3Ac/K160ZzC0f4h1Ao11OoJ29pQ2NAZ2cUi32Wv3ajG3mlm3vO346X547DE52e05BJT5T8e5mF36Tn36g3i79J07FqG8au+8fGO93Cr9bw99phCA43a
-A8oYAw8bBYd5Bd3qBjR/BpJIC1zRCHe0CN4iDMV6DoFVDx3cEh8QEi4FFGafFNnrFUnYG9bWHHIJHQ7XI2vLIGwSINXTJ4LtJTENJoFSJp3xKSj4L21ILRk6
-LXkyLcacM/I0MP32MbpkNFhINGZXNOTHNSpCNleKNn+COBZ3OwupPSPPPiAYPrg6QK49QQVdR97WRAKeRvToSDf7SKb+SNMkSacjSm6IT/UFTBWtTfb6UTDf
-UlWrUu3uVT2gVUSOVkc3VlavVlf1W78bW98/WG0rWGUJWH3AWPqNXdaWXi72Xmw5XnBRXw5DY0ldY1IDYSW8YhJkZS+vZT39a/ZTa08haNopaTdjadn1b7R1
-b9jjbFP5bJeLcEozcSP7cx8QcyvOd8DEdBlGdJ1ddQn8dTuqdaJ+dpOodzWOfVD6fZL0gS2OgeSIgrTXhQVXhaNDhgcWiDjgiPe0iRZFjLYnjVS9l3vQlprI
-mSx8n3q1nLE1nMA3ng12nhIUnizKnlBUnxeRoKrvolceoqyipWXYq3h5qTO0rAERrNq0rU/ErnBms5Nxs9fSsSFssg0tsp/St946tA/PtTA1ttAiu55auKf3
-ubc/utGBuxkIv14avFT+vJ0uvNHmvT/jvZqpvcW9voUpw+Ejw6x4xYRZxhqUy1AGy6XryARTyOzsyUbKymnmytPXyzLBzTRY
++Ig3+v6g/3Ac/K16/vcY0ZzC0f4h12nh1Ao11OoJ29pQ2NAZ2cUi2yRb32Wv3CLS3Cw43ajG3mlm3vO346X547DE52e05BJT5DYi5T8e5mF36Ow36Tn36g3i
+6u9879J07FqG7wIt8SSE8au+8fGO93Cr9bw99phCA43aA8oYAw8bBYd5Bd3qBduoBjR/BpJIC1zRCHe0CN4iDMV6DoFVDx3cEh8QEi4FEiFfFGafFNnrFUnY
+FYldFfqxG9bWHHIJHQ7XI2vLIGwSINXTIp7yIvI/J4LtJTENJe1/JoFSJp3xKSj4KYVtL21ILRk6LXkyLcacM/I0MP32MbpkNFhINGZXNOTHNSpCNleKNn+C
+OBZ3OwupPKD/PSPPPiAYPrg6Q+mWQK49QQVdR97WRAKeRdveRvToSCqBSDf7SKb+SNMkSacjSm6ISy2BT/UFTBWtTfb6UOX4UT+PUTDfUlWrUu3uVT2gVUSO
+Vkc3VlavVlf1W78bW98/WG0rWGUJWH3AWPqNX8V/XdaWXi72Xmw5XnBRXw5DY0ldY1IDYSW8YhJkZS+vZT39ZXZPa/ZTa08haNopaTdjadn1b2U0b7R1b9jj
+bFP5bJeLcEozcSP7cx8QcyvOd8DEdBlGdJ1ddQn8dTuqdaJ+dpOodzWOf1zufVD6fZL0gS2OgeSIgrTXhQVXhaNDhgcWiDjgiPe0iRZFiohZjLYnjVS9l3vQ
+lprImSx8meS2n3Ybn3q1nL5nnLE1nMA3ng12nhIUnizKnl2DnlBUnxeRoKrvolceoqyipWXYpcLdpgwcq3h5qTO0qcLqrAERrNq0rU/ErnBms5Nxs9fSsAeW
+sBMvsSFssg0tshvlsp/St946tA/PtTA1ttAiu55auCvWuKf3ubc/utGBuxkIv14avFT+vJ0uvNHmvT/jvZqpvcW9voUpw+Ejw6x4wDRixYRZxhqUy1AGy2NR
+y6XryARTyOzsyUbKymnmyoyjytPXyzLBzTRYzl+D
 """
 class Refused(Exception): """The certificate contradicts itself."""
 class NotRecomputable(Exception): """A kind of event without numerics here."""
@@ -100,8 +102,7 @@ def composed(steps, far, delta, swapped):
         transform = transform * np.fft.rfft(masses) ** n
     masses, grid = np.roll(np.fft.irfft(transform, size), -base % size).clip(0.0), step * (base + np.arange(size))
     return lambda e: 2e-9 * delta + float(masses[grid > e] @ -np.expm1(e - grid[grid > e]))
-def gaussian(e, mu):
-    return float(ndtr(mu / 2 - e / mu) - math.exp(min(0.0, e + float(log_ndtr(-mu / 2 - e / mu)))))
+def gaussian(e, mu): return float(ndtr(mu / 2 - e / mu) - math.exp(min(0.0, e + float(log_ndtr(-mu / 2 - e / mu)))))
 def trade_off(steps, relation, delta):
     """epsilon -> a bound of delta, for deltas from the given one up."""
     far, kinds = 1.0 if relation == "add_or_remove" else 2.0, {kind for kind, _, _ in steps}
@@ -138,8 +139,7 @@ def check_numbers(record, steps):
     mu = mu_of(curves(here[0]), float(e))
     most = mu * (1 + 5 * TOLERANCE) if curves(here[0])(0.0) < 0.99 else math.inf
     require(mu * (1 - TOLERANCE) <= record["mu"] <= most, f"mu recomputes to {mu:.6g}")
-def written(text):
-    return [float(one.replace(",", "")) for one in NUMBER.findall(text)]
+def written(text): return [float(one.replace(",", "")) for one in NUMBER.findall(text)]
 def known(record, *lines):
     """Whether tacit has these lines in a row, with # for numbers and @ for the unit."""
     text = re.sub(rf"\b({re.escape(record['unit']['name'])}|{NOUNS})(?=s?\b)", "@", "\n".join(lines))

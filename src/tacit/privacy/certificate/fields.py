@@ -33,7 +33,9 @@ DEPLOYMENT = {
 STANDARD_ASSUMPTIONS = (
     "noise and sampling come from a keyed stream cipher (AES-256-CTR) seeded by the operating system; "
     "they are secret and never replayed",
-    "arithmetic is in floating point: attacks on the low-order bits of the noise are outside the proof",
+    "arithmetic is in floating point: contributions are clipped to a ten-thousandth less than the clip that is priced, "
+    "which pays for rounding; what is released lies on a public lattice; proofs/floating_point.md says what no proof "
+    "covers",
     "timing, memory and power are not observed by the adversary",
     "each unit's records carry that unit's id and no other; one person under two ids counts as two units",
     "the declared public population, bounds and pre-training data owe nothing to the private records",

@@ -97,6 +97,9 @@ _EARLIER: Mapping[str, Label] = {
 """The words of methods that no longer have a plan, as certificates of theirs have them."""
 
 _PHRASES: Mapping[str, str] = {
+    "contributions are clipped to a ten-thousandth less than the clip that is priced, which pays for rounding; what is "
+    "released lies on a public lattice; proofs/floating_point.md says what no proof covers": "attacks on the low-order "
+    "bits of the noise are outside the proof",
     "against anyone who does not know": "against whoever does not know",
     "patients and all others in the experts' logs": "patients and whoever else is in the experts' logs",
     "its share of the noise as agreed": "its share of the noise as told",
