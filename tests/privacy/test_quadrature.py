@@ -64,7 +64,7 @@ def test_the_ends_and_the_epsilons_are_those_of_the_whole_search(
 ) -> None:
     assert quadrature._range(*spread(leaves, relation)) == pytest.approx((low, high), rel=1e-12)
     found = [grid.epsilon(1e-5) for grid in quadrature.estimate(leaves, relation)]
-    assert found == pytest.approx(epsilons, rel=1e-9)
+    assert found == pytest.approx(epsilons, rel=1e-6)  # transforms differ by 1e-7 between processors
 
 
 @pytest.mark.parametrize(("leaves", "relation"), [row[:2] for row in FOUND], ids=NAMES)

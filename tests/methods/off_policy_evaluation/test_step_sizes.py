@@ -21,6 +21,7 @@ from tacit.methods.off_policy_evaluation.step_sizes import iterate, mspbe, summa
 UNITS, STEPS = 40, 12
 
 
+@pytest.mark.usefixtures("no_lattice")
 @pytest.mark.parametrize(("mode", "step_size"), [("full_batch", 3.0), ("paper", 0.3)])
 def test_the_study_and_the_private_path_agree(tmp_path: Path, mode: Any, step_size: float) -> None:
     """The same noise and the same samples; the vault's noise is rounded to a thousandth of itself."""

@@ -14,7 +14,8 @@ from scipy import stats
 from tacit.errors import MechanismError, PlanError
 from tacit.privacy.noise import secret as noise_module
 from tacit.privacy.noise.box_muller import box_muller_compiled, box_muller_numpy
-from tacit.privacy.noise.secret import CHUNK, NoiseSource, SecretNoise
+from tacit.privacy.noise.lattice import NoiseSource
+from tacit.privacy.noise.secret import CHUNK, SecretNoise
 
 KERNELS = [
     pytest.param(box_muller_numpy, id="numpy"),

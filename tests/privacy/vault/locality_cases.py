@@ -21,6 +21,7 @@ from tacit.agents.policies import Policy, Value
 from tacit.envs import cart_pole, serving
 from tacit.methods.policy_gradient.algorithm import fit
 from tacit.methods.policy_gradient.plan import Local, PolicyGradientPlan
+from tacit.privacy.noise import lattice
 from tacit.privacy.noise.secret import SecretNoise
 from tacit.privacy.vault.user_vault import UserVault
 
@@ -108,6 +109,7 @@ def run(
     change: str = "",
     held: np.ndarray | None = None,
 ) -> Seen:
+    patch.setattr(lattice, "step", lambda scale: 0.0)  # to see what is less than a step, too
     seen, own = Seen(), folder / f"{change} {held is None}"
     own.mkdir(parents=True)
     vault = open_user_vault(own, Changed(change, seen), noise=SecretNoise.for_tests(1), unit=unit_of(100))

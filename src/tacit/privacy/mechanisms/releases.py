@@ -22,8 +22,8 @@ from tacit.privacy.accounting.events import EpsilonDeltaDpEvent
 from tacit.privacy.gradients import clipping
 from tacit.privacy.mechanisms.base import RowsOf, Summary, Usual
 from tacit.privacy.mechanisms.sums import EVERY_UNIT, Proved, contribution_to_sums
-from tacit.privacy.noise.lattice import add_noise
-from tacit.privacy.noise.secret import NoiseSource, SecretNoise
+from tacit.privacy.noise.lattice import NoiseSource, add_noise
+from tacit.privacy.noise.secret import SecretNoise
 from tacit.units import Unit
 from tacit.validation import check
 

@@ -20,7 +20,7 @@ from tacit.privacy.gradients.clipping import SLACK
 from tacit.privacy.mechanisms.base import RowsOf
 from tacit.privacy.mechanisms.releases import Axis
 from tacit.privacy.mechanisms.sums import EVERY_UNIT, Proved
-from tacit.privacy.noise.secret import NoiseSource
+from tacit.privacy.noise.lattice import NoiseSource
 from tacit.units import Unit
 from tacit.validation import check
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import MechanismError, PlanError
-from tacit.privacy.noise.secret import NoiseSource
+from tacit.privacy.noise.lattice import NoiseSource
 
 Float64 = npt.NDArray[np.float64]
 

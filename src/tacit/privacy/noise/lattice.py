@@ -10,20 +10,31 @@ what is left: `proofs/floating_point.md`.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tacit.privacy.noise.box_muller import Float32
 
-if TYPE_CHECKING:
-    from tacit.privacy.noise.secret import NoiseSource
-
 Float64 = npt.NDArray[np.float64]
 
 BITS: Final = 8
 """The lattice's step is the power of two in (scale 2^-BITS, scale 2^(1-BITS)]."""
+
+
+class NoiseSource(Protocol):
+    """What a mechanism asks of its noise.
+
+    A discrete Gaussian, or one that correlates successive calls (matrix factorisation), may stand in for `SecretNoise`.
+    """
+
+    @property
+    def seeded(self) -> bool:
+        """Whether someone could know the noise (tests only; voids the ledger)."""
+
+    def gaussian(self, size: int, scale: float = 1.0, out: Float32 | None = None) -> Float32:
+        """The next [size] float32 vector, each coordinate of standard deviation `scale`; written to `out` if given."""
 
 
 def step(scale: float) -> float:

@@ -14,7 +14,7 @@ import os
 import threading
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Final, NoReturn, Protocol
+from typing import Final, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -57,20 +57,6 @@ def _count_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_count_fork)
-
-
-class NoiseSource(Protocol):
-    """What a mechanism asks of its noise.
-
-    A discrete Gaussian, or one that correlates successive calls (matrix factorisation), may stand in for `SecretNoise`.
-    """
-
-    @property
-    def seeded(self) -> bool:
-        """Whether someone could know the noise (tests only; voids the ledger)."""
-
-    def gaussian(self, size: int, scale: float = 1.0, out: Float32 | None = None) -> Float32:
-        """The next [size] float32 vector, each coordinate of standard deviation `scale`; written to `out` if given."""
 
 
 class _Keystream(threading.local):
