@@ -86,7 +86,8 @@ def test_a_method_is_below_its_certificate_and_not_far(name: str) -> None:
 @pytest.mark.parametrize("name", library.METHODS)
 def test_the_broken_twin_is_above_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant, epsilon = TWINS[name]
-    effort = dataclasses.replace(FEW, crowded=0)
+    single = 12 if name == "transitions" else FEW.single  # one of them may look like the other world's
+    effort = dataclasses.replace(FEW, crowded=0, single=single)
     assert audit(name, epsilon=epsilon, effort=effort, noise=2).stands
     plant(monkeypatch)
     found = audit(name, epsilon=epsilon, effort=effort, noise=2)

@@ -98,12 +98,15 @@ class GradientSum:
         Returns:
             [P] float32, parameter after parameter, on their device.
         """
-        sums, runs = self._sums(), self._runs()
+        sums, runs, done = self._sums(), self._runs(), 0
         if len(runs) == 1 and self._total is None:  # in place, which halves the memory traffic
-            part = np.asarray(sums[: runs[0][1]], np.float32)
-            return torch.from_numpy(noise.noisy_mean(part, scale, divisor, part)).to(self._chunk.device)
-        means = [noise.noisy_mean(sums[start:stop], scale, divisor) for start, stop in runs]
-        return torch.from_numpy(means[0] if len(means) == 1 else np.concatenate(means)).to(self._chunk.device)
+            result = np.asarray(sums[: runs[0][1]], np.float32)
+        else:
+            result = np.empty(sum(self._sizes), np.float32)
+        for start, stop in runs:
+            noise.noisy_mean(sums[start:stop], scale, divisor, result[done : done + stop - start])
+            done += stop - start
+        return torch.from_numpy(result).to(self._chunk.device)
 
     def _sums(self) -> npt.NDArray[np.float32] | npt.NDArray[np.float64]:
         """The padded sum, of float32 while there is one chunk."""
