@@ -44,11 +44,11 @@ def test_what_a_reader_does_wrong_is_seen(tmp_path: Path) -> None:
         raise KeyError("a")
 
     def babble() -> None:
-        raise FileError("word " * 1_000, where="a", expected="b", remedy="c")
+        raise FileError("one", where="a", expected="word " * 1_000, remedy="c")
 
     assert [judge(one)[0] for one in (burst, fall, babble, dict)] == ["bombs", "crashes", "crashes", "read"]
     assert sentence(FileError("one", where="a", expected="b", remedy="c"))
-    assert not sentence(FileError("x" * 3_000, where="a", expected="b", remedy="c"))
+    assert not sentence(FileError("one", where="a", expected="x" * 3_000, remedy="c"))
     inside = tmp_path / "inside"
     inside.mkdir()
     plant(tmp_path / "outside")
