@@ -198,13 +198,18 @@ def npy(data: bytes, rng: random.Random) -> bytes:
     return data[:8] + struct.pack("<H", len(padded)) + padded + data[end:]
 
 
-def archive(data: bytes, rng: random.Random) -> bytes:
-    """An .npz file with a changed, renamed, doubled, missing or bursting member."""
+def members_of(data: bytes) -> list[tuple[str, bytes]]:
+    """Names and contents of an archive's members; none where it is damaged already."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as file:
-            members = [(info.filename, file.read(info)) for info in file.infolist()]
-    except Exception:  # whatever a decompressor says of a file that is damaged already
-        return data
+            return [(info.filename, file.read(info)) for info in file.infolist()]
+    except Exception:  # whatever a decompressor says of it
+        return []
+
+
+def archive(data: bytes, rng: random.Random) -> bytes:
+    """An .npz file with a changed, renamed, doubled, missing or bursting member."""
+    members = members_of(data)
     if not members:
         return data
     i = rng.randrange(len(members))

@@ -46,7 +46,7 @@ DECISIONS = Policy.default(alone.ROWS, hidden=())
 TRANSITION, PERSON = Unit("transition", "add_or_remove", POPULATION), Unit("person", "add_or_remove", POPULATION)
 EXPERT = Unit("expert", "add_or_remove", POPULATION)
 PRESENT, STEPS = 1_000, 20
-"""Experts that are there at least, of whom consensus prefixes are asked for, and the longest prefix."""
+"""How many experts there are at least where consensus prefixes are asked for, and the longest prefix."""
 
 
 def _crowded(name: str, words: str, unit: Unit, plan: Callable[[], Any], *, gradients: tuple[str, ...] = ()) -> Case:

@@ -1,5 +1,5 @@
 /* A keystream's Gaussians, and a noisy sum on its lattice: the compiled twins of box_muller.box_muller_numpy and
- * box_muller.noisy_mean_numpy.
+ * of the numpy branch of SecretNoise.noisy_mean.
  *
  * Built without -ffast-math: that flag, given to a linker, would set flush-to-zero for the whole process. Loops
  * vectorise with -fno-math-errno -fno-trapping-math alone; on x86-64 there is one clone per instruction set, picked
