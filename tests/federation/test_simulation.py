@@ -15,7 +15,6 @@ PEOPLE, STEPS = 4, 2
 
 
 @pytest.mark.slow  # it starts a cluster of Ray, for 11 s
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of files that Ray leaves open
 def test_ray_answers_as_one_process_does(tmp_path: Path) -> None:
     """Each device is built anew in another process, and its state survives from one round to the next."""
     plan = cases.priced("server", 0.0)
