@@ -47,7 +47,7 @@ check: setup
 	$(BIN)/pytest -n 2 tests/docs tests/test_source.py
 
 bench: setup
-	for name in dp_sgd noise sampling sampling_diffusion agents ledger maze off_policy_evaluation policy_gradient experts mobility trajectories; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	$(BIN)/python -m benchmarks
 
 format: setup
 	$(BIN)/ruff format .
