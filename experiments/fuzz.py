@@ -43,6 +43,8 @@ from experiments.store import RESULTS, ROOT, Store
 SECONDS, QUICK = 60.0, 4.0
 FEWEST, MOST = 1_000, 4_000
 """Inputs that a reader is given, at least and at most; how many depends on the time that there is."""
+ENDS = (0, 70, 71, 77)
+"""Exit codes of libFuzzer: done; an input took too long, too much memory, or ended the process by a signal."""
 MODULES = (fuzz_records, fuzz_releases, fuzz_folders)
 READERS = {reader.name: reader for module in MODULES for reader in module.READERS}
 
@@ -92,8 +94,8 @@ def fuzz(name: str, seconds: float) -> dict[str, Any]:
         stderr, code = _work(words, left + 3 * fuzz_worker.SECONDS)
         stuck += code is None
         reached += [int(found) for found in re.findall(r"cov: (\d+)", stderr)]
-        if not reached:
-            raise RuntimeError(stderr[-2_000:])
+        if not reached or code not in (None, *ENDS):
+            raise RuntimeError(f"the worker ended with code {code} and not at an input: {stderr[-2_000:]}")
         if time.monotonic() > end or code == 0 or turn > 50:
             break
     counts = dict(zip(COUNTS, _counts(folder).tolist(), strict=True))

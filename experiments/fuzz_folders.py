@@ -122,7 +122,7 @@ def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
     waiting = _LATER[:]
     _LATER.clear()  # what follows opens files itself
     for _, path, node in due:
-        EXCHANGED.add(str(path))
+        EXCHANGED.add(os.path.join(os.path.realpath(path.parent), path.name))
         with suppress(OSError, ValueError, TypeError, AttributeError, KeyError):
             if node.get("kind") == "file":
                 other = path.with_name(f".{path.name}.other")

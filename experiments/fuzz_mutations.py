@@ -374,7 +374,7 @@ def onnx_graph(data: bytes, rng: random.Random) -> bytes:
     elif kind == 1:
         node.input[:] = rng.choice(([], [tensor.name], [*node.input, tensor.name], list(node.input)[::-1], ["", ""]))
     elif kind == 2:
-        node.output[:] = rng.choice(([], [rng.choice(graph.node).output[0]] if node.output else [], ["a", "b"]))
+        node.output[:] = rng.choice(([], list(rng.choice(graph.node).output), ["a", "b"]))
     elif kind == 3:
         tensor.dims[:] = rng.choice(([], [0], [2**31, 2**31], [-1], [2**40], [1], [4, 2]))
     elif kind == 4:

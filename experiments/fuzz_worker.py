@@ -120,7 +120,11 @@ class Doorman:
 
     def _note(self, event: str, arguments: tuple[Any, ...]) -> None:
         if self.watching and event in ("open", "os.remove", "os.rename", "os.mkdir", "subprocess.Popen", "os.system"):
-            path = os.path.realpath(os.fsdecode(arguments[0])) if isinstance(arguments[0], str | bytes) else ""
+            path = os.fsdecode(arguments[0]) if isinstance(arguments[0], str | bytes) else ""
+            if event in ("os.remove", "os.rename", "os.mkdir"):  # of the name itself, wherever a link leads
+                path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+            else:
+                path = path and os.path.realpath(path)
             if path and not path.startswith(self._allowed):
                 self.seen.add(path)
 
