@@ -57,6 +57,8 @@ def test_what_a_reader_does_wrong_is_seen(tmp_path: Path) -> None:
     doorman.watching = True
     (tmp_path / "outside" / "secret").read_bytes()
     (inside / "own").write_bytes(b"")
+    (inside / "link").symlink_to("/")
+    (inside / "link").unlink()  # the name alone
     doorman.watching = False
     assert watch.touched()
     assert doorman.seen == {str(tmp_path / "outside" / "secret")}

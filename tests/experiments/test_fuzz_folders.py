@@ -76,6 +76,9 @@ def test_a_file_is_exchanged_when_the_nth_file_is_opened(tmp_path: Path) -> None
     made(tmp_path / "in", {"a": {"kind": "file", "data": "b2xk", "later": {"kind": "gone"}}})
     with pytest.raises(FileNotFoundError):
         path.read_bytes()
+    made(tmp_path / "in", {"l": {"kind": "link", "to": "."}, "l/a": {"kind": "file", "data": "b2xk", "later": later}})
+    assert path.read_bytes() == b"new"
+    assert {str(path)} == EXCHANGED
 
 
 def test_what_is_written_or_deleted_is_seen(tmp_path: Path) -> None:
