@@ -19,6 +19,7 @@ from tacit.agents.iql import IqlConfig
 from tacit.agents.offline import Fourier
 from tacit.agents.td3_bc import Td3BcConfig
 from tacit.envs.maze_layouts import Layout
+from tacit.evaluation.statistics import Straight
 
 _WALLS = Fourier(64, bandwidth=(1.0, 1.0, 0.3, 0.3))
 MAZE: Mapping[str, Any] = {
@@ -52,20 +53,6 @@ class Push:
         """[8, N, 2]."""
         directions = np.array([(x, y) for x in (-1, 0, 1) for y in (-1, 0, 1) if x or y], np.float32)
         return np.broadcast_to(directions[:, None], (8, np.asarray(observations).shape[-2], 2))
-
-
-@dataclass(frozen=True)
-class Straight:
-    """A controller that runs at the goal as if there were no walls."""
-
-    goal: tuple[int, int]
-    members = 1
-
-    def act(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """[1, N, 2]."""
-        states = np.asarray(observations, np.float32)
-        wanted = 10.0 * (np.array(self.goal, np.float32) - states[..., :2]) - 1.5 * states[..., 2:]
-        return np.clip(wanted, -1.0, 1.0).reshape(1, -1, 2)
 
 
 TRIVIAL: Mapping[str, Callable[[Layout], Push | Straight]] = {

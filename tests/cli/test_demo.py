@@ -16,7 +16,7 @@ from tacit.privacy.ledger import checkpoint
 from tacit.privacy.ledger.ledger import Ledger
 
 WORDS = ("demo", "--quick", "--epsilon", "8", "--out")
-SETTINGS = {"epsilon": 8.0, "seed": 0, "quick": True, "compare": [], "audit": False}
+SETTINGS = {"epsilon": 8.0, "seed": 0, "quick": True, "full": False, "compare": [], "audit": False}
 
 
 def test_a_demo_writes_everything_that_it_names(demo: Path) -> None:
@@ -56,7 +56,8 @@ def test_the_report_compares_with_the_simulated_truth(demo: Path) -> None:
         assert words in page, words
     report = json.loads((demo / "run.json").read_text())["report"]
     labels = {row["label"] for row in report["returns"]}
-    assert labels == {"Protected rows", "Synthetic rows", "Independent columns", "Noise only"}
+    assert labels == {"Protected rows", "Synthetic rows", "Independent columns", "Noise only", "Straight at the goal"}
+    assert "These agents have not learned the task." in page  # ten steps of training
     assert {row["starts"] for row in report["returns"]} == {"all starts", "far starts"}
     assert [panel["kind"] for panel in report["map"]["panels"]] == ["reference", "synthetic"]
     scores = {score["measure"]: score for score in report["scores"]}
@@ -111,6 +112,12 @@ def test_a_folder_in_use_is_refused(demo: Path, capsys: pytest.CaptureFixture[st
     )
     assert captured.out == ""
     assert (demo / "run.json").read_bytes() == before
+
+
+def test_a_demo_has_one_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--quick", "--full", "--out", str(tmp_path / "run")]) == 2
+    assert "--quick and --full exclude each other" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def test_resuming_a_finished_run_changes_nothing(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:

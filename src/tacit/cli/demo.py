@@ -13,8 +13,9 @@ import torch
 from tacit.agents.iql import IqlConfig, train_tables
 from tacit.cli import synthesis_runs
 from tacit.cli.budget import promised, thrown_away
-from tacit.cli.console import progress, say
+from tacit.cli.console import Advance, progress, say
 from tacit.cli.data import simulate
+from tacit.cli.options import refused
 from tacit.cli.plan_declarations import Baseline, Demo
 from tacit.cli.run_folder import RunFolder, Stopwatch, finish, require_free, settings_of
 from tacit.cli.synthesis_plan import PRIVORL, baseline_plan, learner
@@ -36,6 +37,7 @@ from tacit.privacy.vault.vault import Vault
 from tacit.units import Unit
 
 LAYOUT, DELTA = "umaze", 1e-7
+TRAINING, SAMPLING = "Training with privacy", "Sampling"
 PUBLIC = 300
 """Rows of the same world that the attacker has."""
 
@@ -84,6 +86,19 @@ FULL = Size(
     attacked=1_000,
     bins=None,
 )
+USUAL = Size(
+    1_000_000,
+    50_000,
+    TransitionsPlan(steps=400, sampling_rate=0.004),
+    125_000,
+    2,
+    IqlConfig(steps=3_000, batch=128, width=64),
+    episodes=300,
+    pictured=300,
+    canaries=500,
+    attacked=1_000,
+    bins=None,
+)
 QUICK = Size(
     20_000,
     2_000,
@@ -105,25 +120,36 @@ def demo(command: Demo) -> None:
     Raises:
         TacitError: see the exit codes of `tacit.cli.app.main`.
     """
-    watch, size = Stopwatch(), QUICK if command.quick else FULL
+    if command.quick and command.full:
+        raise refused("demo", "--quick and --full exclude each other", "one of them or neither", "leave one out")
+    watch, size = Stopwatch(), QUICK if command.quick else FULL if command.full else USUAL
     settings = settings_of(command)
     unit = Unit("transition", "add_or_remove", size.population)
     torch.set_num_threads(1)  # networks this small lose more to the hand-over between threads than they gain
     require_free(command.out, resume=command.resume)
-    with progress("Calibrating the noise"):
+    with _step(watch, "Calibrating the noise"):
         plan = _raked(size).calibrate(unit=unit, epsilon=command.epsilon, delta=DELTA)
     say(str(plan))
+    say(f"Network: {plan.width} units wide, {plan.depth} blocks deep. Private rows: {size.population:,}.")
     run = RunFolder.begin(command.out, "demo", settings, resume=command.resume)
     if run.read()["finished"]:
         say("The run was finished already.")
     else:
-        with progress(f"Simulating {size.population:,} transitions of the {LAYOUT} maze"):
+        with _step(watch, f"Simulating {size.population:,} transitions of the {LAYOUT} maze"):
             data = simulate(LAYOUT, size.population, seed=command.seed)
         release = _release(run, plan, data, watch, resume=command.resume)
         sections = _sections(command, run, release, data, size, watch)
         costs = (synthesis_runs.size_of(release), *watch.costs())
         finish(run, synthesis_runs.report(release, f"{LAYOUT} maze, synthetic", {**sections, "costs": costs}))
+        say("\n".join(("Processor seconds:", *(f"  {name:60s}{spent:7.1f}" for name, spent in watch.phases.items()))))
     synthesis_runs.closing(run)
+
+
+@contextmanager
+def _step(watch: Stopwatch, title: str) -> Iterator[Advance]:
+    """Show how far a phase of the demo is, and time it."""
+    with progress(title) as advance, watch.phase(title):
+        yield advance
 
 
 def _raked(size: Size) -> TransitionsPlan:
@@ -138,7 +164,7 @@ def _release(
     if synthesis_runs.trained(run):
         return synthesis_runs.load(run)
     ledger = Ledger(run.inside("ledger"), plan.unit, epsilon=plan.epsilon, delta=plan.delta)
-    with ledger, watch.phase("Training with privacy"):
+    with ledger, watch.phase(TRAINING):
         return synthesis_runs.train(run, fit, plan, Vault(data, ledger), pretrained=None, resume=resume)
 
 
@@ -147,12 +173,12 @@ def _sections(
 ) -> dict[str, Any]:
     """Everything that the report shows besides the promise; real rows too, since they are simulated."""
     layout, real, seed = LAYOUTS[LAYOUT], data.columns, command.seed
-    with watch.phase("Sampling"):
+    with watch.phase(SAMPLING):
         synthetic = synthesis_runs.publish(run, release, size.rows, seed=seed).columns
     rivals, costs = compared(command.compare, release.value.plan, data, size.rows, bins=size.bins, seed=seed)
     controls = tables.ignorant(data.spec, real, size.rows, seed)
-    fresh = simulate(LAYOUT, size.population, seed=seed + 1).columns
-    with progress("Comparing columns, dynamics and single rows"):
+    with _step(watch, "Comparing columns, dynamics and single rows"):
+        fresh = simulate(LAYOUT, size.population, seed=seed + 1).columns
         sections = tables.sections(data.spec, synthetic, real, rivals=rivals, seed=seed, names=tables.MAZE_COLUMNS)
         sections["scores"] += tables.physics(layout, synthetic, controls, rivals)
         sections["embedding"] = tables.picture(real, synthetic, seed=seed, rows=size.pictured)
@@ -162,29 +188,31 @@ def _sections(
         ("Synthetic rows", "synthetic", synthetic),
     ]
     sections["map"] = tables.maze_map(layout, shown, seed=seed)
-    sections |= _agents(shown, [*rivals, *controls], size, seed)
+    sections |= _agents(shown, [*rivals, *controls], size, seed, watch)
     if command.audit:
         sections["attacks"] = attacks(release.value, real, fresh, rows=size.attacked, seed=seed)
         sections["audits"] = audits(release.value.plan, data, fresh, canaries=size.canaries, seed=seed)
     memory = None if costs else watch.memory()  # of a process that trained several, nobody knows which took it
-    sections["synthesizers"] = (Cost(PRIVORL, "synthetic", tuple(watch.phases.items()), memory), *costs)
+    learning = tuple((name, watch.phases[name]) for name in (TRAINING, SAMPLING) if name in watch.phases)
+    sections["synthesizers"] = (Cost(PRIVORL, "synthetic", learning, memory), *costs)
     return sections
 
 
 def _agents(
-    shown: list[tuple[str, Kind, tables.Table]], controls: tables.Named, size: Size, seed: int
+    shown: list[tuple[str, Kind, tables.Table]], controls: tables.Named, size: Size, seed: int, watch: Stopwatch
 ) -> dict[str, Any]:
-    """What agents learn from each table, and how they get there."""
+    """What agents learn from each table, and how they get there, beside a policy that learns nothing."""
     layout, seeds, stages = LAYOUTS[LAYOUT], range(seed, seed + size.seeds), {}
     every = [*shown, *((label, "control", table) for label, table in controls)]
     for steps in sorted({max(1, size.agents.steps // 4), max(1, size.agents.steps // 2), size.agents.steps}):
         taught = every if steps == size.agents.steps else shown  # controls are trained in full only
         config = dataclasses.replace(size.agents, steps=steps)
-        with progress(f"Training {len(taught) * size.seeds} agents for {steps:,} steps") as advance:
+        with _step(watch, f"Training {len(taught) * size.seeds} agents for {steps:,} steps") as advance:
             policies = train_tables([table for _, _, table in taught], config, seeds=seeds, progress=advance)
         stages[steps] = [(label, kind, policy) for (label, kind, _), policy in zip(taught, policies, strict=True)]
-    with progress("Evaluating the agents in the maze"):
+    with _step(watch, "Evaluating the agents in the maze"):
         returns = tables.returns(layout, stages[size.agents.steps], seed=seed, episodes=size.episodes)
+        returns += tables.straight(layout, seed=seed, episodes=size.episodes)
         trained = {steps: agents[: len(shown)] for steps, agents in stages.items()}
         return {"returns": returns, "curves": tables.curves(layout, trained, seed=seed, episodes=size.episodes)}
 
@@ -208,10 +236,10 @@ def compared(
         watch = Stopwatch()
         bins_of = Discretisation(data.spec) if bins is None else Discretisation(data.spec, bins=bins)
         plan = baseline_plan(method, bins_of).calibrate(unit=like.unit, epsilon=like.epsilon, delta=like.delta)
-        bar, phase = progress(f"Training {method} with privacy"), watch.phase("Training with privacy")
+        bar, phase = progress(f"Training {method} with privacy"), watch.phase(TRAINING)
         with _vault(data.columns, data.spec, plan) as vault, bar as advance, phase:
             release = learner(method).fit(plan, vault, seed=seed, progress=advance)
-        with watch.phase("Sampling"):
+        with watch.phase(SAMPLING):
             tables.append((method, release.value.sample_columns(rows, seed=seed)))
         costs.append(Cost(method, "control", tuple(watch.phases.items())))
     return tables, costs

@@ -112,13 +112,14 @@ class Spending(PlanCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class Demo(PlanCommand):
-    """The whole library in a few minutes: simulated private maze data, a synthetic dataset, its report and certificate.
+    """The whole library in two minutes: simulated private maze data, a synthetic dataset, its report and certificate.
 
     Args:
         out: folder of the run; everything is written there.
         epsilon: the promise to every transition, at delta 1e-7.
         seed: of the simulated data, of sampling and of the agents (never of the privacy noise, which is secret).
         quick: a tiny run of seconds, to see that everything works; its figures mean nothing.
+        full: more steps, rows and agents, for better figures in six minutes or so.
         compare: other synthesizers to learn from the same data at the same epsilon: mst, aim, pgm, privsyn, pate-gan.
         audit: also attack the release, and train once more with planted records for a lower bound on epsilon.
         resume: go on with a run that was interrupted.
@@ -128,6 +129,7 @@ class Demo(PlanCommand):
     epsilon: float = 1.0
     seed: int = 0
     quick: bool = False
+    full: bool = False
     compare: tuple[Baseline, ...] = ()
     audit: bool = False
     resume: bool = False

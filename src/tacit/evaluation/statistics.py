@@ -152,6 +152,24 @@ def _bad(what: str, expected: str) -> DataError:
 Starts = Literal["all", "far"]
 
 
+@dataclass(frozen=True)
+class Straight:
+    """A controller that runs at the goal of a maze as if there were no walls: a policy that learns nothing.
+
+    Attributes:
+        goal: cell of the goal.
+    """
+
+    goal: tuple[int, int]
+    members = 1
+
+    def act(self, observations: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """Actions [1, N, 2] for observations [1, N, 4] or [N, 4]."""
+        states = np.asarray(observations, np.float32)
+        wanted = 10.0 * (np.array(self.goal, np.float32) - states[..., :2]) - 1.5 * states[..., 2:]
+        return np.clip(wanted, -1.0, 1.0).reshape(1, -1, 2)
+
+
 def evaluate(
     layout: Layout, policies: Policies, *, starts: Starts, seed: int, episodes: int = 300
 ) -> npt.NDArray[np.float64]:

@@ -85,8 +85,9 @@ class Curve:
 class Return:
     """Final return of agents trained on one table: mean over `seeds` seeds, with an interval over seeds.
 
-    `starts` names the evaluation ("all starts", "far starts") and `agent` how they learned, where there are several
-    ways; rows that share both share a chart.
+    A policy that learns nothing has no seeds, and no interval: mean, low and high are one number. `starts` names the
+    evaluation ("all starts", "far starts") and `agent` how they learned, where there are several ways; rows that share
+    both share a chart.
     """
 
     label: str
@@ -238,14 +239,32 @@ def _usefulness(report: Report) -> Section:
     for label in dict.fromkeys(row.label for row in report.returns):
         returns = [row for row in report.returns if row.label == label]
         cells = {_evaluation(row.agent, row.starts): _interval(row) for row in returns} | {
-            "Seeds": str(returns[0].seeds)
+            "Seeds": str(returns[0].seeds or "none")
         }
         rows.append(Row(label, cells, kind=returns[0].kind))
     lead = (
         "Agents trained on each table alone and evaluated in the environment, final checkpoint only; intervals are "
         "over training seeds."
     )
-    return Section("What an agent learns from it", (*grid(drawings), *tabled("Trained on", rows)), lead, "usefulness")
+    blocks = (*_warning(report.returns), *grid(drawings), *tabled("Trained on", rows))
+    return Section("What an agent learns from it", blocks, lead, "usefulness")
+
+
+def _warning(returns: tuple[Return, ...]) -> tuple[Banner, ...]:
+    """Where agents of the reference rows return less than a policy that learns nothing."""
+    nothing = {row.starts: row for row in returns if row.seeds == 0}
+    behind = dict.fromkeys(
+        row.starts
+        for row in returns
+        if row.kind == "reference" and row.starts in nothing and row.mean < nothing[row.starts].mean
+    )
+    if not behind:
+        return ()
+    text = (
+        f"From {' and from '.join(behind)}, agents of the protected rows return less than a policy that learns "
+        "nothing. So these returns do not show how useful the synthetic rows are."
+    )
+    return (Banner("These agents have not learned the task.", text, "absent"),)
 
 
 def _evaluation(agent: str, starts: str) -> str:

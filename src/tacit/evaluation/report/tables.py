@@ -38,7 +38,7 @@ from tacit.evaluation.report.whole_trajectories import (
     trajectory_scores,
 )
 from tacit.evaluation.sequences import SequenceDynamics, Sequences, sequence_dynamics, trajectory_statistics
-from tacit.evaluation.statistics import Starts, evaluate, interval
+from tacit.evaluation.statistics import Starts, Straight, evaluate, interval
 from tacit.evaluation.trajscore import TrajScore, train_encoder, traj_score
 
 if TYPE_CHECKING:
@@ -244,6 +244,23 @@ def returns(
             worth = interval(evaluate(layout, policies, starts=starts, seed=seed, episodes=episodes))
             mean, low, high = (round(value, 1) for value in worth)
             rows.append(Return(label, kind, f"{starts} starts", mean, low, high, policies.members))
+    return tuple(rows)
+
+
+def straight(layout: Layout, *, seed: int, episodes: int) -> tuple[Return, ...]:
+    """What a policy that runs straight at the goal and learns nothing is worth, from the starts of `returns`.
+
+    Args:
+        layout: the maze.
+        seed: of the starts.
+        episodes: starts of each evaluation.
+    """
+    rows = []
+    for starts in get_args(Starts):
+        (worth,) = (
+            evaluate(layout, Straight(layout.goal), starts=starts, seed=seed, episodes=episodes).round(1).tolist()
+        )
+        rows.append(Return("Straight at the goal", "control", f"{starts} starts", worth, worth, worth, seeds=0))
     return tuple(rows)
 
 
