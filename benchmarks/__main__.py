@@ -36,6 +36,7 @@ RUNS: Mapping[str, int] = {
     "experts": 1,
     "mobility": 1,
     "trajectories": 1,
+    "demo": 1,
 }
 """How often each is run: once where one run is minutes of rounds of its own, whose median it prints."""
 WORSE = 1.15

@@ -83,7 +83,7 @@ def forget_peak() -> None:
 
 @contextlib.contextmanager
 def limited(space: int) -> Iterator[None]:
-    """Within so many bytes of address space; what changes the inputs is not held to it."""
+    """Within so many bytes of address space."""
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (space, most))
     try:
@@ -223,7 +223,12 @@ def main(name: str, folder: Path, module: str, options: list[str]) -> None:
 
     def mutate(content: bytes, most: int, seed: int) -> bytes:
         rng = random.Random(seed)
-        found = reader.mutate(content, rng) if rng.random() < OWN else bytes(atheris.Mutate(content, most))
+        found = content
+        if rng.random() >= OWN:
+            found = bytes(atheris.Mutate(content, most))
+        else:
+            with contextlib.suppress(MemoryError), limited(memory("VmSize") + MEMORY):  # it may parse a bomb
+                found = reader.mutate(content, rng)
         return found if len(found) <= most else content
 
     limits = (
