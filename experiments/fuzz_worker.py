@@ -125,7 +125,8 @@ class Doorman:
                 path = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
             else:
                 path = path and os.path.realpath(path)
-            if path and not path.startswith(self._allowed):
+            nothing = event == "open" and not arguments[2] & os.O_CREAT and not os.path.exists(path)
+            if path and not nothing and not path.startswith(self._allowed):
                 self.seen.add(path)
 
 

@@ -59,6 +59,8 @@ def test_what_a_reader_does_wrong_is_seen(tmp_path: Path) -> None:
     (inside / "own").write_bytes(b"")
     (inside / "link").symlink_to("/")
     (inside / "link").unlink()  # the name alone
+    with pytest.raises(FileNotFoundError):
+        (tmp_path / "missing").read_bytes()
     doorman.watching = False
     assert watch.touched()
     assert doorman.seen == {str(tmp_path / "outside" / "secret")}
