@@ -9,7 +9,7 @@ rows' own one by as much as its noise explains of their difference (James & Stei
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
@@ -43,20 +43,18 @@ _LEAST = 1e-12
 
 @dataclass(frozen=True)
 class Histograms:
-    """What one unit adds: the mean one-hot vectors of its rows, table after table."""
+    """What one unit adds: the mean one-hot vectors of its rows, table after table (a `Tally`)."""
 
     tables: tuple[Table, ...]
 
-    def __call__(self, rows: Columns, state: None) -> Floats:
-        """Columns [U, L, ...] with `mask` [U, L] -> [U, bins of all tables]."""
-        mask = rows["mask"]
-        share = (mask / np.maximum(1, mask.sum(axis=1, keepdims=True))).ravel()
-        histograms = []
-        for table, codes in zip(self.tables, codes_of(self.tables, rows), strict=True):
-            size = math.prod(len(axis.edges) - 1 for axis in table)
-            flat = (np.arange(len(mask))[:, None] * size + codes).ravel()
-            histograms.append(np.bincount(flat, share, len(mask) * size).reshape(len(mask), size))
-        return np.concatenate(histograms, axis=1)
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Bins of each table."""
+        return tuple(math.prod(len(axis.edges) - 1 for axis in table) for table in self.tables)
+
+    def cells(self, rows: Columns, state: None) -> list[Codes]:
+        """The cell of every row in each table."""
+        return codes_of(self.tables, rows)
 
 
 def asked(vault: Vault, run: Run, part: str, tables: tuple[Table, ...]) -> Iterator[Floats]:
@@ -68,11 +66,11 @@ def asked(vault: Vault, run: Run, part: str, tables: tuple[Table, ...]) -> Itera
 
 def codes_of(tables: Sequence[Table], rows: Columns) -> list[Codes]:
     """The cell of every row in each table, in the shape of the rewards; what lies outside falls into outer bins."""
-    bins = {axis: _bins(axis, rows) for table in tables for axis in table}
+    bins = _bins({axis for table in tables for axis in table}, rows)
     codes = []
     for table in tables:
-        code = np.zeros(rows["rewards"].shape, np.int64)
-        for axis in table:
+        code = bins[table[0]]
+        for axis in table[1:]:
             code = code * (len(axis.edges) - 1) + bins[axis]
         codes.append(code)
     return codes
@@ -125,14 +123,30 @@ def resampled(weights: Floats, count: int, rng: np.random.Generator) -> Codes:
     return rng.permutation(np.minimum(np.searchsorted(heights, at, side="right"), len(weights) - 1))
 
 
-def _bins(axis: Axis, rows: Columns) -> Codes:
-    if axis.column == DIFFERENCES:
-        values = np.subtract(rows["next_observations"], rows["observations"])
-    else:
-        values = rows[axis.column]
-    if values.ndim > rows["rewards"].ndim:
-        values = values[..., axis.index]
-    return np.searchsorted(axis.edges[1:-1], values, side="right")
+def _bins(axes: Iterable[Axis], rows: Columns) -> dict[Axis, Codes]:
+    """The bin of every row along each axis; the values of a column are looked up once, among all its edges."""
+    by_column: dict[tuple[str, int], list[Axis]] = {}
+    for axis in axes:
+        by_column.setdefault((axis.column, axis.index), []).append(axis)
+    bins = {}
+    for (column, index), alike in by_column.items():
+        inner = [np.asarray(axis.edges[1:-1]) for axis in alike]
+        every = np.unique(np.concatenate(inner))
+        place = np.searchsorted(every, _values(rows, column, index), side="right")
+        for axis, edges in zip(alike, inner, strict=True):
+            bins[axis] = np.append(0, np.searchsorted(edges, every, side="right"))[place]
+    return bins
+
+
+def _values(rows: Columns, column: str, index: int) -> NDArray[Any]:
+    """One coordinate of a column, in the shape of the rewards."""
+
+    def coordinate(values: NDArray[Any]) -> NDArray[Any]:
+        return values[..., index] if values.ndim > rows["rewards"].ndim else values
+
+    if column == DIFFERENCES:
+        return np.asarray(coordinate(rows["next_observations"]) - coordinate(rows["observations"]))
+    return coordinate(rows[column])
 
 
 PART = "histograms"
@@ -305,7 +319,7 @@ class Raking:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Bins of each table."""
-        return tuple(math.prod(len(axis.edges) - 1 for axis in table) for table in self.tables)
+        return Histograms(self.tables).sizes
 
     def part(self, noise_multiplier: float | None) -> PoissonSum:
         """The touch of private rows."""

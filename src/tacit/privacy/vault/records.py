@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -14,12 +15,14 @@ import numpy as np
 
 from tacit.data.trajectories import Trajectories
 from tacit.errors import DataError
+from tacit.privacy.gradients.clipping import BLOCK
 from tacit.privacy.mechanisms.above_threshold import AboveThreshold
 from tacit.privacy.mechanisms.base import Clone, Contribution, Experts, Rows, RowsOf, Sum, Summary
 from tacit.privacy.mechanisms.marginals import Cells, Marginals
 from tacit.privacy.mechanisms.sums import FixedSizeSum, PoissonSum
+from tacit.privacy.mechanisms.tallies import Tally, vectors_of
 from tacit.privacy.mechanisms.votes import TeacherVotes
-from tacit.privacy.noise.secret import SecretNoise, poisson_sample, rows_within_units
+from tacit.privacy.noise.secret import SecretNoise, padded, poisson_sample, rows_within_units
 from tacit.units import Unit
 
 # How the vault reads: rows of units as padded arrays, summaries that are computed once, and the two fixed halves.
@@ -35,6 +38,9 @@ KEPT_SUMMARIES = 4
 
 CHUNK = 200_000
 """Padded rows that are summarised at a time."""
+
+TALLIED = 1 << 16
+"""Rows that are counted in tables at a time."""
 
 
 class Reader:
@@ -71,22 +77,40 @@ class Reader:
         rows begins a fragment, [U, L, H, ...]: itself and those that follow in its unit's episode, with the column
         "time" [U, L, H], steps since the episode (of what the unit owns of it) began.
         """
-        if rows_of == "drawn":
-            where, mask = rows_within_units(self._offsets, units, rows_per_unit, self._noise)
-        else:
-            first, count = self._offsets[units], self._offsets[units + 1] - self._offsets[units]
-            mask = np.arange(rows_per_unit) < count[:, None]
-            where = first[:, None] + np.where(mask, np.arange(rows_per_unit), 0)
+        where, mask = padded(*self._chosen(units, rows_per_unit, rows_of), rows_per_unit)
         time = np.zeros(0)
         if horizon > 1:
             where, mask, time = self._fragments(where, mask, horizon)
-        positions = self._order[where]
-        rows = {**{name: column[positions] for name, column in self._data._columns.items()}, "mask": mask}
+        rows = {**self._columns_at(where, rows_of), "mask": mask}
         if horizon > 1:
             rows["time"] = time
         if rows_of == "first":
-            rows["starts"] = self._episode_starts()[positions] & mask
+            rows["starts"] &= mask
         return rows
+
+    def flat_rows(
+        self, units: np.ndarray, rows_per_unit: int, rows_of: RowsOf
+    ) -> Iterator[tuple[Columns, np.ndarray, slice]]:
+        """The same rows without padding, in pieces of about `TALLIED` rows that cut no unit's.
+
+        Yields:
+            Each column [M, ...]; the unit of each row, rising from 0 in every piece [M]; and which units these are.
+        """
+        kept = np.minimum(self._offsets[units + 1] - self._offsets[units], rows_per_unit)
+        starts = np.flatnonzero(np.diff((np.cumsum(kept) - 1) // TALLIED, prepend=-1))
+        for start, stop in itertools.pairwise([*starts, len(units)]):
+            where, kept = self._chosen(units[start:stop], rows_per_unit, rows_of)
+            yield self._columns_at(where, rows_of), np.repeat(np.arange(stop - start), kept), slice(start, stop)
+
+    def _chosen(self, units: np.ndarray, rows_per_unit: int, rows_of: RowsOf) -> tuple[np.ndarray, np.ndarray]:
+        """Places of the units' rows in order, and how many each unit has (see `rows_within_units`)."""
+        return rows_within_units(self._offsets, units, rows_per_unit, self._noise if rows_of == "drawn" else None)
+
+    def _columns_at(self, where: np.ndarray, rows_of: RowsOf) -> Columns:
+        """All columns at places in the order of the units, with "starts" where rows are the first in order of time."""
+        positions = self._order[where]
+        columns = {name: column.take(positions, axis=0) for name, column in self._data._columns.items()}
+        return columns | ({"starts": self._episode_starts()[positions]} if rows_of == "first" else {})
 
     def _fragments(
         self, where: np.ndarray, mask: np.ndarray, horizon: int
@@ -101,7 +125,7 @@ class Reader:
         return np.where(inside, places, where[..., None]), inside & mask[..., None], time
 
     def summaries(self, summary: Summary, units: np.ndarray, rows_per_unit: int) -> dict[str, np.ndarray]:
-        """What the summary makes of each unit's first rows, [U, ...] an array; read-only where it is the whole."""
+        """What the summary makes of each unit's first rows, [U, ...] an array; a read-only view of units in a row."""
         columns = self._summaries.get((summary, rows_per_unit))
         if columns is None:
             size = max(1, CHUNK // rows_per_unit)
@@ -117,9 +141,11 @@ class Reader:
             while len(self._summaries) >= KEPT_SUMMARIES:
                 del self._summaries[next(iter(self._summaries))]
             self._summaries[summary, rows_per_unit] = columns
-        if len(units) == self.units and np.array_equal(units, np.arange(self.units)):
-            return columns
-        return {name: array[units] for name, array in columns.items()}
+        first = int(units[0]) if len(units) else 0
+        in_a_row = np.array_equal(units, np.arange(first, first + len(units)))
+        if in_a_row:
+            return {name: array[first : first + len(units)] for name, array in columns.items()}
+        return {name: array.take(units, axis=0) for name, array in columns.items()}
 
     def pool(self, held_out: int, key: str) -> Reader:
         """The same records without each unit's hold-out (see `held_out`), and without the units that own no others."""
@@ -181,7 +207,7 @@ class Reader:
     def places(self, population: int, batch: int, replicates: int) -> np.ndarray:
         """[replicates, batch] of the places 0 .. population - 1, uniform without replacement in each row."""
         offsets = np.array([0, population], np.int64)
-        return rows_within_units(offsets, np.zeros(replicates, np.int64), batch, self._noise)[0]
+        return rows_within_units(offsets, np.zeros(replicates, np.int64), batch, self._noise)[0].reshape(-1, batch)
 
     def folds(self, key: str) -> np.ndarray:
         """Each unit's half, 0 or 1, [units]: a hash of its own rows under this key, whatever other units hold.
@@ -212,6 +238,9 @@ class Reader:
 
 READ_BYTES = 1 << 26
 """Bytes of rows that a gradient's sample is read in at a time."""
+
+SUMMED_BYTES = 1 << 22
+"""Bytes of rows and contributions that a sum of vectors is made of at a time."""
 
 
 class Records:
@@ -263,13 +292,41 @@ class Records:
         """Where the units came from when the records were imported."""
         return self._data.unit_kind
 
-    def sample(self, part: Sum, summary: Summary | None = None) -> Columns:
-        """A fresh sample for every replicate: its units' rows, or what the summary made of them."""
+    def pieces(self, part: Sum, summary: Summary | None, width: int) -> Iterator[Columns]:
+        """A fresh sample for every replicate, some units at a time: their rows, or what the summary made of them.
+
+        Args:
+            part: of the plan.
+            summary: of a unit's rows, if there is one.
+            width: numbers of a unit's contribution; with its rows they take at most `SUMMED_BYTES` a piece.
+
+        Guarantee: how many units a piece has depends on the part, the width and the records' columns alone, and the
+        units stay in order.
+        """
         replicate, units = self._drawn(part)
-        reader = self.reader(part.held_out)
-        if summary is None:
-            return {**reader.rows(units, part.rows_per_unit, part.rows, part.horizon), "replicate": replicate}
-        return {**reader.summaries(summary, units, part.rows_per_unit), "replicate": replicate}
+        reader, read = self.reader(part.held_out), part.rows_per_unit
+        unit_bytes = reader.row_bytes * read * part.horizon
+        if summary is not None:
+            whole = reader.summaries(summary, np.arange(reader.units), read)
+            unit_bytes = sum(column.nbytes for column in whole.values()) // max(1, reader.units)
+        size = max(1, SUMMED_BYTES // (unit_bytes + 8 * width))
+        size -= size % BLOCK if size > BLOCK else 0
+        for piece in (slice(start, start + size) for start in range(0, len(units), size)):
+            if summary is None:
+                rows = reader.rows(units[piece], read, part.rows, part.horizon)
+            else:
+                rows = reader.summaries(summary, units[piece], read)
+            yield {**rows, "replicate": replicate[piece]}
+
+    def flat_rows(self, part: Sum) -> Iterator[tuple[Columns, np.ndarray, np.ndarray]]:
+        """A fresh sample for every replicate as rows without padding (see `Reader.flat_rows`).
+
+        Yields:
+            Each column [M, ...]; the unit of each row, rising from 0 in every piece [M]; the units' replicates [U].
+        """
+        replicate, units = self._drawn(part)
+        for rows, owner, piece in self.reader(part.held_out).flat_rows(units, part.rows_per_unit, part.rows):
+            yield rows, owner, replicate[piece]
 
     def samples(self, part: Sum, chunks: int) -> Iterator[Columns]:
         """A fresh sample for every replicate, dealt to so many chunks, each read in pieces of at most `READ_BYTES`.
@@ -317,12 +374,12 @@ class Records:
             self._cells[part] = Cells(part, reader.rows(np.arange(reader.units), part.rows_per_unit, part.rows))
         return self._cells[part]
 
-    def vectors(self, part: TeacherVotes, encode: Contribution, width: int) -> np.ndarray:
+    def vectors(self, part: TeacherVotes, encode: Contribution | Tally, width: int) -> np.ndarray:
         """One row of every unit as a finite vector, [units, width] float32."""
         reader = self.reader()
         units = np.arange(reader.units)
         rows = {**reader.rows(units, part.rows_per_unit, part.rows), "replicate": np.zeros_like(units)}
-        vectors = np.asarray(encode(rows, None), np.float32)
+        vectors = np.asarray(vectors_of(encode, rows, None), np.float32)
         if vectors.shape != (reader.units, width):
             raise ValueError("not one vector a unit")
         return np.nan_to_num(vectors)
