@@ -82,9 +82,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=15)
     repeats = parser.parse_args().repeats
     raking = Raking.plane(spec(LAYOUTS[LAYOUT]), population=FULL.population)
-    of_one, everybody = (
-        dataclasses.replace(raking, **change) for change in ({"rows_per_unit": 1}, {"sampling_rate": 1})
-    )
+    of_one = dataclasses.replace(raking, rows_per_unit=1)
+    everybody = dataclasses.replace(raking, sampling_rate=1.0)
     data = simulate(LAYOUT, FULL.population, seed=0)
     grouped = {name: column[:GROUPED] for name, column in data.columns.items()}
     halved = of_units({name: column[:FOLDED] for name, column in data.columns.items()}, np.arange(FOLDED))

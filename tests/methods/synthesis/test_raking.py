@@ -14,7 +14,6 @@ from tacit.data.spec import Box, Discrete, PublicSpec
 from tacit.data.trajectories import Trajectories
 from tacit.errors import PlanError
 from tacit.methods import synthesis
-from tacit.methods.synthesis.baselines.raking_alone import RakingPlan
 from tacit.methods.synthesis.raking import (
     MOST_TABLES,
     PART,
@@ -279,16 +278,6 @@ def test_public_rows_that_shape_the_bins_are_named(tmp_path: Path) -> None:
     release = synthesis.fit(raking_plan(raking=raking), vault_of(tmp_path))
     assert any("simulated elsewhere" in line for line in release.certificate.not_covered)
     assert len(raking.sizes) == 8
-
-
-def test_sums_that_memory_would_not_hold_are_refused_before_anything_is_paid() -> None:
-    raking, many = Raking.of(LINE), Unit("person", "add_or_remove", 10**8)
-    plan = synthesis.TransitionsPlan(steps=3, warmup=0, raking=raking)
-    with pytest.raises(PlanError, match=r"population=100000000"):
-        plan.calibrate(unit=many, epsilon=1.0, delta=1e-10)
-    with pytest.raises(PlanError, match="too many numbers"):
-        RakingPlan(raking=raking).calibrate(unit=many, epsilon=1.0, delta=1e-10)
-    Raking.of(LINE, population=10**8).require_memory(many)
 
 
 def test_of_fewer_sums_the_noise_is_larger() -> None:

@@ -105,9 +105,8 @@ def raked(codes: Sequence[Codes], goals: Sequence[Floats], sweeps: int) -> Float
         for code, goal in zip(codes, goals, strict=True):
             present = np.bincount(code, weights, len(goal))
             factor = np.where(present > _LEAST, goal / np.maximum(present, _LEAST), 0.0)
-            moved = weights * factor[code]
-            if (total := moved.sum()) > 0:  # else no row at all lies where this table has its shares
-                weights = moved / total
+            if (total := present @ factor) > 0:  # else no row at all lies where this table has its shares
+                weights *= (factor / total)[code]
     return np.asarray(weights)
 
 
@@ -154,9 +153,6 @@ PART = "histograms"
 MOST_TABLES = 48
 """Pairs of columns are counted by default as long as there are no more tables than this: the noise grows with them."""
 
-MOST_NUMBERS = 2**27
-"""One sum may hold, one for every unit and bin (a GiB)."""
-
 AT_ONCE = 10_000
 """Units that are read for one sum by default."""
 
@@ -175,7 +171,7 @@ class Raking:
             its steps and rate leave of it, sigma / (rate sqrt(steps)). At 3 the gradients get about 5 % more noise for
             a promise than without histograms.
         steps, sampling_rate: sums of the histograms, each over a Poisson sample at this rate. One sum over everybody is
-            the least noisy, and holds a number for every unit and bin; with very many units several small samples do.
+            the least noisy.
         pool: synthetic rows to be weighted, at least; never fewer than twice those asked for.
         sweeps: of proportional fitting over all tables.
 
@@ -296,16 +292,6 @@ class Raking:
                 remedy="build it with Raking.of(vault.spec)",
             )
 
-    def require_memory(self, unit: Unit) -> None:
-        """Raise a PlanError if one sum would not fit into memory: found out later, it would be paid for and lost."""
-        if self.sampling_rate * unit.size * sum(self.sizes) > MOST_NUMBERS:
-            raise PlanError(
-                "one sum of the histograms would hold too many numbers",
-                where="Raking",
-                expected=f"at most {MOST_NUMBERS:,}: rate times population times bins",
-                remedy=f"build it with Raking.of(spec, population={unit.size})",
-            )
-
     def words(self, sums: int | None) -> str:
         """The certificate's words for what the promise covers, of so many sums that were released (None: all)."""
         use = "with which sampled rows are weighted to agree" if sums != 0 else "lost in an interruption, so unused"
@@ -342,7 +328,10 @@ class Raking:
 
     def shares_of(self, columns: Columns) -> list[Floats]:
         """The exact shares of public rows in all tables."""
-        codes = codes_of(self.tables, columns)
+        return self.shares(codes_of(self.tables, columns))
+
+    def shares(self, codes: Sequence[Codes]) -> list[Floats]:
+        """The exact shares of rows whose cells [M] in all tables are known."""
         return [np.bincount(code, minlength=size) / len(code) for code, size in zip(codes, self.sizes, strict=True)]
 
     def _known(self, axis: Axis) -> bool:
@@ -388,9 +377,10 @@ class NoisyHistograms:
     def weights(self, columns: Columns) -> Floats:
         """Weights [M], adding up to 1, under which M synthetic rows in raw units agree with the histograms."""
         raking, (tables, deviation) = self.raking, self.shares()
-        pairs = zip(tables, raking.shares_of(columns), strict=True)
+        codes = codes_of(raking.tables, columns)
+        pairs = zip(tables, raking.shares(codes), strict=True)
         goals = [simplex(shrunk(table, ours, deviation), 1.0) for table, ours in pairs]
-        return raked(codes_of(raking.tables, columns), goals, raking.sweeps)
+        return raked(codes, goals, raking.sweeps)
 
 
 _COLUMNS = (("observations",), ("actions",), ("rewards",), (DIFFERENCES, "next_observations"))

@@ -55,7 +55,8 @@ class Reader:
         self._data, self._noise = data, noise
         self._order, self._offsets = data._unit_rows
         self._summaries: dict[tuple[Summary, int], dict[str, np.ndarray]] = {}
-        self._digests: list[bytes] = []
+        self._named: np.ndarray | None = None
+        self._folds: dict[str, np.ndarray] = {}
         self._starts: np.ndarray | None = None
         self._bounds: np.ndarray | None = None
 
@@ -98,7 +99,7 @@ class Reader:
         """
         kept = np.minimum(self._offsets[units + 1] - self._offsets[units], rows_per_unit)
         starts = np.flatnonzero(np.diff((np.cumsum(kept) - 1) // TALLIED, prepend=-1))
-        for start, stop in itertools.pairwise([*starts, len(units)]):
+        for start, stop in itertools.pairwise([*starts.tolist(), len(units)]):
             where, kept = self._chosen(units[start:stop], rows_per_unit, rows_of)
             yield self._columns_at(where, rows_of), np.repeat(np.arange(stop - start), kept), slice(start, stop)
 
@@ -154,7 +155,7 @@ class Reader:
         rest = copy.copy(self)
         rest._order = self._order[in_pool]
         rest._offsets = np.unique(np.concatenate([[0], np.cumsum(in_pool)])[self._offsets])
-        rest._summaries, rest._digests, rest._bounds = {}, [], None
+        rest._summaries, rest._named, rest._folds, rest._bounds = {}, None, {}, None
         return rest
 
     def held_out(self, episodes: int, horizon: int, key: str, size: int) -> tuple[Columns, np.ndarray]:
@@ -215,19 +216,32 @@ class Reader:
         Units with equal rows get a running number, so that they do not all share a half. One of them more
         or less changes one half by one such unit, as it would for any other.
         """
-        if not self._digests:
-            equals: Counter[bytes] = Counter()
-            columns = [self._data._columns[name] for name in sorted(self._data._columns)]
-            for start, stop in zip(self._offsets[:-1], self._offsets[1:], strict=True):
-                positions = self._order[start:stop]
-                digest = hashlib.blake2b()
-                for column in columns:
-                    digest.update(np.ascontiguousarray(column[positions]).tobytes())
-                rows = digest.digest()
-                self._digests.append(rows + equals[rows].to_bytes(8, "little"))
-                equals[rows] += 1
-        keyed = hashlib.blake2b(key.encode(), digest_size=32).digest()
-        return np.array([hashlib.blake2b(d, key=keyed, digest_size=1).digest()[0] & 1 for d in self._digests])
+        if key not in self._folds:
+            if self._named is None:
+                self._named = _numbered(self._digests())
+            keyed = hashlib.blake2b(key=hashlib.blake2b(key.encode(), digest_size=32).digest(), digest_size=1)
+            halves = bytearray()
+            for name in self._named.tolist():
+                own = keyed.copy()
+                own.update(name)
+                halves += own.digest()
+            self._folds[key] = np.frombuffer(halves, np.uint8).astype(np.int64) & 1
+        return self._folds[key]
+
+    def _digests(self) -> np.ndarray:
+        """A hash of each unit's own rows, column after column by their names, [units, 64] bytes."""
+        columns = [self._data._columns[name] for name in sorted(self._data._columns)]
+        counts, digests = np.diff(self._offsets), np.empty((self.units, 64), np.uint8)
+        by_count = np.argsort(counts, kind="stable")
+        for alike in np.split(by_count, np.flatnonzero(np.diff(counts[by_count])) + 1):
+            count = int(counts[alike[0]]) if len(alike) else 1
+            size = max(1, CHUNK // count)
+            for units in (alike[start : start + size] for start in range(0, len(alike), size)):
+                positions = self._order[self._offsets[units, None] + np.arange(count)]
+                own = [column.take(positions, axis=0).reshape(len(units), -1).view(np.uint8) for column in columns]
+                hashed = map(hashlib.blake2b, _as_bytes(np.concatenate(own, axis=1)).tolist())
+                digests[units] = np.frombuffer(b"".join([one.digest() for one in hashed]), np.uint8).reshape(-1, 64)
+        return digests
 
     def _episode_starts(self) -> np.ndarray:
         if self._starts is None:
@@ -236,11 +250,28 @@ class Reader:
         return self._starts
 
 
+def _as_bytes(rows: np.ndarray) -> np.ndarray:
+    """Rows of bytes [U, n], each as one item."""
+    return np.ascontiguousarray(rows).view(f"V{rows.shape[1]}").ravel()
+
+
+def _numbered(digests: np.ndarray) -> np.ndarray:
+    """Digests [U, 64], each with how many before it are equal to it, as items of 72 bytes."""
+    numbers = np.zeros(len(digests), "<u8")
+    beginnings = np.sort(digests[:, :8].copy().view(np.uint64), axis=None)
+    if (beginnings[1:] == beginnings[:-1]).any():
+        equals: Counter[bytes] = Counter()
+        for unit, digest in enumerate(_as_bytes(digests).tolist()):
+            numbers[unit] = equals[digest]
+            equals[digest] += 1
+    return _as_bytes(np.concatenate([digests, numbers[:, None].view(np.uint8)], axis=1))
+
+
 READ_BYTES = 1 << 26
 """Bytes of rows that a gradient's sample is read in at a time."""
 
 SUMMED_BYTES = 1 << 22
-"""Bytes of rows and contributions that a sum of vectors is made of at a time."""
+"""Bytes of rows and contributions that a sum of vectors is made of at a time, where they are more than one block."""
 
 
 class Records:
@@ -298,10 +329,10 @@ class Records:
         Args:
             part: of the plan.
             summary: of a unit's rows, if there is one.
-            width: numbers of a unit's contribution; with its rows they take at most `SUMMED_BYTES` a piece.
+            width: numbers of a unit's contribution.
 
-        Guarantee: how many units a piece has depends on the part, the width and the records' columns alone, and the
-        units stay in order.
+        Guarantee: a piece has whole blocks of `clipping.BLOCK` units in order, and one of them at least; how many
+        follows from the bytes of a unit's rows and contribution, which are public.
         """
         replicate, units = self._drawn(part)
         reader, read = self.reader(part.held_out), part.rows_per_unit
@@ -309,8 +340,7 @@ class Records:
         if summary is not None:
             whole = reader.summaries(summary, np.arange(reader.units), read)
             unit_bytes = sum(column.nbytes for column in whole.values()) // max(1, reader.units)
-        size = max(1, SUMMED_BYTES // (unit_bytes + 8 * width))
-        size -= size % BLOCK if size > BLOCK else 0
+        size = BLOCK * max(1, SUMMED_BYTES // (unit_bytes + 8 * width) // BLOCK)
         for piece in (slice(start, start + size) for start in range(0, len(units), size)):
             if summary is None:
                 rows = reader.rows(units[piece], read, part.rows, part.horizon)
